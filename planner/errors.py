@@ -1,0 +1,13 @@
+"""Errors that tell the user what to do."""
+
+
+class PlannerError(Exception):
+    """Any error that planner raises on purpose."""
+
+
+class InputError(PlannerError):
+    """The input cannot be used; the message names file, path, value, what was expected and the remedy."""
+
+
+class InternalError(PlannerError):
+    """A decision failed the checker: a defect of planner, not of the input."""

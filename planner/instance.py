@@ -1,0 +1,316 @@
+"""What the user gives: one frozen, self-describing instance of the planning question."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
+
+
+class Frozen(BaseModel):
+    """Immutable data that refuses unknown keys and non-finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Sourced(Frozen):
+    """Data of the world: says where its figures come from."""
+
+    source: str | dict[str, str] | None = Field(None, description="Where the figures come from: one text, or a text by key.")
+    note: str | None = Field(None, description="What a reader must know beside the figures.")
+
+
+class Objective(Frozen):
+    """What the plan is best at."""
+
+    minimize: Literal["days_to_train", "cost_usd"] = Field("days_to_train", description="The figure to make least.")
+
+
+class Limits(Sourced):
+    """What the whole plan must stay within; a limit that is absent does not bind."""
+
+    budget_usd: Positive | None = Field(None, description="Most that capital and the counted years of operation may cost.")
+    operation_years: NonNegative = Field(0.0, description="Years of operation that count into the total beside capital.")
+    facility_power_mw: Positive | None = Field(None, description="Most power all sites may draw, overhead included.")
+    deadline_days: Positive | None = Field(None, description="Longest time to train.")
+    max_batch_tokens: Positive | None = Field(None, description="Critical batch: most tokens that one optimiser step may use.")
+    memory_reserve_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="Share of HBM kept free for the framework.")
+
+
+class Model(Sourced):
+    """A dense Transformer."""
+
+    name: str
+    layers: Count
+    hidden: Count
+    heads: Count
+    kv_heads: Count | None = Field(None, description="KV heads under grouped-query attention; absent: as many as heads.")
+    head_size: Count | None = Field(None, description="Width of a head; absent: hidden / heads.")
+    ffn: Count | None = Field(None, description="FFN width; absent: 4 hidden.")
+    gated_ffn: bool = Field(False, description="Three FFN matrices (SwiGLU) and not two.")
+    vocabulary: Count
+    tied_embeddings: bool = Field(True, description="The LM head shares the embedding's weights.")
+
+    @model_validator(mode="after")
+    def _buildable(self) -> Self:
+        """Refuse head counts that leave no whole head size."""
+        if self.head_size is None and self.hidden % self.heads:
+            near = min((a for a in range(1, self.hidden + 1) if self.hidden % a == 0), key=lambda a: (abs(a - self.heads), a))
+            raise ValueError(f"heads must divide hidden ({self.hidden} / {self.heads} is not whole); give heads {near}, or head_size")
+        if self.heads % (self.kv_heads or self.heads):
+            raise ValueError(f"kv_heads must divide heads ({self.heads} / {self.kv_heads} is not whole)")
+        return self
+
+    @property
+    def kv(self) -> int:
+        """KV heads."""
+        return self.kv_heads or self.heads
+
+    @property
+    def head(self) -> int:
+        """Width of one head."""
+        return self.head_size or self.hidden // self.heads
+
+    @property
+    def ffn_width(self) -> int:
+        """Width of the FFN."""
+        return self.ffn or 4 * self.hidden
+
+
+class Precision(Sourced):
+    """The type of the matrix products, and the bytes each role takes per element."""
+
+    compute: Dtype = Field(description="Type in which the matrix products run; picks the peak rate.")
+    parameter_bytes: Positive = Field(description="Per parameter, every copy held (master and working).")
+    working_parameter_bytes: Positive = Field(description="Per parameter, the copy that the products read (moved by ZeRO gathers).")
+    gradient_bytes: Positive = Field(description="Per parameter.")
+    optimizer_bytes: NonNegative = Field(description="Per parameter, all moments.")
+    activation_bytes: Positive = Field(description="Per stored activation element.")
+    collective_bytes: Positive = Field(description="Per activation element that tensor and pipeline parallelism send.")
+
+
+class Workload(Sourced):
+    """What to train: a model on a number of tokens."""
+
+    model: Model | str = Field(description="The architecture, inline or by catalogue name.")
+    tokens: Positive = Field(description="Training tokens.")
+    sequence_length: Count = Field(description="Tokens per sequence.")
+    precision: Precision
+    availability: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of wall time in which steps advance.")
+
+
+class MatrixEfficiency(Sourced):
+    """Share of the dense peak that a matrix product reaches, by its size: most·w/(w + half), w its FLOP on one GPU."""
+
+    most: Annotated[float, Field(gt=0, le=1)] = Field(description="Share of peak that large products reach.")
+    half_flop: NonNegative = Field(description="FLOP of a product that reaches half of that share.")
+
+
+class Accelerator(Sourced):
+    """One GPU with its links."""
+
+    name: str
+    hbm_bytes: Positive
+    hbm_bytes_per_second: Positive
+    peak_flop_per_second: dict[Dtype, Positive] = Field(description="Dense peak by type (no structured sparsity).")
+    matrix_efficiency: MatrixEfficiency
+    memory_reserve_bytes: NonNegative = Field(0.0, description="Constant taken by context, collectives' buffers and the like.")
+    scale_up_bytes_per_second: Positive = Field(description="Scale-up link of one GPU, one direction.")
+    scale_up_latency_seconds: NonNegative = Field(description="One hop in the scale-up domain (alpha of the collectives).")
+    nic_bytes_per_second: Positive = Field(description="Scale-out NIC of one GPU, one direction.")
+    nic_latency_seconds: NonNegative = Field(description="One hop through the scale-out network (alpha).")
+
+
+class Rack(Sourced):
+    """The unit that is bought and placed: a rack, or a node where nodes are bought one by one."""
+
+    name: str
+    gpus: Count = Field(description="GPUs, all in one scale-up domain.")
+    it_kw: Positive = Field(description="IT power at full load.")
+    price_usd: NonNegative = Field(description="Price with NICs, without the fabric.")
+
+
+class Hardware(Sourced):
+    """What the sites are filled with."""
+
+    accelerator: Accelerator | str
+    rack: Rack | str
+    racks: Count | None = Field(None, description="Racks of the one cluster, where there is no grid.")
+    racks_per_module: Count = Field(1, description="Racks bought and powered together.")
+    facility_overhead_factor: Annotated[float, Field(ge=1)] = Field(1.0, description="Facility power over IT power (PUE).")
+    cooling_kw_per_m2: Positive | None = Field(None, description="Facility power that a square metre of dry cooling sheds.")
+
+
+class BalancingAuthority(Sourced):
+    """A grid operator's area and what it can spare."""
+
+    id: str
+    interconnection: str = Field(description="Synchronous area: eastern, western, ercot.")
+    headroom_mw: NonNegative = Field(description="Most that can be drawn beyond today's peak demand.")
+    energy_usd_per_mwh: NonNegative
+
+
+class PowerNode(Sourced):
+    """Power plants within a radius, seen as one node of the grid, where a site may stand."""
+
+    id: str
+    balancing_authority: str
+    latitude: Annotated[float, Field(ge=-90, le=90)]
+    longitude: Annotated[float, Field(ge=-180, le=180)]
+    generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
+    interconnect_mw: NonNegative | None = Field(None, description="Usable interconnect, the largest circuit already out; for the explicit reading.")
+    area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
+    site: bool = Field(True, description="A site may stand here.")
+
+
+class Line(Sourced):
+    """A corridor of equal circuits between two nodes."""
+
+    id: str
+    a: str
+    b: str
+    circuits: Count = 1
+    rating_mw: Positive = Field(description="Usable MW of one circuit.")
+
+
+class NewLine(Sourced):
+    """A corridor in which circuits can be built."""
+
+    id: str
+    a: str
+    b: str
+    max_circuits: Count = 1
+    rating_mw: Positive = Field(description="MW of one circuit.")
+    capex_usd: NonNegative = Field(description="Price of one circuit, ends included.")
+
+
+class InterconnectRule(Frozen):
+    """A site must keep a share of its load on lines with the largest circuit out."""
+
+    on: bool = False
+    share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
+    reading: Literal["explicit", "capacity", "capacity_n1"] = Field(
+        "explicit",
+        description="explicit: interconnect_mw of the node; capacity: sum of circuit ratings; capacity_n1: that sum less the largest circuit.",
+    )
+
+
+class FaultSplitRule(Frozen):
+    """The campus must survive the loss of an interconnection (the east–west rule)."""
+
+    on: bool = False
+    min_interconnections: Count = 2
+    max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Most of all racks that one interconnection may hold.")
+
+
+class GridRules(Sourced):
+    """Rules of the split; each is one named family of rows."""
+
+    grid_model: Literal["none", "transport"] = Field("transport", description="none: headroom and generation only; transport: flows within line ratings.")
+    headroom: bool = Field(True, description="Each balancing authority's headroom binds.")
+    interconnect: InterconnectRule = InterconnectRule()
+    fault_split: FaultSplitRule = FaultSplitRule()
+    max_sites: Count | None = None
+    min_site_modules: Count = Field(1, description="Fewest modules that an open site holds.")
+    max_rtt_ms: Positive | None = Field(None, description="Longest round trip between two open sites.")
+
+
+class SitePrices(Sourced):
+    """What a site costs beside racks and fabric."""
+
+    building_usd_per_it_mw: NonNegative = 0.0
+    interconnection_usd_per_mw: NonNegative = Field(0.0, description="Large-load connection, per MW of facility load.")
+    site_usd: NonNegative = Field(0.0, description="Fixed per open site.")
+    discount_rate: NonNegative = Field(0.07, description="To annualise capital.")
+    site_life_years: Positive = Field(20.0, description="Over which sites, connections and lines are annualised.")
+    it_life_years: Positive = Field(5.0, description="Over which racks, fabric and WAN equipment are annualised.")
+
+
+class Grid(Sourced):
+    """The power system around the candidate sites."""
+
+    balancing_authorities: tuple[BalancingAuthority, ...]
+    nodes: tuple[PowerNode, ...]
+    lines: tuple[Line, ...] = ()
+    new_lines: tuple[NewLine, ...] = ()
+    rules: GridRules = GridRules()
+    prices: SitePrices = SitePrices()
+
+
+class Wan(Sourced):
+    """What joins the sites."""
+
+    route_factor: Annotated[float, Field(ge=1)] = Field(1.2, description="Fibre route over great circle.")
+    rtt_ms_per_100_route_km: Positive = Field(0.98, description="Light in fibre, both ways.")
+    round_trips: NonNegative = Field(1.0, description="Round trips that one exchange waits for (k of the need).")
+    headroom_factor: Annotated[float, Field(ge=1)] = Field(2.0, description="Capacity over the exchange's need, for other sync traffic.")
+    wavelength_gbps: Positive = 400.0
+    max_wavelengths_per_pair: Count = Field(96, description="Wavelengths per fibre pair.")
+    max_fibre_pairs: Count = Field(16, description="Fibre pairs that can be leased between two sites.")
+    fibre_usd_per_route_km: NonNegative = Field(0.0, description="Lease for its life (IRU) of one fibre pair.")
+    wavelength_usd: NonNegative = Field(0.0, description="Transponders and router ports at both ends of one wavelength.")
+    fibre_life_years: Positive = 20.0
+
+
+class Switch(Sourced):
+    """A switch box: `planes` chips behind `ports` front-panel ports, each port split over all chips."""
+
+    name: str
+    ports: Count = Field(description="Front-panel ports; each chip has as many, at port_gbps / planes.")
+    port_gbps: Positive = Field(description="Rate of one front-panel port, all planes together.")
+    planes: Count = Field(1, description="Chips in the box; each belongs to a network of its own.")
+    price_usd: NonNegative
+    power_watts: NonNegative
+
+
+class Optics(Sourced):
+    """A transceiver at the port rate."""
+
+    name: str
+    price_usd: NonNegative
+    power_watts: NonNegative
+
+
+class Cables(Sourced):
+    """What a link takes beside its ports."""
+
+    endpoint_usd: NonNegative = Field(0.0, description="Cable between GPU and leaf.")
+    endpoint_transceivers: Annotated[int, Field(ge=0, le=2)] = 2
+    switch_usd: NonNegative = Field(0.0, description="Cable between two switches.")
+    switch_transceivers: Annotated[int, Field(ge=0, le=2)] = 2
+
+
+class Transport(Sourced):
+    """How far the transport stays from the fluid ideal."""
+
+    name: str = "spray"
+    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Completion time over the fluid ideal (phi).")
+
+
+class Network(Sourced):
+    """What the fabric of a site may be built from."""
+
+    switches: tuple[Switch | str, ...] = Field(min_length=1)
+    optics: Optics
+    cables: Cables = Cables()
+    transport: Transport = Transport()
+    max_tiers: Annotated[int, Field(ge=1, le=3)] = 3
+
+
+class Instance(Sourced):
+    """One planning question; a part that is missing is a decision not asked for."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    objective: Objective = Objective()
+    limits: Limits = Limits()
+    workload: Workload
+    hardware: Hardware
+    grid: Grid | None = None
+    wan: Wan | None = None
+    network: Network | None = None
+    pins: dict[str, Any] = Field(default_factory=dict, description="Decisions fixed by hand, by dotted path.")

@@ -1,0 +1,1 @@
+"""One formulation per decision: data in, decision and certificate out."""

@@ -1,0 +1,24 @@
+"""How the fabric slows what crosses it."""
+
+from planner.instance import Network
+from planner.physics.wiring import Design
+
+
+def hop_slowdown(network: Network, d: Design, share_leaving_leaf: float, share_leaving_pod: float) -> float:
+    """Pipeline exchange over the NIC's ideal: phi·max(1, f_leaf·o1, f_pod·o1·o2).
+
+    The shares are of a leaf's and a pod's flows that go up, o the oversubscription of their uplinks.
+    """
+    leaf = share_leaving_leaf * d.leaf_oversubscription
+    pod = share_leaving_pod * d.leaf_oversubscription * d.spine_oversubscription
+    return network.transport.slowdown * max(1.0, leaf, pod)
+
+
+def allreduce_slowdown(network: Network, d: Design, rings_leaving_leaf: int, rings_leaving_pod: int) -> float:
+    """Ring between racks over the NIC's ideal: a group over several leaves, ringed leaf by leaf, puts one flow on the uplinks of each.
+
+    `rings_leaving_leaf` groups share a leaf's u1 uplinks; the flows of x rails of `rings_leaving_pod` groups share a pod's s·u2.
+    """
+    leaf = rings_leaving_leaf / d.leaf_up if d.leaf_up else 0.0
+    pod = rings_leaving_pod * d.rails_per_pod / (d.spines_per_pod * d.spine_up) if d.spine_up else 0.0
+    return network.transport.slowdown * max(1.0, leaf, pod)

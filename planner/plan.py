@@ -1,0 +1,255 @@
+"""What comes back: the decisions, their metrics and their certificates."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from planner.instance import Frozen, Instance
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+
+class Certificate(Frozen):
+    """What was proven of one decision, and by whom."""
+
+    status: Status
+    objective: float | None = Field(description="Value of the decision held.")
+    bound: float | None = Field(description="No decision in the declared space is better than this.")
+    gap: float | None = Field(description="|objective - bound| / max(|objective|, 1e-12).")
+    solver: str = Field(description="Backends and versions.")
+    formulation: str = Field(description="What was decided, over which space, and how the proof was made.")
+    variables: int
+    constraints: int
+    seconds: float
+    seed: int
+    minimizes: str = Field(description="What the objective measures, with its unit.")
+    given: str = Field("", description="What earlier decisions fixed: the proof holds for these.")
+    space: dict[str, int | float | str | list[int] | list[str]] = Field(default_factory=dict, description="The declared space and how much of it each argument excluded.")
+    binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
+
+
+class ObjectiveValue(Frozen):
+    """The plan's figure of merit and what is proven of it."""
+
+    name: str
+    value: float | None
+    bound: float | None = Field(description="Proven for the decisions taken in order, each given those before it.")
+    gap: float | None
+    joint_bound: float | None = Field(None, description="Proven over all four decisions at once, by relaxing what joins them.")
+    joint_gap: float | None = None
+
+
+class Site(Frozen):
+    """One open site."""
+
+    id: str
+    balancing_authority: str
+    interconnection: str
+    modules: int
+    racks: int
+    gpus: int
+    it_mw: float
+    facility_mw: float
+    interconnect_mw: float | None = Field(description="Usable interconnect under the rule's reading; null where the rule is off.")
+    cooling_m2: float | None
+    latitude: float
+    longitude: float
+
+
+class Link(Frozen):
+    """The wide-area link between two sites."""
+
+    a: str
+    b: str
+    route_km: float
+    rtt_ms: float
+    required_gbps: float = Field(description="Need of the gradient exchange, each direction, headroom included.")
+    wavelengths: int
+    capacity_gbps: float
+    fibre_pairs: int
+    usd_per_year: float
+
+
+class Flow(Frozen):
+    """Power on a corridor, positive from a to b."""
+
+    line: str
+    mw: float
+
+
+class NewCircuits(Frozen):
+    """Circuits built in a corridor."""
+
+    line: str
+    circuits: int
+
+
+class SitesPlan(Frozen):
+    """How the campus splits over sites."""
+
+    sites: tuple[Site, ...]
+    links: tuple[Link, ...] = ()
+    new_lines: tuple[NewCircuits, ...] = ()
+    generation_mw: dict[str, float] = Field(default_factory=dict, description="Power that each node feeds in.")
+    flows: tuple[Flow, ...] = ()
+    certificate: Certificate
+
+
+class Assumptions(Frozen):
+    """What the layout's step time takes from the network: the plan holds when the network is no slower."""
+
+    hop_slowdown: float = Field(description="Pipeline exchange over the NIC's ideal.")
+    allreduce_slowdown: float = Field(description="Ring between racks over the NIC's ideal.")
+    wan_gbps: float | None = Field(None, description="Rate of the exchange between sites, each direction; null with one site.")
+    wan_rtt_ms: float | None = None
+
+
+class LayoutMetrics(Frozen):
+    """What the layout is predicted to do."""
+
+    step_seconds: float
+    breakdown_seconds: dict[str, float] = Field(description="Parts that sum to step_seconds.")
+    tokens_per_step: float
+    memory_bytes_per_gpu: float = Field(description="Worst GPU, reserve excluded.")
+    memory_breakdown_bytes: dict[str, float] = Field(description="Parts on the worst GPU.")
+    memory_limit_bytes: float
+    mfu: float = Field(description="Model FLOP over dense peak of the GPUs used.")
+    days_to_train: float
+    hop_seconds: float = Field(description="One pipeline exchange at the assumed slowdown.")
+    hop_window_seconds: float = Field(description="Compute that hides one exchange.")
+    allreduce_layer_seconds: float = Field(description="Ring between racks for one layer's gradients at the NIC's ideal rate.")
+    allreduce_window_seconds: float = Field(description="Backward pass of one layer, which hides it.")
+    gradient_bytes_per_stage: float = Field(description="What one stage exchanges between sites per step.")
+    wan_window_seconds: float = Field(description="Backward pass of one stage, which hides that exchange.")
+
+
+class LayoutPlan(Frozen):
+    """How one training step is cut over GPUs."""
+
+    tensor_parallel: int
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    pipeline_parallel: int
+    data_parallel: int
+    data_parallel_by_site: dict[str, int]
+    virtual_stages: int
+    microbatch_sequences: int
+    microbatches_per_step: int
+    recompute: Literal["none", "selective", "full"]
+    sequence_parallel: bool
+    zero_stage: Literal[0, 1, 2, 3]
+    layers_per_stage: tuple[int, ...]
+    replicas_per_rack: int
+    racks_per_stage_by_site: dict[str, int] = Field(description="Racks of one stage's replica group: the all-reduce group.")
+    gpus_used: int
+    gpus_idle: int
+    assumptions: Assumptions
+    metrics: LayoutMetrics
+    certificate: Certificate
+
+
+class Tier(Frozen):
+    """One tier of a site's fabric."""
+
+    name: Literal["leaf", "spine", "core"]
+    switches: int
+    down_ports: int
+    up_ports: int
+    oversubscription: float
+    bundle: int = Field(description="Parallel links from one switch to each switch above it; 0 at the top.")
+
+
+class SiteFabric(Frozen):
+    """The fabric of one site; counts are of boxes and of cables (all planes together)."""
+
+    switch: str
+    planes: int
+    ports_per_switch: int
+    tiers: tuple[Tier, ...]
+    switches: int
+    chips: int
+    switch_links: int
+    endpoint_links: int
+    cost_usd: float
+    power_mw: float
+    leaf_domain_racks: int = Field(description="Racks whose GPUs of one index share a leaf.")
+    leaf_domains: int
+    rails_per_pod: int = Field(description="GPU indices that share a pod.")
+    leaf_domains_per_pod: int = Field(description="Leaf domains that share a pod; a group within them never crosses the core.")
+    pods: int
+    share_leaving_leaf: float = Field(description="Largest share of a leaf's pipeline flows that go up, from the placement.")
+    share_leaving_pod: float = Field(description="Largest share of a pod's pipeline flows that cross the core, from the placement.")
+    p2p_seconds: float
+    hop_slowdown: float
+    allreduce_slowdown: float
+
+
+class FabricPlan(Frozen):
+    """The fabric of every site."""
+
+    sites: dict[str, SiteFabric]
+    certificate: Certificate
+
+
+class Assignment(Frozen):
+    """A piece of a stage's replica group on one leaf domain."""
+
+    stage: int
+    leaf_domain: int
+    racks: str = Field(description="Hostlist of the racks, in rank order.")
+
+
+class SitePlacement(Frozen):
+    """Which racks of a site carry which stages."""
+
+    assignment: tuple[Assignment, ...]
+
+
+class PlacementPlan(Frozen):
+    """Which racks carry which ranks; groups are the stages' replica groups, one per stage and site."""
+
+    groups: int
+    groups_leaf_local: int
+    groups_split: int
+    lower_bound_split: int = Field(description="No placement splits fewer: groups - sum over leaf domains of floor(racks / group size).")
+    extra_pieces: int = Field(description="Pieces beyond one per group.")
+    groups_cross_pod: int
+    sites: dict[str, SitePlacement]
+    certificate: Certificate
+
+
+class Cost(Frozen):
+    """What the plan costs."""
+
+    capex_usd: dict[str, float]
+    opex_usd_per_year: dict[str, float]
+    operation_years: float = Field(description="Years of operation counted into the total.")
+    total_usd: float
+
+
+class Conflict(Frozen):
+    """Why there is no plan: a smallest set of rules that cannot hold together, in the user's terms."""
+
+    decision: Literal["sites", "layout", "fabric", "placement", "budget"]
+    rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")
+    reason: str
+
+
+class Plan(Frozen):
+    """A self-contained answer: the instance as solved, the decisions and the proofs."""
+
+    schema_version: Literal[1] = 1
+    planner_version: str
+    instance: Instance
+    instance_sha256: str
+    status: Status
+    objective: ObjectiveValue
+    sites: SitesPlan | None = None
+    layout: LayoutPlan | None = None
+    fabric: FabricPlan | None = None
+    placement: PlacementPlan | None = None
+    cost: Cost | None = None
+    conflict: Conflict | None = None
+    threads: int = 1
+    seed: int = 0
+    time_limit_seconds: float | None = None

@@ -1,0 +1,39 @@
+"""What a solve leaves: why it stopped, what is held, what is proven. The same for every backend."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Stop(StrEnum):
+    """Why a solver stopped."""
+
+    PROVED = "proved"
+    LIMIT = "limit"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Generic[T]):
+    """Why the solver stopped and what it holds; no solution is None, never zeros."""
+
+    stop: Stop
+    solution: T | None = None
+    objective: float | None = None
+    bound: float | None = None
+    infeasible: bool = False
+    detail: str = ""
+    solver: str = ""
+    variables: int = 0
+    constraints: int = 0
+    seconds: float = 0.0
+
+
+def relative_gap(objective: float | None, bound: float | None) -> float | None:
+    """Distance of bound and incumbent over the incumbent's size; None where either is missing."""
+    if objective is None or bound is None:
+        return None
+    return abs(objective - bound) / max(abs(objective), 1e-12)
