@@ -24,7 +24,9 @@ class Certificate(Frozen):
     seed: int
     minimizes: str = Field(description="What the objective measures, with its unit.")
     given: str = Field("", description="What earlier decisions fixed: the proof holds for these.")
-    space: dict[str, int | float | str | list[int] | list[str]] = Field(default_factory=dict, description="The declared space and how much of it each argument excluded.")
+    space: dict[str, int | float | str | list[int] | list[str]] = Field(
+        default_factory=dict, description="The declared space and how much of it each argument excluded."
+    )
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
 
 
@@ -115,7 +117,8 @@ class LayoutMetrics(Frozen):
     memory_limit_bytes: float
     mfu: float = Field(description="Model FLOP over dense peak of the GPUs used.")
     days_to_train: float
-    hop_seconds: float = Field(description="One pipeline exchange at the assumed slowdown.")
+    hop_seconds: float = Field(description="One pipeline exchange at the assumed slowdown, gather included.")
+    hop_nic_seconds: float = Field(description="NIC time of one pipeline exchange at the ideal rate.")
     hop_window_seconds: float = Field(description="Compute that hides one exchange.")
     allreduce_layer_seconds: float = Field(description="Ring between racks for one layer's gradients at the NIC's ideal rate.")
     allreduce_window_seconds: float = Field(description="Backward pass of one layer, which hides it.")
@@ -235,6 +238,13 @@ class Conflict(Frozen):
     reason: str
 
 
+class Violation(Frozen):
+    """A rule that a plan breaks, with both of its sides in numbers."""
+
+    rule: str
+    message: str
+
+
 class Plan(Frozen):
     """A self-contained answer: the instance as solved, the decisions and the proofs."""
 
@@ -250,6 +260,7 @@ class Plan(Frozen):
     placement: PlacementPlan | None = None
     cost: Cost | None = None
     conflict: Conflict | None = None
+    stopped: Literal["proved", "limit", "interrupted"] = Field("proved", description="Why the run ended.")
     threads: int = 1
     seed: int = 0
     time_limit_seconds: float | None = None

@@ -1,5 +1,7 @@
 """Time of collectives in the alpha-beta form; rates are bytes per second, one direction."""
 
+import numpy as np
+
 from planner.physics.num import Num
 
 
@@ -27,6 +29,4 @@ def exposed_tail_seconds(total_seconds: Num, layer_backward_seconds: Num, layers
     Layer k's exchange starts when its gradients are ready, so at the end at least the last layer's exchange remains,
     or all that did not fit beside the other layers' backward.
     """
-    import numpy as np
-
     return np.maximum(total_seconds / layers, total_seconds - (layers - 1) * layer_backward_seconds)

@@ -73,10 +73,10 @@ def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shard
     return parameters * (weights + gradients + optimizer)
 
 
-def stage_extra_parameters(model: Model, stage: int, pipeline: int) -> int:
+def stage_extra_parameters(model: Model, stage: Num, pipeline: Num) -> Num:
     """Count a stage's weights outside its layers: the embedding on the first, the head on the last (one copy where they meet and are tied)."""
-    ends = (stage == 0) + (stage == pipeline - 1)
-    copies = 1 if ends == 2 and model.tied_embeddings else ends
+    ends = 1 * (np.asarray(stage) == 0) + 1 * (np.asarray(stage) == pipeline - 1)
+    copies = np.minimum(ends, 1) if model.tied_embeddings else ends
     return copies * embedding_parameters(model)
 
 
@@ -86,13 +86,27 @@ def logits_bytes(model: Model, sequence: Num, micro_batch: Num, tensor_parallel:
 
 
 def working_bytes(
-    model: Model, sequence: Num, micro_batch: Num, precision: Precision, *, tensor_parallel: Num, recompute: Recompute, sequence_parallel: bool, zero_stage: int
+    model: Model,
+    sequence: Num,
+    micro_batch: Num,
+    precision: Precision,
+    *,
+    tensor_parallel: Num,
+    recompute: Recompute,
+    sequence_parallel: bool,
+    zero_stage: int,
 ) -> Num:
     """Bytes a GPU needs while a layer is in work: the recomputed layer, and two gathered layers under ZeRO-3 (one in use, one in flight)."""
     total: Num = 0.0
     if recompute == "full":
         total = total + activation_bytes_per_layer(
-            model, sequence, micro_batch, tensor_parallel=tensor_parallel, recompute="selective", sequence_parallel=sequence_parallel, element_bytes=precision.activation_bytes
+            model,
+            sequence,
+            micro_batch,
+            tensor_parallel=tensor_parallel,
+            recompute="selective",
+            sequence_parallel=sequence_parallel,
+            element_bytes=precision.activation_bytes,
         )
     if zero_stage >= 3:
         total = total + 2 * layer_parameters(model) * precision.working_parameter_bytes / tensor_parallel

@@ -138,23 +138,32 @@ def exposed_hops_seconds(micro_batches: Num, virtual_stages: Num, one_hop_second
     return micro_batches * virtual_stages * excess
 
 
-def local_reduce_seconds(m: Machine, tensor_parallel: int, replicas_per_rack: Num) -> Num:
-    """One layer's gradients summed inside the rack and the result spread again, over the scale-up links."""
-    size = layer_parameters(m.model) / tensor_parallel * m.precision.gradient_bytes
-    args = (size, replicas_per_rack, m.gpu.scale_up_bytes_per_second, m.gpu.scale_up_latency_seconds)
-    return reduce_scatter_seconds(*args) + all_gather_seconds(*args)
+def local_reduce_seconds(m: Machine, parameters: Num, tensor_parallel: int, replicas_per_rack: Num) -> Num:
+    """Gradients of `parameters` weights summed inside the rack and the result spread again, over the scale-up links."""
+    size = parameters / tensor_parallel * m.precision.gradient_bytes
+    return all_reduce_seconds(size, replicas_per_rack, m.gpu.scale_up_bytes_per_second, m.gpu.scale_up_latency_seconds)
 
 
-def ring_seconds(m: Machine, tensor_parallel: int, replicas_per_rack: Num, racks: Num) -> Num:
-    """One layer's gradients all-reduced between the `racks` of a group at the NIC's ideal rate, each GPU its share of the rack's sum."""
-    size = layer_parameters(m.model) / tensor_parallel * m.precision.gradient_bytes / replicas_per_rack
+def ring_seconds(m: Machine, parameters: Num, tensor_parallel: int, replicas_per_rack: Num, racks: Num) -> Num:
+    """Gradients of `parameters` weights all-reduced between the `racks` of a group at the NIC's ideal rate, each GPU its share of the rack's sum."""
+    size = parameters / tensor_parallel * m.precision.gradient_bytes / replicas_per_rack
     return all_reduce_seconds(size, racks, m.gpu.nic_bytes_per_second, m.gpu.nic_latency_seconds)
 
 
-def data_parallel_tail_seconds(m: Machine, tensor_parallel: int, replicas_per_rack: Num, racks: Num, slowdown: float, layers: Num, layer_backward: float) -> Num:
-    """Exposed part of the hierarchical all-reduce of the stage that ends last: rack, then leaf and fabric, then rack."""
-    one = local_reduce_seconds(m, tensor_parallel, replicas_per_rack) + ring_seconds(m, tensor_parallel, replicas_per_rack, racks) * slowdown
-    return exposed_tail_seconds(one * layers, layer_backward, layers)
+def data_parallel_tail_seconds(
+    m: Machine, tensor_parallel: int, replicas_per_rack: Num, racks: Num, slowdown: float, *, layers: Num, layer_backward: Num, end_parameters: Num
+) -> Num:
+    """Exposed part of the hierarchical all-reduce of the stage that ends last: rack, then leaf and fabric, then rack.
+
+    Its layers' exchanges run beside its backward pass; that of the embedding (`end_parameters`) comes after all.
+    """
+
+    def exchange(parameters: Num) -> Num:
+        return local_reduce_seconds(m, parameters, tensor_parallel, replicas_per_rack) + slowdown * ring_seconds(
+            m, parameters, tensor_parallel, replicas_per_rack, racks
+        )
+
+    return exposed_tail_seconds(exchange(layer_parameters(m.model)) * layers, layer_backward, layers) + exchange(end_parameters)
 
 
 def shard_gather_seconds(m: Machine, tensor_parallel: int, replicas_per_rack: Num, racks: Num, slowdown: float) -> Num:
@@ -173,7 +182,9 @@ def shard_reduce_seconds(m: Machine, tensor_parallel: int, replicas_per_rack: Nu
     return between * slowdown + inside
 
 
-def sharding_seconds(m: Machine, tensor_parallel: int, times: LayerTimes, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float) -> tuple[Num, Num]:
+def sharding_seconds(
+    m: Machine, tensor_parallel: int, times: LayerTimes, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float
+) -> tuple[Num, Num]:
     """Exposed time that ZeRO adds to one layer and micro-batch, forward and backward: what its compute does not hide.
 
     Stage 2 reduces gradients every micro-batch, since no GPU may keep them whole; stage 3 gathers weights in both passes.

@@ -1,0 +1,308 @@
+"""How one training step is cut over GPUs: the fastest layout of the declared space, proven.
+
+Tables of the physics bound every row of the space from below (planner.models.layout_space). Rows are opened in order of
+their bounds; in an open row every count of replicas and micro-batches that could win is timed exactly, until the next
+bound is no better than the incumbent. CP-SAT then decides the best rows again, from the same tables but with its own
+variables for replicas, micro-batches and the layers of every stage (planner.models.layout_row), and must agree.
+"""
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.errors import InternalError
+from planner.handoff import Alternative, LayoutRequest, Options
+from planner.instance import Instance
+from planner.models.layout_row import solve_row
+from planner.models.layout_space import MICRO_BATCHES, Best, Problem, Row, RowTable, best_of_row, problem_of, row_table
+from planner.physics import step, steptime
+from planner.plan import Assumptions, Certificate, Conflict, LayoutMetrics, LayoutPlan
+from planner.solvers.cpsat import SOLVER
+from planner.solvers.outcome import Outcome, Stop, relative_gap
+
+AGREEMENT = 1e-7  # CP-SAT counts in whole nanoseconds; the tables in floats
+CONFIRMED = 6  # rows and ZeRO stages that CP-SAT decides again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What the search holds: the incumbent, the proven bound and where the space went."""
+
+    best: Best | None
+    bound: float
+    stop: Stop
+    opened: list[Row]
+    table: RowTable
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """What CP-SAT decided again."""
+
+    pairs: int = 0
+    variables: int = 0
+    constraints: int = 0
+    proved: bool = False
+
+
+def search(problem: Problem, *, time_limit: float | None = None) -> Search:
+    """Open rows in order of their bounds until none can beat the incumbent."""
+    started = time.perf_counter()
+    table = row_table(problem)
+    best: Best | None = None
+    opened: list[Row] = []
+    bound, stop = math.inf, Stop.PROVED
+    for i in range(len(table)):
+        row = table.row(i)
+        if best is not None and row.bound >= best.seconds:
+            break
+        if best is not None and time_limit is not None and time.perf_counter() - started > time_limit:
+            bound, stop = row.bound, Stop.LIMIT
+            break
+        opened.append(row)
+        best = best_of_row(problem, row, best.seconds if best else math.inf) or best
+    if best is not None:
+        bound = min(bound, best.seconds)
+    return Search(best=best, bound=bound, stop=stop, opened=opened, table=table, seconds=time.perf_counter() - started)
+
+
+def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
+    """Let CP-SAT decide the best rows again at the incumbent's value; its optimum must be the same.
+
+    Raises
+    ------
+    InternalError
+        The two disagree: a defect, never a result.
+    """
+    if found.best is None:
+        return Confirmation()
+    value = found.best.seconds
+    near = [(row, z, b) for row in found.opened for z in range(4) if (b := best_of_row(problem, row, value * 1.02, zero_stages=[z])) is not None]
+    near.sort(key=lambda x: x[2].seconds)
+    variables = constraints = 0
+    proved = bool(near)
+    lowest = math.inf
+    for row, zero, held in near[:CONFIRMED]:
+        out = solve_row(problem, row, zero, value * 1.02, options)
+        variables, constraints = variables + out.variables, constraints + out.constraints
+        if out.stop is not Stop.PROVED:
+            proved = False
+            continue
+        if out.objective is None or abs(out.objective - held.seconds) > AGREEMENT * held.seconds:
+            raise InternalError(f"layout: CP-SAT finds {out.objective} s per sequence where the tables find {held.seconds} s ({held.cut})")
+        lowest = min(lowest, out.objective)
+    return Confirmation(pairs=min(len(near), CONFIRMED), variables=variables, constraints=constraints, proved=proved)
+
+
+def solve(instance: Instance, request: LayoutRequest, options: Options) -> Outcome[LayoutPlan]:
+    """Return the fastest layout for the racks and the network given, with its certificate."""
+    started = time.perf_counter()
+    problem = problem_of(instance, request)
+    found = search(problem, time_limit=options.time_limit)
+    if found.best is None:
+        stop = found.stop
+        return Outcome(stop=stop, infeasible=stop is Stop.PROVED, detail="no layout fits", seconds=time.perf_counter() - started)
+    confirmed = confirm(problem, found, options)
+    days = _days(instance, problem, found.best.seconds)
+    bound = _days(instance, problem, found.bound)
+    gap = relative_gap(days, bound) or 0.0
+    certificate = Certificate(
+        status="optimal" if found.stop is Stop.PROVED else "feasible",
+        objective=days,
+        bound=bound,
+        gap=gap,
+        solver=f"numpy branch and bound over tables; {SOLVER}",
+        formulation=FORMULATION.format(count=confirmed.pairs),
+        variables=confirmed.variables,
+        constraints=confirmed.constraints,
+        seconds=time.perf_counter() - started,
+        seed=options.seed,
+        minimizes="days to train, for the racks and the network given",
+        given=_given(problem),
+        space=declared_space(problem, found, confirmed),
+        binding=binding(problem, found.best),
+    )
+    return Outcome(
+        stop=found.stop,
+        solution=plan_of(instance, problem, found.best.cut, certificate),
+        objective=days,
+        bound=bound,
+        solver=certificate.solver,
+        variables=confirmed.variables,
+        constraints=confirmed.constraints,
+        seconds=certificate.seconds,
+    )
+
+
+FORMULATION = (
+    "Every combination of the declared space is a row with a lower bound (most even stages, most replicas, largest batch, no tails). "
+    "Rows whose bound reaches the incumbent, or whose stages cannot hold the layers in memory, are excluded; in every other row all counts of "
+    "replicas and micro-batches, ZeRO stages and sizes of the largest stage are timed exactly. CP-SAT decided the {count} best rows again "
+    "(replicas by site, micro-batches, layers of every stage, memory of every stage) with the same optimum."
+)
+
+
+def _days(instance: Instance, problem: Problem, seconds_per_sequence: float) -> float:
+    w = instance.workload
+    return steptime.days_to_train(w.tokens, problem.machine.sequence, seconds_per_sequence, w.availability)
+
+
+def _given(problem: Problem) -> str:
+    racks = ", ".join(f"{s} {r}" for s, r in zip(problem.sites, problem.racks, strict=True))
+    c = problem.conditions
+    wide = f", {c.wan_gbps:.0f} Gbps between sites at {c.wan_rtt_ms:.1f} ms" if c.wan_gbps else ""
+    return f"racks {racks}; pipeline exchange {c.hop_slowdown:.3f}x and rings {c.allreduce_slowdown:.3f}x the NIC's ideal{wide}"
+
+
+def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> dict[str, int | float | str | list[int] | list[str]]:
+    """Say what the optimum was proven over, and how much of it each argument excluded."""
+    table = found.table
+    return {
+        "tensor_parallel": sorted({b.shape.tensor_parallel for b in table.bases}),
+        "microbatch_sequences": sorted({b.shape.micro_batch for b in table.bases}),
+        "recompute": sorted({b.shape.recompute for b in table.bases}),
+        "sequence_parallel": sorted({str(b.shape.sequence_parallel).lower() for b in table.bases}),
+        "zero_stage": problem.options("zero_stage", range(4)),
+        "pipeline_parallel": f"1..{problem.machine.model.layers}",
+        "virtual_stages": "1..layers / stages; interleaved stages take whole rounds of micro-batches",
+        "data_parallel_by_site": "any whole number that the site's racks hold, every site that can hold a replica takes part, split as evenly as they permit",
+        "replicas_per_rack": "as many of one stage as the rack's GPUs hold, unless pinned",
+        "microbatches_per_step": f"any, with at most {problem.most_sequences} sequences a step",
+        "layers_per_stage": "any whole numbers",
+        "context_parallel": [1],
+        "expert_parallel": [1],
+        "rows_declared": table.declared,
+        "rows_without_room": table.no_room,
+        "rows_over_memory": table.memory,
+        "rows_excluded_by_bound": len(table) - len(found.opened),
+        "rows_opened": len(found.opened),
+        "rows_decided_again_by_cp_sat": confirmed.pairs,
+        "cp_sat_agrees": str(confirmed.proved).lower(),
+    }
+
+
+def binding(problem: Problem, best: Best) -> tuple[str, ...]:
+    """Name the limits that the layout fills: batch, memory, racks."""
+    cut = best.cut
+    found = []
+    one_more = cut.micro_batch * (cut.data_parallel if cut.virtual_stages == 1 else cut.data_parallel * cut.pipeline_parallel)
+    sequences = cut.data_parallel * cut.micro_batches * cut.micro_batch
+    if sequences + one_more > problem.most_sequences:
+        found.append("limits.max_batch_tokens")
+    held = sum(step.worst_memory(problem.machine, cut).values())
+    if held > 0.95 * problem.memory_limit:
+        found.append("memory")
+    groups = [math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site]
+    if all(r - g * cut.pipeline_parallel < cut.pipeline_parallel for r, g in zip(problem.racks, groups, strict=True)):
+        found.append("racks")
+    return tuple(found)
+
+
+def plan_of(instance: Instance, problem: Problem, cut: step.Cut, certificate: Certificate) -> LayoutPlan:
+    """Write a layout as the plan's section."""
+    c, sites = problem.conditions, problem.sites
+    gpus = sum(problem.racks) * problem.machine.rack.gpus
+    used = cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel
+    several = c.wan_gbps is not None and sum(d > 0 for d in cut.data_parallel_by_site) > 1
+    by_site = dict(zip(sites, cut.data_parallel_by_site, strict=True))
+    return LayoutPlan(
+        tensor_parallel=cut.tensor_parallel,
+        pipeline_parallel=cut.pipeline_parallel,
+        data_parallel=cut.data_parallel,
+        data_parallel_by_site=by_site,
+        virtual_stages=cut.virtual_stages,
+        microbatch_sequences=cut.micro_batch,
+        microbatches_per_step=cut.micro_batches,
+        recompute=cut.recompute,
+        sequence_parallel=cut.sequence_parallel,
+        zero_stage=cut.zero_stage,  # type: ignore[arg-type]
+        layers_per_stage=cut.layers_per_stage,
+        replicas_per_rack=cut.replicas_per_rack,
+        racks_per_stage_by_site={s: steptime.group_racks(d, cut.replicas_per_rack) for s, d in by_site.items()},
+        gpus_used=used,
+        gpus_idle=gpus - used,
+        assumptions=Assumptions(
+            hop_slowdown=c.hop_slowdown,
+            allreduce_slowdown=c.allreduce_slowdown,
+            wan_gbps=c.wan_gbps if several else None,
+            wan_rtt_ms=c.wan_rtt_ms if several else None,
+        ),
+        metrics=LayoutMetrics.model_validate(step.metrics(instance, c, cut)),
+        certificate=certificate,
+    )
+
+
+def least_days(instance: Instance, request: LayoutRequest, *, time_limit: float | None = None) -> float | None:
+    """Return a proven lower bound on the days to train for the racks and network given; None where no layout fits."""
+    problem = problem_of(instance, request)
+    found = search(problem, time_limit=time_limit)
+    return None if found.bound == math.inf else _days(instance, problem, found.bound)
+
+
+def alternatives(instance: Instance, request: LayoutRequest, options: Options, *, steps: int = 8) -> list[Alternative]:
+    """Return the non-dominated trades of racks used against days to train, on `steps` even parts of the racks given."""
+    kept: list[Alternative] = []
+    for k in range(1, steps + 1):
+        part = {s: r * k // steps for s, r in request.racks_by_site.items()}
+        if not any(part.values()):
+            continue
+        problem = problem_of(instance, replace(request, racks_by_site=part))
+        found = search(problem, time_limit=options.time_limit).best
+        if found is None:
+            continue
+        cut = found.cut
+        used = sum(math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site) * cut.pipeline_parallel
+        merits = {"days_to_train": _days(instance, problem, found.seconds), "racks_used": float(used)}
+        kept = [a for a in kept if not (merits["days_to_train"] <= a.merits["days_to_train"] and used <= a.merits["racks_used"])]
+        if not any(a.merits["days_to_train"] <= merits["days_to_train"] and a.merits["racks_used"] <= used for a in kept):
+            kept.append(Alternative(merits=merits, choices={"cut": cut}))
+    return kept
+
+
+def conflict(instance: Instance, request: LayoutRequest) -> Conflict:
+    """Name a smallest set of rules that leave no layout: pins, memory, batch, racks; each checked by searching without it."""
+    problem = problem_of(instance, request)
+    families: dict[str, Any] = {f"pins.{p}": p for p in problem.pins}
+    families |= {"memory": None, "limits.max_batch_tokens": None}
+    kept = list(families)
+    for name in list(families):
+        without = [f for f in kept if f != name]
+        if _search_with(problem, without).best is None:
+            kept = without
+    return Conflict(decision="layout", rules=tuple(kept) or ("racks",), reason=_reason(problem, kept))
+
+
+def _search_with(problem: Problem, rules: list[str]) -> Search:
+    pins = {k: v for k, v in problem.pins.items() if f"pins.{k}" in rules}
+    memory = problem.memory_limit if "memory" in rules else problem.memory_limit * 1e6
+    batch = problem.most_sequences if "limits.max_batch_tokens" in rules else problem.most_sequences * 64
+    return search(replace(problem, pins=pins, memory_limit=memory, most_sequences=batch))
+
+
+def _reason(problem: Problem, rules: list[str]) -> str:
+    parts = []
+    if "memory" in rules:
+        others = [f"pins.{p}" for p in problem.pins] + ["limits.max_batch_tokens"]
+        free = _least_memory(problem, others)
+        parts.append(f"the least that any layout needs is {free / 1e9:.1f} GB a GPU where {problem.memory_limit / 1e9:.1f} GB can be used")
+    if "limits.max_batch_tokens" in rules:
+        parts.append(f"a step may hold {problem.most_sequences} sequences of {problem.machine.sequence} tokens")
+    parts += [f"{r} = {problem.pins[r.removeprefix('pins.')]!r} is not met by any layout with the rest" for r in rules if r.startswith("pins.")]
+    return "; ".join(parts) or f"no whole pipeline fits {sum(problem.racks)} racks of {problem.machine.rack.gpus} GPUs"
+
+
+def _least_memory(problem: Problem, rules: list[str]) -> float:
+    """Bisect the least usable memory with which a layout exists."""
+    low, high = problem.memory_limit, problem.memory_limit * 2
+    while search(replace(problem, memory_limit=high)).best is None and high < problem.memory_limit * 1e6:
+        low, high = high, high * 2
+    del rules
+    for _ in range(14):
+        middle = (low + high) / 2
+        low, high = (low, middle) if search(replace(problem, memory_limit=middle)).best else (middle, high)
+    return high
+
+
+__all__ = ["MICRO_BATCHES", "alternatives", "conflict", "least_days", "search", "solve"]

@@ -1,0 +1,386 @@
+"""The rules of the site split as rows of a Pyomo MILP: one function per rule, named as the rule.
+
+Units of the rows are MW, M$, racks and 1000 m², so that coefficients stay within a few decades of one. Every rule can be
+left out by name, which is how a conflict is found; the power balance is a law and always stays.
+"""
+
+import math
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pyomo.environ as pyo
+
+from planner.models.sites_question import Question
+from planner.physics import cost, power, wan
+from planner.physics.grid import largest_circuit_mw
+
+# Leading entries of a row's index that name it to the user; the rest only tell its parts apart.
+_NAMED = {"generation": 1, "interconnect": 1, "rating": 1, "wan_capacity": 2, "fault_split": 1}
+
+
+def label(family: str, index: Any) -> str:
+    """Name a row as reports print it: `headroom[SRP]`, `rtt[a,b]`, `budget`."""
+    if index is None:
+        return family
+    parts = index if isinstance(index, tuple) else (index,)
+    return f"{family}[{','.join(str(p) for p in parts[: _NAMED.get(family)])}]"
+
+
+def build(q: Question, *, without: Collection[str] = (), sites: int | None = None) -> pyo.ConcreteModel:
+    """State the question without the named rules; `sites` fixes the number of open sites. It has no objective yet."""
+    m = pyo.ConcreteModel()
+    _variables(m, q, frozenset(without))
+    _balance(m, q)
+    for name, rule in RULES.items():
+        if name not in without:
+            rule(m, q)
+    if sites is not None:
+        m.exact_sites = pyo.Constraint(expr=sum(m.open.values()) == sites)
+    return m
+
+
+def most_modules(q: Question, without: Collection[str] = ()) -> int:
+    """Bound the modules of the whole campus by the rules in force, each on its own."""
+    caps = []
+    if "demand" not in without and q.request.racks is not None:
+        caps.append(q.request.racks // q.module_racks)
+    if "pins" not in without and q.pins.racks is not None:
+        caps.append(q.pins.racks // q.module_racks)
+    if "facility_power" not in without and q.instance.limits.facility_power_mw is not None:
+        caps.append(_whole(q.instance.limits.facility_power_mw / q.module_mw))
+    if "headroom" not in without and q.grid.rules.headroom:
+        caps.append(_whole(sum(b.headroom_mw for b in q.authorities.values()) / q.module_mw))
+    if "generation" not in without:
+        caps.append(_whole(sum(n.generation_mw for n in q.grid.nodes) / q.module_mw))
+    capital = module_capital_musd(q)
+    if "budget" not in without and q.instance.limits.budget_usd is not None and capital > 0:
+        caps.append(_whole(q.instance.limits.budget_usd / 1e6 / capital))
+    if caps:
+        return max(min(caps), 0)
+    # Only a conflict's partial questions come here; room for every least size, pin and share is room enough.
+    least = q.grid.rules.min_site_modules * len(q.candidates) + sum(q.pins.racks_by_site.values()) + 1
+    return 100 * least + (q.racks or 0)
+
+
+def most_sites(q: Question, without: Collection[str] = ()) -> int:
+    """Bound the open sites by the rules in force."""
+    caps = [len(q.candidates)]
+    if "site_count" not in without and q.grid.rules.max_sites is not None:
+        caps.append(q.grid.rules.max_sites)
+    if "pins" not in without and q.pins.max_sites is not None:
+        caps.append(q.pins.max_sites)
+    return min(caps)
+
+
+def _whole(x: float) -> int:
+    return math.floor(x + 1e-9)
+
+
+def _variables(m: Any, q: Question, without: frozenset[str]) -> None:
+    """Create the decisions, and tie modules to open sites: an open site holds one module at least."""
+    total = most_modules(q, without)
+    load = total * q.module_mw
+    sites = list(q.candidates)
+    m.open = pyo.Var(sites, domain=pyo.Binary)
+    m.modules = pyo.Var(sites, domain=pyo.NonNegativeIntegers, bounds=(0, total))
+    m.held = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= _room(q, s, total, without) * m.open[s])
+    m.used = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] >= m.open[s])
+    transport = q.grid.rules.grid_model == "transport"
+    m.generated = pyo.Var(list(q.graph) if transport else [], domain=pyo.NonNegativeReals, bounds=(0, load))
+    m.flow = pyo.Var(list(q.corridors) if transport else [], domain=pyo.Reals, bounds=(-load, load))
+    new = [c.id for c in q.corridors.values() if c.new]
+    m.circuits = pyo.Var(new, domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, q.corridors[k].circuits))
+    _wan_variables(m, q, without)
+
+
+def _room(q: Question, site: str, total: int, without: frozenset[str]) -> int:
+    """Bound a site's modules by its authority's headroom and its area, so that the tie to its opening is tight."""
+    node = q.candidates[site]
+    caps = [float(total)]
+    if "headroom" not in without and q.grid.rules.headroom:
+        caps.append(q.authorities[node.balancing_authority].headroom_mw / q.module_mw)
+    area = power.cooling_m2(q.hardware, q.module_racks)
+    if "area" not in without and node.area_m2 is not None and area is not None:
+        caps.append(node.area_m2 / area)
+    return _whole(min(caps))
+
+
+def _wan_variables(m: Any, q: Question, without: frozenset[str]) -> None:
+    """Create pairs, their wavelengths and fibre pairs, and what the number of sites is at least.
+
+    A ring over n sites sends 2·(n-1)/n of the gradient over each link, so the need grows with the number of open sites.
+    The need of a pair is a constant for each number of sites, so pairs, wavelengths and fibres come out whole by themselves.
+    """
+    m.most_sites = most_sites(q, without)
+    m.levels = levels(q, m.most_sites)
+    lit = [pair for pair, waves in m.levels.items() if any(w for _, w in waves)]
+    m.pair = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, 1))
+    m.wavelengths = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, q.wan.max_wavelengths_per_pair * q.wan.max_fibre_pairs))
+    m.fibres = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, q.wan.max_fibre_pairs))
+    m.joined = pyo.Constraint(lit, rule=lambda m, a, b: m.pair[a, b] >= m.open[a] + m.open[b] - 1)
+    counts = sorted({n for waves in m.levels.values() for n, _ in waves if n > 2})
+    m.at_least = pyo.Var(counts, domain=pyo.Binary)
+    m.counted = pyo.Constraint(counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (m.most_sites - n + 1) * m.at_least[n])
+
+
+def levels(q: Question, sites: int) -> dict[tuple[str, str], list[tuple[int, int | None]]]:
+    """List for each pair the numbers of sites from which it needs more wavelengths, with that need; None: cannot be lit."""
+    found: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
+    for pair in q.pairs if sites >= 2 and q.request.exchange is not None else ():
+        steps: list[tuple[int, int | None]] = []
+        for n in range(2, sites + 1):
+            waves = q.wavelengths(pair, n)
+            if not steps or steps[-1][1] != waves:
+                steps.append((n, waves))
+            if waves is None:
+                break
+        found[pair] = steps
+    return found
+
+
+def _load(m: Any, q: Question, sites: Collection[str]) -> Any:
+    return q.module_mw * sum(m.modules[s] for s in sites)
+
+
+def _sites_of(q: Question, authority: str) -> list[str]:
+    return [s for s, n in q.candidates.items() if n.balancing_authority == authority]
+
+
+def _balance(m: Any, q: Question) -> None:
+    """Feed each node's site from its own plants and the corridors around it; transport is lossless."""
+
+    def row(m: Any, n: str) -> Any:
+        inflow = 0
+        for _, _, key in q.graph.edges(n, keys=True):
+            c = q.corridors[key]
+            # A corridor's flow is positive from a to b; a loop brings nothing.
+            inflow += 0 if c.a == c.b else m.flow[key] if c.b == n else -m.flow[key]
+        return m.generated[n] + inflow == (_load(m, q, [n]) if n in q.candidates else 0)
+
+    m.balance = pyo.Constraint(list(q.graph) if q.grid.rules.grid_model == "transport" else [], rule=row)
+
+
+def demand(m: Any, q: Question) -> None:
+    """Hold the racks asked for, or one module at least."""
+    modules = sum(m.modules.values())
+    m.demand = pyo.Constraint(expr=modules >= 1 if q.request.racks is None else q.module_racks * modules == q.request.racks)
+
+
+def pins(m: Any, q: Question) -> None:
+    """Keep what was fixed by hand."""
+    m.pins = pyo.Constraint(pyo.Any)
+    if q.pins.racks is not None:
+        m.pins["sites.racks"] = q.module_racks * sum(m.modules.values()) == q.pins.racks
+    if q.pins.max_sites is not None:
+        m.pins["sites.max_sites"] = sum(m.open.values()) <= q.pins.max_sites
+    for s, racks in q.pins.racks_by_site.items():
+        m.pins[f"sites.racks.{s}"] = q.module_racks * m.modules[s] == racks
+
+
+def facility_power(m: Any, q: Question) -> None:
+    """Keep the draw of all sites within the limit."""
+    limit = q.instance.limits.facility_power_mw
+    if limit is not None:
+        m.facility_power = pyo.Constraint(expr=_load(m, q, q.candidates) <= limit)
+
+
+def headroom(m: Any, q: Question) -> None:
+    """Keep the draw of an authority's sites within its headroom."""
+    areas = [b for b in q.authorities if q.grid.rules.headroom and _sites_of(q, b)]
+    m.headroom = pyo.Constraint(areas, rule=lambda m, b: _load(m, q, _sites_of(q, b)) <= q.authorities[b].headroom_mw)
+
+
+def generation(m: Any, q: Question) -> None:
+    """Keep what plants feed in within what each node, and its authority's headroom, can spare.
+
+    Without flows, an authority's sites are fed by its own plants.
+    """
+    spare = {n.id: n.generation_mw for n in q.grid.nodes}
+    by_area = {b: sorted(n.id for n in q.grid.nodes if n.balancing_authority == b) for b in q.authorities}
+    if q.grid.rules.grid_model == "none":
+        areas = [(b, "authority") for b in q.authorities if _sites_of(q, b)]
+        m.generation = pyo.Constraint(areas, rule=lambda m, b, _: _load(m, q, _sites_of(q, b)) <= sum(spare[n] for n in by_area[b]))
+        return
+    areas = [(b, "authority") for b in q.authorities if q.grid.rules.headroom and by_area[b]]
+
+    def row(m: Any, x: str, kind: str) -> Any:
+        if kind == "node":
+            return m.generated[x] <= spare[x]
+        return sum(m.generated[n] for n in by_area[x]) <= q.authorities[x].headroom_mw
+
+    m.generation = pyo.Constraint([(n, "node") for n in q.graph] + areas, rule=row)
+
+
+def rating(m: Any, q: Question) -> None:
+    """Keep each corridor's flow, either way, within its circuits, built ones included."""
+
+    def row(m: Any, key: str, way: int) -> Any:
+        c = q.corridors[key]
+        return way * m.flow[key] <= c.rating_mw * (m.circuits[key] if c.new else c.circuits)
+
+    keys = list(q.corridors) if q.grid.rules.grid_model == "transport" else []
+    m.rating = pyo.Constraint([(k, way) for k in keys for way in (1, -1)], rule=row)
+
+
+def interconnect(m: Any, q: Question) -> None:
+    """Keep a share of a site's load on its circuits: all of them, or those left when the largest is lost.
+
+    Which circuit is the largest depends on what is built, so there is a row for each that could be.
+    """
+    rule = q.grid.rules.interconnect
+    if not rule.on:
+        return
+    m.built = pyo.Var([k for k, c in q.corridors.items() if c.new], domain=pyo.Binary)
+    m.building = pyo.Constraint(list(m.built), rule=lambda m, k: m.circuits[k] <= q.corridors[k].circuits * m.built[k])
+    at = {s: [q.corridors[k] for _, _, k in q.graph.edges(s, keys=True)] for s in q.candidates}
+    largest = {s: largest_circuit_mw(q.grid, s) for s in q.candidates}
+
+    def circuits(m: Any, s: str) -> Any:
+        standing = sum(c.rating_mw * c.circuits for c in at[s] if not c.new)
+        if rule.reading == "explicit":
+            # The node's figure stands for its existing circuits with the largest of them out.
+            standing = (q.candidates[s].interconnect_mw or 0.0) + largest[s]
+        return standing + sum(c.rating_mw * m.circuits[c.id] for c in at[s] if c.new)
+
+    def row(m: Any, s: str, lost: str) -> Any:
+        out: Any = 0.0
+        if rule.reading != "capacity" and lost == "standing":
+            out = largest[s]
+        elif rule.reading != "capacity":
+            # A larger circuit, once built, is the one to lose; unbuilt, this says no more than the row of the standing one.
+            out = largest[s] + (q.corridors[lost].rating_mw - largest[s]) * m.built[lost]
+        return rule.share * _load(m, q, [s]) <= circuits(m, s) - out
+
+    larger = [(s, c.id) for s in q.candidates for c in at[s] if c.new and c.rating_mw > largest[s] and rule.reading != "capacity"]
+    m.interconnect = pyo.Constraint(sorted([(s, "standing") for s in q.candidates] + larger), rule=row)
+
+
+def area(m: Any, q: Question) -> None:
+    """Keep the cooling of a site on its land, in 1000 m²."""
+    module = power.cooling_m2(q.hardware, q.module_racks)
+    limited = {s: n.area_m2 for s, n in q.candidates.items() if n.area_m2 is not None and module is not None}
+    m.area = pyo.Constraint(list(limited), rule=lambda m, s: (module or 0.0) / 1e3 * m.modules[s] <= limited[s] / 1e3)
+
+
+def site_count(m: Any, q: Question) -> None:
+    """Open no more sites than the rules allow."""
+    if q.grid.rules.max_sites is not None:
+        m.site_count = pyo.Constraint(expr=sum(m.open.values()) <= q.grid.rules.max_sites)
+
+
+def min_site(m: Any, q: Question) -> None:
+    """Open no site smaller than the least size."""
+    least = q.grid.rules.min_site_modules
+    m.min_site = pyo.Constraint(list(q.candidates) if least > 1 else [], rule=lambda m, s: m.modules[s] >= least * m.open[s])
+
+
+def fault_split(m: Any, q: Question) -> None:
+    """Hold sites in enough interconnections, and no more than a share of all racks in any one."""
+    rule = q.grid.rules.fault_split
+    if not rule.on:
+        return
+    by_area: dict[str, list[str]] = {}
+    for s in q.candidates:
+        by_area.setdefault(q.interconnection(s), []).append(s)
+    m.reached = pyo.Var(sorted(by_area), domain=pyo.NonNegativeReals, bounds=(0, 1))
+    m.reaching = pyo.Constraint(sorted(by_area), rule=lambda m, i: m.reached[i] <= sum(m.open[s] for s in by_area[i]))
+    total = sum(m.modules.values())
+    m.fault_split = pyo.Constraint(pyo.Any)
+    m.fault_split["min_interconnections"] = sum(m.reached.values()) >= rule.min_interconnections
+    for i in sorted(by_area):
+        m.fault_split[i, "share"] = sum(m.modules[s] for s in by_area[i]) <= rule.max_share * total
+
+
+def rtt(m: Any, q: Question) -> None:
+    """Open no two sites farther apart than the longest round trip."""
+    limit = q.grid.rules.max_rtt_ms
+    far = [p for p in q.pairs if limit is not None and q.rtt_ms(p) > limit]
+    m.rtt = pyo.Constraint(far, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
+
+
+def wan_capacity(m: Any, q: Question) -> None:
+    """Light each open pair for its exchange; a pair that cannot be lit cannot be open."""
+
+    def needed(m: Any, a: str, b: str, n: int) -> Any:
+        return m.pair[a, b] if n == 2 else m.pair[a, b] + m.at_least[n] - 1
+
+    def row(m: Any, a: str, b: str, n: int) -> Any:
+        waves = dict(m.levels[a, b])[n]
+        if waves is None:
+            return m.open[a] + m.open[b] + (m.at_least[n] if n > 2 else 0) <= (2 if n > 2 else 1)
+        return m.wavelengths[a, b] >= waves * needed(m, a, b, n)
+
+    steps = [(*pair, n, waves) for pair, pair_levels in m.levels.items() for n, waves in pair_levels if waves != 0]
+    m.wan_capacity = pyo.Constraint([s[:3] for s in steps], rule=row)
+    lit = {s[:3]: wan.fibre_pairs(q.wan, s[3]) for s in steps if s[3]}
+    m.fibre = pyo.Constraint(list(lit), rule=lambda m, a, b, n: m.fibres[a, b] >= lit[a, b, n] * needed(m, a, b, n))
+
+
+def budget(m: Any, q: Question) -> None:
+    """Keep capital and the counted years of energy within the budget, in M$."""
+    limit = q.instance.limits.budget_usd
+    if limit is not None:
+        m.budget = pyo.Constraint(expr=capital_musd(m, q) + q.instance.limits.operation_years * energy_musd(m, q) <= limit / 1e6)
+
+
+# Rules by name, in the order in which a conflict tries to do without them: what says least to the user goes first.
+RULES: dict[str, Callable[[Any, Question], None]] = {
+    "rating": rating,
+    "generation": generation,
+    "wan_capacity": wan_capacity,
+    "rtt": rtt,
+    "min_site": min_site,
+    "area": area,
+    "interconnect": interconnect,
+    "fault_split": fault_split,
+    "headroom": headroom,
+    "facility_power": facility_power,
+    "site_count": site_count,
+    "budget": budget,
+    "pins": pins,
+    "demand": demand,
+}
+
+
+def module_capital_musd(q: Question) -> float:
+    """Price of one module with its fabric and its part of the site, in M$."""
+    rack = power.rack_of(q.hardware).price_usd + q.request.fabric_usd_per_rack
+    return q.module_racks * rack / 1e6 + _site_musd(q)[1]
+
+
+def _site_musd(q: Question) -> tuple[float, float]:
+    """Split a site's price into its fixed part and that of one module, in M$."""
+    fixed = cost.site_capex_usd(q.grid, it_mw=0, facility_mw=0)
+    one = cost.site_capex_usd(q.grid, it_mw=power.it_mw(q.hardware, q.module_racks), facility_mw=q.module_mw)
+    return fixed / 1e6, (one - fixed) / 1e6
+
+
+def _built_musd(m: Any, q: Question) -> Any:
+    fixed, module = _site_musd(q)
+    lines = sum(m.circuits[k] * ((q.corridors[k].capex_usd or 0.0) / 1e6) for k in m.circuits)
+    return fixed * sum(m.open.values()) + module * sum(m.modules.values()) + lines
+
+
+def capital_musd(m: Any, q: Question) -> Any:
+    """Racks, fabric, sites, new lines and WAN, in M$."""
+    racks = q.module_racks * (power.rack_of(q.hardware).price_usd + q.request.fabric_usd_per_rack) / 1e6
+    fibre = sum(m.fibres[p] * (q.pairs[p] * q.wan.fibre_usd_per_route_km / 1e6) for p in m.pair)
+    waves = sum(m.wavelengths[p] * (q.wan.wavelength_usd / 1e6) for p in m.pair)
+    return racks * sum(m.modules.values()) + _built_musd(m, q) + fibre + waves
+
+
+def energy_musd(m: Any, q: Question) -> Any:
+    """Energy of a year, at the price of each site's authority, in M$."""
+    return sum(q.energy_musd(s) * m.modules[s] for s in q.candidates)
+
+
+def yearly_musd(m: Any, q: Question) -> Any:
+    """Energy, and what sites, new lines and WAN cost when spread over their lives, in M$ per year.
+
+    Racks and fabric cost the same in every split of a given total, so they are left out.
+    """
+    rate, prices = q.grid.prices.discount_rate, q.grid.prices
+    fibre_rate = cost.annuity(rate, q.wan.fibre_life_years) * q.wan.fibre_usd_per_route_km / 1e6
+    wave_rate = cost.annuity(rate, prices.it_life_years) * q.wan.wavelength_usd / 1e6
+    links = sum(m.fibres[p] * (q.pairs[p] * fibre_rate) + m.wavelengths[p] * wave_rate for p in m.pair)
+    return energy_musd(m, q) + cost.annuity(rate, prices.site_life_years) * _built_musd(m, q) + links

@@ -1,0 +1,27 @@
+"""The grid around a site: what its interconnect can carry."""
+
+from collections.abc import Mapping
+
+from planner.instance import Grid, PowerNode
+
+
+def largest_circuit_mw(grid: Grid, node: str) -> float:
+    """Rating of the largest existing circuit at a node; 0 without lines."""
+    return max((line.rating_mw for line in grid.lines if node in (line.a, line.b)), default=0.0)
+
+
+def usable_interconnect_mw(grid: Grid, node: PowerNode, built: Mapping[str, int]) -> float | None:
+    """Interconnect of a node under the rule's reading with `built` new circuits by corridor, in MW.
+
+    The explicit figure has the largest existing circuit out already; a larger new circuit is then the one to lose, and
+    the old one is back. None where the explicit reading finds no figure.
+    """
+    reading = grid.rules.interconnect.reading
+    new = [line for line in grid.new_lines if node.id in (line.a, line.b) and built.get(line.id, 0)]
+    added = sum(line.rating_mw * built[line.id] for line in new)
+    standing = largest_circuit_mw(grid, node.id)
+    largest = max([standing, *(line.rating_mw for line in new)])
+    if reading == "explicit":
+        return None if node.interconnect_mw is None else node.interconnect_mw + added - (largest - standing)
+    total = sum(line.circuits * line.rating_mw for line in grid.lines if node.id in (line.a, line.b)) + added
+    return total if reading == "capacity" else total - largest

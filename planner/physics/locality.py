@@ -1,0 +1,111 @@
+"""What an assignment of stages to racks sends across leaf domains and pods.
+
+Rack k of a site stands in leaf domain k // D, domain l in pod l // y. A stage is the ordered racks of its replica group:
+rank q of stage i sends to rank q of stage i + 1, and the racks of one stage form the all-reduce ring.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Racks = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locality:
+    """What crosses leaf domains and pods at one site."""
+
+    share_leaving_leaf: float
+    share_leaving_pod: float
+    rings_leaving_leaf: int
+    rings_leaving_pod: int
+    groups_split: int
+    extra_pieces: int
+    groups_cross_pod: int
+
+
+def locality(stages: Sequence[Sequence[int]], *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool) -> Locality:
+    """Measure everything that the fabric and the checker need of one site's placement."""
+    pod_racks = leaf_domain_racks * domains_per_pod
+    return Locality(
+        share_leaving_leaf=share_leaving(stages, leaf_domain_racks, wrap=wrap),
+        share_leaving_pod=share_leaving(stages, pod_racks, wrap=wrap),
+        rings_leaving_leaf=rings_leaving(stages, leaf_domain_racks),
+        rings_leaving_pod=rings_leaving(stages, pod_racks),
+        groups_split=groups_split(stages, leaf_domain_racks),
+        extra_pieces=extra_pieces(stages, leaf_domain_racks),
+        groups_cross_pod=groups_split(stages, pod_racks),
+    )
+
+
+def share_leaving(stages: Sequence[Sequence[int]], block: int, *, wrap: bool) -> float:
+    """Return the most pipeline flows that leave, or that enter, one block of racks, over the block's size.
+
+    `wrap`: the last stage sends to the first, as virtual stages make it do.
+    """
+    source, target = _flows(stages, wrap=wrap)
+    crossing = source // block != target // block
+    if not crossing.any():
+        return 0.0
+    return max(_most_common(source[crossing] // block), _most_common(target[crossing] // block)) / block
+
+
+def rings_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
+    """Return the most groups that hold racks in one block and elsewhere too."""
+    stage, blocks = _pieces(stages, block)
+    shared = np.bincount(stage, minlength=1)[stage] > 1
+    return _most_common(blocks[shared]) if shared.any() else 0
+
+
+def groups_split(stages: Sequence[Sequence[int]], block: int) -> int:
+    """Count the groups that are spread over more than one block."""
+    stage, _ = _pieces(stages, block)
+    return int((np.bincount(stage, minlength=1) > 1).sum())
+
+
+def extra_pieces(stages: Sequence[Sequence[int]], block: int) -> int:
+    """Count the pieces beyond one per group; a piece is a group's racks in one block."""
+    stage, _ = _pieces(stages, block)
+    return len(stage) - len(np.unique(stage))
+
+
+def lower_bound_split(free: Sequence[int], groups: int, group_racks: int) -> int:
+    """Return how many of equal groups cannot be whole, whatever the placement: S - sum of floor(f_l / G)."""
+    return max(0, groups - sum(f // group_racks for f in free))
+
+
+def domain_racks(racks: int, leaf_domain_racks: int) -> list[int]:
+    """Return the racks of each leaf domain: all full but perhaps the last."""
+    full, rest = divmod(racks, leaf_domain_racks)
+    return [leaf_domain_racks] * full + [rest] * (rest > 0)
+
+
+def _most_common(values: Racks) -> int:
+    """Return how often the most frequent value occurs."""
+    return int(np.unique(values, return_counts=True)[1].max())
+
+
+def _flows(stages: Sequence[Sequence[int]], *, wrap: bool) -> tuple[Racks, Racks]:
+    """Return the racks that send along the pipeline and those that receive, flow by flow."""
+    ranks = [np.asarray(s, dtype=np.int64) for s in stages]
+    pairs = list(pairwise(ranks))
+    if wrap and len(ranks) > 1:
+        pairs.append((ranks[-1], ranks[0]))
+    if not pairs:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    both = [(a[: min(len(a), len(b))], b[: min(len(a), len(b))]) for a, b in pairs]
+    return np.concatenate([a for a, _ in both]), np.concatenate([b for _, b in both])
+
+
+def _pieces(stages: Sequence[Sequence[int]], block: int) -> tuple[Racks, Racks]:
+    """Return the distinct pairs of stage and block that the assignment uses."""
+    if not any(len(s) for s in stages):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    stage = np.repeat(np.arange(len(stages)), [len(s) for s in stages])
+    blocks = np.concatenate([np.asarray(s, dtype=np.int64) for s in stages]) // block
+    span = int(blocks.max()) + 1
+    pairs = np.unique(stage * span + blocks)
+    return pairs // span, pairs % span

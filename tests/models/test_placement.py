@@ -1,0 +1,225 @@
+"""Placement: agreement with a brute force over counts, the published bounds, and what a placement must never do."""
+
+import itertools
+import random
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from planner.handoff import Options, PlacementRequest
+from planner.models.placement import Placed, alternatives, certificate, plan, solve
+from planner.physics.hostlist import parse
+from planner.physics.locality import domain_racks, locality
+from planner.plan import Assignment
+from planner.solvers.outcome import Outcome, Stop
+
+Figures = tuple[int, int, int]
+
+
+def request(racks: int, groups: int, group: int, domain: int, per_pod: int) -> PlacementRequest:
+    return PlacementRequest(racks=racks, groups=groups, group_racks=group, leaf_domain_racks=domain, domains_per_pod=per_pod)
+
+
+def placed(r: PlacementRequest) -> Placed:
+    outcome = solve(r, Options(), site="a")
+    assert outcome.solution is not None
+    assert outcome.stop is Stop.PROVED
+    return outcome.solution
+
+
+def figures(p: Placed) -> Figures:
+    return p.split, p.extra_pieces, p.cross_pod
+
+
+def stages_of(assignment: tuple[Assignment, ...], groups: int) -> list[list[int]]:
+    return [[rack for a in assignment if a.stage == s for rack in parse(a.racks)] for s in range(groups)]
+
+
+def ways(free: tuple[int, ...], group: int) -> Iterator[tuple[int, ...]]:
+    """Yield every way to take a group's racks from the domains."""
+    for head in itertools.product(*(range(min(f, group) + 1) for f in free[:-1])):
+        if 0 <= group - sum(head) <= free[-1]:
+            yield (*head, group - sum(head))
+
+
+def brute_force(r: PlacementRequest) -> Figures | None:
+    """Return the least (split, extra pieces, across pods) in this order over all ways to hand out racks by counts."""
+
+    @cache
+    def best(free: tuple[int, ...], groups: int) -> Figures | None:
+        if groups == 0:
+            return 0, 0, 0
+        found = []
+        for way in ways(free, r.group_racks):
+            rest = best(tuple(sorted_by_pod(f - n for f, n in zip(free, way, strict=True))), groups - 1)
+            if rest is not None:
+                pieces = sum(n > 0 for n in way)
+                pods = len({leaf // r.domains_per_pod for leaf, n in enumerate(way) if n})
+                found.append((rest[0] + (pieces > 1), rest[1] + pieces - 1, rest[2] + (pods > 1)))
+        return min(found, default=None)
+
+    def sorted_by_pod(free: Iterator[int]) -> list[int]:
+        left = list(free)
+        return [f for i in range(0, len(left), r.domains_per_pod) for f in sorted(left[i : i + r.domains_per_pod])]
+
+    return best(tuple(sorted_by_pod(iter(domain_racks(r.racks, r.leaf_domain_racks)))), r.groups)
+
+
+def random_case(seed: int) -> PlacementRequest:
+    """Draw a small site that is nearly full, so that groups split."""
+    r = random.Random(seed)
+    domain, leaves = r.randint(2, 7), r.randint(1, 6)
+    racks = max(1, domain * leaves - r.choice([0, 0, r.randrange(domain)]))
+    group = r.randint(1, min(racks, 9))
+    groups = max(1, racks // group - r.choice([0, 0, 0, 1]))
+    return request(racks, groups, group, domain, r.randint(1, leaves))
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_agrees_with_brute_force(seed: int) -> None:
+    """The three proven figures are those of the best of all ways to hand out racks."""
+    r = random_case(seed)
+    assert figures(placed(r)) == brute_force(r)
+
+
+@pytest.mark.parametrize("seed", range(200, 240))
+def test_assignment_holds_what_it_claims(seed: int) -> None:
+    """Every rack serves once, every group is complete, pieces stand where they say, and the figures are measured again."""
+    r = random_case(seed)
+    p = placed(r)
+    stages = stages_of(p.assignment, r.groups)
+    racks = [rack for s in stages for rack in s]
+    assert len(racks) == len(set(racks))
+    assert all(0 <= rack < r.racks for rack in racks)
+    assert [len(s) for s in stages] == [r.group_racks] * r.groups
+    assert all({rack // r.leaf_domain_racks for rack in parse(a.racks)} == {a.leaf_domain} for a in p.assignment)
+    crossing = locality(stages, leaf_domain_racks=r.leaf_domain_racks, domains_per_pod=r.domains_per_pod, wrap=False)
+    assert figures(p) == (crossing.groups_split, crossing.extra_pieces, crossing.groups_cross_pod)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_large_sites_reach_their_bounds(seed: int) -> None:
+    """At sites of thousands of racks every figure of the placement equals the bound proven for it."""
+    r = random.Random(seed)
+    group, domain = r.randint(10, 150), r.randint(48, 256)
+    racks = r.randint(3000, 8000)
+    p = placed(request(racks, racks // group - r.randint(0, 2), group, domain, r.randint(2, 20)))
+    assert figures(p) == (p.lower_bound, p.extra_pieces_bound, p.cross_pod_bound)
+
+
+@pytest.mark.parametrize(("domain", "split"), [(128, 43), (200, 108), (208, 1), (210, 4)])
+def test_published_bounds(domain: int, split: int) -> None:
+    """224 groups of 103 racks on 23,200 racks: the domain's size fixes how many must split."""
+    p = placed(request(23_200, 224, 103, domain, 16))
+    assert (p.split, p.lower_bound) == (split, split)
+
+
+@pytest.mark.parametrize(("groups", "group", "split"), [(8, 16, 0), (9, 13, 1), (9, 14, 1)])
+def test_nodes_in_leaves_of_32(groups: int, group: int, split: int) -> None:
+    """128 nodes in leaves of 32: groups of 16 stay whole, a ninth group of 13 or 14 cannot."""
+    p = placed(request(128, groups, group, 32, 2))
+    assert p.split == split
+
+
+@pytest.mark.parametrize(("racks", "infeasible"), [(12, False), (11, True)])
+def test_room_at_the_edge(racks: int, infeasible: bool) -> None:
+    """Three groups of four fit twelve racks; eleven are a proof that they do not, with both numbers."""
+    outcome = solve(request(racks, 3, 4, 5, 2), Options(), site="east")
+    assert (outcome.stop, outcome.infeasible, outcome.solution is None) == (Stop.PROVED, infeasible, infeasible)
+    if infeasible:
+        assert outcome.detail == "placement[east]: 3 groups of 4 racks need 12 racks > 11"
+        assert alternatives(request(racks, 3, 4, 5, 2), Options()) == []
+
+
+@pytest.mark.parametrize("seed", range(300, 340))
+def test_more_racks_never_hurt(seed: int) -> None:
+    """One more rack at the end leaves no figure worse, the earlier ones being equal."""
+    r = random_case(seed)
+    more = request(r.racks + 1, r.groups, r.group_racks, r.leaf_domain_racks, r.domains_per_pod)
+    assert figures(placed(more)) <= figures(placed(r))
+
+
+@pytest.mark.parametrize("seed", range(400, 410))
+def test_pods_of_any_size_split_no_more(seed: int) -> None:
+    """Pods are the last tie-break: they change neither split groups nor pieces, and one pod for all crosses nothing."""
+    r = random_case(seed)
+    found = [placed(request(r.racks, r.groups, r.group_racks, r.leaf_domain_racks, y)) for y in (1, 2, 3, 100)]
+    assert len({(p.split, p.extra_pieces) for p in found}) == 1
+    assert found[0].cross_pod == found[0].split
+    assert found[-1].cross_pod == 0
+
+
+def test_whole_groups_follow_each_other() -> None:
+    """Stages are numbered leaf by leaf and racks rank by rank."""
+    p = placed(request(20, 4, 5, 10, 2))
+    assert [(a.stage, a.leaf_domain, a.racks) for a in p.assignment] == [
+        (0, 0, "r[00-04]"),
+        (1, 0, "r[05-09]"),
+        (2, 1, "r[10-14]"),
+        (3, 1, "r[15-19]"),
+    ]
+
+
+def test_no_time_still_places() -> None:
+    """Without any time to search a valid placement comes back, with bounds and without a claim of proof."""
+    r = request(23_200, 224, 103, 128, 16)
+    outcome = solve(r, Options(time_limit=0.0), site="a")
+    assert outcome.solution is not None
+    assert outcome.stop is Stop.LIMIT
+    p, best = outcome.solution, placed(r)
+    assert p.extra_pieces_bound <= best.extra_pieces <= p.extra_pieces
+    assert len({x for s in stages_of(p.assignment, 224) for x in s}) == 224 * 103
+
+
+def test_same_input_same_placement() -> None:
+    """Two runs give the same racks."""
+    r = request(11_600, 224, 51, 128, 5)
+    assert placed(r) == placed(r)
+
+
+def test_sites_add_up() -> None:
+    """The plan's figures and the certificate's are sums over the sites."""
+    requests = {"a": request(23_200, 224, 103, 128, 16), "b": request(11_600, 224, 51, 210, 4)}
+    outcomes = {site: solve(r, Options(seed=3), site=site) for site, r in requests.items()}
+    section = plan(outcomes, seed=3)
+    assert (section.groups, section.groups_split, section.groups_leaf_local, section.lower_bound_split) == (448, 47, 401, 47)
+    c = section.certificate
+    assert (c.status, c.objective, c.bound, c.gap, c.seed) == ("optimal", 47.0, 47.0, 0.0, 3)
+    assert c.space["extra_pieces"] == section.extra_pieces == c.space["extra_pieces_bound"]
+    assert c.space["groups_cross_pod"] == section.groups_cross_pod == c.space["groups_cross_pod_bound"]
+
+
+def test_one_infeasible_site_makes_the_certificate_so() -> None:
+    """A site without room leaves no objective and no plan."""
+    outcomes: dict[str, Outcome[Placed]] = {"a": solve(request(11, 3, 4, 5, 2), Options(), site="a")}
+    c = certificate(outcomes, 0)
+    assert (c.status, c.objective, c.bound) == ("infeasible", None, None)
+    with pytest.raises(ValueError, match="no placement"):
+        plan(outcomes)
+
+
+def test_one_alternative() -> None:
+    """Fewest split groups are also fewest pieces, so one point is not dominated."""
+    found = alternatives(request(60, 4, 13, 10, 2), Options())
+    assert [a.merits["groups_split"] for a in found] == [4.0]
+
+
+def fewest_pieces_of_all(r: PlacementRequest) -> int:
+    """Return the fewest extra pieces over all ways, whatever they split."""
+
+    @cache
+    def best(free: tuple[int, ...], groups: int) -> float:
+        if groups == 0:
+            return 0
+        rests = ((sum(n > 0 for n in w) - 1, tuple(sorted(f - n for f, n in zip(free, w, strict=True)))) for w in ways(free, r.group_racks))
+        return min((pieces + best(rest, groups - 1) for pieces, rest in rests), default=float("inf"))
+
+    return int(best(tuple(sorted(domain_racks(r.racks, r.leaf_domain_racks))), r.groups))
+
+
+@pytest.mark.parametrize("seed", range(500, 560))
+def test_fewest_splits_cost_no_pieces(seed: int) -> None:
+    """No placement that splits more groups has fewer pieces."""
+    r = random_case(seed)
+    assert placed(r).extra_pieces == fewest_pieces_of_all(r)

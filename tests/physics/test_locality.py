@@ -1,0 +1,97 @@
+"""Locality: what crosses, counted by hand, by plain loops, and at full size."""
+
+import itertools
+import random
+
+import pytest
+
+from planner.physics.locality import Locality, domain_racks, extra_pieces, groups_split, locality, lower_bound_split, rings_leaving, share_leaving
+
+
+def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, int, int, int]:
+    """Count the same as the arrays do, one flow and one rack at a time."""
+    pairs = list(itertools.pairwise(stages)) + ([(stages[-1], stages[0])] if wrap and len(stages) > 1 else [])
+    out: dict[int, int] = {}
+    into: dict[int, int] = {}
+    for a, b in pairs:
+        for x, y in zip(a, b, strict=False):
+            if x // block != y // block:
+                out[x // block] = out.get(x // block, 0) + 1
+                into[y // block] = into.get(y // block, 0) + 1
+    touched = [{rack // block for rack in s} for s in stages]
+    split = [t for t in touched if len(t) > 1]
+    rings = max((sum(k in t for t in split) for k in set().union(*touched)), default=0)
+    return max([*out.values(), *into.values()], default=0) / block, rings, len(split), sum(len(t) - 1 for t in touched if t)
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("wrap", [False, True])
+def test_agrees_with_loops(seed: int, wrap: bool) -> None:
+    """Arrays and loops count alike, for any order of any racks."""
+    r = random.Random(seed)
+    racks = r.sample(range(60), 60)
+    size, stages = r.randint(1, 8), r.randint(1, 7)
+    drawn = [racks[i * size : (i + 1) * size] for i in range(stages)]
+    block = r.randint(1, 20)
+    found = share_leaving(drawn, block, wrap=wrap), rings_leaving(drawn, block), groups_split(drawn, block), extra_pieces(drawn, block)
+    assert found == by_loops(drawn, block, wrap)
+
+
+def test_by_hand() -> None:
+    """Domains of four racks in pods of two: two stages are split, the last one over pods; three flows leave domain 0."""
+    stages = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert locality(stages, leaf_domain_racks=4, domains_per_pod=2, wrap=False) == Locality(
+        share_leaving_leaf=3 / 4,
+        share_leaving_pod=1 / 8,
+        rings_leaving_leaf=2,
+        rings_leaving_pod=1,
+        groups_split=2,
+        extra_pieces=2,
+        groups_cross_pod=1,
+    )
+
+
+def test_virtual_stages_close_the_circle() -> None:
+    """Two stages in two domains: forward flows alone fill one direction once, the way back uses the other."""
+    stages = [[0, 1], [2, 3], [4, 5]]
+    assert share_leaving(stages, 2, wrap=False) == 1.0
+    assert share_leaving([[0, 1], [4, 5], [2, 3]], 4, wrap=False) == 0.5
+    assert share_leaving(stages, 4, wrap=True) == 0.5
+    assert share_leaving([[0, 1], [2, 3]], 4, wrap=True) == 0.0
+
+
+@pytest.mark.parametrize("stages", [[], [[]], [[], []], [[1, 2]]])
+def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
+    """No stage, empty stages and one whole stage cross nothing."""
+    assert locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True) == Locality(
+        share_leaving_leaf=0.0, share_leaving_pod=0.0, rings_leaving_leaf=0, rings_leaving_pod=0, groups_split=0, extra_pieces=0, groups_cross_pod=0
+    )
+
+
+def test_order_of_equal_leaves_does_not_matter() -> None:
+    """Renaming leaf domains within a pod changes no figure."""
+    r = random.Random(1)
+    racks = r.sample(range(64), 60)
+    stages = [racks[i * 6 : (i + 1) * 6] for i in range(10)]
+    names = [*r.sample(range(4), 4), *(4 + x for x in r.sample(range(4), 4))]
+    renamed = [[names[x // 8] * 8 + x % 8 for x in s] for s in stages]
+    kinds = {"leaf_domain_racks": 8, "domains_per_pod": 4, "wrap": True}
+    assert locality(stages, **kinds) == locality(renamed, **kinds)
+
+
+@pytest.mark.parametrize(("domain", "bound"), [(128, 43), (200, 108), (208, 1), (210, 4)])
+def test_published_bounds(domain: int, bound: int) -> None:
+    """224 groups of 103 racks on 23,200 racks."""
+    assert lower_bound_split(domain_racks(23_200, domain), 224, 103) == bound
+
+
+@pytest.mark.parametrize(("racks", "free"), [(0, []), (9, [9]), (10, [10]), (11, [10, 1]), (30, [10, 10, 10])])
+def test_domains_fill_in_order(racks: int, free: list[int]) -> None:
+    """Every domain is full but perhaps the last."""
+    assert domain_racks(racks, 10) == free
+
+
+def test_absurd_rack_numbers_are_counted_too() -> None:
+    """A rack number far outside the site costs no memory."""
+    assert groups_split([[0, 10**15]], 4) == 1
+    assert share_leaving([[0], [10**15]], 4, wrap=False) == 0.25

@@ -1,0 +1,176 @@
+"""Bytes that training keeps on a GPU."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.instance import Model, Precision
+from planner.physics import memory
+from planner.physics.transformer import layer_parameters
+
+GIB = 2**30
+S = 2048
+MIXED = Precision(
+    compute="fp16", parameter_bytes=2, working_parameter_bytes=2, gradient_bytes=4, optimizer_bytes=12, activation_bytes=2, collective_bytes=2
+)
+
+
+def gpt(layers: int, hidden: int, heads: int) -> Model:
+    """Return a plain GPT."""
+    return Model(name="gpt", layers=layers, hidden=hidden, heads=heads, vocabulary=51200)
+
+
+GPT22 = gpt(48, 6144, 64)
+# Figure 1 of Korthikanti 2022 (arXiv 2205.05198), first stage at t = 8, as transcribed in calculon, in GiB:
+# model, micro-batch, p, v, m, state, activations stored whole, activations under selective recompute and sequence parallelism.
+FIGURE_1 = [
+    pytest.param(GPT22, 4, 1, 1, 1, 45.5625, 59.25, 9.5625, id="22B"),
+    pytest.param(gpt(96, 12288, 96), 1, 8, 3, 64, 45.5625, 66.84375, 12.3515625, id="175B"),
+    pytest.param(gpt(105, 20480, 128), 1, 35, 3, 280, 31.640625, 114.0234375, 23.076171875, id="530B"),
+    pytest.param(gpt(128, 25600, 160), 1, 64, 1, 512, 32.958984375, 131.25, 26.5625, id="1T"),
+]
+
+
+def per_layer(model: Model, t: int, recompute: memory.Recompute, sp: bool, b: int = 1, **sizes: float) -> float:
+    """Bytes of a layer at two bytes an element and one a mask, unless said otherwise."""
+    size = {"element_bytes": 2.0, **sizes}
+    return memory.activation_bytes_per_layer(model, S, b, tensor_parallel=t, recompute=recompute, sequence_parallel=sp, **size)
+
+
+SBH = S * 6144  # of GPT 22B at b = 1
+AS_H = 64 * S / 6144
+
+
+@pytest.mark.parametrize(
+    ("t", "recompute", "sp", "factor"),
+    [
+        (1, "none", False, 34 + 5 * AS_H),
+        (8, "none", False, 10 + 24 / 8 + 5 * AS_H / 8),
+        (8, "none", True, (34 + 5 * AS_H) / 8),
+        (1, "none", True, 34 + 5 * AS_H),
+        (8, "selective", False, 10 + 24 / 8),
+        (8, "selective", True, 34 / 8),
+        (8, "full", False, 2),
+        (8, "full", True, 2 / 8),
+    ],
+)
+def test_table_2_of_korthikanti(t: int, recompute: memory.Recompute, sp: bool, factor: float) -> None:
+    """Each row of Korthikanti 2022's table 2, in s·b·h bytes; a sharded checkpoint is its fraction."""
+    assert per_layer(GPT22, t, recompute, sp) == pytest.approx(SBH * factor)
+    assert per_layer(GPT22, t, recompute, sp, b=4) == pytest.approx(4 * SBH * factor)
+
+
+def test_one_byte_elements_with_half_byte_masks_halve_everything() -> None:
+    """At one byte an element and half a byte a mask a layer stores s·b·h·(17 + 2.5·a·s/h)."""
+    assert per_layer(GPT22, 1, "none", False, element_bytes=1.0, mask_bytes=0.5) == pytest.approx(SBH * (17 + 2.5 * AS_H))
+
+
+def test_masks_stay_one_byte_when_elements_shrink() -> None:
+    """At one byte an element and a whole byte a mask: s·b·h·(16 + 2 + 3·a·s/h)."""
+    assert per_layer(GPT22, 1, "none", False, element_bytes=1.0) == pytest.approx(SBH * (18 + 3 * AS_H))
+
+
+def test_elements_of_grouped_queries_and_a_gate() -> None:
+    """Llama 3 70B keeps 4·8192 elements whole, and divides 2·128·(64 + 8) of attention and 3·28672 of the FFN."""
+    m = Model(name="l", layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, gated_ffn=True, vocabulary=128256)
+    assert memory.activation_elements(m) == (32_768, 18_432 + 86_016)
+
+
+@pytest.mark.parametrize(("model", "b", "p", "v", "m", "state", "none", "selective"), FIGURE_1)
+def test_figure_1_of_korthikanti(model: Model, b: int, p: int, v: int, m: int, state: float, none: float, selective: float) -> None:
+    """State and activations of the first stage are the published GiB, micro-batches in flight included."""
+    layers = model.layers // p
+    flying = memory.chunks_in_flight(0, p, v, m) * layers / v
+    assert flying * per_layer(model, 8, "none", False, b) / GIB == pytest.approx(none, rel=1e-9)
+    assert flying * per_layer(model, 8, "selective", True, b) / GIB == pytest.approx(selective, rel=1e-9)
+    held = memory.state_bytes(layers * layer_parameters(model) / 8, MIXED, zero_stage=0, shards=1)
+    assert held / GIB == pytest.approx(state, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("stage", "p", "v", "m", "chunks"),
+    [
+        (0, 1, 1, 1, 1),
+        (0, 8, 1, 64, 8),
+        (7, 8, 1, 64, 1),
+        (0, 8, 1, 8, 8),
+        (0, 8, 1, 7, 7),
+        (2, 8, 1, 7, 6),
+        (0, 8, 3, 64, 3 * 8 + 8 - 1),
+        (7, 8, 3, 64, 2 * 8 + 1),
+        (0, 8, 2, 8, 16),
+        (0, 8, 2, 64, 23),
+    ],
+)
+def test_chunks_in_flight(stage: int, p: int, v: int, m: int, chunks: int) -> None:
+    """1F1B holds min(m, p - i); interleaved the first stage holds v·p + p - 1 chunks, never more than v·m."""
+    assert memory.chunks_in_flight(stage, p, v, m) == chunks
+
+
+def test_chunks_in_flight_broadcasts_over_stages() -> None:
+    """All stages of a pipeline can be asked for at once."""
+    assert memory.chunks_in_flight(np.arange(4), 4, 1, 3).tolist() == [3, 3, 2, 1]
+
+
+@given(st.integers(2, 64), st.integers(1, 6), st.integers(1, 256), st.data())
+def test_first_stage_holds_most(p: int, v: int, m: int, data: st.DataObject) -> None:
+    """No later stage has more in flight than an earlier one, and each has at least one."""
+    i = data.draw(st.integers(0, p - 2))
+    early, late = memory.chunks_in_flight(i, p, v, m), memory.chunks_in_flight(i + 1, p, v, m)
+    assert v * m >= early >= late >= 1
+
+
+@pytest.mark.parametrize(("zero", "bytes_per_parameter"), [(0, 18), (1, 2 + 4 + 3), (2, 2 + 1 + 3), (3, 0.5 + 1 + 3)])
+def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
+    """Over four replicas ZeRO divides optimiser, then gradients, then weights."""
+    assert memory.state_bytes(1e9, MIXED, zero_stage=zero, shards=4) == pytest.approx(1e9 * bytes_per_parameter)
+
+
+@given(st.integers(0, 3), st.integers(1, 1000))
+def test_state_never_grows_with_shards_or_stage(zero: int, shards: int) -> None:
+    """More shards or a higher stage never take more memory; one shard takes what no ZeRO takes."""
+    held = memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards)
+    assert memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards + 1) <= held <= memory.state_bytes(1.0, MIXED, zero_stage=0, shards=1)
+    assert memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=1) == 18
+
+
+@pytest.mark.parametrize(
+    ("tied", "stage", "p", "copies"), [(True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0)]
+)
+def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int) -> None:
+    """The first stage holds the embedding and the last the head; alone, tied weights are held once."""
+    m = GPT22.model_copy(update={"tied_embeddings": tied})
+    assert memory.stage_extra_parameters(m, stage, p) == copies * 51200 * 6144
+
+
+def test_logits() -> None:
+    """The logits take 4·b·s·V/t bytes (Korthikanti 2022, section 4.3)."""
+    assert memory.logits_bytes(GPT22, S, 4, 8) == 4 * 4 * 2048 * 51200 / 8
+
+
+def working(recompute: memory.Recompute, zero: int) -> float:
+    """Bytes in work at t = 8 with sequence parallelism."""
+    return memory.working_bytes(GPT22, S, 1, MIXED, tensor_parallel=8, recompute=recompute, sequence_parallel=True, zero_stage=zero)
+
+
+def test_working_memory() -> None:
+    """Full recompute holds one layer's tensors, ZeRO-3 two gathered layers, both their sum, else nothing."""
+    assert working("none", 2) == 0
+    assert working("full", 0) == pytest.approx(34 * SBH / 8)
+    assert working("none", 3) == pytest.approx(2 * 2 * 12 * 6144**2 / 8)
+    assert working("full", 3) == pytest.approx(working("full", 0) + working("none", 3))
+
+
+def test_usable_memory() -> None:
+    """The fraction is kept first, then the constant."""
+    assert memory.usable_bytes(80e9, 0.05, 1e9) == pytest.approx(75e9)
+
+
+@given(st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from(memory.RECOMPUTE_MODES), st.booleans())
+def test_activations_fall_with_tp_sp_and_recompute(t: int, recompute: memory.Recompute, sp: bool) -> None:
+    """More TP, sequence parallelism and more recompute never store more."""
+    held = per_layer(GPT22, t, recompute, sp)
+    assert per_layer(GPT22, 2 * t, recompute, sp) <= held
+    assert per_layer(GPT22, t, recompute, True) <= held
+    assert per_layer(GPT22, t, "full", sp) <= per_layer(GPT22, t, "selective", sp) < per_layer(GPT22, t, "none", sp)

@@ -1,0 +1,90 @@
+"""The wide area between sites."""
+
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from planner.instance import Wan
+from planner.physics import wan
+
+WAN = Wan(wavelength_gbps=400.0, max_wavelengths_per_pair=96)
+LATITUDE, LONGITUDE = st.floats(-90, 90), st.floats(-180, 180)
+PEACH_BOTTOM, PALO_VERDE = (39.7589, -76.2687), (33.3881, -112.8617)
+
+
+def test_quarter_and_half_of_the_globe() -> None:
+    """A quarter turn is 10,007.56 km, pole to pole and the antipodes 20,015.11 km."""
+    assert wan.great_circle_km(0, 0, 0, 90) == pytest.approx(10_007.557, abs=0.001)
+    assert wan.great_circle_km(0, 12, 90, -77) == pytest.approx(10_007.557, abs=0.001)
+    assert wan.great_circle_km(90, 0, -90, 0) == pytest.approx(20_015.115, abs=0.001)
+    assert wan.great_circle_km(45, 10, -45, -170) == pytest.approx(20_015.115, abs=0.001)
+
+
+def test_peach_bottom_to_palo_verde() -> None:
+    """The spherical law of cosines gives the same 3,319 km."""
+    a, b = (math.radians(x) for x in (PEACH_BOTTOM[0], PALO_VERDE[0]))
+    d = math.radians(PEACH_BOTTOM[1] - PALO_VERDE[1])
+    cosines = wan.EARTH_RADIUS_KM * math.acos(math.sin(a) * math.sin(b) + math.cos(a) * math.cos(b) * math.cos(d))
+    assert wan.great_circle_km(*PEACH_BOTTOM, *PALO_VERDE) == pytest.approx(cosines)
+    assert cosines == pytest.approx(3319, abs=1)
+
+
+def test_round_trip_coast_to_coast() -> None:
+    """1.2 great circles of fibre between the two take 39.0 ms both ways."""
+    route = WAN.route_factor * wan.great_circle_km(*PEACH_BOTTOM, *PALO_VERDE)
+    assert wan.rtt_ms(WAN, route) == pytest.approx(39.0, abs=0.05)
+    assert wan.rtt_ms(WAN, 100.0) == pytest.approx(0.98)
+
+
+@given(LATITUDE, LONGITUDE, LATITUDE, LONGITUDE)
+def test_distance_is_symmetric_and_bounded(a: float, b: float, c: float, d: float) -> None:
+    """Both ways are the same and no distance exceeds half the globe."""
+    there = wan.great_circle_km(a, b, c, d)
+    assert 0 <= there <= 20_015.2
+    assert there == pytest.approx(wan.great_circle_km(c, d, a, b), abs=1e-6)
+    assert wan.great_circle_km(a, b, a, b) == 0
+
+
+@pytest.mark.parametrize(("sites", "share"), [(1, 0.0), (2, 1.0), (3, 4 / 3), (4, 1.5)])
+def test_exchange_bytes(sites: int, share: float) -> None:
+    """Two sites send all of a gradient each way, four 1.5 of it."""
+    assert wan.exchange_bytes(1e9, sites) == pytest.approx(share * 1e9)
+
+
+def test_need_folds_the_round_trip_in() -> None:
+    """1 GB in 100 ms is 80 Gbps, with 39 ms of them waiting 131.1 Gbps, with twice that 363.6 Gbps."""
+    twice = WAN.model_copy(update={"round_trips": 2.0})
+    assert wan.exchange_need_gbps(WAN, 1e9, 0.1, 0.0) == pytest.approx(80.0)
+    assert wan.exchange_need_gbps(WAN, 1e9, 0.1, 39.0) == pytest.approx(8 / 0.061)
+    assert wan.exchange_need_gbps(twice, 1e9, 0.1, 39.0) == pytest.approx(8 / 0.022)
+
+
+def test_need_is_infinite_where_the_wait_fills_the_window() -> None:
+    """A round trip as long as the window leaves no rate that does; one just shorter leaves a finite one."""
+    assert wan.exchange_need_gbps(WAN, 1e9, 0.0625, 62.5) == math.inf
+    assert wan.exchange_need_gbps(WAN, 1e9, 0.0625, 63.0) == math.inf
+    assert math.isfinite(wan.exchange_need_gbps(WAN, 1e9, 0.0625, 62.4))
+
+
+@pytest.mark.parametrize(("need", "waves"), [(0.0, 0), (0.1, 1), (400.0, 1), (400.1, 2), (17_857.0, 45)])
+def test_wavelengths(need: float, waves: int) -> None:
+    """400 Gbps fit one wavelength, a little more takes two."""
+    assert wan.wavelengths(WAN, need) == waves
+
+
+@pytest.mark.parametrize(("waves", "pairs"), [(0, 0), (1, 1), (96, 1), (97, 2)])
+def test_fibre_pairs(waves: int, pairs: int) -> None:
+    """96 wavelengths fit one pair, the 97th takes another."""
+    assert wan.fibre_pairs(WAN, waves) == pairs
+
+
+@given(st.floats(1e6, 1e14), st.floats(0.01, 10), st.floats(0, 100))
+def test_wavelengths_carry_the_need_and_no_fewer_would(size: float, window: float, rtt: float) -> None:
+    """The count carries the need, one fewer does not."""
+    need = wan.exchange_need_gbps(WAN, size, window, rtt)
+    assume(math.isfinite(need))
+    count = wan.wavelengths(WAN, need)
+    assert count * 400 >= need * (1 - 1e-9) - 1e-6
+    assert (count - 1) * 400 < need

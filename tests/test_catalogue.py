@@ -1,0 +1,98 @@
+"""The catalogue: every entry is valid, sourced, and agrees with what is known of it."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner.instance import Accelerator, Model, Rack, Sourced, Switch
+from planner.physics.transformer import total_parameters
+
+CATALOGUE = Path(planner.__file__).parent / "catalogue"
+TYPES: dict[str, type[Sourced]] = {"accelerators": Accelerator, "racks": Rack, "switches": Switch, "models": Model}
+NOMINAL = {
+    "gpt3-175b": 175e9,
+    "megatron-22b": 22e9,
+    "megatron-530b": 530e9,
+    "megatron-1t": 1.008e12,
+    "llama3-70b": 70.6e9,
+    "llama3-405b": 405e9,
+    "agache-50t": 52.5e12,
+    "agache-100t": 99.2e12,
+}
+
+
+def read(kind):
+    return json.loads((CATALOGUE / f"{kind}.json").read_text(encoding="utf-8"))
+
+
+ENTRIES = [(kind, name) for kind in sorted(TYPES) for name in read(kind)]
+
+
+@pytest.mark.parametrize(("kind", "name"), ENTRIES)
+def test_entry_is_valid(kind, name):
+    """Each entry validates and is filed under its own name."""
+    assert TYPES[kind].model_validate(read(kind)[name]).name == name
+
+
+@pytest.mark.parametrize(("kind", "name"), ENTRIES)
+def test_entry_says_where_each_figure_is_from(kind, name):
+    """One text covers all figures; a text by key must cover each of them, and no key that is not there."""
+    entry = read(kind)[name]
+    source = entry["source"]
+    if isinstance(source, str):
+        assert source.strip()
+        return
+    parts = {k for k, v in entry.items() if isinstance(v, dict) and "source" in v}
+    figures = {k for k, v in entry.items() if not isinstance(v, str)} - {"source"} - parts
+    assert set(source) == figures
+    assert all(text.strip() for text in source.values())
+    assert all(entry[part]["source"].strip() for part in parts)
+
+
+@pytest.mark.parametrize("name", sorted(read("accelerators")))
+def test_peaks_are_dense(name):
+    """Halving the type doubles the dense peak: fp8 is twice bf16, bf16 equals fp16."""
+    peak = read("accelerators")[name]["peak_flop_per_second"]
+    assert peak["bf16"] == peak["fp16"]
+    if "fp8" in peak:
+        assert peak["fp8"] == 2 * peak["bf16"]
+    if "fp4" in peak:
+        assert peak["fp4"] >= 2 * peak["fp8"]
+
+
+def test_catalogue_has_the_generations():
+    """Accelerators from A100 to GB300, each with a node or rack, are there."""
+    assert {"A100-80GB", "H100", "H200", "B200", "GB200", "B300", "GB300", "B200-seed"} <= set(read("accelerators"))
+    assert {"DGX-A100", "DGX-H100", "DGX-H200", "DGX-B200", "DGX-B300", "GB200-NVL72", "GB300-NVL72", "B200-NVL72-seed"} <= set(read("racks"))
+
+
+@pytest.mark.parametrize("name", sorted(read("models")))
+def test_parameters_are_nominal(name):
+    """Each model has the parameters of its name, within 2 %."""
+    model = Model.model_validate(read("models")[name])
+    assert total_parameters(model) == pytest.approx(NOMINAL[name], rel=0.02)
+
+
+@pytest.mark.parametrize("name", sorted(read("switches")))
+def test_chips_carry_the_ports(name):
+    """The chips of a box switch what its ports carry, and boxes of 51.2T chips cost and draw by the chip."""
+    switch = Switch.model_validate(read("switches")[name])
+    chip = float(name.split("T-")[0])
+    assert switch.ports * switch.port_gbps / switch.planes / 1e3 == pytest.approx(chip, rel=1e-9)
+    if chip == 51.2:
+        one = Switch.model_validate(read("switches")["51.2T-64x800G"])
+        assert switch.price_usd == switch.planes * one.price_usd
+        assert switch.power_watts == switch.planes * one.power_watts
+
+
+@pytest.mark.parametrize("approach", [1, 2, 3])
+def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
+    """Each row of a scaling law has C = 6·N·D within the rounding of the printed table."""
+    law = read("scaling_laws")[f"chinchilla-{approach}"]
+    assert law["source"].strip()
+    assert len(law["parameters"]) == len(law["flop"]) == len(law["tokens"]) == 9
+    for n, c, d in zip(law["parameters"], law["flop"], law["tokens"], strict=True):
+        assert math.isclose(c, 6 * n * d, rel_tol=0.05)
