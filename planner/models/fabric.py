@@ -585,7 +585,6 @@ def _cheapest(p: Problem, shapes: Ints, options: Options, started: float) -> Sea
     most = FIRST_ROWS
     while taken:
         rows = _expand(p, shapes[:taken], math.inf if found.cost is None else found.cost)
-        rows = rows[rows[:, COL["bound"]] <= _completed(p, rows).min(initial=np.iinfo(np.int64).max)]
         beyond = float(shapes[taken, COL["bound"]]) if taken < len(shapes) else math.inf
         if len(rows):
             beyond = min(beyond, float(rows[most, COL["bound"]]) if most < len(rows) else math.inf)

@@ -42,18 +42,19 @@ def fewest_across_pods(shape: Shape, sizes: Sizes, choice: Choice, run: Run, *, 
     bound = analytic_cross_pod(shape, choice.groups)
     if not search or _crossing(shape, held) <= bound:
         return held, bound
-    f = _formulation(shape, sizes, choice.groups)
-    f.model.add(extra_pieces(sizes, f.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
-    for rule in (place_the_part_full_domain, cut_clusters_whole, pack_pods, pack_every_part):
-        rule(f)
-    crossing = choice.groups - _local_groups(f)
-    f.model.add(crossing >= bound).with_name("respect_the_analytic_bound")
-    f.model.minimize(crossing)
-    _hint(f, held)
-    outcome = run(f.model)
-    if outcome.solution is None:
-        return held, bound
-    return min(held, _clusters(f, outcome.solution), key=lambda c: _crossing(shape, c)), max(bound, math.ceil((outcome.bound or 0.0) - 1e-6))
+    proven = bound
+    for coarse in (True, False):
+        f = _formulation(shape, sizes, choice, bound, coarse=coarse)
+        if not coarse:
+            _hint(f, held)
+        outcome = run(f.model)
+        if outcome.solution is not None:
+            held = min(held, _clusters(f, outcome.solution), key=lambda c: _crossing(shape, c))
+        if not coarse:
+            proven = max(bound, math.ceil((outcome.bound or 0.0) - 1e-6))
+        if _crossing(shape, held) <= bound:
+            break
+    return held, proven
 
 
 def analytic_cross_pod(shape: Shape, split: int) -> int:
@@ -106,20 +107,20 @@ def pack_pods(f: Formulation) -> None:
 
 def pack_every_part(f: Formulation) -> None:
     """Give each part a place in a pod."""
-    for u in sorted({u for _, u in f.cuts}):
+    for u in sorted({u for _, u in [*f.cuts, *f.packs]}):
         cut, packed = ([v for (_, w), v in arcs.items() if w == u] for arcs in (f.cuts, f.packs))
         f.model.add(sum(cut) == sum(packed)).with_name(f"pack_every_part[{u}]")
 
 
-def _formulation(shape: Shape, sizes: Sizes, split: int) -> Formulation:
+def _formulation(shape: Shape, sizes: Sizes, choice: Choice, bound: int, *, coarse: bool) -> Formulation:
     """Declare clusters by size, cuts of clusters and packings of pods."""
     model = cp_model.CpModel()
-    counts = count_clusters(model, shape, sizes, split)
+    counts = count_clusters(model, shape, sizes, choice.groups)
     largest = max([*sizes.plain.values(), *sizes.mixed.values()])
     longest = min(shape.per_pod, largest)
 
-    def arcs(name: str, nodes: int) -> Arcs:
-        pairs = ((t, u) for t in range(1, nodes + 1) for u in range(1, min(t, longest) + 1))
+    def arcs(name: str, nodes: int, filt) -> Arcs:
+        pairs = ((t, u) for t in range(1, nodes + 1) for u in range(1, min(t, longest) + 1) if not filt or u in (t, shape.per_pod, shape.tail))
         return {(t, u): model.new_int_var(0, shape.full // u, f"{name}[{t},{u}]") for t, u in pairs}
 
     last = {(a, u): model.new_bool_var(f"last[{a},{u}]") for a, m in sizes.mixed.items() for u in range(min(m, shape.tail) + 1)}

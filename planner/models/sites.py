@@ -66,28 +66,32 @@ def solve(instance: Instance, request: SitesRequest, options: Options) -> Outcom
 def alternatives(instance: Instance, request: SitesRequest, options: Options) -> list[Alternative]:
     """Return the split with the most racks and then least cost for each number of sites, as long as one more site gains.
 
-    Merits: `minus_racks`, `usd_per_year`, `sites`; none of the list is as good as another in all three.
+    Merits: `minus_racks`, `usd_per_year`, `sites`; none of the list is as good as another in all three. The time limit is
+    that of the whole list.
     """
     q = ask(instance, request)
+    left = _clock(options.time_limit, time.perf_counter())
     found: list[Alternative] = []
+    best = (0, math.inf)
     for n in range(1, most_sites(q) + 1):
-        held = _solve(q, options, n).solution
-        if held is None:
+        held = _solve(q, replace(options, time_limit=left()), n, best[0]).solution
+        racks = sum(s.racks for s in held.sites) if held else 0
+        cost_usd = (held.certificate.objective if held else None) or 0.0
+        if held is None or (racks == best[0] and cost_usd >= best[1]):
             if found:
                 break
             continue
-        merits = {"minus_racks": -float(sum(s.racks for s in held.sites)), "usd_per_year": held.certificate.objective or 0.0, "sites": float(n)}
-        last = found[-1].merits if found else None
-        if last and (merits["minus_racks"], merits["usd_per_year"]) >= (last["minus_racks"], last["usd_per_year"]):
-            break
+        best = racks, cost_usd
+        merits = {"minus_racks": -float(racks), "usd_per_year": cost_usd, "sites": float(n)}
         found.append(Alternative(merits=merits, choices={"racks_by_site": {s.id: s.racks for s in held.sites}}))
     return found
 
 
-def _solve(q: Question, options: Options, sites: int | None) -> Outcome[SitesPlan]:
+def _solve(q: Question, options: Options, sites: int | None, least_racks: int = 0) -> Outcome[SitesPlan]:
     started = time.perf_counter()
     left = _clock(options.time_limit, started)
     m = build(q, sites=sites)
+    m.no_fewer = pyo.Constraint(expr=sum(m.modules.values()) >= least_racks // q.module_racks)
     proof = held = None
     if q.racks is None:
         first, held = _most_racks(m, q, replace(options, time_limit=left()))
@@ -151,6 +155,10 @@ def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> 
     for var in m.component_data_objects(pyo.Var):
         if var.is_integer() or var.is_binary():
             var.fix()
+    # With the integers fixed, only the rows of the power flow are left to keep.
+    rest = [c for c in m.component_objects(pyo.Constraint, active=True) if c.local_name not in ("balance", "generation", "rating")]
+    for family in rest:
+        family.deactivate()
     keys = list(m.flow)
     m.size = pyo.Var(keys, domain=pyo.NonNegativeReals)
     m.forth = pyo.Constraint(keys, rule=lambda m, k: m.flow[k] <= m.size[k])
@@ -162,6 +170,8 @@ def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> 
         held = _read(m, q, outcome.solution)
     for part in (m.length, m.forth, m.back, m.size):
         m.del_component(part)
+    for family in rest:
+        family.activate()
     return held
 
 

@@ -29,7 +29,7 @@ def label(family: str, index: Any) -> str:
 def build(q: Question, *, without: Collection[str] = (), sites: int | None = None) -> pyo.ConcreteModel:
     """State the question without the named rules; `sites` fixes the number of open sites. It has no objective yet."""
     m = pyo.ConcreteModel()
-    _variables(m, q, frozenset(without))
+    _variables(m, q, frozenset(without), sites)
     _balance(m, q)
     for name, rule in RULES.items():
         if name not in without:
@@ -76,7 +76,7 @@ def _whole(x: float) -> int:
     return math.floor(x + 1e-9)
 
 
-def _variables(m: Any, q: Question, without: frozenset[str]) -> None:
+def _variables(m: Any, q: Question, without: frozenset[str], exact: int | None) -> None:
     """Create the decisions, and tie modules to open sites: an open site holds one module at least."""
     total = most_modules(q, without)
     load = total * q.module_mw
@@ -90,7 +90,7 @@ def _variables(m: Any, q: Question, without: frozenset[str]) -> None:
     m.flow = pyo.Var(list(q.corridors) if transport else [], domain=pyo.Reals, bounds=(-load, load))
     new = [c.id for c in q.corridors.values() if c.new]
     m.circuits = pyo.Var(new, domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, q.corridors[k].circuits))
-    _wan_variables(m, q, without)
+    _wan_variables(m, q, without, exact)
 
 
 def _room(q: Question, site: str, total: int, without: frozenset[str]) -> int:
@@ -105,15 +105,15 @@ def _room(q: Question, site: str, total: int, without: frozenset[str]) -> int:
     return _whole(min(caps))
 
 
-def _wan_variables(m: Any, q: Question, without: frozenset[str]) -> None:
+def _wan_variables(m: Any, q: Question, without: frozenset[str], exact: int | None) -> None:
     """Create pairs, their wavelengths and fibre pairs, and what the number of sites is at least.
 
     A ring over n sites sends 2·(n-1)/n of the gradient over each link, so the need grows with the number of open sites.
     The need of a pair is a constant for each number of sites, so pairs, wavelengths and fibres come out whole by themselves.
     """
-    m.most_sites = most_sites(q, without)
-    m.levels = levels(q, m.most_sites)
-    lit = [pair for pair, waves in m.levels.items() if any(w for _, w in waves)]
+    m.most_sites = most_sites(q, without) if exact is None else exact
+    m.levels = levels(q, m.most_sites, exact or 2)
+    lit = [pair for pair, waves in m.levels.items() if waves[0][1] is not None]
     m.pair = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, 1))
     m.wavelengths = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, q.wan.max_wavelengths_per_pair * q.wan.max_fibre_pairs))
     m.fibres = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, q.wan.max_fibre_pairs))
@@ -121,17 +121,33 @@ def _wan_variables(m: Any, q: Question, without: frozenset[str]) -> None:
     counts = sorted({n for waves in m.levels.values() for n, _ in waves if n > 2})
     m.at_least = pyo.Var(counts, domain=pyo.Binary)
     m.counted = pyo.Constraint(counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (m.most_sites - n + 1) * m.at_least[n])
+    split = q.grid.rules.fault_split
+    if "wan_capacity" not in without:
+        _mesh(m, q, exact or (split.min_interconnections if split.on and "fault_split" not in without else 1))
 
 
-def levels(q: Question, sites: int) -> dict[tuple[str, str], list[tuple[int, int | None]]]:
-    """List for each pair the numbers of sites from which it needs more wavelengths, with that need; None: cannot be lit."""
+def _mesh(m: Any, q: Question, least: int) -> None:
+    """Join each open site to `least` - 1 others: implied for whole sites, and what makes the relaxation price links at all."""
+    around: dict[str, list[tuple[str, str]]] = {s: [p for p in m.pair if s in p] for s in q.candidates}
+    # A pair that cannot be lit has no variable, and cannot be open: the sum needs none of it.
+    sites = [s for s in around if around[s]] if least > 1 else []
+    m.mesh = pyo.Constraint(sites, rule=lambda m, s: sum(m.pair[p] for p in around[s]) >= (least - 1) * m.open[s])
+    ends = [(*p, s) for s in sites for p in around[s]]
+    m.within = pyo.Constraint(ends, rule=lambda m, a, b, s: m.pair[a, b] <= m.open[s])
+
+
+def levels(q: Question, sites: int, least: int = 2) -> dict[tuple[str, str], list[tuple[int, int | None]]]:
+    """List for each pair the numbers of sites from which it needs more wavelengths, with that need; None: cannot be lit.
+
+    The first is listed as 2, whatever the least number of sites is.
+    """
     found: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
     for pair in q.pairs if sites >= 2 and q.request.exchange is not None else ():
         steps: list[tuple[int, int | None]] = []
-        for n in range(2, sites + 1):
+        for n in range(least, sites + 1):
             waves = q.wavelengths(pair, n)
             if not steps or steps[-1][1] != waves:
-                steps.append((n, waves))
+                steps.append((n if steps else 2, waves))
             if waves is None:
                 break
         found[pair] = steps

@@ -186,6 +186,7 @@ def tail_parts(
             replicas_per_rack,
             racks,
             c.allreduce_slowdown,
+            zero_stage=zero_stage,
             layers=most_layers,
             layer_backward=layer_backward,
             end_parameters=end,

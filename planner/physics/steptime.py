@@ -96,6 +96,7 @@ def layer_times(m: Machine, s: Shape) -> LayerTimes:
     """Time one layer and micro-batch: two exchanges forward and two backward, backward twice the forward's work (Narayanan 2021).
 
     Full recompute runs the forward again, its exchanges included; selective runs the attention again (Korthikanti 2022).
+    The all-gather that sequence parallelism repeats in the backward pass runs beside the products (Korthikanti 4.2.2).
     """
     matrix, vector = layer_matrix_seconds(m, s), layer_vector_seconds(m, s)
     exchange = 2 * tensor_exchange_seconds(m, s)
@@ -118,10 +119,13 @@ def hop_nic_seconds(m: Machine, s: Shape) -> float:
 
 
 def hop_seconds(m: Machine, s: Shape, slowdown: float) -> float:
-    """Time of one pipeline exchange: the NIC at its slowdown, then an all-gather among the receiving TP ranks."""
+    """Time of one pipeline exchange: the NIC at its slowdown, then an all-gather among the receiving TP ranks.
+
+    Under sequence parallelism the next layer wants its input split as it arrives: no gather.
+    """
     size = s.micro_batch * m.sequence * m.model.hidden * m.precision.collective_bytes
     gather = all_gather_seconds(size, s.tensor_parallel, m.gpu.scale_up_bytes_per_second, m.gpu.scale_up_latency_seconds)
-    return m.gpu.nic_latency_seconds + hop_nic_seconds(m, s) * slowdown + float(gather)
+    return m.gpu.nic_latency_seconds + hop_nic_seconds(m, s) * slowdown + (0.0 if s.sequence_parallel else float(gather))
 
 
 def fill_seconds(pipeline: Num, chunk_seconds: Num, one_hop_seconds: Num) -> Num:
@@ -138,48 +142,56 @@ def exposed_hops_seconds(micro_batches: Num, virtual_stages: Num, one_hop_second
     return micro_batches * virtual_stages * excess
 
 
-def local_reduce_seconds(m: Machine, parameters: Num, tensor_parallel: int, replicas_per_rack: Num) -> Num:
-    """Gradients of `parameters` weights summed inside the rack and the result spread again, over the scale-up links."""
-    size = parameters / tensor_parallel * m.precision.gradient_bytes
-    return all_reduce_seconds(size, replicas_per_rack, m.gpu.scale_up_bytes_per_second, m.gpu.scale_up_latency_seconds)
-
-
 def ring_seconds(m: Machine, parameters: Num, tensor_parallel: int, replicas_per_rack: Num, racks: Num) -> Num:
     """Gradients of `parameters` weights all-reduced between the `racks` of a group at the NIC's ideal rate, each GPU its share of the rack's sum."""
     size = parameters / tensor_parallel * m.precision.gradient_bytes / replicas_per_rack
     return all_reduce_seconds(size, racks, m.gpu.nic_bytes_per_second, m.gpu.nic_latency_seconds)
 
 
-def data_parallel_tail_seconds(
-    m: Machine, tensor_parallel: int, replicas_per_rack: Num, racks: Num, slowdown: float, *, layers: Num, layer_backward: Num, end_parameters: Num
+def hierarchical_seconds(
+    m: Machine, parameters: Num, element_bytes: float, tensor_parallel: int, replicas_per_rack: Num, racks: Num, slowdown: float
 ) -> Num:
-    """Exposed part of the hierarchical all-reduce of the stage that ends last: rack, then leaf and fabric, then rack.
+    """Time to reduce-scatter, or as well to gather, `parameters` elements over a site's replicas: inside the rack, then between racks.
 
-    Its layers' exchanges run beside its backward pass; that of the embedding (`end_parameters`) comes after all.
+    Each GPU carries its 1/r share of the rack's part over its own NIC.
     """
-
-    def exchange(parameters: Num) -> Num:
-        return local_reduce_seconds(m, parameters, tensor_parallel, replicas_per_rack) + slowdown * ring_seconds(
-            m, parameters, tensor_parallel, replicas_per_rack, racks
-        )
-
-    return exposed_tail_seconds(exchange(layer_parameters(m.model)) * layers, layer_backward, layers) + exchange(end_parameters)
-
-
-def shard_gather_seconds(m: Machine, tensor_parallel: int, replicas_per_rack: Num, racks: Num, slowdown: float) -> Num:
-    """Time to gather one layer's working weights from a site's replicas (ZeRO-3): between racks, then inside the rack."""
-    size = layer_parameters(m.model) / tensor_parallel * m.precision.working_parameter_bytes
-    between = all_gather_seconds(size / replicas_per_rack, racks, m.gpu.nic_bytes_per_second, m.gpu.nic_latency_seconds)
-    inside = all_gather_seconds(size, replicas_per_rack, m.gpu.scale_up_bytes_per_second, m.gpu.scale_up_latency_seconds)
-    return between * slowdown + inside
-
-
-def shard_reduce_seconds(m: Machine, tensor_parallel: int, replicas_per_rack: Num, racks: Num, slowdown: float) -> Num:
-    """Time to reduce-scatter one layer's gradients over a site's replicas (ZeRO-2 and 3, every micro-batch)."""
-    size = layer_parameters(m.model) / tensor_parallel * m.precision.gradient_bytes
+    size = parameters / tensor_parallel * element_bytes
     inside = reduce_scatter_seconds(size, replicas_per_rack, m.gpu.scale_up_bytes_per_second, m.gpu.scale_up_latency_seconds)
     between = reduce_scatter_seconds(size / replicas_per_rack, racks, m.gpu.nic_bytes_per_second, m.gpu.nic_latency_seconds)
-    return between * slowdown + inside
+    return inside + between * slowdown
+
+
+def data_parallel_tail_seconds(
+    m: Machine,
+    tensor_parallel: int,
+    replicas_per_rack: Num,
+    racks: Num,
+    slowdown: float,
+    *,
+    zero_stage: int,
+    layers: Num,
+    layer_backward: Num,
+    end_parameters: Num,
+) -> Num:
+    """Exposed part of the hierarchical exchange of the stage that ends last.
+
+    Its layers' exchanges run beside its backward pass; that of the embedding (`end_parameters`) comes after all. Gradients
+    are reduced and then spread again (ZeRO-0), or the updated working weights are (ZeRO-1). ZeRO-2 and 3 have reduced
+    theirs in every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next needs them.
+    """
+    spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else m.precision.working_parameter_bytes
+
+    def exchange(parameters: Num) -> tuple[Num, Num]:
+        where = (tensor_parallel, replicas_per_rack, racks, slowdown)
+        reduce = hierarchical_seconds(m, parameters, m.precision.gradient_bytes, *where)
+        spread = hierarchical_seconds(m, parameters, spread_bytes, *where) if zero_stage < 3 else 0.0
+        return reduce, spread
+
+    reduce, spread = exchange(layer_parameters(m.model))
+    end = sum(exchange(end_parameters))
+    if zero_stage <= 1:
+        return exposed_tail_seconds((reduce + spread) * layers, layer_backward, layers) + end
+    return reduce + exposed_tail_seconds(spread * layers, layer_backward, layers) + end
 
 
 def sharding_seconds(
@@ -191,8 +203,9 @@ def sharding_seconds(
     """
     if zero_stage < 2:
         return 0.0, 0.0
-    reduce = shard_reduce_seconds(m, tensor_parallel, replicas_per_rack, racks, slowdown)
-    gather = shard_gather_seconds(m, tensor_parallel, replicas_per_rack, racks, slowdown) if zero_stage == 3 else 0.0
+    parameters, where = layer_parameters(m.model), (tensor_parallel, replicas_per_rack, racks, slowdown)
+    reduce = hierarchical_seconds(m, parameters, m.precision.gradient_bytes, *where)
+    gather = hierarchical_seconds(m, parameters, m.precision.working_parameter_bytes, *where) if zero_stage == 3 else 0.0
     return np.maximum(0.0, gather - times.forward), np.maximum(0.0, gather + reduce - times.backward)
 
 

@@ -121,7 +121,7 @@ def unwirable(d: Design, *, cross_rail: bool) -> list[str]:
 
 def fat_tree_endpoints(ports: int, tiers: int) -> int:
     """Most endpoints of a non-blocking tree: 2·(k/2)^T (Al-Fares 2008 for three tiers)."""
-    return 2 * (ports // 2) ** tiers
+    return 2 * int((ports // 2) ** tiers)
 
 
 def fat_tree_switches(endpoints: int, ports: int, tiers: int) -> float:

@@ -1,0 +1,245 @@
+"""One pass of the four decisions for a given number of racks, each taking what the one before passed on.
+
+The pass runs round until what the later decisions cause is what the earlier ones counted on: the exchange between sites
+that the layout needs and the slowdowns that the fabric may cause. Needs only grow from round to round, so it ends.
+"""
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from planner.errors import InternalError
+from planner.handoff import FabricRequest, GradientExchange, LayoutRequest, Options, PlacementRequest, SitesRequest
+from planner.instance import Instance
+from planner.models import fabric, layout, placement, sites, sites_conflict
+from planner.physics import hostlist, transport, wan
+from planner.physics.bill import bill
+from planner.physics.locality import Locality, locality
+from planner.physics.wiring import Design
+from planner.plan import Conflict, Cost, FabricPlan, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan
+from planner.solvers.outcome import Outcome, Stop
+
+CLUSTER = "cluster"  # the id of the one site of an instance without a grid
+ROUNDS = 12
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """All decisions for one number of racks, and the bill."""
+
+    racks_by_site: dict[str, int]
+    sites: SitesPlan | None
+    layout: LayoutPlan
+    fabric: FabricPlan | None
+    placement: PlacementPlan | None
+    cost: Cost
+    proved: bool
+
+    @property
+    def racks(self) -> int:
+        """Racks over all sites."""
+        return sum(self.racks_by_site.values())
+
+
+@dataclass(slots=True)
+class Decider:
+    """Takes the decisions in order; keeps what does not change from one number of racks to the next."""
+
+    instance: Instance
+    options: Options
+    started: float = field(default_factory=time.perf_counter)
+    exchange: GradientExchange | None = None
+    hop_limit: float | None = None
+    allreduce_limit: float | None = None
+    proved: bool = True
+    memory: dict[Hashable, Any] = field(default_factory=dict)
+
+    def left(self) -> Options:
+        """Return the options with the time that is left; a started decision always gets a moment for its first answer."""
+        limit = self.options.time_limit
+        return self.options if limit is None else replace(self.options, time_limit=max(0.2, limit - (time.perf_counter() - self.started)))
+
+    def out_of_time(self) -> bool:
+        """Tell whether the limit has passed."""
+        return self.options.time_limit is not None and time.perf_counter() - self.started > self.options.time_limit
+
+    @property
+    def phi(self) -> float:
+        """Slowdown of the transport itself."""
+        return self.instance.network.transport.slowdown if self.instance.network else 1.0
+
+    def trial(self, racks: int | None, *, fixed: dict[str, int] | None = None) -> Trial | Conflict:
+        """Take every decision for `racks` racks (None: what the pins or the hardware say), or for `fixed` racks by site."""
+        for _ in range(ROUNDS):
+            split = self._split(racks, fixed)
+            if isinstance(split, Conflict):
+                return split
+            by_site, sites_plan = split
+            found = self._cut(by_site, sites_plan)
+            if isinstance(found, Conflict):
+                return found
+            if self._needs_more_wan(found, sites_plan):
+                continue
+            if self.instance.network is None:
+                return self._trial(by_site, sites_plan, found, None, None)
+            built = self._build(by_site, found)
+            if isinstance(built, Conflict):
+                return built
+            fabric_plan, placement_plan, worst = built
+            if self._slower_than_assumed(found, worst):
+                continue
+            return self._trial(by_site, sites_plan, found, fabric_plan, placement_plan)
+        raise InternalError(f"the decisions did not settle in {ROUNDS} rounds at {racks} racks")
+
+    def _trial(self, by_site: dict[str, int], s: SitesPlan | None, found: LayoutPlan, f: FabricPlan | None, p: PlacementPlan | None) -> Trial:
+        cost = bill(self.instance, sum(by_site.values()), s, f)
+        certificates = [x.certificate for x in (s, found, f, p) if x is not None]
+        proved = all(c.status == "optimal" for c in certificates)
+        return Trial(racks_by_site=by_site, sites=s, layout=found, fabric=f, placement=p, cost=cost, proved=proved)
+
+    def _split(self, racks: int | None, fixed: dict[str, int] | None) -> tuple[dict[str, int], SitesPlan | None] | Conflict:
+        if self.instance.grid is None:
+            return {CLUSTER: self.instance.hardware.racks or 0}, None
+        pins = {f"sites.racks.{s}": r for s, r in (fixed or {}).items()}
+        instance = self.instance.model_copy(update={"pins": {**self.instance.pins, **pins}}) if pins else self.instance
+        request = SitesRequest(racks=racks, exchange=self.exchange)
+        out = self._once(("sites", request, tuple(sorted(pins.items()))), lambda: sites.solve(instance, request, self.left()))
+        if out.solution is None:
+            return self.why_no_split(instance, request, out)
+        return {s.id: s.racks for s in out.solution.sites}, out.solution
+
+    def why_no_split(self, instance: Instance, request: SitesRequest, out: Outcome[SitesPlan]) -> Conflict:
+        found = sites_conflict.conflict(instance, request, self.options) if out.infeasible else None
+        return found or Conflict(decision="sites", rules=(), reason=f"no split was found: {out.detail}")
+
+    def _cut(self, by_site: dict[str, int], sites_plan: SitesPlan | None) -> LayoutPlan | Conflict:
+        links = sites_plan.links if sites_plan else ()
+        headroom = self.instance.wan.headroom_factor if self.instance.wan else 1.0
+        wide = bool(links) and self.instance.wan is not None and self.exchange is not None
+        request = LayoutRequest(
+            racks_by_site=by_site,
+            hop_slowdown=max(self.phi, self.hop_limit or 0.0),
+            allreduce_slowdown=max(self.phi, self.allreduce_limit or 0.0),
+            wan_gbps=min(k.capacity_gbps for k in links) / headroom if wide else None,
+            wan_rtt_ms=max(k.rtt_ms for k in links) if wide else None,
+        )
+        key = ("layout", tuple(sorted(by_site.items())), request.hop_slowdown, request.allreduce_slowdown, request.wan_gbps, request.wan_rtt_ms)
+        out = self._once(key, lambda: layout.solve(self.instance, request, self.left()))
+        if out.solution is None:
+            return layout.conflict(self.instance, request)
+        return out.solution
+
+    def _needs_more_wan(self, found: LayoutPlan, sites_plan: SitesPlan | None) -> bool:
+        """Tell whether the layout exchanges more, or in less time, than the links were sized for; remember the larger need."""
+        if sites_plan is None or self.instance.wan is None or not sites_plan.links:
+            return False
+        m, links = found.metrics, sites_plan.links
+        size = wan.exchange_bytes(m.gradient_bytes_per_stage, len(sites_plan.sites))
+        need = max(wan.exchange_need_gbps(self.instance.wan, size, m.wan_window_seconds, k.rtt_ms) for k in links)
+        held = min(k.required_gbps for k in links) / self.instance.wan.headroom_factor
+        if self.exchange is not None and need <= held * (1 + 1e-9):
+            return False
+        asked = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
+        if self.exchange is not None and asked == self.exchange:
+            return False
+        self.exchange = asked
+        return True
+
+    def _build(self, by_site: dict[str, int], found: LayoutPlan) -> tuple[FabricPlan, PlacementPlan, tuple[float, float]] | Conflict:
+        designs: dict[str, Outcome[fabric.FabricDesign]] = {}
+        placed: dict[str, Outcome[placement.Placed]] = {}
+        worst = (self.phi, self.phi)
+        for site, racks in sorted(by_site.items()):
+            request = self._fabric_request(site, racks, found)
+            designs[site] = self._once(("fabric", request), lambda r=request, s=site: fabric.solve(self.instance, r, self.left(), site=s))
+            design = designs[site].solution
+            if design is None:
+                pins = tuple(f"pins.{p}" for p in sorted(self.instance.pins) if p.startswith("fabric."))
+                return Conflict(decision="fabric", rules=(*pins, f"fabric[{site}]"), reason=designs[site].detail or "no design can be wired")
+            hop, ring = self._worst_slowdowns(request, design.design)
+            worst = (max(worst[0], hop), max(worst[1], ring))
+            wanted = PlacementRequest(
+                racks=racks,
+                groups=found.pipeline_parallel,
+                group_racks=found.racks_per_stage_by_site[site],
+                leaf_domain_racks=fabric.leaf_domain_racks(design.design),
+                domains_per_pod=design.design.domains_per_pod or 1,
+            )
+            placed[site] = self._once(("placement", wanted), lambda w=wanted, s=site: placement.solve(w, self.left(), site=s))
+            if placed[site].solution is None:
+                return Conflict(decision="placement", rules=(f"racks[{site}]",), reason=placed[site].detail)
+        section = placement.plan(placed, seed=self.options.seed)
+        wrap = found.virtual_stages > 1
+        fabrics = {
+            s: self._site_fabric(s, by_site[s], found, designs[s].solution, section.sites[s], wrap=wrap) for s in sorted(by_site)
+        }
+        return FabricPlan(sites=fabrics, certificate=fabric.certificate(designs, self.options.seed)), section, worst
+
+    def _fabric_request(self, site: str, racks: int, found: LayoutPlan) -> FabricRequest:
+        m = found.metrics
+        return FabricRequest(
+            racks=racks,
+            group_racks=max(1, found.racks_per_stage_by_site[site]),
+            groups=found.pipeline_parallel,
+            hop_seconds=m.hop_nic_seconds,
+            hop_window_seconds=m.hop_window_seconds,
+            allreduce_seconds=m.allreduce_layer_seconds,
+            allreduce_window_seconds=m.allreduce_window_seconds,
+            hop_limit=self.hop_limit,
+            allreduce_limit=self.allreduce_limit,
+        )
+
+    def _site_fabric(
+        self, site: str, racks: int, found: LayoutPlan, design: fabric.FabricDesign | None, held: SitePlacement, *, wrap: bool
+    ) -> SiteFabric:
+        if design is None:
+            raise InternalError(f"fabric[{site}]: no design is held")
+        where = crossings(found.pipeline_parallel, held, design, wrap=wrap)
+        return fabric.site_fabric(
+            self.instance,
+            self._fabric_request(site, racks, found),
+            design,
+            share_leaving_leaf=where.share_leaving_leaf,
+            share_leaving_pod=where.share_leaving_pod,
+            rings_leaving_leaf=where.rings_leaving_leaf,
+            rings_leaving_pod=where.rings_leaving_pod,
+        )
+
+    def _slower_than_assumed(self, found: LayoutPlan, worst: tuple[float, float]) -> bool:
+        """Compare what any placement on the designs may cause with what the step time counted on; remember the slower."""
+        hop, ring = worst
+        a = found.assumptions
+        if hop <= a.hop_slowdown * (1 + 1e-9) and ring <= a.allreduce_slowdown * (1 + 1e-9):
+            return False
+        self.hop_limit, self.allreduce_limit = max(hop, a.hop_slowdown), max(ring, a.allreduce_slowdown)
+        return True
+
+    def _worst_slowdowns(self, request: FabricRequest, d: Design) -> tuple[float, float]:
+        """Return the slowdowns of pipeline exchange and rings under the worst placement, the one that the design was chosen for."""
+        network = self.instance.network
+        if network is None:
+            return self.phi, self.phi
+        several, podded = d.domains > 1, 0 < d.domains_per_pod < d.domains
+        hop = transport.hop_slowdown(network, d, float(several), float(podded)) if request.groups > 1 else self.phi
+        leaf = fabric.rings(request, fabric.leaf_domain_racks(d)) if several else 0
+        pod = fabric.rings(request, d.leaf_down * d.domains_per_pod) if podded else 0
+        return hop, transport.allreduce_slowdown(network, d, leaf, pod)
+
+    def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:
+        """Return a decision taken before for the same request, or take it."""
+        if key not in self.memory:
+            self.memory[key] = make()
+        out: Outcome[T] = self.memory[key]
+        self.proved &= out.stop is Stop.PROVED
+        return out
+
+
+def crossings(stages: int, held: SitePlacement, design: fabric.FabricDesign, *, wrap: bool) -> Locality:
+    """Measure what a site's placement sends across leaves and pods."""
+    ranks: list[list[int]] = [[] for _ in range(stages)]
+    for a in held.assignment:
+        ranks[a.stage] += hostlist.parse(a.racks)
+    d = design.design
+    return locality(ranks, leaf_domain_racks=fabric.leaf_domain_racks(d), domains_per_pod=d.domains_per_pod or 1, wrap=wrap)

@@ -1,0 +1,291 @@
+"""Fabric: agreement with a brute force over every design, rules at their edges, pins, and the certificate."""
+
+import dataclasses
+import itertools
+import math
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from planner.handoff import FabricRequest, Options
+from planner.instance import Instance, Switch
+from planner.models import fabric
+from planner.physics.cost import fabric_usd
+from planner.physics.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.wiring import Design, unwirable
+from planner.solvers.outcome import Outcome, Stop
+
+PHI = 1.05
+
+
+def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800) -> Switch:
+    """Return a box of `ports` ports."""
+    return Switch(name=f"{ports}x{planes}", ports=ports, port_gbps=port_gbps, planes=planes, price_usd=price_usd, power_watts=1000.0 * planes)
+
+
+def instance(rails: int, *switches: Switch, optics_usd: float = 1200, max_tiers: int = 3, pins: dict[str, object] | None = None) -> Instance:
+    """Return an instance of which only the parts that a fabric reads are real."""
+    gpu = {"name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {}, "matrix_efficiency": {"most": 1, "half_flop": 0}}
+    gpu |= {"scale_up_bytes_per_second": 1, "scale_up_latency_seconds": 0, "nic_bytes_per_second": 100e9, "nic_latency_seconds": 0}
+    roles = ("parameter", "working_parameter", "gradient", "optimizer", "activation", "collective")
+    model = {"name": "m", "layers": 1, "hidden": 1, "heads": 1, "ffn": 1, "vocabulary": 1}
+    precision = {"compute": "bf16"} | {f"{role}_bytes": 2 for role in roles}
+    network = {
+        "switches": [s.model_dump() for s in switches],
+        "optics": {"name": "o", "price_usd": optics_usd, "power_watts": 16},
+        "transport": {"slowdown": PHI},
+        "max_tiers": max_tiers,
+    }
+    return Instance.model_validate(
+        {
+            "name": "test",
+            "workload": {"model": model, "tokens": 1, "sequence_length": 1, "precision": precision},
+            "hardware": {"accelerator": gpu, "rack": {"name": "rack", "gpus": rails, "it_kw": 1, "price_usd": 0}},
+            "network": network,
+            "pins": pins or {},
+        }
+    )
+
+
+def request(racks: int, *, group: int = 1, groups: int = 1, hop: float = 1.0, ring: float = 1e9, **limits: float) -> FabricRequest:
+    """Return a request whose windows hide slowdowns up to phi·hop and phi·ring."""
+    times = {"hop_seconds": 1.0, "hop_window_seconds": PHI * hop, "allreduce_seconds": 1.0, "allreduce_window_seconds": PHI * ring}
+    return FabricRequest(racks=racks, group_racks=group, groups=groups, **times, **limits)
+
+
+def solve(i: Instance, r: FabricRequest, **options: float) -> Outcome[fabric.FabricDesign]:
+    """Solve one site."""
+    return fabric.solve(i, r, Options(**options), site="here")
+
+
+# --- brute force ----------------------------------------------------------------------------------------------------------
+
+
+def every_design(ports: int, rails: int, racks: int) -> Iterator[Design]:
+    """Yield every design of a box, by plain loops; most cannot be wired."""
+    base = Design(ports=ports, rails=rails, racks=racks, leaf_down=racks * rails)
+    yield base
+    for down in range(1, min(ports - 1, racks) + 1):
+        for up, rail, width in itertools.product(range(1, ports - down + 1), range(1, rails + 1), range(1, math.ceil(racks / down) + 1)):
+            for bundle in (b for b in range(1, up + 1) if rail * width * b <= ports):
+                two = dataclasses.replace(base, leaf_down=down, leaf_up=up, leaf_bundle=bundle, rails_per_pod=rail, domains_per_pod=width)
+                yield two
+                for spine_up in range(1, ports - rail * width * bundle + 1):
+                    for spine_bundle in range(1, spine_up + 1):
+                        yield dataclasses.replace(two, spine_up=spine_up, spine_bundle=spine_bundle)
+
+
+def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
+    """Say whether the worst placement's traffic stays within the windows, in floats by the physics."""
+    leaves = d.domains > 1
+    crosses = d.tiers == 3 and d.domains_per_pod < d.domains
+    around = [0, 0]
+    if r.group_racks > 1:
+        around[0] = min(math.ceil(d.leaf_down / r.group_racks) + 1, r.groups) * leaves
+        around[1] = min(math.ceil(d.domains_per_pod * d.leaf_down / r.group_racks) + 1, r.groups) * crosses
+    hop = hop_slowdown(i.network, d, float(leaves), float(crosses))
+    ring = allreduce_slowdown(i.network, d, *around)
+    kept = r.hop_seconds * hop <= max(r.hop_window_seconds, r.hop_seconds * PHI) * (1 + 1e-9)
+    kept &= r.allreduce_seconds * ring <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
+    return kept and hop <= (r.hop_limit or math.inf) * (1 + 1e-9) and ring <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
+
+
+def splits(r: FabricRequest, d: Design) -> int:
+    """Count groups beyond what leaf domains hold whole, domain by domain."""
+    size = r.racks if d.tiers == 1 else d.leaf_down
+    domains = [min(size, r.racks - at) for at in range(0, r.racks, size)]
+    return max(0, r.groups - sum(n // r.group_racks for n in domains))
+
+
+def pinned(i: Instance, s: Switch, d: Design) -> bool:
+    """Say whether a design is as the pins want it."""
+    is_at = {"planes": s.planes, "ports_per_switch": s.ports, "tiers": d.tiers, "leaf_down_ports": d.leaf_down, "leaf_up_ports": d.leaf_up}
+    is_at |= {"leaf_domain_racks": d.racks if d.tiers == 1 else d.leaf_down}
+    is_at |= {"spine_down_ports": d.spine_down, "spine_up_ports": d.spine_up}
+    return all(is_at[path.removeprefix("fabric.")] == value for path, value in i.pins.items())
+
+
+def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int, int] | None:
+    """Return cost, unavoidable splits and boxes of the best design that the rules accept, by plain loops."""
+    best = None
+    for s in i.network.switches:
+        for d in every_design(s.ports, i.hardware.rack.gpus, r.racks):
+            if d.tiers > i.network.max_tiers or unwirable(d, cross_rail=True) or not pinned(i, s, d) or not hidden(i, r, d):
+                continue
+            counts = {"switches": d.switches, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
+            key = (fabric_usd(i.network, s, **counts), splits(r, d), d.switches)
+            best = key if best is None else min(best, key)
+    return best
+
+
+def random_case(seed: int) -> tuple[Instance, FabricRequest]:
+    """Draw a small site, its traffic and perhaps pins."""
+    r = random.Random(seed)
+    boxes = [switch(r.randint(4, 10), r.choice([500, 2000, 9000]), planes) for planes in range(1, r.randint(1, 2) + 1)]
+    pins: dict[str, object] = {}
+    if seed % 3 == 0:
+        pin = r.choice(["tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "planes"])
+        pins = {f"fabric.{pin}": r.randint(1, 5) if pin not in ("tiers", "planes") else r.randint(1, 3)}
+    i = instance(r.randint(1, 4), *boxes, optics_usd=r.choice([0, 100, 1000]), max_tiers=r.choice([2, 3, 3, 3]), pins=pins)
+    racks = r.randint(1, 12)
+    group = r.randint(1, racks)
+    limits = {"hop_limit": PHI * r.choice([1, 2, 3])} if r.random() < 0.3 else {}
+    limits |= {"allreduce_limit": PHI * r.choice([1, 2])} if r.random() < 0.2 else {}
+    # Ratios that some design meets exactly test the edges of the rules.
+    asked = request(racks, group=group, groups=racks // group, hop=r.choice([0.5, 1, 1.5, 2, 3, 8]), ring=r.choice([1, 1.5, 3, 1e9]), **limits)
+    return i, asked
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_agrees_with_brute_force(seed: int) -> None:
+    """Cost, splits and boxes are those of the best design that wiring and time rules accept, or there is none."""
+    i, r = random_case(seed)
+    best = brute_force(i, r)
+    found = solve(i, r)
+    assert found.stop is Stop.PROVED
+    assert found.infeasible == (best is None)
+    if best is None or found.solution is None:
+        assert found.solution is None and found.objective is None and found.detail
+        return
+    d = found.solution.design
+    assert (found.objective, found.solution.unavoidable_splits, d.switches) == (pytest.approx(best[0]), *best[1:])
+    assert found.bound == found.objective
+    assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and pinned(i, found.solution.switch, d)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_alternatives_hold_the_optimum_and_none_dominates(seed: int) -> None:
+    """The first alternative costs what the optimum costs, and each is better than every other in something."""
+    i, r = random_case(1000 + seed)
+    found, several = solve(i, r), fabric.alternatives(i, r, Options())
+    assert bool(several) == (found.solution is not None)
+    if found.solution is not None:
+        assert several[0].merits["cost_usd"] == pytest.approx(found.solution.cost_usd)
+        assert several[0].merits["unavoidable_splits"] <= found.solution.unavoidable_splits
+    for a, b in itertools.permutations(several, 2):
+        assert any(a.merits[m] < b.merits[m] for m in a.merits)
+
+
+# --- rules at their edges -------------------------------------------------------------------------------------------------
+
+
+def test_one_switch_holds_exactly_its_ports() -> None:
+    """Sixteen endpoints fit one 16-port switch; a seventeenth needs tiers."""
+    i = instance(1, switch(16, 5000))
+    assert solve(i, request(16)).solution.design.tiers == 1
+    assert solve(i, request(17)).solution.design.tiers == 2
+
+
+def test_hop_window_sets_leaf_oversubscription() -> None:
+    """A window of 4 phi admits 4:1 at the leaf; a shade less does not."""
+    i = instance(4, switch(20, 5000), pins={"fabric.leaf_down_ports": 16})
+    assert solve(i, request(64, hop=4.0)).solution.design.leaf_up == 4
+    assert solve(i, request(64, hop=3.999)).infeasible
+
+
+def test_full_window_still_takes_the_transport() -> None:
+    """Where the ideal alone fills the window, phi is allowed and nothing more."""
+    i = instance(1, switch(8, 5000))
+    assert solve(i, request(16, hop=0.1)).solution.design.leaf_oversubscription == 1.0
+
+
+def test_limit_below_the_transport_is_infeasible() -> None:
+    """No fabric is faster than its transport, and the detail says so."""
+    found = solve(instance(1, switch(8, 5000)), request(4, hop_limit=1.0))
+    assert found.infeasible
+    assert "1.05" in found.detail
+
+
+def test_limit_equal_to_the_transport_is_met() -> None:
+    """A limit of exactly phi times a ratio admits that ratio, whatever rounding does."""
+    found = solve(instance(4, switch(20, 5000), pins={"fabric.leaf_down_ports": 15}), request(60, hop=100, hop_limit=PHI * 3))
+    assert found.solution.design.leaf_up == 5
+
+
+def test_rings_need_uplinks() -> None:
+    """Three groups can share the edge of a leaf of eight racks, so an all-reduce that fills its window needs three uplinks."""
+    i = instance(1, switch(16, 5000), pins={"fabric.leaf_down_ports": 8})
+    free = solve(i, request(64, group=4, groups=16, hop=8.0))
+    rings = solve(i, request(64, group=4, groups=16, hop=8.0, ring=1.0))
+    assert (free.solution.design.leaf_up, rings.solution.design.leaf_up) == (1, 3)
+
+
+def test_equal_cost_prefers_whole_groups() -> None:
+    """With free uplinks and the same leaves, a leaf of 6 holds two groups of 3 where one of 5 would split them."""
+    found = solve(instance(1, switch(16, 5000), optics_usd=0, max_tiers=2), request(48, group=3, groups=16, hop=1e3))
+    assert found.solution.unavoidable_splits == 0
+
+
+def test_ports_slower_than_the_nic_are_refused() -> None:
+    """A cheap box whose ports carry half a NIC is no choice."""
+    dear, cheap = switch(16, 5000), switch(32, 10, planes=2, port_gbps=400)
+    assert solve(instance(1, dear, cheap), request(20)).solution.switch == dear
+    assert solve(instance(1, cheap), request(20)).infeasible
+
+
+def test_unknown_port_pin_is_infeasible() -> None:
+    """A pin that no mode meets is a proof with a reason."""
+    found = solve(instance(1, switch(16, 5000), pins={"fabric.planes": 3}), request(20))
+    assert found.infeasible and found.stop is Stop.PROVED and "planes" in found.detail
+
+
+def test_published_two_tier_cluster() -> None:
+    """128 nodes of 8 rails behind 64-port boxes at full bisection: 32 leaves and 16 spines, as published (DGX SuperPOD B200, 4 SU)."""
+    found = solve(instance(8, switch(64, 40e3)), request(128, group=16, groups=8, hop=1.0))
+    d = found.solution.design
+    assert (d.leaves, d.spines, d.cores, d.switch_links) == (32, 16, 0, 1024)
+
+
+def test_pins_of_the_paper_are_met() -> None:
+    """200/50 leaves and 168/88 spines on a 4-plane box of 256 ports: 58 domains of 200 racks on each of 72 rails."""
+    names = ("leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "planes")
+    pins: dict[str, object] = {f"fabric.{name}": value for name, value in zip(names, (200, 50, 168, 88, 4), strict=True)}
+    found = solve(instance(72, switch(128, 75e3, 2), switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, hop=8.0))
+    d = found.solution.design
+    assert (d.leaf_down, d.leaf_up, d.spine_down, d.spine_up, d.leaves) == (200, 50, 168, 88, 4176)
+    assert not unwirable(d, cross_rail=True)
+    # 7.6 times the ideal across both tiers does not fit 7.6 rounded down.
+    assert solve(instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, hop=7.63)).infeasible
+
+
+def test_cost_bound_under_no_time_is_a_bound() -> None:
+    """With no time at all there is still a bound below the optimum, and no claim of a proof without a design."""
+    i, r = instance(72, switch(256, 130e3), switch(512, 200e3, 8)), request(5000, group=50, groups=100, hop=2.0)
+    best, rushed = solve(i, r), solve(i, r, time_limit=0.0)
+    assert rushed.bound <= best.objective
+    assert rushed.solution is None or rushed.objective >= best.objective
+
+
+def test_same_seed_same_design() -> None:
+    """A repeated solve returns the same design."""
+    i, r = random_case(5)
+    assert solve(i, r).solution == solve(i, r).solution
+
+
+# --- what the plan gets ---------------------------------------------------------------------------------------------------
+
+
+def test_site_fabric_counts_add_up() -> None:
+    """The plan's section repeats the design's counts; its tiers sum to its switches."""
+    i, r = instance(72, switch(256, 130e3, 4)), request(5800, group=50, groups=100, hop=4.0)
+    found = solve(i, r).solution
+    made = fabric.site_fabric(i, r, found, share_leaving_leaf=1.0, share_leaving_pod=0.0, rings_leaving_leaf=2, rings_leaving_pod=0)
+    assert sum(t.switches for t in made.tiers) == made.switches == found.design.switches
+    assert made.chips == 4 * made.switches
+    assert made.switch_links == sum(t.switches * t.up_ports for t in made.tiers)
+    assert made.cost_usd == pytest.approx(found.cost_usd)
+    assert made.p2p_seconds == pytest.approx(PHI * found.design.leaf_oversubscription)
+    assert made.leaf_domain_racks * made.leaf_domains >= r.racks
+
+
+def test_certificate_sums_sites() -> None:
+    """Sites are solved alone: costs and bounds add up, and one site without a proof leaves none for all."""
+    i = instance(8, switch(64, 40e3))
+    both = {"a": solve(i, request(128)), "b": solve(i, request(100))}
+    proof = fabric.certificate(both, seed=3)
+    assert (proof.status, proof.seed, proof.gap) == ("optimal", 3, 0.0)
+    assert proof.objective == pytest.approx(sum(o.objective for o in both.values()))
+    assert proof.space["pod_shapes"] > proof.space["pod_shapes_within_ports"] > 0
+    both["b"] = solve(i, request(100, hop_limit=1.0))
+    assert fabric.certificate(both, seed=3).status == "infeasible"

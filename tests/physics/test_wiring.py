@@ -1,0 +1,248 @@
+"""Wiring: published counts, the relaxed counts of the first paper, ports conserved, and cables laid one by one."""
+
+import math
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.physics.wiring import (
+    Design,
+    fat_tree_endpoints,
+    fat_tree_links,
+    fat_tree_switches,
+    relaxed_tiers,
+    tree_reach,
+    unwirable,
+)
+
+
+def two_tiers(nodes: int, rails: int, bundle: int) -> Design:
+    """Return 64-port boxes at full bisection: 32 nodes a leaf, one pod of all rails and domains."""
+    ports = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": bundle}
+    return Design(ports=64, rails=rails, racks=nodes, **ports, rails_per_pod=rails, domains_per_pod=math.ceil(nodes / 32))
+
+
+# Source, nodes, rails, bundle, leaves, spines, links between switches.
+TWO_TIERS = [
+    ("DGX SuperPOD B200 4 SU", 128, 8, 2, 32, 16, 1024),
+    ("DGX SuperPOD B200 8 SU", 256, 8, 1, 64, 32, 2048),
+    ("H100 cluster BOM 1024 GPUs", 1024, 1, 2, 32, 16, 1024),
+    ("H100 cluster BOM 2048 GPUs", 2048, 1, 1, 64, 32, 2048),
+    # Eight rails, each a network of its own that holds 1,024 GPUs.
+    ("H100 cluster BOM 8192 GPUs, one rail of 8", 1024, 1, 2, 256 // 8, 128 // 8, 8192 // 8),
+]
+
+
+@pytest.mark.parametrize(("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS, ids=[row[0] for row in TWO_TIERS])
+def test_published_two_tier_counts(source: str, nodes: int, rails: int, bundle: int, leaves: int, spines: int, links: int) -> None:
+    """Published designs of 64-port boxes are reproduced box by box and cable by cable."""
+    d = two_tiers(nodes, rails, bundle)
+    assert not unwirable(d, cross_rail=True), source
+    assert (d.leaves, d.spines, d.cores, d.switch_links, d.endpoint_links) == (leaves, spines, 0, links, nodes * rails)
+
+
+def three_tiers(nodes: int, rails: int, domains: int, core_bundle: int) -> Design:
+    """Return 64-port boxes at full bisection: pods of 32 leaves, 32 spines each, one link between a leaf and a spine."""
+    leaf = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": 1}
+    return Design(ports=64, rails=rails, racks=nodes, **leaf, rails_per_pod=rails, domains_per_pod=domains, spine_up=32, spine_bundle=core_bundle)
+
+
+# Source, nodes, rails, domains per pod, core bundle, leaves, spines, cores.
+THREE_TIERS = [
+    ("DGX SuperPOD B200 16 SU", 512, 8, 4, 16, 128, 128, 64),
+    ("H100 cluster BOM 32768 GPUs", 4096, 8, 4, 2, 1024, 1024, 512),
+    ("H100 cluster BOM 65536 GPUs", 8192, 8, 4, 1, 2048, 2048, 1024),
+]
+
+
+@pytest.mark.parametrize(("source", "nodes", "rails", "domains", "bundle", "leaves", "spines", "cores"), THREE_TIERS, ids=[row[0] for row in THREE_TIERS])
+def test_published_three_tier_counts(source: str, nodes: int, rails: int, domains: int, bundle: int, leaves: int, spines: int, cores: int) -> None:
+    """Published three-tier designs are reproduced; each has as many links per tier as endpoints."""
+    d = three_tiers(nodes, rails, domains, bundle)
+    assert not unwirable(d, cross_rail=True), source
+    assert (d.leaves, d.spines, d.cores) == (leaves, spines, cores)
+    assert d.switch_links == 2 * d.endpoint_links == 2 * nodes * rails
+
+
+def test_h100_bom_sums() -> None:
+    """The H100 cluster BOM prints 384 switches for 8,192 GPUs (3N/k) and 2,560 for 32,768 (5N/k)."""
+    assert 8 * two_tiers(1024, 1, 2).switches == fat_tree_switches(8192, 64, 2) == 384
+    assert three_tiers(4096, 8, 4, 2).switches == fat_tree_switches(32768, 64, 3) == 2560
+
+
+@pytest.mark.parametrize("gpus", [131072, 262144])
+def test_h100_bom_rows_beyond_three_tiers_are_refused(gpus: int) -> None:
+    """The BOM's 5N/k for 131,072 and 262,144 GPUs would need more core ports than a tree of 64-port boxes has."""
+    assert gpus > fat_tree_endpoints(64, 3) == 65536
+    bad = unwirable(three_tiers(gpus // 8, 8, 4, 1), cross_rail=True)
+    assert bad == [f"core ports: {gpus // 1024} pods x 1 links > 64 ports"]
+
+
+def test_agache_full_fat_tree() -> None:
+    """Agache et al. 2024, section 5: 2.4M links in four tiers of 64 ports hold; 75K switches leave out the 12,500 of the top tier."""
+    assert fat_tree_links(800_000, 4) == 2_400_000
+    assert fat_tree_switches(800_000, 64, 4) == 87_500
+    assert fat_tree_endpoints(64, 4) >= 800_000 > fat_tree_endpoints(64, 3)
+
+
+def test_agache_three_tiers_not_oversubscribed() -> None:
+    """Agache et al. 2024, section 5: 256 ports and three tiers need a third fewer links, 15,625 boxes by ports alone."""
+    assert relaxed_tiers(800_000, ((128, 128), (128, 128)), 256) == [6250, 6250, 3125]
+    assert fat_tree_switches(800_000, 256, 3) == 15_625
+    assert fat_tree_links(800_000, 3) == 1_600_000
+
+
+def test_agache_oversubscribed() -> None:
+    """Agache et al. 2024: 200/50 leaves and 168/88 spines take 5,601 boxes, 22,404 chips and 304,808 links, not the 4,300 and 240K printed."""
+    leaf, spine, core = relaxed_tiers(800_000, ((200, 50), (168, 88)), 256)
+    assert [leaf, spine, core] == [4000, 1191, 410]
+    assert leaf + spine + core == 5601 != 4300
+    assert 4 * (leaf + spine + core) == 22_404
+    assert leaf * 50 + spine * 88 == 304_808 != 240_000
+
+
+def test_agache_two_tier_reach() -> None:
+    """Agache et al. 2024: two tiers of 256 ports carry 32K endpoints at full bisection and 51K at 4:1."""
+    assert tree_reach((128,), 256) == fat_tree_endpoints(256, 2) == 32_768
+    assert tree_reach((200,), 256) == 51_200
+    d = Design(ports=256, rails=1, racks=51_200, leaf_down=200, leaf_up=50, leaf_bundle=1, rails_per_pod=1, domains_per_pod=256)
+    assert not unwirable(d, cross_rail=True)
+    assert (d.leaves, d.spines, d.switch_links) == (256, 50, 12_800)
+
+
+def test_agache_wirable_needs_more_than_relaxed() -> None:
+    """800,000 endpoints at 1:1 behind 256 ports take 16,489 boxes or more once bundles must be equal, 15,625 by ports alone."""
+    leaves, best = math.ceil(800_000 / 128), math.inf
+    for bundle in (b for b in range(1, 129) if 128 % b == 0):
+        for width in range(1, 128 // bundle + 1):
+            down, up = width * bundle, width * bundle
+            d = Design(ports=256, rails=1, racks=800_000, leaf_down=128, leaf_up=128, leaf_bundle=bundle, rails_per_pod=1, domains_per_pod=width)
+            assert d.leaves == leaves and d.spine_down == down
+            for spine_bundle in (b for b in range(1, up + 1) if up % b == 0 and b * d.pods <= 256):
+                full = Design(**{f: getattr(d, f) for f in d.__slots__} | {"spine_up": up, "spine_bundle": spine_bundle})
+                assert not unwirable(full, cross_rail=True)
+                best = min(best, full.switches)
+    assert best == 16_489
+
+
+# --- ports counted twice --------------------------------------------------------------------------------------------------
+
+GOOD = Design(
+    ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4, spine_bundle=2
+)
+
+
+def changed(**values: int) -> Design:
+    """Return the good design with some fields changed."""
+    return Design(**{f: getattr(GOOD, f) for f in GOOD.__slots__} | values)
+
+
+def test_good_design_is_wirable_at_every_edge() -> None:
+    """The design that the next test breaks uses every leaf, spine and core port."""
+    assert not unwirable(GOOD, cross_rail=True)
+    assert GOOD.leaf_down + GOOD.leaf_up == GOOD.spine_down + GOOD.spine_up == GOOD.pods * GOOD.spine_bundle == 8
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ({"leaf_down": 5}, "leaf ports: 5 down + 4 up > 8 ports"),
+        ({"leaf_bundle": 3}, "leaf bundle: 4 uplinks are not whole bundles of 3"),
+        ({"rails_per_pod": 3}, "pod: 3 rails of 2"),
+        ({"domains_per_pod": 0}, "pod: 1 rails of 2, 0 domains"),
+        ({"spine_up": 5}, "spine ports: 4 down + 5 up > 8 ports"),
+        ({"spine_bundle": 3}, "spine bundle: 4 uplinks are not whole bundles of 3"),
+        ({"spine_bundle": 4}, "core ports: 4 pods x 4 links > 8 ports"),
+        ({"spine_up": 0, "spine_bundle": 0}, "reach: 4 pods and no core to join them"),
+        ({"leaf_up": 0}, "leaf ports: 24 endpoints > 8 ports"),
+    ],
+)
+def test_a_port_counted_twice_is_refused(values: dict[str, int], rule: str) -> None:
+    """One change beyond an edge is named with both sides in numbers."""
+    assert any(text.startswith(rule) for text in unwirable(changed(**values), cross_rail=True))
+
+
+def test_rails_may_stay_apart_where_nothing_crosses_them() -> None:
+    """Two tiers with a pod per rail reach only GPUs of one index: refused where every GPU must reach every other."""
+    d = Design(ports=8, rails=2, racks=8, leaf_down=4, leaf_up=4, leaf_bundle=1, rails_per_pod=1, domains_per_pod=2)
+    assert not unwirable(d, cross_rail=False)
+    assert unwirable(d, cross_rail=True) == ["reach: 2 pods and no core to join them"]
+
+
+# --- cables laid one by one -----------------------------------------------------------------------------------------------
+
+
+def cables(d: Design) -> nx.MultiGraph:
+    """Lay every cable of a small design: GPU to leaf, leaf to each spine of its pod, spine to each core of its group."""
+    g = nx.MultiGraph()
+    down = d.leaf_down if d.tiers > 1 else d.racks
+    for rack in range(d.racks):
+        for rail in range(d.rails):
+            g.add_edge(("gpu", rack, rail), ("leaf", rack // down, rail if d.tiers > 1 else 0))
+    for leaf in [n for n in g if n[0] == "leaf"] if d.tiers > 1 else []:
+        pod = leaf[1] // d.domains_per_pod, leaf[2] // d.rails_per_pod
+        for group in range(d.spines_per_pod):
+            g.add_edges_from([(leaf, ("spine", *pod, group))] * d.leaf_bundle)
+    for spine in [n for n in g if n[0] == "spine"] if d.tiers > 2 else []:
+        for core in range(d.spine_up // d.spine_bundle):
+            g.add_edges_from([(spine, ("core", spine[3], core))] * d.spine_bundle)
+    return g
+
+
+@st.composite
+def designs(draw: st.DrawFn) -> Design:
+    """Draw small designs, wirable or not."""
+    ports, rails, racks = draw(st.integers(2, 12)), draw(st.integers(1, 4)), draw(st.integers(1, 14))
+    tiers = draw(st.integers(1, 3))
+    if tiers == 1:
+        return Design(ports=ports, rails=rails, racks=racks, leaf_down=rails * racks)
+    down, bundle, groups = draw(st.integers(1, ports)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    leaf = {"leaf_down": down, "leaf_up": bundle * groups, "leaf_bundle": bundle}
+    pod = {"rails_per_pod": draw(st.integers(1, rails)), "domains_per_pod": draw(st.integers(1, math.ceil(racks / down)))}
+    if tiers == 2:
+        return Design(ports=ports, rails=rails, racks=racks, **leaf, **pod)
+    spine_bundle, cores = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    return Design(ports=ports, rails=rails, racks=racks, **leaf, **pod, spine_up=spine_bundle * cores, spine_bundle=spine_bundle)
+
+
+@given(designs())
+def test_cables_agree_with_the_counts(d: Design) -> None:
+    """Every count of boxes and cables is what is laid, wirable or not."""
+    g = cables(d)
+    of = {kind: sum(n[0] == kind for n in g) for kind in ("gpu", "leaf", "spine", "core")}
+    assert (of["gpu"], of["leaf"], of["spine"], of["core"]) == (d.endpoint_links, d.leaves, d.spines, d.cores)
+    assert g.number_of_edges() == d.endpoint_links + d.switch_links
+    assert of["leaf"] + of["spine"] + of["core"] == d.switches
+
+
+@given(designs())
+def test_links_have_two_ends(d: Design) -> None:
+    """Links that leave a tier upwards arrive at the tier above, port for port."""
+    g = cables(d)
+    ends = {kind: sum(g.degree(n) for n in g if n[0] == kind) for kind in ("gpu", "leaf", "spine", "core")}
+    assert ends["gpu"] == d.endpoint_links
+    if d.tiers > 1:
+        assert ends["leaf"] == d.endpoint_links + d.leaves * d.leaf_up
+        assert ends["spine"] == d.leaves * d.leaf_up + d.spines * d.spine_up
+    if d.tiers > 2:
+        assert ends["core"] == d.spines * d.spine_up
+
+
+@given(designs())
+def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
+    """In an accepted design no box has more cables than ports, and every GPU reaches every other."""
+    if not unwirable(d, cross_rail=True):
+        g = cables(d)
+        assert max(g.degree(n) for n in g if n[0] != "gpu") <= d.ports
+        assert nx.is_connected(g)
+
+
+@given(designs())
+def test_refused_means_that_full_boxes_overflow_or_gpus_are_apart(d: Design) -> None:
+    """Where every domain and pod is full, a refused design has a box without enough ports, or GPUs that never meet."""
+    full = d.tiers == 1 or (d.racks % d.leaf_down == 0 and d.domains % d.domains_per_pod == 0 and d.rails % d.rails_per_pod == 0)
+    if full and unwirable(d, cross_rail=True):
+        g = cables(d)
+        assert max(g.degree(n) for n in g if n[0] != "gpu") > d.ports or not nx.is_connected(g)
