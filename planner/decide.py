@@ -55,6 +55,7 @@ class Decider:
     allreduce_limit: float | None = None
     proved: bool = True
     memory: dict[Hashable, Any] = field(default_factory=dict)
+    requests: list[tuple[LayoutPlan, LayoutRequest]] = field(default_factory=list)
 
     def left(self) -> Options:
         """Return the options with the time that is left; a started decision always gets a moment for its first answer."""
@@ -126,10 +127,19 @@ class Decider:
             wan_rtt_ms=max(k.rtt_ms for k in links) if wide else None,
         )
         key = ("layout", tuple(sorted(by_site.items())), request.hop_slowdown, request.allreduce_slowdown, request.wan_gbps, request.wan_rtt_ms)
-        out = self._once(key, lambda: layout.solve(self.instance, request, self.left()))
+        out = self._once(key, lambda: layout.solve(self.instance, request, self.left(), twice=False))
         if out.solution is None:
             return layout.conflict(self.instance, request)
+        self.requests.append((out.solution, request))
         return out.solution
+
+    def confirmed(self, held: Trial) -> Trial:
+        """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned."""
+        request = next(r for found, r in self.requests if found is held.layout)
+        out = layout.solve(self.instance, request, self.left())
+        if out.solution is None:
+            raise InternalError("layout: the search does not find again what it found before")
+        return replace(held, layout=out.solution)
 
     def _needs_more_wan(self, found: LayoutPlan, sites_plan: SitesPlan | None) -> bool:
         """Tell whether the layout exchanges more, or in less time, than the links were sized for; remember the larger need."""

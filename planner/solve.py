@@ -93,6 +93,8 @@ def solve_instance(instance: Instance, options: Options, progress: Progress) -> 
         run.stopped = "interrupted"
     if run.stopped == "proved" and run.decider.out_of_time():
         run.stopped = "limit" if run.best is None or not run.best.proved else run.stopped
+    if run.best is not None and run.stopped != "interrupted":
+        run.best = run.decider.confirmed(run.best)
     plan = _plan(run, conflict if run.best is None else None)
     broken = check(plan)
     if broken:

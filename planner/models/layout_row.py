@@ -7,8 +7,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from planner.handoff import Options
-from planner.models.layout_space import Best, Ints, Problem, Row, candidates, layer_caps, replica_caps, step_terms
-from planner.physics import step
+from planner.models.layout_space import Best, Ints, Problem, Row, candidates, layer_caps, pace_of, replica_caps, step_terms
 from planner.physics.step import Cut
 from planner.solvers import cpsat
 from planner.solvers.outcome import Outcome, Stop
@@ -151,38 +150,25 @@ def time_the_step(f: RowModel) -> None:
     """Bound the objective by the step's time per sequence: micro-batches at the slowest stage's pace, plus fill and tails."""
     m, levels = f.model, range(lowest(f.most), highest(f.most) + 1)
     racks = np.arange(lowest(f.racks), highest(f.racks) + 1)
-    layer = _layer_seconds(f, racks)
+    pace = pace_of(f.problem, f.row, f.zero, racks[None, :])
+    layer = np.broadcast_to(pace.layer, (1, len(racks)))[0]
     shards = _least_shards(f, racks)
     most = np.array(levels)[:, None]
-    once, each = step_terms(f.problem, f.row, f.zero, layer=layer[None, :], racks=racks[None, :], shards=shards[None, :], most=most)
+    once, each = step_terms(f.problem, f.row, f.zero, pace=pace, racks=racks[None, :], shards=shards[None, :], most=most)
     shape = (len(levels), len(racks))
     slowest = _pick(f, "slowest", np.broadcast_to(most * layer[None, :] + each, shape), levels)
     fixed = _pick(f, "once", np.broadcast_to(once, shape), levels)
     head = _last_stage(f, layer, np.broadcast_to(each, shape).max())
-    pace = m.new_int_var(0, max(highest(slowest), highest(head)), "pace")
-    m.add(pace >= slowest)
-    m.add(pace >= head)
-    running = m.new_int_var(0, highest(pace) * highest(f.batches), "running")
-    m.add_multiplication_equality(running, [f.batches, pace])
+    one = m.new_int_var(0, max(highest(slowest), highest(head)), "one_micro_batch")
+    m.add(one >= slowest)
+    m.add(one >= head)
+    running = m.new_int_var(0, highest(one) * highest(f.batches), "running")
+    m.add_multiplication_equality(running, [f.batches, one])
     sequences = m.new_int_var(1, f.problem.most_sequences, "sequences")
     m.add_multiplication_equality(sequences, [f.total, f.batches])
     product = m.new_int_var(0, highest(f.objective) * f.problem.most_sequences, "objective*sequences")
     m.add_multiplication_equality(product, [f.objective, sequences])
     m.add(product * f.row.base.shape.micro_batch >= FINER * (running + fixed)).with_name("time_the_step")
-
-
-def _layer_seconds(f: RowModel, racks: Ints) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    base = f.row.base
-    pace = step.paces(
-        f.problem.machine,
-        base.times,
-        tensor_parallel=base.shape.tensor_parallel,
-        zero_stage=f.zero,
-        replicas_per_rack=base.replicas_per_rack,
-        racks=racks,
-        slowdown=f.problem.conditions.allreduce_slowdown,
-    )
-    return np.asarray(pace.layer + np.zeros(len(racks)), dtype=np.float64)
 
 
 def _least_shards(f: RowModel, racks: Ints) -> Ints:

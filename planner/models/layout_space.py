@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from planner.handoff import LayoutRequest
 from planner.instance import Instance
 from planner.physics import memory, step, steptime
-from planner.physics.step import Conditions, Cut
+from planner.physics.step import Conditions, Cut, Paces
 from planner.physics.steptime import LayerTimes, Machine, Shape
 from planner.physics.transformer import layer_parameters
 from planner.pins import pinned
@@ -361,22 +361,14 @@ def _in_parts(c: Candidates, pipeline: int, cells: int = 2_000_000) -> Iterator[
 
 def _best_at_zero(problem: Problem, row: Row, zero: int, c: Candidates, cutoff: float) -> Best | None:
     """Try every size of the largest stage, least first, until no larger one can win."""
-    machine, base, v = problem.machine, row.base, row.virtual_stages
-    layers, b, p = machine.model.layers, base.shape.micro_batch, row.pipeline
+    base, v = row.base, row.virtual_stages
+    layers, b, p = problem.machine.model.layers, base.shape.micro_batch, row.pipeline
     caps = layer_caps(problem, row, zero, c.shards, c.batches)
     fixed = problem.pins.get("layout.layers_per_stage")
     fits = np.all(caps >= (v if fixed is None else np.array(fixed)), axis=1) & (caps.sum(axis=1) >= layers)
     if not fits.any():
         return None
-    pace = step.paces(
-        machine,
-        base.times,
-        tensor_parallel=base.shape.tensor_parallel,
-        zero_stage=zero,
-        replicas_per_rack=base.replicas_per_rack,
-        racks=c.racks,
-        slowdown=problem.conditions.allreduce_slowdown,
-    )
+    pace = pace_of(problem, row, zero, c.racks)
     layer = pace.layer + np.zeros(len(c.replicas))
     best: tuple[float, int, int, int] | None = None
     for most in range(math.ceil(layers / p), layers + 1) if fixed is None else [max(fixed)]:
@@ -387,7 +379,7 @@ def _best_at_zero(problem: Problem, row: Row, zero: int, c: Candidates, cutoff: 
         possible = fits & (last <= held[:, -1])
         if not possible.any():
             continue
-        seconds = np.where(possible, _seconds_per_sequence(problem, row, zero, c, layer, most, last), np.inf)
+        seconds = np.where(possible, _seconds_per_sequence(problem, row, zero, c, pace, most, last), np.inf)
         i = int(np.argmin(seconds))
         if seconds[i] < cutoff:
             cutoff, best = float(seconds[i]), (float(seconds[i]), i, most, int(last[i]))
@@ -415,21 +407,34 @@ def _best_at_zero(problem: Problem, row: Row, zero: int, c: Candidates, cutoff: 
     )
 
 
-def _seconds_per_sequence(problem: Problem, row: Row, zero: int, c: Candidates, layer: Floats, most: int, last: Ints) -> Floats:
+def _seconds_per_sequence(problem: Problem, row: Row, zero: int, c: Candidates, pace: Paces, most: int, last: Ints) -> Floats:
     """Time each candidate with its largest and its last stage given; the sum that physics.step makes of a layout in full."""
-    once, each = step_terms(problem, row, zero, layer=layer, racks=c.racks, shards=c.shards, most=most)
-    slowest = np.maximum(most * layer, last * layer + row.base.head)
+    once, each = step_terms(problem, row, zero, pace=pace, racks=c.racks, shards=c.shards, most=most)
+    slowest = np.maximum(most * pace.layer, last * pace.layer + row.base.head)
     total: Floats = (c.batches * (slowest + each) + once) / (c.replicas * c.batches * row.base.shape.micro_batch)
     return total
 
 
-def step_terms(problem: Problem, row: Row, zero: int, *, layer: Any, racks: Any, shards: Any, most: Any) -> tuple[Any, Any]:
+def pace_of(problem: Problem, row: Row, zero: int, racks: Any) -> Paces:
+    """Return the pace of a layer in a row at one ZeRO stage; broadcasts over the racks of a group."""
+    return step.paces(
+        problem.machine,
+        row.base.times,
+        tensor_parallel=row.base.shape.tensor_parallel,
+        zero_stage=zero,
+        replicas_per_rack=row.base.replicas_per_rack,
+        racks=racks,
+        slowdown=problem.conditions.allreduce_slowdown,
+    )
+
+
+def step_terms(problem: Problem, row: Row, zero: int, *, pace: Paces, racks: Any, shards: Any, most: Any) -> tuple[Any, Any]:
     """Return the seconds that a step takes once (fill and tails) and besides the slowest stage for each micro-batch (exposed hops)."""
     base, p, v = row.base, row.pipeline, row.virtual_stages
     chunk = steptime.layers_per_chunk(most, v)
     hop = base.hop if p > 1 else 0.0
-    fill = steptime.fill_seconds(p, chunk * layer, hop)
-    each = steptime.exposed_hops_seconds(1, v, hop, chunk * base.times.forward, chunk * base.times.backward)
+    fill = steptime.fill_seconds(p, chunk * pace.layer, hop)
+    each = steptime.exposed_hops_seconds(1, v, hop, chunk * pace.free_forward, chunk * pace.free_backward)
     caps = replica_caps(problem, base.replicas_per_rack, p)
     tails = step.tail_parts(
         problem.machine,

@@ -124,7 +124,18 @@ def _formulation(shape: Shape, sizes: Sizes, choice: Choice, bound: int, *, coar
         return {(t, u): model.new_int_var(0, shape.full // u, f"{name}[{t},{u}]") for t, u in pairs}
 
     last = {(a, u): model.new_bool_var(f"last[{a},{u}]") for a, m in sizes.mixed.items() for u in range(min(m, shape.tail) + 1)}
-    return Formulation(shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=arcs("cut", largest), packs=arcs("pack", shape.per_pod))
+    cuts, packs = arcs("cut", largest, coarse), arcs("pack", shape.per_pod, False)
+    f = Formulation(shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs)
+    f.model.add(extra_pieces(sizes, f.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
+    for rule in (place_the_part_full_domain, cut_clusters_whole, pack_pods, pack_every_part):
+        rule(f)
+    crossing = choice.groups - _local_groups(f)
+    if coarse:
+        f.model.add(crossing == bound).with_name("reach_the_analytic_bound")
+    else:
+        f.model.add(crossing >= bound).with_name("respect_the_analytic_bound")
+        f.model.minimize(crossing)
+    return f
 
 
 def _by_node(arcs: Arcs) -> tuple[dict[int, list[cp_model.IntVar]], dict[int, list[cp_model.IntVar]]]:

@@ -136,10 +136,12 @@ def stage_gradient_bytes(m: Machine, layers: Num, *, stage: Num, pipeline: int) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paces:
-    """Seconds per layer and micro-batch on one layout, with what ZeRO exposes."""
+    """Seconds per layer and micro-batch on one layout: its own work, what ZeRO's traffic exposes, and what that leaves free on the NIC."""
 
     times: LayerTimes
     sharding: Num
+    free_forward: Num
+    free_backward: Num
 
     @property
     def layer(self) -> Num:
@@ -149,8 +151,13 @@ class Paces:
 
 def paces(m: Machine, times: LayerTimes, *, tensor_parallel: int, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: float) -> Paces:
     """Return the pace of a layer; broadcasts over the racks of a group."""
-    forward, backward = steptime.sharding_seconds(m, tensor_parallel, times, zero_stage, replicas_per_rack, racks, slowdown)
-    return Paces(times=times, sharding=forward + backward)
+    beside_forward, beside_backward = steptime.sharding_traffic_seconds(m, tensor_parallel, zero_stage, replicas_per_rack, racks, slowdown)
+    return Paces(
+        times=times,
+        sharding=np.maximum(0.0, beside_forward - times.forward) + np.maximum(0.0, beside_backward - times.backward),
+        free_forward=np.maximum(0.0, times.forward - beside_forward),
+        free_backward=np.maximum(0.0, times.backward - beside_backward),
+    )
 
 
 def tail_parts(
@@ -196,21 +203,26 @@ def tail_parts(
     }
 
 
-def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
-    """Seconds of one step by part; the parts sum to the step.
-
-    The slowest stage sets the pace of the steady state; filling and draining pass every other stage once.
-    """
-    times = steptime.layer_times(m, cut.shape)
-    pace = paces(
+def paces_of(m: Machine, c: Conditions, cut: Cut) -> Paces:
+    """Return the pace of a layout given in full."""
+    return paces(
         m,
-        times,
+        steptime.layer_times(m, cut.shape),
         tensor_parallel=cut.tensor_parallel,
         zero_stage=cut.zero_stage,
         replicas_per_rack=cut.replicas_per_rack,
         racks=cut.group_racks,
         slowdown=c.allreduce_slowdown,
     )
+
+
+def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
+    """Seconds of one step by part; the parts sum to the step.
+
+    The slowest stage sets the pace of the steady state; filling and draining pass every other stage once.
+    """
+    pace = paces_of(m, c, cut)
+    times = pace.times
     head = steptime.head_seconds(m, cut.shape)
     most = max(cut.layers_per_stage)
     last = cut.layers_per_stage[-1]
@@ -227,7 +239,7 @@ def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
         "sharding": n * layers * pace.sharding,
         "head": n * extra,
         "pipeline_fill": steptime.fill_seconds(cut.pipeline_parallel, chunk * pace.layer, hop),
-        "pipeline_exchange": steptime.exposed_hops_seconds(n, cut.virtual_stages, hop, chunk * times.forward, chunk * times.backward),
+        "pipeline_exchange": steptime.exposed_hops_seconds(n, cut.virtual_stages, hop, chunk * pace.free_forward, chunk * pace.free_backward),
         **tail_parts(
             m,
             c,
@@ -252,8 +264,8 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
     step = sum(parts.values())
     tokens = float(cut.data_parallel * cut.micro_batches * cut.micro_batch * m.sequence)
     gpus = cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel
-    times = steptime.layer_times(m, cut.shape)
-    most = max(cut.layers_per_stage)
+    pace = paces_of(m, c, cut)
+    times, most = pace.times, max(cut.layers_per_stage)
     stages = np.arange(cut.pipeline_parallel)
     gradient = stage_gradient_bytes(m, np.array(cut.layers_per_stage), stage=stages, pipeline=cut.pipeline_parallel)
     ring = steptime.ring_seconds(m, layer_parameters(m.model), cut.tensor_parallel, cut.replicas_per_rack, cut.group_racks)
@@ -271,7 +283,7 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
         "days_to_train": steptime.days_to_train(instance.workload.tokens, tokens, step, instance.workload.availability),
         "hop_seconds": steptime.hop_seconds(m, cut.shape, c.hop_slowdown) if piped else 0.0,
         "hop_nic_seconds": steptime.hop_nic_seconds(m, cut.shape) if piped else 0.0,
-        "hop_window_seconds": max(1, min(cut.layers_per_stage) // cut.virtual_stages) * times.forward,
+        "hop_window_seconds": float(max(1, min(cut.layers_per_stage) // cut.virtual_stages) * min(pace.free_forward, pace.free_backward)),
         "allreduce_layer_seconds": float(ring),
         "allreduce_window_seconds": times.backward,
         "gradient_bytes_per_stage": float(np.max(gradient)),

@@ -103,7 +103,12 @@ def layer_times(m: Machine, s: Shape) -> LayerTimes:
     again = {"none": 0.0, "selective": attention_seconds(m, s), "full": matrix + vector + exchange}[s.recompute]
     forward = matrix + vector + exchange
     return LayerTimes(
-        forward=forward, backward=2 * (matrix + vector) + exchange + again, matrix=3 * matrix, vector=3 * vector, recompute=again, tensor_parallel=2 * exchange
+        forward=forward,
+        backward=2 * (matrix + vector) + exchange + again,
+        matrix=3 * matrix,
+        vector=3 * vector,
+        recompute=again,
+        tensor_parallel=2 * exchange,
     )
 
 
@@ -136,9 +141,9 @@ def fill_seconds(pipeline: Num, chunk_seconds: Num, one_hop_seconds: Num) -> Num
     return (pipeline - 1) * (chunk_seconds + 2 * one_hop_seconds)
 
 
-def exposed_hops_seconds(micro_batches: Num, virtual_stages: Num, one_hop_seconds: Num, forward_chunk_seconds: Num, backward_chunk_seconds: Num) -> Num:
-    """Exchange time per step that compute does not hide: the excess over the chunk it runs beside, each way."""
-    excess = np.maximum(0.0, one_hop_seconds - forward_chunk_seconds) + np.maximum(0.0, one_hop_seconds - backward_chunk_seconds)
+def exposed_hops_seconds(micro_batches: Num, virtual_stages: Num, one_hop_seconds: Num, forward_window: Num, backward_window: Num) -> Num:
+    """Exchange time per step that compute does not hide: the excess over the window that its chunk leaves on the NIC, each way."""
+    excess = np.maximum(0.0, one_hop_seconds - forward_window) + np.maximum(0.0, one_hop_seconds - backward_window)
     return micro_batches * virtual_stages * excess
 
 
@@ -194,10 +199,10 @@ def data_parallel_tail_seconds(
     return reduce + exposed_tail_seconds(spread * layers, layer_backward, layers) + end
 
 
-def sharding_seconds(
-    m: Machine, tensor_parallel: int, times: LayerTimes, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float
+def sharding_traffic_seconds(
+    m: Machine, tensor_parallel: int, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float
 ) -> tuple[Num, Num]:
-    """Exposed time that ZeRO adds to one layer and micro-batch, forward and backward: what its compute does not hide.
+    """Time that ZeRO's traffic for one layer and micro-batch takes, beside the forward and beside the backward pass.
 
     Stage 2 reduces gradients every micro-batch, since no GPU may keep them whole; stage 3 gathers weights in both passes.
     """
@@ -206,7 +211,7 @@ def sharding_seconds(
     parameters, where = layer_parameters(m.model), (tensor_parallel, replicas_per_rack, racks, slowdown)
     reduce = hierarchical_seconds(m, parameters, m.precision.gradient_bytes, *where)
     gather = hierarchical_seconds(m, parameters, m.precision.working_parameter_bytes, *where) if zero_stage == 3 else 0.0
-    return np.maximum(0.0, gather - times.forward), np.maximum(0.0, gather + reduce - times.backward)
+    return gather, gather + reduce
 
 
 def wan_tail_seconds(stage_bytes: Num, gbps: float, rtt_ms: float, round_trips: float, layers: Num, layer_backward: float) -> Num:

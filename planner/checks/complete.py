@@ -1,0 +1,59 @@
+"""Rules of the plan as a whole: an instance that can be read, and a section for every decision asked for."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from planner.checks.context import Context
+from planner.checks.rule import Rule, broken
+from planner.instance import Accelerator, Model, Rack
+from planner.physics import step
+from planner.pins import check_pins
+from planner.plan import Violation
+
+
+def names_resolved(c: Context) -> Iterator[Violation]:
+    """Hold every part of the instance in full, no catalogue names."""
+    h, w, network = c.instance.hardware, c.instance.workload, c.instance.network
+    parts: list[tuple[str, object, type]] = [
+        ("hardware.accelerator", h.accelerator, Accelerator),
+        ("hardware.rack", h.rack, Rack),
+        ("workload.model", w.model, Model),
+        *((f"network.switches[{i}]", s, object) for i, s in enumerate(network.switches if network else ())),
+    ]
+    for path, held, kind in parts:
+        if isinstance(held, str) or not isinstance(held, kind):
+            yield broken("names_resolved", f"instance.{path} is the name {held!r}; a plan holds it in full")
+
+
+def known_references(c: Context) -> Iterator[Violation]:
+    """Let every id of the grid stand once and every reference lead somewhere, and every pin name a decision."""
+    yield from (broken("known_references", f"instance.{p}") for p in check_pins(c.instance))
+    g = c.grid
+    lines = (*g.lines, *g.new_lines)
+    for what, ids in (("authority", g.balancing_authorities), ("node", g.nodes), ("line", lines)):
+        counts = Counter(x.id for x in ids)
+        yield from (broken("known_references", f"{what} {k!r} stands {n} times > 1") for k, n in counts.items() if n > 1)
+    nodes, areas = {n.id for n in g.nodes}, {b.id for b in g.balancing_authorities}
+    yield from (broken("known_references", f"node {n.id!r} is in no known authority: {n.balancing_authority!r}") for n in g.nodes if n.balancing_authority not in areas)
+    yield from (broken("known_references", f"line {x.id!r} ends at no known node: {x.a!r}, {x.b!r}") for x in lines if not {x.a, x.b} <= nodes)
+
+
+def peak_known(c: Context) -> Iterator[Violation]:
+    """Have a peak rate for the type of the products."""
+    m = step.machine_of(c.instance)
+    if m.precision.compute not in m.gpu.peak_flop_per_second:
+        yield broken("peak_known", f"{m.gpu.name} has no peak for {m.precision.compute}, only for {', '.join(sorted(m.gpu.peak_flop_per_second))}")
+
+
+def complete(c: Context) -> Iterator[Violation]:
+    """Hold a section for every decision that the instance asks for, and none besides."""
+    p, i = c.plan, c.instance
+    asked = {"sites": i.grid is not None, "layout": True, "fabric": i.network is not None, "placement": i.network is not None, "cost": True}
+    for section, wanted in asked.items():
+        held = getattr(p, section) is not None
+        if held != wanted:
+            yield broken("complete", f"{section}: {int(held)} sections held, {int(wanted)} asked for by the instance")
+
+
+INSTANCE_RULES: tuple[Rule, ...] = (names_resolved, known_references)
+PLAN_RULES: tuple[Rule, ...] = (peak_known, complete)

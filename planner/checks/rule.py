@@ -1,0 +1,56 @@
+"""What all rules share: how numbers are compared and how a broken rule reads."""
+
+from collections.abc import Callable, Iterator
+
+from planner.checks.context import Context
+from planner.plan import Violation
+
+TOLERANCE = 1e-6  # relative, on every figure that is recomputed in floating point
+Rule = Callable[[Context], Iterator[Violation]]
+Number = float | int | None
+
+
+def same(a: Number, b: Number) -> bool:
+    """Tell whether two figures agree within the tolerance; whole numbers must be equal."""
+    if a is None or b is None:
+        return a is b
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b))
+
+
+def exceeds(a: float, b: float) -> bool:
+    """Tell whether a is above b by more than the tolerance; whole numbers by anything."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a > b
+    return a - b > TOLERANCE * max(abs(a), abs(b))
+
+
+def show(x: object) -> str:
+    """Write a figure with thousands marks and enough digits to see a difference."""
+    if isinstance(x, bool) or not isinstance(x, (int, float)):
+        return "none" if x is None else str(x)
+    return f"{x:,}" if isinstance(x, int) else f"{x:,.10g}"
+
+
+def broken(rule: str, message: str) -> Violation:
+    """Name a broken rule."""
+    return Violation(rule=rule, message=message)
+
+
+def must_equal(rule: str, what: str, stated: Number, found: Number, unit: str = "") -> Iterator[Violation]:
+    """Hold a stated figure against the recomputed one."""
+    if not same(stated, found):
+        yield broken(rule, f"{what}: {show(stated)}{unit} stated, {show(found)}{unit} recomputed")
+
+
+def must_be(rule: str, what: str, stated: object, wanted: object) -> Iterator[Violation]:
+    """Hold a stated value against the only one that is right."""
+    if stated != wanted:
+        yield broken(rule, f"{what}: {show(stated)} stated, {show(wanted)} expected")
+
+
+def at_most(rule: str, left: float, right: float, left_is: str, right_is: str) -> Iterator[Violation]:
+    """Keep the left side within the right one; `left_is` and `right_is` follow the figures with unit and meaning."""
+    if exceeds(left, right):
+        yield broken(rule, f"{show(left)} {left_is} > {show(right)} {right_is}")

@@ -1,0 +1,273 @@
+"""Rules of the site split: the grid, the land, the law of the split and the links between sites."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+
+from planner.checks.context import Context, Standing
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
+from planner.physics import power, wan
+from planner.physics.grid import usable_interconnect_mw
+from planner.plan import Link, Violation
+
+BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
+
+
+def known_site(c: Context) -> Iterator[Violation]:
+    """Stand on a node that may hold a site, once."""
+    sites = c.plan.sites.sites if c.plan.sites else ()
+    may = {n.id for n in c.grid.nodes if n.site}
+    for s, count in sorted(Counter(s.id for s in sites).items()):
+        if s not in may:
+            yield broken(f"known_site[{s}]", f"{s!r} is none of the {len(may)} nodes where a site may stand")
+        if count > 1:
+            yield broken(f"known_site[{s}]", f"{count} entries > 1")
+    if c.plan.sites is not None and not sites:
+        yield broken("known_site", "0 open sites < 1")
+
+
+def site_figures(c: Context) -> Iterator[Violation]:
+    """State where a site is, and its racks, GPUs, power and area, as the instance gives them."""
+    h = c.instance.hardware
+    for x in c.standing:
+        s, rule = x.site, f"site_figures[{x.site.id}]"
+        yield from must_be(rule, "balancing_authority", s.balancing_authority, x.node.balancing_authority)
+        yield from must_be(rule, "interconnection", s.interconnection, x.authority.interconnection)
+        yield from must_be(rule, "latitude", s.latitude, x.node.latitude)
+        yield from must_be(rule, "longitude", s.longitude, x.node.longitude)
+        yield from must_equal(rule, f"racks of {s.modules:,} modules", s.racks, s.modules * h.racks_per_module)
+        yield from must_equal(rule, "gpus", s.gpus, s.racks * c.gpus_per_rack)
+        yield from must_equal(rule, "it_mw", s.it_mw, power.it_mw(h, s.racks), " MW")
+        yield from must_equal(rule, "facility_mw", s.facility_mw, c.load_mw(s.racks), " MW")
+        yield from must_equal(rule, "cooling_m2", s.cooling_m2, power.cooling_m2(h, s.racks), " m²")
+        held = usable_interconnect_mw(c.grid, x.node, c.built) if c.grid.rules.interconnect.on else None
+        yield from must_equal(rule, "interconnect_mw", s.interconnect_mw, held, " MW")
+
+
+def facility_power(c: Context) -> Iterator[Violation]:
+    """Keep the draw of all sites within the limit."""
+    limit = c.instance.limits.facility_power_mw
+    if limit is not None:
+        yield from at_most("facility_power", c.load_mw(sum(c.racks_by_site.values())), limit, "MW drawn by all sites", "MW limit")
+
+
+def headroom(c: Context) -> Iterator[Violation]:
+    """Keep the draw of an authority's sites within its headroom."""
+    for area, racks in _racks_by_authority(c).items():
+        limit = next(b.headroom_mw for b in c.grid.balancing_authorities if b.id == area)
+        if c.grid.rules.headroom:
+            yield from at_most(f"headroom[{area}]", c.load_mw(racks), limit, f"MW drawn by {racks:,} racks", "MW headroom")
+
+
+def _racks_by_authority(c: Context) -> dict[str, int]:
+    racks: Counter[str] = Counter()
+    for x in c.standing:
+        racks[x.authority.id] += x.site.racks
+    return dict(sorted(racks.items()))
+
+
+def generation(c: Context) -> Iterator[Violation]:
+    """Keep what plants feed in within what each node, and its authority's headroom, can spare.
+
+    Without flows, an authority's sites are fed by its own plants.
+    """
+    if c.plan.sites is None:
+        return
+    nodes = {n.id: n for n in c.grid.nodes}
+    fed = c.plan.sites.generation_mw
+    for n, mw in sorted(fed.items()):
+        if n not in nodes:
+            yield broken(f"generation[{n}]", f"{show(mw)} MW fed in at a node that is none of the grid's {len(nodes)}")
+        else:
+            yield from at_most(f"generation[{n}]", mw, nodes[n].generation_mw, "MW fed in", "MW that its plants can spare")
+            yield from at_most(f"generation[{n}]", 0.0, mw, "MW at least", "MW fed in")
+    racks = _racks_by_authority(c)
+    for b in c.grid.balancing_authorities:
+        own = [n for n in c.grid.nodes if n.balancing_authority == b.id]
+        if c.grid.rules.grid_model == "none":
+            spare = sum(n.generation_mw for n in own)
+            yield from at_most(f"generation[{b.id}]", c.load_mw(racks.get(b.id, 0)), spare, "MW drawn", "MW that its plants can spare")
+        elif c.grid.rules.headroom:
+            total = sum(fed.get(n.id, 0.0) for n in own)
+            yield from at_most(f"generation[{b.id}]", total, b.headroom_mw, "MW fed in by its plants", "MW headroom")
+
+
+def balance(c: Context) -> Iterator[Violation]:
+    """Feed each node's site from its own plants and the corridors around it."""
+    if c.plan.sites is None or c.grid.rules.grid_model == "none":
+        return
+    net = {n.id: c.plan.sites.generation_mw.get(n.id, 0.0) for n in c.grid.nodes}
+    ends = {x.id: (x.a, x.b) for x in (*c.grid.lines, *c.grid.new_lines)}
+    for f in c.plan.sites.flows:
+        if f.line in ends:
+            a, b = ends[f.line]
+            net[a] -= f.mw
+            net[b] += f.mw
+    loads: Counter[str] = Counter()
+    for x in c.standing:
+        loads[x.node.id] += x.site.racks
+    for n, mw in sorted(net.items()):
+        load = c.load_mw(loads[n])
+        if abs(mw - load) > max(BALANCE_MW, 1e-6 * load):
+            yield broken(f"balance[{n}]", f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn")
+
+
+def rating(c: Context) -> Iterator[Violation]:
+    """Keep each corridor's flow, either way, within its circuits, built ones included."""
+    if c.plan.sites is None:
+        return
+    capacity = {x.id: x.circuits * x.rating_mw for x in c.grid.lines}
+    capacity |= {x.id: c.built.get(x.id, 0) * x.rating_mw for x in c.grid.new_lines}
+    for line, count in sorted(Counter(f.line for f in c.plan.sites.flows).items()):
+        if line not in capacity:
+            yield broken(f"rating[{line}]", f"a flow on a corridor that is none of the grid's {len(capacity)}")
+        if count > 1:
+            yield broken(f"rating[{line}]", f"{count} flows > 1")
+    for f in c.plan.sites.flows:
+        if f.line in capacity:
+            yield from at_most(f"rating[{f.line}]", abs(f.mw), capacity[f.line], "MW flow", "MW of its circuits")
+
+
+def new_circuits(c: Context) -> Iterator[Violation]:
+    """Build only where circuits can be built, and no more than can."""
+    most = {x.id: x.max_circuits for x in c.grid.new_lines}
+    for n in c.plan.sites.new_lines if c.plan.sites else ():
+        if n.line not in most:
+            yield broken(f"new_circuits[{n.line}]", f"{n.circuits} circuits in none of the {len(most)} corridors that can be built")
+        elif not 1 <= n.circuits or not c.built[n.line] <= most[n.line]:
+            yield broken(f"new_circuits[{n.line}]", f"{n.circuits} circuits (in all {c.built[n.line]}) are not from 1 to {most[n.line]}")
+
+
+def interconnect(c: Context) -> Iterator[Violation]:
+    """Keep a share of a site's load on the circuits that remain under the rule's reading."""
+    rule = c.grid.rules.interconnect
+    for x in c.standing if rule.on else ():
+        usable = usable_interconnect_mw(c.grid, x.node, c.built) or 0.0
+        share = rule.share * c.load_mw(x.site.racks)
+        yield from at_most(f"interconnect[{x.site.id}]", share, usable, f"MW, {rule.share:.0%} of the site's draw", f"MW usable ({rule.reading})")
+
+
+def area(c: Context) -> Iterator[Violation]:
+    """Keep the cooling of a site on its land."""
+    for x in c.standing:
+        need = power.cooling_m2(c.instance.hardware, x.site.racks)
+        if need is not None and x.node.area_m2 is not None:
+            yield from at_most(f"area[{x.site.id}]", need, x.node.area_m2, "m² of cooling", "m² of land")
+
+
+def site_count(c: Context) -> Iterator[Violation]:
+    """Open no more sites than the rules allow."""
+    if c.grid.rules.max_sites is not None:
+        yield from at_most("site_count", len(c.standing), c.grid.rules.max_sites, "open sites", "sites allowed")
+
+
+def min_site(c: Context) -> Iterator[Violation]:
+    """Open no site smaller than the least size."""
+    for x in c.standing:
+        yield from at_most(f"min_site[{x.site.id}]", c.grid.rules.min_site_modules, x.site.modules, "modules at least", "modules held")
+
+
+def fault_split(c: Context) -> Iterator[Violation]:
+    """Hold sites in enough interconnections, and no more than a share of all racks in any one."""
+    rule = c.grid.rules.fault_split
+    if not rule.on or not c.standing:
+        return
+    racks: Counter[str] = Counter()
+    for x in c.standing:
+        racks[x.authority.interconnection] += x.site.racks
+    least = rule.min_interconnections
+    yield from at_most("fault_split", least, len(racks), "interconnections at least", "interconnections with a site")
+    total = sum(racks.values())
+    for i, held in sorted(racks.items()):
+        yield from at_most(f"fault_split[{i}]", float(held), rule.max_share * total, "racks", f"racks, {rule.max_share:.0%} of {total:,}")
+
+
+def rtt(c: Context) -> Iterator[Violation]:
+    """Open no two sites farther apart than the longest round trip."""
+    limit = c.grid.rules.max_rtt_ms
+    for a, b in combinations(c.standing, 2) if limit is not None else ():
+        yield from at_most(f"rtt[{a.site.id}, {b.site.id}]", wan.rtt_ms(c.wan, _route_km(c, a, b)), limit or 0.0, "ms round trip", "ms limit")
+
+
+def _route_km(c: Context, a: Standing, b: Standing) -> float:
+    return wan.great_circle_km(a.node.latitude, a.node.longitude, b.node.latitude, b.node.longitude) * c.wan.route_factor
+
+
+def _links(c: Context) -> Iterator[tuple[str, Link, Standing, Standing]]:
+    """Yield the links between two known sites."""
+    for k in c.plan.sites.links if c.plan.sites else ():
+        a, b = c.site_named(k.a), c.site_named(k.b)
+        if a is not None and b is not None and k.a != k.b:
+            yield f"{k.a}, {k.b}", k, a, b
+
+
+def linked(c: Context) -> Iterator[Violation]:
+    """Join every two open sites by one link, and nothing else."""
+    if c.plan.sites is None:
+        return
+    pairs = {frozenset(p) for p in combinations((x.site.id for x in c.standing), 2)}
+    links = Counter(frozenset((k.a, k.b)) for k in c.plan.sites.links)
+    for pair in sorted(pairs | set(links), key=sorted):
+        least = int(pair in pairs and c.instance.wan is not None)
+        if not least <= links[pair] <= int(pair in pairs):
+            yield broken(f"linked[{', '.join(sorted(pair))}]", f"{links[pair]} links, {int(pair in pairs)} expected")
+
+
+def link_figures(c: Context) -> Iterator[Violation]:
+    """State a link's route, round trip, capacity, fibre and price as they follow from its ends and wavelengths."""
+    for name, k, a, b in _links(c):
+        rule, km = f"link_figures[{name}]", _route_km(c, a, b)
+        yield from must_equal(rule, "route_km", k.route_km, km, " km")
+        yield from must_equal(rule, "rtt_ms", k.rtt_ms, wan.rtt_ms(c.wan, km), " ms")
+        yield from must_equal(rule, "capacity_gbps", k.capacity_gbps, k.wavelengths * c.wan.wavelength_gbps, " Gbps")
+        yield from must_equal(rule, "fibre_pairs", k.fibre_pairs, wan.fibre_pairs(c.wan, k.wavelengths))
+        yield from must_equal(rule, "usd_per_year", k.usd_per_year, c.link_usd_per_year(k, km), " USD")
+
+
+def wan_capacity(c: Context) -> Iterator[Violation]:
+    """Light each link for what it must carry, within the fibre that can be leased."""
+    for name, k, _, _ in _links(c):
+        rule, most = f"wan_capacity[{name}]", c.wan.max_wavelengths_per_pair * c.wan.max_fibre_pairs
+        yield from at_most(rule, k.required_gbps, k.wavelengths * c.wan.wavelength_gbps, "Gbps required", f"Gbps of {k.wavelengths} wavelengths")
+        yield from at_most(rule, k.wavelengths, most, "wavelengths", "wavelengths on all fibre that can be leased")
+        yield from at_most(rule, 0, k.wavelengths, "wavelengths at least", "wavelengths")
+
+
+def wan_need(c: Context) -> Iterator[Violation]:
+    """Require of each link what the layout exchanges over it: the sites' gradients within the window that hides them, and the headroom."""
+    m = c.metrics
+    if m is None or c.instance.wan is None or len(c.replicas) < 2:
+        return
+    size = wan.exchange_bytes(m.gradient_bytes_per_stage, len(c.replicas))
+    for name, k, a, b in _links(c):
+        if {k.a, k.b} <= set(c.replicas):
+            need = wan.exchange_need_gbps(c.wan, size, m.wan_window_seconds, wan.rtt_ms(c.wan, _route_km(c, a, b)))
+            what = f"Gbps: {show(size)} bytes in {show(m.wan_window_seconds)} s, times {show(c.wan.headroom_factor)}"
+            yield from at_most(f"wan_need[{name}]", need * c.wan.headroom_factor, k.required_gbps, what, "Gbps required")
+
+
+def pins(c: Context) -> Iterator[Violation]:
+    """Keep what was fixed by hand."""
+    if c.plan.sites is None:
+        return
+    held, fixed = c.racks_by_site, c.instance.pins
+    if "sites.racks" in fixed:
+        yield from must_equal("pins[sites.racks]", "racks at all sites against the pin", sum(held.values()), fixed["sites.racks"])
+    if "sites.max_sites" in fixed:
+        yield from at_most("pins[sites.max_sites]", len(held), fixed["sites.max_sites"], "open sites", "sites pinned")
+    for path, racks in sorted(fixed.items()):
+        if path.startswith("sites.racks."):
+            yield from must_equal(f"pins[{path}]", "racks against the pin", held.get(path.removeprefix("sites.racks."), 0), racks)
+
+
+def demand(c: Context) -> Iterator[Violation]:
+    """Hold racks: those that the hardware gives where there is no grid, whole positive numbers everywhere."""
+    for site, racks in sorted(c.racks_by_site.items()):
+        if racks < 1:
+            yield broken(f"demand[{site}]", f"{racks:,} racks < 1")
+
+
+RULES: tuple[Rule, ...] = (
+    known_site, site_figures, demand, facility_power, headroom, generation, balance, rating, new_circuits, interconnect, area, site_count, min_site,
+    fault_split, rtt, linked, link_figures, wan_capacity, wan_need, pins,
+)  # fmt: skip
