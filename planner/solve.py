@@ -1,338 +1,52 @@
-"""The order of the decisions, and the loop budget -> racks -> fabric -> budget, closed exactly.
+"""The library's `solve`: reads the instance, takes the decisions in order, returns the checked plan."""
 
-Racks are chosen so that the plan's own bill, fabric and all, is within the budget and that of one more module is not.
-"""
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import math
-
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
-
-from planner import __version__
-from planner.check import check
-from planner.decide import Decider, Trial
-from planner.errors import InputError, InternalError
-from planner.handoff import LayoutRequest, Options, SitesRequest, resolved_switches
-from planner.identity import instance_sha256
-from planner.instance import Accelerator, Instance
-from planner.models import layout, sites
-from planner.physics.cost import endpoint_link_usd
-from planner.physics.power import rack_of
-from planner.plan import Conflict, ObjectiveValue, Plan, Status
-from planner.solvers.outcome import relative_gap
-
-Progress = Callable[[str], None]
-EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are usual
+if TYPE_CHECKING:
+    from planner.instance import Instance
+    from planner.plan import Plan
 
 
-@dataclass(slots=True)
-class Run:
-    """One solve: what it asks, and the best plan so far."""
+def solve(
+    instance: "Instance | Mapping[str, Any] | str | Path",
+    *,
+    time_limit: float | None = None,
+    gap: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    pins: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> "Plan":
+    """Take every decision that the instance asks for and return the plan, proofs and bill included.
 
-    instance: Instance
-    decider: Decider
-    progress: Progress
-    best: Trial | None = None
-    joint_days: float | None = None
-    stopped: str = "proved"
-    tried: dict[int, Trial | Conflict] = field(default_factory=dict)
+    Parameters
+    ----------
+    instance
+        A path to a JSON file, its content as a dict, or an Instance.
+    time_limit
+        Seconds after which the best plan so far is returned, with its gap.
+    gap
+        Relative gap within which a decision counts as done.
+    seed, threads
+        Of the solvers; the same instance, seed and threads give the same plan.
+    pins
+        Decisions fixed by hand, by dotted path, over those of the instance.
+    progress
+        Called with a line of text as the search moves on.
 
-    @property
-    def budget(self) -> float:
-        """Dollars that the plan may cost."""
-        return self.instance.limits.budget_usd or math.inf
-
-    @property
-    def module(self) -> int:
-        """Racks bought together."""
-        return self.instance.hardware.racks_per_module
-
-    def at(self, racks: int) -> Trial | Conflict:
-        """Take all decisions at a number of racks, once."""
-        if racks not in self.tried:
-            self.tried[racks] = self.decider.trial(racks)
-            self.report(racks, self.tried[racks])
-        return self.tried[racks]
-
-    def keep(self, found: Trial | Conflict) -> bool:
-        """Keep a plan that the budget covers; tell whether it does."""
-        if isinstance(found, Conflict) or found.cost.total_usd > self.budget:
-            return False
-        if self.best is None or self._better(found, self.best):
-            self.best = found
-        return True
-
-    def _better(self, a: Trial, b: Trial) -> bool:
-        if self.instance.objective.minimize == "cost_usd":
-            return a.cost.total_usd < b.cost.total_usd
-        return (a.racks, -a.cost.total_usd) > (b.racks, -b.cost.total_usd)
-
-    def report(self, racks: int, found: Trial | Conflict) -> None:
-        """Say where the search is."""
-        if isinstance(found, Conflict):
-            self.progress(f"{racks:,} racks: {found.decision} cannot ({', '.join(found.rules)})")
-            return
-        days, bound = found.layout.metrics.days_to_train, self.joint_days
-        behind = f", bound {bound:,.1f}" if bound is not None else ""
-        self.progress(f"{racks:,} racks: {days:,.1f} days{behind}; ${found.cost.total_usd / 1e9:,.3f}B")
-
-
-def solve_instance(instance: Instance, options: Options, progress: Progress) -> Plan:
-    """Take all decisions that a loaded instance asks for and return the checked plan.
-
-    A limit or an interrupt ends the search with the best plan so far; without one, the error is raised again.
+    Raises
+    ------
+    PlannerError
+        The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error.
     """
-    run = Run(instance=instance, decider=Decider(instance=instance, options=options), progress=progress)
-    conflict: Conflict | None = None
-    try:
-        conflict = _search(run)
-    except KeyboardInterrupt:
-        if run.best is None:
-            raise
-        run.stopped = "interrupted"
-    if run.stopped == "proved" and run.decider.out_of_time():
-        run.stopped = "limit" if run.best is None or not run.best.proved else run.stopped
-    if run.best is not None and run.stopped != "interrupted":
-        run.best = run.decider.confirmed(run.best)
-    plan = _plan(run, conflict if run.best is None else None)
-    broken = check(plan)
-    if broken:
-        raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
-    return plan
+    from planner.load import load_instance
+    from planner.order import options_of, solve_instance
+
+    options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads)
+    return solve_instance(load_instance(instance, pins=pins), options, progress or _silent)
 
 
-def _search(run: Run) -> Conflict | None:
-    """Run the search that the instance asks for; return why there is no plan, or None."""
-    instance = run.instance
-    if instance.grid is None and instance.hardware.racks is None:
-        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
-    if instance.grid is None or "sites.racks" in instance.pins:
-        return _as_told(run)
-    most = _most_racks(run)
-    if isinstance(most, Conflict):
-        return most
-    run.joint_days = _joint_bound(run, most)
-    if instance.objective.minimize == "cost_usd":
-        return _cheapest(run, most)
-    return _spend(run, most)
-
-
-def _as_told(run: Run) -> Conflict | None:
-    """Plan for the racks that the instance fixes."""
-    found = run.decider.trial(None)
-    if isinstance(found, Conflict):
-        return found
-    run.joint_days = _joint_bound(run, found.racks)
-    run.report(found.racks, found)
-    return None if run.keep(found) and _in_time(run, found) else _over(run, found)
-
-
-def _most_racks(run: Run) -> int | Conflict:
-    """Bound the racks that any plan can have: the site split alone, every GPU's link and leaf port at their least price."""
-    request = SitesRequest(fabric_usd_per_rack=least_fabric_usd_per_rack(run.instance))
-    out = sites.solve(run.instance, request, run.decider.left())
-    if out.solution is None:
-        return run.decider.why_no_split(run.instance, request, out)
-    most = sum(s.racks for s in out.solution.sites)
-    bound = out.solution.certificate.space.get("most_racks_bound", most)
-    run.progress(f"sites alone: at most {most:,} racks")
-    return max(most, int(bound)) if isinstance(bound, (int, float)) else most
-
-
-def least_fabric_usd_per_rack(instance: Instance) -> float:
-    """Price what no fabric does without, per rack: for each GPU its link and a port of the cheapest leaf."""
-    network = instance.network
-    if network is None:
-        return 0.0
-    port = min(s.price_usd / s.ports for s in resolved_switches(network.switches))
-    return rack_of(instance.hardware).gpus * (endpoint_link_usd(network) + port)
-
-
-def _joint_bound(run: Run, most: int) -> float | None:
-    """Bound the days to train over all four decisions: the most racks in one place, behind NICs that take no time."""
-    gpu = run.instance.hardware.accelerator
-    if not isinstance(gpu, Accelerator):
-        raise TypeError("the instance still holds catalogue names")
-    swift = gpu.model_copy(update={"nic_bytes_per_second": gpu.nic_bytes_per_second * 1e9, "nic_latency_seconds": 0.0})
-    hardware = run.instance.hardware.model_copy(update={"accelerator": swift})
-    pins = {k: v for k, v in run.instance.pins.items() if k != "layout.data_parallel_by_site"}
-    ideal = run.instance.model_copy(update={"hardware": hardware, "pins": pins})
-    request = LayoutRequest(racks_by_site={"anywhere": most}, hop_slowdown=1.0, allreduce_slowdown=1.0)
-    return layout.least_days(ideal, request, time_limit=run.decider.options.time_limit)
-
-
-def _spend(run: Run, most: int) -> Conflict | None:
-    """Find the most racks whose whole plan the budget covers: feasible at `low`, not at the next module."""
-    low, high, guess, last = 0, most + run.module, most, None
-    for _ in range(EVALUATIONS):
-        last = run.at(guess)
-        if run.keep(last):
-            low = guess
-        else:
-            high = guess
-        if high - low <= run.module or (low and run.decider.out_of_time()):
-            break
-        guess = _next_guess(run, last, low, high)
-    if run.best is None:
-        return last if isinstance(last, Conflict) else _over(run, last)
-    _climb(run)
-    return None if _in_time(run, run.best) else _over(run, run.best)
-
-
-def _next_guess(run: Run, last: Trial | Conflict | None, low: int, high: int) -> int:
-    """Follow the bill's slope to where it meets the budget, within the bracket; halve it where there is no bill."""
-    module = run.module
-    if isinstance(last, Trial):
-        each = last.cost.total_usd / last.racks
-        step = (run.budget - last.cost.total_usd) / each
-        guess = last.racks + math.floor(step / module) * module
-        if guess <= low:
-            guess = low + module
-    else:
-        guess = (low + high) // 2 // module * module
-    return max(low + module, min(guess, high - module))
-
-
-def _climb(run: Run) -> None:
-    """Add one module at any one site for as long as the budget and every rule allow it: then one more anywhere breaks them."""
-    while run.best is not None and not run.decider.out_of_time():
-        grown = [run.decider.trial(None, fixed=racks) for racks in _one_more(run.best.racks_by_site, run.module)]
-        better = [t for t in grown if isinstance(t, Trial) and t.cost.total_usd <= run.budget]
-        if not better:
-            return
-        run.keep(max(better, key=lambda t: (t.racks, -t.cost.total_usd)))
-
-
-def _one_more(racks_by_site: dict[str, int], module: int) -> Iterator[dict[str, int]]:
-    for site in sorted(racks_by_site):
-        yield {**racks_by_site, site: racks_by_site[site] + module}
-
-
-def _cheapest(run: Run, most: int) -> Conflict | None:
-    """Find the fewest racks whose plan meets the deadline; fewer racks never train sooner and cost less."""
-    deadline = run.instance.limits.deadline_days or math.inf
-    low, high = _least_racks(run, most, deadline), most
-    if low is None:
-        return Conflict(decision="layout", rules=("limits.deadline_days",), reason=_too_slow(run, deadline, most))
-    low -= run.module
-    found: Trial | Conflict | None = None
-    while high - low > run.module or found is None:
-        guess = min(low + run.module, high) if found is None else (low + high) // 2 // run.module * run.module
-        found = run.at(guess)
-        if isinstance(found, Trial) and found.layout.metrics.days_to_train <= deadline and run.keep(found):
-            high = guess
-        else:
-            low = guess
-        if run.best is not None and run.decider.out_of_time():
-            break
-    if run.best is None:
-        last = run.at(most)
-        if isinstance(last, Conflict):
-            return last
-        if _in_time(run, last) and run.keep(last):
-            return None
-        return _over(run, last)
-    return None
-
-
-def _least_racks(run: Run, most: int, deadline: float) -> int | None:
-    """Bisect the racks under which even the joint bound misses the deadline."""
-    if (run.joint_days or math.inf) > deadline:
-        return None
-    low, high = 0, most
-    while high - low > run.module:
-        middle = max(low + run.module, (low + high) // 2 // run.module * run.module)
-        days = _joint_bound(run, middle)
-        low, high = (low, middle) if days is not None and days <= deadline else (middle, high)
-    return high
-
-
-def _in_time(run: Run, found: Trial) -> bool:
-    deadline = run.instance.limits.deadline_days
-    return deadline is None or found.layout.metrics.days_to_train <= deadline * (1 + 1e-9)
-
-
-def _over(run: Run, found: Trial | Conflict | None) -> Conflict:
-    """Say which limit the whole plan breaks."""
-    if not isinstance(found, Trial):
-        return found or Conflict(decision="budget", rules=("limits.budget_usd",), reason="not one module can be paid")
-    run.best = None
-    if not _in_time(run, found):
-        deadline = run.instance.limits.deadline_days or math.inf
-        rules = ("limits.deadline_days", *(("limits.budget_usd",) if run.budget < math.inf else ()))
-        days = found.layout.metrics.days_to_train
-        return Conflict(decision="layout", rules=rules, reason=f"the fastest plan with {found.racks:,} racks trains in {days:,.1f} days > {deadline:,.1f}")
-    pins = tuple(f"pins.{p}" for p in sorted(run.instance.pins) if p.startswith("sites."))
-    reason = f"{found.racks:,} racks with all that joins them cost ${found.cost.total_usd:,.0f} > ${run.budget:,.0f}"
-    return Conflict(decision="budget", rules=("limits.budget_usd", *pins), reason=reason)
-
-
-def _too_slow(run: Run, deadline: float, most: int) -> str:
-    days = f"{run.joint_days:,.1f} days" if run.joint_days is not None else "no layout"
-    return f"even {most:,} racks behind a network that takes no time give {days}, the deadline is {deadline:,.1f}"
-
-
-def _plan(run: Run, conflict: Conflict | None) -> Plan:
-    """Write the plan that is held, or why there is none."""
-    o, best = run.decider.options, run.best
-    name = run.instance.objective.minimize
-    value = None if best is None else best.layout.metrics.days_to_train if name == "days_to_train" else best.cost.total_usd
-    bound = _bound_in_order(best, name)
-    joint = run.joint_days if best is not None and name == "days_to_train" else None
-    joint = None if joint is None or value is None else min(joint, value)
-    status: Status = "optimal" if best is not None and best.proved and run.stopped == "proved" else "feasible" if best is not None else "infeasible"
-    if conflict is not None and not conflict.rules:
-        status = "unknown"
-    return Plan(
-        planner_version=_version(),
-        instance=run.instance,
-        instance_sha256=instance_sha256(run.instance),
-        status=status,
-        objective=ObjectiveValue(
-            name=name, value=value, bound=bound, gap=relative_gap(value, bound), joint_bound=joint, joint_gap=relative_gap(value, joint)
-        ),
-        sites=best.sites if best else None,
-        layout=best.layout if best else None,
-        fabric=best.fabric if best else None,
-        placement=best.placement if best else None,
-        cost=best.cost if best else None,
-        conflict=conflict,
-        stopped=run.stopped,  # type: ignore[arg-type]
-        threads=o.threads or 1,
-        seed=o.seed,
-        time_limit_seconds=o.time_limit,
-    )
-
-
-def _bound_in_order(best: Trial | None, name: str) -> float | None:
-    """Return what is proven of the figure of merit, each decision given those before it."""
-    if best is None:
-        return None
-    if name == "days_to_train":
-        return best.layout.certificate.bound
-    slack = 0.0
-    if best.fabric is not None and best.fabric.certificate.objective is not None and best.fabric.certificate.bound is not None:
-        slack = best.fabric.certificate.objective - best.fabric.certificate.bound
-    return best.cost.total_usd - slack
-
-
-def _version() -> str:
-    try:
-        return version("megawatts-to-ranks")
-    except PackageNotFoundError:
-        return __version__
-
-
-def options_of(*, time_limit: float | None, gap: float | None, seed: int, threads: int | None) -> Options:
-    """Check the options of a solve."""
-    if time_limit is not None and time_limit <= 0:
-        raise InputError(f"time_limit: must be greater than 0 seconds (is {time_limit:g}); leave it out for no limit")
-    if gap is not None and not 0 <= gap < 1:
-        raise InputError(f"gap: must be from 0 to below 1 (is {gap:g}); 0.01 is one percent")
-    if threads is not None and threads < 1:
-        raise InputError(f"threads: must be at least 1 (is {threads})")
-    return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads)
-
-
-
+def _silent(_: str) -> None:
+    """Report nothing."""

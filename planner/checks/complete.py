@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from planner.checks.context import Context
 from planner.checks.rule import Rule, broken
-from planner.instance import Accelerator, Model, Rack
+from planner.instance import Accelerator, Line, Model, NewLine, Rack
 from planner.physics import step
 from planner.pins import check_pins
 from planner.plan import Violation
@@ -29,13 +29,16 @@ def known_references(c: Context) -> Iterator[Violation]:
     """Let every id of the grid stand once and every reference lead somewhere, and every pin name a decision."""
     yield from (broken("known_references", f"instance.{p}") for p in check_pins(c.instance))
     g = c.grid
-    lines = (*g.lines, *g.new_lines)
-    for what, ids in (("authority", g.balancing_authorities), ("node", g.nodes), ("line", lines)):
-        counts = Counter(x.id for x in ids)
-        yield from (broken("known_references", f"{what} {k!r} stands {n} times > 1") for k, n in counts.items() if n > 1)
-    nodes, areas = {n.id for n in g.nodes}, {b.id for b in g.balancing_authorities}
-    yield from (broken("known_references", f"node {n.id!r} is in no known authority: {n.balancing_authority!r}") for n in g.nodes if n.balancing_authority not in areas)
-    yield from (broken("known_references", f"line {x.id!r} ends at no known node: {x.a!r}, {x.b!r}") for x in lines if not {x.a, x.b} <= nodes)
+    lines: list[Line | NewLine] = [*g.lines, *g.new_lines]
+    ids = {"authority": [b.id for b in g.balancing_authorities], "node": [n.id for n in g.nodes], "line": [x.id for x in lines]}
+    for what, held in ids.items():
+        yield from (broken("known_references", f"{what} {k!r} stands {n} times > 1") for k, n in Counter(held).items() if n > 1)
+    for n in g.nodes:
+        if n.balancing_authority not in ids["authority"]:
+            yield broken("known_references", f"node {n.id!r} is in {n.balancing_authority!r}, none of the {len(ids['authority'])} authorities")
+    for x in lines:
+        if not {x.a, x.b} <= set(ids["node"]):
+            yield broken("known_references", f"line {x.id!r} from {x.a!r} to {x.b!r} ends at none of the {len(ids['node'])} nodes")
 
 
 def peak_known(c: Context) -> Iterator[Violation]:

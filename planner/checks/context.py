@@ -250,7 +250,7 @@ def design_fault(f: SiteFabric, racks: int) -> str | None:
         return f"{racks} racks < 1"
     last = len(f.tiers) - 1
     for i, t in enumerate(f.tiers):
-        if t.down_ports < 1 or not (t.up_ports > 0) == (i < last) or not (t.bundle > 0) == (i < last):
+        if t.down_ports < 1 or (t.up_ports > 0) != (i < last) or (t.bundle > 0) != (i < last) or min(t.up_ports, t.bundle) < 0:
             return f"{t.name}: {t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}; only the top tier, {names[-1]}, has no uplinks"
     if last > 0 and min(f.rails_per_pod, f.leaf_domains_per_pod) < 1:
         return f"a pod of {f.rails_per_pod} rails and {f.leaf_domains_per_pod} leaf domains; at least 1 of each expected"

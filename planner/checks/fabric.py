@@ -1,131 +1,164 @@
-"""Rules of the fabric: every port and cable counted again, and the layout's traffic hidden."""
+"""Rules of the fabric: what can be wired, what it counts to, and what it must hide."""
 
 from collections.abc import Iterator
 
-from planner.checks.compare import at_most, equal, pinned, same
-from planner.checks.layout import racks_by_site
-from planner.checks.placement import ranks_of
-from planner.handoff import resolved_switches
-from planner.instance import Network, Switch
-from planner.physics import cost, transport
-from planner.physics.locality import Locality, locality
-from planner.physics.power import rack_of
+from planner.checks.context import Context, design_fault, domain_racks
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
+from planner.instance import Accelerator, Network, Switch
+from planner.physics import cost
+from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design, unwirable
-from planner.plan import Plan, SiteFabric, Violation
+from planner.plan import SiteFabric, Violation
 
 
-def check_fabric(plan: Plan) -> Iterator[Violation]:
-    """Check the fabric of every site."""
-    network, held = plan.instance.network, plan.fabric
-    if network is None or held is None:
-        return
-    racks = racks_by_site(plan)
-    yield from equal("fabric_sites", sorted(held.sites), sorted(racks), "sites with a fabric")
-    for site, f in sorted(held.sites.items()):
-        if site in racks:
-            yield from one_site(plan, network, site, racks[site], f)
+def _held(c: Context) -> Iterator[tuple[str, SiteFabric, Network]]:
+    """Yield the fabrics of the plan's sites."""
+    if c.plan.fabric is not None and c.instance.network is not None:
+        for s, f in sorted(c.plan.fabric.sites.items()):
+            if s in c.racks_by_site:
+                yield s, f, c.instance.network
 
 
-def one_site(plan: Plan, network: Network, site: str, racks: int, f: SiteFabric) -> Iterator[Violation]:
-    """Rebuild the design from its tiers and check each of its figures."""
-    switch = next((s for s in resolved_switches(network.switches) if s.name == f.switch), None)
-    if switch is None or not f.tiers or any(t.down_ports < 1 for t in f.tiers) or (len(f.tiers) > 1 and f.tiers[0].bundle < 1):
-        yield Violation(rule=f"fabric[{site}]", message=f"{f.switch} with {len(f.tiers)} tiers is no design of the instance's switches")
-        return
-    design = design_of(f, switch, rack_of(plan.instance.hardware).gpus, racks)
-    for problem in unwirable(design, cross_rail=True):
-        yield Violation(rule=f"wiring[{site}]", message=problem)
-    if f.leaf_domains_per_pod < 1 and len(f.tiers) > 1:
-        return
-    yield from at_most(f"tiers[{site}]", len(f.tiers), network.max_tiers, "tiers")
-    yield from counts(network, switch, site, design, f)
-    yield from fabric_pins(plan, f)
-    yield from traffic(plan, network, site, design, f)
+def _wired(c: Context) -> Iterator[tuple[str, SiteFabric, Network, Design]]:
+    """Yield the fabrics that have counts."""
+    for s, f, network in _held(c):
+        if s in c.wired:
+            yield s, f, network, c.wired[s]
 
 
-def design_of(f: SiteFabric, switch: Switch, rails: int, racks: int) -> Design:
-    """Read the choices back from the tiers; the counts follow from them and not from the plan."""
-    leaf = f.tiers[0]
-    spine = f.tiers[1] if len(f.tiers) > 1 else None
-    return Design(
-        ports=switch.ports,
-        rails=rails,
-        racks=racks,
-        leaf_down=f.leaf_domain_racks if spine else leaf.down_ports,
-        leaf_up=leaf.up_ports,
-        leaf_bundle=leaf.bundle,
-        rails_per_pod=f.rails_per_pod,
-        domains_per_pod=f.leaf_domains_per_pod,
-        spine_up=spine.up_ports if spine else 0,
-        spine_bundle=spine.bundle if spine else 0,
-    )
+def every_site(c: Context) -> Iterator[Violation]:
+    """Give every site a fabric, and nothing else one."""
+    held = set(c.plan.fabric.sites) if c.plan.fabric else set()
+    for s in sorted(held ^ set(c.racks_by_site)) if c.plan.fabric else ():
+        yield broken(f"every_site[{s}]", f"{int(s in held)} fabrics, {int(s in c.racks_by_site)} expected")
 
 
-def counts(network: Network, switch: Switch, site: str, d: Design, f: SiteFabric) -> Iterator[Violation]:
-    """Count boxes, chips, cables, dollars and watts again."""
-    rule = f"counts[{site}]"
-    boxes = [d.leaves, d.spines, d.cores][: len(f.tiers)]
-    for tier, n in zip(f.tiers, boxes, strict=False):
-        yield from equal(f"counts[{site}.{tier.name}]", tier.switches, n, f"{tier.name} switches")
-    yield from equal(rule, tuple(t.name for t in f.tiers), ("leaf", "spine", "core")[: d.tiers], "tiers")
+def switch(c: Context) -> Iterator[Violation]:
+    """Build from a switch that the instance offers and whose ports carry a NIC."""
+    gpu = c.instance.hardware.accelerator
+    for s, f, _ in _held(c):
+        rule = f"switch[{s}]"
+        if f.switch not in c.switches:
+            yield broken(rule, f"{f.switch!r} is none of the instance's {len(c.switches)}: {', '.join(sorted(c.switches))}")
+            continue
+        held = c.switches[f.switch]
+        yield from must_equal(rule, "planes", f.planes, held.planes)
+        yield from must_equal(rule, "ports_per_switch", f.ports_per_switch, held.ports)
+        nic = gpu.nic_bytes_per_second * 8 / 1e9 if isinstance(gpu, Accelerator) else 0.0
+        yield from at_most(rule, nic, held.port_gbps, "Gbps of a NIC", "Gbps of a port")
+
+
+def wirable(c: Context) -> Iterator[Violation]:
+    """Fit every tier into its ports, with equal bundles, each endpoint reaching every other."""
+    for s, f, network in _held(c):
+        fault = design_fault(f, c.racks_by_site[s])
+        if fault:
+            yield broken(f"wirable[{s}]", fault)
+        elif s in c.designs:
+            yield from (broken(f"wirable[{s}]", reason) for reason in unwirable(c.designs[s], cross_rail=True))
+        yield from at_most(f"wirable[{s}]", len(f.tiers), network.max_tiers, "tiers", "tiers allowed")
+
+
+def _tiers(d: Design) -> dict[str, tuple[int, int, int, float, int]]:
+    """Return switches, ports down, ports up, oversubscription and bundle of each tier that a design has."""
+    down = d.endpoint_links if d.tiers == 1 else d.leaf_down
+    found = {"leaf": (d.leaves, down, d.leaf_up, d.leaf_oversubscription, d.leaf_bundle)}
     if d.tiers > 1:
-        yield from equal(rule, f.tiers[0].down_ports, d.leaf_down, "leaf down ports")
-        yield from equal(rule, f.tiers[1].down_ports, d.spine_down, "spine down ports")
-        yield from same(rule, f.tiers[0].oversubscription, d.leaf_oversubscription, "oversubscription of the leaf")
-        yield from same(rule, f.tiers[1].oversubscription, d.spine_oversubscription, "oversubscription of the spine")
-        yield from equal(rule, f.leaf_domains, d.domains, "leaf domains")
-        yield from equal(rule, f.pods, d.pods, "pods")
-    yield from equal(rule, (f.planes, f.ports_per_switch), (switch.planes, switch.ports), "planes and ports")
-    yield from equal(rule, f.switches, d.switches, "switches")
-    yield from equal(rule, f.chips, d.switches * switch.planes, "chips")
-    yield from equal(rule, f.switch_links, d.switch_links, "links between switches")
-    yield from equal(rule, f.endpoint_links, d.endpoint_links, "links to GPUs")
-    each = {"switches": d.switches, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
-    yield from same(f"fabric_cost[{site}]", f.cost_usd, cost.fabric_usd(network, switch, **each), "cost_usd")
-    yield from same(f"fabric_power[{site}]", f.power_mw, cost.fabric_mw(network, switch, **each), "power_mw")
+        found["spine"] = d.spines, d.spine_down, d.spine_up, d.spine_oversubscription, d.spine_bundle
+    if d.tiers > 2:
+        found["core"] = d.cores, d.pods * d.spine_bundle, 0, 1.0, 0
+    return found
 
 
-def crossings(plan: Plan, site: str, f: SiteFabric) -> Locality | None:
-    """Measure what the placement sends across leaves and pods; None where it cannot be read."""
-    if plan.placement is None or plan.layout is None or site not in plan.placement.sites:
-        return None
-    ranks = ranks_of(plan.placement.sites[site], plan.layout.pipeline_parallel)
-    if ranks is None:
-        return None
-    size, per_pod = max(1, f.leaf_domain_racks), max(1, f.leaf_domains_per_pod)
-    return locality(ranks, leaf_domain_racks=size, domains_per_pod=per_pod, wrap=plan.layout.virtual_stages > 1)
+def tiers(c: Context) -> Iterator[Violation]:
+    """Count the switches of each tier, their ports and oversubscription as the wiring makes them."""
+    for s, f, _, d in _wired(c):
+        found = _tiers(d)
+        for t in f.tiers:
+            rule, stated = f"tiers[{s}, {t.name}]", (t.switches, t.down_ports, t.up_ports, t.oversubscription, t.bundle)
+            for what, a, b in zip(("switches", "down_ports", "up_ports", "oversubscription", "bundle"), stated, found[t.name], strict=True):
+                yield from must_equal(rule, what, a, b)
 
 
-def traffic(plan: Plan, network: Network, site: str, d: Design, f: SiteFabric) -> Iterator[Violation]:
-    """Recompute the slowdowns from the placement and require what the layout sends to stay hidden."""
-    where = crossings(plan, site, f)
-    if where is None or plan.layout is None:
-        return
-    rule, m, phi = f"traffic[{site}]", plan.layout.metrics, network.transport.slowdown
-    podded = 0 < d.domains_per_pod < d.domains
-    yield from same(rule, f.share_leaving_leaf, where.share_leaving_leaf, "share leaving the leaf")
-    yield from same(rule, f.share_leaving_pod, where.share_leaving_pod, "share leaving the pod")
-    hop = transport.hop_slowdown(network, d, where.share_leaving_leaf, where.share_leaving_pod if podded else 0.0)
-    ring = transport.allreduce_slowdown(network, d, where.rings_leaving_leaf, where.rings_leaving_pod if podded else 0)
-    yield from same(rule, f.hop_slowdown, hop, "hop_slowdown")
-    yield from same(rule, f.allreduce_slowdown, ring, "allreduce_slowdown")
-    yield from same(rule, f.p2p_seconds, m.hop_nic_seconds * hop, "p2p_seconds")
-    yield from at_most(f"hidden_exchange[{site}]", f.p2p_seconds, max(m.hop_window_seconds, m.hop_nic_seconds * phi), "pipeline exchange", " s")
-    layer = m.allreduce_layer_seconds
-    yield from at_most(f"hidden_allreduce[{site}]", layer * f.allreduce_slowdown, max(m.allreduce_window_seconds, layer * phi), "ring of a layer", " s")
+def counts(c: Context) -> Iterator[Violation]:
+    """Count boxes, chips, cables, leaf domains and pods as the wiring makes them."""
+    for s, f, _, d in _wired(c):
+        planes = c.switches[f.switch].planes
+        found = {"switches": d.switches, "chips": d.switches * planes, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
+        found |= {"leaf_domain_racks": domain_racks(d), "leaf_domains": d.domains, "pods": d.pods}
+        for name, value in found.items():
+            yield from must_equal(f"counts[{s}]", name, getattr(f, name), value)
 
 
-def fabric_pins(plan: Plan, f: SiteFabric) -> Iterator[Violation]:
-    """Keep what is pinned."""
-    spine = f.tiers[1] if len(f.tiers) > 1 else None
-    held: dict[str, object] = {
-        "planes": f.planes,
-        "ports_per_switch": f.ports_per_switch,
-        "tiers": len(f.tiers),
-        "leaf_domain_racks": f.leaf_domain_racks,
-        "leaf_down_ports": f.tiers[0].down_ports,
-        "leaf_up_ports": f.tiers[0].up_ports,
-        "spine_down_ports": spine.down_ports if spine else 0,
-        "spine_up_ports": spine.up_ports if spine else 0,
-    }
-    yield from pinned(plan.instance.pins, "fabric", held)
+def priced(network: Network, box: Switch, d: Design) -> float:
+    """Price a design."""
+    return cost.fabric_usd(network, box, switches=d.switches, switch_links=d.switch_links, endpoint_links=d.endpoint_links)
+
+
+def price_and_power(c: Context) -> Iterator[Violation]:
+    """State cost and power as boxes and cables add up to."""
+    for s, f, network, d in _wired(c):
+        box = c.switches[f.switch]
+        power = cost.fabric_mw(network, box, switches=d.switches, switch_links=d.switch_links, endpoint_links=d.endpoint_links)
+        yield from must_equal(f"price_and_power[{s}]", "cost_usd", f.cost_usd, priced(network, box, d), " USD")
+        yield from must_equal(f"price_and_power[{s}]", "power_mw", f.power_mw, power, " MW")
+
+
+def slowdowns(c: Context) -> Iterator[Violation]:
+    """State what the placement sends up, and how the uplinks slow it."""
+    for s, f, network, d in _wired(c):
+        if s not in c.crossings:
+            continue
+        x, rule = c.crossings[s], f"slowdowns[{s}]"
+        yield from must_equal(rule, "share_leaving_leaf", f.share_leaving_leaf, x.share_leaving_leaf)
+        yield from must_equal(rule, "share_leaving_pod", f.share_leaving_pod, x.share_leaving_pod)
+        yield from must_equal(rule, "hop_slowdown", f.hop_slowdown, hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod))
+        yield from must_equal(
+            rule, "allreduce_slowdown", f.allreduce_slowdown, allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod)
+        )
+        if c.metrics is not None:
+            yield from must_equal(rule, "p2p_seconds", f.p2p_seconds, c.metrics.hop_nic_seconds * f.hop_slowdown, " s")
+
+
+def hidden_exchange(c: Context) -> Iterator[Violation]:
+    """Hide the pipeline exchange behind compute, or add nothing to it but the transport's own slowdown."""
+    for s, _, network, d in _wired(c):
+        if c.metrics is not None and s in c.crossings:
+            m, x = c.metrics, c.crossings[s]
+            took = m.hop_nic_seconds * hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod)
+            allowed = max(m.hop_window_seconds, m.hop_nic_seconds * c.phi)
+            yield from at_most(f"hidden_exchange[{s}]", took, allowed, "s of pipeline exchange", "s that hide it")
+
+
+def hidden_allreduce(c: Context) -> Iterator[Violation]:
+    """Hide the rings between racks behind the backward pass, or add nothing to them but the transport's own slowdown."""
+    for s, _, network, d in _wired(c):
+        if c.metrics is not None and s in c.crossings:
+            m, x = c.metrics, c.crossings[s]
+            took = m.allreduce_layer_seconds * allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod)
+            allowed = max(m.allreduce_window_seconds, m.allreduce_layer_seconds * c.phi)
+            yield from at_most(f"hidden_allreduce[{s}]", took, allowed, "s of a layer's all-reduce", "s that hide it")
+
+
+def pins(c: Context) -> Iterator[Violation]:
+    """Keep what was fixed by hand."""
+    fixed = {k: v for k, v in sorted(c.instance.pins.items()) if k.startswith("fabric.")}
+    for s, f, _ in _held(c):
+        leaf, spine = (f.tiers[0] if f.tiers else None), (f.tiers[1] if len(f.tiers) > 1 else None)
+        held = {
+            "fabric.planes": f.planes,
+            "fabric.ports_per_switch": f.ports_per_switch,
+            "fabric.tiers": len(f.tiers),
+            "fabric.leaf_domain_racks": f.leaf_domain_racks,
+            "fabric.leaf_down_ports": leaf.down_ports if leaf else 0,
+            "fabric.leaf_up_ports": leaf.up_ports if leaf else 0,
+            "fabric.spine_down_ports": spine.down_ports if spine else 0,
+            "fabric.spine_up_ports": spine.up_ports if spine else 0,
+        }
+        for path, value in fixed.items():
+            yield from must_be(f"pins[{path}]", f"{path} at {s}", held.get(path), value)
+
+
+RULES: tuple[Rule, ...] = (
+    every_site, switch, wirable, tiers, counts, price_and_power, slowdowns, hidden_exchange, hidden_allreduce, pins,
+)  # fmt: skip

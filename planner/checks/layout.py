@@ -1,172 +1,184 @@
-"""Rules of the layout: buildable, within batch and memory, and as fast as it says."""
+"""Rules of the layout: how the step is cut, and everything that physics predicts of it."""
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from itertools import combinations
 
-from planner.checks.compare import TOLERANCE, at_least, at_most, equal, pinned, same, same_parts
-from planner.physics import step, steptime
-from planner.physics.step import Conditions, Cut
-from planner.plan import LayoutPlan, Plan, Violation
+from planner.checks.context import Context
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
+from planner.physics import step, steptime, wan
+from planner.plan import LayoutMetrics, LayoutPlan, Violation
 
-CLUSTER = "cluster"
-
-
-def racks_by_site(plan: Plan) -> dict[str, int]:
-    """Return the racks that the layout may use, by site."""
-    if plan.sites is not None:
-        return {s.id: s.racks for s in plan.sites.sites}
-    return {CLUSTER: plan.instance.hardware.racks or 0}
+PINNED = (
+    "tensor_parallel", "pipeline_parallel", "data_parallel", "virtual_stages", "microbatch_sequences", "microbatches_per_step", "replicas_per_rack",
+    "recompute", "sequence_parallel", "zero_stage",
+)  # fmt: skip
+FIGURES = [name for name in LayoutMetrics.model_fields if name not in ("breakdown_seconds", "memory_breakdown_bytes")]
 
 
-def check_layout(plan: Plan) -> Iterator[Violation]:
-    """Check the layout; its times and memory are recomputed only where it can be built at all."""
-    held = plan.layout
-    if held is None:
-        return
-    broken = [*buildable(plan, held), *replicas(plan, held)]
-    yield from broken
-    yield from batch(plan, held)
-    yield from network_assumed(plan, held)
-    yield from deadline(plan, held)
-    yield from pinned(plan.instance.pins, "layout", pins_of(held))
-    if not any(v.rule in {"layers", "virtual_stages", "data_parallel"} for v in broken):
-        yield from metrics(plan, held)
+def _held(c: Context) -> Iterator[LayoutPlan]:
+    """Yield the layout where its figures mean something."""
+    if c.plan.layout is not None and not c.faults:
+        yield c.plan.layout
 
 
-def pins_of(held: LayoutPlan) -> dict[str, Any]:
-    """Return the choices that can be pinned."""
-    names = (
-        "tensor_parallel",
-        "pipeline_parallel",
-        "data_parallel",
-        "data_parallel_by_site",
-        "virtual_stages",
-        "microbatch_sequences",
-        "microbatches_per_step",
-        "replicas_per_rack",
-        "recompute",
-        "sequence_parallel",
-        "zero_stage",
-    )
-    return {**{n: getattr(held, n) for n in names}, "layers_per_stage": list(held.layers_per_stage)}
+def well_formed(c: Context) -> Iterator[Violation]:
+    """State counts that can be computed with."""
+    yield from (broken("well_formed", fault) for fault in c.faults)
 
 
-def buildable(plan: Plan, held: LayoutPlan) -> Iterator[Violation]:
-    """Require degrees that divide, stages that hold every layer, and whole rounds where stages are interleaved."""
-    m = step.machine_of(plan.instance)
-    p, v, t = held.pipeline_parallel, held.virtual_stages, held.tensor_parallel
-    least = {"tensor": t, "pipeline": p, "virtual": v, "micro-batch": held.microbatch_sequences, "micro-batches": held.microbatches_per_step}
-    for name, value in least.items():
-        yield from at_least("layers" if name == "pipeline" else "degrees", value, 1, f"{name} degree")
-    if t >= 1 and math.gcd(m.model.heads, m.model.kv) % t:
-        yield Violation(rule="tensor_parallel", message=f"{t} does not divide {m.model.heads} heads and {m.model.kv} KV heads")
-    yield from at_most("scale_up_domain", t * held.replicas_per_rack, m.rack.gpus, "GPUs of one rack that carry a stage")
-    yield from equal("context_parallel", (held.context_parallel, held.expert_parallel), (1, 1), "context and expert parallelism")
-    yield from equal("layers", len(held.layers_per_stage), p, "stages listed")
-    yield from equal("layers", sum(held.layers_per_stage), m.model.layers, "layers over all stages")
-    if v < 1 or min(held.layers_per_stage, default=0) < v:
-        yield Violation(rule="virtual_stages", message=f"{v} virtual stages, the smallest stage has {min(held.layers_per_stage, default=0)} layers")
-    if v > 1 and p == 1:
-        yield Violation(rule="virtual_stages", message="one stage cannot be interleaved")
-    if v > 1 and p >= 1 and held.microbatches_per_step % p:
-        yield Violation(rule="whole_rounds", message=f"{held.microbatches_per_step} micro-batches are not whole rounds of {p} stages")
-    if t == 1 and held.sequence_parallel:
-        yield Violation(rule="sequence_parallel", message="needs tensor parallelism")
+def tensor_parallel(c: Context) -> Iterator[Violation]:
+    """Divide query and KV heads, within the scale-up domain of one rack."""
+    for y in _held(c):
+        model = step.machine_of(c.instance).model
+        shared = math.gcd(model.heads, model.kv)
+        if shared % y.tensor_parallel:
+            yield broken("tensor_parallel", f"{y.tensor_parallel} does not divide {shared}, shared by {model.heads} heads and {model.kv} KV heads")
+        gpus = y.tensor_parallel * y.replicas_per_rack
+        yield from at_most("tensor_parallel", gpus, c.gpus_per_rack, f"GPUs of {y.replicas_per_rack} replicas in a rack", "GPUs in a rack")
 
 
-def replicas(plan: Plan, held: LayoutPlan) -> Iterator[Violation]:
-    """Require replicas that sum up and racks that hold them."""
-    racks, r = racks_by_site(plan), max(1, held.replicas_per_rack)
-    yield from equal("data_parallel", held.data_parallel, sum(held.data_parallel_by_site.values()), "replicas over all sites")
-    yield from equal("data_parallel", sorted(held.data_parallel_by_site), sorted(racks), "sites")
-    if not any(d > 0 for d in held.data_parallel_by_site.values()) or min(held.data_parallel_by_site.values()) < 0:
-        yield Violation(rule="data_parallel", message="a layout has at least one replica, and none fewer than none")
-    for site, d in sorted(held.data_parallel_by_site.items()):
-        group = steptime.group_racks(d, r)
-        yield from equal(f"group_racks[{site}]", held.racks_per_stage_by_site.get(site), group, "racks of a stage's replicas")
-        yield from at_most(f"racks[{site}]", group * held.pipeline_parallel, racks.get(site, 0), f"racks that the layout takes at {site}")
-    gpus = sum(racks.values()) * step.machine_of(plan.instance).rack.gpus
-    used = held.data_parallel * held.pipeline_parallel * held.tensor_parallel
-    yield from equal("gpus_used", held.gpus_used, used, "GPUs used")
-    yield from equal("gpus_idle", held.gpus_idle, gpus - used, "GPUs idle")
+def one_way_only(c: Context) -> Iterator[Violation]:
+    """Leave out the ways of parallelism that the physics does not predict."""
+    for y in _held(c):
+        yield from must_be("one_way_only", "context_parallel", y.context_parallel, 1)
+        yield from must_be("one_way_only", "expert_parallel", y.expert_parallel, 1)
 
 
-def batch(plan: Plan, held: LayoutPlan) -> Iterator[Violation]:
-    """Keep a step within the critical batch."""
-    tokens = held.data_parallel * held.microbatches_per_step * held.microbatch_sequences * plan.instance.workload.sequence_length
-    limit = plan.instance.limits.max_batch_tokens
-    if limit is not None:
-        yield from at_most("max_batch_tokens", tokens, limit, "tokens per step")
+def layers(c: Context) -> Iterator[Violation]:
+    """Put every layer on a stage, and on each stage as many at least as it has virtual stages."""
+    for y in _held(c):
+        total, least = sum(y.layers_per_stage), min(y.layers_per_stage)
+        wanted = step.machine_of(c.instance).model.layers
+        yield from must_equal("layers", "sum of layers_per_stage against the model's layers", total, wanted)
+        yield from at_most("layers", y.virtual_stages, least, "virtual stages", "layers on the smallest stage")
 
 
-def cut_of(held: LayoutPlan) -> Cut:
-    """Read the layout in full."""
-    return Cut(
-        tensor_parallel=held.tensor_parallel,
-        pipeline_parallel=held.pipeline_parallel,
-        data_parallel_by_site=tuple(held.data_parallel_by_site[s] for s in sorted(held.data_parallel_by_site)),
-        virtual_stages=held.virtual_stages,
-        micro_batch=held.microbatch_sequences,
-        micro_batches=held.microbatches_per_step,
-        recompute=held.recompute,
-        sequence_parallel=held.sequence_parallel,
-        zero_stage=held.zero_stage,
-        layers_per_stage=held.layers_per_stage,
-        replicas_per_rack=held.replicas_per_rack,
-    )
+def interleaving(c: Context) -> Iterator[Violation]:
+    """Interleave only where there are stages, and then in whole rounds of micro-batches."""
+    for y in _held(c):
+        if y.virtual_stages > 1 and y.pipeline_parallel == 1:
+            yield broken("interleaving", f"{y.virtual_stages} virtual stages > 1 on one pipeline stage")
+        if y.virtual_stages > 1 and y.microbatches_per_step % y.pipeline_parallel:
+            yield broken("interleaving", f"{y.microbatches_per_step} micro-batches are no whole rounds of {y.pipeline_parallel} stages")
 
 
-def metrics(plan: Plan, held: LayoutPlan) -> Iterator[Violation]:
-    """Recompute step time, memory and what the network must hide, part by part."""
-    a = held.assumptions
-    conditions = Conditions(
-        hop_slowdown=a.hop_slowdown,
-        allreduce_slowdown=a.allreduce_slowdown,
-        wan_gbps=a.wan_gbps,
-        wan_rtt_ms=a.wan_rtt_ms or 0.0,
-        wan_round_trips=plan.instance.wan.round_trips if plan.instance.wan else 1.0,
-    )
-    right = step.metrics(plan.instance, conditions, cut_of(held))
-    for name, value in right.items():
-        stated = getattr(held.metrics, name)
-        if isinstance(value, dict):
-            yield from same_parts(name, stated, value, "recomputed")
-        else:
-            yield from same(name, stated, value, name)
-    yield from same("breakdown_seconds", sum(held.metrics.breakdown_seconds.values()), held.metrics.step_seconds, "sum of the parts against the step")
-    yield from at_most("memory", held_bytes(right), step.memory_limit_bytes(plan.instance), "worst GPU", " bytes")
+def replicas(c: Context) -> Iterator[Violation]:
+    """Add the sites' replicas up to the whole, on sites of the plan."""
+    for y in _held(c):
+        yield from must_equal("replicas", "data_parallel against the sum by site", y.data_parallel, sum(y.data_parallel_by_site.values()))
+        for s in sorted(set(y.data_parallel_by_site) - set(c.racks_by_site)):
+            yield broken(f"replicas[{s}]", f"{y.data_parallel_by_site[s]} replicas at {s!r}, none of the plan's {len(c.racks_by_site)} sites")
 
 
-def held_bytes(right: dict[str, float | dict[str, float]]) -> float:
-    """Return the recomputed bytes of the worst GPU."""
-    value = right["memory_bytes_per_gpu"]
-    return value if isinstance(value, float) else math.inf
+def racks(c: Context) -> Iterator[Violation]:
+    """Keep every stage's replica groups within the racks of their site."""
+    for y in _held(c):
+        for s in sorted(set(y.racks_per_stage_by_site) ^ set(y.data_parallel_by_site)):
+            yield broken(f"racks[{s}]", "stands in only 1 of data_parallel_by_site and racks_per_stage_by_site")
+        for s, d in sorted(y.data_parallel_by_site.items()):
+            need = steptime.group_racks(d, y.replicas_per_rack)
+            what = f"racks of a stage for {d:,} replicas"
+            yield from must_equal(f"racks[{s}]", what, y.racks_per_stage_by_site.get(s), need)
+            used = need * y.pipeline_parallel
+            yield from at_most(f"racks[{s}]", used, c.racks_by_site.get(s, 0), f"racks for {y.pipeline_parallel} stages", "racks at the site")
 
 
-def network_assumed(plan: Plan, held: LayoutPlan) -> Iterator[Violation]:
-    """Let the step count on no better network than the plan builds."""
-    a, network = held.assumptions, plan.instance.network
-    floor = network.transport.slowdown if network else 1.0
-    yield from at_least("hop_slowdown", a.hop_slowdown, floor, "assumed against the transport's own")
-    yield from at_least("allreduce_slowdown", a.allreduce_slowdown, floor, "assumed against the transport's own")
-    for site, f in sorted(plan.fabric.sites.items()) if plan.fabric else ():
-        yield from at_least(f"hop_slowdown[{site}]", a.hop_slowdown, f.hop_slowdown, "assumed against the fabric's")
-        yield from at_least(f"allreduce_slowdown[{site}]", a.allreduce_slowdown, f.allreduce_slowdown, "assumed against the fabric's")
-    wide, links = plan.instance.wan, plan.sites.links if plan.sites else ()
-    used = sum(d > 0 for d in held.data_parallel_by_site.values())
-    if wide is None or used < 2 or not links:
-        return
-    if a.wan_gbps is None or a.wan_rtt_ms is None:
-        yield Violation(rule="wan_assumed", message="replicas stand at several sites, and the step counts no exchange between them")
-        return
-    for k in links:
-        yield from at_most("wan_assumed", a.wan_gbps * wide.headroom_factor, k.capacity_gbps * (1 + TOLERANCE), f"rate between {k.a} and {k.b}", " Gbps")
-        yield from at_least("wan_assumed", a.wan_rtt_ms, k.rtt_ms, f"round trip between {k.a} and {k.b}", " ms")
+def gpus(c: Context) -> Iterator[Violation]:
+    """Count the GPUs that work and those that idle."""
+    for y in _held(c):
+        used, total = y.data_parallel * y.tensor_parallel * y.pipeline_parallel, sum(c.racks_by_site.values()) * c.gpus_per_rack
+        yield from must_equal("gpus", "gpus_used", y.gpus_used, used)
+        yield from must_equal("gpus", "gpus_idle", y.gpus_idle, total - used)
+        yield from at_most("gpus", used, total, "GPUs used", "GPUs bought")
 
 
-def deadline(plan: Plan, held: LayoutPlan) -> Iterator[Violation]:
+def batch(c: Context) -> Iterator[Violation]:
+    """Keep the tokens of a step within the critical batch."""
+    for y in _held(c):
+        limit = c.instance.limits.max_batch_tokens
+        tokens = y.data_parallel * y.microbatches_per_step * y.microbatch_sequences * c.instance.workload.sequence_length
+        if limit is not None:
+            yield from at_most("batch", tokens, limit, "tokens a step", "tokens of the critical batch")
+
+
+def memory(c: Context) -> Iterator[Violation]:
+    """Fit the GPU that holds most into its memory."""
+    if c.metrics is not None:
+        m = c.metrics
+        yield from at_most("memory", m.memory_bytes_per_gpu, m.memory_limit_bytes, "bytes on the worst GPU", "bytes that may be filled")
+
+
+def metrics(c: Context) -> Iterator[Violation]:
+    """State every figure as physics predicts it from the cut and the assumptions."""
+    for y in _held(c):
+        for name in FIGURES if c.metrics is not None else ():
+            yield from must_equal(f"metrics[{name}]", name, getattr(y.metrics, name), getattr(c.metrics, name))
+
+
+def breakdowns(c: Context) -> Iterator[Violation]:
+    """State the parts of time and memory as predicted; they sum to the whole."""
+    for y in _held(c):
+        wholes = {"breakdown_seconds": y.metrics.step_seconds, "memory_breakdown_bytes": y.metrics.memory_bytes_per_gpu}
+        for name, whole in wholes.items() if c.metrics is not None else ():
+            stated, found = getattr(y.metrics, name), getattr(c.metrics, name)
+            for part in sorted(set(stated) | set(found)):
+                yield from must_equal(f"{name}[{part}]", part, stated.get(part), found.get(part))
+            yield from must_equal(name, "whole against the sum of its parts", whole, math.fsum(stated.values()))
+
+
+def deadline(c: Context) -> Iterator[Violation]:
     """Train in time."""
-    limit = plan.instance.limits.deadline_days
-    if limit is not None:
-        yield from at_most("deadline_days", held.metrics.days_to_train, limit, "days to train")
+    limit = c.instance.limits.deadline_days
+    if limit is not None and c.metrics is not None:
+        yield from at_most("deadline", c.metrics.days_to_train, limit, "days to train", "days until the deadline")
+
+
+def assumed_slowdowns(c: Context) -> Iterator[Violation]:
+    """Count on no faster network than the fabric of any site is."""
+    for y in _held(c):
+        a, least = y.assumptions, c.phi
+        yield from at_most("assumed_slowdowns", least, a.hop_slowdown, "the transport's own slowdown", "assumed of the pipeline exchange")
+        yield from at_most("assumed_slowdowns", least, a.allreduce_slowdown, "the transport's own slowdown", "assumed of rings between racks")
+        for s, f in sorted(c.plan.fabric.sites.items()) if c.plan.fabric else ():
+            rule = f"assumed_slowdowns[{s}]"
+            yield from at_most(rule, f.hop_slowdown, a.hop_slowdown, "slowdown of the pipeline exchange", "assumed")
+            yield from at_most(rule, f.allreduce_slowdown, a.allreduce_slowdown, "slowdown of rings between racks", "assumed")
+
+
+def assumed_wan(c: Context) -> Iterator[Violation]:
+    """Count on no wider and no nearer links between the sites that hold replicas than there are, their headroom kept free."""
+    if c.instance.wan is None or len(c.replicas) < 2:
+        return
+    for y in _held(c):
+        a, w = y.assumptions, c.instance.wan
+        if a.wan_gbps is None or a.wan_rtt_ms is None:
+            yield broken("assumed_wan", f"{len(c.replicas)} sites exchange gradients > 1, and no rate and round trip are assumed between them")
+            continue
+        where = [x for x in c.standing if x.site.id in c.replicas]
+        capacity = {frozenset((k.a, k.b)): k.wavelengths * w.wavelength_gbps for k in (c.plan.sites.links if c.plan.sites else ())}
+        for x, z in combinations(where, 2):
+            rule, held = f"assumed_wan[{x.site.id}, {z.site.id}]", capacity.get(frozenset((x.site.id, z.site.id)), 0.0)
+            km = wan.great_circle_km(x.node.latitude, x.node.longitude, z.node.latitude, z.node.longitude) * w.route_factor
+            yield from at_most(rule, a.wan_gbps * w.headroom_factor, held, f"Gbps assumed, times {w.headroom_factor:g}", "Gbps of the link")
+            yield from at_most(rule, wan.rtt_ms(w, km), a.wan_rtt_ms, "ms round trip", "ms assumed")
+
+
+def pins(c: Context) -> Iterator[Violation]:
+    """Keep what was fixed by hand."""
+    for y in _held(c):
+        fixed = {k.removeprefix("layout."): v for k, v in c.instance.pins.items() if k.startswith("layout.")}
+        for name in PINNED:
+            if name in fixed:
+                yield from must_be(f"pins[layout.{name}]", name, getattr(y, name), fixed[name])
+        if "layers_per_stage" in fixed:
+            yield from must_be("pins[layout.layers_per_stage]", "layers_per_stage", list(y.layers_per_stage), fixed["layers_per_stage"])
+        if "data_parallel_by_site" in fixed:
+            wanted = {s: d for s, d in fixed["data_parallel_by_site"].items() if d}
+            yield from must_be("pins[layout.data_parallel_by_site]", "replicas by site", c.replicas, wanted)
+
+
+RULES: tuple[Rule, ...] = (
+    well_formed, tensor_parallel, one_way_only, layers, interleaving, replicas, racks, gpus, batch, memory, metrics, breakdowns, deadline,
+    assumed_slowdowns, assumed_wan, pins,
+)  # fmt: skip

@@ -1,93 +1,105 @@
-"""Rules of the placement: every stage has its racks, no rack two stages, and the counts are right."""
+"""Rules of the placement: every stage on whole racks of its own, each piece in its leaf domain, and what that adds up to."""
 
 from collections import Counter
 from collections.abc import Iterator
 
-from planner.checks.compare import at_least, equal
-from planner.physics import hostlist
-from planner.physics.locality import domain_racks, locality, lower_bound_split
-from planner.plan import Plan, SiteFabric, SitePlacement, Violation
+from planner.checks.context import Context, domain_racks, racks_of
+from planner.checks.rule import Rule, at_most, broken, must_equal
+from planner.physics import locality
+from planner.plan import Violation
 
 
-def ranks_of(held: SitePlacement, stages: int) -> list[list[int]] | None:
-    """Return the racks of every stage in rank order; None where the lists cannot be read."""
-    ranks: list[list[int]] = [[] for _ in range(stages)]
-    for a in held.assignment:
-        if not 0 <= a.stage < stages:
-            return None
-        try:
-            ranks[a.stage] += hostlist.parse(a.racks)
-        except ValueError:
-            return None
-    return ranks
+def every_site(c: Context) -> Iterator[Violation]:
+    """Place the replicas of every site, and of no other."""
+    held = set(c.plan.placement.sites) if c.plan.placement else set()
+    wanted = {s for s in c.racks_by_site if s in c.replicas}
+    for s in sorted((held - set(c.racks_by_site)) | (wanted - held)) if c.plan.placement else ():
+        yield broken(f"every_site[{s}]", f"{int(s in held)} placements, {int(s in wanted)} expected")
 
 
-def check_placement(plan: Plan) -> Iterator[Violation]:
-    """Check every site's assignment and the sums over sites."""
-    held, layout, fabric = plan.placement, plan.layout, plan.fabric
-    if held is None or layout is None or fabric is None:
+def known_racks(c: Context) -> Iterator[Violation]:
+    """Name racks and stages that exist."""
+    stages = c.plan.layout.pipeline_parallel if c.plan.layout else 0
+    for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
+        for a in held.assignment if s in c.racks_by_site else ():
+            racks = racks_of(a.racks, c.racks_by_site[s])
+            if isinstance(racks, str):
+                yield broken(f"known_racks[{s}]", f"stage {a.stage}: {racks}")
+            if not 0 <= a.stage < stages:
+                yield broken(f"known_racks[{s}]", f"stage {a.stage:,} is not from 0 to {stages - 1:,}")
+
+
+def one_stage_per_rack(c: Context) -> Iterator[Violation]:
+    """Let no rack carry two pieces."""
+    for s, stages in sorted(c.stages.items()):
+        times = Counter(rack for ranks in stages for rack in ranks)
+        twice = sorted(rack for rack, n in times.items() if n > 1)
+        if twice:
+            first = twice[0]
+            who = sorted({i for i, ranks in enumerate(stages) if first in ranks})
+            yield broken(f"one_stage_per_rack[{s}]", f"rack {first} is assigned {times[first]} times > 1 (stages {who}); {len(twice):,} racks are")
+
+
+def leaf_domain(c: Context) -> Iterator[Violation]:
+    """Keep every piece within the leaf domain it names."""
+    for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
+        if s not in c.wired or s not in c.stages:
+            continue
+        size, total = domain_racks(c.wired[s]), c.racks_by_site[s]
+        for a in held.assignment:
+            first, last = a.leaf_domain * size, min((a.leaf_domain + 1) * size, total) - 1
+            racks = racks_of(a.racks, total)
+            outside = [r for r in racks if not first <= r <= last] if not isinstance(racks, str) else []
+            if outside:
+                yield broken(f"leaf_domain[{s}]", f"stage {a.stage}: rack {outside[0]} is not from {first} to {last}, leaf domain {a.leaf_domain}")
+
+
+def group_size(c: Context) -> Iterator[Violation]:
+    """Give every stage the racks of its replica group at every site with replicas."""
+    for s, stages in sorted(c.stages.items()):
+        wanted = c.plan.layout.racks_per_stage_by_site.get(s, 0) if c.plan.layout else 0
+        wrong = [(i, len(ranks)) for i, ranks in enumerate(stages) if len(ranks) != wanted]
+        for i, n in wrong[:3]:
+            more = f"; {len(wrong)} stages differ" if len(wrong) > 1 else ""
+            yield broken(f"group_size[{s}]", f"stage {i} has {n:,} racks, {wanted:,} expected{more}")
+
+
+def figures(c: Context) -> Iterator[Violation]:
+    """Count groups, split groups, pieces and groups across pods as the assignment makes them."""
+    p, y = c.plan.placement, c.plan.layout
+    if p is None or y is None or set(c.crossings) != set(p.sites):
         return
-    wanted = sorted(s for s, d in layout.data_parallel_by_site.items() if d)
-    yield from equal("placement_sites", sorted(s for s, p in held.sites.items() if p.assignment), wanted, "sites with an assignment")
-    split = pieces = pods = bound = groups = 0
-    for site in wanted:
-        if site not in held.sites or site not in fabric.sites:
-            continue
-        f, racks = fabric.sites[site], fabric.sites[site].endpoint_links // max(1, rails(plan))
-        yield from racks_once(site, held.sites[site])
-        yield from in_domain(site, held.sites[site], f, racks)
-        ranks = ranks_of(held.sites[site], layout.pipeline_parallel)
-        if ranks is None:
-            yield Violation(rule=f"assignment[{site}]", message="a list of racks or a stage cannot be read")
-            continue
-        size = layout.racks_per_stage_by_site.get(site, 0)
-        for stage, hosts in enumerate(ranks):
-            yield from equal(f"stage_racks[{site}.{stage}]", len(hosts), size, f"racks of stage {stage}")
-        found = locality(ranks, leaf_domain_racks=max(1, f.leaf_domain_racks), domains_per_pod=max(1, f.leaf_domains_per_pod), wrap=False)
-        groups += layout.pipeline_parallel
-        split, pieces = split + found.groups_split, pieces + found.extra_pieces
-        pods += found.groups_cross_pod if f.leaf_domains_per_pod else 0
-        bound += lower_bound_split(domain_racks(racks, max(1, f.leaf_domain_racks)), layout.pipeline_parallel, max(1, size))
-    yield from equal("groups", held.groups, groups, "groups")
-    yield from equal("groups_split", held.groups_split, split, "split groups")
-    yield from equal("groups_leaf_local", held.groups_leaf_local, groups - split, "leaf-local groups")
-    yield from equal("extra_pieces", held.extra_pieces, pieces, "pieces beyond one a group")
-    yield from equal("groups_cross_pod", held.groups_cross_pod, pods, "groups across pods")
-    yield from equal("lower_bound_split", held.lower_bound_split, bound, "analytic bound on split groups")
-    yield from at_least("lower_bound_split", held.groups_split, bound, "split groups against the bound")
+    groups, split = y.pipeline_parallel * len(c.replicas), sum(x.groups_split for x in c.crossings.values())
+    found = {
+        "groups": groups,
+        "groups_leaf_local": groups - split,
+        "groups_split": split,
+        "extra_pieces": sum(x.extra_pieces for x in c.crossings.values()),
+        "groups_cross_pod": sum(x.groups_cross_pod for x in c.crossings.values()),
+    }
+    for name, value in found.items():
+        yield from must_equal("figures", name, getattr(p, name), value)
 
 
-def rails(plan: Plan) -> int:
-    """GPUs of a rack."""
-    rack = plan.instance.hardware.rack
-    return 1 if isinstance(rack, str) else rack.gpus
+def lower_bound(c: Context) -> Iterator[Violation]:
+    """State the closed form's bound on split groups; no placement is below it."""
+    p = c.plan.placement
+    bound = least_split(c)
+    if p is not None and bound is not None:
+        yield from must_equal("lower_bound", "lower_bound_split", p.lower_bound_split, bound)
+        yield from at_most("lower_bound", bound, p.groups_split, "groups split in any placement", "groups split")
 
 
-def racks_once(site: str, held: SitePlacement) -> Iterator[Violation]:
-    """Give no rack two pieces."""
-    seen: Counter[int] = Counter()
-    for a in held.assignment:
-        try:
-            seen.update(hostlist.parse(a.racks))
-        except ValueError as error:
-            yield Violation(rule=f"assignment[{site}]", message=str(error))
-    twice = sorted(n for n, times in seen.items() if times > 1)
-    if twice:
-        yield Violation(rule=f"rack_once[{site}]", message=f"{len(twice)} racks carry two pieces, the first r{twice[0]}")
+def least_split(c: Context) -> int | None:
+    """Return the split groups that no placement avoids, over all sites; None where a site has no leaf domains."""
+    y = c.plan.layout
+    if y is None or not set(c.replicas) <= set(c.wired):
+        return None
+    sizes = {s: y.racks_per_stage_by_site.get(s, 0) for s in c.replicas}
+    if min(sizes.values(), default=0) < 1:
+        return None
+    domains = {s: locality.domain_racks(c.wired[s].racks, domain_racks(c.wired[s])) for s in sizes}
+    return sum(locality.lower_bound_split(domains[s], y.pipeline_parallel, g) for s, g in sizes.items())
 
 
-def in_domain(site: str, held: SitePlacement, f: SiteFabric, racks: int) -> Iterator[Violation]:
-    """Keep every rack in the site and in the leaf domain that its piece names."""
-    size = max(1, f.leaf_domain_racks)
-    for a in held.assignment:
-        try:
-            hosts = hostlist.parse(a.racks)
-        except ValueError:
-            continue
-        for h in hosts:
-            if h >= racks:
-                yield Violation(rule=f"rack_exists[{site}]", message=f"r{h} of stage {a.stage}: the site has racks 0 to {racks - 1}")
-                break
-            if h // size != a.leaf_domain:
-                yield Violation(rule=f"leaf_domain[{site}]", message=f"r{h} of stage {a.stage} stands in domain {h // size}, not {a.leaf_domain}")
-                break
+RULES: tuple[Rule, ...] = (every_site, known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound)

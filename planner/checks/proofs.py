@@ -1,131 +1,132 @@
-"""Rules of the proofs and of the money."""
+"""Rules of the proofs: every certificate is about the decision that is held, and its bound is where a bound can be."""
 
-import math
 from collections.abc import Iterator
 
-from planner.checks.compare import TOLERANCE, at_most, equal, number, same, same_parts
-from planner.checks.layout import racks_by_site
+from planner.checks.context import Context
+from planner.checks.cost import recomputed
+from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
+from planner.checks.sites import links, route_km
 from planner.identity import instance_sha256
-from planner.physics import cost
-from planner.physics.bill import bill
-from planner.physics.power import facility_mw, it_mw, rack_of
-from planner.plan import Certificate, Plan, Violation
+from planner.physics import cost, power
+from planner.plan import Certificate, Violation
 
 
-def check_proofs(plan: Plan) -> Iterator[Violation]:
-    """Check certificates, figure of merit, bill and budget."""
-    yield from equal("instance_sha256", plan.instance_sha256, instance_sha256(plan.instance), "hash of the instance")
-    yield from present(plan)
-    for name, value in objectives(plan).items():
-        yield from certificate(name, getattr(plan, name).certificate, value)
-    yield from figure_of_merit(plan)
-    yield from money(plan)
+def instance_hash(c: Context) -> Iterator[Violation]:
+    """State the hash of the instance inside the plan."""
+    yield from must_be("instance_hash", "instance_sha256", c.plan.instance_sha256, instance_sha256(c.instance))
 
 
-def present(plan: Plan) -> Iterator[Violation]:
-    """Require the decisions that the instance asks for, and a reason where there are none."""
-    i = plan.instance
-    if plan.status in ("infeasible", "unknown"):
-        if plan.conflict is None:
-            yield Violation(rule="conflict", message="there is no plan and no reason")
-        return
-    wanted = {"sites": i.grid is not None, "layout": True, "fabric": i.network is not None, "placement": i.network is not None, "cost": True}
-    for name, asked in wanted.items():
-        if asked != (getattr(plan, name) is not None):
-            yield Violation(rule=f"section[{name}]", message="the instance asks for it and it is missing" if asked else "the instance does not ask for it")
+def reason(c: Context) -> Iterator[Violation]:
+    """Say why there is no plan where there is none, and only there; hold no decisions then."""
+    p = c.plan
+    if p.status == "infeasible" and p.conflict is None:
+        yield broken("reason", "infeasible with 0 conflicts, 1 expected")
+    if p.status in ("infeasible", "unknown"):
+        held = [s for s in ("sites", "layout", "fabric", "placement", "cost") if getattr(p, s) is not None]
+        if held or p.objective.value is not None:
+            yield broken("reason", f"{p.status}, yet {len(held)} sections ({', '.join(held)}) and objective {show(p.objective.value)} are held")
+    elif p.conflict is not None:
+        yield broken("reason", f"{p.status}, yet 1 conflict is held: {p.conflict.reason}")
 
 
-def objectives(plan: Plan) -> dict[str, float | None]:
-    """Recompute each decision's own figure."""
-    found: dict[str, float | None] = {}
-    if plan.sites is not None:
-        found["sites"] = yearly_usd(plan)
-    if plan.layout is not None:
-        found["layout"] = plan.layout.metrics.days_to_train
-    if plan.fabric is not None:
-        found["fabric"] = math.fsum(f.cost_usd for f in plan.fabric.sites.values())
-    if plan.placement is not None:
-        found["placement"] = float(plan.placement.groups_split)
-    return found
+def certificates(c: Context) -> dict[str, Certificate]:
+    """Return the certificates by decision."""
+    held = {"sites": c.plan.sites, "layout": c.plan.layout, "fabric": c.plan.fabric, "placement": c.plan.placement}
+    return {name: x.certificate for name, x in held.items() if x is not None}
 
 
-def yearly_usd(plan: Plan) -> float | None:
-    """Yearly cost of a split: energy, sites and new lines over their lives, links."""
-    grid, held = plan.instance.grid, plan.sites
-    if grid is None or held is None:
+def _distance(value: float, bound: float) -> float:
+    return abs(value - bound) / max(abs(value), 1e-12)
+
+
+def _gap(rule: str, value: float | None, bound: float | None, stated: float | None) -> Iterator[Violation]:
+    """Hold a stated gap against value and bound; gaps below the tolerance are rounding."""
+    found = None if value is None or bound is None else _distance(value, bound)
+    if (found is None) != (stated is None) or (found is not None and stated is not None and abs(found - stated) > TOLERANCE * max(found, 1e-3)):
+        yield broken(rule, f"gap {show(stated)} stated, {show(found)} between {show(value)} and bound {show(bound)}")
+
+
+def gap(c: Context) -> Iterator[Violation]:
+    """State each gap as objective and bound make it."""
+    for name, x in certificates(c).items():
+        yield from _gap(f"gap[{name}]", x.objective, x.bound, x.gap)
+
+
+def bound_side(c: Context) -> Iterator[Violation]:
+    """Keep each bound on its side: every decision makes its objective least."""
+    for name, x in certificates(c).items():
+        if x.objective is not None and x.bound is not None:
+            yield from at_most(f"bound_side[{name}]", float(x.bound), float(x.objective), "bound from below", "objective")
+
+
+def optimal(c: Context) -> Iterator[Violation]:
+    """Call optimal only what the bound reaches."""
+    for name, x in certificates(c).items():
+        if x.status == "optimal" and (x.objective is None or x.bound is None or _distance(x.objective, x.bound) > TOLERANCE):
+            yield broken(f"optimal[{name}]", f"objective {show(x.objective)} and bound {show(x.bound)} are more than {TOLERANCE:g} apart")
+        if x.status not in ("optimal", "feasible"):
+            yield broken(f"optimal[{name}]", f"a decision is held, its certificate says {x.status}")
+
+
+def certified(c: Context) -> Iterator[Violation]:
+    """Certify the decision that is held: its own figure, recomputed."""
+    figures = {"sites": _yearly_usd(c), "layout": c.metrics.days_to_train if c.metrics else None, "fabric": _fabric_usd(c), "placement": _split(c)}
+    for name, x in certificates(c).items():
+        if figures[name] is not None:
+            yield from must_equal(f"certified[{name}]", f"objective ({x.minimizes})", x.objective, figures[name])
+
+
+def _yearly_usd(c: Context) -> float | None:
+    """Energy, sites and new lines over their life, and links: what the split makes least."""
+    held = c.plan.sites
+    if held is None or len(c.standing) != len(held.sites):
         return None
-    energy = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
-    price = {n.id: n.capex_usd for n in grid.new_lines}
-    capital = sum(cost.site_capex_usd(grid, it_mw=s.it_mw, facility_mw=s.facility_mw) for s in held.sites)
-    capital += sum(n.circuits * price.get(n.line, 0.0) for n in held.new_lines)
-    running = sum(cost.energy_usd_per_year(s.facility_mw, energy.get(s.balancing_authority, 0.0)) for s in held.sites)
-    joined = sum(k.usd_per_year for k in held.links) if plan.instance.wan else 0.0
-    return running + capital * cost.annuity(grid.prices.discount_rate, grid.prices.site_life_years) + joined
+    h, prices = c.instance.hardware, c.grid.prices
+    energy = sum(cost.energy_usd_per_year(c.load_mw(x.site.racks), x.authority.energy_usd_per_mwh) for x in c.standing)
+    built = sum(cost.site_capex_usd(c.grid, it_mw=power.it_mw(h, x.site.racks), facility_mw=c.load_mw(x.site.racks)) for x in c.standing)
+    price = {line.id: line.capex_usd for line in c.grid.new_lines}
+    built += sum(n * price[line] for line, n in c.built.items())
+    wide = sum(c.link_usd_per_year(k, route_km(c, a, b)) for _, k, a, b in links(c))
+    return energy + built * cost.annuity(prices.discount_rate, prices.site_life_years) + wide
 
 
-def certificate(name: str, c: Certificate, value: float | None) -> Iterator[Violation]:
-    """Require a certificate that says what it proves: objective of the decision held, a bound below it, and their gap."""
-    rule = f"certificate[{name}]"
-    yield from same(rule, c.objective, value, "objective against the decision's own figure")
-    if c.objective is None or c.bound is None:
-        yield Violation(rule=rule, message="no objective or no bound")
-        return
-    yield from at_most(rule, c.bound, c.objective, "bound against objective (all decisions are minimised)")
-    gap = abs(c.objective - c.bound) / max(abs(c.objective), 1e-12)
-    if c.gap is None or abs(c.gap - gap) > TOLERANCE:
-        yield Violation(rule=rule, message=f"gap: the plan says {c.gap}, it is {number(gap)}")
-    if c.status == "optimal" and gap > TOLERANCE:
-        yield Violation(rule=rule, message=f"called optimal with a gap of {number(gap)}")
+def _fabric_usd(c: Context) -> float | None:
+    found = recomputed(c.plan, c) if c.plan.fabric is not None else None
+    return None if found is None else found.capex_usd.get("fabric")
 
 
-def figure_of_merit(plan: Plan) -> Iterator[Violation]:
-    """Require the plan's objective to be its own figure, its bounds below it, and its status to follow from the proofs."""
-    o = plan.objective
-    yield from equal("objective", o.name, plan.instance.objective.minimize, "what is minimised")
-    if plan.layout is None or plan.cost is None:
-        return
-    value = plan.layout.metrics.days_to_train if o.name == "days_to_train" else plan.cost.total_usd
-    yield from same("objective", o.value, value, o.name)
-    for name, bound, gap in (("bound", o.bound, o.gap), ("joint_bound", o.joint_bound, o.joint_gap)):
-        if bound is None:
-            continue
-        yield from at_most("objective", bound, value, f"{name} against the value")
-        yield from same("objective", gap, abs(value - bound) / max(abs(value), 1e-12), f"gap of {name}")
-    proven = [getattr(plan, n).certificate.status == "optimal" for n in objectives(plan)]
-    if plan.status == "optimal" and not all(proven):
-        yield Violation(rule="status", message="called optimal with a decision that is not proven")
+def _split(c: Context) -> float | None:
+    held = c.plan.placement
+    if held is None or set(c.crossings) != set(held.sites):
+        return None
+    return float(sum(x.groups_split for x in c.crossings.values()))
 
 
-def money(plan: Plan) -> Iterator[Violation]:
-    """Add up the bill again, keep it within the budget, and see that a left module could not be paid."""
-    if plan.cost is None:
-        return
-    try:
-        right = bill(plan.instance, sum(racks_by_site(plan).values()), plan.sites, plan.fabric)
-    except KeyError as missing:
-        yield Violation(rule="bill", message=f"{missing} has no price in the instance")
-        return
-    yield from same_parts("capex_usd", plan.cost.capex_usd, right.capex_usd, "capital")
-    yield from same_parts("opex_usd_per_year", plan.cost.opex_usd_per_year, right.opex_usd_per_year, "per year")
-    yield from same("operation_years", plan.cost.operation_years, right.operation_years, "years counted")
-    yield from same("total_usd", plan.cost.total_usd, right.total_usd, "total")
-    budget = plan.instance.limits.budget_usd
-    if budget is None:
-        return
-    if right.total_usd > budget:
-        yield Violation(rule="budget", message=f"total: {number(right.total_usd)} USD > {number(budget)} USD")
-    yield from spend_budget(plan, budget - right.total_usd)
+def objective(c: Context) -> Iterator[Violation]:
+    """State the figure of merit that was asked for, as recomputed, with no bound above it or above what was certified."""
+    o, name = c.plan.objective, c.instance.objective.minimize
+    yield from must_be("objective", "name", o.name, name)
+    price = recomputed(c.plan, c)
+    days = c.metrics.days_to_train if c.metrics else None
+    value = days if name == "days_to_train" else price.total_usd if price else None
+    if value is not None:
+        yield from must_equal("objective", name, o.value, value)
+    yield from _gap("objective", o.value, o.bound, o.gap)
+    yield from _gap("objective[joint]", o.value, o.joint_bound, o.joint_gap)
+    for which, bound in (("bound", o.bound), ("joint_bound", o.joint_bound)):
+        if bound is not None and o.value is not None:
+            yield from at_most("objective", bound, o.value, which, name)
+    proven = c.plan.layout.certificate.bound if c.plan.layout and name == "days_to_train" else None
+    if proven is not None and o.bound is not None:
+        yield from at_most("objective", o.bound, proven, "bound", "proven by the layout's certificate")
 
 
-def spend_budget(plan: Plan, left: float) -> Iterator[Violation]:
-    """Where a proven plan for speed leaves more than two modules' price unspent, some rule of the grid must stop the next module."""
-    i, grid = plan.instance, plan.instance.grid
-    if grid is None or plan.sites is None or plan.status != "optimal" or i.objective.minimize != "days_to_train" or "sites.racks" in i.pins:
-        return
-    n = i.hardware.racks_per_module
-    building = cost.site_capex_usd(grid, it_mw=it_mw(i.hardware, n), facility_mw=facility_mw(i.hardware, n)) - grid.prices.site_usd
-    links = n * rack_of(i.hardware).gpus * cost.endpoint_link_usd(i.network) if i.network else 0.0
-    module = n * rack_of(i.hardware).price_usd + building + links
-    stopped = [b for b in plan.sites.certificate.binding if b not in ("demand", "budget")]
-    if left > 2 * module and not stopped:
-        yield Violation(rule="spend_budget", message=f"{number(left)} USD are left, one more module costs about {number(module)} USD")
+def status(c: Context) -> Iterator[Violation]:
+    """Call the plan optimal only when every certificate says so and the search ended by proof."""
+    weaker = [name for name, x in certificates(c).items() if x.status != "optimal"]
+    if c.plan.status == "optimal" and (weaker or c.plan.stopped != "proved"):
+        yield broken("status", f"optimal, yet {len(weaker)} certificates are not ({', '.join(weaker)}); the search ended by {c.plan.stopped}")
+
+
+WITHOUT_PLAN: tuple[Rule, ...] = (instance_hash, reason)
+RULES: tuple[Rule, ...] = (instance_hash, reason, gap, bound_side, optimal, certified, objective, status)

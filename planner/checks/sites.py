@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from planner.checks.context import Context, Standing
-from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
+from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
 from planner.physics import power, wan
 from planner.physics.grid import usable_interconnect_mw
 from planner.plan import Link, Violation
@@ -97,7 +97,7 @@ def balance(c: Context) -> Iterator[Violation]:
     if c.plan.sites is None or c.grid.rules.grid_model == "none":
         return
     net = {n.id: c.plan.sites.generation_mw.get(n.id, 0.0) for n in c.grid.nodes}
-    ends = {x.id: (x.a, x.b) for x in (*c.grid.lines, *c.grid.new_lines)}
+    ends = {x.id: (x.a, x.b) for x in c.grid.lines} | {x.id: (x.a, x.b) for x in c.grid.new_lines}
     for f in c.plan.sites.flows:
         if f.line in ends:
             a, b = ends[f.line]
@@ -108,7 +108,7 @@ def balance(c: Context) -> Iterator[Violation]:
         loads[x.node.id] += x.site.racks
     for n, mw in sorted(net.items()):
         load = c.load_mw(loads[n])
-        if abs(mw - load) > max(BALANCE_MW, 1e-6 * load):
+        if abs(mw - load) > max(BALANCE_MW, TOLERANCE * load):
             yield broken(f"balance[{n}]", f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn")
 
 
@@ -134,7 +134,7 @@ def new_circuits(c: Context) -> Iterator[Violation]:
     for n in c.plan.sites.new_lines if c.plan.sites else ():
         if n.line not in most:
             yield broken(f"new_circuits[{n.line}]", f"{n.circuits} circuits in none of the {len(most)} corridors that can be built")
-        elif not 1 <= n.circuits or not c.built[n.line] <= most[n.line]:
+        elif n.circuits < 1 or c.built[n.line] > most[n.line]:
             yield broken(f"new_circuits[{n.line}]", f"{n.circuits} circuits (in all {c.built[n.line]}) are not from 1 to {most[n.line]}")
 
 
@@ -186,14 +186,15 @@ def rtt(c: Context) -> Iterator[Violation]:
     """Open no two sites farther apart than the longest round trip."""
     limit = c.grid.rules.max_rtt_ms
     for a, b in combinations(c.standing, 2) if limit is not None else ():
-        yield from at_most(f"rtt[{a.site.id}, {b.site.id}]", wan.rtt_ms(c.wan, _route_km(c, a, b)), limit or 0.0, "ms round trip", "ms limit")
+        yield from at_most(f"rtt[{a.site.id}, {b.site.id}]", wan.rtt_ms(c.wan, route_km(c, a, b)), limit or 0.0, "ms round trip", "ms limit")
 
 
-def _route_km(c: Context, a: Standing, b: Standing) -> float:
+def route_km(c: Context, a: Standing, b: Standing) -> float:
+    """Length of the fibre route between two sites."""
     return wan.great_circle_km(a.node.latitude, a.node.longitude, b.node.latitude, b.node.longitude) * c.wan.route_factor
 
 
-def _links(c: Context) -> Iterator[tuple[str, Link, Standing, Standing]]:
+def links(c: Context) -> Iterator[tuple[str, Link, Standing, Standing]]:
     """Yield the links between two known sites."""
     for k in c.plan.sites.links if c.plan.sites else ():
         a, b = c.site_named(k.a), c.site_named(k.b)
@@ -215,8 +216,8 @@ def linked(c: Context) -> Iterator[Violation]:
 
 def link_figures(c: Context) -> Iterator[Violation]:
     """State a link's route, round trip, capacity, fibre and price as they follow from its ends and wavelengths."""
-    for name, k, a, b in _links(c):
-        rule, km = f"link_figures[{name}]", _route_km(c, a, b)
+    for name, k, a, b in links(c):
+        rule, km = f"link_figures[{name}]", route_km(c, a, b)
         yield from must_equal(rule, "route_km", k.route_km, km, " km")
         yield from must_equal(rule, "rtt_ms", k.rtt_ms, wan.rtt_ms(c.wan, km), " ms")
         yield from must_equal(rule, "capacity_gbps", k.capacity_gbps, k.wavelengths * c.wan.wavelength_gbps, " Gbps")
@@ -226,7 +227,7 @@ def link_figures(c: Context) -> Iterator[Violation]:
 
 def wan_capacity(c: Context) -> Iterator[Violation]:
     """Light each link for what it must carry, within the fibre that can be leased."""
-    for name, k, _, _ in _links(c):
+    for name, k, _, _ in links(c):
         rule, most = f"wan_capacity[{name}]", c.wan.max_wavelengths_per_pair * c.wan.max_fibre_pairs
         yield from at_most(rule, k.required_gbps, k.wavelengths * c.wan.wavelength_gbps, "Gbps required", f"Gbps of {k.wavelengths} wavelengths")
         yield from at_most(rule, k.wavelengths, most, "wavelengths", "wavelengths on all fibre that can be leased")
@@ -239,9 +240,9 @@ def wan_need(c: Context) -> Iterator[Violation]:
     if m is None or c.instance.wan is None or len(c.replicas) < 2:
         return
     size = wan.exchange_bytes(m.gradient_bytes_per_stage, len(c.replicas))
-    for name, k, a, b in _links(c):
+    for name, k, a, b in links(c):
         if {k.a, k.b} <= set(c.replicas):
-            need = wan.exchange_need_gbps(c.wan, size, m.wan_window_seconds, wan.rtt_ms(c.wan, _route_km(c, a, b)))
+            need = wan.exchange_need_gbps(c.wan, size, m.wan_window_seconds, wan.rtt_ms(c.wan, route_km(c, a, b)))
             what = f"Gbps: {show(size)} bytes in {show(m.wan_window_seconds)} s, times {show(c.wan.headroom_factor)}"
             yield from at_most(f"wan_need[{name}]", need * c.wan.headroom_factor, k.required_gbps, what, "Gbps required")
 

@@ -203,7 +203,7 @@ def leaf_domain_racks(d: Design) -> int:
 
 
 def unavoidable_splits(request: FabricRequest, domain: int) -> int:
-    """Groups that no placement keeps in one leaf domain: those beyond what whole domains and the last one hold."""
+    """Count groups that no placement keeps in one leaf domain: those beyond what whole domains and the last one hold."""
     full, last = divmod(request.racks, domain)
     return max(0, request.groups - full * (domain // request.group_racks) - last // request.group_racks)
 
@@ -302,8 +302,8 @@ def _pod_shapes(p: Problem, mode: int, domain: int) -> Ints:
     """Rows of a domain size: two tiers, and three with every pod shape that spine and core ports can hold."""
     domains = -(-p.request.racks // domain)
     ports = p.switches[mode].ports
-    rails, width = np.meshgrid(*_pod_sizes(p, domains, ports), indexing="ij")
-    rails, width = rails.ravel(), width.ravel()
+    by_rail, by_domain = _pod_sizes(p, domains, ports)
+    rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
     pods = -(-p.rails // rails) * -(-domains // width)
     three = (rails * width < ports) & (pods <= ports)
     rows = np.zeros((int(three.sum()) + 1, len(SHAPE)), dtype=np.int64)
@@ -435,7 +435,7 @@ def _completed(p: Problem, rows: Ints) -> Ints:
 def _group(p: Problem, mode: int, pods: int, up: Ints) -> tuple[Ints, Ints]:
     """Cost and boxes of one spine group: `pods` spines of `up` uplinks, in the largest bundles that divide them and fit the core."""
     ports = p.switches[mode].ports
-    boxes = pods + up // _largest_divisor(ports, ports // max(pods, 1))[up]
+    boxes: Ints = pods + up // _largest_divisor(ports, ports // max(pods, 1))[up]
     return p.switch_cost(mode) * boxes + p.link_cost * pods * up, boxes
 
 
@@ -614,6 +614,7 @@ def _improve(p: Problem, found: Search, rows: Ints, beyond: float, options: Opti
 
 def _prefer(p: Problem, found: Search, options: Options, started: float) -> None:
     """Among designs of the cost proven least take the one with fewest unavoidable splits, then boxes, if time is left."""
+    assert found.cost is not None
     f = _formulate(p, found.rows[found.rows[:, COL["bound"]] <= found.cost])
     f.model.add(f.at["cost"] == found.cost)
     _break_ties(f)
@@ -695,7 +696,8 @@ def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
 
 def _tiers(d: Design) -> Iterator[Tier]:
     """Tiers from the leaf up; the bundle of a tier is that of its links upwards."""
-    yield Tier(name="leaf", switches=d.leaves, down_ports=d.leaf_down, up_ports=d.leaf_up, oversubscription=d.leaf_oversubscription, bundle=d.leaf_bundle)
+    over = d.leaf_oversubscription
+    yield Tier(name="leaf", switches=d.leaves, down_ports=d.leaf_down, up_ports=d.leaf_up, oversubscription=over, bundle=d.leaf_bundle)
     if d.tiers > 1:
         over = d.spine_oversubscription
         yield Tier(name="spine", switches=d.spines, down_ports=d.spine_down, up_ports=d.spine_up, oversubscription=over, bundle=d.spine_bundle)
@@ -716,7 +718,8 @@ def _alternative(p: Problem, found: FabricDesign) -> Alternative:
     d = found.design
     slow = hop_slowdown(p.network, d, float(d.domains > 1), float(d.tiers > 1 and d.domains_per_pod < d.domains))
     merits = {"cost_usd": found.cost_usd, "hop_slowdown": slow, "unavoidable_splits": float(found.unavoidable_splits)}
-    choices: dict[str, object] = {"switch": found.switch.name, "planes": found.switch.planes, "tiers": d.tiers, "leaf_domain_racks": leaf_domain_racks(d)}
+    choices: dict[str, object] = {"switch": found.switch.name, "planes": found.switch.planes, "tiers": d.tiers}
+    choices["leaf_domain_racks"] = leaf_domain_racks(d)
     choices |= {name: getattr(d, name) for name in ("leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "spine_up", "spine_bundle")}
     return Alternative(merits=merits, choices=choices)
 

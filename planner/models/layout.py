@@ -15,7 +15,7 @@ from planner.errors import InternalError
 from planner.handoff import Alternative, LayoutRequest, Options
 from planner.instance import Instance
 from planner.models.layout_row import solve_row
-from planner.models.layout_space import MICRO_BATCHES, Best, Problem, Row, RowTable, best_of_row, problem_of, row_table
+from planner.models.layout_space import Best, Problem, Row, RowTable, best_of_row, problem_of, row_table
 from planner.physics import step, steptime
 from planner.plan import Assumptions, Certificate, Conflict, LayoutMetrics, LayoutPlan
 from planner.solvers.cpsat import SOLVER
@@ -105,8 +105,9 @@ def solve(instance: Instance, request: LayoutRequest, options: Options, *, twice
         stop = found.stop
         return Outcome(stop=stop, infeasible=stop is Stop.PROVED, detail="no layout fits", seconds=time.perf_counter() - started)
     confirmed = confirm(problem, found, options) if twice else Confirmation()
-    days = _days(instance, problem, found.best.seconds)
-    bound = min(days, _days(instance, problem, found.bound))
+    measured = LayoutMetrics.model_validate(step.metrics(instance, problem.conditions, found.best.cut))
+    days = measured.days_to_train
+    bound = days if found.bound >= found.best.seconds else min(days, _days(instance, problem, found.bound))
     gap = relative_gap(days, bound) or 0.0
     certificate = Certificate(
         status="optimal" if found.stop is Stop.PROVED else "feasible",
@@ -126,7 +127,7 @@ def solve(instance: Instance, request: LayoutRequest, options: Options, *, twice
     )
     return Outcome(
         stop=found.stop,
-        solution=plan_of(instance, problem, found.best.cut, certificate),
+        solution=plan_of(problem, found.best.cut, measured, certificate),
         objective=days,
         bound=bound,
         solver=certificate.solver,
@@ -200,7 +201,7 @@ def binding(problem: Problem, best: Best) -> tuple[str, ...]:
     return tuple(found)
 
 
-def plan_of(instance: Instance, problem: Problem, cut: step.Cut, certificate: Certificate) -> LayoutPlan:
+def plan_of(problem: Problem, cut: step.Cut, measured: LayoutMetrics, certificate: Certificate) -> LayoutPlan:
     """Write a layout as the plan's section."""
     c, sites = problem.conditions, problem.sites
     gpus = sum(problem.racks) * problem.machine.rack.gpus
@@ -229,7 +230,7 @@ def plan_of(instance: Instance, problem: Problem, cut: step.Cut, certificate: Ce
             wan_gbps=c.wan_gbps if several else None,
             wan_rtt_ms=c.wan_rtt_ms if several else None,
         ),
-        metrics=LayoutMetrics.model_validate(step.metrics(instance, c, cut)),
+        metrics=measured,
         certificate=certificate,
     )
 
@@ -284,8 +285,7 @@ def _search_with(problem: Problem, rules: list[str]) -> Search:
 def _reason(problem: Problem, rules: list[str]) -> str:
     parts = []
     if "memory" in rules:
-        others = [f"pins.{p}" for p in problem.pins] + ["limits.max_batch_tokens"]
-        free = _least_memory(problem, others)
+        free = _least_memory(problem)
         parts.append(f"the least that any layout needs is {free / 1e9:.1f} GB a GPU where {problem.memory_limit / 1e9:.1f} GB can be used")
     if "limits.max_batch_tokens" in rules:
         parts.append(f"a step may hold {problem.most_sequences} sequences of {problem.machine.sequence} tokens")
@@ -293,16 +293,13 @@ def _reason(problem: Problem, rules: list[str]) -> str:
     return "; ".join(parts) or f"no whole pipeline fits {sum(problem.racks)} racks of {problem.machine.rack.gpus} GPUs"
 
 
-def _least_memory(problem: Problem, rules: list[str]) -> float:
+def _least_memory(problem: Problem) -> float:
     """Bisect the least usable memory with which a layout exists."""
     low, high = problem.memory_limit, problem.memory_limit * 2
     while search(replace(problem, memory_limit=high)).best is None and high < problem.memory_limit * 1e6:
         low, high = high, high * 2
-    del rules
     for _ in range(14):
         middle = (low + high) / 2
         low, high = (low, middle) if search(replace(problem, memory_limit=middle)).best else (middle, high)
     return high
 
-
-__all__ = ["MICRO_BATCHES", "alternatives", "conflict", "least_days", "search", "solve"]

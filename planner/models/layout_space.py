@@ -7,7 +7,7 @@ micro-batches and the layers of every stage.
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from planner.physics.transformer import layer_parameters
 from planner.pins import pinned
 
 MICRO_BATCHES = (1, 2, 4, 8, 16)
+CELLS = 1_000_000  # candidates times stages that are looked at together
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -39,7 +40,7 @@ class Problem:
     memory_limit: float
     pins: dict[str, Any] = field(default_factory=dict)
 
-    def options(self, pin: str, free: Iterator[Any] | tuple[Any, ...] | list[Any] | range) -> list[Any]:
+    def options(self, pin: str, free: Iterable[Any]) -> list[Any]:
         """Return the pinned value where it is among the free ones, else all of them."""
         wanted = self.pins.get(f"layout.{pin}")
         return [x for x in free if wanted is None or x == wanted]
@@ -247,6 +248,18 @@ class Candidates:
     by_site: Ints
     shards: Ints
     racks: Ints
+    bound: Floats
+
+    def part(self, which: Any) -> "Candidates":
+        """Return some of the candidates."""
+        return Candidates(
+            replicas=self.replicas[which],
+            batches=self.batches[which],
+            by_site=self.by_site[:, which],
+            shards=self.shards[which],
+            racks=self.racks[which],
+            bound=self.bound[which],
+        )
 
 
 def split_replicas(caps: Ints, replicas: Ints) -> Ints:
@@ -263,7 +276,7 @@ def split_replicas(caps: Ints, replicas: Ints) -> Ints:
 
 
 def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
-    """List the replica and micro-batch counts of a row whose time without tails is under the cutoff."""
+    """List the replica and micro-batch counts of a row whose time without tails is under the cutoff, the fastest first."""
     b, p = row.base.shape.micro_batch, row.pipeline
     caps = replica_caps(problem, row.base.replicas_per_rack, p)
     used = caps > 0
@@ -288,14 +301,21 @@ def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
         allowed &= (m_pin >= p) if row.filled else True
         allowed &= row.virtual_stages == 1 or m_pin % p == 0
         d, m = d[allowed], np.full(int(allowed.sum()), m_pin)
-    keep = (m >= 1) & (bound_without_tails(problem, row, d, m) < cutoff)
-    d, m = d[keep], m[keep]
+    bound = np.asarray(bound_without_tails(problem, row, d, m), dtype=np.float64)
+    order = np.argsort(bound, kind="stable")
+    order = order[(m[order] >= 1) & (bound[order] < cutoff)]
+    d, m, bound = d[order], m[order], bound[order]
     if not len(d):
         return None
     shares = split_replicas(caps, d) if shares_pin is None else np.repeat(asked[:, None], len(d), axis=1)
     positive = np.where(shares > 0, shares, np.iinfo(np.int64).max)
     return Candidates(
-        replicas=d, batches=m, by_site=shares, shards=positive.min(axis=0), racks=np.ceil(shares.max(axis=0) / row.base.replicas_per_rack).astype(np.int64)
+        replicas=d,
+        batches=m,
+        by_site=shares,
+        shards=positive.min(axis=0),
+        racks=np.ceil(shares.max(axis=0) / row.base.replicas_per_rack).astype(np.int64),
+        bound=bound,
     )
 
 
@@ -345,18 +365,28 @@ def best_of_row(problem: Problem, row: Row, cutoff: float, *, zero_stages: list[
     if found is None:
         return None
     for zero in problem.options("zero_stage", zero_stages or list(range(4))):
-        for some in _in_parts(found, row.pipeline):
-            better = _best_at_zero(problem, row, zero, some, best.seconds if best else cutoff)
+        start, size = 0, 64
+        some = _within_memory(problem, row, zero, found)
+        while start < len(some.replicas):
+            limit = best.seconds if best else cutoff
+            if some.bound[start] >= limit:
+                break
+            better = _best_at_zero(problem, row, zero, some.part(slice(start, start + size)), limit)
             best = better or best
+            start, size = start + size, min(size * 4, max(64, CELLS // row.pipeline))
     return best
 
 
-def _in_parts(c: Candidates, pipeline: int, cells: int = 2_000_000) -> Iterator[Candidates]:
-    """Cut the candidates so that a table of them by stages stays small."""
-    size = max(1, cells // pipeline)
-    for i in range(0, len(c.replicas), size):
-        j = slice(i, i + size)
-        yield Candidates(replicas=c.replicas[j], batches=c.batches[j], by_site=c.by_site[:, j], shards=c.shards[j], racks=c.racks[j])
+def _within_memory(problem: Problem, row: Row, zero: int, c: Candidates) -> Candidates:
+    """Leave out the candidates with more micro-batches in flight than memory holds at the most shards: caps fall with every one."""
+    counts = np.unique(c.batches)
+    low, high = 0, len(counts)  # counts[:low] are known to fit, counts[high:] not to
+    while low < high:
+        middle = (low + high) // 2
+        caps = layer_caps(problem, row, zero, c.shards.max(keepdims=True), counts[middle : middle + 1])
+        fits = caps.min() >= row.virtual_stages and caps.sum() >= problem.machine.model.layers
+        low, high = (middle + 1, high) if fits else (low, middle)
+    return c.part(c.batches <= counts[low - 1]) if low else c.part(slice(0, 0))
 
 
 def _best_at_zero(problem: Problem, row: Row, zero: int, c: Candidates, cutoff: float) -> Best | None:

@@ -66,7 +66,7 @@ def every_design(ports: int, rails: int, racks: int) -> Iterator[Design]:
     """Yield every design of a box, by plain loops; most cannot be wired."""
     base = Design(ports=ports, rails=rails, racks=racks, leaf_down=racks * rails)
     yield base
-    for down in range(1, min(ports - 1, racks) + 1):
+    for down in range(1, ports):
         for up, rail, width in itertools.product(range(1, ports - down + 1), range(1, rails + 1), range(1, math.ceil(racks / down) + 1)):
             for bundle in (b for b in range(1, up + 1) if rail * width * b <= ports):
                 two = dataclasses.replace(base, leaf_down=down, leaf_up=up, leaf_bundle=bundle, rails_per_pod=rail, domains_per_pod=width)

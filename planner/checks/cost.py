@@ -1,0 +1,106 @@
+"""Rules of the bill: every part recomputed, the budget kept, and spent."""
+
+from collections.abc import Iterator
+
+from planner.checks import sites
+from planner.checks.context import Context
+from planner.checks.fabric import priced
+from planner.checks.rule import Rule, broken, must_equal, show
+from planner.physics import power
+from planner.physics.bill import bill
+from planner.physics.wiring import unwirable
+from planner.plan import Cost, Link, Plan, Site, SitesPlan, Violation
+
+
+def recomputed(plan: Plan, c: Context) -> Cost | None:
+    """Price a plan from its counts; None where the price of a part is not known."""
+    known = {x.site.id for x in c.standing}
+    held = plan.sites
+    if held is not None:
+        if any(s.id not in known for s in held.sites):
+            return None
+        exact = tuple(_exact(c, s) for s in held.sites)
+        lines = tuple(n for n in held.new_lines if n.line in c.built)
+        held = held.model_copy(update={"sites": exact, "new_lines": lines, "links": _exact_links(c, held)})
+    fabric = plan.fabric
+    if fabric is not None and c.instance.network is not None:
+        if set(fabric.sites) != set(c.wired):
+            return None
+        usd = {s: priced(c.instance.network, c.switches[f.switch], c.wired[s]) for s, f in fabric.sites.items()}
+        fabric = fabric.model_copy(update={"sites": {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabric.sites.items()}})
+    return bill(c.instance, sum(c.racks_by_site.values()), held, fabric)
+
+
+def _exact(c: Context, s: Site) -> Site:
+    """Return a site with the figures that its racks and its node give it."""
+    x, h = c.site_named(s.id), c.instance.hardware
+    area = x.authority.id if x else s.balancing_authority
+    return s.model_copy(update={"balancing_authority": area, "facility_mw": c.load_mw(s.racks), "it_mw": power.it_mw(h, s.racks)})
+
+
+def _exact_links(c: Context, held: SitesPlan) -> tuple[Link, ...]:
+    """Return the links with the length that their ends give them."""
+    found = {(k.a, k.b): k.model_copy(update={"route_km": sites.route_km(c, a, b)}) for _, k, a, b in sites.links(c)}
+    return tuple(found.get((k.a, k.b), k) for k in held.links)
+
+
+def parts(c: Context) -> Iterator[Violation]:
+    """State every part of the bill, and their total, as counts and prices give them."""
+    stated, found = c.plan.cost, recomputed(c.plan, c)
+    if stated is None or found is None:
+        return
+    for name in ("capex_usd", "opex_usd_per_year"):
+        a, b = getattr(stated, name), getattr(found, name)
+        for part in sorted(set(a) | set(b)):
+            yield from must_equal(f"parts[{name}.{part}]", part, a.get(part), b.get(part), " USD")
+    yield from must_equal("parts[operation_years]", "operation_years", stated.operation_years, found.operation_years)
+    yield from must_equal("total", "total_usd", stated.total_usd, found.total_usd, " USD")
+
+
+def budget(c: Context) -> Iterator[Violation]:
+    """Keep the recomputed total within the budget, to the cent."""
+    limit, found = c.instance.limits.budget_usd, recomputed(c.plan, c)
+    if limit is not None and found is not None and found.total_usd > limit + 0.01:
+        yield broken("budget", f"{show(found.total_usd)} USD in all > {show(limit)} USD budget")
+
+
+def spend_budget(c: Context) -> Iterator[Violation]:
+    """Leave no budget for one more module at an open site, every other decision kept.
+
+    Judges only a plan that says it is optimal in days to train with its racks free. Where less is left than the racks of
+    a module cost, the budget is spent; else the plan with the module is written out and every rule of the split, the
+    wiring and the bill asked again: only if none objects was the budget not spent.
+    """
+    limit, cost = c.instance.limits.budget_usd, recomputed(c.plan, c)
+    free = c.plan.status == "optimal" and c.instance.objective.minimize == "days_to_train" and "sites.racks" not in c.instance.pins
+    if limit is None or cost is None or c.plan.sites is None or not free:
+        return
+    for s in sorted({x.site.id for x in c.standing}):
+        more = _grown(c.plan, s, c)
+        after = recomputed(more.plan, more)
+        stopped = any(True for rule in sites.RULES for _ in rule(more))
+        unwired = any(unwirable(d, cross_rail=True) for d in more.designs.values())
+        if after is not None and not stopped and not unwired and after.total_usd <= limit:
+            left, price = limit - cost.total_usd, after.total_usd - cost.total_usd
+            yield broken(f"spend_budget[{s}]", f"{show(left)} USD left >= {show(price)} USD for one more module")
+
+
+def _grown(plan: Plan, site: str, c: Context) -> Context:
+    """Return the plan with one more module at a site, fed by the plants there."""
+    held, h = plan.sites, c.instance.hardware
+    if held is None:
+        return c
+    mw = c.load_mw(h.racks_per_module)
+    new = tuple(_with_module(c, s) if s.id == site else s for s in held.sites)
+    fed = {**held.generation_mw, site: held.generation_mw.get(site, 0.0) + mw}
+    return Context(plan=plan.model_copy(update={"sites": held.model_copy(update={"sites": new, "generation_mw": fed})}))
+
+
+def _with_module(c: Context, s: Site) -> Site:
+    """Return a site with one more module, its figures made to match."""
+    h, racks = c.instance.hardware, s.racks + c.instance.hardware.racks_per_module
+    figures = {"it_mw": power.it_mw(h, racks), "facility_mw": c.load_mw(racks), "cooling_m2": power.cooling_m2(h, racks)}
+    return s.model_copy(update={"modules": s.modules + 1, "racks": racks, "gpus": racks * c.gpus_per_rack, **figures})
+
+
+RULES: tuple[Rule, ...] = (parts, budget, spend_budget)

@@ -1,0 +1,186 @@
+"""The command line: parse, call, print. Everything heavy is imported by the command that needs it."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.errors import InputError, PlannerError
+
+if TYPE_CHECKING:
+    from planner.plan import Plan
+
+DONE, FOUND, BAD_INPUT, INFEASIBLE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+app = typer.Typer(
+    help="Plan the datacenters that train the largest AI models: sites, layout, fabric and placement, each with a proof.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command()
+def solve(
+    instance: Annotated[Path, typer.Argument(help="Instance file (JSON).")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan and nothing else.")] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best plan so far, with its gap.")] = None,
+    gap: Annotated[float | None, typer.Option(help="Relative gap within which a decision is done.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the solvers.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
+    pin: Annotated[list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
+) -> None:
+    """Take all decisions and print the story of the plan."""
+    import planner
+
+    if output is not None and not output.resolve().parent.is_dir():
+        raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
+    with progress_line(quiet) as report:
+        plan = planner.solve(instance, time_limit=time_limit, gap=gap, seed=seed, threads=threads, pins=read_pins(pin or []), progress=report)
+    if output is not None:
+        write_whole(output, plan.model_dump_json(indent=1) + "\n")
+    if as_json:
+        print(plan.model_dump_json(indent=1))
+    else:
+        from planner.show import summary
+
+        print(summary(plan))
+    raise typer.Exit(exit_code(plan, gap))
+
+
+@app.command()
+def check(plan: Annotated[Path, typer.Argument(help="Plan file (JSON).")]) -> None:
+    """Verify a plan against the instance inside it; print each violated rule, nothing where all hold."""
+    import planner
+
+    found = planner.check(read_plan(plan))
+    for v in found:
+        print(f"{v.rule}: {v.message}")
+    raise typer.Exit(FOUND if found else DONE)
+
+
+@app.command()
+def show(plan: Annotated[Path, typer.Argument(help="Plan file (JSON).")]) -> None:
+    """Print a plan's story."""
+    from planner.show import summary
+
+    print(summary(read_plan(plan)))
+
+
+@app.command()
+def compare(
+    plans: Annotated[list[Path], typer.Argument(help="Plan files (JSON), two or more.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Print plans side by side: decisions, times, cost and proofs."""
+    from planner.show import comparison, comparison_rows
+
+    if len(plans) < 2:
+        raise InputError(f"compare: give two plans or more (is {len(plans)})")
+    held = [read_plan(p) for p in plans]
+    names = [p.stem for p in plans]
+    print(json.dumps(comparison_rows(held), indent=1) if as_json else comparison(names, held))
+
+
+@app.command()
+def schema(what: Annotated[str, typer.Argument(help="instance or plan.")]) -> None:
+    """Print the JSON Schema of an instance or a plan."""
+    from planner.schema import SCHEMAS, schema_text
+
+    if what not in SCHEMAS:
+        raise InputError(f"schema: must be one of {', '.join(sorted(SCHEMAS))} (is {what!r})")
+    print(schema_text(what), end="")
+
+
+def exit_code(plan: "Plan", gap: float | None) -> int:
+    """Return the exit status that a plan stands for."""
+    if plan.status == "infeasible":
+        return INFEASIBLE
+    if plan.stopped == "interrupted":
+        return INTERRUPTED
+    within = gap is not None and plan.objective.gap is not None and plan.objective.gap <= gap
+    return DONE if plan.status == "optimal" or within else LIMIT
+
+
+def read_pins(given: list[str]) -> dict[str, Any]:
+    """Read PATH=VALUE pins; a value is JSON, or plain text where it is none."""
+    found: dict[str, Any] = {}
+    for text in given:
+        path, equals, value = text.partition("=")
+        if not equals or not path:
+            raise InputError(f"--pin {text!r}: must be PATH=VALUE, such as layout.tensor_parallel=10")
+        try:
+            found[path] = json.loads(value)
+        except json.JSONDecodeError:
+            found[path] = value
+    return found
+
+
+def read_plan(path: Path) -> "Plan":
+    """Read a plan file, or say what is wrong with it."""
+    from pydantic import ValidationError
+
+    from planner.load import complaints, read_json
+    from planner.plan import Plan
+
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: must be a plan (is {type(data).__name__}); make one with `planner solve -o`")
+    try:
+        return Plan.model_validate(data)
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, str(path), Plan))) from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file all at once: to a temporary name beside it, then renamed."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
+
+
+@contextmanager
+def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show the latest word of the search on one line of a terminal; nothing when piped or quiet."""
+    shown = not quiet and sys.stderr.isatty()
+
+    def report(text: str) -> None:
+        if shown:
+            print(f"\r\033[K{text[:110]}", end="", file=sys.stderr, flush=True)
+
+    report("reading")
+    try:
+        yield report
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in a message, never in a traceback."""
+    try:
+        app()
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except PlannerError as error:
+        print(f"internal error: {error}; please report it with the instance", file=sys.stderr)
+        sys.exit(FOUND)
+    except KeyboardInterrupt:
+        print("interrupted before there was a plan", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(DONE)

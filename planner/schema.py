@@ -1,0 +1,15 @@
+"""JSON Schemas of the data that users hold on to."""
+
+import json
+
+from pydantic import BaseModel
+
+from planner.instance import Instance
+from planner.plan import Plan
+
+SCHEMAS: dict[str, type[BaseModel]] = {"instance": Instance, "plan": Plan}
+
+
+def schema_text(what: str) -> str:
+    """Return a schema as it is committed: keys sorted, one a line."""
+    return json.dumps(SCHEMAS[what].model_json_schema(), indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,153 @@
+"""The story of a plan in one screen, and plans side by side."""
+
+from collections.abc import Iterator
+
+from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan
+
+Rows = dict[str, list[str | float | int | None]]
+
+
+def summary(plan: Plan) -> str:
+    """Tell for each decision what was chosen, what binds it, and the proof."""
+    return "\n".join(_lines(plan))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    o, i = plan.objective, plan.instance
+    yield f"{i.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
+    if plan.conflict is not None:
+        yield f"  no plan: {plan.conflict.reason}"
+        yield f"  rules in conflict ({plan.conflict.decision}): {', '.join(plan.conflict.rules) or 'not determined'}"
+        return
+    if o.value is not None:
+        unit = "days to train" if o.name == "days_to_train" else "USD"
+        joint = "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f} ({100 * (o.joint_gap or 0):.1f} % away)"
+        yield f"  {o.value:,.1f} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
+    if plan.sites:
+        yield from _sites(plan.sites)
+    if plan.layout:
+        yield from _layout(plan.layout)
+    if plan.fabric:
+        yield from _fabric(plan.fabric)
+    if plan.placement:
+        yield from _placement(plan.placement)
+    if plan.cost:
+        parts = ", ".join(f"{k.replace('_', ' ')} {money(v)}" for k, v in plan.cost.capex_usd.items() if v)
+        budget = i.limits.budget_usd
+        left = f"; {money(budget - plan.cost.total_usd)} of {money(budget)} left" if budget else ""
+        yield f"COST       {money(plan.cost.total_usd)} = {parts}{left}"
+        running = ", ".join(f"{k} {money(v)}" for k, v in plan.cost.opex_usd_per_year.items())
+        if running:
+            yield f"           a year: {running}"
+
+
+def _sites(s: SitesPlan) -> Iterator[str]:
+    for n, site in enumerate(s.sites):
+        word = "SITES     " if n == 0 else "          "
+        yield f"{word} {site.id} ({site.balancing_authority}, {site.interconnection}): {site.racks:,} racks, {site.facility_mw:,.0f} MW"
+    for k in s.links:
+        need = f"{k.required_gbps / 1e3:,.1f} Tbps needed"
+        yield f"           {k.a} - {k.b}: {k.route_km:,.0f} km, {k.rtt_ms:.1f} ms; {need}, {k.wavelengths} wavelengths in {k.fibre_pairs} fibre pair(s)"
+    for built in s.new_lines:
+        yield f"           builds {built.circuits} circuit(s) in {built.line}"
+    yield proof(s.certificate)
+
+
+def _layout(x: LayoutPlan) -> Iterator[str]:
+    m, stages = x.metrics, _stages(x.layers_per_stage)
+    yield (
+        f"LAYOUT     TP {x.tensor_parallel} x PP {x.pipeline_parallel} (v {x.virtual_stages}) x DP {x.data_parallel:,}; "
+        f"{x.microbatches_per_step} micro-batches of {x.microbatch_sequences}; ZeRO-{x.zero_stage}, recompute {x.recompute}"
+        f"{', sequence parallel' if x.sequence_parallel else ''}"
+    )
+    yield f"           layers {stages}; {x.gpus_used:,} GPUs used, {x.gpus_idle:,} idle; {m.tokens_per_step / 1e6:,.1f}M tokens a step"
+    parts = sorted(((v, k) for k, v in m.breakdown_seconds.items() if v > 5e-4 * m.step_seconds), reverse=True)
+    shares = ", ".join(f"{k.replace('_', ' ')} {100 * v / m.step_seconds:.1f} %" for v, k in parts)
+    yield f"           step {m.step_seconds:.3f} s: {shares}"
+    yield f"           MFU {100 * m.mfu:.1f} %; memory {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB on the worst GPU"
+    yield proof(x.certificate)
+
+
+def _stages(layers: tuple[int, ...]) -> str:
+    least, most = min(layers), max(layers)
+    return f"{least} a stage" if least == most else f"{least} to {most} a stage"
+
+
+def _fabric(x: FabricPlan) -> Iterator[str]:
+    for n, (site, f) in enumerate(sorted(x.sites.items())):
+        word = "FABRIC    " if n == 0 else "          "
+        tiers = ", ".join(f"{t.switches:,} {t.name} {t.down_ports}/{t.up_ports}" for t in f.tiers)
+        yield f"{word} {site}: {f.planes} plane(s) of {f.switch}: {tiers}; {f.switches:,} boxes, {f.switch_links:,} links, {money(f.cost_usd)}"
+        crossing = f"{100 * f.share_leaving_leaf:.0f} % leaves the leaf, {100 * f.share_leaving_pod:.0f} % the pod"
+        yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.hop_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
+    yield proof(x.certificate)
+
+
+def _placement(x: PlacementPlan) -> Iterator[str]:
+    local = f"{x.groups_leaf_local:,} of {x.groups:,} all-reduce groups under one leaf domain"
+    yield f"PLACEMENT  {local}; {x.groups_split:,} split (at least {x.lower_bound_split:,}), {x.extra_pieces:,} extra pieces, {x.groups_cross_pod:,} across pods"
+    yield proof(x.certificate)
+
+
+def proof(c: Certificate) -> str:
+    """Say in a line what binds and what is proven."""
+    binds = f"binds: {', '.join(c.binding)}; " if c.binding else ""
+    gap = "no bound" if c.gap is None else f"gap {100 * c.gap:.2g} %"
+    return f"           {binds}{c.status}, {gap}, {c.solver} in {c.seconds:.1f} s"
+
+
+def money(usd: float) -> str:
+    """Write dollars in the largest unit that suits."""
+    for unit, size in (("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if abs(usd) >= size:
+            return f"${usd / size:,.2f}{unit}"
+    return f"${usd:,.0f}"
+
+
+def comparison_rows(plans: list[Plan]) -> Rows:
+    """Collect what to compare: a row a figure, a column a plan."""
+    rows: Rows = {}
+
+    def add(name: str, values: list[str | float | int | None]) -> None:
+        if any(v is not None for v in values):
+            rows[name] = values
+
+    add("status", [p.status for p in plans])
+    add("objective", [p.objective.value for p in plans])
+    add("objective bound", [p.objective.bound for p in plans])
+    add("bound over all decisions", [p.objective.joint_bound for p in plans])
+    add("sites", [", ".join(f"{s.id} {s.racks}" for s in p.sites.sites) if p.sites else None for p in plans])
+    names = (
+        "tensor_parallel pipeline_parallel data_parallel virtual_stages microbatch_sequences microbatches_per_step "
+        "recompute zero_stage replicas_per_rack gpus_used gpus_idle"
+    ).split()
+    for name in names:
+        add(name, [getattr(p.layout, name) if p.layout else None for p in plans])
+    for name in ("days_to_train", "step_seconds", "tokens_per_step", "mfu", "memory_bytes_per_gpu"):
+        add(name, [getattr(p.layout.metrics, name) if p.layout else None for p in plans])
+    for part in sorted({k for p in plans if p.layout for k in p.layout.metrics.breakdown_seconds}):
+        add(f"seconds: {part}", [p.layout.metrics.breakdown_seconds.get(part) if p.layout else None for p in plans])
+    add("switches", [sum(f.switches for f in p.fabric.sites.values()) if p.fabric else None for p in plans])
+    add("switch links", [sum(f.switch_links for f in p.fabric.sites.values()) if p.fabric else None for p in plans])
+    add("groups split", [p.placement.groups_split if p.placement else None for p in plans])
+    for part in sorted({k for p in plans if p.cost for k in p.cost.capex_usd}):
+        add(f"usd: {part}", [p.cost.capex_usd.get(part) if p.cost else None for p in plans])
+    add("usd: total", [p.cost.total_usd if p.cost else None for p in plans])
+    return rows
+
+
+def comparison(names: list[str], plans: list[Plan]) -> str:
+    """Write the rows as a table; figures beside the first plan's say how many times as large they are."""
+    rows = comparison_rows(plans)
+    table = [["", *names], *([name, *_cells(values)] for name, values in rows.items())]
+    widths = [max(len(r[c]) for r in table) for c in range(len(names) + 1)]
+    return "\n".join("  ".join(cell.ljust(w) if c == 0 else cell.rjust(w) for c, (cell, w) in enumerate(zip(r, widths, strict=True))) for r in table)
+
+
+def _cells(values: list[str | float | int | None]) -> Iterator[str]:
+    first = values[0]
+    for n, v in enumerate(values):
+        ratio = ""
+        if n and isinstance(v, (int, float)) and isinstance(first, (int, float)) and first and not isinstance(v, bool) and v != first:
+            ratio = f" ({v / first:.3g}x)"
+        yield ("-" if v is None else f"{v:,.5g}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v) + ratio
