@@ -7,6 +7,7 @@ that the layout needs and the slowdowns that the fabric may cause. Needs only gr
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from planner.errors import InternalError
@@ -112,6 +113,7 @@ class Decider:
         return {s.id: s.racks for s in out.solution.sites}, out.solution
 
     def why_no_split(self, instance: Instance, request: SitesRequest, out: Outcome[SitesPlan]) -> Conflict:
+        """Return the rules that leave no split, or say that none was found."""
         found = sites_conflict.conflict(instance, request, self.options) if out.infeasible else None
         return found or Conflict(decision="sites", rules=(), reason=f"no split was found: {out.detail}")
 
@@ -163,7 +165,7 @@ class Decider:
         worst = (self.phi, self.phi)
         for site, racks in sorted(by_site.items()):
             request = self._fabric_request(site, racks, found)
-            designs[site] = self._once(("fabric", request), lambda r=request, s=site: fabric.solve(self.instance, r, self.left(), site=s))
+            designs[site] = self._once(("fabric", request), partial(fabric.solve, self.instance, request, self.left(), site=site))
             design = designs[site].solution
             if design is None:
                 pins = tuple(f"pins.{p}" for p in sorted(self.instance.pins) if p.startswith("fabric."))
@@ -177,14 +179,12 @@ class Decider:
                 leaf_domain_racks=fabric.leaf_domain_racks(design.design),
                 domains_per_pod=design.design.domains_per_pod or 1,
             )
-            placed[site] = self._once(("placement", wanted), lambda w=wanted, s=site: placement.solve(w, self.left(), site=s))
+            placed[site] = self._once(("placement", wanted), partial(placement.solve, wanted, self.left(), site=site))
             if placed[site].solution is None:
                 return Conflict(decision="placement", rules=(f"racks[{site}]",), reason=placed[site].detail)
         section = placement.plan(placed, seed=self.options.seed)
         wrap = found.virtual_stages > 1
-        fabrics = {
-            s: self._site_fabric(s, by_site[s], found, designs[s].solution, section.sites[s], wrap=wrap) for s in sorted(by_site)
-        }
+        fabrics = {s: self._site_fabric(s, by_site[s], found, designs[s].solution, section.sites[s], wrap=wrap) for s in sorted(by_site)}
         return FabricPlan(sites=fabrics, certificate=fabric.certificate(designs, self.options.seed)), section, worst
 
     def _fabric_request(self, site: str, racks: int, found: LayoutPlan) -> FabricRequest:

@@ -195,7 +195,7 @@ class InterconnectRule(Frozen):
     share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
     reading: Literal["explicit", "capacity", "capacity_n1"] = Field(
         "explicit",
-        description="explicit: interconnect_mw of the node; capacity: sum of circuit ratings; capacity_n1: that sum less the largest circuit.",
+        description="explicit: the node's interconnect_mw; capacity: its circuits' ratings; capacity_n1: these less the largest.",
     )
 
 
@@ -210,7 +210,7 @@ class FaultSplitRule(Frozen):
 class GridRules(Sourced):
     """Rules of the split; each is one named family of rows."""
 
-    grid_model: Literal["none", "transport"] = Field("transport", description="none: headroom and generation only; transport: flows within line ratings.")
+    grid_model: Literal["none", "transport"] = Field("transport", description="none: headroom and generation; transport: flows in line ratings.")
     headroom: bool = Field(True, description="Each balancing authority's headroom binds.")
     interconnect: InterconnectRule = InterconnectRule()
     fault_split: FaultSplitRule = FaultSplitRule()

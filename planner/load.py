@@ -170,7 +170,7 @@ def _reference_problems(instance: Instance) -> Iterator[str]:
         has = ", ".join(sorted(gpu.peak_flop_per_second))
         yield f"workload.precision.compute: {gpu.name} has no {compute} (has {has}); choose one of these or add its peak"
     if instance.limits.max_batch_tokens is None:
-        yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9), the step has no bound without it"
+        yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
     elif instance.limits.max_batch_tokens < instance.workload.sequence_length:
         yield (
             f"limits.max_batch_tokens: must be at least one sequence of {instance.workload.sequence_length} tokens "
@@ -187,24 +187,29 @@ def _reference_problems(instance: Instance) -> Iterator[str]:
 
 
 def _grid_problems(grid: Grid) -> Iterator[str]:
-    for kind, items in (("balancing_authorities", grid.balancing_authorities), ("nodes", grid.nodes), ("lines", grid.lines), ("new_lines", grid.new_lines)):
-        first: dict[str, int] = {}
-        for i, item in enumerate(items):
-            if item.id in first:
-                yield f"grid.{kind}[{i}].id: {item.id!r} is already the id of grid.{kind}[{first[item.id]}]; rename one"
-            first.setdefault(item.id, i)
+    ids = {
+        "balancing_authorities": [b.id for b in grid.balancing_authorities],
+        "nodes": [n.id for n in grid.nodes],
+        "lines": [c.id for c in grid.lines],
+        "new_lines": [c.id for c in grid.new_lines],
+    }
+    for kind, names in ids.items():
+        for i, name in enumerate(names):
+            if names.index(name) < i:
+                yield f"grid.{kind}[{i}].id: {name!r} is already the id of grid.{kind}[{names.index(name)}]; rename one"
     authorities = sorted({b.id for b in grid.balancing_authorities})
     nodes = sorted({n.id for n in grid.nodes})
     for i, n in enumerate(grid.nodes):
         if n.balancing_authority not in authorities:
             yield f"grid.nodes[{i}].balancing_authority: {_unknown(n.balancing_authority, authorities)}"
-    for kind, corridors in (("lines", grid.lines), ("new_lines", grid.new_lines)):
-        for i, c in enumerate(corridors):
-            for end in ("a", "b"):
-                if getattr(c, end) not in nodes:
-                    yield f"grid.{kind}[{i}].{end}: {_unknown(getattr(c, end), nodes)}"
-            if c.a == c.b:
-                yield f"grid.{kind}[{i}]: both ends are {c.a!r}; a line joins two nodes"
+    corridors = [(f"grid.lines[{i}]", c.a, c.b) for i, c in enumerate(grid.lines)]
+    corridors += [(f"grid.new_lines[{i}]", c.a, c.b) for i, c in enumerate(grid.new_lines)]
+    for path, a, b in corridors:
+        for end, node in (("a", a), ("b", b)):
+            if node not in nodes:
+                yield f"{path}.{end}: {_unknown(node, nodes)}"
+        if a == b:
+            yield f"{path}: both ends are {a!r}; a line joins two nodes"
 
 
 def _unknown(name: str, known: list[str]) -> str:

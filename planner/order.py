@@ -4,10 +4,9 @@ Racks are chosen so that the plan's own bill, fabric and all, is within the budg
 """
 
 import math
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
 
 from planner import __version__
 from planner.checks.rules import check
@@ -35,7 +34,7 @@ class Run:
     progress: Progress
     best: Trial | None = None
     joint_days: float | None = None
-    stopped: str = "proved"
+    stopped: Literal["proved", "limit", "interrupted"] = "proved"
     tried: dict[int, Trial | Conflict] = field(default_factory=dict)
 
     @property
@@ -262,7 +261,8 @@ def _over(run: Run, found: Trial | Conflict | None) -> Conflict:
         deadline = run.instance.limits.deadline_days or math.inf
         rules = ("limits.deadline_days", *(("limits.budget_usd",) if run.budget < math.inf else ()))
         days = found.layout.metrics.days_to_train
-        return Conflict(decision="layout", rules=rules, reason=f"the fastest plan with {found.racks:,} racks trains in {days:,.1f} days > {deadline:,.1f}")
+        reason = f"the fastest plan with {found.racks:,} racks trains in {days:,.1f} days > {deadline:,.1f}"
+        return Conflict(decision="layout", rules=rules, reason=reason)
     pins = tuple(f"pins.{p}" for p in sorted(run.instance.pins) if p.startswith("sites."))
     reason = f"{found.racks:,} racks with all that joins them cost ${found.cost.total_usd:,.0f} > ${run.budget:,.0f}"
     return Conflict(decision="budget", rules=("limits.budget_usd", *pins), reason=reason)
@@ -285,7 +285,7 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
     if conflict is not None and not conflict.rules:
         status = "unknown"
     return Plan(
-        planner_version=_version(),
+        planner_version=__version__,
         instance=run.instance,
         instance_sha256=instance_sha256(run.instance),
         status=status,
@@ -298,7 +298,7 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
         placement=best.placement if best else None,
         cost=best.cost if best else None,
         conflict=conflict,
-        stopped=run.stopped,  # type: ignore[arg-type]
+        stopped=run.stopped,
         threads=o.threads or 1,
         seed=o.seed,
         time_limit_seconds=o.time_limit,
@@ -317,13 +317,6 @@ def _bound_in_order(best: Trial | None, name: str) -> float | None:
     return best.cost.total_usd - slack
 
 
-def _version() -> str:
-    try:
-        return version("megawatts-to-ranks")
-    except PackageNotFoundError:
-        return __version__
-
-
 def options_of(*, time_limit: float | None, gap: float | None, seed: int, threads: int | None) -> Options:
     """Check the options of a solve."""
     if time_limit is not None and time_limit <= 0:
@@ -333,6 +326,3 @@ def options_of(*, time_limit: float | None, gap: float | None, seed: int, thread
     if threads is not None and threads < 1:
         raise InputError(f"threads: must be at least 1 (is {threads})")
     return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads)
-
-
-

@@ -4,6 +4,19 @@ from collections.abc import Iterator
 
 from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan
 
+CHOICES = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "virtual_stages",
+    "microbatch_sequences",
+    "microbatches_per_step",
+    "recompute",
+    "zero_stage",
+    "replicas_per_rack",
+    "gpus_used",
+    "gpus_idle",
+)
 Rows = dict[str, list[str | float | int | None]]
 
 
@@ -21,7 +34,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         return
     if o.value is not None:
         unit = "days to train" if o.name == "days_to_train" else "USD"
-        joint = "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f} ({100 * (o.joint_gap or 0):.1f} % away)"
+        away = f" ({100 * (o.joint_gap or 0):.1f} % away)"
+        joint = "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f}{away}"
         yield f"  {o.value:,.1f} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
     if plan.sites:
         yield from _sites(plan.sites)
@@ -46,8 +60,8 @@ def _sites(s: SitesPlan) -> Iterator[str]:
         word = "SITES     " if n == 0 else "          "
         yield f"{word} {site.id} ({site.balancing_authority}, {site.interconnection}): {site.racks:,} racks, {site.facility_mw:,.0f} MW"
     for k in s.links:
-        need = f"{k.required_gbps / 1e3:,.1f} Tbps needed"
-        yield f"           {k.a} - {k.b}: {k.route_km:,.0f} km, {k.rtt_ms:.1f} ms; {need}, {k.wavelengths} wavelengths in {k.fibre_pairs} fibre pair(s)"
+        lit = f"{k.required_gbps / 1e3:,.1f} Tbps needed, {k.wavelengths} wavelengths in {k.fibre_pairs} fibre pair(s)"
+        yield f"           {k.a} - {k.b}: {k.route_km:,.0f} km, {k.rtt_ms:.1f} ms; {lit}"
     for built in s.new_lines:
         yield f"           builds {built.circuits} circuit(s) in {built.line}"
     yield proof(s.certificate)
@@ -85,7 +99,8 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
 
 def _placement(x: PlacementPlan) -> Iterator[str]:
     local = f"{x.groups_leaf_local:,} of {x.groups:,} all-reduce groups under one leaf domain"
-    yield f"PLACEMENT  {local}; {x.groups_split:,} split (at least {x.lower_bound_split:,}), {x.extra_pieces:,} extra pieces, {x.groups_cross_pod:,} across pods"
+    split = f"{x.groups_split:,} split (at least {x.lower_bound_split:,})"
+    yield f"PLACEMENT  {local}; {split}, {x.extra_pieces:,} extra pieces, {x.groups_cross_pod:,} across pods"
     yield proof(x.certificate)
 
 
@@ -117,11 +132,7 @@ def comparison_rows(plans: list[Plan]) -> Rows:
     add("objective bound", [p.objective.bound for p in plans])
     add("bound over all decisions", [p.objective.joint_bound for p in plans])
     add("sites", [", ".join(f"{s.id} {s.racks}" for s in p.sites.sites) if p.sites else None for p in plans])
-    names = (
-        "tensor_parallel pipeline_parallel data_parallel virtual_stages microbatch_sequences microbatches_per_step "
-        "recompute zero_stage replicas_per_rack gpus_used gpus_idle"
-    ).split()
-    for name in names:
+    for name in CHOICES:
         add(name, [getattr(p.layout, name) if p.layout else None for p in plans])
     for name in ("days_to_train", "step_seconds", "tokens_per_step", "mfu", "memory_bytes_per_gpu"):
         add(name, [getattr(p.layout.metrics, name) if p.layout else None for p in plans])

@@ -103,4 +103,4 @@ def _with_module(c: Context, s: Site) -> Site:
     return s.model_copy(update={"modules": s.modules + 1, "racks": racks, "gpus": racks * c.gpus_per_rack, **figures})
 
 
-RULES: tuple[Rule, ...] = (parts, budget, spend_budget)
+RULES: tuple[Rule, ...] = (parts, budget)

@@ -34,12 +34,12 @@ HOP_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over phi: cap
 PINS = ("planes", "ports_per_switch", "tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports")
 FORMULATION = (
     "CP-SAT over switch mode, tiers, leaf down ports (the leaf domain), leaf up ports and bundle, rails and domains per pod, spine up ports "
-    "and bundle; least cost (prices to the cent), then fewest unavoidable split groups, then fewest boxes. One table has a row per leaf "
-    "domain, pod shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores). Left out because no "
-    "better: pods that take more rails or domains than their count needs (fewer give the same boxes and cables with fewer ports and less "
-    "traffic; kept where spine_down_ports is pinned), a spine bundle below the largest that divides the uplinks and fits the core (it needs "
-    "more cores), and rows whose ports alone cost more than the design held. The time rules take the worst placement; slowdowns are compared "
-    "within 1e-9."
+    "and bundle; least cost (prices to the cent), then fewest unavoidable split groups, fewest boxes, smallest leaf domain. One table has a "
+    "row per leaf domain, pod shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores). Left out "
+    "because no better: leaf domains larger than the site, pods that take more rails or domains than their count needs (fewer give the same "
+    "boxes and cables with fewer ports and less traffic; kept where spine_down_ports is pinned), a spine bundle below the largest that divides "
+    "the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the design held. The time rules take the "
+    "worst placement; slowdowns are compared within 1e-9."
 )
 
 
@@ -54,6 +54,7 @@ class FabricDesign:
     unavoidable_splits: int
     binding: tuple[str, ...] = ()
     space: Mapping[str, int] = field(default_factory=dict)
+    declared: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ def certificate(outcomes: dict[str, Outcome[FabricDesign]], seed: int) -> Certif
     bounds = [o.bound for o in each if o.bound is not None]
     objective = math.fsum(costs) if len(costs) == len(each) else None
     bound = math.fsum(bounds) if len(bounds) == len(each) else None
-    space: dict[str, int | float | str | list[int] | list[str]] = {}
+    space: dict[str, int | float | str | list[int] | list[str]] = dict(held[0].declared) if held else {}
     for name in sorted({name for h in held for name in h.space}):
         space[name] = sum(h.space.get(name, 0) for h in held)
     return Certificate(
@@ -464,7 +465,7 @@ def _formulate(p: Problem, rows: Ints) -> Formulation:
     f = Formulation(p, rows, cp_model.CpModel(), {})
     keys, key = np.unique(rows[:, KEY], axis=0, return_inverse=True)
     key = key.ravel()
-    taken = ("groups", "least_spine_up", "most_spine_up", "leaves", "splits")
+    taken = ("groups", "least_spine_up", "most_spine_up", "leaves", "splits", "domain")
     columns = [np.arange(len(rows)), key, _leaf_cost(p, rows), *(rows[:, COL[c]] for c in taken)]
     _choose(f, "wiring", ("row", "key", "leaf_cost", *taken), columns)
     groups = [_spine_groups(p, rows[key == i], i, most) for i in range(len(keys))]
@@ -488,7 +489,8 @@ def _spine_groups(p: Problem, rows: Ints, key: int, most: int) -> Ints:
     up = np.arange(rows[:, COL["least_spine_up"]].min(), rows[:, COL["most_spine_up"]].max() + 1, dtype=np.int64)
     cost, boxes = _group(p, mode, pods, up)
     keep = _leaf_cost(p, rows).min() + rows[:, COL["groups"]].min() * cost <= most
-    return np.stack([np.full_like(up, key), up, cost, boxes], axis=1)[keep]
+    ways: Ints = np.stack([np.full_like(up, key), up, cost, boxes], axis=1)[keep]
+    return ways
 
 
 @cache
@@ -520,11 +522,12 @@ def add_cost(f: Formulation) -> None:
 
 
 def _break_ties(f: Formulation) -> None:
-    """Prefer fewest unavoidable splits, then fewest boxes."""
+    """Prefer fewest unavoidable splits, then fewest boxes, then the smallest leaf domain."""
     most = _largest(f, "groups") * _largest(f, "group_boxes")
     spines = f.model.new_int_var(0, most, "spine_boxes")
     f.model.add_multiplication_equality(spines, [f.at["groups"], f.at["group_boxes"]])
-    f.model.minimize((most + _largest(f, "leaves") + 1) * f.at["splits"] + f.at["leaves"] + spines)
+    split, box = (most + _largest(f, "leaves") + 1), _largest(f, "domain") + 1
+    f.model.minimize(split * box * f.at["splits"] + box * (f.at["leaves"] + spines) + f.at["domain"])
 
 
 def _largest(f: Formulation, name: str) -> int:
@@ -543,6 +546,7 @@ class Search:
     cost: int | None = None
     chosen: dict[str, int] | None = None
     rows: Ints = field(default_factory=lambda: np.empty((0, len(COLUMNS)), dtype=np.int64))
+    shapes: int = 0
     outcome: Outcome[Values] = field(default_factory=lambda: Outcome(stop=Stop.PROVED, infeasible=True, solver=SOLVER))
 
 
@@ -557,7 +561,7 @@ def _search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
         found.outcome = replace(found.outcome, detail=f"{site}: {why}")
     elif found.chosen is not None and found.bound == found.cost:
         _prefer(p, found, options, started)
-    space["wirings_in_model"] = len(found.rows)
+    space |= {"pod_shapes_excluded_by_bound": len(shapes) - found.shapes, "wirings_in_model": len(found.rows)}
     return _told(p, found, space, time.perf_counter() - started)
 
 
@@ -589,6 +593,7 @@ def _cheapest(p: Problem, shapes: Ints, options: Options, started: float) -> Sea
         if len(rows):
             beyond = min(beyond, float(rows[most, COL["bound"]]) if most < len(rows) else math.inf)
             _improve(p, found, rows[:most], beyond, options, started)
+            found.shapes = taken
             if found.outcome.stop is not Stop.PROVED or found.cost is None or beyond > found.cost:
                 break
             most *= 8
@@ -613,7 +618,7 @@ def _improve(p: Problem, found: Search, rows: Ints, beyond: float, options: Opti
 
 
 def _prefer(p: Problem, found: Search, options: Options, started: float) -> None:
-    """Among designs of the cost proven least take the one with fewest unavoidable splits, then boxes, if time is left."""
+    """Among designs of the cost proven least take the one with fewest unavoidable splits, then boxes, then racks a leaf, if time is left."""
     assert found.cost is not None
     f = _formulate(p, found.rows[found.rows[:, COL["bound"]] <= found.cost])
     f.model.add(f.at["cost"] == found.cost)
@@ -675,7 +680,21 @@ def _fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> F
         unavoidable_splits=v["splits"],
         binding=tuple(_binding(d, v)),
         space=space,
+        declared=_declared(p),
     )
+
+
+def _declared(p: Problem) -> dict[str, str]:
+    """Say over which values the decisions range; pins narrow them."""
+    ports = max(s.ports for s in p.switches)
+    return {
+        "modes": ", ".join(f"{s.name} ({s.ports} ports, {s.planes} planes)" for s in p.switches),
+        "tiers": f"1..{p.network.max_tiers}",
+        "ports_of_each_kind": f"1..{ports - 1}, every bundle that divides them, unused ports allowed",
+        "rails_per_pod": f"1..{p.rails}",
+        "leaf_domains_per_pod": "1..all",
+        "pins": ", ".join(f"{name}={value}" for name, value in sorted(p.pins.items())) or "none",
+    }
 
 
 def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:

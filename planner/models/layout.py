@@ -163,7 +163,7 @@ def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> 
     return {
         "tensor_parallel": sorted({b.shape.tensor_parallel for b in table.bases}),
         "microbatch_sequences": sorted({b.shape.micro_batch for b in table.bases}),
-        "recompute": sorted({b.shape.recompute for b in table.bases}),
+        "recompute": sorted({str(b.shape.recompute) for b in table.bases}),
         "sequence_parallel": sorted({str(b.shape.sequence_parallel).lower() for b in table.bases}),
         "zero_stage": problem.options("zero_stage", range(4)),
         "pipeline_parallel": f"1..{problem.machine.model.layers}",
@@ -218,7 +218,7 @@ def plan_of(problem: Problem, cut: step.Cut, measured: LayoutMetrics, certificat
         microbatches_per_step=cut.micro_batches,
         recompute=cut.recompute,
         sequence_parallel=cut.sequence_parallel,
-        zero_stage=cut.zero_stage,  # type: ignore[arg-type]
+        zero_stage=cut.zero_stage,
         layers_per_stage=cut.layers_per_stage,
         replicas_per_rack=cut.replicas_per_rack,
         racks_per_stage_by_site={s: steptime.group_racks(d, cut.replicas_per_rack) for s, d in by_site.items()},

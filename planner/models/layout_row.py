@@ -218,7 +218,8 @@ def _variables(problem: Problem, row: Row, zero: int, cutoff: float) -> RowModel
     most = min(layers - (p - 1) * v, max(least, math.floor(cutoff * high * b / row.base.layer * (1 + 1e-9))))
     fixed, shares = problem.pins.get("layout.layers_per_stage"), problem.pins.get("layout.data_parallel_by_site")
     used = [(s, c) for s, c in zip(problem.sites, caps, strict=True) if c]
-    replicas = [m.new_int_var(*((shares.get(s, 0),) * 2 if shares is not None else (1, min(c, high))), f"replicas[{s}]") for s, c in used]
+    spans = [(shares.get(s, 0), shares.get(s, 0)) if shares is not None else (1, min(c, high)) for s, c in used]
+    replicas = [m.new_int_var(low, top, f"replicas[{s}]") for (s, _), (low, top) in zip(used, spans, strict=True)]
     ends = [(v, most)] * p if fixed is None else [(n, n) for n in fixed]
     batches = cp_model.Domain.from_values(sorted({int(x) for x in found.batches}))
     return RowModel(

@@ -172,7 +172,7 @@ def row_table(problem: Problem) -> RowTable:
         by_memory += int(np.sum(room & ~fits))
         i = np.flatnonzero(room & fits)
         blocks.append((np.full(len(i), index), p[i], v[i], np.full(len(i), filled), bound[i]))
-    columns = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 5
+    columns: list[Any] = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 5
     order = np.argsort(columns[4], kind="stable")
     base_, p_, v_, filled_, bound_ = (c[order] for c in columns)
     return RowTable(

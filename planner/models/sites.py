@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyomo.environ as pyo
-from pyomo.core.expr.visitor import identify_variables
 
 from planner.handoff import Alternative, Options, SitesRequest
 from planner.instance import Instance
+from planner.models.sites_binding import Decision, binding
 from planner.models.sites_conflict import conflict
 from planner.models.sites_question import Question, ask
-from planner.models.sites_rules import RULES, build, label, module_capital_musd, most_modules, most_sites, yearly_musd
+from planner.models.sites_rules import build, most_modules, most_sites, yearly_musd
 from planner.physics import cost, power, wan
 from planner.physics.grid import usable_interconnect_mw
 from planner.plan import Certificate, Flow, Link, NewCircuits, Site, SitesPlan
@@ -33,20 +33,6 @@ FORMULATION = (
     "MILP: whole modules by site, open sites, generation, flows, new circuits and wavelengths; most racks first where the total is free, "
     "then least yearly cost; racks and fabric cost the same in every split of the total and are left out; a link joins every two open sites"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decision:
-    """The decisions in plain numbers, out of the solver's hands."""
-
-    modules: dict[str, int]
-    circuits: dict[str, int]
-    generated: dict[str, float]
-    flow: dict[str, float]
-
-    @property
-    def total(self) -> int:
-        return sum(self.modules.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +112,7 @@ def _without_plan(outcome: Outcome[highs.Values], started: float) -> Outcome[Sit
     )
 
 
-def _most_racks(m: Any, q: Question, options: Options) -> tuple[Outcome[highs.Values], _Decision | None]:
+def _most_racks(m: Any, q: Question, options: Options) -> tuple[Outcome[highs.Values], Decision | None]:
     """Hold as many modules as the rules allow; a bound less than one module away is a proof, whatever gap was asked."""
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
     outcome = highs.run(m, time_limit=options.time_limit, absolute_gap=0.99, seed=options.seed, threads=options.threads)
@@ -134,12 +120,12 @@ def _most_racks(m: Any, q: Question, options: Options) -> tuple[Outcome[highs.Va
     return outcome, None if outcome.solution is None else _read(m, q, outcome.solution)
 
 
-def _read(m: Any, q: Question, values: highs.Values) -> _Decision:
+def _read(m: Any, q: Question, values: highs.Values) -> Decision:
     """Copy a solution, integers rounded, and set the model to it."""
     for var in m.component_data_objects(pyo.Var):
         x = values.of(var)
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
-    return _Decision(
+    return Decision(
         modules={s: round(m.modules[s].value) for s in q.candidates if round(m.modules[s].value)},
         circuits={k: round(m.circuits[k].value) for k in m.circuits if round(m.circuits[k].value)},
         generated={n: m.generated[n].value for n in m.generated},
@@ -147,7 +133,7 @@ def _read(m: Any, q: Question, values: highs.Values) -> _Decision:
     )
 
 
-def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> _Decision:
+def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> Decision:
     """Keep the decisions and send the power the shortest way: the cost leaves flows free, and loops would confuse a reader."""
     held = _read(m, q, values)
     if not held.flow:
@@ -176,7 +162,7 @@ def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> 
 
 
 def _with_plan(
-    q: Question, m: Any, held: _Decision, proof: _Proof | None, outcome: Outcome[highs.Values], options: Options, started: float
+    q: Question, m: Any, held: Decision, proof: _Proof | None, outcome: Outcome[highs.Values], options: Options, started: float
 ) -> Outcome[SitesPlan]:
     links = _links(q, sorted(held.modules))
     objective = _yearly_usd(q, held, links)
@@ -199,7 +185,7 @@ def _with_plan(
         minimizes=MINIMIZES,
         given=_given(q),
         space=_space(q, proof),
-        binding=_binding(q, m, held),
+        binding=binding(q, m, held),
     )
     stop = outcome.stop if proof is None or proof.stop == Stop.PROVED else proof.stop
     return Outcome(
@@ -215,7 +201,7 @@ def _with_plan(
     )
 
 
-def _plan(q: Question, held: _Decision, links: tuple[Link, ...], certificate: Certificate) -> SitesPlan:
+def _plan(q: Question, held: Decision, links: tuple[Link, ...], certificate: Certificate) -> SitesPlan:
     return SitesPlan(
         sites=tuple(_site(q, s, n, held.circuits) for s, n in sorted(held.modules.items())),
         links=links,
@@ -269,7 +255,7 @@ def _links(q: Question, sites: list[str]) -> tuple[Link, ...]:
     return tuple(found)
 
 
-def _yearly_usd(q: Question, held: _Decision, links: tuple[Link, ...]) -> float:
+def _yearly_usd(q: Question, held: Decision, links: tuple[Link, ...]) -> float:
     """Price the decision from the physics, not from the solver's sums."""
     energy = built = 0.0
     for s, n in sorted(held.modules.items()):
@@ -304,65 +290,3 @@ def _space(q: Question, proof: _Proof | None) -> dict[str, int | float | str | l
     if proof is not None:
         space |= {"most_racks": proof.modules * q.module_racks, "most_racks_bound": proof.bound * q.module_racks}
     return space
-
-
-def _binding(q: Question, m: Any, held: _Decision) -> tuple[str, ...]:
-    """Name the rows in which one more module would not fit, and the counts and ratings that are used up."""
-    names: set[str] = set()
-    _settle(q, m, held)
-    # Rules on pairs hold with equality by their very form, so they would always be named; a fixed demand is always met.
-    for family in (name for name in RULES if name not in ("demand", "rtt", "wan_capacity") and m.component(name) is not None):
-        for index, row in m.component(family).items():
-            site = index[0] if isinstance(index, tuple) else index
-            if family in ("area", "interconnect", "min_site") and site not in held.modules:
-                continue
-            # An authority without a site, an idle node or an idle line stops nothing.
-            if family in ("generation", "headroom", "rating") and not _uses(row):
-                continue
-            if _slack(row) < _one_module(q, family, site) - 1e-6:
-                names.add(label(family, index))
-    if q.request.racks is not None:
-        names.add("demand")
-    return tuple(sorted(names))
-
-
-def _settle(q: Question, m: Any, held: _Decision) -> None:
-    """Set the helper variables to what the decision means; the solver may leave slack in them."""
-    for s in q.candidates:
-        m.open[s].set_value(int(s in held.modules))
-        m.modules[s].set_value(held.modules.get(s, 0))
-    n = len(held.modules)
-    for k in m.at_least:
-        m.at_least[k].set_value(int(n >= k))
-    for a, b in m.pair:
-        waves = (q.wavelengths((a, b), n) or 0) if a in held.modules and b in held.modules else 0
-        m.pair[a, b].set_value(int(waves > 0))
-        m.wavelengths[a, b].set_value(waves)
-        m.fibres[a, b].set_value(wan.fibre_pairs(q.wan, waves))
-    reached = {q.interconnection(s) for s in held.modules}
-    for i in m.component("reached") or ():
-        m.reached[i].set_value(int(i in reached))
-    for k in m.component("built") or ():
-        m.built[k].set_value(int(k in held.circuits))
-
-
-def _slack(row: Any) -> float:
-    return float(min(row.uslack(), row.lslack()))
-
-
-def _uses(row: Any) -> bool:
-    return any(abs(v.value) > 1e-6 for v in identify_variables(row.body) if v.parent_component().local_name != "circuits")
-
-
-def _one_module(q: Question, family: str, index: Any) -> float:
-    """Say what one more module takes of a row's slack; rows that count something else bind at equality only."""
-    tight = 2e-6
-    return {
-        "facility_power": q.module_mw,
-        "headroom": q.module_mw,
-        "generation": q.module_mw,
-        "interconnect": q.grid.rules.interconnect.share * q.module_mw,
-        "area": (power.cooling_m2(q.hardware, q.module_racks) or 0.0) / 1e3,
-        "budget": module_capital_musd(q) + q.instance.limits.operation_years * min(q.energy_musd(s) for s in q.candidates),
-        "fault_split": tight if index == "min_interconnections" else 1 - q.grid.rules.fault_split.max_share,
-    }.get(family, tight)

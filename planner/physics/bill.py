@@ -22,6 +22,4 @@ def bill(instance: Instance, racks: int, sites: SitesPlan | None, fabric: Fabric
         energy = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
         opex["energy"] = sum(cost.energy_usd_per_year(s.facility_mw, energy[s.balancing_authority]) for s in sites.sites)
     years = instance.limits.operation_years
-    return Cost(
-        capex_usd=capex, opex_usd_per_year=opex, operation_years=years, total_usd=sum(capex.values()) + years * sum(opex.values())
-    )
+    return Cost(capex_usd=capex, opex_usd_per_year=opex, operation_years=years, total_usd=sum(capex.values()) + years * sum(opex.values()))

@@ -24,7 +24,7 @@ def all_reduce_seconds(size_bytes: Num, ranks: Num, rate: Num, latency: Num) -> 
 
 
 def exposed_tail_seconds(total_seconds: Num, layer_backward_seconds: Num, layers: Num) -> Num:
-    """What is left of a per-layer collective after the backward pass that it runs beside.
+    """Return what is left of a per-layer collective after the backward pass that it runs beside.
 
     Layer k's exchange starts when its gradients are ready, so at the end at least the last layer's exchange remains,
     or all that did not fit beside the other layers' backward.

@@ -56,5 +56,6 @@ def wan_wavelength_usd(wan: Wan, waves: int) -> float:
 
 def link_usd_per_year(grid: Grid, wan: Wan, route_km: float, waves: int) -> float:
     """Yearly price of a link between sites: fibre over its life, equipment over its own."""
-    r = grid.prices.discount_rate
-    return wan_fibre_usd(wan, route_km, waves) * annuity(r, wan.fibre_life_years) + wan_wavelength_usd(wan, waves) * annuity(r, grid.prices.it_life_years)
+    p = grid.prices
+    fibre = wan_fibre_usd(wan, route_km, waves) * annuity(p.discount_rate, wan.fibre_life_years)
+    return fibre + wan_wavelength_usd(wan, waves) * annuity(p.discount_rate, p.it_life_years)

@@ -13,17 +13,17 @@ def rack_of(hardware: Hardware) -> Rack:
 
 
 def it_mw(hardware: Hardware, racks: int) -> float:
-    """IT power of `racks` racks at full load, in MW."""
+    """Return the IT power of `racks` racks at full load, in MW."""
     return racks * rack_of(hardware).it_kw / 1e3
 
 
 def facility_mw(hardware: Hardware, racks: int) -> float:
-    """Power of `racks` racks at the grid connection: IT power times the facility's overhead (PUE), in MW."""
+    """Return the power of `racks` racks at the grid connection: IT power times the facility's overhead (PUE), in MW."""
     return it_mw(hardware, racks) * hardware.facility_overhead_factor
 
 
 def cooling_m2(hardware: Hardware, racks: int) -> float | None:
-    """Area that dry cooling of `racks` racks needs, in m²; None where the instance gives no density."""
+    """Return the area that dry cooling of `racks` racks needs, in m²; None where the instance gives no density."""
     density = hardware.cooling_kw_per_m2
     return None if density is None else facility_mw(hardware, racks) * 1e3 / density
 

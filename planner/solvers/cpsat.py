@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 
-from ortools import __version__ as ortools_version
 from ortools.sat.python import cp_model
 
 from planner.solvers.outcome import Outcome, Stop
 
-SOLVER = f"CP-SAT {ortools_version}"
+SOLVER = f"CP-SAT {version('ortools')}"
 
 # Total over the native statuses; a test walks the enum.
 STOP_BY_STATUS = {

@@ -1,0 +1,150 @@
+"""The checker as a whole: silent on a good plan, loads no solver, and never falls over a bad one."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from worked_plan import edited_at, named, rules, small
+
+from planner.check import check
+from planner.plan import Plan
+
+PLAN = small()
+DATA = PLAN.model_dump(mode="json")
+
+
+def leaves(data: Any, path: str = "") -> list[tuple[str, Any]]:
+    """List all entries that hold no others, by dotted path, but for those of the instance."""
+    if isinstance(data, dict):
+        return [p for k, v in data.items() if path or k != "instance" for p in leaves(v, f"{path}.{k}".lstrip("."))]
+    if isinstance(data, list):
+        return [p for i, v in enumerate(data) for p in leaves(v, f"{path}.{i}")]
+    return [(path, data)]
+
+
+def test_a_good_plan_breaks_nothing() -> None:
+    """Every rule holds for a plan whose figures come from physics."""
+    assert check(PLAN) == []
+
+
+def test_the_checker_loads_no_solver() -> None:
+    """Neither a solver nor a formulation is needed to check a plan, nor loaded."""
+    code = (
+        "import sys, planner.check, planner.checks.rules\n"
+        "heavy = ('ortools', 'pyomo', 'highspy', 'pandas', 'planner.models', 'planner.solvers')\n"
+        "print([m for m in sys.modules if m.startswith(heavy)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rule"),
+    [
+        ("layout.tensor_parallel", 4, "metrics[mfu]"),
+        ("layout.layers_per_stage.1", 3, "layers"),
+        ("fabric.sites.e1.tiers.2.switches", 3, "tiers[e1, core]"),
+        ("placement.sites.e1.assignment.1.racks", "r[2,5-6]", "one_stage_per_rack[e1]"),
+        ("layout.metrics.step_seconds", lambda x: x * 0.99, "metrics[step_seconds]"),
+        ("layout.metrics.memory_bytes_per_gpu", lambda x: x * 0.99, "metrics[memory_bytes_per_gpu]"),
+        ("objective.value", lambda x: x * 0.99, "objective"),
+        ("objective.bound", lambda x: x * 1.01, "objective"),
+        ("cost.total_usd", lambda x: x * 0.99, "total"),
+    ],
+)
+def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
+    """One edited figure is found, and by name."""
+    assert rule in named(edited_at(PLAN, path, change))
+
+
+def test_one_more_rack_than_the_headroom() -> None:
+    """A site at its authority's headroom holds no further module, whatever else its entry says."""
+    full = small(grid__balancing_authorities=[{**a, "headroom_mw": mw} for a, mw in zip(_authorities(), (1.2, 0.9), strict=True)])
+    assert rules(full) == set()
+    more = edited_at(full, "sites.sites.1.racks", 7)
+    assert "headroom[WEST]" in named(more)
+    message = next(v.message for v in check(more) if v.rule == "headroom[WEST]")
+    assert message == "1.05 MW drawn by 7 racks > 0.9 MW headroom"
+
+
+def _authorities() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DATA["instance"]["grid"]["balancing_authorities"]
+    return found
+
+
+# What says how the plan was made: no rule can know it.
+FREE = {
+    "solver", "formulation", "variables", "constraints", "seconds", "seed", "minimizes", "given", "planner_version", "threads", "schema_version", "stopped",
+    "conflict", "time_limit_seconds",
+}  # fmt: skip
+FIGURES = [p for p, x in leaves(DATA) if isinstance(x, (int, float)) and not isinstance(x, bool) and p.split(".")[-1] not in FREE]
+
+
+@pytest.mark.parametrize("path", FIGURES)
+def test_no_figure_can_be_shaved(path: str) -> None:
+    """Every figure of a plan is held by a rule: 1 % less, or one less, does not pass."""
+    shaved = edited_at(PLAN, path, lambda x: x - 1 if isinstance(x, int) or x == 0 else x * 0.99 - 1e-9)
+    assert check(shaved)
+
+
+@pytest.mark.parametrize("path", FIGURES)
+def test_no_figure_can_be_padded(path: str) -> None:
+    """Nor does 1 % more, or one more."""
+    padded = edited_at(PLAN, path, lambda x: x + 1 if isinstance(x, int) or x == 0 else x * 1.01)
+    assert check(padded)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_bad_plan_never_raises(data: st.DataObject) -> None:
+    """Whatever stands in a plan that can be read at all, the checker answers."""
+    changed = PLAN
+    values = st.one_of(
+        st.sampled_from([0, -1, 1, 2, 10**6, 10**12, 10**30, 1e-300, 1e300, -1.5, None, "", "x", "e1", "r[0-99999999999]", [], {}]), st.integers()
+    )
+    for path in data.draw(st.lists(st.sampled_from([p for p, _ in leaves(DATA)]), min_size=1, max_size=4)):
+        try:
+            changed = edited_at(changed, path, data.draw(values))
+        except (ValidationError, KeyError, IndexError, TypeError, AttributeError):
+            continue
+    check(changed)
+
+
+@pytest.mark.parametrize("section", ["sites", "layout", "fabric", "placement", "cost"])
+def test_a_missing_section_is_missed(section: str) -> None:
+    """A plan without a decision that was asked for is not whole; the other rules go on without it."""
+    assert "complete" in rules(PLAN.model_copy(update={section: None}))
+
+
+@pytest.mark.parametrize("section", ["sites", "fabric", "placement"])
+def test_an_empty_section_is_no_plan(section: str) -> None:
+    """A decision about no site breaks a rule."""
+    assert check(edited_at(PLAN, f"{section}.sites", [] if section == "sites" else {}))
+
+
+def test_names_must_be_resolved() -> None:
+    """An instance with a catalogue name in it is not self-contained, and nothing else is judged."""
+    assert named(edited_at(PLAN, "instance.workload.model", "gpt3-175b")) == {"names_resolved"}
+
+
+def test_a_grid_that_leads_nowhere() -> None:
+    """A line to no node, a node in no authority and an id that stands twice are named."""
+    assert named(edited_at(PLAN, "instance.grid.lines.0.a", "nowhere")) == {"known_references"}
+    assert named(edited_at(PLAN, "instance.grid.nodes.0.balancing_authority", "nobody")) == {"known_references"}
+    assert named(edited_at(PLAN, "instance.grid.nodes.1.id", "e1")) >= {"known_references"}
+
+
+def test_an_infeasible_answer_says_why() -> None:
+    """Without a plan only the proof of that is judged: a reason must be given."""
+    nothing = {"status": "infeasible", **dict.fromkeys(("sites", "layout", "fabric", "placement", "cost"))}
+    nothing["objective"] = {"name": "days_to_train", "value": None, "bound": None, "gap": None}
+    silent = Plan.model_validate({**DATA, **nothing})
+    assert named(silent) == {"reason"}
+    conflict = {"decision": "sites", "rules": ["headroom"], "reason": "too much"}
+    assert check(edited_at(silent, "conflict", conflict)) == []
+    assert named(edited_at(PLAN, "conflict", conflict)) == {"reason"}
+    assert "reason" in named(edited_at(PLAN, "status", "infeasible"))

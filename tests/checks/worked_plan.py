@@ -1,0 +1,275 @@
+"""A plan worked out by hand on two sites, every figure from physics and none from a solver: it breaks no rule."""
+
+import json
+from typing import Any
+
+from planner.check import check
+from planner.identity import instance_sha256
+from planner.instance import Instance
+from planner.physics import cost, power, step, transport, wan
+from planner.physics.bill import bill
+from planner.physics.grid import usable_interconnect_mw
+from planner.physics.hostlist import parse
+from planner.physics.locality import locality
+from planner.physics.step import Conditions, Cut
+from planner.physics.wiring import Design
+from planner.plan import Certificate, FabricPlan, LayoutMetrics, Link, Plan, Site, SiteFabric, SitesPlan
+
+RACKS = {"e1": 8, "w1": 6}
+BUILT = {"e1-e2-new": 1}
+CUT = Cut(
+    tensor_parallel=2, pipeline_parallel=2, data_parallel_by_site=(6, 4), virtual_stages=2, micro_batch=1, micro_batches=4, recompute="selective",
+    sequence_parallel=True, zero_stage=1, layers_per_stage=(4, 4), replicas_per_rack=2,
+)  # fmt: skip
+WIRING = {
+    "ports": 16, "rails": 4, "leaf_down": 4, "leaf_up": 2, "leaf_bundle": 1, "rails_per_pod": 2, "domains_per_pod": 2, "spine_up": 2, "spine_bundle": 1,
+}  # fmt: skip
+# Stage, leaf domain and racks of each piece, by site.
+ASSIGNMENT = {"e1": [(0, 0, "r[0-2]"), (1, 1, "r[4-6]")], "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")]}
+PRECISION = {
+    "compute": "bf16", "parameter_bytes": 6, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 8, "activation_bytes": 2,
+    "collective_bytes": 2,
+}  # fmt: skip
+GPU = {
+    "name": "slow", "hbm_bytes": 4e6, "hbm_bytes_per_second": 1e9, "peak_flop_per_second": {"bf16": 1e7}, "matrix_efficiency": {"most": 0.5, "half_flop": 0},
+    "scale_up_bytes_per_second": 1e8, "scale_up_latency_seconds": 1e-6, "nic_bytes_per_second": 1e6, "nic_latency_seconds": 1e-5,
+}  # fmt: skip
+GRID = {
+    "balancing_authorities": [
+        {"id": "EAST", "interconnection": "eastern", "headroom_mw": 1.5, "energy_usd_per_mwh": 40},
+        {"id": "WEST", "interconnection": "western", "headroom_mw": 1.2, "energy_usd_per_mwh": 50},
+    ],
+    "nodes": [
+        {"id": "e1", "balancing_authority": "EAST", "latitude": 40, "longitude": -76, "generation_mw": 1.3, "area_m2": 1000},
+        {"id": "e2", "balancing_authority": "EAST", "latitude": 41, "longitude": -77, "generation_mw": 0.5, "site": False},
+        {"id": "w1", "balancing_authority": "WEST", "latitude": 33, "longitude": -113, "generation_mw": 1.2},
+        {"id": "w2", "balancing_authority": "WEST", "latitude": 34, "longitude": -112, "generation_mw": 0.5},
+    ],
+    "lines": [
+        {"id": "e1-e2", "a": "e1", "b": "e2", "circuits": 2, "rating_mw": 0.5},
+        {"id": "w1-w2", "a": "w1", "b": "w2", "circuits": 2, "rating_mw": 0.6},
+    ],
+    "new_lines": [{"id": "e1-e2-new", "a": "e2", "b": "e1", "max_circuits": 2, "rating_mw": 0.5, "capex_usd": 1e5}],
+    "rules": {
+        "interconnect": {"on": True, "share": 0.5, "reading": "capacity_n1"}, "fault_split": {"on": True, "max_share": 0.6},
+        "max_sites": 2, "min_site_modules": 2, "max_rtt_ms": 60,
+    },
+    "prices": {"building_usd_per_it_mw": 1e6, "interconnection_usd_per_mw": 5e5, "site_usd": 1e6},
+}  # fmt: skip
+INSTANCE: dict[str, Any] = {
+    "name": "worked",
+    "limits": {"budget_usd": 34e6, "facility_power_mw": 2.5, "max_batch_tokens": 6000},
+    "workload": {
+        "model": {"name": "tiny", "layers": 8, "hidden": 64, "heads": 4, "vocabulary": 1000},
+        "tokens": 1e6, "sequence_length": 128, "precision": PRECISION,
+    },
+    "hardware": {
+        "accelerator": GPU, "rack": {"name": "rack", "gpus": 4, "it_kw": 100, "price_usd": 2e6}, "racks_per_module": 2, "facility_overhead_factor": 1.5,
+        "cooling_kw_per_m2": 2,
+    },
+    "grid": GRID,
+    "wan": {"wavelength_gbps": 0.001, "wavelength_usd": 1e3, "fibre_usd_per_route_km": 10},
+    "network": {
+        "switches": [{"name": "box", "ports": 16, "port_gbps": 1, "planes": 2, "price_usd": 1e4, "power_watts": 100}],
+        "optics": {"name": "module", "price_usd": 100, "power_watts": 5},
+    },
+}  # fmt: skip
+
+
+def instance_with(**changes: Any) -> Instance:
+    """Return the instance with changed figures, by dotted path with __ for dots, such as limits__deadline_days=3."""
+    return Instance.model_validate(_set(INSTANCE, {path.replace("__", "."): value for path, value in changes.items()}))
+
+
+def edited(plan: Plan, **changes: Any) -> Plan:
+    """Return the plan with changed entries and nothing recomputed, by the same paths."""
+    return Plan.model_validate(_set(plan.model_dump(mode="json"), {path.replace("__", "."): value for path, value in changes.items()}))
+
+
+def edited_at(plan: Plan, path: str, change: Any) -> Plan:
+    """Return the plan with the entry at a dotted path replaced, or put through `change`."""
+    return Plan.model_validate(_set(plan.model_dump(mode="json"), {path: change}))
+
+
+def rules(plan: Plan) -> set[str]:
+    """Return the names of the rules that a plan breaks, without what they are about."""
+    return {v.rule.split("[")[0] for v in check(plan)}
+
+
+def named(plan: Plan) -> set[str]:
+    """Return the names of the rules that a plan breaks, in full."""
+    return {v.rule for v in check(plan)}
+
+
+def worked(
+    instance: Instance, *, racks: dict[str, int] | None = None, cut: Cut = CUT, assignment: dict[str, Any] | None = None, **wiring: int
+) -> Plan:
+    """Work out the whole plan for choices given in full, whether they keep the rules or not."""
+    racks, assignment = racks or RACKS, assignment or ASSIGNMENT
+    designs = {s: Design(racks=n, **{**WIRING, **wiring}) for s, n in racks.items()}
+    stages = {s: _stages(a, cut.pipeline_parallel) for s, a in assignment.items()}
+    where = {
+        s: locality(stages[s], leaf_domain_racks=designs[s].leaf_down, domains_per_pod=designs[s].domains_per_pod, wrap=cut.virtual_stages > 1)
+        for s in racks
+    }
+    network, waves = instance.network, 0
+    hop = max(transport.hop_slowdown(network, designs[s], where[s].share_leaving_leaf, where[s].share_leaving_pod) for s in racks)
+    ring = max(transport.allreduce_slowdown(network, designs[s], where[s].rings_leaving_leaf, where[s].rings_leaving_pod) for s in racks)
+    quick = LayoutMetrics.model_validate(step.metrics(instance, Conditions(hop_slowdown=hop, allreduce_slowdown=ring), cut))
+    link = _link(instance, quick)
+    waves = link.wavelengths
+    a = {"hop_slowdown": hop, "allreduce_slowdown": ring, "wan_gbps": waves * 0.001 / instance.wan.headroom_factor, "wan_rtt_ms": link.rtt_ms}
+    metrics = LayoutMetrics.model_validate(step.metrics(instance, Conditions(**a), cut))
+    sites = _sites(instance, racks, link)
+    fabric = FabricPlan(
+        sites={s: _fabric(instance, designs[s], where[s], metrics) for s in racks},
+        certificate=_proof(sum(_usd(instance, d) for d in designs.values())),
+    )
+    layout = _layout(instance, cut, racks, a, metrics)
+    money = bill(instance, sum(racks.values()), sites, fabric)
+    days = metrics.days_to_train
+    value = days if instance.objective.minimize == "days_to_train" else money.total_usd
+    return Plan.model_validate(
+        {
+            "planner_version": "0", "instance": instance, "instance_sha256": instance_sha256(instance), "status": "optimal",
+            "objective": {"name": instance.objective.minimize, "value": value, "bound": value, "gap": 0, "joint_bound": value / 2, "joint_gap": 0.5},
+            "sites": sites, "layout": layout, "fabric": fabric, "placement": _placement(assignment, where, cut, racks), "cost": money,
+        }
+    )  # fmt: skip
+
+
+def small(**changes: Any) -> Plan:
+    """Return the worked plan of the instance with changed figures."""
+    return worked(instance_with(**changes))
+
+
+def _set(data: Any, changes: dict[str, Any]) -> Any:
+    """Copy JSON data and set entries by dotted path; a function is applied to what is there."""
+    data = json.loads(json.dumps(data))
+    for path, value in changes.items():
+        *parts, last = path.split(".")
+        holder = data
+        for part in parts:
+            holder = holder[int(part)] if isinstance(holder, list) else holder.setdefault(part, {})
+        key = int(last) if isinstance(holder, list) else last
+        holder[key] = value(holder[key]) if callable(value) else value
+    return data
+
+
+def _stages(pieces: Any, count: int) -> list[list[int]]:
+    ranks: list[list[int]] = [[] for _ in range(count)]
+    for stage, _, racks in pieces:
+        ranks[stage] += parse(racks)
+    return ranks
+
+
+def _proof(objective: float) -> Certificate:
+    return Certificate(
+        status="optimal", objective=objective, bound=objective, gap=0, solver="none", formulation="by hand", variables=0, constraints=0, seconds=0, seed=0,
+        minimizes="as stated",
+    )  # fmt: skip
+
+
+def _link(instance: Instance, m: LayoutMetrics) -> Link:
+    w, nodes = instance.wan, {n.id: n for n in instance.grid.nodes}
+    km = wan.great_circle_km(nodes["e1"].latitude, nodes["e1"].longitude, nodes["w1"].latitude, nodes["w1"].longitude) * w.route_factor
+    rtt = wan.rtt_ms(w, km)
+    need = wan.exchange_need_gbps(w, wan.exchange_bytes(m.gradient_bytes_per_stage, 2), m.wan_window_seconds, rtt) * w.headroom_factor
+    waves = wan.wavelengths(w, need)
+    return Link(
+        a="e1", b="w1", route_km=km, rtt_ms=rtt, required_gbps=need, wavelengths=waves, capacity_gbps=waves * w.wavelength_gbps,
+        fibre_pairs=wan.fibre_pairs(w, waves), usd_per_year=cost.link_usd_per_year(instance.grid, w, km, waves),
+    )  # fmt: skip
+
+
+def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
+    h, grid = instance.hardware, instance.grid
+    areas, nodes = {b.id: b for b in grid.balancing_authorities}, {n.id: n for n in grid.nodes}
+    held = []
+    for s, n in racks.items():
+        x = nodes[s]
+        area = areas[x.balancing_authority]
+        held.append(
+            Site(
+                id=s,
+                balancing_authority=area.id,
+                interconnection=area.interconnection,
+                modules=n // h.racks_per_module,
+                racks=n,
+                gpus=n * h.rack.gpus,
+                it_mw=power.it_mw(h, n),
+                facility_mw=power.facility_mw(h, n),
+                cooling_m2=power.cooling_m2(h, n),
+                latitude=x.latitude,
+                longitude=x.longitude,
+                interconnect_mw=usable_interconnect_mw(grid, x, BUILT) if grid.rules.interconnect.on else None,
+            )  # fmt: skip
+        )
+    prices = grid.prices
+    energy = sum(cost.energy_usd_per_year(s.facility_mw, areas[s.balancing_authority].energy_usd_per_mwh) for s in held)
+    capital = sum(cost.site_capex_usd(grid, it_mw=s.it_mw, facility_mw=s.facility_mw) for s in held) + grid.new_lines[0].capex_usd
+    yearly = energy + capital * cost.annuity(prices.discount_rate, prices.site_life_years) + link.usd_per_year
+    # Plants at e2 send 0.1 MW over the standing circuits, against their direction, and 0.2 MW over the built one.
+    fed = {"e1": held[0].facility_mw - 0.3, "e2": 0.3, "w1": held[1].facility_mw}
+    flows = [{"line": "e1-e2", "mw": -0.1}, {"line": "e1-e2-new", "mw": 0.2}]
+    built = [{"line": k, "circuits": n} for k, n in BUILT.items()]
+    return SitesPlan.model_validate(
+        {"sites": held, "links": [link], "new_lines": built, "generation_mw": fed, "flows": flows, "certificate": _proof(yearly)}
+    )
+
+
+def _layout(instance: Instance, cut: Cut, racks: dict[str, int], a: dict[str, float], metrics: LayoutMetrics) -> dict[str, Any]:
+    by_site = dict(zip(sorted(racks), cut.data_parallel_by_site, strict=True))
+    used, total = cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel, sum(racks.values()) * instance.hardware.rack.gpus
+    return {
+        "tensor_parallel": cut.tensor_parallel, "pipeline_parallel": cut.pipeline_parallel, "data_parallel": cut.data_parallel,
+        "data_parallel_by_site": by_site, "virtual_stages": cut.virtual_stages, "microbatch_sequences": cut.micro_batch,
+        "microbatches_per_step": cut.micro_batches, "recompute": cut.recompute, "sequence_parallel": cut.sequence_parallel, "zero_stage": cut.zero_stage,
+        "layers_per_stage": cut.layers_per_stage, "replicas_per_rack": cut.replicas_per_rack,
+        "racks_per_stage_by_site": {s: -(-d // cut.replicas_per_rack) for s, d in by_site.items()}, "gpus_used": used, "gpus_idle": total - used,
+        "assumptions": a, "metrics": metrics, "certificate": _proof(metrics.days_to_train),
+    }  # fmt: skip
+
+
+def _counts(d: Design) -> dict[str, int]:
+    return {"switches": d.switches, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
+
+
+def _usd(instance: Instance, d: Design) -> float:
+    return cost.fabric_usd(instance.network, instance.network.switches[0], **_counts(d))
+
+
+def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> SiteFabric:
+    network, box = instance.network, instance.network.switches[0]
+    hop = transport.hop_slowdown(network, d, where.share_leaving_leaf, where.share_leaving_pod)
+    tiers = [
+        {"name": "leaf", "switches": d.leaves, "down_ports": d.leaf_down, "up_ports": d.leaf_up, "bundle": d.leaf_bundle, "oversubscription": 2.0},
+        {
+            "name": "spine",
+            "switches": d.spines,
+            "down_ports": d.spine_down,
+            "up_ports": d.spine_up,
+            "bundle": d.spine_bundle,
+            "oversubscription": 2.0,
+        },
+        {"name": "core", "switches": d.cores, "down_ports": d.pods * d.spine_bundle, "up_ports": 0, "bundle": 0, "oversubscription": 1.0},
+    ]
+    return SiteFabric.model_validate(
+        {
+            "switch": box.name, "planes": box.planes, "ports_per_switch": box.ports, "tiers": tiers, "chips": d.switches * box.planes, **_counts(d),
+            "cost_usd": _usd(instance, d), "power_mw": cost.fabric_mw(network, box, **_counts(d)), "leaf_domain_racks": d.leaf_down,
+            "leaf_domains": d.domains, "rails_per_pod": d.rails_per_pod, "leaf_domains_per_pod": d.domains_per_pod, "pods": d.pods,
+            "share_leaving_leaf": where.share_leaving_leaf, "share_leaving_pod": where.share_leaving_pod, "p2p_seconds": m.hop_nic_seconds * hop,
+            "hop_slowdown": hop, "allreduce_slowdown": transport.allreduce_slowdown(network, d, where.rings_leaving_leaf, where.rings_leaving_pod),
+        }
+    )  # fmt: skip
+
+
+def _placement(assignment: dict[str, Any], where: Any, cut: Cut, racks: dict[str, int]) -> dict[str, Any]:
+    groups, split = cut.pipeline_parallel * len(racks), sum(x.groups_split for x in where.values())
+    held = {s: {"assignment": [{"stage": i, "leaf_domain": leaf, "racks": r} for i, leaf, r in pieces]} for s, pieces in assignment.items()}
+    return {
+        "groups": groups, "groups_leaf_local": groups - split, "groups_split": split, "lower_bound_split": 0,
+        "extra_pieces": sum(x.extra_pieces for x in where.values()), "groups_cross_pod": sum(x.groups_cross_pod for x in where.values()),
+        "sites": held, "certificate": _proof(float(split)).model_dump(),
+    }  # fmt: skip
