@@ -61,7 +61,7 @@ class Decider:
     def left(self) -> Options:
         """Return the options with the time that is left; a started decision always gets a moment for its first answer."""
         limit = self.options.time_limit
-        return self.options if limit is None else replace(self.options, time_limit=max(0.2, limit - (time.perf_counter() - self.started)))
+        return self.options if limit is None else replace(self.options, time_limit=max(1.0, limit - (time.perf_counter() - self.started)))
 
     def out_of_time(self) -> bool:
         """Tell whether the limit has passed."""

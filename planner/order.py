@@ -90,8 +90,8 @@ def solve_instance(instance: Instance, options: Options, progress: Progress) -> 
         if run.best is None:
             raise
         run.stopped = "interrupted"
-    if run.stopped == "proved" and run.decider.out_of_time():
-        run.stopped = "limit" if run.best is None or not run.best.proved else run.stopped
+    if run.best is not None and not run.best.proved and run.stopped == "proved":
+        run.stopped = "limit"
     if run.best is not None and run.stopped != "interrupted":
         run.best = run.decider.confirmed(run.best)
     plan = _plan(run, conflict if run.best is None else None)
@@ -170,7 +170,10 @@ def _spend(run: Run, most: int) -> Conflict | None:
             low = guess
         else:
             high = guess
-        if high - low <= run.module or (low and run.decider.out_of_time()):
+        if high - low <= run.module:
+            break
+        if low and run.decider.out_of_time():
+            run.stopped = "limit"
             break
         guess = _next_guess(run, last, low, high)
     if run.best is None:
@@ -195,7 +198,10 @@ def _next_guess(run: Run, last: Trial | Conflict | None, low: int, high: int) ->
 
 def _climb(run: Run) -> None:
     """Add one module at any one site for as long as the budget and every rule allow it: then one more anywhere breaks them."""
-    while run.best is not None and not run.decider.out_of_time():
+    while run.best is not None:
+        if run.decider.out_of_time():
+            run.stopped = "limit"
+            return
         grown = [run.decider.trial(None, fixed=racks) for racks in _one_more(run.best.racks_by_site, run.module)]
         better = [t for t in grown if isinstance(t, Trial) and t.cost.total_usd <= run.budget]
         if not better:
@@ -224,6 +230,7 @@ def _cheapest(run: Run, most: int) -> Conflict | None:
         else:
             low = guess
         if run.best is not None and run.decider.out_of_time():
+            run.stopped = "limit"
             break
     if run.best is None:
         last = run.at(most)
@@ -278,9 +285,10 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
     o, best = run.decider.options, run.best
     name = run.instance.objective.minimize
     value = None if best is None else best.layout.metrics.days_to_train if name == "days_to_train" else best.cost.total_usd
-    bound = _bound_in_order(best, name)
     joint = run.joint_days if best is not None and name == "days_to_train" else None
     joint = None if joint is None or value is None else min(joint, value)
+    # A search that was cut short has proven nothing of the racks it chose: then only the bound over all decisions holds.
+    bound = _bound_in_order(best, name) if run.stopped == "proved" else joint
     status: Status = "optimal" if best is not None and best.proved and run.stopped == "proved" else "feasible" if best is not None else "infeasible"
     if conflict is not None and not conflict.rules:
         status = "unknown"

@@ -46,7 +46,7 @@ CASES = {
     "pin value": (put("pins", {"layout.tensor_parallel": "ten"}), ["pins.layout.tensor_parallel", "whole number", "ten"]),
     "racks and grid": (put("hardware.racks", 5), ["hardware.racks", "5"]),
     "precision": (put("workload.precision.compute", "fp64"), ["workload.precision.compute", "fp64"]),
-    "peak": (put("workload.precision.compute", "fp32"), ["workload.precision.compute", "fp4"]),
+    "peak": (put("hardware.accelerator", "A100-80GB"), ["workload.precision.compute", "A100-80GB has no fp4"]),
     "no batch": (lambda d: d["limits"].pop("max_batch_tokens"), ["limits.max_batch_tokens", "missing"]),
     "missing": (lambda d: d["workload"].pop("tokens"), ["workload.tokens", "missing"]),
     "cheapest for ever": (put("objective.minimize", "cost_usd"), ["limits.deadline_days"]),

@@ -32,7 +32,7 @@ def broken(data: dict[str, Any], edit: Callable[[dict[str, Any]], None]) -> list
     """Return the rules that an edited copy of a plan breaks."""
     copied = copy.deepcopy(data)
     edit(copied)
-    return [v.rule for v in planner.check(Plan.model_validate(copied))]
+    return [f"{v.rule}: {v.message}" for v in planner.check(Plan.model_validate(copied))]
 
 
 def test_plans_hold(held: dict[str, Any], pinned: dict[str, Any]) -> None:

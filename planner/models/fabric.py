@@ -394,6 +394,8 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     least_spine = np.where(three, np.maximum(1, -(-rows[:, COL["need_up"]] // np.maximum(groups, 1))), 0)
     most_spine = np.where(three, rows[:, COL["ports"]] - down, 0)
     keep = np.ones(len(rows), dtype=bool)
+    if "leaf_up_ports" in p.pins:
+        keep &= up[pair] == p.pins["leaf_up_ports"]
     if "spine_down_ports" in p.pins:
         keep &= down == p.pins["spine_down_ports"]
     if "spine_up_ports" in p.pins:
@@ -615,6 +617,15 @@ def _improve(p: Problem, found: Search, rows: Ints, beyond: float, options: Opti
     if o.solution is not None and o.bound is not None:
         found.chosen, found.cost = _read(f, o.solution), o.solution.of(f.at["cost"])
         found.bound = max(found.bound, min(math.ceil(o.bound - 1e-6), beyond))
+    elif o.stop is Stop.LIMIT and found.chosen is None:
+        found.chosen, found.cost = _least_completion(p, rows)
+
+
+def _least_completion(p: Problem, rows: Ints) -> tuple[dict[str, int], int]:
+    """Return the cheapest row with its fewest spine uplinks, and its cost: what is held when no time is left to search."""
+    cost = _completed(p, rows)
+    row = dict(zip(COLUMNS, rows[int(cost.argmin())].tolist(), strict=True))
+    return row | {"spine_up": row["least_spine_up"]}, int(cost.min())
 
 
 def _prefer(p: Problem, found: Search, options: Options, started: float) -> None:

@@ -21,7 +21,7 @@ from planner.plan import Assumptions, Certificate, Conflict, LayoutMetrics, Layo
 from planner.solvers.cpsat import SOLVER
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
-AGREEMENT = 1e-7  # CP-SAT counts in whole nanoseconds; the tables in floats
+AGREEMENT = 1e-7  # relative; CP-SAT counts in whole units of time, the tables in floats
 CONFIRMED = 6  # rows and ZeRO stages that CP-SAT decides again
 
 

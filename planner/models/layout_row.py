@@ -12,8 +12,8 @@ from planner.physics.step import Cut
 from planner.solvers import cpsat
 from planner.solvers.outcome import Outcome, Stop
 
-UNITS_PER_SECOND = 10**9  # times are whole nanoseconds, rounded up
-FINER = 1024  # the objective counts in 1/1024 ns per sequence
+LARGEST = 4e16  # of the model's products, with room below 2^63 for the bounds of their factors
+FINER = 1024  # the objective, a time per sequence, counts in 1/1024 of the unit of time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,7 @@ class RowModel:
     problem: Problem
     row: Row
     zero: int
+    units_per_second: int
     model: cp_model.CpModel
     replicas: list[cp_model.IntVar]
     total: cp_model.IntVar
@@ -53,7 +54,7 @@ def solve_row(problem: Problem, row: Row, zero: int, cutoff: float, options: Opt
         rule(f)
     f.model.minimize(f.objective)
     out = cpsat.run(f.model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
-    scale = 1 / (UNITS_PER_SECOND * FINER)
+    scale = 1 / (f.units_per_second * FINER)
     return Outcome(
         stop=out.stop,
         solution=_read(f, out.solution, scale) if out.solution else None,
@@ -181,7 +182,7 @@ def _least_shards(f: RowModel, racks: Ints) -> Ints:
 
 def _pick(f: RowModel, name: str, seconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]], levels: range) -> cp_model.IntVar:
     """Read a table of seconds over (largest stage, racks) at the chosen pair, in whole units."""
-    whole = np.ceil(seconds * UNITS_PER_SECOND).astype(np.int64).ravel()
+    whole = np.ceil(seconds * f.units_per_second).astype(np.int64).ravel()
     width = seconds.shape[1]
     index = f.model.new_int_var(0, len(whole) - 1, f"{name}_index")
     f.model.add(index == (f.most - levels[0]) * width + f.racks - lowest(f.racks))
@@ -194,7 +195,7 @@ def _last_stage(f: RowModel, layer: np.ndarray[tuple[int], np.dtype[np.float64]]
     """Time of the last stage and micro-batch, its head included."""
     low, high = f.row.virtual_stages, highest(f.most)
     table = np.arange(low, high + 1)[:, None] * layer[None, :] + f.row.base.head + each
-    whole = np.ceil(table * UNITS_PER_SECOND).astype(np.int64).ravel()
+    whole = np.ceil(table * f.units_per_second).astype(np.int64).ravel()
     index = f.model.new_int_var(0, len(whole) - 1, "head_index")
     f.model.add(index == (f.layers[-1] - low) * len(layer) + f.racks - lowest(f.racks))
     value = f.model.new_int_var(int(whole.min()), int(whole.max()), "last_stage")
@@ -221,11 +222,14 @@ def _variables(problem: Problem, row: Row, zero: int, cutoff: float) -> RowModel
     spans = [(shares.get(s, 0), shares.get(s, 0)) if shares is not None else (1, min(c, high)) for s, c in used]
     replicas = [m.new_int_var(low, top, f"replicas[{s}]") for (s, _), (low, top) in zip(used, spans, strict=True)]
     ends = [(v, most)] * p if fixed is None else [(n, n) for n in fixed]
+    # Times are whole units, rounded up: as fine as the products of the model leave room for.
+    units = 10 ** math.floor(math.log10(LARGEST / (cutoff * problem.most_sequences * FINER)))
     batches = cp_model.Domain.from_values(sorted({int(x) for x in found.batches}))
     return RowModel(
         problem=problem,
         row=row,
         zero=zero,
+        units_per_second=units,
         model=m,
         replicas=replicas,
         total=m.new_int_var_from_domain(cp_model.Domain.from_values([int(d) for d in np.unique(found.replicas)]), "total"),
@@ -234,7 +238,7 @@ def _variables(problem: Problem, row: Row, zero: int, cutoff: float) -> RowModel
         batches=m.new_int_var_from_domain(batches, "batches"),
         layers=[m.new_int_var(low, top, f"layers[{i}]") for i, (low, top) in enumerate(ends)],
         most=m.new_int_var(least if fixed is None else max(fixed), most if fixed is None else max(fixed), "most"),
-        objective=m.new_int_var(0, math.ceil(cutoff * UNITS_PER_SECOND * FINER), "objective"),
+        objective=m.new_int_var(0, math.ceil(cutoff * units * FINER), "objective"),
     )
 
 

@@ -80,7 +80,9 @@ def _solve(q: Question, options: Options, sites: int | None, least_racks: int = 
     m.no_fewer = pyo.Constraint(expr=sum(m.modules.values()) >= least_racks // q.module_racks)
     proof = held = None
     if q.racks is None:
-        first, held = _most_racks(m, q, replace(options, time_limit=left()))
+        limit = left()
+        # Some time is kept for the cost: a split that is large but dear is a poor answer.
+        first, held = _most_racks(m, q, replace(options, time_limit=None if limit is None else 0.7 * limit))
         if held is None:
             return _without_plan(first, started)
         bound = held.total if first.bound is None else math.floor(first.bound + 1e-6)

@@ -26,7 +26,10 @@ def restate(model: pyo.ConcreteModel, *, unit: float = 1e-3, relax: bool = True)
         step = unit if var.is_continuous() else 1.0
         if var.lb is None or var.ub is None:
             raise ValueError(f"{var.name}: needs both bounds to be counted in integers")
-        of[id(var)] = cp.new_int_var(math.floor(var.lb / step - EXACT), math.ceil(var.ub / step + EXACT), var.name), step
+        low, high = math.ceil(var.lb / step - EXACT), math.floor(var.ub / step + EXACT)
+        if relax and var.is_continuous():
+            low, high = math.floor(var.lb / step), math.ceil(var.ub / step)
+        of[id(var)] = cp.new_int_var(low, high, var.name), step
     for row in model.component_data_objects(pyo.Constraint, active=True):
         _row(cp, of, row, relax)
     goal = next(model.component_data_objects(pyo.Objective, active=True), None)

@@ -91,9 +91,9 @@ def test_no_figure_can_be_shaved(path: str) -> None:
     assert check(shaved)
 
 
-@pytest.mark.parametrize("path", FIGURES)
+@pytest.mark.parametrize("path", [p for p in FIGURES if not p.endswith("required_gbps")])
 def test_no_figure_can_be_padded(path: str) -> None:
-    """Nor does 1 % more, or one more."""
+    """Nor does 1 % more, or one more; only a link may be asked to carry more than it must."""
     padded = edited_at(PLAN, path, lambda x: x + 1 if isinstance(x, int) or x == 0 else x * 1.01)
     assert check(padded)
 

@@ -124,7 +124,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     r = random.Random(seed)
     boxes = [switch(r.randint(4, 10), r.choice([500, 2000, 9000]), planes) for planes in range(1, r.randint(1, 2) + 1)]
     pins: dict[str, object] = {}
-    if seed % 3 == 0:
+    if seed % 2 == 0:
         pin = r.choice(["tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "planes"])
         pins = {f"fabric.{pin}": r.randint(1, 5) if pin not in ("tiers", "planes") else r.randint(1, 3)}
     i = instance(r.randint(1, 4), *boxes, optics_usd=r.choice([0, 100, 1000]), max_tiers=r.choice([2, 3, 3, 3]), pins=pins)
@@ -137,7 +137,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     return i, asked
 
 
-@pytest.mark.parametrize("seed", range(90))
+@pytest.mark.parametrize("seed", range(140))
 def test_agrees_with_brute_force(seed: int) -> None:
     """Cost, splits and boxes are those of the best design that wiring and time rules accept, or there is none."""
     i, r = random_case(seed)
@@ -224,6 +224,13 @@ def test_ports_slower_than_the_nic_are_refused() -> None:
     assert solve(instance(1, cheap), request(20)).infeasible
 
 
+@pytest.mark.parametrize("pin", ["leaf_up_ports", "spine_down_ports", "tiers"])
+def test_pin_on_tiers_rules_out_a_single_switch(pin: str) -> None:
+    """One switch would do and is cheapest, but it has no uplinks, no spines and no second tier."""
+    found = solve(instance(1, switch(16, 5000), pins={f"fabric.{pin}": 2}), request(8))
+    assert found.solution.design.tiers == 2
+
+
 def test_unknown_port_pin_is_infeasible() -> None:
     """A pin that no mode meets is a proof with a reason."""
     found = solve(instance(1, switch(16, 5000), pins={"fabric.planes": 3}), request(20))
@@ -249,12 +256,13 @@ def test_pins_of_the_paper_are_met() -> None:
     assert solve(instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, hop=7.63)).infeasible
 
 
-def test_cost_bound_under_no_time_is_a_bound() -> None:
-    """With no time at all there is still a bound below the optimum, and no claim of a proof without a design."""
+def test_no_time_still_gives_a_design_and_a_bound() -> None:
+    """With no time at all a design that can be wired is held, no proof is claimed, and the bound is below the optimum."""
     i, r = instance(72, switch(256, 130e3), switch(512, 200e3, 8)), request(5000, group=50, groups=100, hop=2.0)
     best, rushed = solve(i, r), solve(i, r, time_limit=0.0)
-    assert rushed.bound <= best.objective
-    assert rushed.solution is None or rushed.objective >= best.objective
+    assert rushed.stop is Stop.LIMIT
+    assert rushed.bound <= best.objective <= rushed.objective
+    assert not unwirable(rushed.solution.design, cross_rail=True) and hidden(i, r, rushed.solution.design)
 
 
 def test_same_seed_same_design() -> None:

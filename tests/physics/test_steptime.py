@@ -177,9 +177,9 @@ def test_hops_are_exposed_beyond_their_chunk(hop: float, exposed: float) -> None
 
 
 def test_gradients_inside_the_rack() -> None:
-    """768 weights at 4 B over 2 TP ranks are 1,536 B: between 4 replicas 6·0.5 + 1.5·15.36 s, alone nothing."""
-    assert steptime.local_reduce_seconds(machine(), 768, 2, 4) == pytest.approx(3 + 23.04)
-    assert steptime.local_reduce_seconds(machine(), 768, 2, 1) == 0
+    """768 weights at 4 B over 2 TP ranks are 1,536 B: between 4 replicas 3·0.5 + 0.75·15.36 s, alone nothing."""
+    assert steptime.hierarchical_seconds(machine(), 768, 4, 2, 4, 1, 2.0) == pytest.approx(1.5 + 11.52)
+    assert steptime.hierarchical_seconds(machine(), 768, 4, 2, 1, 1, 2.0) == 0
 
 
 def test_gradients_between_racks() -> None:
@@ -192,33 +192,34 @@ def test_gradients_between_racks() -> None:
 def test_gradient_tail(backward: float, end: int, exposed: float) -> None:
     """Of five layers' exchanges one remains or all, and the embedding's comes on top; the slowdown is the fabric's alone."""
     one = (3 + 23.04) + 2.0 * (8 + 51.2)
-    tail = steptime.data_parallel_tail_seconds(machine(), 2, 4, 3, 2.0, layers=5, layer_backward=backward, end_parameters=end)
+    tail = steptime.data_parallel_tail_seconds(machine(), 2, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=backward, end_parameters=end)
     # An exchange of no weights still waits for its latencies.
     still = 0.0 if end else 3 + 2.0 * 8
     assert tail == pytest.approx(exposed * one + still)
 
 
-def test_shards_of_zero_3() -> None:
-    """768 weights at 2 B over 2 TP ranks: 192 B between 3 racks at twice the time, then 768 B between 4 in the rack."""
-    assert steptime.shard_gather_seconds(machine(), 2, 4, 3, 2.0) == pytest.approx(2.0 * (4 + 2 / 3 * 19.2) + 1.5 + 0.75 * 7.68)
+REDUCE = 1.5 + 0.75 * 15.36 + 2.0 * (4 + 2 / 3 * 38.4)  # 768 weights at 4 B over 2 TP ranks: 4 replicas a rack, 3 racks at twice the time
+GATHER = 1.5 + 0.75 * 7.68 + 2.0 * (4 + 2 / 3 * 19.2)  # the same at 2 B
 
 
-def test_shards_of_gradients() -> None:
-    """768 weights at 4 B over 2 TP ranks: 1,536 B between 4 in the rack, then 384 B between 3 racks at twice the time."""
-    assert steptime.shard_reduce_seconds(machine(), 2, 4, 3, 2.0) == pytest.approx(1.5 + 0.75 * 15.36 + 2.0 * (4 + 2 / 3 * 38.4))
+def test_shards_between_racks() -> None:
+    """1,536 B are reduced between 4 in the rack, then 384 B of each GPU between 3 racks at twice the time."""
+    assert steptime.hierarchical_seconds(machine(), 768, 4, 2, 4, 3, 2.0) == pytest.approx(REDUCE)
+    assert steptime.hierarchical_seconds(machine(), 768, 2, 2, 4, 3, 2.0) == pytest.approx(GATHER)
 
 
-@pytest.mark.parametrize(("zero", "gathers", "reduces"), [(0, False, False), (1, False, False), (2, False, True), (3, True, True)])
-def test_sharding_by_zero_stage(zero: int, gathers: bool, reduces: bool) -> None:
-    """Stages 0 and 1 add nothing to a layer, 2 the reduction, 3 the gather in both passes; compute hides its own length."""
-    m = machine()
-    times = steptime.LayerTimes(forward=10.0, backward=20.0, matrix=0, vector=0, recompute=0, tensor_parallel=0)
-    gather, reduce = steptime.shard_gather_seconds(m, 2, 4, 3, 2.0), steptime.shard_reduce_seconds(m, 2, 4, 3, 2.0)
-    forward, backward = steptime.sharding_seconds(m, 2, times, zero, 4, 3, 2.0)
-    assert forward == pytest.approx(gather - 10.0 if gathers else 0.0)
-    assert backward == pytest.approx(gather * gathers + reduce - 20.0 if reduces else 0.0)
-    slow = steptime.LayerTimes(forward=1e6, backward=1e6, matrix=0, vector=0, recompute=0, tensor_parallel=0)
-    assert steptime.sharding_seconds(m, 2, slow, zero, 4, 3, 2.0) == (0.0, 0.0)
+@pytest.mark.parametrize(("zero", "forward", "backward"), [(0, 0, 0), (1, 0, 0), (2, 0, REDUCE), (3, GATHER, GATHER + REDUCE)])
+def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: float) -> None:
+    """Stages 0 and 1 send nothing with a micro-batch, 2 the reduction, 3 the gather in both passes too."""
+    assert steptime.sharding_traffic_seconds(machine(), 2, zero, 4, 3, 2.0) == pytest.approx((forward, backward))
+
+
+@pytest.mark.parametrize(("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)])
+def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
+    """Without backward to hide behind, gradients come back (0), weights do (1, 2), or nothing does (3); 2 and 3 have reduced all but the last layer."""
+    tail = steptime.data_parallel_tail_seconds(machine(), 2, 4, 3, 2.0, zero_stage=zero, layers=5, layer_backward=0.0, end_parameters=0)
+    still = (1.5 + 2.0 * 4) * (2 if zero < 3 else 1)  # an exchange of no weights still waits for its latencies
+    assert tail == pytest.approx(exposed + still)
 
 
 @pytest.mark.parametrize(("backward", "exposed"), [(0.9, 0.5), (0.5, 0.5), (0.1, 0.9)])

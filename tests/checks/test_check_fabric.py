@@ -1,0 +1,114 @@
+"""Rules of the fabric, on both sides of their edges."""
+
+from typing import Any
+
+import pytest
+from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
+
+PLAN = small()
+M = PLAN.layout.metrics
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rule"),
+    [
+        ("fabric.sites.e1.switch", "other", "switch[e1]"),
+        ("fabric.sites.e1.planes", 1, "switch[e1]"),
+        ("fabric.sites.e1.ports_per_switch", 32, "switch[e1]"),
+        ("fabric.sites.e1.tiers.2.switches", 3, "tiers[e1, core]"),
+        ("fabric.sites.e1.tiers.0.oversubscription", 1.0, "tiers[e1, leaf]"),
+        ("fabric.sites.e1.tiers.1.down_ports", 8, "tiers[e1, spine]"),
+        ("fabric.sites.e1.tiers.0.up_ports", 13, "wirable[e1]"),
+        ("fabric.sites.e1.tiers.0.bundle", 3, "wirable[e1]"),
+        ("fabric.sites.e1.tiers.0.down_ports", 0, "wirable[e1]"),
+        ("fabric.sites.e1.tiers", [], "wirable[e1]"),
+        ("fabric.sites.e1.tiers.1.name", "core", "wirable[e1]"),
+        ("fabric.sites.e1.rails_per_pod", 0, "wirable[e1]"),
+        ("fabric.sites.e1.rails_per_pod", 5, "wirable[e1]"),
+        ("fabric.sites.e1.switches", 15, "counts[e1]"),
+        ("fabric.sites.e1.chips", 31, "counts[e1]"),
+        ("fabric.sites.e1.switch_links", 31, "counts[e1]"),
+        ("fabric.sites.e1.endpoint_links", 31, "counts[e1]"),
+        ("fabric.sites.e1.leaf_domain_racks", 5, "counts[e1]"),
+        ("fabric.sites.e1.pods", 1, "counts[e1]"),
+        ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
+        ("fabric.sites.e1.power_mw", lambda x: x * 0.99, "price_and_power[e1]"),
+        ("fabric.sites.e1.share_leaving_leaf", 0.5, "slowdowns[e1]"),
+        ("fabric.sites.e1.hop_slowdown", 1.05, "slowdowns[e1]"),
+        ("fabric.sites.e1.p2p_seconds", lambda x: x * 0.99, "slowdowns[e1]"),
+        ("fabric.sites.w1.allreduce_slowdown", 1.0, "slowdowns[w1]"),
+    ],
+)
+def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
+    """Each edited entry breaks the rule about it."""
+    assert rule in named(edited_at(PLAN, path, change))
+
+
+def test_every_site_has_a_fabric() -> None:
+    """A site without a fabric and a fabric without a site are both found."""
+    held = PLAN.model_dump(mode="json")["fabric"]["sites"]
+    assert "every_site[w1]" in named(edited(PLAN, fabric__sites={"e1": held["e1"]}))
+    assert "every_site[e2]" in named(edited(PLAN, fabric__sites={**held, "e2": held["e1"]}))
+
+
+def test_a_whole_core_taken_away_cannot_hide() -> None:
+    """One core fewer with every sum of the plan adjusted leaves cores that do not match the spines' uplinks."""
+    f = PLAN.fabric.sites["e1"]
+    fewer = edited(
+        PLAN, fabric__sites__e1__tiers__2__switches=3, fabric__sites__e1__switches=f.switches - 1, fabric__sites__e1__chips=f.chips - 2,
+        fabric__sites__e1__cost_usd=f.cost_usd - 1e4,
+    )  # fmt: skip
+    assert {"tiers[e1, core]", "counts[e1]", "price_and_power[e1]"} <= named(fewer)
+
+
+@pytest.mark.parametrize(("gbps", "broken"), [(0.008, set()), (0.0079, {"switch"})])
+def test_a_port_carries_a_nic(gbps: float, broken: set[str]) -> None:
+    """A NIC of 1 MB/s needs 8 Mbps."""
+    switch = {**INSTANCE["network"]["switches"][0], "port_gbps": gbps}
+    assert rules(small(network__switches=[switch])) == broken
+
+
+@pytest.mark.parametrize(("tiers", "broken"), [(3, set()), (2, {"wirable"})])
+def test_tiers_allowed(tiers: int, broken: set[str]) -> None:
+    """Three tiers where three are allowed."""
+    assert rules(small(network__max_tiers=tiers)) == broken
+
+
+@pytest.mark.parametrize(("nic", "broken"), [(4400.0, set()), (4380.0, {"hidden_exchange"})])
+def test_hidden_exchange(nic: float, broken: set[str]) -> None:
+    """8,192 bytes at the NIC's rate and 1.575 times the ideal stay within the forward pass of a chunk, or do not."""
+    assert M.hop_window_seconds == pytest.approx(2.93697, rel=1e-5)
+    assert rules(small(hardware__accelerator__nic_bytes_per_second=nic)) - {"wan_need", "wan_capacity"} == broken
+
+
+def test_what_nothing_hides_may_still_take_the_transport_as_it_is() -> None:
+    """Where the ideal alone fills the window, the transport's own slowdown is allowed, and no more."""
+    slow = instance_with(hardware__accelerator__nic_bytes_per_second=2000.0)
+    near = {"e1": [(0, 0, "r[0-2]"), (1, 1, "r[4-6]")], "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")]}
+    assert named(worked(slow, assignment=near)) == {"hidden_exchange[e1]"}
+    wide = worked(slow, assignment=near, leaf_up=4, leaf_bundle=2)
+    assert "hidden_exchange" not in rules(wide)
+
+
+def test_hidden_allreduce() -> None:
+    """A ring over two leaves at twice its ideal is too slow for a layer's backward pass, one uplink more hides it."""
+    slow = instance_with(hardware__accelerator__nic_bytes_per_second=2.2e4)
+    # Both stages of e1 stand on both leaf domains: two rings share each leaf's uplinks.
+    both = {"e1": [(0, 0, "r[0-1]"), (0, 1, "r4"), (1, 0, "r[2-3]"), (1, 1, "r5")], "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")]}
+    assert "hidden_allreduce" in rules(worked(slow, assignment=both, leaf_up=1))
+    assert "hidden_allreduce" not in rules(worked(slow, assignment=both, leaf_up=2))
+
+
+@pytest.mark.parametrize(
+    ("pins", "broken"),
+    [
+        ({"fabric.planes": 2, "fabric.ports_per_switch": 16, "fabric.tiers": 3, "fabric.leaf_domain_racks": 4, "fabric.leaf_down_ports": 4}, set()),
+        ({"fabric.leaf_up_ports": 2, "fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
+        ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
+        ({"fabric.leaf_domain_racks": 5}, {"pins[fabric.leaf_domain_racks]"}),
+        ({"fabric.spine_up_ports": 1}, {"pins[fabric.spine_up_ports]"}),
+    ],
+)
+def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
+    """What was fixed by hand is kept."""
+    assert named(worked(instance_with(pins=pins))) == broken

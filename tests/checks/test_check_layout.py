@@ -1,0 +1,118 @@
+"""Rules of the layout, on both sides of their edges."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from worked_plan import CUT, edited, edited_at, instance_with, named, rules, small, worked
+
+PLAN = small()
+HELD = PLAN.layout.metrics.memory_bytes_per_gpu
+DAYS = PLAN.layout.metrics.days_to_train
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "holds", "breaks"),
+    [
+        ("batch", "limits__max_batch_tokens", 5120, 5119),
+        ("deadline", "limits__deadline_days", DAYS * 1.0001, DAYS * 0.9999),
+        # A GPU keeps 5 % free.
+        ("memory", "hardware__accelerator__hbm_bytes", HELD / 0.95 * 1.0001, HELD / 0.95 * 0.9999),
+    ],
+)
+def test_edges(rule: str, path: str, holds: float, breaks: float) -> None:
+    """A figure within its limit keeps the rule, one just beyond breaks it and no other."""
+    assert rules(small(**{path: holds})) == set()
+    assert rules(small(**{path: breaks})) == {rule}
+
+
+@pytest.mark.parametrize(
+    ("change", "broken"),
+    [
+        ({}, set()),
+        ({"tensor_parallel": 4, "replicas_per_rack": 1, "data_parallel_by_site": (3, 2)}, set()),
+        ({"tensor_parallel": 4}, {"tensor_parallel"}),
+        ({"tensor_parallel": 3, "replicas_per_rack": 1, "data_parallel_by_site": (3, 2)}, {"tensor_parallel"}),
+        ({"layers_per_stage": (5, 3)}, set()),
+        ({"layers_per_stage": (7, 1)}, {"layers"}),
+        ({"layers_per_stage": (4, 3)}, {"layers"}),
+        ({"layers_per_stage": (5, 4)}, {"layers"}),
+        ({"micro_batches": 3}, {"interleaving"}),
+        ({"micro_batches": 3, "virtual_stages": 1}, set()),
+    ],
+)
+def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
+    """A cut worked out in full breaks only the rule that it is against."""
+    plan = worked(instance_with(limits__facility_power_mw=2.1, hardware__accelerator__hbm_bytes=1e8), cut=replace(CUT, **change))
+    assert rules(plan) - {"gpus"} == broken
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rule"),
+    [
+        ("layout.tensor_parallel", 0, "well_formed"),
+        ("layout.pipeline_parallel", 3, "well_formed"),
+        ("layout.layers_per_stage", [8], "well_formed"),
+        ("layout.layers_per_stage", [8, 0], "well_formed"),
+        ("layout.data_parallel_by_site", {"e1": 0, "w1": 0}, "well_formed"),
+        ("layout.data_parallel_by_site", {"e1": 11, "w1": -1}, "well_formed"),
+        ("layout.data_parallel_by_site", {"e1": 6, "e2": 4}, "replicas[e2]"),
+        ("layout.data_parallel_by_site.e1", 7, "replicas"),
+        ("layout.data_parallel_by_site.e1", 10, "racks[e1]"),
+        ("layout.racks_per_stage_by_site.e1", 2, "racks[e1]"),
+        ("layout.assumptions.hop_slowdown", 0, "well_formed"),
+        ("layout.assumptions.hop_slowdown", 1.57, "assumed_slowdowns[e1]"),
+        ("layout.assumptions.allreduce_slowdown", 1.04, "assumed_slowdowns"),
+        ("layout.assumptions.wan_gbps", 0.00101, "assumed_wan[e1, w1]"),
+        ("layout.assumptions.wan_gbps", None, "assumed_wan"),
+        ("layout.assumptions.wan_rtt_ms", 39.6, "assumed_wan[e1, w1]"),
+        ("layout.context_parallel", 2, "one_way_only"),
+        ("layout.expert_parallel", 2, "one_way_only"),
+        ("layout.gpus_idle", 17, "gpus"),
+        ("layout.recompute", "none", "metrics[step_seconds]"),
+        ("layout.zero_stage", 2, "metrics[memory_bytes_per_gpu]"),
+        ("layout.sequence_parallel", False, "metrics[memory_bytes_per_gpu]"),
+        ("layout.metrics.breakdown_seconds.matrix", lambda x: x * 0.99, "breakdown_seconds[matrix]"),
+        ("layout.metrics.breakdown_seconds.extra", lambda _: 1.0, "breakdown_seconds[extra]"),
+        ("layout.metrics.memory_limit_bytes", lambda x: x * 1.01, "metrics[memory_limit_bytes]"),
+        ("layout.metrics.mfu", lambda x: x * 1.01, "metrics[mfu]"),
+    ],
+)
+def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
+    """Each edited entry breaks the rule about it."""
+    if path.endswith(".extra"):
+        parts = {**PLAN.layout.metrics.breakdown_seconds, "extra": 1.0}
+        assert rule in named(edited(PLAN, layout__metrics__breakdown_seconds=parts))
+        return
+    assert rule in named(edited_at(PLAN, path, change))
+
+
+def test_shaving_every_time_alike_is_found() -> None:
+    """Step, parts and days may agree with each other and still be wrong."""
+    m = PLAN.layout.metrics
+    parts = {k: v * 0.99 for k, v in m.breakdown_seconds.items()}
+    shaved = edited(PLAN, layout__metrics__step_seconds=m.step_seconds * 0.99, layout__metrics__breakdown_seconds=parts)
+    assert {"metrics[step_seconds]", "breakdown_seconds[matrix]"} <= named(shaved)
+
+
+def test_the_group_racks_fit_the_site() -> None:
+    """Two stages of four racks fill the eight of e1; five are too many."""
+    assert "racks" not in rules(worked(instance_with(limits__max_batch_tokens=1e6), cut=replace(CUT, data_parallel_by_site=(8, 4))))
+    assert "racks" in rules(worked(instance_with(limits__max_batch_tokens=1e6), cut=replace(CUT, data_parallel_by_site=(9, 4))))
+
+
+@pytest.mark.parametrize(
+    ("pins", "broken"),
+    [
+        ({"layout.tensor_parallel": 2, "layout.recompute": "selective", "layout.layers_per_stage": [4, 4], "layout.zero_stage": 1}, set()),
+        ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4}}, set()),
+        ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4, "e2": 0}}, set()),
+        ({"layout.data_parallel_by_site": {"e1": 5, "w1": 5}}, {"pins[layout.data_parallel_by_site]"}),
+        ({"layout.tensor_parallel": 4}, {"pins[layout.tensor_parallel]"}),
+        ({"layout.sequence_parallel": False}, {"pins[layout.sequence_parallel]"}),
+        ({"layout.layers_per_stage": [5, 3]}, {"pins[layout.layers_per_stage]"}),
+    ],
+)
+def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
+    """What was fixed by hand is kept."""
+    assert named(worked(instance_with(pins=pins))) == broken
