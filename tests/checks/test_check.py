@@ -78,9 +78,21 @@ def _authorities() -> list[dict[str, Any]]:
 
 # What says how the plan was made: no rule can know it.
 FREE = {
-    "solver", "formulation", "variables", "constraints", "seconds", "seed", "minimizes", "given", "planner_version", "threads", "schema_version", "stopped",
-    "conflict", "time_limit_seconds",
-}  # fmt: skip
+    "solver",
+    "formulation",
+    "variables",
+    "constraints",
+    "seconds",
+    "seed",
+    "minimizes",
+    "given",
+    "planner_version",
+    "threads",
+    "schema_version",
+    "stopped",
+    "conflict",
+    "time_limit_seconds",
+}
 FIGURES = [p for p, x in leaves(DATA) if isinstance(x, (int, float)) and not isinstance(x, bool) and p.split(".")[-1] not in FREE]
 
 

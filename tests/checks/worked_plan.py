@@ -18,22 +18,51 @@ from planner.plan import Certificate, FabricPlan, LayoutMetrics, Link, Plan, Sit
 RACKS = {"e1": 8, "w1": 6}
 BUILT = {"e1-e2-new": 1}
 CUT = Cut(
-    tensor_parallel=2, pipeline_parallel=2, data_parallel_by_site=(6, 4), virtual_stages=2, micro_batch=1, micro_batches=4, recompute="selective",
-    sequence_parallel=True, zero_stage=1, layers_per_stage=(4, 4), replicas_per_rack=2,
-)  # fmt: skip
+    tensor_parallel=2,
+    pipeline_parallel=2,
+    data_parallel_by_site=(6, 4),
+    virtual_stages=2,
+    micro_batch=1,
+    micro_batches=4,
+    recompute="selective",
+    sequence_parallel=True,
+    zero_stage=1,
+    layers_per_stage=(4, 4),
+    replicas_per_rack=2,
+)
 WIRING = {
-    "ports": 16, "rails": 4, "leaf_down": 4, "leaf_up": 2, "leaf_bundle": 1, "rails_per_pod": 2, "domains_per_pod": 2, "spine_up": 2, "spine_bundle": 1,
-}  # fmt: skip
+    "ports": 16,
+    "rails": 4,
+    "leaf_down": 4,
+    "leaf_up": 2,
+    "leaf_bundle": 1,
+    "rails_per_pod": 2,
+    "domains_per_pod": 2,
+    "spine_up": 2,
+    "spine_bundle": 1,
+}
 # Stage, leaf domain and racks of each piece, by site.
 ASSIGNMENT = {"e1": [(0, 0, "r[0-2]"), (1, 1, "r[4-6]")], "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")]}
 PRECISION = {
-    "compute": "bf16", "parameter_bytes": 6, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 8, "activation_bytes": 2,
+    "compute": "bf16",
+    "parameter_bytes": 6,
+    "working_parameter_bytes": 2,
+    "gradient_bytes": 4,
+    "optimizer_bytes": 8,
+    "activation_bytes": 2,
     "collective_bytes": 2,
-}  # fmt: skip
+}
 GPU = {
-    "name": "slow", "hbm_bytes": 4e6, "hbm_bytes_per_second": 1e9, "peak_flop_per_second": {"bf16": 1e7}, "matrix_efficiency": {"most": 0.5, "half_flop": 0},
-    "scale_up_bytes_per_second": 1e8, "scale_up_latency_seconds": 1e-6, "nic_bytes_per_second": 1e6, "nic_latency_seconds": 1e-5,
-}  # fmt: skip
+    "name": "slow",
+    "hbm_bytes": 4e6,
+    "hbm_bytes_per_second": 1e9,
+    "peak_flop_per_second": {"bf16": 1e7},
+    "matrix_efficiency": {"most": 0.5, "half_flop": 0},
+    "scale_up_bytes_per_second": 1e8,
+    "scale_up_latency_seconds": 1e-6,
+    "nic_bytes_per_second": 1e6,
+    "nic_latency_seconds": 1e-5,
+}
 GRID = {
     "balancing_authorities": [
         {"id": "EAST", "interconnection": "eastern", "headroom_mw": 1.5, "energy_usd_per_mwh": 40},
@@ -51,20 +80,28 @@ GRID = {
     ],
     "new_lines": [{"id": "e1-e2-new", "a": "e2", "b": "e1", "max_circuits": 2, "rating_mw": 0.5, "capex_usd": 1e5}],
     "rules": {
-        "interconnect": {"on": True, "share": 0.5, "reading": "capacity_n1"}, "fault_split": {"on": True, "max_share": 0.6},
-        "max_sites": 2, "min_site_modules": 2, "max_rtt_ms": 60,
+        "interconnect": {"on": True, "share": 0.5, "reading": "capacity_n1"},
+        "fault_split": {"on": True, "max_share": 0.6},
+        "max_sites": 2,
+        "min_site_modules": 2,
+        "max_rtt_ms": 60,
     },
     "prices": {"building_usd_per_it_mw": 1e6, "interconnection_usd_per_mw": 5e5, "site_usd": 1e6},
-}  # fmt: skip
+}
 INSTANCE: dict[str, Any] = {
     "name": "worked",
     "limits": {"budget_usd": 34e6, "facility_power_mw": 2.5, "max_batch_tokens": 6000},
     "workload": {
         "model": {"name": "tiny", "layers": 8, "hidden": 64, "heads": 4, "vocabulary": 1000},
-        "tokens": 1e6, "sequence_length": 128, "precision": PRECISION,
+        "tokens": 1e6,
+        "sequence_length": 128,
+        "precision": PRECISION,
     },
     "hardware": {
-        "accelerator": GPU, "rack": {"name": "rack", "gpus": 4, "it_kw": 100, "price_usd": 2e6}, "racks_per_module": 2, "facility_overhead_factor": 1.5,
+        "accelerator": GPU,
+        "rack": {"name": "rack", "gpus": 4, "it_kw": 100, "price_usd": 2e6},
+        "racks_per_module": 2,
+        "facility_overhead_factor": 1.5,
         "cooling_kw_per_m2": 2,
     },
     "grid": GRID,
@@ -73,7 +110,7 @@ INSTANCE: dict[str, Any] = {
         "switches": [{"name": "box", "ports": 16, "port_gbps": 1, "planes": 2, "price_usd": 1e4, "power_watts": 100}],
         "optics": {"name": "module", "price_usd": 100, "power_watts": 5},
     },
-}  # fmt: skip
+}
 
 
 def instance_with(**changes: Any) -> Instance:
@@ -112,7 +149,7 @@ def worked(
         s: locality(stages[s], leaf_domain_racks=designs[s].leaf_down, domains_per_pod=designs[s].domains_per_pod, wrap=cut.virtual_stages > 1)
         for s in racks
     }
-    network, waves = instance.network, 0
+    network = instance.network
     hop = max(transport.hop_slowdown(network, designs[s], where[s].share_leaving_leaf, where[s].share_leaving_pod) for s in racks)
     ring = max(transport.allreduce_slowdown(network, designs[s], where[s].rings_leaving_leaf, where[s].rings_leaving_pod) for s in racks)
     quick = LayoutMetrics.model_validate(step.metrics(instance, Conditions(hop_slowdown=hop, allreduce_slowdown=ring), cut))
@@ -131,11 +168,18 @@ def worked(
     value = days if instance.objective.minimize == "days_to_train" else money.total_usd
     return Plan.model_validate(
         {
-            "planner_version": "0", "instance": instance, "instance_sha256": instance_sha256(instance), "status": "optimal",
+            "planner_version": "0",
+            "instance": instance,
+            "instance_sha256": instance_sha256(instance),
+            "status": "optimal",
             "objective": {"name": instance.objective.minimize, "value": value, "bound": value, "gap": 0, "joint_bound": value / 2, "joint_gap": 0.5},
-            "sites": sites, "layout": layout, "fabric": fabric, "placement": _placement(assignment, where, cut, racks), "cost": money,
+            "sites": sites,
+            "layout": layout,
+            "fabric": fabric,
+            "placement": _placement(assignment, where, cut, racks),
+            "cost": money,
         }
-    )  # fmt: skip
+    )
 
 
 def small(**changes: Any) -> Plan:
@@ -165,9 +209,18 @@ def _stages(pieces: Any, count: int) -> list[list[int]]:
 
 def _proof(objective: float) -> Certificate:
     return Certificate(
-        status="optimal", objective=objective, bound=objective, gap=0, solver="none", formulation="by hand", variables=0, constraints=0, seconds=0, seed=0,
+        status="optimal",
+        objective=objective,
+        bound=objective,
+        gap=0,
+        solver="none",
+        formulation="by hand",
+        variables=0,
+        constraints=0,
+        seconds=0,
+        seed=0,
         minimizes="as stated",
-    )  # fmt: skip
+    )
 
 
 def _link(instance: Instance, m: LayoutMetrics) -> Link:
@@ -177,9 +230,16 @@ def _link(instance: Instance, m: LayoutMetrics) -> Link:
     need = wan.exchange_need_gbps(w, wan.exchange_bytes(m.gradient_bytes_per_stage, 2), m.wan_window_seconds, rtt) * w.headroom_factor
     waves = wan.wavelengths(w, need)
     return Link(
-        a="e1", b="w1", route_km=km, rtt_ms=rtt, required_gbps=need, wavelengths=waves, capacity_gbps=waves * w.wavelength_gbps,
-        fibre_pairs=wan.fibre_pairs(w, waves), usd_per_year=cost.link_usd_per_year(instance.grid, w, km, waves),
-    )  # fmt: skip
+        a="e1",
+        b="w1",
+        route_km=km,
+        rtt_ms=rtt,
+        required_gbps=need,
+        wavelengths=waves,
+        capacity_gbps=waves * w.wavelength_gbps,
+        fibre_pairs=wan.fibre_pairs(w, waves),
+        usd_per_year=cost.link_usd_per_year(instance.grid, w, km, waves),
+    )
 
 
 def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
@@ -203,7 +263,7 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
                 latitude=x.latitude,
                 longitude=x.longitude,
                 interconnect_mw=usable_interconnect_mw(grid, x, BUILT) if grid.rules.interconnect.on else None,
-            )  # fmt: skip
+            )
         )
     prices = grid.prices
     energy = sum(cost.energy_usd_per_year(s.facility_mw, areas[s.balancing_authority].energy_usd_per_mwh) for s in held)
@@ -222,13 +282,25 @@ def _layout(instance: Instance, cut: Cut, racks: dict[str, int], a: dict[str, fl
     by_site = dict(zip(sorted(racks), cut.data_parallel_by_site, strict=True))
     used, total = cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel, sum(racks.values()) * instance.hardware.rack.gpus
     return {
-        "tensor_parallel": cut.tensor_parallel, "pipeline_parallel": cut.pipeline_parallel, "data_parallel": cut.data_parallel,
-        "data_parallel_by_site": by_site, "virtual_stages": cut.virtual_stages, "microbatch_sequences": cut.micro_batch,
-        "microbatches_per_step": cut.micro_batches, "recompute": cut.recompute, "sequence_parallel": cut.sequence_parallel, "zero_stage": cut.zero_stage,
-        "layers_per_stage": cut.layers_per_stage, "replicas_per_rack": cut.replicas_per_rack,
-        "racks_per_stage_by_site": {s: -(-d // cut.replicas_per_rack) for s, d in by_site.items()}, "gpus_used": used, "gpus_idle": total - used,
-        "assumptions": a, "metrics": metrics, "certificate": _proof(metrics.days_to_train),
-    }  # fmt: skip
+        "tensor_parallel": cut.tensor_parallel,
+        "pipeline_parallel": cut.pipeline_parallel,
+        "data_parallel": cut.data_parallel,
+        "data_parallel_by_site": by_site,
+        "virtual_stages": cut.virtual_stages,
+        "microbatch_sequences": cut.micro_batch,
+        "microbatches_per_step": cut.micro_batches,
+        "recompute": cut.recompute,
+        "sequence_parallel": cut.sequence_parallel,
+        "zero_stage": cut.zero_stage,
+        "layers_per_stage": cut.layers_per_stage,
+        "replicas_per_rack": cut.replicas_per_rack,
+        "racks_per_stage_by_site": {s: -(-d // cut.replicas_per_rack) for s, d in by_site.items()},
+        "gpus_used": used,
+        "gpus_idle": total - used,
+        "assumptions": a,
+        "metrics": metrics,
+        "certificate": _proof(metrics.days_to_train),
+    }
 
 
 def _counts(d: Design) -> dict[str, int]:
@@ -243,33 +315,58 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
     network, box = instance.network, instance.network.switches[0]
     hop = transport.hop_slowdown(network, d, where.share_leaving_leaf, where.share_leaving_pod)
     tiers = [
-        {"name": "leaf", "switches": d.leaves, "down_ports": d.leaf_down, "up_ports": d.leaf_up, "bundle": d.leaf_bundle, "oversubscription": 2.0},
+        {
+            "name": "leaf",
+            "switches": d.leaves,
+            "down_ports": d.leaf_down,
+            "up_ports": d.leaf_up,
+            "bundle": d.leaf_bundle,
+            "oversubscription": d.leaf_oversubscription,
+        },
         {
             "name": "spine",
             "switches": d.spines,
             "down_ports": d.spine_down,
             "up_ports": d.spine_up,
             "bundle": d.spine_bundle,
-            "oversubscription": 2.0,
+            "oversubscription": d.spine_oversubscription,
         },
         {"name": "core", "switches": d.cores, "down_ports": d.pods * d.spine_bundle, "up_ports": 0, "bundle": 0, "oversubscription": 1.0},
     ]
     return SiteFabric.model_validate(
         {
-            "switch": box.name, "planes": box.planes, "ports_per_switch": box.ports, "tiers": tiers, "chips": d.switches * box.planes, **_counts(d),
-            "cost_usd": _usd(instance, d), "power_mw": cost.fabric_mw(network, box, **_counts(d)), "leaf_domain_racks": d.leaf_down,
-            "leaf_domains": d.domains, "rails_per_pod": d.rails_per_pod, "leaf_domains_per_pod": d.domains_per_pod, "pods": d.pods,
-            "share_leaving_leaf": where.share_leaving_leaf, "share_leaving_pod": where.share_leaving_pod, "p2p_seconds": m.hop_nic_seconds * hop,
-            "hop_slowdown": hop, "allreduce_slowdown": transport.allreduce_slowdown(network, d, where.rings_leaving_leaf, where.rings_leaving_pod),
+            "switch": box.name,
+            "planes": box.planes,
+            "ports_per_switch": box.ports,
+            "tiers": tiers,
+            "chips": d.switches * box.planes,
+            **_counts(d),
+            "cost_usd": _usd(instance, d),
+            "power_mw": cost.fabric_mw(network, box, **_counts(d)),
+            "leaf_domain_racks": d.leaf_down,
+            "leaf_domains": d.domains,
+            "rails_per_pod": d.rails_per_pod,
+            "leaf_domains_per_pod": d.domains_per_pod,
+            "pods": d.pods,
+            "share_leaving_leaf": where.share_leaving_leaf,
+            "share_leaving_pod": where.share_leaving_pod,
+            "p2p_seconds": m.hop_nic_seconds * hop,
+            "hop_slowdown": hop,
+            "allreduce_slowdown": transport.allreduce_slowdown(network, d, where.rings_leaving_leaf, where.rings_leaving_pod),
         }
-    )  # fmt: skip
+    )
 
 
 def _placement(assignment: dict[str, Any], where: Any, cut: Cut, racks: dict[str, int]) -> dict[str, Any]:
     groups, split = cut.pipeline_parallel * len(racks), sum(x.groups_split for x in where.values())
     held = {s: {"assignment": [{"stage": i, "leaf_domain": leaf, "racks": r} for i, leaf, r in pieces]} for s, pieces in assignment.items()}
     return {
-        "groups": groups, "groups_leaf_local": groups - split, "groups_split": split, "lower_bound_split": 0,
-        "extra_pieces": sum(x.extra_pieces for x in where.values()), "groups_cross_pod": sum(x.groups_cross_pod for x in where.values()),
-        "sites": held, "certificate": _proof(float(split)).model_dump(),
-    }  # fmt: skip
+        "groups": groups,
+        "groups_leaf_local": groups - split,
+        "groups_split": split,
+        "lower_bound_split": 0,
+        "extra_pieces": sum(x.extra_pieces for x in where.values()),
+        "groups_cross_pod": sum(x.groups_cross_pod for x in where.values()),
+        "sites": held,
+        "certificate": _proof(float(split)).model_dump(),
+    }
