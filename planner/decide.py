@@ -172,6 +172,8 @@ class Decider:
                 return Conflict(decision="fabric", rules=(*pins, f"fabric[{site}]"), reason=designs[site].detail or "no design can be wired")
             hop, ring = self._worst_slowdowns(request, design.design)
             worst = (max(worst[0], hop), max(worst[1], ring))
+            if not found.data_parallel_by_site[site]:
+                continue  # too few racks for a single replica: nothing to place
             wanted = PlacementRequest(
                 racks=racks,
                 groups=found.pipeline_parallel,
@@ -184,7 +186,7 @@ class Decider:
                 return Conflict(decision="placement", rules=(f"racks[{site}]",), reason=placed[site].detail)
         section = placement.plan(placed, seed=self.options.seed)
         wrap = found.virtual_stages > 1
-        fabrics = {s: self._site_fabric(s, by_site[s], found, designs[s].solution, section.sites[s], wrap=wrap) for s in sorted(by_site)}
+        fabrics = {s: self._site_fabric(s, by_site[s], found, designs[s].solution, section.sites.get(s), wrap=wrap) for s in sorted(by_site)}
         return FabricPlan(sites=fabrics, certificate=fabric.certificate(designs, self.options.seed)), section, worst
 
     def _fabric_request(self, site: str, racks: int, found: LayoutPlan) -> FabricRequest:
@@ -202,7 +204,7 @@ class Decider:
         )
 
     def _site_fabric(
-        self, site: str, racks: int, found: LayoutPlan, design: fabric.FabricDesign | None, held: SitePlacement, *, wrap: bool
+        self, site: str, racks: int, found: LayoutPlan, design: fabric.FabricDesign | None, held: SitePlacement | None, *, wrap: bool
     ) -> SiteFabric:
         if design is None:
             raise InternalError(f"fabric[{site}]: no design is held")
@@ -246,10 +248,10 @@ class Decider:
         return out
 
 
-def crossings(stages: int, held: SitePlacement, design: fabric.FabricDesign, *, wrap: bool) -> Locality:
+def crossings(stages: int, held: SitePlacement | None, design: fabric.FabricDesign, *, wrap: bool) -> Locality:
     """Measure what a site's placement sends across leaves and pods."""
     ranks: list[list[int]] = [[] for _ in range(stages)]
-    for a in held.assignment:
+    for a in held.assignment if held else ():
         ranks[a.stage] += hostlist.parse(a.racks)
     d = design.design
     return locality(ranks, leaf_domain_racks=fabric.leaf_domain_racks(d), domains_per_pod=d.domains_per_pod or 1, wrap=wrap)

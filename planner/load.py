@@ -187,16 +187,16 @@ def _reference_problems(instance: Instance) -> Iterator[str]:
 
 
 def _grid_problems(grid: Grid) -> Iterator[str]:
-    ids = {
-        "balancing_authorities": [b.id for b in grid.balancing_authorities],
-        "nodes": [n.id for n in grid.nodes],
-        "lines": [c.id for c in grid.lines],
-        "new_lines": [c.id for c in grid.new_lines],
-    }
-    for kind, names in ids.items():
-        for i, name in enumerate(names):
-            if names.index(name) < i:
-                yield f"grid.{kind}[{i}].id: {name!r} is already the id of grid.{kind}[{names.index(name)}]; rename one"
+    families = (
+        [(f"grid.balancing_authorities[{i}]", b.id) for i, b in enumerate(grid.balancing_authorities)],
+        [(f"grid.nodes[{i}]", n.id) for i, n in enumerate(grid.nodes)],
+        [(f"grid.lines[{i}]", c.id) for i, c in enumerate(grid.lines)] + [(f"grid.new_lines[{i}]", c.id) for i, c in enumerate(grid.new_lines)],
+    )
+    for family in families:
+        first: dict[str, str] = {}
+        for path, name in family:
+            if first.setdefault(name, path) != path:
+                yield f"{path}.id: {name!r} is already the id of {first[name]}; rename one"
     authorities = sorted({b.id for b in grid.balancing_authorities})
     nodes = sorted({n.id for n in grid.nodes})
     for i, n in enumerate(grid.nodes):

@@ -4,7 +4,7 @@ Racks are chosen so that the plan's own bill, fabric and all, is within the budg
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,7 +17,7 @@ from planner.identity import instance_sha256
 from planner.instance import Accelerator, Instance
 from planner.models import layout, sites
 from planner.physics.cost import endpoint_link_usd
-from planner.physics.power import rack_of
+from planner.physics.power import facility_mw, rack_of
 from planner.plan import Conflict, ObjectiveValue, Plan, Status
 from planner.solvers.outcome import relative_gap
 
@@ -96,6 +96,11 @@ def solve_instance(instance: Instance, options: Options, progress: Progress) -> 
         run.best = run.decider.confirmed(run.best)
     plan = _plan(run, conflict if run.best is None else None)
     broken = check(plan)
+    if broken and all(v.rule.startswith("spend_budget") for v in broken):
+        # A module more could be paid with the layout as it is, though not with the one that suits it: not proven the most.
+        run.stopped = "limit"
+        plan = _plan(run, None)
+        broken = check(plan)
     if broken:
         raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
     return plan
@@ -119,6 +124,11 @@ def _search(run: Run) -> Conflict | None:
 
 def _as_told(run: Run) -> Conflict | None:
     """Plan for the racks that the instance fixes."""
+    power = run.instance.limits.facility_power_mw
+    racks = run.instance.hardware.racks
+    if power is not None and racks is not None and facility_mw(run.instance.hardware, racks) > power * (1 + 1e-9):
+        reason = f"{racks:,} racks draw {facility_mw(run.instance.hardware, racks):,.6g} MW > {power:,.6g} MW"
+        return Conflict(decision="sites", rules=("hardware.racks", "limits.facility_power_mw"), reason=reason)
     found = run.decider.trial(None)
     if isinstance(found, Conflict):
         return found
@@ -197,21 +207,32 @@ def _next_guess(run: Run, last: Trial | Conflict | None, low: int, high: int) ->
 
 
 def _climb(run: Run) -> None:
-    """Add one module at any one site for as long as the budget and every rule allow it: then one more anywhere breaks them."""
-    while run.best is not None:
+    """Add modules at any one site for as long as the budget and every rule allow it: then one more anywhere breaks them."""
+    grown = True
+    while grown and run.best is not None:
+        grown = False
+        for site in sorted(run.best.racks_by_site):
+            grown |= _grow(run, site)
+            if run.decider.out_of_time():
+                run.stopped = "limit"
+                return
+
+
+def _grow(run: Run, site: str) -> bool:
+    """Add as many modules at one site as can be had, by doubling steps and halving them again; tell whether any were."""
+    start, step = run.best.racks_by_site if run.best else {}, run.module
+    added, most = 0, math.inf
+    while added + step < most:
+        found = run.decider.trial(None, fixed={**start, site: start[site] + added + step})
+        if run.keep(found):
+            added, step = added + step, step * 2 if most == math.inf else step
+        else:
+            most = added + step
+        if most < math.inf:
+            step = max(run.module, int(most - added) // 2 // run.module * run.module)
         if run.decider.out_of_time():
-            run.stopped = "limit"
-            return
-        grown = [run.decider.trial(None, fixed=racks) for racks in _one_more(run.best.racks_by_site, run.module)]
-        better = [t for t in grown if isinstance(t, Trial) and t.cost.total_usd <= run.budget]
-        if not better:
-            return
-        run.keep(max(better, key=lambda t: (t.racks, -t.cost.total_usd)))
-
-
-def _one_more(racks_by_site: dict[str, int], module: int) -> Iterator[dict[str, int]]:
-    for site in sorted(racks_by_site):
-        yield {**racks_by_site, site: racks_by_site[site] + module}
+            break
+    return added > 0
 
 
 def _cheapest(run: Run, most: int) -> Conflict | None:

@@ -119,7 +119,7 @@ def _formulation(shape: Shape, sizes: Sizes, choice: Choice, bound: int, *, coar
     largest = max([*sizes.plain.values(), *sizes.mixed.values()])
     longest = min(shape.per_pod, largest)
 
-    def arcs(name: str, nodes: int, filt) -> Arcs:
+    def arcs(name: str, nodes: int, filt: bool) -> Arcs:
         pairs = ((t, u) for t in range(1, nodes + 1) for u in range(1, min(t, longest) + 1) if not filt or u in (t, shape.per_pod, shape.tail))
         return {(t, u): model.new_int_var(0, shape.full // u, f"{name}[{t},{u}]") for t, u in pairs}
 

@@ -216,7 +216,7 @@ def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: flo
 
 @pytest.mark.parametrize(("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)])
 def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
-    """Without backward to hide behind, gradients come back (0), weights do (1, 2), or nothing does (3); 2 and 3 have reduced all but the last layer."""
+    """With nothing to hide behind, gradients come back (0), weights do (1, 2), or nothing does (3); 2 and 3 owe one layer's sums."""
     tail = steptime.data_parallel_tail_seconds(machine(), 2, 4, 3, 2.0, zero_stage=zero, layers=5, layer_backward=0.0, end_parameters=0)
     still = (1.5 + 2.0 * 4) * (2 if zero < 3 else 1)  # an exchange of no weights still waits for its latencies
     assert tail == pytest.approx(exposed + still)

@@ -1,0 +1,229 @@
+"""Small grids for the tests of the site split, and a brute force that knows the rules from the physics alone."""
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import networkx as nx
+from planner.handoff import GradientExchange, SitesRequest
+from planner.instance import Grid, Instance, Wan
+from planner.physics import cost, power, wan
+from planner.physics.grid import usable_interconnect_mw
+
+ACCELERATOR = {
+    "name": "gpu",
+    "hbm_bytes": 1e11,
+    "hbm_bytes_per_second": 1e12,
+    "peak_flop_per_second": {"bf16": 1e15},
+    "matrix_efficiency": {"most": 0.7, "half_flop": 0},
+    "scale_up_bytes_per_second": 1e11,
+    "scale_up_latency_seconds": 1e-6,
+    "nic_bytes_per_second": 5e10,
+    "nic_latency_seconds": 1e-6,
+}
+WORKLOAD = {
+    "model": {"name": "m", "layers": 4, "hidden": 64, "heads": 4, "ffn": 256, "vocabulary": 100},
+    "tokens": 1e9,
+    "sequence_length": 128,
+    "precision": {
+        "compute": "bf16",
+        "parameter_bytes": 6,
+        "working_parameter_bytes": 2,
+        "gradient_bytes": 2,
+        "optimizer_bytes": 8,
+        "activation_bytes": 2,
+        "collective_bytes": 2,
+    },
+}
+AREAS = {"E": "eastern", "W": "western"}
+
+
+def node(name: str, **changes: Any) -> dict[str, Any]:
+    """Return a node; its authority is the first letter of its name."""
+    place = {"E": (40.0, -76.0), "W": (33.0, -112.0)}[name[0]]
+    return {"id": name, "balancing_authority": name[0], "latitude": place[0] + int(name[1:]), "longitude": place[1], "generation_mw": 10.0} | changes
+
+
+def line(a: str, b: str, **changes: Any) -> dict[str, Any]:
+    """Return a line of one circuit of 10 MW."""
+    return {"id": f"{a}-{b}", "a": a, "b": b, "rating_mw": 10.0} | changes
+
+
+def case(*nodes: dict[str, Any], headroom: dict[str, float] | None = None, usd_per_mwh: dict[str, float] | None = None, **parts: Any) -> Instance:
+    """Return an instance whose module is one rack of 1 MW at the grid and 1 M$, with room for it."""
+    spare, price = {"E": 10.0, "W": 10.0} | (headroom or {}), {"E": 40.0, "W": 40.0} | (usd_per_mwh or {})
+    used = sorted({n["balancing_authority"] for n in nodes})
+    grid = {
+        "balancing_authorities": [
+            {"id": b, "interconnection": AREAS[b], "headroom_mw": spare[b], "energy_usd_per_mwh": price[b]} for b in used
+        ],
+        "nodes": list(nodes),
+        "lines": parts.get("lines", []),
+        "new_lines": parts.get("new_lines", []),
+        "rules": parts.get("rules", {}),
+        "prices": parts.get("prices", {}),
+    }
+    rack = {"name": "r", "gpus": 8, "it_kw": 1000, "price_usd": 1e6}
+    hardware = {"accelerator": ACCELERATOR, "rack": rack} | parts.get("hardware", {})
+    rest = {k: parts[k] for k in ("limits", "wan", "pins") if k in parts}
+    return Instance.model_validate({"name": "case", "workload": WORKLOAD, "hardware": hardware, "grid": grid, **rest})
+
+
+def random_case(seed: int) -> tuple[Instance, SitesRequest]:
+    """Return a tiny question in whole MW: two to four nodes, few modules, each rule on or off."""
+    r = random.Random(seed)
+    names = r.sample(["E0", "E1", "E4", "W0", "W2"], r.randint(2, 4))
+    nodes = [
+        node(
+            n,
+            generation_mw=r.randint(0, 3) if i else r.randint(1, 4),
+            interconnect_mw=r.randint(1, 3),
+            site=i == 0 or r.random() < 0.9,
+            area_m2=r.choice([None, 1500, 2500]),
+        )
+        for i, n in enumerate(names)
+    ]
+    pairs = list(itertools.combinations(names, 2))
+    lines = [line(a, b, rating_mw=r.randint(1, 3), circuits=r.randint(1, 2)) for a, b in pairs if r.random() < 0.4]
+    new = [
+        {"id": f"new-{a}-{b}", "a": a, "b": b, "rating_mw": r.randint(1, 4), "max_circuits": r.randint(1, 2), "capex_usd": r.choice([0, 2e5, 9e5])}
+        for a, b in r.sample(pairs, 1)
+    ]
+    rules = {
+        "grid_model": r.choice(["none", "transport", "transport"]),
+        "headroom": r.random() < 0.8,
+        "interconnect": {"on": r.random() < 0.5, "share": r.choice([0.5, 1.0]), "reading": r.choice(["explicit", "capacity", "capacity_n1"])},
+        "fault_split": {"on": r.random() < 0.2, "min_interconnections": r.choice([1, 2]), "max_share": r.choice([0.5, 0.6, 1.0])},
+        "max_sites": r.choice([None] * 5 + [1, 2]),
+        "min_site_modules": r.choice([1, 1, 1, 2]),
+        "max_rtt_ms": r.choice([None] * 6 + [1.5, 20.0]),
+    }
+    prices = {"building_usd_per_it_mw": 1e5, "interconnection_usd_per_mw": 5e4, "site_usd": r.choice([0, 3e5]), "discount_rate": r.choice([0.0, 0.07])}
+    limits = {"operation_years": r.choice([0, 2])}
+    if r.random() < 0.5:
+        limits["budget_usd"] = r.uniform(3e6, 14e6)
+    if r.random() < 0.3:
+        limits["facility_power_mw"] = r.randint(2, 8)
+    hardware = {"racks_per_module": r.choice([1, 1, 1, 2]), "cooling_kw_per_m2": 1.0}
+    links = {"fibre_usd_per_route_km": 50, "wavelength_usd": 2e3, "max_wavelengths_per_pair": 4, "max_fibre_pairs": 3, "headroom_factor": 1.5}
+    spare = {"E": r.randint(2, 8), "W": r.randint(2, 8)}
+    price = {"E": r.choice([30, 40]), "W": r.choice([35, 40])}
+    instance = case(
+        *nodes, headroom=spare, usd_per_mwh=price, lines=lines, new_lines=new, rules=rules, prices=prices, limits=limits, hardware=hardware, wan=links
+    )
+    exchange = GradientExchange(stage_bytes=r.choice([4e9, 2e10]), window_seconds=r.choice([0.05, 0.2])) if r.random() < 0.7 else None
+    return instance, SitesRequest(racks=r.choice([None] * 5 + [2, 4]), fabric_usd_per_rack=1e5, exchange=exchange)
+
+
+def best(instance: Instance, request: SitesRequest) -> tuple[int, float] | None:
+    """Return the most racks and then the least yearly cost over every split, or None."""
+    found = ((racks, usd) for racks, usd in splits(instance, request))
+    return min(found, key=lambda x: (-x[0], x[1]), default=None)
+
+
+def splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[int, float]]:
+    """Yield racks and yearly cost of every split that keeps the rules."""
+    assert instance.grid is not None
+    g, h = instance.grid, instance.hardware
+    most = math.floor(sum(n.generation_mw for n in g.nodes) / power.facility_mw(h, h.racks_per_module))
+    candidates = [n.id for n in g.nodes if n.site]
+    for modules in itertools.product(range(most + 1), repeat=len(candidates)):
+        racks = {s: m * h.racks_per_module for s, m in zip(candidates, modules, strict=True) if m}
+        total = sum(racks.values())
+        if not racks or request.racks not in (None, total) or not _placed(instance, racks):
+            continue
+        for built in itertools.product(*(range(k.max_circuits + 1) for k in g.new_lines)):
+            circuits = {k.id: n for k, n in zip(g.new_lines, built, strict=True)}
+            priced = _priced(instance, request, racks, circuits)
+            if priced is not None and _wired(instance, racks, circuits) and _fed(g, {s: power.facility_mw(h, r) for s, r in racks.items()}, circuits):
+                yield total, priced
+
+
+def _placed(instance: Instance, racks: dict[str, int]) -> bool:
+    """Judge the rules that read racks by site alone."""
+    assert instance.grid is not None
+    g, h, rules = instance.grid, instance.hardware, instance.grid.rules
+    nodes = {n.id: n for n in g.nodes}
+    areas = {b.id: b for b in g.balancing_authorities}
+    by_area, by_sync = Counter[str](), Counter[str]()
+    for s, r in racks.items():
+        by_area[nodes[s].balancing_authority] += r
+        by_sync[areas[nodes[s].balancing_authority].interconnection] += r
+        land = nodes[s].area_m2
+        if land is not None and (power.cooling_m2(h, r) or 0) > land:
+            return False
+        if r < rules.min_site_modules * h.racks_per_module:
+            return False
+    if rules.headroom and any(power.facility_mw(h, r) > areas[b].headroom_mw for b, r in by_area.items()):
+        return False
+    split, total = rules.fault_split, sum(racks.values())
+    if split.on and (len(by_sync) < split.min_interconnections or max(by_sync.values()) > split.max_share * total + 1e-9):
+        return False
+    limit = instance.limits.facility_power_mw
+    return len(racks) <= (rules.max_sites or 99) and (limit is None or power.facility_mw(h, total) <= limit)
+
+
+def _wired(instance: Instance, racks: dict[str, int], circuits: dict[str, int]) -> bool:
+    assert instance.grid is not None
+    g, rule = instance.grid, instance.grid.rules.interconnect
+    nodes = {n.id: n for n in g.nodes}
+    loads = {s: power.facility_mw(instance.hardware, r) for s, r in racks.items()}
+    return not rule.on or all(rule.share * mw <= (usable_interconnect_mw(g, nodes[s], circuits) or 0.0) for s, mw in loads.items())
+
+
+def _fed(g: Grid, loads: dict[str, float], circuits: dict[str, int]) -> bool:
+    """Tell by a maximum flow whether plants can feed the sites; every figure is a whole MW."""
+    graph = nx.DiGraph()
+    for n in g.nodes:
+        graph.add_edge(n.balancing_authority, ("node", n.id), capacity=round(n.generation_mw))
+        graph.add_edge(("node", n.id), "load", capacity=round(loads.get(n.id, 0)))
+    for b in g.balancing_authorities:
+        if g.rules.headroom and g.rules.grid_model == "transport":
+            graph.add_edge("plants", b.id, capacity=round(b.headroom_mw))
+        else:
+            graph.add_edge("plants", b.id)
+    lines = [(x.id, x.a, x.b, round(x.rating_mw * x.circuits)) for x in g.lines]
+    lines += [(x.id, x.a, x.b, round(x.rating_mw * circuits.get(x.id, 0))) for x in g.new_lines]
+    for key, a, b, mw in lines if g.rules.grid_model == "transport" else ():
+        for x, y in ((a, b), (b, a)):
+            graph.add_edge(("node", x), (key, x), capacity=mw)
+            graph.add_edge((key, x), ("node", y))
+    if g.rules.grid_model == "none":
+        # One bus for each authority: its plants feed any of its sites.
+        for m, n in itertools.permutations(g.nodes, 2):
+            if m.balancing_authority == n.balancing_authority:
+                graph.add_edge(("node", m.id), ("node", n.id))
+    return bool(nx.maximum_flow_value(graph, "plants", "load") >= sum(loads.values()) - 1e-9)
+
+
+def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], circuits: dict[str, int]) -> float | None:
+    """Price a split per year; None where links cannot be had or the budget does not suffice."""
+    assert instance.grid is not None
+    g, h, w = instance.grid, instance.hardware, instance.wan or Wan()
+    nodes = {n.id: n for n in g.nodes}
+    usd_per_mwh = {b.id: b.energy_usd_per_mwh for b in g.balancing_authorities}
+    built = sum(k.capex_usd * circuits.get(k.id, 0) for k in g.new_lines)
+    energy = links = links_yearly = 0.0
+    for s, r in racks.items():
+        built += cost.site_capex_usd(g, it_mw=power.it_mw(h, r), facility_mw=power.facility_mw(h, r))
+        energy += cost.energy_usd_per_year(power.facility_mw(h, r), usd_per_mwh[nodes[s].balancing_authority])
+    for a, b in itertools.combinations(sorted(racks), 2):
+        km = wan.great_circle_km(nodes[a].latitude, nodes[a].longitude, nodes[b].latitude, nodes[b].longitude) * w.route_factor
+        rtt, limit = wan.rtt_ms(w, km), g.rules.max_rtt_ms
+        need = 0.0
+        if request.exchange is not None:
+            size = wan.exchange_bytes(request.exchange.stage_bytes, len(racks))
+            need = wan.exchange_need_gbps(w, size, request.exchange.window_seconds, rtt) * w.headroom_factor
+        if math.isinf(need) or wan.wavelengths(w, need) > w.max_wavelengths_per_pair * w.max_fibre_pairs or (limit is not None and rtt > limit):
+            return None
+        waves = wan.wavelengths(w, need)
+        links += cost.wan_fibre_usd(w, km, waves) + cost.wan_wavelength_usd(w, waves)
+        links_yearly += cost.link_usd_per_year(g, w, km, waves)
+    capital = sum(racks.values()) * (power.rack_of(h).price_usd + request.fabric_usd_per_rack) + built + links
+    budget = instance.limits.budget_usd
+    if budget is not None and capital + instance.limits.operation_years * energy > budget:
+        return None
+    return energy + built * cost.annuity(g.prices.discount_rate, g.prices.site_life_years) + links_yearly
