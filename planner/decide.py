@@ -110,7 +110,15 @@ class Decider:
         out = self._once(("sites", request, tuple(sorted(pins.items()))), lambda: sites.solve(instance, request, self.left()))
         if out.solution is None:
             return self.why_no_split(instance, request, out)
-        return {s.id: s.racks for s in out.solution.sites}, out.solution
+        held = out.solution if not fixed else self._told(out.solution, sorted(pins))
+        return {s.id: s.racks for s in held.sites}, held
+
+    def _told(self, held: SitesPlan, pins: list[str]) -> SitesPlan:
+        """Say of a split whose racks by site the budget loop fixed that it did, in the place of pins that no user gave."""
+        c = held.certificate
+        own = tuple(b for b in c.binding if b not in {f"pins[{p}]" for p in pins if p not in self.instance.pins})
+        given = f"{c.given}; racks by site, to which the loop on the budget grew a split of least yearly cost"
+        return held.model_copy(update={"certificate": c.model_copy(update={"binding": own, "given": given})})
 
     def why_no_split(self, instance: Instance, request: SitesRequest, out: Outcome[SitesPlan]) -> Conflict:
         """Return the rules that leave no split, or say that none was found."""

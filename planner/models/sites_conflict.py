@@ -101,7 +101,10 @@ def _generation(q: Question) -> str:
         spare = sum(n.generation_mw for n in q.grid.nodes if n.balancing_authority == b)
         capped = q.grid.rules.headroom and q.grid.rules.grid_model == "transport" and authority.headroom_mw < spare
         parts.append(f"{b} {_mw(authority.headroom_mw if capped else spare)}" + (" (its headroom)" if capped else ""))
-    return "plants can spare " + ", ".join(parts)
+    if q.grid.rules.grid_model == "none":
+        return "plants can spare " + ", ".join(parts)
+    best = max(q.candidates.values(), key=lambda n: (n.generation_mw, n.id))
+    return "plants can spare " + ", ".join(parts) + f", at a site itself at most {_mw(best.generation_mw)} ({best.id})"
 
 
 def _interconnect(q: Question) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
+
 from planner.handoff import GradientExchange, SitesRequest
 from planner.instance import Grid, Instance, Wan
 from planner.physics import cost, power, wan
@@ -57,9 +58,7 @@ def case(*nodes: dict[str, Any], headroom: dict[str, float] | None = None, usd_p
     spare, price = {"E": 10.0, "W": 10.0} | (headroom or {}), {"E": 40.0, "W": 40.0} | (usd_per_mwh or {})
     used = sorted({n["balancing_authority"] for n in nodes})
     grid = {
-        "balancing_authorities": [
-            {"id": b, "interconnection": AREAS[b], "headroom_mw": spare[b], "energy_usd_per_mwh": price[b]} for b in used
-        ],
+        "balancing_authorities": [{"id": b, "interconnection": AREAS[b], "headroom_mw": spare[b], "energy_usd_per_mwh": price[b]} for b in used],
         "nodes": list(nodes),
         "lines": parts.get("lines", []),
         "new_lines": parts.get("new_lines", []),
@@ -101,7 +100,8 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
         "min_site_modules": r.choice([1, 1, 1, 2]),
         "max_rtt_ms": r.choice([None] * 6 + [1.5, 20.0]),
     }
-    prices = {"building_usd_per_it_mw": 1e5, "interconnection_usd_per_mw": 5e4, "site_usd": r.choice([0, 3e5]), "discount_rate": r.choice([0.0, 0.07])}
+    prices = {"building_usd_per_it_mw": 1e5, "interconnection_usd_per_mw": 5e4, "site_usd": r.choice([0, 3e5])}
+    prices |= {"discount_rate": r.choice([0.0, 0.07])}
     limits = {"operation_years": r.choice([0, 2])}
     if r.random() < 0.5:
         limits["budget_usd"] = r.uniform(3e6, 14e6)

@@ -5,6 +5,8 @@ from typing import Any
 
 import pyomo.environ as pyo
 import pytest
+from site_grids import best, case, line, node, random_case, splits
+
 from planner.errors import InputError
 from planner.handoff import GradientExchange, Options, SitesRequest
 from planner.instance import Instance
@@ -17,7 +19,6 @@ from planner.plan import SitesPlan
 from planner.solvers import cpsat, highs
 from planner.solvers.outcome import Stop
 from planner.solvers.restate import restate
-from site_grids import best, case, line, node, random_case, splits
 
 ANY, OPTIONS = SitesRequest(), Options()
 SPLIT = 19  # A random case with two sites and flows.
@@ -119,7 +120,8 @@ def test_more_never_hurts(seed: int, what: str) -> None:
     instance, request = random_case(seed)
     assert instance.grid is not None
     g = instance.grid.model_dump()
-    key, part = {"headroom": ("headroom_mw", "balancing_authorities"), "rating": ("rating_mw", "lines"), "generation": ("generation_mw", "nodes")}[what]
+    part = {"headroom": "balancing_authorities", "rating": "lines", "generation": "nodes"}[what]
+    key = f"{what}_mw"
     more = changed(instance, **{part: [x | {key: x[key] + 2} for x in g[part]]})
     # A larger circuit is also a larger one to lose, but no less is left without it.
     before, after = solved(instance, request), solved(more, request)
@@ -322,13 +324,19 @@ def test_modules_are_whole() -> None:
 
 @pytest.mark.parametrize(
     ("pins", "held"),
-    [({"sites.racks": 7}, {7}), ({"sites.max_sites": 1}, {10}), ({"sites.racks.E0": 3}, {3, 10}), ({"sites.racks.E0": 0}, {10}), ({"sites.racks.E0": 11}, set())],
+    [
+        ({"sites.racks": 7}, {7}),
+        ({"sites.max_sites": 1}, {10}),
+        ({"sites.racks.E0": 3}, {3, 10}),
+        ({"sites.racks.E0": 0}, {10}),
+        ({"sites.racks.E0": 11}, set()),
+    ],
 )
 def test_pins(pins: dict[str, int], held: set[int]) -> None:
     """A pin is kept and the rest chosen around it."""
     plan = solved(case(node("E0"), node("W0"), pins=pins))
     got = {s.racks for s in plan.sites} if plan else set()
-    assert (sum(got) == 7 if pins == {"sites.racks": 7} else got == held)
+    assert sum(got) == 7 if pins == {"sites.racks": 7} else got == held
 
 
 @pytest.mark.parametrize("pins", [{"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}])
@@ -459,7 +467,12 @@ NEAR = {"fault_split": {"on": True}}
         (case(node("E0", generation_mw=3.0), rules={"min_site_modules": 4}), ANY, {"demand", "generation", "min_site"}, "4 modules"),
         (case(node("E0", interconnect_mw=0.2), rules={"interconnect": {"on": True}}), ANY, {"demand", "interconnect"}, "0.2 MW"),
         (case(node("E0", area_m2=100.0), hardware={"cooling_kw_per_m2": 2.0}), ANY, {"demand", "area"}, "500 m²"),
-        (case(node("E0", generation_mw=1.0), node("E1", site=False), lines=[line("E0", "E1", rating_mw=2.0)]), SitesRequest(racks=4), {"demand", "rating"}, "2 MW"),
+        (
+            case(node("E0", generation_mw=1.0), node("E1", site=False), lines=[line("E0", "E1", rating_mw=2.0)]),
+            SitesRequest(racks=4),
+            {"demand", "rating", "generation"},
+            "at a site itself at most 1 MW (E0); lines into a site carry 2 MW",
+        ),
         (case(node("E0"), pins={"sites.racks.E0": 11}), ANY, {"pins", "headroom"}, "sites.racks.E0=11"),
         (case(node("E0"), pins={"sites.racks": 3}), SitesRequest(racks=4), {"demand", "pins"}, "sites.racks=3"),
         (

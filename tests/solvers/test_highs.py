@@ -3,6 +3,7 @@
 import highspy
 import pyomo.environ as pyo
 import pytest
+
 from planner.solvers import cpsat, highs
 from planner.solvers.outcome import Stop
 from planner.solvers.restate import restate
