@@ -43,8 +43,13 @@ def solve(
 
     if output is not None and not output.resolve().parent.is_dir():
         raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
-    with progress_line(quiet) as report:
-        plan = planner.solve(instance, time_limit=time_limit, gap=gap, seed=seed, threads=threads, pins=read_pins(pin or []), progress=report)
+    pins = read_pins(pin or [])
+    try:
+        with progress_line(quiet) as report:
+            plan = planner.solve(instance, time_limit=time_limit, gap=gap, seed=seed, threads=threads, pins=pins, progress=report)
+    except KeyboardInterrupt:
+        print("interrupted before there was a plan", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
     if output is not None:
         write_whole(output, plan.model_dump_json(indent=1) + "\n")
     if as_json:

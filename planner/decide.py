@@ -74,6 +74,7 @@ class Decider:
 
     def trial(self, racks: int | None, *, fixed: dict[str, int] | None = None) -> Trial | Conflict:
         """Take every decision for `racks` racks (None: what the pins or the hardware say), or for `fixed` racks by site."""
+        self.hop_limit = self.allreduce_limit = None  # what another number of racks may suffer says nothing of this one
         for _ in range(ROUNDS):
             split = self._split(racks, fixed)
             if isinstance(split, Conflict):

@@ -22,6 +22,7 @@ from planner.plan import Conflict, ObjectiveValue, Plan, Status
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
+FIRST_GUESS = 0.97  # of the racks that the budget covers with the least fabric
 EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are usual
 
 
@@ -86,14 +87,14 @@ def solve_instance(instance: Instance, options: Options, progress: Progress) -> 
     conflict: Conflict | None = None
     try:
         conflict = _search(run)
+        if run.best is not None:
+            run.best = run.decider.confirmed(run.best)
     except KeyboardInterrupt:
         if run.best is None:
             raise
         run.stopped = "interrupted"
     if run.best is not None and not run.best.proved and run.stopped == "proved":
         run.stopped = "limit"
-    if run.best is not None and run.stopped != "interrupted":
-        run.best = run.decider.confirmed(run.best)
     plan = _plan(run, conflict if run.best is None else None)
     broken = check(plan)
     if broken and all(v.rule.startswith("spend_budget") for v in broken):
@@ -173,7 +174,9 @@ def _joint_bound(run: Run, most: int) -> float | None:
 
 def _spend(run: Run, most: int) -> Conflict | None:
     """Find the most racks whose whole plan the budget covers: feasible at `low`, not at the next module."""
-    low, high, guess, last = 0, most + run.module, most, None
+    low, high, last = 0, most + run.module, None
+    # A first guess that the budget is likely to cover: there is a plan early, and its bill shows the slope.
+    guess = max(run.module, int(FIRST_GUESS * most) // run.module * run.module)
     for _ in range(EVALUATIONS):
         last = run.at(guess)
         if run.keep(last):

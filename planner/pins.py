@@ -52,7 +52,7 @@ RACKS_AT = "sites.racks."
 
 def check_pins(instance: Instance) -> Iterator[str]:
     """Name every pin whose path is unknown or whose value is of the wrong kind."""
-    nodes = {n.id for n in instance.grid.nodes} if instance.grid else set()
+    nodes = {n.id for n in instance.grid.nodes if n.site} if instance.grid else set()
     for path, value in instance.pins.items():
         if path.startswith(RACKS_AT) and path.removeprefix(RACKS_AT) in nodes:
             if not (isinstance(value, int) and not isinstance(value, bool) and value >= 0):

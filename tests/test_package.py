@@ -59,7 +59,7 @@ print(h.getInfo().objective_function_value)
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
 def test_schemas_are_current(name: str) -> None:
     """The committed JSON Schemas are those of the code; `planner schema NAME` prints them."""
-    assert (ROOT / "instances" / "schema" / f"{name}.schema.json").read_text() == schema_text(name)
+    assert (ROOT / "instances" / "schema" / f"{name}.schema.json").read_text(encoding="utf-8") == schema_text(name)
 
 
 def test_wheel_is_whole(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def run(model: cp_model.CpModel, *, time_limit: float | None = None, gap: float 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = threads or 1
     solver.parameters.random_seed = seed
+    # CP-SAT would take Ctrl-C for itself and return as if a limit had been reached; Python raises it once the call is over.
+    solver.parameters.catch_sigint_signal = False
     if time_limit is not None:
         solver.parameters.max_time_in_seconds = max(time_limit, 0.0)
     if gap is not None:
