@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from planner.errors import InternalError
 from planner.handoff import FabricRequest, GradientExchange, LayoutRequest, Options, PlacementRequest, SitesRequest
 from planner.instance import Instance
-from planner.models import fabric, layout, placement, sites, sites_conflict
+from planner.models import fabric, fabric_question, layout, placement, sites, sites_conflict
 from planner.physics import hostlist, transport, wan
 from planner.physics.bill import bill
 from planner.physics.locality import Locality, locality
@@ -187,7 +187,7 @@ class Decider:
                 racks=racks,
                 groups=found.pipeline_parallel,
                 group_racks=found.racks_per_stage_by_site[site],
-                leaf_domain_racks=fabric.leaf_domain_racks(design.design),
+                leaf_domain_racks=fabric_question.leaf_domain_racks(design.design),
                 domains_per_pod=design.design.domains_per_pod or 1,
             )
             placed[site] = self._once(("placement", wanted), partial(placement.solve, wanted, self.left(), site=site))
@@ -244,8 +244,8 @@ class Decider:
             return self.phi, self.phi
         several, podded = d.domains > 1, 0 < d.domains_per_pod < d.domains
         hop = transport.hop_slowdown(network, d, float(several), float(podded)) if request.groups > 1 else self.phi
-        leaf = fabric.rings(request, fabric.leaf_domain_racks(d)) if several else 0
-        pod = fabric.rings(request, d.leaf_down * d.domains_per_pod) if podded else 0
+        leaf = fabric_question.rings(request, fabric_question.leaf_domain_racks(d)) if several else 0
+        pod = fabric_question.rings(request, d.leaf_down * d.domains_per_pod) if podded else 0
         return hop, transport.allreduce_slowdown(network, d, leaf, pod)
 
     def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:
@@ -263,4 +263,4 @@ def crossings(stages: int, held: SitePlacement | None, design: fabric.FabricDesi
     for a in held.assignment if held else ():
         ranks[a.stage] += hostlist.parse(a.racks)
     d = design.design
-    return locality(ranks, leaf_domain_racks=fabric.leaf_domain_racks(d), domains_per_pod=d.domains_per_pod or 1, wrap=wrap)
+    return locality(ranks, leaf_domain_racks=fabric_question.leaf_domain_racks(d), domains_per_pod=d.domains_per_pod or 1, wrap=wrap)

@@ -9,29 +9,24 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 import numpy as np
-import numpy.typing as npt
-from ortools.sat.python import cp_model
 
-from planner.handoff import Alternative, FabricRequest, Options, resolved_switches
-from planner.instance import Instance, Network, Rack, Switch
-from planner.physics.cost import endpoint_link_usd, fabric_mw, fabric_usd, switch_link_usd
+from planner.handoff import Alternative, FabricRequest, Options
+from planner.instance import Instance, Switch
+from planner.models.fabric_model import break_ties, formulate, read
+from planner.models.fabric_question import TOLERANCE, Ints, Problem, leaf_domain_racks, network_of, problem_of
+from planner.models.fabric_table import COL, COLUMNS, SHAPE, completed, expand, largest_divisor, shape_table
+from planner.physics.cost import fabric_mw, fabric_usd
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design
 from planner.plan import Certificate, SiteFabric, Status, Tier
 from planner.solvers.cpsat import SOLVER, Values, run
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
-Ints = npt.NDArray[np.int64]
-
-TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 FIRST_SHAPES = 64  # pod shapes of least bound that are looked at first
 FIRST_ROWS = 256  # wirings of least bound that the first model holds
-CHUNK = 256  # pod shapes expanded at a time
 HOP_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over phi: caps at which alternatives are sought
-PINS = ("planes", "ports_per_switch", "tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports")
 FORMULATION = (
     "CP-SAT over switch mode, tiers, leaf down ports (the leaf domain), leaf up ports and bundle, rails and domains per pod, spine up ports "
     "and bundle; least cost (prices to the cent), then fewest unavoidable split groups, fewest boxes, smallest leaf domain. One table has a "
@@ -57,59 +52,9 @@ class FabricDesign:
     declared: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Ratios:
-    """What the traffic allows: largest max(1, …) of the hop and of the all-reduce over the transport's own slowdown, tolerance included."""
-
-    hop: float
-    allreduce: float
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """The site's question in integers."""
-
-    network: Network
-    request: FabricRequest
-    rails: int
-    switches: tuple[Switch, ...]
-    pins: Mapping[str, int]
-    ratios: Ratios
-    unit_cents: int
-    most_splits: int | None = None
-
-    def switch_cost(self, mode: int) -> int:
-        """Price of a box, in units."""
-        return cents(self.switches[mode].price_usd) // self.unit_cents
-
-    @property
-    def link_cost(self) -> int:
-        """Price of a link between switches, in units."""
-        return cents(switch_link_usd(self.network)) // self.unit_cents
-
-    @property
-    def endpoint_usd(self) -> float:
-        """Price of all links to endpoints, the same in every design."""
-        return self.request.racks * self.rails * endpoint_link_usd(self.network)
-
-    def usd(self, units: float) -> float:
-        """Return a cost of the model in dollars, endpoint links included."""
-        return units * self.unit_cents / 100 + self.endpoint_usd
-
-
-# Columns of the table of leaf domains and pod shapes, and those that its expansion by leaf uplinks adds.
-SHAPE = (
-    "mode", "tiers", "pods", "ports", "domain", "down_ports", "domains", "leaves", "leaf_cost", "splits",
-    "rails", "domains_per_pod", "leaves_per_pod", "least_up", "most_up", "need_up", "bound",
-)  # fmt: skip
-COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up")
-COL = {name: i for i, name in enumerate(COLUMNS)}
-KEY = [COL["mode"], COL["tiers"], COL["pods"]]  # what fixes the rows of a spine group
-
-
 def solve(instance: Instance, request: FabricRequest, options: Options, *, site: str) -> Outcome[FabricDesign]:
     """Return the cheapest fabric that hides the layout's traffic, among equals the one that splits fewest groups."""
-    return _search(_problem(instance, request), options, site)
+    return _search(problem_of(instance, request), options, site)
 
 
 def alternatives(instance: Instance, request: FabricRequest, options: Options) -> list[Alternative]:
@@ -117,7 +62,7 @@ def alternatives(instance: Instance, request: FabricRequest, options: Options) -
 
     Each is the cheapest within a cap on the hop's slowdown (`HOP_CAPS` below the request's own) and a cap on split groups.
     """
-    problem = _problem(instance, request)
+    problem = problem_of(instance, request)
     deadline = None if options.time_limit is None else time.perf_counter() + options.time_limit
     found: list[Alternative] = []
     for ratio in sorted({problem.ratios.hop, *(c * (1 + TOLERANCE) for c in HOP_CAPS if c < problem.ratios.hop)}):
@@ -143,7 +88,7 @@ def site_fabric(
     rings_leaving_pod: int,
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that its placement causes."""
-    network, d = _network(instance), found.design
+    network, d = network_of(instance), found.design
     hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod)
     return SiteFabric(
         switch=found.switch.name,
@@ -198,348 +143,6 @@ def certificate(outcomes: dict[str, Outcome[FabricDesign]], seed: int) -> Certif
     )
 
 
-def leaf_domain_racks(d: Design) -> int:
-    """Racks whose GPUs of one index share a leaf."""
-    return d.racks if d.tiers == 1 else d.leaf_down
-
-
-def unavoidable_splits(request: FabricRequest, domain: int) -> int:
-    """Count groups that no placement keeps in one leaf domain: those beyond what whole domains and the last one hold."""
-    full, last = divmod(request.racks, domain)
-    return max(0, request.groups - full * (domain // request.group_racks) - last // request.group_racks)
-
-
-def largest_ratio(ideal_seconds: float, window_seconds: float, phi: float, limit: float | None) -> float:
-    """Most that the network may add to phi: ideal·slowdown stays within the window, or within ideal·phi where that alone fills it."""
-    allowed = max(window_seconds / ideal_seconds, phi) if ideal_seconds > 0 else math.inf
-    return min(allowed, math.inf if limit is None else limit) / phi * (1 + TOLERANCE)
-
-
-def rings(request: FabricRequest, racks: int) -> int:
-    """Most groups that cross the edge of so many racks, whole groups laid out one after another: those within, and one more."""
-    return 0 if request.group_racks == 1 else min(-(-racks // request.group_racks) + 1, request.groups)
-
-
-def cents(usd: float) -> int:
-    """Round to whole cents."""
-    return round(usd * 100)
-
-
-# --- the question in integers ---------------------------------------------------------------------------------------------
-
-
-def _network(instance: Instance) -> Network:
-    if instance.network is None:
-        raise ValueError("network: missing; a fabric cannot be chosen without it")
-    return instance.network
-
-
-def _problem(instance: Instance, request: FabricRequest) -> Problem:
-    network = _network(instance)
-    rack, gpu = instance.hardware.rack, instance.hardware.accelerator
-    if not isinstance(rack, Rack) or isinstance(gpu, str):
-        raise TypeError("hardware: names are not resolved; load the instance through planner.load")
-    pins = {name: int(instance.pins[f"fabric.{name}"]) for name in PINS if f"fabric.{name}" in instance.pins}
-    phi = network.transport.slowdown
-    hop = largest_ratio(request.hop_seconds, request.hop_window_seconds, phi, request.hop_limit)
-    ring = largest_ratio(request.allreduce_seconds, request.allreduce_window_seconds, phi, request.allreduce_limit)
-    switches = tuple(s for s in resolved_switches(network.switches) if _usable(s, pins, gpu.nic_bytes_per_second))
-    unit = math.gcd(cents(switch_link_usd(network)), *(cents(s.price_usd) for s in switches))
-    return Problem(network, request, rack.gpus, switches, pins, Ratios(hop, ring), max(unit, 1))
-
-
-def _usable(switch: Switch, pins: Mapping[str, int], nic_bytes_per_second: float) -> bool:
-    """Keep a mode that the pins allow and whose ports carry a NIC."""
-    pinned = pins.get("planes", switch.planes) == switch.planes and pins.get("ports_per_switch", switch.ports) == switch.ports
-    return pinned and switch.port_gbps * 1e9 * (1 + TOLERANCE) >= nic_bytes_per_second * 8
-
-
-# --- the table of leaf domains and pod shapes -----------------------------------------------------------------------------
-
-
-def _table(p: Problem) -> tuple[Ints, dict[str, int]]:
-    """Return every row that ports and traffic allow, by increasing bound, and how many there were before."""
-    space = {"switch_modes": len(p.switches), "leaf_domain_sizes": 0, "pod_shapes": 0}
-    parts = [np.empty((0, len(SHAPE)), dtype=np.int64)]
-    for mode in range(len(p.switches)):
-        parts.append(_single_switch(p, mode))
-        for domain in _domains(p, mode):
-            rows = _pod_shapes(p, mode, domain)
-            space["leaf_domain_sizes"] += 1
-            space["pod_shapes"] += len(rows)
-            parts.append(_promising(p, mode, rows))
-    table = np.concatenate(parts)
-    keep = table[:, COL["tiers"]] <= p.network.max_tiers
-    for name, column in (("tiers", "tiers"), ("leaf_domain_racks", "domain"), ("leaf_down_ports", "down_ports")):
-        if name in p.pins:
-            keep &= table[:, COL[column]] == p.pins[name]
-    if p.most_splits is not None:
-        keep &= table[:, COL["splits"]] <= p.most_splits
-    table = table[keep]
-    table = table[np.argsort(table[:, COL["bound"]], kind="stable")]
-    space["pod_shapes_within_ports"] = len(table)
-    return table, space
-
-
-def _domains(p: Problem, mode: int) -> list[int]:
-    """Sizes of a leaf domain: no more racks than the site has, unless a pin says so."""
-    most = p.switches[mode].ports - 1
-    pinned = {p.pins[name] for name in ("leaf_domain_racks", "leaf_down_ports") if name in p.pins}
-    sizes = pinned if pinned else range(1, min(most, p.request.racks) + 1)
-    return [d for d in sorted(sizes) if 1 <= d <= most]
-
-
-def _single_switch(p: Problem, mode: int) -> Ints:
-    """One row where one switch holds every endpoint, none otherwise."""
-    row = dict.fromkeys(SHAPE, 0)
-    racks, ends, price = p.request.racks, p.request.racks * p.rails, p.switch_cost(mode)
-    row |= {"mode": mode, "tiers": 1, "ports": p.switches[mode].ports, "domain": racks, "down_ports": ends, "domains": 1}
-    row |= {"leaves": 1, "leaf_cost": price, "splits": unavoidable_splits(p.request, racks), "bound": price}
-    rows = np.array([[row[c] for c in SHAPE]], dtype=np.int64)
-    return rows[: int(ends <= p.switches[mode].ports)]
-
-
-def _pod_shapes(p: Problem, mode: int, domain: int) -> Ints:
-    """Rows of a domain size: two tiers, and three with every pod shape that spine and core ports can hold."""
-    domains = -(-p.request.racks // domain)
-    ports = p.switches[mode].ports
-    by_rail, by_domain = _pod_sizes(p, domains, ports)
-    rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
-    pods = -(-p.rails // rails) * -(-domains // width)
-    three = (rails * width < ports) & (pods <= ports)
-    rows = np.zeros((int(three.sum()) + 1, len(SHAPE)), dtype=np.int64)
-    rows[0, [COL[c] for c in ("tiers", "pods", "rails", "domains_per_pod")]] = 2, 1, p.rails, domains
-    rows[1:, COL["tiers"]] = 3
-    for name, values in (("pods", pods), ("rails", rails), ("domains_per_pod", width)):
-        rows[1:, COL[name]] = values[three]
-    leaves = domains * p.rails
-    same = {"mode": mode, "ports": ports, "domain": domain, "down_ports": domain, "domains": domains, "leaves": leaves}
-    same |= {"leaf_cost": leaves * p.switch_cost(mode), "splits": unavoidable_splits(p.request, domain)}
-    least, most = _least_leaf_up(p, domain, domains), ports - domain
-    pin = p.pins.get("leaf_up_ports")
-    same |= {"least_up": least if pin is None else max(least, pin), "most_up": most if pin is None else min(most, pin)}
-    for name, value in same.items():
-        rows[:, COL[name]] = value
-    rows[:, COL["leaves_per_pod"]] = rows[:, COL["rails"]] * rows[:, COL["domains_per_pod"]]
-    rows[:, COL["need_up"]] = _least_pod_up(p, rows)
-    return rows
-
-
-def _pod_sizes(p: Problem, domains: int, ports: int) -> tuple[Ints, Ints]:
-    """Rails and domains per pod: for each count of pods the fewest of each; every divisor where the spine's down ports are pinned."""
-    if "spine_down_ports" in p.pins:
-        pin = p.pins["spine_down_ports"]
-        divisors = np.array([v for v in range(1, max(pin, 0) + 1) if pin % v == 0], dtype=np.int64)
-        return divisors[divisors <= p.rails], divisors[divisors <= domains]
-    return _fewest(p.rails, ports), _fewest(domains, ports)
-
-
-@cache
-def _fewest(items: int, most_parts: int) -> Ints:
-    """Return the sizes ceil(items / parts), once each: no smaller size makes as few parts."""
-    parts = np.arange(1, min(items, most_parts) + 1, dtype=np.int64)
-    return np.unique(-(-items // parts))
-
-
-def _least_leaf_up(p: Problem, domain: int, domains: int) -> int:
-    """Hide what leaves a leaf: u1 >= D/ratio for the hop and rings/ratio for the all-reduce; one uplink where one domain holds all."""
-    if domains == 1:
-        return 1
-    return max(1, math.ceil(domain / p.ratios.hop), math.ceil(rings(p.request, domain) / p.ratios.allreduce))
-
-
-def _least_pod_up(p: Problem, rows: Ints) -> Ints:
-    """Hide what leaves a pod: s·u2 >= D·x·y/ratio for the hop and rings·x/ratio for the all-reduce; 0 where a pod holds every domain."""
-    domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
-    hop = np.ceil(domain * rails * width / p.ratios.hop)
-    shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    ring = np.ceil(shared * rails / p.ratios.allreduce)
-    need: Ints = np.where(width < rows[:, COL["domains"]], np.maximum(hop, ring), 0.0).astype(np.int64)
-    return need
-
-
-def _promising(p: Problem, mode: int, rows: Ints) -> Ints:
-    """Drop shapes whose ports do not suffice, and bound the others from below by ports alone."""
-    ports, least, most, need, per_pod, pods = (rows[:, COL[c]] for c in ("ports", "least_up", "most_up", "need_up", "leaves_per_pod", "pods"))
-    three = rows[:, COL["tiers"]] == 3
-    spine_up = np.where(three, np.maximum(1, -(-need // np.maximum(most, 1))), 0)
-    bundle = (ports - spine_up) // per_pod
-    keep = (bundle >= 1) & (least <= most) & (need <= most * (ports - per_pod))
-    groups = -(-least // np.maximum(bundle, 1))
-    up = np.where(three, np.maximum(need, groups), 0)
-    cores = np.where(three, np.maximum(groups, -(-up // (ports // np.maximum(pods, 1)))), 0)
-    links = rows[:, COL["leaves"]] * least + pods * up
-    rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + p.switch_cost(mode) * (pods * groups + cores) + p.link_cost * links
-    return rows[keep]
-
-
-def _expand(p: Problem, shapes: Ints, within: float) -> Ints:
-    """Return each shape with each number of leaf uplinks and bundle that ports and pins allow, by increasing bound up to `within`."""
-    parts = [np.empty((0, len(COLUMNS)), dtype=np.int64)]
-    for i in range(0, len(shapes), CHUNK):
-        rows = _wirings(p, shapes[i : i + CHUNK])
-        parts.append(rows[rows[:, COL["bound"]] <= within])
-    rows = np.concatenate(parts)
-    return rows[np.argsort(rows[:, COL["bound"]], kind="stable")]
-
-
-def _wirings(p: Problem, shapes: Ints) -> Ints:
-    """Return the rows of some shapes: s = u1/b1 groups, x·y·b1 spine ports down, and the range that is left for those up."""
-    up, bundle = _bundles(int(shapes[:, COL["most_up"]].max()))
-    ports, least, most, per_pod, tiers = (shapes[:, COL[c], None] for c in ("ports", "least_up", "most_up", "leaves_per_pod", "tiers"))
-    at, pair = np.nonzero((up >= least) & (up <= most) & (per_pod * bundle + (tiers == 3) <= ports) & ((up > 0) == (tiers > 1)))
-    rows = np.concatenate([shapes[at], np.zeros((len(at), len(COLUMNS) - len(SHAPE)), dtype=np.int64)], axis=1)
-    down, groups = rows[:, COL["leaves_per_pod"]] * bundle[pair], up[pair] // np.maximum(bundle[pair], 1)
-    three = rows[:, COL["tiers"]] == 3
-    least_spine = np.where(three, np.maximum(1, -(-rows[:, COL["need_up"]] // np.maximum(groups, 1))), 0)
-    most_spine = np.where(three, rows[:, COL["ports"]] - down, 0)
-    keep = np.ones(len(rows), dtype=bool)
-    if "leaf_up_ports" in p.pins:
-        keep &= up[pair] == p.pins["leaf_up_ports"]
-    if "spine_down_ports" in p.pins:
-        keep &= down == p.pins["spine_down_ports"]
-    if "spine_up_ports" in p.pins:
-        least_spine, most_spine = np.maximum(least_spine, p.pins["spine_up_ports"]), np.minimum(most_spine, p.pins["spine_up_ports"])
-    for name, column in zip(COLUMNS[len(SHAPE) :], (up[pair], bundle[pair], groups, down, least_spine, most_spine), strict=True):
-        rows[:, COL[name]] = column
-    rows = rows[keep & (least_spine <= most_spine)]
-    rows[:, COL["bound"]] = _bound(p, rows)
-    return rows
-
-
-@cache
-def _bundles(most: int) -> tuple[Ints, Ints]:
-    """Return every number of uplinks up to `most` with every bundle that divides it; and none, for a single switch."""
-    pairs = [(0, 0), *((up, bundle) for bundle in range(1, most + 1) for up in range(bundle, most + 1, bundle))]
-    up, bundle = np.array(sorted(pairs), dtype=np.int64).T
-    return up, bundle
-
-
-def _bound(p: Problem, rows: Ints) -> Ints:
-    """Bound the cost of a row from below: its leaves and their uplinks, and s groups with the fewest uplinks and the fullest cores."""
-    price = np.array([p.switch_cost(m) for m in range(len(p.switches))], dtype=np.int64)[rows[:, COL["mode"]]]
-    pods, up = rows[:, COL["pods"]], rows[:, COL["least_spine_up"]]
-    cores = -(-up // np.maximum(rows[:, COL["ports"]] // np.maximum(pods, 1), 1))
-    group = price * (pods + cores) + p.link_cost * pods * up
-    total: Ints = _leaf_cost(p, rows) + rows[:, COL["groups"]] * group
-    return total
-
-
-def _completed(p: Problem, rows: Ints) -> Ints:
-    """Cost of each row with the fewest spine uplinks: a design that can be built, so the cheapest is no cheaper than the least of these."""
-    cost = _leaf_cost(p, rows)
-    keys, key = np.unique(rows[:, KEY], axis=0, return_inverse=True)
-    for i, (mode, _, pods) in enumerate(keys.tolist()):
-        at = key.ravel() == i
-        cost[at] += rows[at, COL["groups"]] * _group(p, mode, pods, rows[at, COL["least_spine_up"]])[0]
-    return cost
-
-
-def _group(p: Problem, mode: int, pods: int, up: Ints) -> tuple[Ints, Ints]:
-    """Cost and boxes of one spine group: `pods` spines of `up` uplinks, in the largest bundles that divide them and fit the core."""
-    ports = p.switches[mode].ports
-    boxes: Ints = pods + up // _largest_divisor(ports, ports // max(pods, 1))[up]
-    return p.switch_cost(mode) * boxes + p.link_cost * pods * up, boxes
-
-
-def _leaf_cost(p: Problem, rows: Ints) -> Ints:
-    """Price the leaves and their uplinks."""
-    cost: Ints = rows[:, COL["leaf_cost"]] + p.link_cost * rows[:, COL["leaves"]] * rows[:, COL["leaf_up"]]
-    return cost
-
-
-# --- the model ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Formulation:
-    """The CP-SAT model of some rows of the table, and its variables; lives inside this module only."""
-
-    problem: Problem
-    rows: Ints
-    model: cp_model.CpModel
-    at: dict[str, cp_model.IntVar]
-
-
-def _formulate(p: Problem, rows: Ints) -> Formulation:
-    """Choose a row and a spine group that fits it, at no more than the least completion costs."""
-    most = int(_completed(p, rows).min())
-    f = Formulation(p, rows, cp_model.CpModel(), {})
-    keys, key = np.unique(rows[:, KEY], axis=0, return_inverse=True)
-    key = key.ravel()
-    taken = ("groups", "least_spine_up", "most_spine_up", "leaves", "splits", "domain")
-    columns = [np.arange(len(rows)), key, _leaf_cost(p, rows), *(rows[:, COL[c]] for c in taken)]
-    _choose(f, "wiring", ("row", "key", "leaf_cost", *taken), columns)
-    groups = [_spine_groups(p, rows[key == i], i, most) for i in range(len(keys))]
-    _choose(f, "spine_group", ("key", "spine_up", "group_cost", "group_boxes"), list(np.concatenate(groups).T))
-    for rule in (fit_spine_ports, hide_pod_crossing, add_cost):
-        rule(f)
-    return f
-
-
-def _choose(f: Formulation, table: str, names: tuple[str, ...], columns: list[Ints]) -> None:
-    """Take one row of a table: its columns become variables."""
-    for name, column in zip(names, columns, strict=True):
-        if name not in f.at:
-            f.at[name] = f.model.new_int_var_from_domain(cp_model.Domain.from_values(np.unique(column).tolist()), name)
-    f.model.add_allowed_assignments([f.at[n] for n in names], np.stack(columns, axis=1).tolist()).with_name(table)
-
-
-def _spine_groups(p: Problem, rows: Ints, key: int, most: int) -> Ints:
-    """Ways to build one spine group under these rows, but for those that cost more than `most` with every row."""
-    mode, _, pods = (int(v) for v in rows[0, KEY])
-    up = np.arange(rows[:, COL["least_spine_up"]].min(), rows[:, COL["most_spine_up"]].max() + 1, dtype=np.int64)
-    cost, boxes = _group(p, mode, pods, up)
-    keep = _leaf_cost(p, rows).min() + rows[:, COL["groups"]].min() * cost <= most
-    ways: Ints = np.stack([np.full_like(up, key), up, cost, boxes], axis=1)[keep]
-    return ways
-
-
-@cache
-def _largest_divisor(upto: int, most: int) -> Ints:
-    """Largest divisor, not above `most`, of every number up to `upto`."""
-    best = np.ones(upto + 1, dtype=np.int64)
-    for b in range(2, min(most, upto) + 1):
-        best[b::b] = b
-    return best
-
-
-def fit_spine_ports(f: Formulation) -> None:
-    """Give a spine no more uplinks than the bundles of a full pod's leaves leave free."""
-    f.model.add(f.at["spine_up"] <= f.at["most_spine_up"]).with_name("spine_ports")
-
-
-def hide_pod_crossing(f: Formulation) -> None:
-    """Give a pod the uplinks that hide what leaves it, over its s spines."""
-    f.model.add(f.at["spine_up"] >= f.at["least_spine_up"]).with_name("hide_pod_crossing")
-
-
-def add_cost(f: Formulation) -> None:
-    """Add up leaves, their uplinks and s spine groups."""
-    most = int(_completed(f.problem, f.rows).min())
-    f.at["spine_cost"] = f.model.new_int_var(0, most, "spine_cost")
-    f.model.add_multiplication_equality(f.at["spine_cost"], [f.at["groups"], f.at["group_cost"]])
-    f.at["cost"] = f.model.new_int_var(int(f.rows[:, COL["bound"]].min()), most, "cost")
-    f.model.add(f.at["cost"] == f.at["leaf_cost"] + f.at["spine_cost"]).with_name("cost")
-
-
-def _break_ties(f: Formulation) -> None:
-    """Prefer fewest unavoidable splits, then fewest boxes, then the smallest leaf domain."""
-    most = _largest(f, "groups") * _largest(f, "group_boxes")
-    spines = f.model.new_int_var(0, most, "spine_boxes")
-    f.model.add_multiplication_equality(spines, [f.at["groups"], f.at["group_boxes"]])
-    split, box = (most + _largest(f, "leaves") + 1), _largest(f, "domain") + 1
-    f.model.minimize(split * box * f.at["splits"] + box * (f.at["leaves"] + spines) + f.at["domain"])
-
-
-def _largest(f: Formulation, name: str) -> int:
-    """Return the largest value in a variable's domain."""
-    return int(list(f.at[name].proto.domain)[-1])
-
-
-# --- the search -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class Search:
     """What is held and proven while rows enter the model; costs in the model's units."""
@@ -556,7 +159,7 @@ def _search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
     """Build the table, search it, and say what was found in dollars."""
     started = time.perf_counter()
     reason = _hopeless(p)
-    shapes, space = (np.empty((0, len(SHAPE)), dtype=np.int64), {}) if reason else _table(p)
+    shapes, space = (np.empty((0, len(SHAPE)), dtype=np.int64), {}) if reason else shape_table(p)
     found = _cheapest(p, shapes, options, started)
     if found.outcome.infeasible:
         why = reason or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks of {p.rails} under the time rules and pins"
@@ -590,7 +193,7 @@ def _cheapest(p: Problem, shapes: Ints, options: Options, started: float) -> Sea
     taken = min(FIRST_SHAPES, len(shapes))
     most = FIRST_ROWS
     while taken:
-        rows = _expand(p, shapes[:taken], math.inf if found.cost is None else found.cost)
+        rows = expand(p, shapes[:taken], math.inf if found.cost is None else found.cost)
         beyond = float(shapes[taken, COL["bound"]]) if taken < len(shapes) else math.inf
         if len(rows):
             beyond = min(beyond, float(rows[most, COL["bound"]]) if most < len(rows) else math.inf)
@@ -608,14 +211,14 @@ def _cheapest(p: Problem, shapes: Ints, options: Options, started: float) -> Sea
 
 def _improve(p: Problem, found: Search, rows: Ints, beyond: float, options: Options, started: float) -> None:
     """Solve the model of some rows; no other row is below `beyond`."""
-    f = _formulate(p, rows)
+    f = formulate(p, rows)
     if found.cost is not None:
         f.model.add(f.at["cost"] <= found.cost)
     f.model.minimize(f.at["cost"])
     o = run(f.model, time_limit=_left(options, started), gap=options.gap, seed=options.seed, threads=options.threads)
     found.outcome, found.rows = o, rows
     if o.solution is not None and o.bound is not None:
-        found.chosen, found.cost = _read(f, o.solution), o.solution.of(f.at["cost"])
+        found.chosen, found.cost = read(f, o.solution), o.solution.of(f.at["cost"])
         found.bound = max(found.bound, min(math.ceil(o.bound - 1e-6), beyond))
     elif o.stop is Stop.LIMIT and found.chosen is None:
         found.chosen, found.cost = _least_completion(p, rows)
@@ -623,7 +226,7 @@ def _improve(p: Problem, found: Search, rows: Ints, beyond: float, options: Opti
 
 def _least_completion(p: Problem, rows: Ints) -> tuple[dict[str, int], int]:
     """Return the cheapest row with its fewest spine uplinks, and its cost: what is held when no time is left to search."""
-    cost = _completed(p, rows)
+    cost = completed(p, rows)
     row = dict(zip(COLUMNS, rows[int(cost.argmin())].tolist(), strict=True))
     return row | {"spine_up": row["least_spine_up"]}, int(cost.min())
 
@@ -631,18 +234,12 @@ def _least_completion(p: Problem, rows: Ints) -> tuple[dict[str, int], int]:
 def _prefer(p: Problem, found: Search, options: Options, started: float) -> None:
     """Among designs of the cost proven least take the one with fewest unavoidable splits, then boxes, then racks a leaf, if time is left."""
     assert found.cost is not None
-    f = _formulate(p, found.rows[found.rows[:, COL["bound"]] <= found.cost])
+    f = formulate(p, found.rows[found.rows[:, COL["bound"]] <= found.cost])
     f.model.add(f.at["cost"] == found.cost)
-    _break_ties(f)
+    break_ties(f)
     o = run(f.model, time_limit=_left(options, started), seed=options.seed, threads=options.threads)
     if o.solution is not None:
-        found.chosen = _read(f, o.solution)
-
-
-def _read(f: Formulation, values: Values) -> dict[str, int]:
-    """Return what a solution chose: the row of the table and the spine's uplinks."""
-    row = f.rows[values.of(f.at["row"])]
-    return {c: int(v) for c, v in zip(COLUMNS, row, strict=True)} | {"spine_up": values.of(f.at["spine_up"])}
+        found.chosen = read(f, o.solution)
 
 
 def _told(p: Problem, found: Search, space: dict[str, int], seconds: float) -> Outcome[FabricDesign]:
@@ -664,9 +261,6 @@ def _told(p: Problem, found: Search, space: dict[str, int], seconds: float) -> O
     )
 
 
-# --- what was chosen ------------------------------------------------------------------------------------------------------
-
-
 def _fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> FabricDesign:
     """Return the design that a solution stands for, with the largest spine bundle that its core allows."""
     switch, three = p.switches[v["mode"]], v["tiers"] == 3
@@ -680,7 +274,7 @@ def _fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> F
         rails_per_pod=v["rails"],
         domains_per_pod=v["domains_per_pod"],
         spine_up=v["spine_up"],
-        spine_bundle=int(_largest_divisor(switch.ports, switch.ports // v["pods"])[v["spine_up"]]) if three else 0,
+        spine_bundle=int(largest_divisor(switch.ports, switch.ports // v["pods"])[v["spine_up"]]) if three else 0,
     )
     counts = {"switches": d.switches, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
     return FabricDesign(

@@ -103,7 +103,7 @@ def group_replicas(f: RowModel) -> None:
 def fit_memory(f: RowModel) -> None:
     """Keep every stage within memory: its layers need at least so many shards, and no more micro-batches in flight than so many."""
     caps = _caps_by_batches(f)
-    least, most = lowest(f.most), highest(f.most)
+    most = highest(f.most)
     sharded = f.zero > 0
     choices = range(lowest(f.shards), highest(f.shards) + 1) if sharded else [highest(f.shards)]
     for i, stage in enumerate(f.layers):
@@ -118,7 +118,7 @@ def fit_memory(f: RowModel) -> None:
                 f.model.add_element(stage, want, need)
                 f.model.add(f.shards >= need).with_name(f"fit_memory[{i}]")
         else:
-            f.model.add_allowed_assignments([f.batches, f.shards, stage], _triples(f, table, choices, sharded=sharded, least=least, most=most))
+            f.model.add_allowed_assignments([f.batches, f.shards, stage], _triples(f, table, sharded=sharded, most=most))
 
 
 def _caps_by_batches(f: RowModel) -> Ints:
@@ -135,7 +135,7 @@ def _first_at_least(caps: Ints, layers: range) -> list[int]:
     return [int(np.searchsorted(caps, n)) for n in layers]
 
 
-def _triples(f: RowModel, table: Ints, choices: range | list[int], *, sharded: bool, least: int, most: int) -> list[tuple[int, int, int]]:
+def _triples(f: RowModel, table: Ints, *, sharded: bool, most: int) -> list[tuple[int, int, int]]:
     """List what is allowed: (micro-batches, shards, layers of the stage)."""
     smallest = f.row.virtual_stages
     span = range(lowest(f.shards), highest(f.shards) + 1)

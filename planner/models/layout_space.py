@@ -483,7 +483,7 @@ def step_terms(problem: Problem, row: Row, zero: int, *, pace: Paces, racks: Any
 
 
 def spread_layers(caps: Ints, most: int, last: int, layers: int, least: int) -> tuple[int, ...]:
-    """Spread the layers: no stage over its cap or `most`, the last holds `last`; what is too many leaves the first stages, which hold most in flight."""
+    """Spread the layers, no stage over its cap or `most`, the last with `last`; the excess leaves the first stages, which hold most in flight."""
     held = np.minimum(caps, most)
     held[-1] = last
     over = int(held.sum()) - layers

@@ -28,7 +28,9 @@ class Values:
     of: Callable[[cp_model.LinearExprT], int]
 
 
-def run(model: cp_model.CpModel, *, time_limit: float | None = None, gap: float | None = None, seed: int = 0, threads: int | None = None) -> Outcome[Values]:
+def run(
+    model: cp_model.CpModel, *, time_limit: float | None = None, gap: float | None = None, seed: int = 0, threads: int | None = None
+) -> Outcome[Values]:
     """Solve the model; one thread unless told otherwise, so that a run repeats byte for byte."""
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = threads or 1

@@ -1,0 +1,218 @@
+"""The rows that the fabric chooses from, as numpy tables: leaf domains and pod shapes, their leaf uplinks, their spine groups and bounds."""
+
+import math
+from functools import cache
+
+import numpy as np
+
+from planner.models.fabric_question import Ints, Problem, rings, unavoidable_splits
+
+# Columns of the table of leaf domains and pod shapes, and those that its expansion by leaf uplinks adds.
+SHAPE = (
+    "mode", "tiers", "pods", "ports", "domain", "down_ports", "domains", "leaves", "leaf_cost", "splits",
+    "rails", "domains_per_pod", "leaves_per_pod", "least_up", "most_up", "need_up", "bound",
+)  # fmt: skip
+COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up")
+CHUNK = 256  # pod shapes expanded at a time
+COL = {name: i for i, name in enumerate(COLUMNS)}
+KEY = [COL["mode"], COL["tiers"], COL["pods"]]  # what fixes the rows of a spine group
+
+
+def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
+    """Return every row that ports and traffic allow, by increasing bound, and how many there were before."""
+    space = {"switch_modes": len(p.switches), "leaf_domain_sizes": 0, "pod_shapes": 0}
+    parts = [np.empty((0, len(SHAPE)), dtype=np.int64)]
+    for mode in range(len(p.switches)):
+        parts.append(_single_switch(p, mode))
+        for domain in _domains(p, mode):
+            rows = _pod_shapes(p, mode, domain)
+            space["leaf_domain_sizes"] += 1
+            space["pod_shapes"] += len(rows)
+            parts.append(_promising(p, mode, rows))
+    table = np.concatenate(parts)
+    keep = table[:, COL["tiers"]] <= p.network.max_tiers
+    for name, column in (("tiers", "tiers"), ("leaf_domain_racks", "domain"), ("leaf_down_ports", "down_ports")):
+        if name in p.pins:
+            keep &= table[:, COL[column]] == p.pins[name]
+    if p.most_splits is not None:
+        keep &= table[:, COL["splits"]] <= p.most_splits
+    table = table[keep]
+    table = table[np.argsort(table[:, COL["bound"]], kind="stable")]
+    space["pod_shapes_within_ports"] = len(table)
+    return table, space
+
+
+def _domains(p: Problem, mode: int) -> list[int]:
+    """Sizes of a leaf domain: no more racks than the site has, unless a pin says so."""
+    most = p.switches[mode].ports - 1
+    pinned = {p.pins[name] for name in ("leaf_domain_racks", "leaf_down_ports") if name in p.pins}
+    sizes = pinned if pinned else range(1, min(most, p.request.racks) + 1)
+    return [d for d in sorted(sizes) if 1 <= d <= most]
+
+
+def _single_switch(p: Problem, mode: int) -> Ints:
+    """One row where one switch holds every endpoint, none otherwise."""
+    row = dict.fromkeys(SHAPE, 0)
+    racks, ends, price = p.request.racks, p.request.racks * p.rails, p.switch_cost(mode)
+    row |= {"mode": mode, "tiers": 1, "ports": p.switches[mode].ports, "domain": racks, "down_ports": ends, "domains": 1}
+    row |= {"leaves": 1, "leaf_cost": price, "splits": unavoidable_splits(p.request, racks), "bound": price}
+    rows = np.array([[row[c] for c in SHAPE]], dtype=np.int64)
+    return rows[: int(ends <= p.switches[mode].ports)]
+
+
+def _pod_shapes(p: Problem, mode: int, domain: int) -> Ints:
+    """Rows of a domain size: two tiers, and three with every pod shape that spine and core ports can hold."""
+    domains = -(-p.request.racks // domain)
+    ports = p.switches[mode].ports
+    by_rail, by_domain = _pod_sizes(p, domains, ports)
+    rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
+    pods = -(-p.rails // rails) * -(-domains // width)
+    three = (rails * width < ports) & (pods <= ports)
+    rows = np.zeros((int(three.sum()) + 1, len(SHAPE)), dtype=np.int64)
+    rows[0, [COL[c] for c in ("tiers", "pods", "rails", "domains_per_pod")]] = 2, 1, p.rails, domains
+    rows[1:, COL["tiers"]] = 3
+    for name, values in (("pods", pods), ("rails", rails), ("domains_per_pod", width)):
+        rows[1:, COL[name]] = values[three]
+    leaves = domains * p.rails
+    same = {"mode": mode, "ports": ports, "domain": domain, "down_ports": domain, "domains": domains, "leaves": leaves}
+    same |= {"leaf_cost": leaves * p.switch_cost(mode), "splits": unavoidable_splits(p.request, domain)}
+    least, most = _least_leaf_up(p, domain, domains), ports - domain
+    pin = p.pins.get("leaf_up_ports")
+    same |= {"least_up": least if pin is None else max(least, pin), "most_up": most if pin is None else min(most, pin)}
+    for name, value in same.items():
+        rows[:, COL[name]] = value
+    rows[:, COL["leaves_per_pod"]] = rows[:, COL["rails"]] * rows[:, COL["domains_per_pod"]]
+    rows[:, COL["need_up"]] = _least_pod_up(p, rows)
+    return rows
+
+
+def _pod_sizes(p: Problem, domains: int, ports: int) -> tuple[Ints, Ints]:
+    """Rails and domains per pod: for each count of pods the fewest of each; every divisor where the spine's down ports are pinned."""
+    if "spine_down_ports" in p.pins:
+        pin = p.pins["spine_down_ports"]
+        divisors = np.array([v for v in range(1, max(pin, 0) + 1) if pin % v == 0], dtype=np.int64)
+        return divisors[divisors <= p.rails], divisors[divisors <= domains]
+    return _fewest(p.rails, ports), _fewest(domains, ports)
+
+
+@cache
+def _fewest(items: int, most_parts: int) -> Ints:
+    """Return the sizes ceil(items / parts), once each: no smaller size makes as few parts."""
+    parts = np.arange(1, min(items, most_parts) + 1, dtype=np.int64)
+    return np.unique(-(-items // parts))
+
+
+def _least_leaf_up(p: Problem, domain: int, domains: int) -> int:
+    """Hide what leaves a leaf: u1 >= D/ratio for the hop and rings/ratio for the all-reduce; one uplink where one domain holds all."""
+    if domains == 1:
+        return 1
+    return max(1, math.ceil(domain / p.ratios.hop), math.ceil(rings(p.request, domain) / p.ratios.allreduce))
+
+
+def _least_pod_up(p: Problem, rows: Ints) -> Ints:
+    """Hide what leaves a pod: s·u2 >= D·x·y/ratio for the hop and rings·x/ratio for the all-reduce; 0 where a pod holds every domain."""
+    domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
+    hop = np.ceil(domain * rails * width / p.ratios.hop)
+    shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
+    ring = np.ceil(shared * rails / p.ratios.allreduce)
+    need: Ints = np.where(width < rows[:, COL["domains"]], np.maximum(hop, ring), 0.0).astype(np.int64)
+    return need
+
+
+def _promising(p: Problem, mode: int, rows: Ints) -> Ints:
+    """Drop shapes whose ports do not suffice, and bound the others from below by ports alone."""
+    ports, least, most, need, per_pod, pods = (rows[:, COL[c]] for c in ("ports", "least_up", "most_up", "need_up", "leaves_per_pod", "pods"))
+    three = rows[:, COL["tiers"]] == 3
+    spine_up = np.where(three, np.maximum(1, -(-need // np.maximum(most, 1))), 0)
+    bundle = (ports - spine_up) // per_pod
+    keep = (bundle >= 1) & (least <= most) & (need <= most * (ports - per_pod))
+    groups = -(-least // np.maximum(bundle, 1))
+    up = np.where(three, np.maximum(need, groups), 0)
+    cores = np.where(three, np.maximum(groups, -(-up // (ports // np.maximum(pods, 1)))), 0)
+    links = rows[:, COL["leaves"]] * least + pods * up
+    rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + p.switch_cost(mode) * (pods * groups + cores) + p.link_cost * links
+    return rows[keep]
+
+
+def expand(p: Problem, shapes: Ints, within: float) -> Ints:
+    """Return each shape with each number of leaf uplinks and bundle that ports and pins allow, by increasing bound up to `within`."""
+    parts = [np.empty((0, len(COLUMNS)), dtype=np.int64)]
+    for i in range(0, len(shapes), CHUNK):
+        rows = _wirings(p, shapes[i : i + CHUNK])
+        parts.append(rows[rows[:, COL["bound"]] <= within])
+    rows = np.concatenate(parts)
+    return rows[np.argsort(rows[:, COL["bound"]], kind="stable")]
+
+
+def _wirings(p: Problem, shapes: Ints) -> Ints:
+    """Return the rows of some shapes: s = u1/b1 groups, x·y·b1 spine ports down, and the range that is left for those up."""
+    up, bundle = _bundles(int(shapes[:, COL["most_up"]].max()))
+    ports, least, most, per_pod, tiers = (shapes[:, COL[c], None] for c in ("ports", "least_up", "most_up", "leaves_per_pod", "tiers"))
+    at, pair = np.nonzero((up >= least) & (up <= most) & (per_pod * bundle + (tiers == 3) <= ports) & ((up > 0) == (tiers > 1)))
+    rows = np.concatenate([shapes[at], np.zeros((len(at), len(COLUMNS) - len(SHAPE)), dtype=np.int64)], axis=1)
+    down, groups = rows[:, COL["leaves_per_pod"]] * bundle[pair], up[pair] // np.maximum(bundle[pair], 1)
+    three = rows[:, COL["tiers"]] == 3
+    least_spine = np.where(three, np.maximum(1, -(-rows[:, COL["need_up"]] // np.maximum(groups, 1))), 0)
+    most_spine = np.where(three, rows[:, COL["ports"]] - down, 0)
+    keep = np.ones(len(rows), dtype=bool)
+    if "leaf_up_ports" in p.pins:
+        keep &= up[pair] == p.pins["leaf_up_ports"]
+    if "spine_down_ports" in p.pins:
+        keep &= down == p.pins["spine_down_ports"]
+    if "spine_up_ports" in p.pins:
+        least_spine, most_spine = np.maximum(least_spine, p.pins["spine_up_ports"]), np.minimum(most_spine, p.pins["spine_up_ports"])
+    for name, column in zip(COLUMNS[len(SHAPE) :], (up[pair], bundle[pair], groups, down, least_spine, most_spine), strict=True):
+        rows[:, COL[name]] = column
+    rows = rows[keep & (least_spine <= most_spine)]
+    rows[:, COL["bound"]] = _bound(p, rows)
+    return rows
+
+
+@cache
+def _bundles(most: int) -> tuple[Ints, Ints]:
+    """Return every number of uplinks up to `most` with every bundle that divides it; and none, for a single switch."""
+    pairs = [(0, 0), *((up, bundle) for bundle in range(1, most + 1) for up in range(bundle, most + 1, bundle))]
+    up, bundle = np.array(sorted(pairs), dtype=np.int64).T
+    return up, bundle
+
+
+def _bound(p: Problem, rows: Ints) -> Ints:
+    """Bound the cost of a row from below: its leaves and their uplinks, and s groups with the fewest uplinks and the fullest cores."""
+    price = np.array([p.switch_cost(m) for m in range(len(p.switches))], dtype=np.int64)[rows[:, COL["mode"]]]
+    pods, up = rows[:, COL["pods"]], rows[:, COL["least_spine_up"]]
+    cores = -(-up // np.maximum(rows[:, COL["ports"]] // np.maximum(pods, 1), 1))
+    group = price * (pods + cores) + p.link_cost * pods * up
+    total: Ints = leaf_cost(p, rows) + rows[:, COL["groups"]] * group
+    return total
+
+
+def completed(p: Problem, rows: Ints) -> Ints:
+    """Cost of each row with the fewest spine uplinks: a design that can be built, so the cheapest is no cheaper than the least of these."""
+    cost = leaf_cost(p, rows)
+    keys, key = np.unique(rows[:, KEY], axis=0, return_inverse=True)
+    for i, (mode, _, pods) in enumerate(keys.tolist()):
+        at = key.ravel() == i
+        cost[at] += rows[at, COL["groups"]] * spine_group(p, mode, pods, rows[at, COL["least_spine_up"]])[0]
+    return cost
+
+
+def spine_group(p: Problem, mode: int, pods: int, up: Ints) -> tuple[Ints, Ints]:
+    """Cost and boxes of one spine group: `pods` spines of `up` uplinks, in the largest bundles that divide them and fit the core."""
+    ports = p.switches[mode].ports
+    boxes: Ints = pods + up // largest_divisor(ports, ports // max(pods, 1))[up]
+    return p.switch_cost(mode) * boxes + p.link_cost * pods * up, boxes
+
+
+def leaf_cost(p: Problem, rows: Ints) -> Ints:
+    """Price the leaves and their uplinks."""
+    cost: Ints = rows[:, COL["leaf_cost"]] + p.link_cost * rows[:, COL["leaves"]] * rows[:, COL["leaf_up"]]
+    return cost
+
+
+@cache
+def largest_divisor(upto: int, most: int) -> Ints:
+    """Largest divisor, not above `most`, of every number up to `upto`."""
+    best = np.ones(upto + 1, dtype=np.int64)
+    for b in range(2, min(most, upto) + 1):
+        best[b::b] = b
+    return best
