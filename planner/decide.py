@@ -44,6 +44,14 @@ class Trial:
         return sum(self.racks_by_site.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A decision that cannot be taken at some number of racks; why is found out when it is asked, since that takes time."""
+
+    decision: str
+    explain: Callable[[], Conflict]
+
+
 @dataclass(slots=True)
 class Decider:
     """Takes the decisions in order; keeps what does not change from one number of racks to the next."""
@@ -72,23 +80,23 @@ class Decider:
         """Slowdown of the transport itself."""
         return self.instance.network.transport.slowdown if self.instance.network else 1.0
 
-    def trial(self, racks: int | None, *, fixed: dict[str, int] | None = None) -> Trial | Conflict:
+    def trial(self, racks: int | None, *, fixed: dict[str, int] | None = None) -> Trial | Refusal:
         """Take every decision for `racks` racks (None: what the pins or the hardware say), or for `fixed` racks by site."""
         self.hop_limit = self.allreduce_limit = None  # what another number of racks may suffer says nothing of this one
         for _ in range(ROUNDS):
             split = self._split(racks, fixed)
-            if isinstance(split, Conflict):
+            if isinstance(split, Refusal):
                 return split
             by_site, sites_plan = split
             found = self._cut(by_site, sites_plan)
-            if isinstance(found, Conflict):
+            if isinstance(found, Refusal):
                 return found
             if self._needs_more_wan(found, sites_plan):
                 continue
             if self.instance.network is None:
                 return self._trial(by_site, sites_plan, found, None, None)
             built = self._build(by_site, found)
-            if isinstance(built, Conflict):
+            if isinstance(built, Refusal):
                 return built
             fabric_plan, placement_plan, worst = built
             if self._slower_than_assumed(found, worst):
@@ -102,7 +110,7 @@ class Decider:
         proved = all(c.status == "optimal" for c in certificates)
         return Trial(racks_by_site=by_site, sites=s, layout=found, fabric=f, placement=p, cost=cost, proved=proved)
 
-    def _split(self, racks: int | None, fixed: dict[str, int] | None) -> tuple[dict[str, int], SitesPlan | None] | Conflict:
+    def _split(self, racks: int | None, fixed: dict[str, int] | None) -> tuple[dict[str, int], SitesPlan | None] | Refusal:
         if self.instance.grid is None:
             return {CLUSTER: self.instance.hardware.racks or 0}, None
         pins = {f"sites.racks.{s}": r for s, r in (fixed or {}).items()}
@@ -110,7 +118,7 @@ class Decider:
         request = SitesRequest(racks=racks, exchange=self.exchange)
         out = self._once(("sites", request, tuple(sorted(pins.items()))), lambda: sites.solve(instance, request, self.left()))
         if out.solution is None:
-            return self.why_no_split(instance, request, out)
+            return Refusal("sites", partial(self.why_no_split, instance, request, out))
         held = out.solution if not fixed else self._told(out.solution, sorted(pins))
         return {s.id: s.racks for s in held.sites}, held
 
@@ -126,7 +134,7 @@ class Decider:
         found = sites_conflict.conflict(instance, request, self.options) if out.infeasible else None
         return found or Conflict(decision="sites", rules=(), reason=f"no split was found: {out.detail}")
 
-    def _cut(self, by_site: dict[str, int], sites_plan: SitesPlan | None) -> LayoutPlan | Conflict:
+    def _cut(self, by_site: dict[str, int], sites_plan: SitesPlan | None) -> LayoutPlan | Refusal:
         links = sites_plan.links if sites_plan else ()
         headroom = self.instance.wan.headroom_factor if self.instance.wan else 1.0
         wide = bool(links) and self.instance.wan is not None and self.exchange is not None
@@ -140,7 +148,7 @@ class Decider:
         key = ("layout", tuple(sorted(by_site.items())), request.hop_slowdown, request.allreduce_slowdown, request.wan_gbps, request.wan_rtt_ms)
         out = self._once(key, lambda: layout.solve(self.instance, request, self.left(), twice=False))
         if out.solution is None:
-            return layout.conflict(self.instance, request)
+            return Refusal("layout", partial(layout.conflict, self.instance, request))
         self.requests.append((out.solution, request))
         return out.solution
 
@@ -168,7 +176,7 @@ class Decider:
         self.exchange = asked
         return True
 
-    def _build(self, by_site: dict[str, int], found: LayoutPlan) -> tuple[FabricPlan, PlacementPlan, tuple[float, float]] | Conflict:
+    def _build(self, by_site: dict[str, int], found: LayoutPlan) -> tuple[FabricPlan, PlacementPlan, tuple[float, float]] | Refusal:
         designs: dict[str, Outcome[fabric.FabricDesign]] = {}
         placed: dict[str, Outcome[placement.Placed]] = {}
         worst = (self.phi, self.phi)
@@ -178,7 +186,8 @@ class Decider:
             design = designs[site].solution
             if design is None:
                 pins = tuple(f"pins.{p}" for p in sorted(self.instance.pins) if p.startswith("fabric."))
-                return Conflict(decision="fabric", rules=(*pins, f"fabric[{site}]"), reason=designs[site].detail or "no design can be wired")
+                why = Conflict(decision="fabric", rules=(*pins, f"fabric[{site}]"), reason=designs[site].detail or "no design can be wired")
+                return Refusal("fabric", partial(_same, why))
             hop, ring = self._worst_slowdowns(request, design.design)
             worst = (max(worst[0], hop), max(worst[1], ring))
             if not found.data_parallel_by_site[site]:
@@ -192,7 +201,8 @@ class Decider:
             )
             placed[site] = self._once(("placement", wanted), partial(placement.solve, wanted, self.left(), site=site))
             if placed[site].solution is None:
-                return Conflict(decision="placement", rules=(f"racks[{site}]",), reason=placed[site].detail)
+                why = Conflict(decision="placement", rules=(f"racks[{site}]",), reason=placed[site].detail)
+                return Refusal("placement", partial(_same, why))
         section = placement.plan(placed, seed=self.options.seed)
         wrap = found.virtual_stages > 1
         fabrics = {s: self._site_fabric(s, by_site[s], found, designs[s].solution, section.sites.get(s), wrap=wrap) for s in sorted(by_site)}
@@ -255,6 +265,11 @@ class Decider:
         out: Outcome[T] = self.memory[key]
         self.proved &= out.stop is Stop.PROVED
         return out
+
+
+def _same(why: Conflict) -> Conflict:
+    """Return a conflict that is known already."""
+    return why
 
 
 def crossings(stages: int, held: SitePlacement | None, design: fabric.FabricDesign, *, wrap: bool) -> Locality:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from planner import __version__
 from planner.checks.rules import check
-from planner.decide import Decider, Trial
+from planner.decide import Decider, Refusal, Trial
 from planner.errors import InputError, InternalError
 from planner.handoff import LayoutRequest, Options, SitesRequest, resolved_switches
 from planner.identity import instance_sha256
@@ -36,7 +36,7 @@ class Run:
     best: Trial | None = None
     joint_days: float | None = None
     stopped: Literal["proved", "limit", "interrupted"] = "proved"
-    tried: dict[int, Trial | Conflict] = field(default_factory=dict)
+    tried: dict[int, Trial | Refusal] = field(default_factory=dict)
 
     @property
     def budget(self) -> float:
@@ -48,16 +48,16 @@ class Run:
         """Racks bought together."""
         return self.instance.hardware.racks_per_module
 
-    def at(self, racks: int) -> Trial | Conflict:
+    def at(self, racks: int) -> Trial | Refusal:
         """Take all decisions at a number of racks, once."""
         if racks not in self.tried:
             self.tried[racks] = self.decider.trial(racks)
             self.report(racks, self.tried[racks])
         return self.tried[racks]
 
-    def keep(self, found: Trial | Conflict) -> bool:
+    def keep(self, found: Trial | Refusal) -> bool:
         """Keep a plan that the budget covers; tell whether it does."""
-        if isinstance(found, Conflict) or found.cost.total_usd > self.budget:
+        if isinstance(found, Refusal) or found.cost.total_usd > self.budget:
             return False
         if self.best is None or self._better(found, self.best):
             self.best = found
@@ -68,10 +68,10 @@ class Run:
             return a.cost.total_usd < b.cost.total_usd
         return (a.racks, -a.cost.total_usd) > (b.racks, -b.cost.total_usd)
 
-    def report(self, racks: int, found: Trial | Conflict) -> None:
+    def report(self, racks: int, found: Trial | Refusal) -> None:
         """Say where the search is."""
-        if isinstance(found, Conflict):
-            self.progress(f"{racks:,} racks: {found.decision} cannot ({', '.join(found.rules)})")
+        if isinstance(found, Refusal):
+            self.progress(f"{racks:,} racks: no {found.decision}")
             return
         days, bound = found.layout.metrics.days_to_train, self.joint_days
         behind = f", bound {bound:,.1f}" if bound is not None else ""
@@ -131,8 +131,8 @@ def _as_told(run: Run) -> Conflict | None:
         reason = f"{racks:,} racks draw {facility_mw(run.instance.hardware, racks):,.6g} MW > {power:,.6g} MW"
         return Conflict(decision="sites", rules=("hardware.racks", "limits.facility_power_mw"), reason=reason)
     found = run.decider.trial(None)
-    if isinstance(found, Conflict):
-        return found
+    if isinstance(found, Refusal):
+        return found.explain()
     run.joint_days = _joint_bound(run, found.racks)
     run.report(found.racks, found)
     return None if run.keep(found) and _in_time(run, found) else _over(run, found)
@@ -174,7 +174,7 @@ def _joint_bound(run: Run, most: int) -> float | None:
 
 def _spend(run: Run, most: int) -> Conflict | None:
     """Find the most racks whose whole plan the budget covers: feasible at `low`, not at the next module."""
-    low, high, last = 0, most + run.module, None
+    low, high = 0, most + run.module
     # A first guess that the budget is likely to cover: there is a plan early, and its bill shows the slope.
     guess = max(run.module, int(FIRST_GUESS * most) // run.module * run.module)
     for _ in range(EVALUATIONS):
@@ -190,22 +190,35 @@ def _spend(run: Run, most: int) -> Conflict | None:
             break
         guess = _next_guess(run, last, low, high)
     if run.best is None:
-        return last if isinstance(last, Conflict) else _over(run, last)
+        return _refused(run)
     _climb(run)
     return None if _in_time(run, run.best) else _over(run, run.best)
 
 
-def _next_guess(run: Run, last: Trial | Conflict | None, low: int, high: int) -> int:
+def _refused(run: Run) -> Conflict:
+    """Say why no number of racks gives a plan: what stopped the most racks that the budget might have covered."""
+    racks = max(run.tried)
+    found = run.tried[racks]
+    if isinstance(found, Trial):
+        return _over(run, found)
+    why = found.explain()
+    if run.instance.limits.budget_usd is None or why.decision == "sites":
+        return why
+    reason = f"{why.reason}; the budget of ${run.budget:,.0f} buys {racks:,} racks at most"
+    return why.model_copy(update={"rules": tuple(dict.fromkeys((*why.rules, "limits.budget_usd"))), "reason": reason})
+
+
+def _next_guess(run: Run, last: Trial | Refusal | None, low: int, high: int) -> int:
     """Follow the bill's slope to where it meets the budget, within the bracket; halve it where there is no bill."""
     module = run.module
-    if isinstance(last, Trial):
+    if isinstance(last, Trial) and run.budget < math.inf:
         each = last.cost.total_usd / last.racks
         step = (run.budget - last.cost.total_usd) / each
         guess = last.racks + math.floor(step / module) * module
         if guess <= low:
             guess = low + module
     else:
-        guess = (low + high) // 2 // module * module
+        guess = high - module if isinstance(last, Trial) else (low + high) // 2 // module * module
     return max(low + module, min(guess, high - module))
 
 
@@ -245,7 +258,7 @@ def _cheapest(run: Run, most: int) -> Conflict | None:
     if low is None:
         return Conflict(decision="layout", rules=("limits.deadline_days",), reason=_too_slow(run, deadline, most))
     low -= run.module
-    found: Trial | Conflict | None = None
+    found: Trial | Refusal | None = None
     while high - low > run.module or found is None:
         guess = min(low + run.module, high) if found is None else (low + high) // 2 // run.module * run.module
         found = run.at(guess)
@@ -258,8 +271,8 @@ def _cheapest(run: Run, most: int) -> Conflict | None:
             break
     if run.best is None:
         last = run.at(most)
-        if isinstance(last, Conflict):
-            return last
+        if isinstance(last, Refusal):
+            return last.explain()
         if _in_time(run, last) and run.keep(last):
             return None
         return _over(run, last)
@@ -283,10 +296,8 @@ def _in_time(run: Run, found: Trial) -> bool:
     return deadline is None or found.layout.metrics.days_to_train <= deadline * (1 + 1e-9)
 
 
-def _over(run: Run, found: Trial | Conflict | None) -> Conflict:
+def _over(run: Run, found: Trial) -> Conflict:
     """Say which limit the whole plan breaks."""
-    if not isinstance(found, Trial):
-        return found or Conflict(decision="budget", rules=("limits.budget_usd",), reason="not one module can be paid")
     run.best = None
     if not _in_time(run, found):
         deadline = run.instance.limits.deadline_days or math.inf

@@ -8,20 +8,36 @@ variables for replicas, micro-batches and the layers of every stage (planner.mod
 
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from planner.errors import InternalError
 from planner.handoff import Alternative, LayoutRequest, Options
 from planner.instance import Instance
 from planner.models.layout_row import solve_row
-from planner.models.layout_space import Best, Problem, Row, RowTable, best_of_row, candidates, problem_of, row_table
+from planner.models.layout_space import (
+    Best,
+    Problem,
+    Row,
+    RowTable,
+    bases,
+    best_of_row,
+    candidates,
+    possible_rows,
+    problem_of,
+    replica_caps,
+    row_table,
+)
 from planner.physics import step, steptime
 from planner.plan import Assumptions, Certificate, Conflict, LayoutMetrics, LayoutPlan
 from planner.solvers.cpsat import SOLVER
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
 AGREEMENT = 1e-7  # relative; CP-SAT counts in whole units of time, the tables in floats
+HOPELESS = 300  # rows opened in vain before all that hold nothing are left out at once
 CONFIRMED = 6000  # stages, times micro-batch counts where they matter, that CP-SAT decides again over all rows
 
 
@@ -49,14 +65,27 @@ class Confirmation:
 
 
 def search(problem: Problem, *, time_limit: float | None = None) -> Search:
-    """Open rows in order of their bounds until none can beat the incumbent."""
+    """Open rows in order of their bounds until none can beat the incumbent.
+
+    Where the first rows hold nothing, all that hold no layout at any choice within them are left out at once.
+    """
     started = time.perf_counter()
     table = row_table(problem)
+    found = _open(problem, table, range(len(table)), started, time_limit, give_up=HOPELESS)
+    if found.best is None and len(found.opened) == HOPELESS:
+        found = _open(problem, table, possible_rows(problem, table).tolist(), started, time_limit, give_up=None)
+    return found
+
+
+def _open(problem: Problem, table: RowTable, rows: Iterable[int], started: float, time_limit: float | None, *, give_up: int | None) -> Search:
+    """Open some rows in their order; give up after so many without a layout."""
     best: Best | None = None
     opened: list[Row] = []
     bound, stop = math.inf, Stop.PROVED
-    for i in range(len(table)):
+    for i in rows:
         row = table.row(i)
+        if best is None and len(opened) == give_up:
+            break
         if best is not None and row.bound >= best.seconds:
             break
         if best is not None and time_limit is not None and time.perf_counter() - started > time_limit:
@@ -293,35 +322,50 @@ def conflict(instance: Instance, request: LayoutRequest) -> Conflict:
     kept = list(families)
     for name in list(families):
         without = [f for f in kept if f != name]
-        if _search_with(problem, without).best is None:
+        if not _possible(problem, without):
             kept = without
     return Conflict(decision="layout", rules=tuple(kept) or ("racks",), reason=_reason(problem, kept))
 
 
-def _search_with(problem: Problem, rules: list[str]) -> Search:
+def _possible(problem: Problem, rules: list[str]) -> bool:
+    """Tell whether a layout exists under some of the rules."""
     pins = {k: v for k, v in problem.pins.items() if f"pins.{k}" in rules}
     memory = problem.memory_limit if "memory" in rules else problem.memory_limit * 1e6
     batch = problem.most_sequences if "limits.max_batch_tokens" in rules else problem.most_sequences * 64
-    return search(replace(problem, pins=pins, memory_limit=memory, most_sequences=batch))
+    return search(replace(problem, pins=pins, memory_limit=memory, most_sequences=batch)).best is not None
 
 
 def _reason(problem: Problem, rules: list[str]) -> str:
     parts = []
     if "memory" in rules:
-        free = _least_memory(problem)
-        parts.append(f"the least that any layout needs is {free / 1e9:.1f} GB a GPU where {problem.memory_limit / 1e9:.1f} GB can be used")
+        least = least_memory_bytes(replace(problem, pins={}))
+        parts.append(f"the smallest layout needs {least / 1e9:,.1f} GB a GPU where {problem.memory_limit / 1e9:,.1f} GB can be used")
     if "limits.max_batch_tokens" in rules:
         parts.append(f"a step may hold {problem.most_sequences} sequences of {problem.machine.sequence} tokens")
     parts += [f"{r} = {problem.pins[r.removeprefix('pins.')]!r} is not met by any layout with the rest" for r in rules if r.startswith("pins.")]
     return "; ".join(parts) or f"no whole pipeline fits {sum(problem.racks)} racks of {problem.machine.rack.gpus} GPUs"
 
 
-def _least_memory(problem: Problem) -> float:
-    """Bisect the least usable memory with which a layout exists."""
-    low, high = problem.memory_limit, problem.memory_limit * 2
-    while search(replace(problem, memory_limit=high)).best is None and high < problem.memory_limit * 1e6:
-        low, high = high, high * 2
-    for _ in range(14):
-        middle = (low + high) / 2
-        low, high = (low, middle) if search(replace(problem, memory_limit=middle)).best else (middle, high)
-    return high
+def least_memory_bytes(problem: Problem) -> float:
+    """Return the memory of the smallest layout: one micro-batch in flight, the most shards, even stages."""
+    m, least = problem.machine, math.inf
+    for base in bases(problem):
+        if base.shape.micro_batch > 1:
+            continue
+        for p in range(1, m.model.layers + 1):
+            caps = [int(c) for c in replica_caps(problem, base.replicas_per_rack, p)]
+            shards = min((c for c in caps if c), default=0)
+            for zero in range(4 if shards else 0):
+                parts = step.stage_memory(
+                    m,
+                    base.shape,
+                    pipeline=p,
+                    virtual_stages=1,
+                    micro_batches=1,
+                    zero_stage=zero,
+                    shards=min(shards, problem.most_sequences),
+                    stage=np.array([0, p - 1]),
+                    layers=np.array(math.ceil(m.model.layers / p)),
+                )
+                least = min(least, float(np.max(sum(parts.values()))))
+    return least

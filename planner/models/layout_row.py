@@ -102,32 +102,49 @@ def group_replicas(f: RowModel) -> None:
 
 def fit_memory(f: RowModel) -> None:
     """Keep every stage within memory: its layers need at least so many shards, and no more micro-batches in flight than so many."""
-    caps = _caps_by_batches(f)
-    most = highest(f.most)
-    sharded = f.zero > 0
-    choices = range(lowest(f.shards), highest(f.shards) + 1) if sharded else [highest(f.shards)]
+    if not f.row.filled:
+        _fit_memory_by_batches(f)
+        return
+    p = f.row.pipeline
+    _fit_memory_at(f, p, None)
+    if f.row.virtual_stages > 1 and highest(f.batches) > p:
+        # Past the first round of p micro-batches the interleaved stages hold a few chunks more.
+        longer = f.model.new_bool_var("more_than_one_round")
+        f.model.add(f.batches >= p + 1).only_enforce_if(longer)
+        f.model.add(f.batches <= p).only_enforce_if(~longer)
+        _fit_memory_at(f, 2 * p, longer)
+
+
+def _fit_memory_at(f: RowModel, batches: int, when: cp_model.IntVar | None) -> None:
+    """Hold the stages to what memory leaves with `batches` micro-batches a step; only where the literal holds, if there is one."""
+    choices, most = _shard_choices(f), highest(f.most)
+    caps = layer_caps(f.problem, f.row, f.zero, choices, np.full(len(choices), batches))
     for i, stage in enumerate(f.layers):
-        table = caps[:, :, i]  # (batches regime, shards) -> most layers
-        if table.shape[0] == 1:
-            needed = _first_at_least(table[0], range(0, most + 1))
-            if not sharded:
-                f.model.add(stage <= int(table[0, 0])).with_name(f"fit_memory[{i}]")
-            else:
-                want = [choices[0] + n if n < len(choices) else choices[-1] + 1 for n in needed]
-                need = f.model.new_int_var(0, choices[-1] + 1, f"shards_needed[{i}]")
-                f.model.add_element(stage, want, need)
-                f.model.add(f.shards >= need).with_name(f"fit_memory[{i}]")
+        if f.zero == 0:
+            row = f.model.add(stage <= int(caps[0, i]))
         else:
-            f.model.add_allowed_assignments([f.batches, f.shards, stage], _triples(f, table, sharded=sharded, most=most))
+            needed = _first_at_least(caps[:, i], range(most + 1))
+            want = [int(choices[n]) if n < len(choices) else int(choices[-1]) + 1 for n in needed]
+            need = f.model.new_int_var(0, int(choices[-1]) + 1, f"shards_needed[{i},{batches}]")
+            f.model.add_element(stage, want, need)
+            row = f.model.add(f.shards >= need)
+        row.with_name(f"fit_memory[{i},{batches}]")
+        if when is not None:
+            row.only_enforce_if(when)
 
 
-def _caps_by_batches(f: RowModel) -> Ints:
-    """Most layers by (micro-batch count or one for all of them, shards, stage)."""
-    low, high = lowest(f.shards), highest(f.shards)
-    shards = np.arange(low, high + 1) if f.zero else np.array([high])
-    counts = np.array([f.row.pipeline]) if f.row.filled else np.arange(1, highest(f.batches) + 1)
-    grid = [layer_caps(f.problem, f.row, f.zero, shards, np.full(len(shards), n)) for n in counts]
-    return np.stack(grid)
+def _shard_choices(f: RowModel) -> Ints:
+    """Numbers of shards that memory must be known for; without ZeRO any one will do."""
+    return np.arange(lowest(f.shards), highest(f.shards) + 1) if f.zero else np.array([highest(f.shards)])
+
+
+def _fit_memory_by_batches(f: RowModel) -> None:
+    """Hold the stages to memory where it depends on the number of micro-batches: fewer than stages, all are in flight."""
+    choices = _shard_choices(f)
+    table = np.stack([layer_caps(f.problem, f.row, f.zero, choices, np.full(len(choices), n)) for n in range(1, highest(f.batches) + 1)])
+    for i, stage in enumerate(f.layers):
+        triples = _triples(f, table[:, :, i], sharded=f.zero > 0, most=highest(f.most))
+        f.model.add_allowed_assignments([f.batches, f.shards, stage], triples)
 
 
 def _first_at_least(caps: Ints, layers: range) -> list[int]:
