@@ -228,6 +228,8 @@ def _climb(run: Run) -> None:
     while grown and run.best is not None:
         grown = False
         for site in sorted(run.best.racks_by_site):
+            if f"sites.racks.{site}" in run.instance.pins:
+                continue
             grown |= _grow(run, site)
             if run.decider.out_of_time():
                 run.stopped = "limit"

@@ -37,7 +37,7 @@ from planner.solvers.cpsat import SOLVER
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
 AGREEMENT = 1e-7  # relative; CP-SAT counts in whole units of time, the tables in floats
-HOPELESS = 300  # rows opened in vain before all that hold nothing are left out at once
+HOPELESS = 100  # rows opened in vain before all that hold nothing are left out at once
 CONFIRMED = 6000  # stages, times micro-batch counts where they matter, that CP-SAT decides again over all rows
 
 

@@ -401,7 +401,7 @@ def _fits_somehow(problem: Problem, base: Base, p: Ints, v: Ints, filled: NDArra
             virtual_stages=v[:, None],
             shards=shards[:, None],
             batches=batches[:, None],
-            stage=stage,
+            stage=np.minimum(stage, p[:, None] - 1),
         )
         enough = np.where(inside, held, 0).sum(axis=1) >= layers
         fits |= enough & np.all(~inside | (held >= v[:, None]), axis=1)
