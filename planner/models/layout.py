@@ -330,7 +330,7 @@ def conflict(instance: Instance, request: LayoutRequest) -> Conflict:
 def _possible(problem: Problem, rules: list[str]) -> bool:
     """Tell whether a layout exists under some of the rules."""
     pins = {k: v for k, v in problem.pins.items() if f"pins.{k}" in rules}
-    memory = problem.memory_limit if "memory" in rules else problem.memory_limit * 1e6
+    memory = problem.memory_limit if "memory" in rules else 1e6 * problem.machine.gpu.hbm_bytes
     batch = problem.most_sequences if "limits.max_batch_tokens" in rules else problem.most_sequences * 64
     return search(replace(problem, pins=pins, memory_limit=memory, most_sequences=batch)).best is not None
 
@@ -338,7 +338,8 @@ def _possible(problem: Problem, rules: list[str]) -> bool:
 def _reason(problem: Problem, rules: list[str]) -> str:
     parts = []
     if "memory" in rules:
-        least = least_memory_bytes(replace(problem, pins={}))
+        least = least_memory_bytes(problem)
+        least = least if math.isfinite(least) else least_memory_bytes(replace(problem, pins={}))
         parts.append(f"the smallest layout needs {least / 1e9:,.1f} GB a GPU where {problem.memory_limit / 1e9:,.1f} GB can be used")
     if "limits.max_batch_tokens" in rules:
         parts.append(f"a step may hold {problem.most_sequences} sequences of {problem.machine.sequence} tokens")

@@ -202,6 +202,17 @@ def test_more_never_hurts(seed: int) -> None:
         assert days(free, more) <= before * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("hbm", [0.4e9 + 0.02e9 * k for k in range(40)])
+def test_interleaved_stages_hold_more_past_the_first_round(hbm: float) -> None:
+    """At every memory limit CP-SAT and the tables agree on interleaved stages, whose chunks in flight grow from one round to the next."""
+    i = instance(layers=4, sequences=8, hbm=hbm, pins={"layout.pipeline_parallel": 2, "layout.virtual_stages": 2, "layout.data_parallel": 1})
+    problem = layout_space.problem_of(i, request(a=2))
+    found = layout.search(problem)
+    layout.confirm(problem, found, Options())
+    in_flight = [int(memory.chunks_in_flight(0, 2, 2, m)) for m in (2, 4, 6)]
+    assert in_flight == [4, 5, 5]
+
+
 def test_even_split_over_sites() -> None:
     """Replicas split as evenly as the sites' racks permit."""
     shares = layout_space.split_replicas(layout_space.np.array([2, 9]), layout_space.np.array([2, 3, 8, 11]))
