@@ -1,8 +1,8 @@
 """How one training step is cut over GPUs: the fastest layout of the declared space, proven.
 
-Tables of the physics bound every row of the space from below (planner.models.layout_space). Rows are opened in order of
+Tables of the physics bound every row of the space from below (layout_space). Rows are opened in order of
 their bounds; in an open row every count of replicas and micro-batches that could win is timed exactly, until the next
-bound is no better than the incumbent. CP-SAT then decides the best rows again, from the same tables but with its own
+bound is no better than the incumbent. CP-SAT then decides the opened rows again, from the same tables but with its own
 variables for replicas, micro-batches and the layers of every stage (planner.models.layout_row), and must agree.
 """
 
@@ -17,20 +17,10 @@ import numpy as np
 from planner.errors import InternalError
 from planner.handoff import Alternative, LayoutRequest, Options
 from planner.instance import Instance
+from planner.models.layout_best import Best, best_of_row, candidates
+from planner.models.layout_memory import possible_rows
 from planner.models.layout_row import solve_row
-from planner.models.layout_space import (
-    Best,
-    Problem,
-    Row,
-    RowTable,
-    bases,
-    best_of_row,
-    candidates,
-    possible_rows,
-    problem_of,
-    replica_caps,
-    row_table,
-)
+from planner.models.layout_space import Problem, Row, RowTable, bases, problem_of, replica_caps, row_table
 from planner.physics import step, steptime
 from planner.plan import Assumptions, Certificate, Conflict, LayoutMetrics, LayoutPlan
 from planner.solvers.cpsat import SOLVER

@@ -7,7 +7,9 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from planner.handoff import Options
-from planner.models.layout_space import Best, Ints, Problem, Row, candidates, layer_caps, pace_of, replica_caps, step_terms
+from planner.models.layout_best import Best, candidates, pace_of, step_terms
+from planner.models.layout_memory import layer_caps
+from planner.models.layout_space import Ints, Problem, Row, replica_caps
 from planner.physics.step import Cut
 from planner.solvers import cpsat
 from planner.solvers.outcome import Outcome, Stop

@@ -5,11 +5,12 @@ import math
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner.handoff import LayoutRequest, Options
 from planner.instance import Instance
-from planner.models import layout, layout_space
+from planner.models import layout, layout_best, layout_space
 from planner.physics import memory, step
 from planner.physics.step import Conditions, Cut
 
@@ -176,7 +177,7 @@ def test_row_bounds_are_bounds(seed: int) -> None:
     problem = layout_space.problem_of(i, asked)
     table = layout_space.row_table(problem)
     for k in range(min(len(table), 60)):
-        held = layout_space.best_of_row(problem, table.row(k), math.inf)
+        held = layout_best.best_of_row(problem, table.row(k), math.inf)
         assert held is None or held.seconds >= table.row(k).bound * (1 - 1e-12)
 
 
@@ -215,7 +216,7 @@ def test_interleaved_stages_hold_more_past_the_first_round(hbm: float) -> None:
 
 def test_even_split_over_sites() -> None:
     """Replicas split as evenly as the sites' racks permit."""
-    shares = layout_space.split_replicas(layout_space.np.array([2, 9]), layout_space.np.array([2, 3, 8, 11]))
+    shares = layout_best.split_replicas(np.array([2, 9]), np.array([2, 3, 8, 11]))
     assert shares.T.tolist() == [[1, 1], [1, 2], [2, 6], [2, 9]]
 
 
