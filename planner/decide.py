@@ -194,7 +194,7 @@ class Decider:
                 continue  # too few racks for a single replica: nothing to place
             wanted = PlacementRequest(
                 racks=racks,
-                groups=found.pipeline_parallel,
+                groups=found.rack_stages,
                 group_racks=found.racks_per_stage_by_site[site],
                 leaf_domain_racks=fabric_question.leaf_domain_racks(design.design),
                 domains_per_pod=design.design.domains_per_pod or 1,
@@ -213,7 +213,7 @@ class Decider:
         return FabricRequest(
             racks=racks,
             group_racks=max(1, found.racks_per_stage_by_site[site]),
-            groups=found.pipeline_parallel,
+            groups=found.rack_stages,
             hop_seconds=m.hop_nic_seconds,
             hop_window_seconds=m.hop_window_seconds,
             allreduce_seconds=m.allreduce_layer_seconds,
@@ -227,7 +227,7 @@ class Decider:
     ) -> SiteFabric:
         if design is None:
             raise InternalError(f"fabric[{site}]: no design is held")
-        where = crossings(found.pipeline_parallel, held, design, wrap=wrap)
+        where = crossings(found.rack_stages, held, design, wrap=wrap)
         return fabric.site_fabric(
             self.instance,
             self._fabric_request(site, racks, found),

@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from planner.errors import InputError
-from planner.instance import Accelerator, Grid, Instance
+from planner.instance import Accelerator, Grid, Instance, Workload
 from planner.pins import check_pins
 
 # Where an instance may hold a catalogue name in the place of an object, and the catalogue that has it.
-NAMED = {("workload", "model"): "models", ("hardware", "accelerator"): "accelerators", ("hardware", "rack"): "racks"}
+NAMED = {("workload", "model"): "models", ("hardware", "accelerator"): "accelerators", ("hardware", "rack"): "racks", ("workload", "software"): "software"}
 
 
 @cache
@@ -90,6 +90,8 @@ def _no_constant(name: str) -> float:
 def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
     """Put catalogue entries in the place of their names."""
     data = json.loads(json.dumps(data))
+    if isinstance(data.get("workload"), dict):
+        data["workload"].setdefault("software", Workload.model_fields["software"].default)
     for (part, key), kind in NAMED.items():
         holder = data.get(part)
         if isinstance(holder, dict) and isinstance(holder.get(key), str):

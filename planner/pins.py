@@ -17,6 +17,10 @@ def _stage_list(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(_whole(v) for v in value)
 
 
+def _count_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(v == 0 or _whole(v) for v in value)
+
+
 def _by_site(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(v, int) and v >= 0 for v in value.values())
 
@@ -27,6 +31,9 @@ PINS: dict[str, tuple[Check, str]] = {
     "sites.racks": WHOLE,
     "sites.max_sites": WHOLE,
     "layout.tensor_parallel": WHOLE,
+    "layout.tensor_parallel_inner": WHOLE,
+    "layout.context_parallel": WHOLE,
+    "layout.expert_parallel": WHOLE,
     "layout.pipeline_parallel": WHOLE,
     "layout.data_parallel": WHOLE,
     "layout.data_parallel_by_site": (_by_site, "an object of site id and whole number"),
@@ -34,10 +41,13 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.microbatch_sequences": WHOLE,
     "layout.microbatches_per_step": WHOLE,
     "layout.replicas_per_rack": WHOLE,
+    "layout.stages_per_rack": WHOLE,
+    "layout.schedule": (lambda v: v in ("1f1b", "zb-h1"), "1f1b or zb-h1"),
     "layout.recompute": (lambda v: v in ("none", "selective", "full"), "none, selective or full"),
     "layout.sequence_parallel": (lambda v: isinstance(v, bool), "true or false"),
     "layout.zero_stage": (lambda v: isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 3, "0, 1, 2 or 3"),
-    "layout.layers_per_stage": (_stage_list, "a list of whole numbers, one a stage"),
+    "layout.layers_per_stage": (_stage_list, "a list of whole numbers from 1, one a stage"),
+    "layout.recomputed_layers_per_stage": (_count_list, "a list of whole numbers from 0, one a stage"),
     "fabric.planes": WHOLE,
     "fabric.ports_per_switch": WHOLE,
     "fabric.tiers": WHOLE,

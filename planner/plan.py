@@ -130,25 +130,35 @@ class LayoutPlan(Frozen):
     """How one training step is cut over GPUs."""
 
     tensor_parallel: int
+    tensor_parallel_inner: int = Field(1, description="Under 2-D tensor parallelism the ranks that share a product's input; 1: one-dimensional.")
     context_parallel: int = 1
     expert_parallel: int = 1
     pipeline_parallel: int
     data_parallel: int
     data_parallel_by_site: dict[str, int]
+    schedule: Literal["1f1b", "zb-h1"] = Field("1f1b", description="Order of passes; interleaved where there are virtual stages.")
     virtual_stages: int
     microbatch_sequences: int
     microbatches_per_step: int
-    recompute: Literal["none", "selective", "full"]
+    recompute: Literal["none", "selective", "full"] = Field(description="full: some layers whole, as recomputed_layers_per_stage says.")
+    recomputed_layers_per_stage: tuple[int, ...] = Field((), description="Layers that run again in the backward pass; empty: none, or all under full.")
     sequence_parallel: bool
     zero_stage: Literal[0, 1, 2, 3]
     layers_per_stage: tuple[int, ...]
     replicas_per_rack: int
+    racks_per_replica: int = Field(1, description="Racks over which one replica's stage spreads, where a rack is too small for it.")
+    stages_per_rack: int = Field(1, description="Consecutive stages that share a rack.")
     racks_per_stage_by_site: dict[str, int] = Field(description="Racks of one stage's replica group: the all-reduce group.")
     gpus_used: int
     gpus_idle: int
     assumptions: Assumptions
     metrics: LayoutMetrics
     certificate: Certificate
+
+    @property
+    def rack_stages(self) -> int:
+        """Groups of racks that carry different stages: what the fabric joins and the placement places."""
+        return -(-self.pipeline_parallel // self.stages_per_rack)
 
 
 class Tier(Frozen):

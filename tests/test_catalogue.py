@@ -21,6 +21,20 @@ NOMINAL = {
     "llama3-405b": 405e9,
     "agache-50t": 52.5e12,
     "agache-100t": 99.2e12,
+    "turing-530b": 530e9,
+    "nemotron-4-340b": 341e9,
+    "llama-2-7b": 6.74e9,
+    "llama-2-13b": 13.02e9,
+    "llama-2-70b": 68.98e9,
+    "llama-3.1-8b": 8.03e9,
+    "llama-3.1-70b": 70.6e9,
+    "llama-3.1-405b": 405e9,
+    "mixtral-8x7b": 46.7e9,
+    "qwen3-30b-a3b": 30.5e9,
+    "qwen3-235b-a22b": 235e9,
+    "gpt-oss-120b": 116.8e9,
+    "deepseek-v3": 671e9,
+    "kimi-k2": 1.04e12,
 }
 
 

@@ -165,7 +165,7 @@ class Context:
     def _ranks(self, site: str) -> list[list[int]] | None:
         if self.plan.placement is None or self.plan.layout is None or self.faults or site not in self.racks_by_site:
             return None
-        ranks: list[list[int]] = [[] for _ in range(self.plan.layout.pipeline_parallel)]
+        ranks: list[list[int]] = [[] for _ in range(self.plan.layout.rack_stages)]
         for a in self.plan.placement.sites[site].assignment:
             racks = racks_of(a.racks, self.racks_by_site[site])
             if isinstance(racks, str) or not 0 <= a.stage < len(ranks):
@@ -215,11 +215,18 @@ def cut_of(held: LayoutPlan) -> Cut:
         zero_stage=held.zero_stage,
         layers_per_stage=held.layers_per_stage,
         replicas_per_rack=held.replicas_per_rack,
+        context_parallel=held.context_parallel,
+        expert_parallel=held.expert_parallel,
+        tensor_inner=held.tensor_parallel_inner,
+        schedule=held.schedule,
+        stages_per_rack=held.stages_per_rack,
+        recomputed_layers_per_stage=held.recomputed_layers_per_stage,
     )
 
 
 WHOLE = (
     "tensor_parallel", "pipeline_parallel", "data_parallel", "virtual_stages", "microbatch_sequences", "microbatches_per_step", "replicas_per_rack",
+    "context_parallel", "expert_parallel", "tensor_parallel_inner", "stages_per_rack", "racks_per_replica",
 )  # fmt: skip
 
 
@@ -229,6 +236,9 @@ def layout_faults(held: LayoutPlan) -> list[str]:
     if len(held.layers_per_stage) != held.pipeline_parallel:
         faults.append(f"layers_per_stage has {len(held.layers_per_stage):,} entries, {held.pipeline_parallel:,} stages")
     faults += [f"stage {i} has {n:,} layers < 1" for i, n in enumerate(held.layers_per_stage) if not 1 <= n <= MOST_WHOLE]
+    again = held.recomputed_layers_per_stage
+    if again and (len(again) != len(held.layers_per_stage) or any(not 0 <= r <= n for r, n in zip(again, held.layers_per_stage, strict=False))):
+        faults.append(f"recomputed_layers_per_stage {list(again)[:8]} are not counts within the {len(held.layers_per_stage):,} stages' layers")
     shares = held.data_parallel_by_site
     faults += [f"data_parallel_by_site.{s} {d:,} is not from 0 to {MOST_WHOLE:,}" for s, d in sorted(shares.items()) if not 0 <= d <= MOST_WHOLE]
     if not any(shares.values()):

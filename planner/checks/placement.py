@@ -19,7 +19,7 @@ def every_site(c: Context) -> Iterator[Violation]:
 
 def known_racks(c: Context) -> Iterator[Violation]:
     """Name racks and stages that exist."""
-    stages = c.plan.layout.pipeline_parallel if c.plan.layout else 0
+    stages = c.plan.layout.rack_stages if c.plan.layout else 0
     for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
         for a in held.assignment if s in c.racks_by_site else ():
             racks = racks_of(a.racks, c.racks_by_site[s])
@@ -69,7 +69,7 @@ def figures(c: Context) -> Iterator[Violation]:
     p, y = c.plan.placement, c.plan.layout
     if p is None or y is None or set(c.crossings) != set(p.sites):
         return
-    groups, split = y.pipeline_parallel * len(c.replicas), sum(x.groups_split for x in c.crossings.values())
+    groups, split = y.rack_stages * len(c.replicas), sum(x.groups_split for x in c.crossings.values())
     found = {
         "groups": groups,
         "groups_leaf_local": groups - split,
@@ -99,7 +99,7 @@ def least_split(c: Context) -> int | None:
     if min(sizes.values(), default=0) < 1:
         return None
     domains = {s: locality.domain_racks(c.wired[s].racks, domain_racks(c.wired[s])) for s in sizes}
-    return sum(locality.lower_bound_split(domains[s], y.pipeline_parallel, g) for s, g in sizes.items())
+    return sum(locality.lower_bound_split(domains[s], y.rack_stages, g) for s, g in sizes.items())
 
 
 RULES: tuple[Rule, ...] = (every_site, known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound)

@@ -6,21 +6,30 @@ import numpy as np
 
 from planner.instance import Model, Precision
 from planner.physics.num import Num
-from planner.physics.transformer import embedding_parameters, layer_parameters
+from planner.physics.transformer import embedding_parameters
 
 Recompute = Literal["none", "selective", "full"]
 RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
-def activation_elements(model: Model) -> tuple[int, int]:
+def activation_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
     """Count the stored elements of one layer per token: (kept whole by every TP rank, divided over TP ranks).
 
-    Whole: the inputs of both norms, of QKV and of the FFN, 4·h. Divided: Q, K, V, the attention's output, and the FFN's
-    inner tensors (before and after the activation, and the gate). For the plain GPT 4·h and 12·h, which at two bytes and
-    with two masks of h bytes give Korthikanti 2022, eq. 2: s·b·h·(10 + 24/t).
+    Whole: the inputs of both norms, of QKV and of the FFN, 4·h (and the ranks of latent attention). Divided: Q, K, V, the
+    attention's output, and the FFN's inner tensors (before and after the activation, and the gate). For the plain GPT 4·h
+    and 12·h, which at two bytes and with two masks of h bytes give Korthikanti 2022, eq. 2: s·b·h·(10 + 24/t). Routed
+    experts keep, for each of a token's k experts, its input, its output and the expert's inner tensors.
     """
-    divided = 2 * model.head * (model.heads + model.kv) + (3 if model.gated_ffn else 2) * model.ffn_width
-    return 4 * model.hidden, divided
+    inner = 3 if model.gated_ffn else 2
+    latent, experts = model.latent_attention, model.experts
+    if latent is None:
+        whole, divided = 4 * model.hidden, 2 * model.head * (model.heads + model.kv)
+    else:
+        whole = 4 * model.hidden + latent.q_rank + latent.kv_rank + latent.head_rope
+        divided = 2 * model.heads * (latent.head_nope + latent.head_rope + latent.head_value)
+    if not routed or experts is None:
+        return whole, divided + inner * model.ffn_width
+    return whole, divided + inner * experts.shared_ffn + experts.per_token * (2 * model.hidden + inner * experts.ffn)
 
 
 def activation_bytes_per_layer(
@@ -33,33 +42,25 @@ def activation_bytes_per_layer(
     sequence_parallel: bool,
     element_bytes: float,
     mask_bytes: float = 1.0,
+    context_parallel: Num = 1,
+    routed: bool = False,
 ) -> Num:
     """Bytes that one layer stores per GPU for one micro-batch until its backward pass.
 
     Korthikanti 2022, eqs. 1-4, with the element size free: at 2 bytes and one-byte masks none is
     s·b·h·(10 + 24/t + 5·a·s/(h·t)); sequence parallelism divides the 10 too; selective drops the a·s² term (as a flash
-    kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism.
+    kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism. Context
+    parallelism divides the tokens. Kernels without dropout keep no masks (mask_bytes 0).
     """
-    t, tokens = tensor_parallel, sequence * micro_batch
+    t, tokens = tensor_parallel, sequence * micro_batch / context_parallel
     split = t if sequence_parallel else 1
     if recompute == "full":
         return element_bytes * tokens * model.hidden / split
-    whole, divided = activation_elements(model)
+    whole, divided = activation_elements(model, routed=routed)
     linear = tokens * ((element_bytes * whole + 2 * mask_bytes * model.hidden) / split + element_bytes * divided / t)
     if recompute == "selective":
         return linear
-    return linear + (2 * element_bytes + mask_bytes) * micro_batch * model.heads * sequence**2 / t
-
-
-def chunks_in_flight(stage: Num, pipeline: Num, virtual_stages: Num, micro_batches: Num) -> Num:
-    """Count the chunk-micro-batches whose activations stage i (from 0) holds at its peak.
-
-    1F1B: min(m, p - i). Interleaved: the warm-up of rank i is 2·(p - i - 1) + (v - 1)·p chunks, plus the one in
-    work, never more than v·m (Narayanan 2021, section 2.2; Korthikanti 2022, eq. 5 with the first stage's v·p + p - 1).
-    """
-    plain = pipeline - stage
-    interleaved = 2 * (pipeline - stage - 1) + (virtual_stages - 1) * pipeline + 1
-    return np.minimum(np.where(virtual_stages == 1, plain, interleaved), virtual_stages * micro_batches)
+    return linear + (2 * element_bytes + mask_bytes) * micro_batch * model.heads * sequence**2 / (t * context_parallel)
 
 
 def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shards: Num) -> Num:
@@ -73,44 +74,20 @@ def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shard
     return parameters * (weights + gradients + optimizer)
 
 
+def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
+    """Count a stage's embeddings: the token embedding on the first, the head on the last (one copy where they meet and are tied)."""
+    ends = 1 * (np.asarray(stage) == 0) + 1 * (np.asarray(stage) == np.asarray(pipeline) - 1)
+    return np.minimum(ends, 1) if model.tied_embeddings else ends
+
+
 def stage_extra_parameters(model: Model, stage: Num, pipeline: Num) -> Num:
-    """Count a stage's weights outside its layers: the embedding on the first, the head on the last (one copy where they meet and are tied)."""
-    ends = 1 * (np.asarray(stage) == 0) + 1 * (np.asarray(stage) == pipeline - 1)
-    copies = np.minimum(ends, 1) if model.tied_embeddings else ends
-    return copies * embedding_parameters(model)
+    """Count a stage's weights outside its layers: its embeddings."""
+    return end_copies(model, stage, pipeline) * embedding_parameters(model)
 
 
-def logits_bytes(model: Model, sequence: Num, micro_batch: Num, tensor_parallel: Num) -> Num:
-    """Bytes of the last stage's logits, kept in FP32 for the loss (Korthikanti 2022, section 4.3)."""
-    return 4 * micro_batch * sequence * model.vocabulary / tensor_parallel
-
-
-def working_bytes(
-    model: Model,
-    sequence: Num,
-    micro_batch: Num,
-    precision: Precision,
-    *,
-    tensor_parallel: Num,
-    recompute: Recompute,
-    sequence_parallel: bool,
-    zero_stage: int,
-) -> Num:
-    """Bytes a GPU needs while a layer is in work: the recomputed layer, and two gathered layers under ZeRO-3 (one in use, one in flight)."""
-    total: Num = 0.0
-    if recompute == "full":
-        total = total + activation_bytes_per_layer(
-            model,
-            sequence,
-            micro_batch,
-            tensor_parallel=tensor_parallel,
-            recompute="selective",
-            sequence_parallel=sequence_parallel,
-            element_bytes=precision.activation_bytes,
-        )
-    if zero_stage >= 3:
-        total = total + 2 * layer_parameters(model) * precision.working_parameter_bytes / tensor_parallel
-    return total
+def logits_bytes(model: Model, sequence: Num, micro_batch: Num, tensor_parallel: Num, *, context_parallel: Num = 1, logit_bytes: float = 4.0) -> Num:
+    """Bytes of the last stage's logits, kept in FP32 for the loss (Korthikanti 2022, section 4.3), or as the framework's loss keeps them."""
+    return logit_bytes * micro_batch * sequence * model.vocabulary / (tensor_parallel * context_parallel)
 
 
 def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float) -> float:

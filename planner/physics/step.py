@@ -1,15 +1,22 @@
 """Prediction for one layout given in full: step time by part, memory by part, and what the network must hide."""
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from planner.instance import Accelerator, Instance, Model, Rack
-from planner.physics import memory, steptime, wan
+from planner.instance import Accelerator, Instance, Model, Rack, Software
+from planner.physics import memory, schedule, steptime, wan
+from planner.physics.groups import Weights, layer_kinds, weights_of
 from planner.physics.memory import Recompute
 from planner.physics.num import Num
-from planner.physics.steptime import LayerTimes, Machine, Shape
-from planner.physics.transformer import layer_parameters, model_flop_per_token
+from planner.physics.operations import Machine, Shape, head_seconds
+from planner.physics.schedule import Schedule
+from planner.physics.steptime import LayerTimes
+from planner.physics.transformer import model_flop_per_token
+
+Rest = Literal["none", "selective"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +34,32 @@ class Cut:
     zero_stage: int
     layers_per_stage: tuple[int, ...]
     replicas_per_rack: int
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    tensor_inner: int = 1
+    schedule: Schedule = "1f1b"
+    stages_per_rack: int = 1
+    recomputed_layers_per_stage: tuple[int, ...] = ()
 
     @property
     def shape(self) -> Shape:
-        """The part that sets a layer's cost."""
+        """The part that sets a layer's cost; where layers are recomputed whole, the rest keep all but unfused scores."""
         return Shape(
-            tensor_parallel=self.tensor_parallel, micro_batch=self.micro_batch, recompute=self.recompute, sequence_parallel=self.sequence_parallel
+            tensor_parallel=self.tensor_parallel,
+            micro_batch=self.micro_batch,
+            recompute="selective" if self.recompute == "full" else self.recompute,
+            sequence_parallel=self.sequence_parallel,
+            context_parallel=self.context_parallel,
+            expert_parallel=self.expert_parallel,
+            tensor_inner=self.tensor_inner,
         )
+
+    @property
+    def recomputed(self) -> tuple[int, ...]:
+        """Layers of each stage that are recomputed whole: all of them under full recompute where no numbers are given."""
+        if self.recompute != "full":
+            return (0,) * len(self.layers_per_stage)
+        return self.recomputed_layers_per_stage or self.layers_per_stage
 
     @property
     def data_parallel(self) -> int:
@@ -41,7 +67,7 @@ class Cut:
         return sum(self.data_parallel_by_site)
 
     @property
-    def shards(self) -> int:
+    def least_replicas(self) -> int:
         """Replicas over which ZeRO divides state: those of one site, the smallest that works (sharded traffic never crosses the WAN)."""
         return min(d for d in self.data_parallel_by_site if d)
 
@@ -49,6 +75,11 @@ class Cut:
     def group_racks(self) -> int:
         """Racks of the largest replica group of a stage."""
         return steptime.group_racks(max(self.data_parallel_by_site), self.replicas_per_rack)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that work."""
+        return self.data_parallel * self.pipeline_parallel * self.tensor_parallel * self.context_parallel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +96,15 @@ class Conditions:
 def machine_of(instance: Instance) -> Machine:
     """Return the machine of a loaded instance, its catalogue names resolved."""
     gpu, rack, model = instance.hardware.accelerator, instance.hardware.rack, instance.workload.model
-    if not isinstance(gpu, Accelerator) or not isinstance(rack, Rack) or not isinstance(model, Model):
-        raise TypeError("the instance still holds catalogue names; load it through planner.load")
-    return Machine(gpu=gpu, rack=rack, model=model, precision=instance.workload.precision, sequence=instance.workload.sequence_length)
+    software = instance.workload.software
+    named = [x for x in (gpu, rack, model, software) if isinstance(x, str)]
+    if named or not isinstance(gpu, Accelerator) or not isinstance(rack, Rack) or not isinstance(model, Model) or not isinstance(software, Software):
+        raise TypeError(f"the instance still holds catalogue names ({named}); load it through planner.load")
+    if instance.hardware.nic_bytes_per_second is not None:
+        gpu = gpu.model_copy(update={"nic_bytes_per_second": instance.hardware.nic_bytes_per_second})
+    return Machine(
+        gpu=gpu, rack=rack, software=software, model=model, precision=instance.workload.precision, sequence=instance.workload.sequence_length
+    )
 
 
 def memory_limit_bytes(instance: Instance) -> float:
@@ -76,42 +113,101 @@ def memory_limit_bytes(instance: Instance) -> float:
     return memory.usable_bytes(gpu.hbm_bytes, instance.limits.memory_reserve_fraction, gpu.memory_reserve_bytes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerBytes:
+    """Bytes of one mean layer and micro-batch on one GPU: kept between the passes, kept where it is recomputed, and needed in work."""
+
+    kept: float
+    checkpoint: float
+    in_work: float
+
+
+def layer_bytes(m: Machine, s: Shape) -> LayerBytes:
+    """Count what a layer stores: the mean over the model's kinds; flash kernels keep neither scores nor dropout's masks."""
+    flash = m.software.flash_attention
+    mode: Recompute = "selective" if flash else s.recompute
+
+    def stored(recompute: Recompute) -> float:
+        each = (
+            k.layers
+            * memory.activation_bytes_per_layer(
+                m.model,
+                m.sequence,
+                s.micro_batch,
+                tensor_parallel=s.tensor_parallel,
+                recompute=recompute,
+                sequence_parallel=s.sequence_parallel,
+                element_bytes=m.precision.activation_bytes,
+                mask_bytes=0.0 if flash else 1.0,
+                context_parallel=s.context_parallel,
+                routed=k.routed,
+            )
+            for k in layer_kinds(m.model)
+        )
+        return float(math.fsum(each)) / m.model.layers
+
+    dropped = m.software.selective_matrix_share if s.recompute == "selective" else 0.0
+    return LayerBytes(kept=stored(mode) * (1 - dropped), checkpoint=stored("full"), in_work=stored("selective"))
+
+
+def held_state_bytes(m: Machine, s: Shape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num) -> Num:
+    """Bytes of weights, gradients and optimiser of so many layers and embeddings on one GPU, sharded over `replicas` where ZeRO does.
+
+    CP ranks hold the same weights and shard them too; routed experts are held by fewer GPUs and sharded over those.
+    The framework's flat copies and buckets are counted with them.
+    """
+
+    def held(parameters: Num, shards: Num) -> Num:
+        divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
+        state = memory.state_bytes(parameters, m.precision, zero_stage=zero_stage, shards=shards)
+        return state + parameters * (m.software.buffer_bytes_per_parameter + divided)
+
+    shared = held(layers * w.shared + ends * w.end, replicas * s.context_parallel)
+    if not w.experts:
+        return shared
+    return shared + held(layers * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))
+
+
 def stage_memory(
-    m: Machine, s: Shape, *, pipeline: int, virtual_stages: int, micro_batches: Num, zero_stage: int, shards: Num, stage: Num, layers: Num
+    m: Machine,
+    s: Shape,
+    *,
+    pipeline: Num,
+    virtual_stages: Num,
+    micro_batches: Num,
+    zero_stage: int,
+    replicas: Num,
+    stage: Num,
+    layers: Num,
+    recomputed: Num = 0,
+    order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Bytes on a GPU of a stage with `layers` layers, by part; broadcasts over stages, layers, micro-batches and shards."""
-    t, model, sequence = s.tensor_parallel, m.model, m.sequence
-    parameters = (layers * layer_parameters(model) + memory.stage_extra_parameters(model, stage, pipeline)) / t
-    activation = memory.activation_bytes_per_layer(
-        model,
-        sequence,
-        s.micro_batch,
-        tensor_parallel=t,
-        recompute=s.recompute,
-        sequence_parallel=s.sequence_parallel,
-        element_bytes=m.precision.activation_bytes,
-    )
-    in_flight = memory.chunks_in_flight(np.asarray(stage), pipeline, virtual_stages, micro_batches)
-    working = memory.working_bytes(
-        model,
-        sequence,
-        s.micro_batch,
-        m.precision,
-        tensor_parallel=t,
-        recompute=s.recompute,
-        sequence_parallel=s.sequence_parallel,
-        zero_stage=zero_stage,
+    """Bytes on a GPU of a stage with `layers` layers, `recomputed` of them whole, by part; broadcasts over all but the shape.
+
+    An interleaved stage keeps its chunks in flight: of the ceil(l/v) layers of the largest, at most ceil((l - r)/v) are not recomputed.
+    """
+    w, each = weights_of(m, s), layer_bytes(m, s)
+    stage, layers, recomputed = np.asarray(stage), np.asarray(layers), np.asarray(recomputed)
+    in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, micro_batches)
+    whole = steptime.layers_per_chunk(layers - recomputed, virtual_stages)
+    chunk = whole * each.kept + (steptime.layers_per_chunk(layers, virtual_stages) - whole) * each.checkpoint
+    working = np.where(recomputed > 0, each.in_work, 0.0)
+    if zero_stage >= 3:
+        working = working + 2 * w.layer * m.precision.working_parameter_bytes  # one layer's weights in use, one's in flight
+    ends = memory.end_copies(m.model, stage, pipeline)
+    logits = memory.logits_bytes(
+        m.model, m.sequence, s.micro_batch, s.tensor_parallel, context_parallel=s.context_parallel, logit_bytes=m.software.logit_memory_bytes
     )
     return {
-        "state": memory.state_bytes(parameters, m.precision, zero_stage=zero_stage, shards=shards),
-        "activations": in_flight * steptime.layers_per_chunk(layers, virtual_stages) * activation,
+        "state": held_state_bytes(m, s, w, layers=layers, ends=ends, zero_stage=zero_stage, replicas=replicas),
+        "activations": in_flight * chunk,
         "working": working,
-        "logits": (np.asarray(stage) == pipeline - 1) * memory.logits_bytes(model, sequence, s.micro_batch, t),
+        "logits": (stage == np.asarray(pipeline) - 1) * logits,
     }
 
 
-def worst_memory(m: Machine, cut: Cut) -> dict[str, float]:
-    """Bytes by part on the GPU that holds most."""
+def memory_by_stage(m: Machine, cut: Cut) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """Bytes by part on a GPU of every stage."""
     stages = np.arange(cut.pipeline_parallel)
     parts = stage_memory(
         m,
@@ -120,18 +216,27 @@ def worst_memory(m: Machine, cut: Cut) -> dict[str, float]:
         virtual_stages=cut.virtual_stages,
         micro_batches=cut.micro_batches,
         zero_stage=cut.zero_stage,
-        shards=cut.shards,
+        replicas=cut.least_replicas,
         stage=stages,
         layers=np.array(cut.layers_per_stage),
+        recomputed=np.array(cut.recomputed),
+        order=cut.schedule,
     )
-    whole = {k: np.broadcast_to(v, stages.shape) for k, v in parts.items()}
+    return {k: np.broadcast_to(np.asarray(v, dtype=np.float64), stages.shape) for k, v in parts.items()}
+
+
+def worst_memory(m: Machine, cut: Cut) -> dict[str, float]:
+    """Bytes by part on the GPU that holds most."""
+    whole = memory_by_stage(m, cut)
     worst = int(np.argmax(sum(whole.values())))
     return {k: float(v[worst]) for k, v in whole.items()}
 
 
-def stage_gradient_bytes(m: Machine, layers: Num, *, stage: Num, pipeline: int) -> Num:
-    """Gradient bytes of a whole stage, all its TP ranks: what the sites exchange for it."""
-    return (layers * layer_parameters(m.model) + memory.stage_extra_parameters(m.model, stage, pipeline)) * m.precision.gradient_bytes
+def stage_gradient_bytes(m: Machine, s: Shape, layers: Num, *, stage: Num, pipeline: int) -> Num:
+    """Gradient bytes of a whole stage, all its TP ranks and experts: what the sites exchange for it."""
+    w = weights_of(m, s)
+    whole = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
+    return (whole + memory.stage_extra_parameters(m.model, stage, pipeline)) * m.precision.gradient_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,61 +250,54 @@ class Paces:
 
     @property
     def layer(self) -> Num:
-        """Forward and backward of one layer."""
+        """Forward and backward of one layer, nothing recomputed whole."""
         return self.times.forward + self.times.backward + self.sharding
 
 
-def paces(m: Machine, times: LayerTimes, *, tensor_parallel: int, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: float) -> Paces:
+def paces(m: Machine, s: Shape, times: LayerTimes, *, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: float) -> Paces:
     """Return the pace of a layer; broadcasts over the racks of a group."""
-    beside_forward, beside_backward = steptime.sharding_traffic_seconds(m, tensor_parallel, zero_stage, replicas_per_rack, racks, slowdown)
+    traffic = steptime.sharding_traffic_seconds(m, s, weights_of(m, s), zero_stage, replicas_per_rack, racks, slowdown)
+    forward, backward = traffic
+    leak = m.software.sharding_exposed * (forward + backward)
     return Paces(
         times=times,
-        sharding=np.maximum(0.0, beside_forward - times.forward) + np.maximum(0.0, beside_backward - times.backward),
-        free_forward=np.maximum(0.0, times.forward - beside_forward),
-        free_backward=np.maximum(0.0, times.backward - beside_backward),
+        sharding=np.maximum(0.0, forward - times.forward) + np.maximum(0.0, backward - times.backward) + leak,
+        free_forward=np.maximum(0.0, times.forward - forward),
+        free_backward=np.maximum(0.0, times.backward - backward),
     )
 
 
 def tail_parts(
     m: Machine,
+    s: Shape,
     c: Conditions,
     *,
-    tensor_parallel: int,
     pipeline: int,
     zero_stage: int,
     replicas_per_rack: int,
     racks: Num,
-    shards: Num,
+    replicas: Num,
     most_layers: Num,
     layer_backward: float,
     sites: int,
 ) -> dict[str, Num]:
-    """Once-a-step parts behind the pipeline: gradients inside a site, between sites, and the optimiser.
+    """Once-a-step parts behind the pipeline: gradients inside a site, between sites, the optimiser and the host.
 
-    The stage that ends last is taken to be as large as the largest; broadcasts over racks, shards and layers.
+    The stage that ends last is taken to be as large as the largest; broadcasts over racks, replicas and layers.
     """
-    end = memory.stage_extra_parameters(m.model, 0, pipeline)
-    held = memory.state_bytes(
-        (most_layers * layer_parameters(m.model) + end) / tensor_parallel, m.precision, zero_stage=zero_stage, shards=shards if zero_stage else 1
-    )
+    w, end = weights_of(m, s), memory.end_copies(m.model, 0, pipeline)
+    held = held_state_bytes(m, s, w, layers=most_layers, ends=end, zero_stage=zero_stage, replicas=replicas)
     between: Num = 0.0
     if sites > 1 and c.wan_gbps is not None:
-        size = wan.exchange_bytes(stage_gradient_bytes(m, most_layers, stage=0, pipeline=pipeline), sites)
+        size = wan.exchange_bytes(stage_gradient_bytes(m, s, most_layers, stage=0, pipeline=pipeline), sites)
         between = steptime.wan_tail_seconds(size, c.wan_gbps, c.wan_rtt_ms, c.wan_round_trips, most_layers, layer_backward)
+    where = (replicas_per_rack, racks, c.allreduce_slowdown)
+    rest = {"zero_stage": zero_stage, "layers": most_layers, "layer_backward": layer_backward, "end": end}
     return {
-        "data_parallel": steptime.data_parallel_tail_seconds(
-            m,
-            tensor_parallel,
-            replicas_per_rack,
-            racks,
-            c.allreduce_slowdown,
-            zero_stage=zero_stage,
-            layers=most_layers,
-            layer_backward=layer_backward,
-            end_parameters=end,
-        ),
+        "data_parallel": steptime.data_parallel_tail_seconds(m, s, w, *where, **rest),
         "between_sites": between,
         "optimizer": steptime.optimizer_seconds(m.gpu, held),
+        "host": m.software.step_seconds,
     }
 
 
@@ -207,8 +305,8 @@ def paces_of(m: Machine, c: Conditions, cut: Cut) -> Paces:
     """Return the pace of a layout given in full."""
     return paces(
         m,
+        cut.shape,
         steptime.layer_times(m, cut.shape),
-        tensor_parallel=cut.tensor_parallel,
         zero_stage=cut.zero_stage,
         replicas_per_rack=cut.replicas_per_rack,
         racks=cut.group_racks,
@@ -216,44 +314,59 @@ def paces_of(m: Machine, c: Conditions, cut: Cut) -> Paces:
     )
 
 
+def bubble_of(times: LayerTimes, order: Schedule, pipeline: Num, virtual_stages: Num, chunk_layers: Num, *, sharding: Num, again: Num, hop: Num) -> Num:
+    """Time to fill and drain the pipeline, in chunks of so many layers; what is recomputed and what ZeRO exposes belong to the backward pass."""
+    return schedule.bubble_seconds(
+        order,
+        pipeline,
+        virtual_stages,
+        chunk_layers * times.forward,
+        chunk_layers * (times.backward - times.weight_gradient + sharding) + again,
+        chunk_layers * times.weight_gradient,
+        hop,
+    )
+
+
 def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
     """Seconds of one step by part; the parts sum to the step.
 
-    The slowest stage sets the pace of the steady state; filling and draining pass every other stage once.
+    The slowest stage, with what it recomputes and the head where it is the last, sets the pace of the steady state;
+    filling and draining pass every other stage once.
     """
     pace = paces_of(m, c, cut)
-    times = pace.times
-    head = steptime.head_seconds(m, cut.shape)
+    times, p, v = pace.times, cut.pipeline_parallel, cut.virtual_stages
+    heads = [0.0] * (p - 1) + [head_seconds(m, cut.shape)]
+    stage = [n * pace.layer + r * times.again + x for n, r, x in zip(cut.layers_per_stage, cut.recomputed, heads, strict=True)]
+    slowest = max(range(p), key=lambda i: stage[i])
+    layers, again, head = cut.layers_per_stage[slowest], cut.recomputed[slowest], heads[slowest]
     most = max(cut.layers_per_stage)
-    last = cut.layers_per_stage[-1]
-    last_is_slowest = last * pace.layer + head >= most * pace.layer
-    layers, extra = (last, head) if last_is_slowest else (most, 0.0)
-    hop = steptime.hop_seconds(m, cut.shape, c.hop_slowdown) if cut.pipeline_parallel > 1 else 0.0
-    chunk = float(steptime.layers_per_chunk(most, cut.virtual_stages))
-    n = cut.micro_batches
+    inside = cut.stages_per_rack >= p
+    hop = steptime.hop_seconds(m, cut.shape, c.hop_slowdown, inside=inside) if p > 1 else 0.0
+    chunk = float(steptime.layers_per_chunk(layers, v))
+    n = float(schedule.effective_micro_batches(cut.micro_batches, p, v))
+    windows = (chunk * pace.free_forward, chunk * pace.free_backward)
     parts = {
-        "matrix": n * layers * times.matrix,
-        "vector": n * layers * times.vector,
-        "recompute": n * layers * times.recompute,
-        "tensor_parallel": n * layers * times.tensor_parallel,
+        **{part: n * layers * seconds for part, seconds in times.parts.items()},
         "sharding": n * layers * pace.sharding,
-        "head": n * extra,
-        "pipeline_fill": steptime.fill_seconds(cut.pipeline_parallel, chunk * pace.layer, hop),
-        "pipeline_exchange": steptime.exposed_hops_seconds(n, cut.virtual_stages, hop, chunk * pace.free_forward, chunk * pace.free_backward),
+        "head": n * head,
+        "pipeline_fill": bubble_of(times, cut.schedule, p, v, chunk, sharding=chunk * pace.sharding, again=again / v * times.again, hop=hop),
+        "pipeline_exchange": steptime.exposed_hops_seconds(n, v, hop, *windows, overlap=m.software.pipeline_overlap),
         **tail_parts(
             m,
+            cut.shape,
             c,
-            tensor_parallel=cut.tensor_parallel,
-            pipeline=cut.pipeline_parallel,
+            pipeline=p,
             zero_stage=cut.zero_stage,
             replicas_per_rack=cut.replicas_per_rack,
             racks=cut.group_racks,
-            shards=cut.shards,
+            replicas=cut.least_replicas,
             most_layers=most,
             layer_backward=times.backward,
             sites=sum(d > 0 for d in cut.data_parallel_by_site),
         ),
     }
+    parts["recompute"] += n * again * times.again
+    parts["launch"] += n * m.software.microbatch_seconds
     return {k: float(v) for k, v in parts.items()}
 
 
@@ -263,13 +376,12 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
     parts, held = step_breakdown(m, c, cut), worst_memory(m, cut)
     step = sum(parts.values())
     tokens = float(cut.data_parallel * cut.micro_batches * cut.micro_batch * m.sequence)
-    gpus = cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel
     pace = paces_of(m, c, cut)
     times, most = pace.times, max(cut.layers_per_stage)
     stages = np.arange(cut.pipeline_parallel)
-    gradient = stage_gradient_bytes(m, np.array(cut.layers_per_stage), stage=stages, pipeline=cut.pipeline_parallel)
-    ring = steptime.ring_seconds(m, layer_parameters(m.model), cut.tensor_parallel, cut.replicas_per_rack, cut.group_racks)
-    piped = cut.pipeline_parallel > 1
+    gradient = stage_gradient_bytes(m, cut.shape, np.array(cut.layers_per_stage), stage=stages, pipeline=cut.pipeline_parallel)
+    ring = steptime.ring_seconds(m, cut.shape, weights_of(m, cut.shape), cut.replicas_per_rack, cut.group_racks)
+    piped = cut.pipeline_parallel > cut.stages_per_rack
     return {
         "step_seconds": step,
         "breakdown_seconds": parts,
@@ -278,7 +390,7 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
         "memory_breakdown_bytes": held,
         "memory_limit_bytes": memory_limit_bytes(instance),
         "mfu": steptime.model_flop_utilisation(
-            tokens * model_flop_per_token(m.model, m.sequence), gpus, m.gpu.peak_flop_per_second[m.precision.compute], step
+            tokens * model_flop_per_token(m.model, m.sequence), cut.gpus, m.gpu.peak_flop_per_second[m.precision.compute], step
         ),
         "days_to_train": steptime.days_to_train(instance.workload.tokens, tokens, step, instance.workload.availability),
         "hop_seconds": steptime.hop_seconds(m, cut.shape, c.hop_slowdown) if piped else 0.0,

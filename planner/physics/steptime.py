@@ -1,174 +1,210 @@
-"""Time of one training step on one layout."""
+"""Seconds of the parts of a training step: a layer's passes, exchanges between ranks, and what comes once a step."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from planner.instance import Accelerator, Model, Precision, Rack
-from planner.physics.collectives import all_gather_seconds, all_reduce_seconds, exposed_tail_seconds, reduce_scatter_seconds
-from planner.physics.memory import Recompute
+from planner.instance import Accelerator
+from planner.physics.collectives import all_gather, all_reduce, all_to_all, exposed_tail_seconds, reduce_scatter
+from planner.physics.groups import LayerKind, Weights, group_levels, kv_elements, layer_kinds, nic, scale_up
 from planner.physics.num import Num
-from planner.physics.transformer import attention_flop, head_forward_flop, layer_parameters, matrix_flop
+from planner.physics.operations import Machine, Operation, Shape, head_seconds, layer_operations
 
+__all__ = ["LayerTimes", "Machine", "Shape", "head_seconds", "layer_times"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What a layout runs on: a GPU, how many share a scale-up domain, the model and its number formats."""
-
-    gpu: Accelerator
-    rack: Rack
-    model: Model
-    precision: Precision
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """The choices that set what one layer costs on one GPU."""
-
-    tensor_parallel: int
-    micro_batch: int
-    recompute: Recompute
-    sequence_parallel: bool
+BACKWARD_LAUNCHES = 1.5  # operations launched in a layer's backward pass over those of its forward pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerTimes:
-    """Seconds of one layer and micro-batch on one GPU, forward and backward in all, by part."""
+    """Seconds of one mean layer and micro-batch on one GPU, forward and backward in all and by part.
+
+    `again` is what full recompute adds to the backward pass of a layer, `weight_gradient` the part of the backward pass
+    that nothing later in it waits for (which ZB-H1 moves). The parts sum to forward and backward without `again`.
+    """
 
     forward: float
     backward: float
-    matrix: float
-    vector: float
-    recompute: float
-    tensor_parallel: float
+    again: float
+    weight_gradient: float
+    parts: dict[str, float]
 
 
-def matrix_seconds(gpu: Accelerator, precision: Precision, flop: float, moved_bytes: float = 0.0) -> float:
-    """Time of one matrix product on one GPU: the roofline of FLOP at the size's efficiency and of HBM bytes (Williams 2009).
+def _sum(operations: list[Operation], kind: str) -> float:
+    return math.fsum(o.seconds for o in operations if o.kind == kind)
 
-    Efficiency grows with the product's size w as most·w/(w + half): short products leave the units idle.
+
+def tensor_exchange_seconds(m: Machine, s: Shape, kind: LayerKind) -> float:
+    """Exposed time of a layer's TP exchanges in one pass.
+
+    1-D: an all-reduce of the whole b·s·h tensor behind attention and behind the FFN (Narayanan 2021); under sequence
+    parallelism a reduce-scatter and an all-gather of the same volume, of which the framework may hide a share. Routed
+    experts take their tokens split as they are: no exchange. 2-D (t = t_in x t_out): every product's result is reduced
+    over t_in and its input's gradient over t_out.
     """
-    e = gpu.matrix_efficiency
-    rate = gpu.peak_flop_per_second[precision.compute] * e.most * flop / (flop + e.half_flop)
-    return max(flop / rate, moved_bytes / gpu.hbm_bytes_per_second)
+    t, model = s.tensor_parallel, m.model
+    if t == 1:
+        return 0.0
+    element = s.micro_batch * m.sequence / s.context_parallel * m.precision.collective_bytes
+    start, exposed = m.software.collective_seconds, 1 - m.software.tensor_overlap if s.sequence_parallel else 1.0
+    experts = model.experts if kind.routed else None
+    if s.tensor_inner == 1:
+        times = 2 if experts is None or experts.shared_ffn else 1
+        levels = group_levels(m, stride=1, ranks=t)
+        size = element * model.hidden
+        each = all_gather(size, levels) + reduce_scatter(size, levels) if s.sequence_parallel else all_reduce(size, levels)
+        return float(times * (each + start) * exposed)
+    total: Any = 0.0
+    inner, outer = s.tensor_inner, t // s.tensor_inner
+    for d_in, d_out in _linear_layers(m, kind):
+        total += all_reduce(element * d_out / outer, group_levels(m, stride=1, ranks=inner)) + start
+        total += all_reduce(element * d_in / inner, group_levels(m, stride=inner, ranks=outer)) + start
+    return float(total) / 2 * exposed  # one of the two belongs to the forward pass, the other to the backward
 
 
-def layer_matrix_seconds(m: Machine, s: Shape) -> float:
-    """Forward time of one layer's products on one TP rank: QKV, attention, projection, FFN in and out, each its own size."""
-    model, tokens, t = m.model, s.micro_batch * m.sequence, s.tensor_parallel
-    h, inner = model.hidden, model.heads * model.head
-    ffn_in = h * model.ffn_width * (2 if model.gated_ffn else 1)
-    products = (h * (inner + 2 * model.kv * model.head), inner * h, ffn_in, h * model.ffn_width)
-    read = m.precision.working_parameter_bytes
-    linear = sum(matrix_seconds(m.gpu, m.precision, matrix_flop(w, tokens) / t, w * read / t) for w in products)
-    return linear + attention_seconds(m, s)
+def _linear_layers(m: Machine, kind: LayerKind) -> list[tuple[int, int]]:
+    """Input and output widths of a layer's products that 2-D tensor parallelism divides."""
+    model, experts = m.model, m.model.experts
+    inner, h = model.heads * model.head, model.hidden
+    width = experts.shared_ffn if kind.routed and experts is not None else model.ffn_width
+    ffn = [(h, width), (width, h)] + ([(h, width)] if model.gated_ffn else []) if width else []
+    return [(h, inner + 2 * model.kv * model.head), (inner, h), *ffn]
 
 
-def attention_seconds(m: Machine, s: Shape) -> float:
-    """Forward time of one layer's attention scores and values on one TP rank; the causal half is skipped."""
-    return matrix_seconds(m.gpu, m.precision, attention_flop(m.model, m.sequence, s.micro_batch) / s.tensor_parallel)
+def context_exchange_seconds(m: Machine, s: Shape, attention: float) -> float:
+    """Exposed time of passing keys and values round the CP ranks in one pass: what the framework does not run beside attention."""
+    if s.context_parallel == 1:
+        return 0.0
+    size = s.micro_batch * m.sequence * kv_elements(m.model) / s.tensor_parallel * m.precision.collective_bytes
+    time = float(all_gather(size, group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel))) + m.software.collective_seconds
+    beside = m.software.context_overlap * time
+    return time - beside + max(0.0, beside - attention)
 
 
-def layer_vector_seconds(m: Machine, s: Shape) -> float:
-    """Forward time of one layer's element-wise work, bound by HBM.
+def expert_exchange_seconds(m: Machine, s: Shape) -> float:
+    """Exposed time of dispatching tokens to their experts and combining the results, in one pass: two all-to-alls of k·h a token.
 
-    Two norms read and write, two residual additions read twice and write: 10·h elements a token, divided only under
-    sequence parallelism; the FFN's activation reads its inputs and writes one output, divided over the TP ranks.
-    Without a flash kernel (recompute none) the softmax reads and writes a·s² scores twice.
+    Where the framework sends a token once to each domain that holds experts of it and spreads it there, the NICs carry
+    the domains' expected number for k experts at random, n·(1 - (1 - 1/n)^k) of n, not k copies.
     """
-    model, tokens, e = m.model, s.micro_batch * m.sequence, m.precision.activation_bytes
-    split = s.tensor_parallel if s.sequence_parallel else 1
-    moved = tokens * e * (10 * model.hidden / split + (3 if model.gated_ffn else 2) * model.ffn_width / s.tensor_parallel)
-    if s.recompute == "none":
-        moved += 4 * e * s.micro_batch * model.heads * m.sequence**2 / s.tensor_parallel
-    return moved / m.gpu.hbm_bytes_per_second
+    experts = m.model.experts
+    if experts is None or s.expert_parallel == 1:
+        return 0.0
+    own = s.micro_batch * m.sequence / s.context_parallel / s.tensor_parallel
+    size = own * experts.per_token * m.model.hidden * m.precision.collective_bytes
+    near, far = group_levels(m, stride=1, ranks=s.expert_parallel)
+    if m.software.expert_once_per_domain and far.ranks > 1:
+        copies = far.ranks * (1 - (1 - 1 / far.ranks) ** experts.per_token)
+        far = replace(far, bytes_per_second=far.bytes_per_second * experts.per_token / copies)
+    each = float(all_to_all(size, (near, far))) + m.software.collective_seconds
+    return 2 * each * (1 - m.software.expert_overlap)
 
 
-def tensor_exchange_seconds(m: Machine, s: Shape) -> float:
-    """Time of one TP all-reduce of the whole b·s·h tensor; under sequence parallelism a reduce-scatter and an all-gather, the same volume."""
-    size = s.micro_batch * m.sequence * m.model.hidden * m.precision.collective_bytes
-    return float(all_reduce_seconds(size, s.tensor_parallel, m.gpu.scale_up_bytes_per_second, m.gpu.scale_up_latency_seconds))
-
-
-def layer_times(m: Machine, s: Shape) -> LayerTimes:
-    """Time one layer and micro-batch: two exchanges forward and two backward, backward twice the forward's work (Narayanan 2021).
-
-    Full recompute runs the forward again, its exchanges included; selective runs the attention again (Korthikanti 2022).
-    The all-gather that sequence parallelism repeats in the backward pass runs beside the products (Korthikanti 4.2.2).
-    """
-    matrix, vector = layer_matrix_seconds(m, s), layer_vector_seconds(m, s)
-    exchange = 2 * tensor_exchange_seconds(m, s)
-    again = {"none": 0.0, "selective": attention_seconds(m, s), "full": matrix + vector + exchange}[s.recompute]
-    forward = matrix + vector + exchange
+def kind_times(m: Machine, s: Shape, kind: LayerKind) -> LayerTimes:
+    """Time one layer of a kind: its operations, its exchanges, and the launches that the GPU waits for."""
+    ops = layer_operations(m, s, routed=kind.routed, window=kind.window)
+    tensor = tensor_exchange_seconds(m, s, kind)
+    attention = _sum(ops.forward, "attention")
+    context = context_exchange_seconds(m, s, attention)
+    expert = expert_exchange_seconds(m, s) if kind.routed else 0.0
+    unfused = 0.0 if m.software.flash_attention else attention + math.fsum(o.seconds for o in ops.forward if o.name == "softmax and dropout")
+    repeated = m.software.selective_matrix_share * _sum(ops.forward, "matrix")
+    selective = unfused + repeated if s.recompute == "selective" else 0.0
+    forward = math.fsum(o.seconds for o in ops.forward) + tensor + context + expert
+    backward = math.fsum(o.seconds for o in ops.backward) + tensor + 2 * context + expert + selective
+    host = m.software.launch_seconds * len(ops.forward)
+    again = max(forward, host)
+    waits = max(0.0, host - forward) + max(0.0, BACKWARD_LAUNCHES * host - backward)
+    parts = {kind: _sum(ops.forward, kind) + _sum(ops.backward, kind) for kind in ("matrix", "attention", "vector", "quantise")}
+    parts |= {"recompute": selective, "tensor_parallel": 2 * tensor, "context_parallel": 3 * context, "expert_parallel": 2 * expert, "launch": waits}
     return LayerTimes(
-        forward=forward,
-        backward=2 * (matrix + vector) + exchange + again,
-        matrix=3 * matrix,
-        vector=3 * vector,
-        recompute=again,
-        tensor_parallel=2 * exchange,
+        forward=max(forward, host),
+        backward=max(backward, BACKWARD_LAUNCHES * host),
+        again=again,
+        weight_gradient=math.fsum(o.weight_gradient for o in ops.backward),
+        parts=parts,
     )
 
 
-def head_seconds(m: Machine, s: Shape) -> float:
-    """Forward and backward time of the logits of one micro-batch on one TP rank of the last stage."""
-    return 3 * matrix_seconds(m.gpu, m.precision, head_forward_flop(m.model, m.sequence, s.micro_batch) / s.tensor_parallel)
+def layer_times(m: Machine, s: Shape) -> LayerTimes:
+    """Time the mean layer of the model: its kinds weighted by their numbers, as stages hold them where kinds alternate."""
+    kinds = [(k.layers / m.model.layers, kind_times(m, s, k)) for k in layer_kinds(m.model)]
+    return LayerTimes(
+        forward=math.fsum(w * x.forward for w, x in kinds),
+        backward=math.fsum(w * x.backward for w, x in kinds),
+        again=math.fsum(w * x.again for w, x in kinds),
+        weight_gradient=math.fsum(w * x.weight_gradient for w, x in kinds),
+        parts={part: math.fsum(w * x.parts[part] for w, x in kinds) for part in kinds[0][1].parts},
+    )
+
+
+def hop_bytes(m: Machine, s: Shape) -> float:
+    """Bytes that one TP rank sends in a pipeline exchange: its 1/t of b·s·h where scattered (Narayanan 2021), else all of it."""
+    size = s.micro_batch * m.sequence / s.context_parallel * m.model.hidden * m.precision.collective_bytes
+    return size / s.tensor_parallel if m.software.pipeline_scatter or s.sequence_parallel else size
 
 
 def hop_nic_seconds(m: Machine, s: Shape) -> float:
-    """NIC time of one pipeline exchange at the ideal rate: each TP rank sends its 1/t of b·s·h (Narayanan 2021, scatter-gather)."""
-    size = s.micro_batch * m.sequence * m.model.hidden * m.precision.collective_bytes / s.tensor_parallel
-    return size / m.gpu.nic_bytes_per_second
+    """NIC time of one pipeline exchange at the ideal rate."""
+    return hop_bytes(m, s) / m.gpu.nic_bytes_per_second
 
 
-def hop_seconds(m: Machine, s: Shape, slowdown: float) -> float:
-    """Time of one pipeline exchange: the NIC at its slowdown, then an all-gather among the receiving TP ranks.
+def hop_seconds(m: Machine, s: Shape, slowdown: float, *, inside: bool = False) -> float:
+    """Time of one pipeline exchange: over the NIC at its slowdown (or inside the scale-up domain), then an all-gather among the TP ranks.
 
     Under sequence parallelism the next layer wants its input split as it arrives: no gather.
     """
-    size = s.micro_batch * m.sequence * m.model.hidden * m.precision.collective_bytes
-    gather = all_gather_seconds(size, s.tensor_parallel, m.gpu.scale_up_bytes_per_second, m.gpu.scale_up_latency_seconds)
-    return m.gpu.nic_latency_seconds + hop_nic_seconds(m, s) * slowdown + (0.0 if s.sequence_parallel else float(gather))
+    level = scale_up(m, 2) if inside else nic(m, 2, slowdown)
+    gather = 0.0
+    if m.software.pipeline_scatter and not s.sequence_parallel:
+        gather = float(all_gather(hop_bytes(m, s) * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel)))
+    return float(level.latency_seconds + hop_bytes(m, s) / level.bytes_per_second) + gather + m.software.pipeline_start_seconds
 
 
-def fill_seconds(pipeline: Num, chunk_seconds: Num, one_hop_seconds: Num) -> Num:
-    """Time to fill and drain the pipeline: p-1 chunks forward and backward, each with its two exchanges.
+def exposed_hops_seconds(
+    micro_batches: Num, virtual_stages: Num, one_hop_seconds: Num, forward_window: Num, backward_window: Num, *, overlap: float = 1.0
+) -> Num:
+    """Exchange time per step that compute does not hide, each way: what the framework does not overlap, and the excess over the chunk's window.
 
-    With chunks of 1/v of a stage this is the bubble (p-1)/(v·m) of the ideal step (Narayanan 2021, section 2.2).
+    Plain 1F1B hides none of it: each of its passes waits for the one before to cross and come back.
     """
-    return (pipeline - 1) * (chunk_seconds + 2 * one_hop_seconds)
-
-
-def exposed_hops_seconds(micro_batches: Num, virtual_stages: Num, one_hop_seconds: Num, forward_window: Num, backward_window: Num) -> Num:
-    """Exchange time per step that compute does not hide: the excess over the window that its chunk leaves on the NIC, each way."""
-    excess = np.maximum(0.0, one_hop_seconds - forward_window) + np.maximum(0.0, one_hop_seconds - backward_window)
-    return micro_batches * virtual_stages * excess
-
-
-def ring_seconds(m: Machine, parameters: Num, tensor_parallel: int, replicas_per_rack: Num, racks: Num) -> Num:
-    """Gradients of `parameters` weights all-reduced between the `racks` of a group at the NIC's ideal rate, each GPU its share of the rack's sum."""
-    size = parameters / tensor_parallel * m.precision.gradient_bytes / replicas_per_rack
-    return all_reduce_seconds(size, racks, m.gpu.nic_bytes_per_second, m.gpu.nic_latency_seconds)
+    hidden = np.where(np.asarray(virtual_stages) > 1, overlap, 0.0) * one_hop_seconds
+    excess = np.maximum(0.0, hidden - forward_window) + np.maximum(0.0, hidden - backward_window)
+    return micro_batches * virtual_stages * (2 * (one_hop_seconds - hidden) + excess)
 
 
 def hierarchical_seconds(
-    m: Machine, parameters: Num, element_bytes: float, tensor_parallel: int, replicas_per_rack: Num, racks: Num, slowdown: float
+    m: Machine, s: Shape, weights: Weights, element_bytes: float, replicas_per_rack: Num, racks: Num, slowdown: Num, *, layers: Num = 1.0, end: Num = 0.0
 ) -> Num:
-    """Time to reduce-scatter, or as well to gather, `parameters` elements over a site's replicas: inside the rack, then between racks.
+    """Time to reduce-scatter, or as well to gather, the weights of layers (and of `end` embeddings) over a site's replicas.
 
-    Each GPU carries its 1/r share of the rack's part over its own NIC.
+    Inside the rack first, then between racks, each GPU its share over its own NIC. Routed experts are shared by fewer
+    GPUs: one in `expert_parallel` of those that hold the rest.
     """
-    size = parameters / tensor_parallel * element_bytes
-    inside = reduce_scatter_seconds(size, replicas_per_rack, m.gpu.scale_up_bytes_per_second, m.gpu.scale_up_latency_seconds)
-    between = reduce_scatter_seconds(size / replicas_per_rack, racks, m.gpu.nic_bytes_per_second, m.gpu.nic_latency_seconds)
-    return inside + between * slowdown
+    inside = replicas_per_rack * s.context_parallel if s.gpus <= m.rack.gpus else max(1, m.rack.gpus // s.tensor_parallel)
+    shared = (layers * weights.shared + end * weights.end) * element_bytes
+    total = reduce_scatter(shared, (scale_up(m, inside), nic(m, racks, slowdown)))
+    if weights.experts:
+        gpus = replicas_per_rack * s.gpus
+        near = np.maximum(1, gpus // s.expert_parallel)
+        far = np.maximum(1.0, racks * gpus / (s.expert_parallel * near))
+        total = total + reduce_scatter(layers * weights.experts * element_bytes, (scale_up(m, near), nic(m, far, slowdown)))
+    return total
+
+
+def ring_seconds(m: Machine, s: Shape, weights: Weights, replicas_per_rack: Num, racks: Num) -> Num:
+    """Gradients of one layer all-reduced between the `racks` of a group at the NIC's ideal rate, each GPU its share of the rack's sum."""
+    g = m.gpu
+    size = weights.layer * m.precision.gradient_bytes / (replicas_per_rack * s.context_parallel)
+    return 2 * (racks - 1) * g.nic_latency_seconds + 2 * (racks - 1) / racks * size / g.nic_bytes_per_second
 
 
 def data_parallel_tail_seconds(
     m: Machine,
-    tensor_parallel: int,
+    s: Shape,
+    weights: Weights,
     replicas_per_rack: Num,
     racks: Num,
     slowdown: float,
@@ -176,31 +212,33 @@ def data_parallel_tail_seconds(
     zero_stage: int,
     layers: Num,
     layer_backward: Num,
-    end_parameters: Num,
+    end: Num,
 ) -> Num:
     """Exposed part of the hierarchical exchange of the stage that ends last.
 
-    Its layers' exchanges run beside its backward pass; that of the embedding (`end_parameters`) comes after all. Gradients
-    are reduced and then spread again (ZeRO-0), or the updated working weights are (ZeRO-1). ZeRO-2 and 3 have reduced
-    theirs in every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next needs them.
+    Its layers' exchanges run beside its backward pass, but for the share that the framework exposes in any case; that of
+    the embeddings (`end` of them) comes after all. Gradients are reduced and then spread again (ZeRO-0), or the updated
+    working weights are (ZeRO-1). ZeRO-2 and 3 have reduced theirs in every micro-batch, so only the last layer's is left;
+    ZeRO-3 gathers weights when it next needs them.
     """
     spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else m.precision.working_parameter_bytes
+    where = (replicas_per_rack, racks, slowdown)
 
-    def exchange(parameters: Num) -> tuple[Num, Num]:
-        where = (tensor_parallel, replicas_per_rack, racks, slowdown)
-        reduce = hierarchical_seconds(m, parameters, m.precision.gradient_bytes, *where)
-        spread = hierarchical_seconds(m, parameters, spread_bytes, *where) if zero_stage < 3 else 0.0
+    def both(number: Num, ends: Num) -> tuple[Num, Num]:
+        reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *where, layers=number, end=ends)
+        spread = hierarchical_seconds(m, s, weights, spread_bytes, *where, layers=number, end=ends) if zero_stage < 3 else 0.0
         return reduce, spread
 
-    reduce, spread = exchange(layer_parameters(m.model))
-    end = sum(exchange(end_parameters))
+    one_reduce, one_spread = both(1.0, 0.0)
+    last = sum(both(0.0, end)) if np.any(np.asarray(end) > 0) else 0.0
     if zero_stage <= 1:
-        return exposed_tail_seconds((reduce + spread) * layers, layer_backward, layers) + end
-    return reduce + exposed_tail_seconds(spread * layers, layer_backward, layers) + end
+        total = (one_reduce + one_spread) * layers
+        return np.maximum(exposed_tail_seconds(total, layer_backward, layers), m.software.data_exposed * total) + last
+    return one_reduce + np.maximum(exposed_tail_seconds(one_spread * layers, layer_backward, layers), m.software.data_exposed * one_spread * layers) + last
 
 
 def sharding_traffic_seconds(
-    m: Machine, tensor_parallel: int, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float
+    m: Machine, s: Shape, weights: Weights, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float
 ) -> tuple[Num, Num]:
     """Time that ZeRO's traffic for one layer and micro-batch takes, beside the forward and beside the backward pass.
 
@@ -208,9 +246,9 @@ def sharding_traffic_seconds(
     """
     if zero_stage < 2:
         return 0.0, 0.0
-    parameters, where = layer_parameters(m.model), (tensor_parallel, replicas_per_rack, racks, slowdown)
-    reduce = hierarchical_seconds(m, parameters, m.precision.gradient_bytes, *where)
-    gather = hierarchical_seconds(m, parameters, m.precision.working_parameter_bytes, *where) if zero_stage == 3 else 0.0
+    where = (replicas_per_rack, racks, slowdown)
+    reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *where)
+    gather = hierarchical_seconds(m, s, weights, m.precision.working_parameter_bytes, *where) if zero_stage == 3 else 0.0
     return gather, gather + reduce
 
 
@@ -221,7 +259,7 @@ def wan_tail_seconds(stage_bytes: Num, gbps: float, rtt_ms: float, round_trips: 
 
 def optimizer_seconds(gpu: Accelerator, held_bytes: Num) -> Num:
     """Time of the optimiser step: every held byte of state is read and written once in HBM."""
-    return 2 * held_bytes / gpu.hbm_bytes_per_second
+    return 2 * held_bytes / (gpu.hbm_bytes_per_second * gpu.hbm_efficiency)
 
 
 def layers_per_chunk(layers: Num, virtual_stages: Num) -> Num:

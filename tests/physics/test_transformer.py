@@ -1,14 +1,39 @@
-"""Work and size of a dense Transformer."""
+"""Work and size of a Transformer: dense or with experts, with full, windowed or latent attention."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from planner.instance import Model
+from planner.instance import Experts, LatentAttention, Model
+from planner.load import catalogue
 from planner.physics import transformer as tf
 
 GPT3 = Model(name="GPT-3 175B", layers=96, hidden=12288, heads=96, vocabulary=51200)
 LLAMA = Model(name="Llama 3 70B", layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, gated_ffn=True, vocabulary=128256, tied_embeddings=False)
+MIXED = Model(
+    name="2 dense and 3 routed layers",
+    layers=5,
+    hidden=6,
+    heads=2,
+    ffn=10,
+    vocabulary=11,
+    experts=Experts(count=4, per_token=2, ffn=3, shared_ffn=5, dense_layers=2),
+)
+LATENT = Model(
+    name="latent",
+    layers=1,
+    hidden=10,
+    heads=3,
+    vocabulary=7,
+    latent_attention=LatentAttention(q_rank=5, kv_rank=4, head_nope=3, head_rope=2, head_value=6),
+)
+WINDOWED = Model(name="windowed", layers=3, hidden=8, heads=2, window=3, window_layers=2, vocabulary=7)
+
+
+def known(name: str) -> Model:
+    return Model.model_validate(catalogue("models")[name])
 
 
 def test_gpt3_parameters() -> None:
@@ -81,3 +106,229 @@ def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b
     m = Model(name="any", layers=1, hidden=h, heads=heads, vocabulary=7)
     assert tf.layer_parameters(m) == 12 * h**2
     assert tf.layer_forward_flop(m, s, b, causal=False) == 24 * b * s * h**2 + 4 * b * s**2 * h
+
+
+def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
+    """In a dense model every layer is of one kind, and every token meets all of its weights."""
+    assert tf.layer_parameters(LLAMA) == tf.dense_layer_parameters(LLAMA) == tf.active_layer_parameters(LLAMA) == 855_638_016
+    assert tf.layers_forward_flop(LLAMA, 4096, 2) == 80 * tf.layer_forward_flop(LLAMA, 4096, 2)
+    assert isinstance(tf.layers_forward_flop(LLAMA, 4096, 2), int)
+    assert tf.active_parameters(GPT3) == tf.active_parameters(GPT3, embedding=True) == tf.total_parameters(GPT3)
+    assert tf.active_parameters(LLAMA, embedding=True) == tf.total_parameters(LLAMA)
+
+
+def test_dense_flop_are_as_before_there_were_kinds() -> None:
+    """Llama 3 70B takes 449,222,541,312 FLOP a token at 8,192: six a weight of products, and 6·L·s·h for the causal scores."""
+    assert tf.model_flop_per_token(LLAMA, 8192) == 6 * (80 * 855_638_016 + 128256 * 8192) + 6 * 80 * 8192 * 8192 == 449_222_541_312
+
+
+@pytest.mark.parametrize("ask", [tf.expert_parameters, tf.moe_layer_parameters])
+def test_dense_model_has_no_expert(ask) -> None:
+    """What is asked of experts in a model without them is an error, not zero."""
+    with pytest.raises(ValueError, match="has no experts"):
+        ask(GPT3)
+
+
+def test_experts_by_hand() -> None:
+    """Hidden 6, 4 experts of width 3 and shared ones of 5: 2·6·3 each, 2·6·5, a router of 6·4, beside attention of 4·6²."""
+    assert tf.attention_parameters(MIXED) == 144
+    assert tf.expert_parameters(MIXED) == 36
+    assert tf.moe_layer_parameters(MIXED) == tf.layer_parameters(MIXED) == 144 + 24 + 60 + 4 * 36
+    assert tf.active_layer_parameters(MIXED) == 144 + 24 + 60 + 2 * 36
+    assert tf.dense_layer_parameters(MIXED) == 144 + 2 * 6 * 10
+    assert tf.total_parameters(MIXED) == 2 * 264 + 3 * 372 + 66
+    assert tf.active_parameters(MIXED) == 2 * 264 + 3 * 300 + 66
+
+
+def test_gate_reaches_the_experts() -> None:
+    """A gated model has three matrices in each expert, the shared ones and the dense FFN."""
+    gated = MIXED.model_copy(update={"gated_ffn": True})
+    assert tf.expert_parameters(gated) == 54
+    assert tf.moe_layer_parameters(gated) == 144 + 24 + 90 + 4 * 54
+    assert tf.dense_layer_parameters(gated) == 144 + 180
+
+
+def test_tokens_work_in_their_own_experts_only() -> None:
+    """Products take two FLOP a weight that the token meets; scores 2·s²·a·head a causal layer: 2·7²·2·3 here."""
+    assert tf.layer_forward_flop(MIXED, 7, 1) == 2 * 7 * 300 + 588
+    assert tf.layer_forward_flop(MIXED, 7, 1, dense=True) == 2 * 7 * 264 + 588
+    assert tf.layers_forward_flop(MIXED, 7, 1) == 3 * 4788 + 2 * 4284
+    assert tf.model_flop_per_token(MIXED, 7) == 3 * (3 * 4788 + 2 * 4284 + 2 * 7 * 66) / 7
+
+
+def test_all_experts_at_once_are_a_dense_ffn_and_a_router() -> None:
+    """With every expert active the layer is the dense one of their joint width, and the router."""
+    whole = MIXED.model_copy(update={"ffn": 4 * 3 + 5, "experts": Experts(count=4, per_token=4, ffn=3, shared_ffn=5)})
+    assert tf.active_layer_parameters(whole) == tf.moe_layer_parameters(whole) == tf.dense_layer_parameters(whole) + 24
+
+
+def test_latent_attention_by_hand() -> None:
+    """Down 10·(5 + 4 + 2), queries up 5·3·(3 + 2), keys and values up 4·3·(3 + 6), out 3·6·10."""
+    assert tf.attention_parameters(LATENT) == 110 + 75 + 108 + 180
+    assert tf.attention_flop(LATENT, 8, 2, causal=False) == 2 * 2 * 8**2 * 3 * ((3 + 2) + 6)
+    assert tf.attention_flop(LATENT, 8, 2) == 2 * 8**2 * 3 * 11
+
+
+def test_latent_heads_as_wide_as_plain_ones_take_the_same_scores() -> None:
+    """With nope + rope and value of the plain head's width, latent attention takes the FLOP of plain attention."""
+    same = GPT3.model_copy(update={"latent_attention": LatentAttention(q_rank=1, kv_rank=1, head_nope=96, head_rope=32, head_value=128)})
+    assert tf.attention_flop(same, 2048, 1) == tf.attention_flop(GPT3, 2048, 1)
+
+
+def test_deepseek_attention() -> None:
+    """DeepSeek-V3: 7168·(1536 + 576) down, 1536·128·192 and 512·128·256 up, 128·128·7168 out."""
+    assert tf.attention_parameters(known("deepseek-v3")) == 15_138_816 + 37_748_736 + 16_777_216 + 117_440_512
+
+
+def test_window_by_hand() -> None:
+    """Ten positions in a window of 3 see 1 + 2 + 3 + 7·3 = 27 pairs, each 4·a·head FLOP; the full layer has 10²/2."""
+    assert tf.attention_flop(WINDOWED, 10, 1, windowed=True) == 27 * 4 * 2 * 4
+    assert tf.attention_flop(WINDOWED, 10, 1) == 50 * 4 * 2 * 4
+    assert tf.layer_forward_flop(WINDOWED, 10, 1, windowed=True) == 2 * 10 * 768 + 27 * 32
+    assert tf.layers_forward_flop(WINDOWED, 10, 1) == 3 * 2 * 10 * 768 + (2 * 27 + 50) * 32
+
+
+def test_kernel_that_is_not_causal_skips_nothing() -> None:
+    """Without a causal kernel the windowed layer takes as much as the full one."""
+    assert tf.attention_flop(WINDOWED, 10, 1, causal=False, windowed=True) == tf.attention_flop(WINDOWED, 10, 1, causal=False) == 100 * 32
+
+
+@given(st.integers(1, 300), st.integers(1, 400))
+def test_window_counts_what_each_position_sees(s: int, w: int) -> None:
+    """The pairs are the sum of min(i + 1, w), at most the s²/2 of the full layer, which a window past the sequence is."""
+    flop = tf.attention_score_flop(WINDOWED, s, 1, window=w)
+    assert flop == 32 * min(sum(min(i + 1, w) for i in range(s)), s * s / 2)
+    assert flop <= tf.attention_score_flop(WINDOWED, s, 1)
+    assert flop <= tf.attention_score_flop(WINDOWED, s, 1, window=w + 1)
+    if w >= s:
+        assert flop == tf.attention_score_flop(WINDOWED, s, 1)
+
+
+def test_window_broadcasts() -> None:
+    """An array of sequences gives an array of FLOP."""
+    each = tf.attention_flop(WINDOWED, np.array([2.0, 10.0]), 1, windowed=True)
+    assert list(each) == [2 * 32, 27 * 32]
+
+
+def test_model_without_a_window_has_full_layers_only() -> None:
+    """Asking for a windowed layer of a model without one gives the full layer."""
+    assert tf.attention_flop(GPT3, 2048, 1, windowed=True) == tf.attention_flop(GPT3, 2048, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "total"),
+    [
+        ("llama-2-7b", 6_738_415_616),
+        ("llama-2-13b", 13_015_864_320),
+        ("llama-2-70b", 68_976_648_192),
+        ("llama-3.1-8b", 8_030_261_248),
+        ("llama-3.1-70b", 70_553_706_496),
+        ("llama-3.1-405b", 405_853_388_800),
+    ],
+)
+def test_llama_weights_are_those_of_the_checkpoint(name: str, total: int) -> None:
+    """The released checkpoint holds the weights counted here and the norms, two a layer and one at the end."""
+    model = known(name)
+    assert tf.total_parameters(model) == total - (2 * model.layers + 1) * model.hidden
+
+
+@pytest.mark.parametrize(
+    ("name", "total"),
+    [
+        ("turing-530b", 530e9),  # Smith et al. 2022, title
+        ("megatron-1t", 1008.0e9),  # Narayanan et al. 2021, table 1
+        ("nemotron-4-340b", 341.0e9),  # arXiv 2406.11704, section 2.1: 9.4 B in the embeddings, 331.6 B beside them
+        ("mixtral-8x7b", 46.7e9),  # Mistral's announcement; the paper says 47 B
+        ("qwen3-30b-a3b", 30.5e9),  # model card
+        ("qwen3-235b-a22b", 235e9),  # model card
+        ("gpt-oss-120b", 116.83e9),  # arXiv 2508.10925, table 1
+        ("deepseek-v3", 671e9),  # arXiv 2412.19437, abstract
+    ],
+)
+def test_published_totals(name: str, total: float) -> None:
+    """All weights are the publisher's total within 1 %."""
+    assert tf.total_parameters(known(name)) == pytest.approx(total, rel=0.01)
+
+
+def test_kimi_total_is_below_the_paper() -> None:
+    """Kimi K2 is published with 1.04 T; its configuration, counted out, has 1.026 T (60 routed layers), 1.3 % less."""
+    per_layer = 101_122_048 + 7168 * 384 + 385 * 3 * 7168 * 2048
+    dense = 101_122_048 + 3 * 7168 * 18432
+    assert tf.total_parameters(known("kimi-k2")) == 60 * per_layer + dense + 2 * 163840 * 7168 == 1_026_407_202_816
+    assert tf.total_parameters(known("kimi-k2")) == pytest.approx(1.04e12, rel=0.015)
+
+
+@pytest.mark.parametrize(
+    ("name", "active"),
+    [
+        ("gpt-oss-120b", 5.13e9),  # arXiv 2508.10925, table 1: the head counts, the embedding does not
+        ("deepseek-v3", 36.6e9),  # README_WEIGHTS.md of the checkpoint: 0.9 B for the head included (37 B in the abstract)
+        ("kimi-k2", 32e9),  # README of MoonshotAI/Kimi-K2
+    ],
+)
+def test_published_active_parameters(name: str, active: float) -> None:
+    """The weights a token meets, head and not embedding, are the publisher's active parameters within 1 %."""
+    assert tf.active_parameters(known(name)) == pytest.approx(active, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "active"),
+    [
+        ("mixtral-8x7b", 12.9e9),  # Mistral's announcement; the paper says 13 B
+        ("qwen3-235b-a22b", 22e9),  # model card
+        ("kimi-k2", 32.6e9),  # arXiv 2507.20534, table 2
+    ],
+)
+def test_published_active_parameters_with_the_embedding(name: str, active: float) -> None:
+    """Where the publisher counts the embedding too, so does the sum, within 1 %."""
+    assert tf.active_parameters(known(name), embedding=True) == pytest.approx(active, rel=0.01)
+
+
+def test_qwen_30b_active_parameters() -> None:
+    """Qwen3-30B-A3B is published with 3.3 B active: 3.35 B with the embedding, cut and not rounded to a digit."""
+    active = tf.active_parameters(known("qwen3-30b-a3b"), embedding=True)
+    assert active == 48 * (18_874_368 + 2048 * 128 + 8 * 3 * 2048 * 768) + 2 * 151936 * 2048
+    assert active // 100_000_000 == 33
+
+
+def test_gpt_oss_windows_halve_its_layers() -> None:
+    """At 8,192 tokens a windowed layer of GPT-OSS takes 1/32 of a full one's scores, less its first rows."""
+    model = known("gpt-oss-120b")
+    assert 2 * model.window_layers == model.layers
+    pairs = 128 * 8192 - 128 * 127 // 2
+    assert tf.attention_flop(model, 8192, 1, windowed=True) == pairs * 4 * 64 * 64
+    scores = tf.layers_forward_flop(model, 8192, 1) - 2 * 8192 * 36 * tf.active_layer_parameters(model)
+    assert scores == 18 * 4 * 64 * 64 * (pairs + 8192**2 // 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"experts": {"count": 4, "per_token": 5, "ffn": 3}}, "per_token must be at most count"),
+        ({"experts": {"count": 4, "per_token": 2, "ffn": 3, "dense_layers": 5}}, "dense_layers must be less than layers"),
+        ({"window": 3, "window_layers": 6}, "window_layers must be at most layers"),
+        ({"window": 3}, "window and window_layers go together"),
+        ({"window_layers": 3}, "window and window_layers go together"),
+        ({"latent_attention": LATENT.latent_attention, "kv_heads": 1}, "remove head_size and kv_heads"),
+        ({"latent_attention": LATENT.latent_attention, "head_size": 3}, "remove head_size and kv_heads"),
+    ],
+)
+def test_impossible_models_are_refused(change, complaint) -> None:
+    """Counts that no model has are refused with what to change."""
+    with pytest.raises(ValidationError, match=complaint):
+        Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"experts": {"count": 4, "per_token": 4, "ffn": 3, "dense_layers": 4}},
+        {"window": 3, "window_layers": 5},
+        {"window": None, "window_layers": 0},
+        {"latent_attention": LATENT.latent_attention, "heads": 4},
+    ],
+)
+def test_models_at_the_edge_are_taken(change) -> None:
+    """Every expert active, one routed layer, all layers windowed, none, and latent heads that do not divide hidden are all models."""
+    model = Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
+    assert tf.total_parameters(model) > 0

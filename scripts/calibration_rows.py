@@ -1,0 +1,334 @@
+"""Measured training runs as cases that the planner can predict: one reader a published table's columns.
+
+A row states a model, a layout and a step time. What it leaves out is filled by a rule that is the same for all rows of
+a framework (below), never by a figure of the row's own.
+"""
+
+import csv
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from planner.instance import Accelerator, Model, Precision, Rack, Software
+from planner.load import catalogue
+from planner.physics import memory, step
+from planner.physics.memory import Recompute
+from planner.physics.operations import Machine
+from planner.physics.step import Conditions, Cut
+
+HELD_OUT = 5  # one row in five, by the hash of its id, is never fitted
+RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
+ACCELERATORS = {"H100-SXM": "H100", "H100-96GB-HBM2e-500W": "H100-96GB-500W"}
+RACKS = {"GB200": "GB200-NVL72", "GB300": "GB300-NVL72"}
+MODELS = {
+    "DeepSeekV3": "deepseek-v3",
+    "Kimi_K2": "kimi-k2",
+    "Qwen3_30B_a3B": "qwen3-30b-a3b",
+    "Qwen3_235B_a22B": "qwen3-235b-a22b",
+    "GPT OSS 120B": "gpt-oss-120b",
+}
+"""Models whose architecture the table does not give in full, in the catalogue."""
+FRAMEWORKS = (
+    ("Korthikanti", "megatron-lm-2022"),
+    ("BigScience", "megatron-deepspeed"),
+    ("MosaicML", "llm-foundry-fsdp"),
+    ("torchtitan", "torchtitan"),
+    ("NeMo 24", "megatron-core-2024"),
+    ("Megatron-Core r0.8", "megatron-core-2024"),
+    ("NVIDIA Megatron-Bridge", "megatron-core"),
+)
+"""What a table's source runs on, by the start of its name."""
+NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
+"""NIC rate of one GPU where the source states another than the accelerator's usual one: 4 x 100 Gb/s a node of 8; 4 x 200."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A measured run: what it ran on, how it was cut, and what was measured."""
+
+    id: str
+    group: str
+    machine: Machine
+    cut: Cut
+    seconds: float | None
+    fits: bool | None
+    nodes: int
+    like: tuple[Any, ...]
+
+    @property
+    def held_out(self) -> bool:
+        """One row in five, by a fixed hash of its id."""
+        return int(hashlib.sha256(self.id.encode()).hexdigest(), 16) % HELD_OUT == 0
+
+    def predict(self) -> float:
+        """Predict the seconds of a step."""
+        return math.fsum(step.step_breakdown(self.machine, Conditions(hop_slowdown=1.0, allreduce_slowdown=1.0), self.cut).values())
+
+    def memory(self) -> float:
+        """Predict the bytes on the GPU that holds most."""
+        return math.fsum(step.worst_memory(self.machine, self.cut).values())
+
+    @property
+    def room(self) -> float:
+        """Bytes of HBM that the run could fill."""
+        return memory.usable_bytes(self.machine.gpu.hbm_bytes, RESERVE, self.machine.gpu.memory_reserve_bytes)
+
+
+def read(path: Path) -> tuple[list[Case], list[str]]:
+    """Read a table of measured runs; returns the cases and why other rows were left out."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    cases, left = [], []
+    for row in rows:
+        reader = _published if "gpu_type" in row else _vtrain
+        found = reader(row)
+        if isinstance(found, str):
+            left.append(f"{row.get('id', 'row')}: {found}")
+        else:
+            cases.append(found)
+    return cases, left
+
+
+def _whole(text: str | None, absent: int) -> int:
+    return int(float(text)) if text else absent
+
+
+def _vtrain(row: dict[str, str]) -> Case:
+    """Read a row of vTrain's validation tables: Megatron-LM of 2021 in FP16 on 80-GB A100s, every layer recomputed on several nodes."""
+    gpus, batch, b, h, heads, layers, s, t, d, p = (
+        _whole(row[k], 1)
+        for k in (
+            "# GPUs", "global batch", "micro batch", "hidden size", "attention heads", "# layers", "sequence length", "tensor parallelism",
+            "data parallelism", "pipeline parallelism",
+        )
+    )  # fmt: skip
+    several = "Parameters (billion)" in row
+    model = Model(name="GPT", layers=layers, hidden=h, heads=heads, vocabulary=51200)
+    machine = Machine(
+        gpu=_gpu("A100-80GB", NETWORKS["vTrain"] if several else None),
+        rack=_rack("A100-80GB"),
+        software=_software("megatron-lm-2021"),
+        model=model,
+        precision=precision("fp16", gradient_bytes=2.0),
+        sequence=s,
+    )
+    cut = Cut(
+        tensor_parallel=t,
+        pipeline_parallel=p,
+        data_parallel_by_site=(d,),
+        virtual_stages=1,
+        micro_batch=b,
+        micro_batches=max(1, batch // (d * b)),
+        recompute="full" if several else "none",
+        sequence_parallel=False,
+        zero_stage=0,
+        layers_per_stage=stage_layers(layers, p),
+        **packing(8, t, 1, p, d, gpus),
+    )
+    name = "vtrain-" + "-".join(str(row[k]) for k in row)
+    group = "vTrain multi-node" if several else "vTrain single-node"
+    like = (group, layers, h, gpus, batch, s)
+    return Case(id=name, group=group, machine=machine, cut=cut, seconds=float(row["iteration time (ms)"]) / 1e3, fits=True, nodes=-(-gpus // 8), like=like)
+
+
+def _published(row: dict[str, str]) -> Case | str:
+    """Read a row of the table of published throughput, or say why it cannot be a case."""
+    software = next((name for start, name in FRAMEWORKS if row["source"].startswith(start)), None)
+    if software == "megatron-core" and row["table"][:5] < "26.06":
+        software = "megatron-core-2025"
+    if software is None:
+        return f"source {row['source']!r} names no framework that the catalogue knows"
+    model = _model(row)
+    if isinstance(model, str):
+        return model
+    if row["id"].startswith("kort22-layer"):
+        return "times one layer, not a step"
+    oom = row["oom"] == "1"
+    seconds = float(row["step_s"] or row["derived_step_s"] or 0) or None
+    if not row["TP"] or not row["DP"]:
+        return "states no layout"
+    if seconds is None and not oom:
+        return "states neither a step time nor a failure for memory"
+    return complete(row, model, software, None if oom else seconds, fits=not oom)
+
+
+def complete(row: dict[str, str], model: Model, software: str, seconds: float | None, *, fits: bool) -> Case | str:
+    """Make the case of a row; unstated choices follow the framework's practice."""
+    gpu_name = ACCELERATORS.get(row["gpu_type"], row["gpu_type"])
+    network = next((rate for start, rate in NETWORKS.items() if row["source"].startswith(start)), None)
+    stated = row["precision"].lower()
+    dtype = "fp4" if "fp4" in stated else "fp8" if "fp8" in stated else "bf16" if "bf16" in stated else "fp16"
+    gpus, t, p, d, c = (_whole(row[k], 1) for k in ("gpus", "TP", "PP", "DP", "CP"))
+    b, v, batch = _whole(row["micro_batch"], 0), max(1, _whole(row["interleave_vp"], 1)), _whole(row["global_batch"], 1)
+    zero = _zero(row, software, p)
+    if software == "torchtitan" and p > 1:
+        b = max(1, b // p)  # the table states the local batch, which the pipeline cuts into as many micro-batches as stages
+    experts = _whole(row["EP"], 1) if model.experts else 1
+    machine = Machine(
+        gpu=_gpu(gpu_name, network),
+        rack=_rack(gpu_name),
+        software=_software(software),
+        model=model,
+        precision=_precision_of(software, dtype, stated),
+        sequence=_whole(row["seq"], 1),
+    )
+    recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
+    base = Cut(
+        tensor_parallel=t,
+        pipeline_parallel=p,
+        data_parallel_by_site=(d,),
+        virtual_stages=v if p > 1 else 1,
+        micro_batch=b or 1,
+        micro_batches=max(1, batch // (d * (b or 1))),
+        recompute=recompute,
+        sequence_parallel=t > 1 and (row["seq_parallel"] == "1" or (row["seq_parallel"] == "" and software.startswith(("megatron-core", "torchtitan")))),
+        zero_stage=zero,
+        layers_per_stage=stage_layers(model.layers, p),
+        context_parallel=c,
+        expert_parallel=min(experts, t * c * d),
+        **packing(machine.rack.gpus, t, c, p, d, gpus),
+    )
+    nodes = -(-gpus // 8)
+    group = _group(row, model, nodes, dtype)
+    like = (group, row["model"], gpus, row["gpu_type"], stated, batch, machine.sequence, software, row["table"][:8])
+    case = Case(id=row["id"], group=group, machine=machine, cut=base, seconds=seconds, fits=fits, nodes=nodes, like=like)
+    return _with_unstated(case, row, batch) if fits else case
+
+
+def _with_unstated(case: Case, row: dict[str, str], batch: int) -> Case:
+    """Choose what a row leaves out as its authors would: the fastest micro-batch and interleaving, the fewest layers recomputed that fit."""
+    cut = case.cut
+    sizes = [cut.micro_batch] if row["micro_batch"] else [b for b in (1, 2, 4) if b == 1 or batch % (cut.data_parallel * b) == 0]
+    p, layers = cut.pipeline_parallel, case.machine.model.layers
+    depths = [cut.virtual_stages]
+    if p > 1 and not row["interleave_vp"] and row["source"].startswith("Megatron-Core"):
+        depths = [v for v in range(1, layers // p + 1) if layers % (p * v) == 0] or depths
+    tries = []
+    for b in sizes:
+        for v in depths:
+            m = max(1, batch // (cut.data_parallel * b))
+            tries.append(_recomputed(replace(case, cut=replace(cut, micro_batch=b, virtual_stages=v, micro_batches=m)), row))
+    fitting = [x for x in tries if x.memory() <= x.room] or tries
+    return min(fitting, key=lambda x: x.predict())
+
+
+def _recomputed(case: Case, row: dict[str, str]) -> Case:
+    """Recompute the fewest layers a stage that let the run fit, where the row does not say what is recomputed."""
+    if row["recompute"] or case.memory() <= case.room:
+        return case
+    for r in range(1, max(case.cut.layers_per_stage) + 1):
+        again = tuple(min(r, n) for n in case.cut.layers_per_stage)
+        more = replace(case, cut=replace(case.cut, recompute="full", recomputed_layers_per_stage=again))
+        if more.memory() <= more.room:
+            return more
+    return case
+
+
+def _zero(row: dict[str, str], software: str, p: int) -> int:
+    """Return the ZeRO stage: as stated; FSDP is stage 3 (2 under a pipeline); Megatron-Core shards its optimiser."""
+    if software == "llm-foundry-fsdp" or _whole(row["fsdp"], 0) > 1:
+        return 3 if p == 1 else 2
+    if software == "torchtitan":
+        return 3 if p == 1 else 2
+    return _whole(row["zero"], 1 if software.startswith("megatron-core") else 0)
+
+
+def _group(row: dict[str, str], model: Model, nodes: int, dtype: str) -> str:
+    kind = "MoE" if model.experts else "dense"
+    family = row["gpu_type"][:4].rstrip("-") if row["gpu_type"][0] in "AH" else row["gpu_type"]
+    return f"{family} {dtype.upper() if dtype in ('fp4', 'fp8') else '16-bit'} {kind} {'multi-node' if nodes > 1 else 'one node'}"
+
+
+def _model(row: dict[str, str]) -> Model | str:
+    name = row["model"].split(" (")[0]
+    if name in MODELS:
+        known = catalogue("models").get(MODELS[name])
+        return Model.model_validate(known) if known else f"model {name!r} is not in the catalogue"
+    if not row["layers"] or not row["hidden"]:
+        return "states no architecture"
+    if row["moe"] == "1":
+        return f"states no architecture of the experts of {row['model']!r}"
+    hidden, heads = _whole(row["hidden"], 1), _whole(row["heads"], 0) or _whole(row["hidden"], 1) // 128
+    llama = row["model"].lower().startswith("llama")
+    return Model(
+        name=row["model"],
+        layers=_whole(row["layers"], 1),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=_whole(row["kv_heads"], heads),
+        ffn=_whole(row["ffn"], 4 * hidden),
+        gated_ffn=llama,
+        vocabulary=_whole(row["vocab"], 51200),
+        tied_embeddings=not llama,
+    )
+
+
+def stage_layers(layers: int, p: int) -> tuple[int, ...]:
+    """Spread layers over stages evenly; where they fall two short of it, the ends (which hold the embeddings) have one less."""
+    if p > 1 and layers % p and (layers + 2) % p == 0:
+        even = (layers + 2) // p
+        return (even - 1, *(even,) * (p - 2), even - 1)
+    return tuple(layers // p + (i < layers % p) for i in range(p))
+
+
+def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> dict[str, int]:
+    """Return how stages and replicas share scale-up domains: replicas first, and as many stages as the GPUs at hand ask for."""
+    racks, unit = -(-gpus // domain), t * c
+    for q in range(1, p + 1):
+        r = max(1, domain // (q * unit))
+        spread = max(1, -(-unit // domain))
+        if -(-p // q) * -(-d // r) * spread <= racks:
+            return {"replicas_per_rack": r, "stages_per_rack": q}
+    return {"replicas_per_rack": max(1, domain // unit), "stages_per_rack": 1}
+
+
+def _precision_of(software: str, dtype: str, stated: str) -> Precision:
+    """Return the bytes by role that a framework uses with a type."""
+    if software in ("llm-foundry-fsdp", "torchtitan"):
+        return precision(dtype, gradient_bytes=2.0 if "amp" not in stated else 4.0, parameter_bytes=4.0 if "amp" in stated or software == "torchtitan" else 2.0, optimizer_bytes=8.0 if "amp" in stated or software == "torchtitan" else 4.0)
+    if software in ("megatron-lm-2022", "megatron-lm-2021"):
+        return precision(dtype, gradient_bytes=2.0 if software.endswith("2021") else 4.0)
+    if software == "megatron-deepspeed":
+        return precision(dtype, gradient_bytes=2.0 if dtype == "fp16" else 4.0)
+    return precision(dtype, gradient_bytes=4.0 if dtype != "fp4" else 4.0)
+
+
+def precision(dtype: str, *, gradient_bytes: float, parameter_bytes: float = 2.0, optimizer_bytes: float = 12.0) -> Precision:
+    """Return mixed precision: working weights in the type's width, master weights and two moments in FP32 with the optimiser."""
+    working = {"fp4": 1.0, "fp8": 1.0}.get(dtype, 2.0)
+    return Precision.model_validate(
+        {
+            "compute": dtype,
+            "parameter_bytes": parameter_bytes,
+            "working_parameter_bytes": working,
+            "gradient_bytes": gradient_bytes,
+            "optimizer_bytes": optimizer_bytes,
+            "activation_bytes": 2.0,
+            "collective_bytes": 2.0,
+        }
+    )
+
+
+def _gpu(name: str, network: float | None) -> Accelerator:
+    gpu = Accelerator.model_validate(catalogue("accelerators")[name])
+    return gpu if network is None else gpu.model_copy(update={"nic_bytes_per_second": network})
+
+
+def _rack(gpu: str) -> Rack:
+    """Return the scale-up domain: a rack of 72 where the GPU comes in one, else a node of 8."""
+    if gpu in RACKS:
+        return Rack.model_validate(catalogue("racks")[RACKS[gpu]])
+    return Rack(name="node", gpus=8, it_kw=10.0, price_usd=0.0)
+
+
+def _software(name: str) -> Software:
+    return Software.model_validate(catalogue("software")[name])
+
+
+def groups(cases: list[Case]) -> Iterator[tuple[str, list[Case]]]:
+    """Yield the cases of each group, in order of their names."""
+    for name in sorted({c.group for c in cases}):
+        yield name, [c for c in cases if c.group == name]

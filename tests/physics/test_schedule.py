@@ -1,0 +1,264 @@
+"""Pipeline schedules against an event-driven simulation of each device's order of passes."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.physics import schedule
+from planner.physics.schedule import Schedule
+
+Pass = tuple[str, int, int]  # F, B or W; the chunk on its device; the micro-batch
+SHAPES = [(p, m) for p in range(1, 7) for m in range(1, 2 * p + 4)]
+TIMES = [(1, 1, 1), (2, 3, 1), (3, 1, 2), (1, 5, 3), (4, 3, 9), (2, 7, 2)]
+seconds = st.integers(1, 40)
+
+
+def interleaved(p: int, v: int, m: int, i: int, *, rounds: int | None = None, padded: bool = False) -> list[Pass]:
+    """Order device i as Megatron-LM does: rounds of p (or more) micro-batches, each through all chunks; B and W as one.
+
+    The last round may be short; padded, it keeps a whole round's slots and skips what is not there.
+    """
+    n, total = rounds or p, -(-m // p) * p if padded else m
+    slots = [(c, k) for first in range(0, total, n) for c in range(v) for k in range(first, min(first + n, total))]
+    forward, backward = [("F", c, k) for c, k in slots], [("B", v - 1 - c, k) for c, k in slots]
+    warm = min(len(slots), p - i - 1 if v == 1 else 2 * (p - i - 1) + (v - 1) * n)
+    pairs = [x for pair in zip(forward[warm:], backward, strict=False) for x in pair]
+    return [x for x in forward[:warm] + pairs + backward[len(slots) - warm :] if x[2] < m]
+
+
+def zero_bubble(p: int, m: int, i: int) -> list[Pass]:
+    """Order device i as ZB-H1 does: 1F1B, each W behind the B of i micro-batches later, the last ones at the end."""
+    warm, order = min(p - i - 1, m), []
+    order += [("F", 0, k) for k in range(warm)]
+    for k in range(m):
+        order += [("F", 0, k + warm)] * (k + warm < m) + [("B", 0, k)] + [("W", 0, k - i)] * (k >= i)
+    return order + [("W", 0, k) for k in range(max(0, m - i), m)]
+
+
+def step(orders: list[list[Pass]], v: int, times: dict[str, int], hop: int = 0) -> int:
+    """Run every device's order as soon as its inputs are there; return when the last pass ends."""
+    p, ends = len(orders), {}
+    todo, free = [iter(order) for order in orders], [0] * len(orders)
+    heads: list[Pass | None] = [next(order, None) for order in todo]
+    while any(heads):
+        moved = False
+        for i in range(p):
+            while (head := heads[i]) is not None:
+                kind, chunk, k = head
+                at = chunk * p + i
+                inputs = {
+                    "F": [("F", at - 1, k, hop)] * (at > 0),
+                    "B": [("F", at, k, 0)] + [("B", at + 1, k, hop)] * (at < p * v - 1),
+                    "W": [("B", at, k, 0)],
+                }[kind]
+                if any((what, where, which) not in ends for what, where, which, _ in inputs):
+                    break
+                free[i] = max([free[i], *(ends[what, where, which] + wait for what, where, which, wait in inputs)]) + times[kind]
+                ends[kind, at, k], heads[i], moved = free[i], next(todo[i], None), True
+        assert moved, "the order waits for itself"
+    return max(free)
+
+
+def peak(order: list[Pass], release: str) -> int:
+    """Count the most micro-batches held between their forward pass and the end of the pass that releases them."""
+    held = most = 0
+    for kind, _, _ in order:
+        held += kind == "F"
+        most = max(most, held)
+        held -= kind == release
+    return most
+
+
+def run_1f1b(p: int, v: int, m: int, times: tuple[int, int, int], hop: int = 0, **how: int | bool) -> int:
+    """Seconds of a simulated step under 1F1B, where B and W are one pass."""
+    forward, backward_input, backward_weight = times
+    return step([interleaved(p, v, m, i, **how) for i in range(p)], v, {"F": forward, "B": backward_input + backward_weight}, hop)
+
+
+def run_zero_bubble(p: int, m: int, times: tuple[int, int, int], hop: int = 0) -> int:
+    """Seconds of a simulated step under ZB-H1."""
+    return step([zero_bubble(p, m, i) for i in range(p)], 1, dict(zip("FBW", times, strict=True)), hop)
+
+
+@pytest.mark.parametrize(
+    ("order", "v", "hop", "idle"),
+    [
+        ("1f1b", 1, 0.0, 3 * 6.0),
+        ("1f1b", 1, 0.5, 3 * 6.0 + 6 * 0.5),
+        ("1f1b", 2, 0.5, 3 * 6.0 + 14 * 0.5),
+        ("zb-h1", 1, 0.0, 3 * (2 + 3 - 1)),
+        ("zb-h1", 1, 0.5, 3 * (2 + 3 - 1 + 4 * 0.5)),
+    ],
+)
+def test_bubble_of_four_stages(order: Schedule, v: int, hop: float, idle: float) -> None:
+    """F = 2, B = 3, W = 1 on four stages, by hand."""
+    assert schedule.bubble_seconds(order, 4, v, 2.0, 3.0, 1.0, hop) == pytest.approx(idle)
+
+
+def test_equal_passes_leave_a_third_of_the_bubble() -> None:
+    """Figure 3 of Qi 2023: four stages and eight micro-batches of three unit passes take 27 units in place of 33."""
+    assert run_zero_bubble(4, 8, (1, 1, 1)) == 8 * 3 + schedule.bubble_seconds("zb-h1", 4, 1, 1, 1, 1, 0) == 27
+    assert run_1f1b(4, 1, 8, (1, 1, 1)) == 8 * 3 + schedule.bubble_seconds("1f1b", 4, 1, 1, 1, 1, 0) == 33
+
+
+@pytest.mark.parametrize(("weight", "idle"), [(1, 4), (2, 3), (3, 3), (9, 3)])
+def test_weight_gradients_hide_no_more_than_the_shorter_other_pass(weight: int, idle: int) -> None:
+    """F = 2, B = 3 on two stages: beyond W = F a longer W saves nothing, as the last stage starts F late in any case."""
+    assert schedule.bubble_seconds("zb-h1", 2, 1, 2, 3, weight, 0) == idle == run_zero_bubble(2, 4, (2, 3, weight)) - 4 * (5 + weight)
+
+
+@pytest.mark.parametrize("schedule_name", schedule.SCHEDULES)
+def test_one_stage_has_no_bubble(schedule_name: Schedule) -> None:
+    """A pipeline of one stage neither waits nor exchanges."""
+    assert schedule.bubble_seconds(schedule_name, 1, 1, 2, 3, 1, 5) == 0
+    assert schedule.bubble_seconds(schedule_name, 1, 2, 2, 3, 1, 5) == 0
+
+
+def test_simulated_zero_bubble_order() -> None:
+    """The order of figure 3 of Qi 2023, third device of four: one F of warm-up, then W from the third B on."""
+    order = " ".join(f"{kind}{k}" for kind, _, k in zero_bubble(4, 5, 2))
+    assert order == "F0 F1 B0 F2 B1 F3 B2 W0 F4 B3 W1 B4 W2 W3 W4"
+
+
+def test_simulated_interleaved_order() -> None:
+    """The order of Megatron-LM on the last of two devices with two chunks and four micro-batches."""
+    order = " ".join(f"{kind}{chunk}{k}" for kind, chunk, k in interleaved(2, 2, 4, 1))
+    assert order == "F00 F01 F10 B10 F11 B11 F02 B00 F03 B01 F12 B12 F13 B13 B02 B03"
+
+
+@pytest.mark.parametrize(("p", "m"), SHAPES)
+def test_steps_without_exchanges(p: int, m: int) -> None:
+    """Both schedules take m times a stage's work and the bubble, exactly, for fewer micro-batches than stages too."""
+    for times in TIMES:
+        f, b, w = times
+        assert run_1f1b(p, 1, m, times) == m * (f + b + w) + schedule.bubble_seconds("1f1b", p, 1, f, b, w, 0)
+        bubble = schedule.bubble_seconds("zb-h1", p, 1, f, b, w, 0, micro_batches=m)
+        assert run_zero_bubble(p, m, times) == m * (f + b + w) + bubble
+        assert m < p or bubble == schedule.bubble_seconds("zb-h1", p, 1, f, b, w, 0) == (p - 1) * (f + b - min(f, b, w))
+
+
+@pytest.mark.parametrize(("p", "m"), [(p, m) for p, m in SHAPES if m % p == 0 or m < p])
+@pytest.mark.parametrize("v", [2, 3])
+def test_interleaved_steps(p: int, m: int, v: int) -> None:
+    """Whole rounds, and less than one, take exactly the effective micro-batches' work and the bubble of a chunk."""
+    n = m if m % p == 0 else m + Fraction((v - 1) * (p - m), v)
+    assert schedule.effective_micro_batches(m, p, v) == pytest.approx(float(n))
+    for times in TIMES:
+        f, b, w = times
+        assert run_1f1b(p, v, m, times) == v * n * (f + b + w) + schedule.bubble_seconds("1f1b", p, v, f, b, w, 0)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 2.5), (3, 3.5), (4, 4), (5, 6.5), (8, 8)])
+def test_effective_micro_batches_of_four_stages(m: int, n: float) -> None:
+    """Two chunks on four stages: a round of r micro-batches costs half of 4 - r more; one chunk costs nothing."""
+    assert schedule.effective_micro_batches(m, 4, 2) == pytest.approx(n)
+    assert schedule.effective_micro_batches(m, 4, 1) == m
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 3), st.data(), seconds, seconds)
+def test_a_short_last_round_is_bounded(p: int, v: int, whole: int, data: st.DataObject, f: int, b: int) -> None:
+    """Behind whole rounds a short one waits at least for backward slots and at most as long as effective micro-batches say."""
+    r = data.draw(st.integers(1, p - 1))
+    m = whole * p + r
+    bubble = schedule.bubble_seconds("1f1b", p, v, f, b, 0, 0)
+    least = (v * m * (f + b) + (v - 1) * (p - r) * b) + bubble
+    most = v * schedule.effective_micro_batches(m, p, v) * (f + b) + bubble
+    assert least <= run_1f1b(p, v, m, (f, b, 0), padded=True) <= most + 1e-6
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(2, 5), st.integers(2, 3), st.data(), seconds, seconds)
+def test_longer_rounds_wait_for_nothing_and_hold_more(p: int, v: int, data: st.DataObject, f: int, b: int) -> None:
+    """Megatron-Core's rounds of n > p micro-batches lose no time if the last has p or more, for (v-1)·(n-p) more chunks held."""
+    m = data.draw(st.integers(2 * p, 4 * p))
+    n = next(n for n in range(p, m + 1) if m % n == 0 or m % n >= p)
+    assert run_1f1b(p, v, m, (f, b, 0), rounds=n) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, 0)
+    for i in range(p):
+        held = schedule.chunks_in_flight("1f1b", i, p, v, m) + (v - 1) * (n - p)
+        assert peak(interleaved(p, v, m, i, rounds=n), "B") == min(held, v * m)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 14), seconds, seconds, st.integers(0, 60))
+def test_plain_exchanges_show_beside_the_fill(p: int, m: int, f: int, b: int, hop: int) -> None:
+    """Plain 1F1B pays, beyond the fill, one round trip for each p micro-batches, whatever overlaps."""
+    fill = schedule.bubble_seconds("1f1b", p, 1, f, b, 0, hop)
+    assert run_1f1b(p, 1, m, (f, b, 0), hop) == m * (f + b) + fill + 2 * ((m - 1) * (p - 1) // p) * hop
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 5), st.integers(2, 4), st.integers(1, 4), seconds, seconds, st.data())
+def test_interleaved_exchanges_show_in_the_fill_only(p: int, v: int, rounds: int, f: int, b: int, data: st.DataObject) -> None:
+    """Interleaved, an exchange no longer than a pass hides behind it once the first micro-batch is through."""
+    hop, m = data.draw(st.integers(0, min(f, b))) if p > 1 else 0, rounds * p
+    assert run_1f1b(p, v, m, (f, b, 0), hop) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, hop)
+
+
+def test_an_exchange_longer_than_a_pass_shows_in_every_round() -> None:
+    """Two stages of two chunks: hops of F = B = 4 hide, hops of 5 cost more than the fill."""
+    assert run_1f1b(2, 2, 4, (4, 4, 0), 4) == 4 * 16 + schedule.bubble_seconds("1f1b", 2, 2, 4, 4, 0, 4)
+    assert run_1f1b(2, 2, 4, (4, 4, 0), 5) > 4 * 16 + schedule.bubble_seconds("1f1b", 2, 2, 4, 4, 0, 5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 16), seconds, seconds, seconds, st.integers(0, 12))
+def test_zero_bubble_exchanges(p: int, m: int, f: int, b: int, w: int, hop: int) -> None:
+    """ZB-H1 hides exchanges of up to half a W beyond its fill: exact above p micro-batches, no less than the truth up to p."""
+    predicted = m * (f + b + w) + schedule.bubble_seconds("zb-h1", p, 1, f, b, w, hop, micro_batches=m)
+    simulated = run_zero_bubble(p, m, (f, b, w), hop)
+    if m <= p:
+        assert simulated <= predicted
+    elif 2 * hop <= w:
+        assert simulated == predicted
+    else:
+        assert simulated >= predicted
+
+
+@pytest.mark.parametrize(("p", "m"), SHAPES)
+def test_in_flight(p: int, m: int) -> None:
+    """Each stage holds at its peak what the simulated order holds."""
+    for i in range(p):
+        for v in (1, 2, 3):
+            assert schedule.chunks_in_flight("1f1b", i, p, v, m) == peak(interleaved(p, v, m, i), "B")
+            assert v == 1 or peak(interleaved(p, v, m, i, padded=True), "B") <= schedule.chunks_in_flight("1f1b", i, p, v, m)
+        assert schedule.chunks_in_flight("zb-h1", i, p, 1, m) == peak(zero_bubble(p, m, i), "W") == min(m, p)
+
+
+@pytest.mark.parametrize(
+    ("order", "v", "m", "held"),
+    [
+        ("1f1b", 1, 8, [4, 3, 2, 1]),
+        ("1f1b", 1, 3, [3, 3, 2, 1]),
+        ("1f1b", 2, 8, [11, 9, 7, 5]),
+        ("1f1b", 2, 4, [8, 8, 7, 5]),
+        ("zb-h1", 1, 8, [4, 4, 4, 4]),
+        ("zb-h1", 1, 4, [4, 4, 4, 4]),
+        ("zb-h1", 1, 3, [3, 3, 3, 3]),
+    ],
+)
+def test_in_flight_on_four_stages(order: Schedule, v: int, m: int, held: list[int]) -> None:
+    """Chunk-micro-batches held on each of four stages, by hand."""
+    assert schedule.chunks_in_flight(order, np.arange(4), 4, v, m).tolist() == held
+
+
+def test_zero_bubble_holds_whole_activations_of_fewer_on_later_stages() -> None:
+    """Of the p that a stage of ZB-H1 holds, p - i wait for their B; the rest keep what W needs only (Qi 2023, section 2.3)."""
+    for i in range(5):
+        assert peak(zero_bubble(5, 12, i), "B") == 5 - i
+
+
+def test_formulas_broadcast() -> None:
+    """Arrays of layouts give what each gives alone."""
+    p, v, m = np.array([1, 2, 4, 8]), np.array([1, 3, 2, 1]), np.array([5, 7, 3, 16])
+    for order in schedule.SCHEDULES:
+        whole = schedule.bubble_seconds(order, p, v, 2.0, 3.0, 1.0, 0.5, micro_batches=m)
+        assert whole.tolist() == [schedule.bubble_seconds(order, *x, 2.0, 3.0, 1.0, 0.5, micro_batches=n) for *x, n in zip(p, v, m, strict=True)]
+        held = schedule.chunks_in_flight(order, np.zeros((3, 1), dtype=int), p, v, m)
+        assert held.shape == (3, 4)
+        assert held[0].tolist() == [schedule.chunks_in_flight(order, 0, *x) for x in zip(p, v, m, strict=True)]
+    n = schedule.effective_micro_batches(m, p, v)
+    assert n.tolist() == [schedule.effective_micro_batches(*x) for x in zip(m, p, v, strict=True)]
