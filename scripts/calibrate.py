@@ -70,6 +70,7 @@ CONSTANTS: tuple[Constant, ...] = (
     *_most(A100, "bf16"), *_most(H100, "bf16", "fp8"), *_most(CAPPED, "bf16", "fp8"), *_most(B200, "bf16", "fp8", "fp4"),
     *_most(B300, "bf16", "fp8", "fp4"),
     *(Constant("accelerators", e, "attention_efficiency", 0.25, 0.8) for e in (A100, H100, CAPPED, B200, B300)),
+    *(Constant("accelerators", e, "scale_up_latency_seconds", 1e-6, 4e-5) for e in (A100, (*H100, *CAPPED), (*B200, *B300))),
     Constant("accelerators", EVERY, "matrix_efficiency.operand_traffic", 0.02, 1.0),
     Constant("accelerators", EVERY, "hbm_efficiency", 0.6, 0.92),
     Constant("accelerators", EVERY, "kernel_seconds", 1e-6, 1e-5),
@@ -133,7 +134,8 @@ def fit(cases: list[Case]) -> list[float]:
 
     start = np.array([c.read() for c in CONSTANTS])
     low, high = np.log([c.low for c in CONSTANTS]), np.log([c.high for c in CONSTANTS])
-    first = np.clip(np.log(np.maximum(start, 1e-12)), low + 1e-3, high - 1e-3)
+    inside = 0.02 * (high - low)
+    first = np.clip(np.log(np.maximum(start, 1e-12)), low + inside, high - inside)
     sizes = {name: len(held) for name, held in groups(cases)}
     weight = np.array([sizes[c.group] ** -0.35 for c in cases])
     touched = [np.array([i for i, case in enumerate(cases) if c.touches(case)], dtype=int) for c in CONSTANTS]
@@ -153,7 +155,7 @@ def fit(cases: list[Case]) -> list[float]:
             table[len(cases) + j, j] = PRIOR
         return table
 
-    found = least_squares(residuals, first, jac=slopes, bounds=(low, high), loss="soft_l1", f_scale=0.03, max_nfev=150)
+    found = least_squares(residuals, first, jac=slopes, bounds=(low, high), method="dogbox", loss="soft_l1", f_scale=0.03, max_nfev=60)
     return [float(f"{v:.4g}") for v in np.exp(found.x)]
 
 
@@ -209,7 +211,22 @@ def write(values: Sequence[float]) -> None:
         for constant, value in zip(CONSTANTS, values, strict=True):
             for name in constant.entries if constant.kind == kind else ():
                 put(entries[name], constant.path, value)
-        path.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(laid_out(entries), encoding="utf-8")
+
+
+def laid_out(entries: dict[str, Any]) -> str:
+    """Lay a catalogue out with one key of an entry a line, its sources below one another."""
+    blocks = []
+    for name, entry in entries.items():
+        lines = []
+        for key, value in entry.items():
+            if key == "source" and isinstance(value, dict):
+                each = ",\n".join(f"      {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items())
+                lines.append(f'    "source": {{\n{each}\n    }}')
+            else:
+                lines.append(f"    {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
+        blocks.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }")
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from planner.instance import Accelerator, Hardware, MatrixEfficiency, Model, Precision, Rack
+from planner.instance import Accelerator, Hardware, MatrixEfficiency, Model, Precision, Rack, Software
 from planner.physics import memory, steptime, transformer
 
 TB, GB, MS, DAY = 1e12, 1e9, 1e-3, 86_400.0
@@ -158,7 +158,7 @@ class Case:
 
     def forward_seconds(self, *, dense: bool = False) -> float:
         """Ideal time of one layer, forward."""
-        return steptime.matrix_seconds(gpu(dense=dense), PRECISION, self.layer_flop / self.tensor_parallel)
+        return self.layer_flop / self.tensor_parallel / gpu(dense=dense).peak_flop_per_second[PRECISION.compute]
 
     @property
     def layer_gradients(self) -> float:
@@ -172,7 +172,8 @@ class Case:
 
     def hop_seconds(self) -> float:
         """Ideal time of one pipeline exchange over the NICs."""
-        machine = steptime.Machine(gpu=gpu(), rack=rack(), model=self.model(), precision=PRECISION, sequence=SEQUENCE)
+        software = Software(name="ideal")
+        machine = steptime.Machine(gpu=gpu(), rack=rack(), software=software, model=self.model(), precision=PRECISION, sequence=SEQUENCE)
         shape = steptime.Shape(tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False)
         return steptime.hop_nic_seconds(machine, shape)
 
@@ -200,7 +201,7 @@ def gpu(*, dense: bool = False) -> Accelerator:
         hbm_bytes=RACK_HBM / GPUS_PER_RACK,
         hbm_bytes_per_second=8e12,
         peak_flop_per_second={"fp4": SPARSE_PEAK / (2 if dense else 1)},
-        matrix_efficiency=MatrixEfficiency(most=1.0, half_flop=0.0),
+        matrix_efficiency=MatrixEfficiency(most={"fp4": 1.0}),
         scale_up_bytes_per_second=NVLINK,
         scale_up_latency_seconds=0.0,
         nic_bytes_per_second=NIC,

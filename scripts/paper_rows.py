@@ -40,7 +40,7 @@ from paper_inputs import (
 )
 
 from planner.instance import Wan
-from planner.physics import collectives, memory, power, scaling, steptime, transformer, wan, wiring
+from planner.physics import collectives, memory, power, scaling, schedule, steptime, transformer, wan, wiring
 
 
 def infrastructure() -> Iterator[Row]:
@@ -152,7 +152,7 @@ def in_flight() -> Iterator[Row]:
     """Activations of the first stage with every micro-batch that 1F1B keeps in flight, which the paper leaves out."""
 
     def stage(c: Case, one: float) -> float:
-        return float(memory.chunks_in_flight(0, c.layers, 1, 10 * c.layers)) * one / c.layers
+        return float(schedule.chunks_in_flight("1f1b", 0, c.layers, 1, 10 * c.layers)) * one / c.layers
 
     def stored(c: Case, element: float) -> float:
         return stage(c, c.activations(tensor_parallel=c.tensor_parallel, recompute="full", sharded=True, element=element))
@@ -208,14 +208,19 @@ def communication() -> Iterator[Row]:
     yield from wide_area()
 
 
+def level(ranks: int, rate: float, latency: float = 0.0) -> tuple[collectives.Level]:
+    """Return the one level of the network that the paper's exchanges cross."""
+    return (collectives.Level(name="ring", ranks=ranks, bytes_per_second=rate, latency_seconds=latency),)
+
+
 def ring(size: float, ranks: int, rate: float) -> float:
     """Ideal all-reduce in milliseconds."""
-    return float(collectives.all_reduce_seconds(size, ranks, rate, 0.0)) / MS
+    return float(collectives.all_reduce(size, level(ranks, rate))) / MS
 
 
 def gather(size: float, ranks: int, rate: float) -> float:
     """Ideal all-gather in milliseconds."""
-    return float(collectives.all_gather_seconds(size, ranks, rate, 0.0)) / MS
+    return float(collectives.all_gather(size, level(ranks, rate))) / MS
 
 
 def tensor_and_pipeline() -> Iterator[Row]:
@@ -340,7 +345,7 @@ def transport() -> Iterator[Row]:
     bigger = CASES[0]
     d = wiring.Design(ports=256, rails=GPUS_PER_RACK, racks=RACKS // 2, leaf_down=200, leaf_up=50, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1)
     yield Row("PP exchange at 4:1, 100T", "ms", 12, d.leaf_oversubscription * bigger.hop_seconds() / MS, 2)
-    turns = float(collectives.all_reduce_seconds(0.0, bigger.peers, NIC, 5e-6)) / MS
+    turns = float(collectives.all_reduce(0.0, level(bigger.peers, NIC, 5e-6))) / MS
     yield Row("latency of the ring between racks at 5 us", "ms", 1, turns, 1, why="2·(103-1) round trips")
     late, iteration = (15 - 3) * MS * 2 * bigger.layers, 3 * bigger.forward_seconds() * bigger.layers
     yield Row("delay by ECMP collisions", "s", 5, late, 1, why="12 ms at every layer, forward and backward")
@@ -354,7 +359,7 @@ def unchecked() -> Iterator[Row]:
     one = c.replicas * SEQUENCE
 
     def bubble(micro_batches: float) -> float:
-        return float(steptime.fill_seconds(c.layers, 1.0, 0.0)) / micro_batches
+        return float(schedule.bubble_seconds("1f1b", c.layers, 1, 0.5, 0.25, 0.25, 0.0)) / micro_batches
 
     yield Row("tokens of one micro-batch on every replica, 100T", "M", None, one / 1e6)
     yield Row("tokens that fill the pipeline once, 100T", "G", None, c.layers * one / 1e9)

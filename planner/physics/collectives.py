@@ -1,26 +1,82 @@
-"""Time of collectives in the alpha-beta form; rates are bytes per second, one direction."""
+"""Time of collectives in the alpha-beta form, level by level of the network; rates are bytes per second, one direction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from planner.physics.num import Num
 
 
-def reduce_scatter_seconds(size_bytes: Num, ranks: Num, rate: Num, latency: Num) -> Num:
-    """Ring reduce-scatter of `size_bytes` (the whole tensor) over `ranks`: (n-1)·alpha + (n-1)/n·S/beta (Thakur 2005)."""
-    return (ranks - 1) * latency + (ranks - 1) / ranks * size_bytes / rate
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One level of the network as a group meets it: how many parts of the level below it joins, and one GPU's share of its links.
 
-
-def all_gather_seconds(size_bytes: Num, ranks: Num, rate: Num, latency: Num) -> Num:
-    """Ring all-gather to `size_bytes` on every rank: the same steps as the reduce-scatter."""
-    return reduce_scatter_seconds(size_bytes, ranks, rate, latency)
-
-
-def all_reduce_seconds(size_bytes: Num, ranks: Num, rate: Num, latency: Num) -> Num:
-    """Ring all-reduce: a reduce-scatter and an all-gather, 2·(n-1)·alpha + 2·(n-1)/n·S/beta.
-
-    S is the whole tensor: a TP all-reduce moves b·s·h elements, not 1/t of them.
+    A group of 32 GPUs on four racks of 8 has 8 ranks at the scale-up level and 4 above it.
     """
-    return reduce_scatter_seconds(size_bytes, ranks, rate, latency) + all_gather_seconds(size_bytes, ranks, rate, latency)
+
+    name: str
+    ranks: Num
+    bytes_per_second: Num
+    latency_seconds: float
+    reduces_in_network: bool = False
+
+
+def reduce_scatter(size_bytes: Num, levels: Sequence[Level]) -> Num:
+    """Time to reduce `size_bytes` (the whole tensor) and leave each rank its part: level by level, each on the share that the one below left.
+
+    At each level a ring takes (n-1)·alpha + (n-1)/n·S/beta (Thakur 2005). A switch that reduces saves steps, not bytes:
+    every rank still sends all parts but its own (Klenk 2020).
+    """
+    total: Num = 0.0
+    for level in levels:
+        n = np.asarray(level.ranks)
+        steps = np.minimum(n - 1, 1) if level.reduces_in_network else n - 1
+        total = total + steps * level.latency_seconds + (n - 1) / n * size_bytes / level.bytes_per_second
+        size_bytes = size_bytes / n
+    return total
+
+
+def all_gather(size_bytes: Num, levels: Sequence[Level]) -> Num:
+    """Time until every rank holds the whole `size_bytes`: the steps of the reduce-scatter, backwards."""
+    return reduce_scatter(size_bytes, levels)
+
+
+def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
+    """Time to reduce `size_bytes` on every rank: a ring's 2·(n-1)·alpha + 2·(n-1)/n·S/beta at each level.
+
+    S is the whole tensor: a TP all-reduce moves b·s·h elements, not 1/t of them. Where the switches reduce and multicast,
+    each rank sends and receives S once: 2·alpha + S/beta (Klenk 2020; Graham 2016).
+    """
+    total: Num = 0.0
+    for level in levels:
+        n = np.asarray(level.ranks)
+        ring = 2 * (n - 1) * level.latency_seconds + 2 * (n - 1) / n * size_bytes / level.bytes_per_second
+        switch = np.where(n > 1, 2 * level.latency_seconds + size_bytes / level.bytes_per_second, 0.0)
+        total = total + (np.minimum(ring, switch) if level.reduces_in_network else ring)
+        size_bytes = size_bytes / n
+    return total
+
+
+def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
+    """Time for every rank to send `size_bytes` in equal parts to all ranks of the group, itself among them.
+
+    Of a group of N, the traffic that crosses level k goes to the ranks in the same part of the level above and another
+    part of this one: (n_k - 1)·(ranks below) / N of it. Levels are different links and work at the same time, so the
+    slowest sets the time; their latencies add.
+    """
+    group: Num = 1.0
+    for level in levels:
+        group = group * np.asarray(level.ranks)
+    below: Num = 1.0
+    busiest: Num = 0.0
+    latency: Num = 0.0
+    for level in levels:
+        n = np.asarray(level.ranks)
+        busiest = np.maximum(busiest, size_bytes * (n - 1) * below / group / level.bytes_per_second)
+        latency = latency + np.minimum(n - 1, 1) * level.latency_seconds
+        below = below * n
+    return busiest + latency
 
 
 def exposed_tail_seconds(total_seconds: Num, layer_backward_seconds: Num, layers: Num) -> Num:
