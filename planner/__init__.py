@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 # The two calls import what they need when called; their modules share their names, so both are bound here, once.
 from planner.check import check
 from planner.errors import PlannerError
+from planner.evaluate import evaluate
 from planner.solve import solve
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from planner.plan import Plan, Violation
 
 __version__ = "0.1.0"
-__all__ = ["Instance", "Plan", "PlannerError", "Violation", "check", "solve"]
+__all__ = ["Instance", "Plan", "PlannerError", "Violation", "check", "evaluate", "solve"]
 
 _HOMES = {"Instance": "planner.instance", "Plan": "planner.plan", "Violation": "planner.plan"}
 

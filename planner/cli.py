@@ -62,6 +62,25 @@ def solve(
 
 
 @app.command()
+def evaluate(
+    instance: Annotated[Path, typer.Argument(help="Instance file (JSON).")],
+    pin: Annotated[list[str] | None, typer.Option(help="A choice of the layout: layout.tensor_parallel=8 and so on.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the prediction here (JSON).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
+) -> None:
+    """Predict step time and memory of a layout given in full by pins, and say which constants each part rests on."""
+    import planner
+    from planner.evaluation import summary
+    from planner.load import load_instance
+
+    found = planner.evaluate(load_instance(instance, pins=read_pins(pin or []), searched=False))
+    if output is not None:
+        write_whole(output, found.model_dump_json(indent=1) + "\n")
+    print(found.model_dump_json(indent=1) if as_json else summary(found))
+    raise typer.Exit(DONE if found.fits else INFEASIBLE)
+
+
+@app.command()
 def check(plan: Annotated[Path, typer.Argument(help="Plan file (JSON).")]) -> None:
     """Verify a plan against the instance inside it; print each violated rule, nothing where all hold."""
     import planner

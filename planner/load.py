@@ -27,8 +27,12 @@ def catalogue(kind: str) -> dict[str, Any]:
     return found
 
 
-def load_instance(given: Instance | Mapping[str, Any] | str | Path, *, pins: Mapping[str, Any] | None = None) -> Instance:
+def load_instance(
+    given: Instance | Mapping[str, Any] | str | Path, *, pins: Mapping[str, Any] | None = None, searched: bool = True
+) -> Instance:
     """Return a checked instance with its catalogue names resolved; `given` is a path, a dict or an Instance.
+
+    What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched.
 
     Raises
     ------
@@ -51,7 +55,7 @@ def load_instance(given: Instance | Mapping[str, Any] | str | Path, *, pins: Map
         instance = Instance.model_validate(data)
     except ValidationError as error:
         raise InputError("\n".join(complaints(error, where, Instance))) from None
-    problems = list(_reference_problems(instance))
+    problems = list(_reference_problems(instance, searched=searched))
     problems.extend(check_pins(instance))
     if problems:
         raise InputError("\n".join(f"{where}: {p}" for p in problems))
@@ -165,15 +169,15 @@ def _model_in(annotation: Any) -> Any:
     return None
 
 
-def _reference_problems(instance: Instance) -> Iterator[str]:
+def _reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     """Name every reference that leads nowhere and every id that stands twice."""
     compute, gpu = instance.workload.precision.compute, instance.hardware.accelerator
     if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
         has = ", ".join(sorted(gpu.peak_flop_per_second))
         yield f"workload.precision.compute: {gpu.name} has no {compute} (has {has}); choose one of these or add its peak"
-    if instance.limits.max_batch_tokens is None:
+    if instance.limits.max_batch_tokens is None and searched:
         yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
-    elif instance.limits.max_batch_tokens < instance.workload.sequence_length:
+    elif instance.limits.max_batch_tokens is not None and instance.limits.max_batch_tokens < instance.workload.sequence_length:
         yield (
             f"limits.max_batch_tokens: must be at least one sequence of {instance.workload.sequence_length} tokens "
             f"(is {instance.limits.max_batch_tokens:g}); raise it or shorten workload.sequence_length"

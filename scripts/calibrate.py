@@ -26,6 +26,8 @@ A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-5
 B200, B300 = ("B200", "GB200"), ("B300", "GB300")
 EVERY = (*A100, *H100, *CAPPED, *B200, *B300)
 STACKS = ("megatron-core", "megatron-core-2025", "megatron-core-2024", "megatron-lm-2022", "megatron-lm-2021", "megatron-deepspeed", "llm-foundry-fsdp", "torchtitan")
+FORKS = {"megatron-core": ("megatron-core", "megatron-zero-bubble")}
+"""Entries that share the constants of a stack that was measured."""
 UNFUSED, FLASH = STACKS[3:6], (*STACKS[:3], *STACKS[6:])
 NARROW = (*STACKS[:3], "llm-foundry-fsdp", "torchtitan")
 PRIOR = 0.01  # weight of a constant's distance from its present value, in logarithms: holds what the rows do not determine
@@ -76,22 +78,22 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("accelerators", EVERY, "kernel_seconds", 1e-6, 1e-5),
     Constant("accelerators", EVERY, "scale_up_efficiency", 0.5, 0.95),
     Constant("accelerators", EVERY, "nic_efficiency", 0.5, 0.95),
-    *(Constant("software", (s,), "attention_share", 0.3, 1.0) for s in FLASH if s != "megatron-core"),
-    *(Constant("software", (s,), "score_efficiency", 0.1, 1.0) for s in UNFUSED),
-    *(Constant("software", (s,), "vector_traffic", 0.7, 4.0) for s in STACKS),
-    *(Constant("software", (s,), "quantise_traffic", 0.3, 3.0) for s in NARROW),
-    *(Constant("software", (s,), "loss_bytes_per_logit", 8.0, 80.0) for s in STACKS),
-    *(Constant("software", (s,), "launch_seconds", 1e-6, 3e-4) for s in STACKS),
-    *(Constant("software", (s,), "collective_seconds", 1e-6, 3e-4) for s in STACKS),
-    *(Constant("software", (s,), "microbatch_seconds", 1e-5, 2e-2) for s in STACKS[:6]),
-    *(Constant("software", (s,), "pipeline_start_seconds", 1e-6, 1e-2) for s in STACKS[:6]),
-    *(Constant("software", (s,), "step_seconds", 1e-3, 0.25) for s in STACKS),
-    *(Constant("software", (s,), "tensor_overlap", 0.05, 0.95) for s in (*STACKS[:3], "torchtitan")),
-    *(Constant("software", (s,), "pipeline_overlap", 0.05, 1.0) for s in STACKS[:3]),
-    *(Constant("software", (s,), "data_exposed", 0.02, 1.0) for s in STACKS[:3]),
-    *(Constant("software", (s,), "sharding_exposed", 0.02, 1.0) for s in FLASH),
-    *(Constant("software", (s,), "expert_overlap", 0.02, 0.95) for s in STACKS[:2]),
-    *(Constant("software", (s,), "expert_efficiency", 0.2, 1.0) for s in STACKS[:2]),
+    *(Constant("software", FORKS.get(s, (s,)), "attention_share", 0.3, 1.0) for s in FLASH if s != "megatron-core"),
+    *(Constant("software", FORKS.get(s, (s,)), "score_efficiency", 0.1, 1.0) for s in UNFUSED),
+    *(Constant("software", FORKS.get(s, (s,)), "vector_traffic", 0.7, 4.0) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "quantise_traffic", 0.3, 3.0) for s in NARROW),
+    *(Constant("software", FORKS.get(s, (s,)), "loss_bytes_per_logit", 8.0, 80.0) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "launch_seconds", 1e-6, 3e-4) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "collective_seconds", 1e-6, 3e-4) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "microbatch_seconds", 1e-5, 2e-2) for s in STACKS[:6]),
+    *(Constant("software", FORKS.get(s, (s,)), "pipeline_start_seconds", 1e-6, 1e-2) for s in STACKS[:6]),
+    *(Constant("software", FORKS.get(s, (s,)), "step_seconds", 1e-3, 0.25) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "tensor_overlap", 0.05, 0.95) for s in (*STACKS[:3], "torchtitan")),
+    *(Constant("software", FORKS.get(s, (s,)), "pipeline_overlap", 0.05, 1.0) for s in STACKS[:3]),
+    *(Constant("software", FORKS.get(s, (s,)), "data_exposed", 0.02, 1.0) for s in STACKS[:3]),
+    *(Constant("software", FORKS.get(s, (s,)), "sharding_exposed", 0.02, 1.0) for s in FLASH),
+    *(Constant("software", FORKS.get(s, (s,)), "expert_overlap", 0.02, 0.95) for s in STACKS[:2]),
+    *(Constant("software", FORKS.get(s, (s,)), "expert_efficiency", 0.2, 1.0) for s in STACKS[:2]),
 )  # fmt: skip
 
 
