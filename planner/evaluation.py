@@ -133,7 +133,9 @@ def _contradictions(instance: Instance, cut: Cut, replicas: int) -> list[str]:
     if len(cut.layers_per_stage) != cut.pipeline_parallel:
         found.append(f"layout.layers_per_stage has {len(cut.layers_per_stage)} entries where layout.pipeline_parallel is {cut.pipeline_parallel}")
     elif sum(cut.layers_per_stage) != model.layers or min(cut.layers_per_stage) < 1:
-        found.append(f"layout.layers_per_stage adds up to {sum(cut.layers_per_stage)} where the model has {model.layers} layers, at least one a stage")
+        found.append(
+            f"layout.layers_per_stage adds up to {sum(cut.layers_per_stage)} where the model has {model.layers} layers, at least one a stage"
+        )
     if cut.data_parallel != replicas:
         found.append(f"layout.data_parallel is {replicas} where layout.data_parallel_by_site adds up to {cut.data_parallel}")
     again = cut.recomputed_layers_per_stage
@@ -142,7 +144,9 @@ def _contradictions(instance: Instance, cut: Cut, replicas: int) -> list[str]:
     if cut.tensor_parallel % cut.tensor_inner:
         found.append(f"layout.tensor_parallel_inner {cut.tensor_inner} does not divide layout.tensor_parallel {cut.tensor_parallel}")
     if cut.expert_parallel > 1 and (model.experts is None or model.experts.count % cut.expert_parallel):
-        found.append(f"layout.expert_parallel {cut.expert_parallel} does not divide the model's {model.experts.count if model.experts else 0} experts")
+        found.append(
+            f"layout.expert_parallel {cut.expert_parallel} does not divide the model's {model.experts.count if model.experts else 0} experts"
+        )
     if cut.schedule == "zb-h1" and cut.virtual_stages > 1:
         found.append(f"layout.schedule zb-h1 has one virtual stage (is {cut.virtual_stages})")
     return found
@@ -157,7 +161,9 @@ def _problems(instance: Instance, cut: Cut, m: LayoutMetrics) -> list[str]:
         found.append(f"{cut.virtual_stages} virtual stages > {min(cut.layers_per_stage)} layers of the smallest stage")
     if m.memory_bytes_per_gpu > m.memory_limit_bytes:
         over = m.memory_bytes_per_gpu - m.memory_limit_bytes
-        found.append(f"memory: {m.memory_bytes_per_gpu / 1e9:.1f} GB on the worst GPU > {m.memory_limit_bytes / 1e9:.1f} GB, {over / 1e9:.1f} GB over")
+        found.append(
+            f"memory: {m.memory_bytes_per_gpu / 1e9:.1f} GB on the worst GPU > {m.memory_limit_bytes / 1e9:.1f} GB, {over / 1e9:.1f} GB over"
+        )
     racks = _racks(machine.rack.gpus, cut)
     if instance.hardware.racks is not None and racks > instance.hardware.racks:
         found.append(f"racks: {racks:,} needed > {instance.hardware.racks:,} in hardware.racks")
@@ -275,4 +281,3 @@ def summary(e: Evaluation) -> str:
     for part, held in sorted(e.memory_breakdown_bytes.items(), key=lambda item: -item[1]):
         lines.append(f"  {part.replace('_', ' '):18}{held / 1e9:12.2f} GB")
     return "\n".join(lines)
-

@@ -153,7 +153,9 @@ class Software(Sourced):
     attention_share: Share = Field(1.0, description="Share of the accelerator's attention efficiency that its kernel reaches.")
     score_efficiency: Share = Field(0.5, description="Share of the products' efficiency that unfused scores (batched, thin) reach.")
     vector_traffic: Positive = Field(1.0, description="HBM traffic of element-wise work over that of fully fused kernels.")
-    quantise_traffic: NonNegative = Field(1.0, description="HBM traffic of casts to FP8 and FP4 over one read and two writes (row-wise, column-wise).")
+    quantise_traffic: NonNegative = Field(
+        1.0, description="HBM traffic of casts to FP8 and FP4 over one read and two writes (row-wise, column-wise)."
+    )
     loss_bytes_per_logit: NonNegative = Field(8.0, description="HBM traffic of the loss, forward and backward, for one logit.")
     launch_seconds: NonNegative = Field(0.0, description="Host time to launch one operation of a layer; hidden while the GPU has work.")
     collective_seconds: NonNegative = Field(0.0, description="Time to start one collective on the critical path.")
@@ -169,7 +171,9 @@ class Software(Sourced):
     expert_overlap: Fraction = Field(0.0, description="Share of the experts' all-to-all hidden behind products.")
     expert_once_per_domain: bool = Field(False, description="A token crosses the network once for all its experts in a scale-up domain.")
     expert_efficiency: Share = Field(1.0, description="Share of the products' efficiency that grouped products of routed experts reach.")
-    context_overlap: Fraction = Field(1.0, description="Share of the exchange of keys and values that may run beside attention (ring; 0: gathered first).")
+    context_overlap: Fraction = Field(
+        1.0, description="Share of the exchange of keys and values that may run beside attention (ring; 0: gathered first)."
+    )
     selective_matrix_share: Fraction = Field(0.0, description="Share of a layer's products that selective recompute runs again and does not keep.")
     logit_memory_bytes: Positive = Field(4.0, description="Memory of the loss for one logit, at its peak.")
     buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Flat copies and buckets for one parameter, that no sharding divides.")

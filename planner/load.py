@@ -16,7 +16,12 @@ from planner.instance import Accelerator, Grid, Instance, Workload
 from planner.pins import check_pins
 
 # Where an instance may hold a catalogue name in the place of an object, and the catalogue that has it.
-NAMED = {("workload", "model"): "models", ("hardware", "accelerator"): "accelerators", ("hardware", "rack"): "racks", ("workload", "software"): "software"}
+NAMED = {
+    ("workload", "model"): "models",
+    ("hardware", "accelerator"): "accelerators",
+    ("hardware", "rack"): "racks",
+    ("workload", "software"): "software",
+}
 
 
 @cache
@@ -27,9 +32,7 @@ def catalogue(kind: str) -> dict[str, Any]:
     return found
 
 
-def load_instance(
-    given: Instance | Mapping[str, Any] | str | Path, *, pins: Mapping[str, Any] | None = None, searched: bool = True
-) -> Instance:
+def load_instance(given: Instance | Mapping[str, Any] | str | Path, *, pins: Mapping[str, Any] | None = None, searched: bool = True) -> Instance:
     """Return a checked instance with its catalogue names resolved; `given` is a path, a dict or an Instance.
 
     What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched.

@@ -141,7 +141,9 @@ class LayoutPlan(Frozen):
     microbatch_sequences: int
     microbatches_per_step: int
     recompute: Literal["none", "selective", "full"] = Field(description="full: some layers whole, as recomputed_layers_per_stage says.")
-    recomputed_layers_per_stage: tuple[int, ...] = Field((), description="Layers that run again in the backward pass; empty: none, or all under full.")
+    recomputed_layers_per_stage: tuple[int, ...] = Field(
+        (), description="Layers that run again in the backward pass; empty: none, or all under full."
+    )
     sequence_parallel: bool
     zero_stage: Literal[0, 1, 2, 3]
     layers_per_stage: tuple[int, ...]

@@ -18,9 +18,10 @@ from planner.errors import InternalError
 from planner.handoff import Alternative, LayoutRequest, Options
 from planner.instance import Instance
 from planner.models.layout_best import Best, best_of_row, candidates
-from planner.models.layout_memory import possible_rows
+from planner.models.layout_possible import least_memory_bytes, possible_rows
+from planner.models.layout_question import Problem, problem_of
 from planner.models.layout_row import solve_row
-from planner.models.layout_space import Problem, Row, RowTable, bases, problem_of, replica_caps, row_table
+from planner.models.layout_space import Row, RowTable, row_table
 from planner.physics import step, steptime
 from planner.plan import Assumptions, Certificate, Conflict, LayoutMetrics, LayoutPlan
 from planner.solvers.cpsat import SOLVER
@@ -110,7 +111,7 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
             if could_win is None:
                 continue
             # Where micro-batches are fewer than stages, memory is a table over their count too.
-            weight = row.pipeline * (1 if row.filled else len(could_win.replicas))
+            weight = row.pipeline * (1 if row.filled else len(np.unique(could_win.batches)))
             if not own and told.weight + weight > CONFIRMED:
                 told = replace(told, left=told.left + 1)
                 continue
@@ -134,8 +135,10 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
 
 def _is_row_of(row: Row, zero: int, cut: step.Cut) -> bool:
     """Tell whether a layout belongs to a row and ZeRO stage."""
-    held = (cut.shape, cut.pipeline_parallel, cut.virtual_stages, cut.micro_batches >= cut.pipeline_parallel, cut.zero_stage)
-    return held == (row.base.shape, row.pipeline, row.virtual_stages, row.filled, zero)
+    held = (cut.pipeline_parallel, cut.virtual_stages, cut.micro_batches >= cut.pipeline_parallel, cut.zero_stage, cut.schedule, cut.stages_per_rack)
+    kept = row.base.shape.recompute if cut.recompute == "full" else cut.recompute
+    own = replace(cut.shape, recompute=kept) == row.base.shape and (cut.recompute != "full" or row.base.recomputes != "none")
+    return own and held == (row.pipeline, row.virtual_stages, row.filled, zero, row.base.order, row.stages_per_rack)
 
 
 def solve(instance: Instance, request: LayoutRequest, options: Options, *, twice: bool = True) -> Outcome[LayoutPlan]:
@@ -335,28 +338,3 @@ def _reason(problem: Problem, rules: list[str]) -> str:
         parts.append(f"a step may hold {problem.most_sequences} sequences of {problem.machine.sequence} tokens")
     parts += [f"{r} = {problem.pins[r.removeprefix('pins.')]!r} is not met by any layout with the rest" for r in rules if r.startswith("pins.")]
     return "; ".join(parts) or f"no whole pipeline fits {sum(problem.racks)} racks of {problem.machine.rack.gpus} GPUs"
-
-
-def least_memory_bytes(problem: Problem) -> float:
-    """Return the memory of the smallest layout: one micro-batch in flight, the most shards, even stages."""
-    m, least = problem.machine, math.inf
-    for base in bases(problem):
-        if base.shape.micro_batch > 1:
-            continue
-        for p in range(1, m.model.layers + 1):
-            caps = [int(c) for c in replica_caps(problem, base.replicas_per_rack, p)]
-            shards = min((c for c in caps if c), default=0)
-            for zero in range(4 if shards else 0):
-                parts = step.stage_memory(
-                    m,
-                    base.shape,
-                    pipeline=p,
-                    virtual_stages=1,
-                    micro_batches=1,
-                    zero_stage=zero,
-                    shards=min(shards, problem.most_sequences),
-                    stage=np.array([0, p - 1]),
-                    layers=np.array(math.ceil(m.model.layers / p)),
-                )
-                least = min(least, float(np.max(sum(parts.values()))))
-    return least

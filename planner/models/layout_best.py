@@ -1,4 +1,4 @@
-"""The exact best of one row: every count of replicas and micro-batches that could win, timed with its largest and last stage."""
+"""The exact best of one row: every count of replicas and micro-batches that could win, with its fastest split of layers."""
 
 import math
 from dataclasses import dataclass
@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.layout_memory import layer_caps
-from planner.models.layout_space import Floats, Ints, Problem, Row, replica_caps
-from planner.physics import step, steptime
+from planner.models.layout_question import Problem
+from planner.models.layout_space import Floats, Ints, Row, effective, least_terms, replica_caps
+from planner.models.layout_stages import HAIR, Stages
+from planner.physics import step
 from planner.physics.step import Cut, Paces
-
-CELLS = 1_000_000  # candidates times stages that are looked at together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +28,7 @@ class Candidates:
     replicas: Ints
     batches: Ints
     by_site: Ints
-    shards: Ints
+    least: Ints  # replicas of the smallest site that works
     racks: Ints
     bound: Floats
 
@@ -39,7 +38,7 @@ class Candidates:
             replicas=self.replicas[which],
             batches=self.batches[which],
             by_site=self.by_site[:, which],
-            shards=self.shards[which],
+            least=self.least[which],
             racks=self.racks[which],
             bound=self.bound[which],
         )
@@ -58,57 +57,65 @@ def split_replicas(caps: Ints, replicas: Ints) -> Ints:
     return shares
 
 
+def counts(problem: Problem, row: Row) -> tuple[Ints, Ints]:
+    """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
+
+    A filled pipeline takes as many micro-batches as the batch holds. Interleaved, whole rounds may be better, and fewer
+    micro-batches than p + (p-1)/v hold less in flight. A pipeline that is not filled may take any number below p.
+    """
+    b, p, v = row.base.shape.micro_batch, row.pipeline, row.virtual_stages
+    caps = replica_caps(problem, row.base, p)
+    most = problem.most_sequences // b
+    top, low = min(int(caps.sum()), most // p if row.filled else most), max(1, int((caps > 0).sum()))
+    d = _replica_numbers(problem, caps, low, top)
+    wanted = problem.pin("microbatches_per_step")
+    if wanted is not None:
+        d = d[d * wanted <= most] if row.filled == (wanted >= p) else d[:0]
+        return d, np.full(len(d), wanted)
+    if not row.filled:
+        each = np.minimum(p - 1, most // d)
+        return np.repeat(d, each), np.concatenate([np.arange(1, c + 1) for c in each]) if len(each) else d
+    if v == 1:
+        return d, most // d
+    m = most // d
+    early = [np.minimum(m, p + k) for k in range((p - 1) // v + 1)]
+    pairs = np.unique(np.concatenate([np.stack([d, x]) for x in (m, m // p * p, *early)], axis=1), axis=1)
+    return pairs[0], pairs[1]
+
+
+def _replica_numbers(problem: Problem, caps: Ints, low: int, top: int) -> Ints:
+    wanted, shares = problem.pin("data_parallel"), problem.pin("data_parallel_by_site")
+    d = np.arange(low, top + 1) if wanted is None else np.array([wanted] if low <= wanted <= top else [], dtype=np.int64)
+    if shares is None:
+        return d
+    asked = np.array([shares.get(s, 0) for s in problem.sites])
+    if wanted is None:
+        d = np.array([asked.sum()] if 1 <= asked.sum() <= top else [], dtype=np.int64)
+    return d[d == asked.sum()] if np.all(asked <= caps) else d[:0]
+
+
 def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
     """List the replica and micro-batch counts of a row whose time without tails is under the cutoff, the fastest first."""
-    b, p = row.base.shape.micro_batch, row.pipeline
-    caps = replica_caps(problem, row.base.replicas_per_rack, p)
-    used = caps > 0
-    most = problem.most_sequences // b
-    top = min(int(caps.sum()), most // p if row.filled else most)
-    wanted = problem.pins.get("layout.data_parallel")
-    low = max(1, int(used.sum()))
-    d = np.arange(low, top + 1) if wanted is None else np.array([wanted] if low <= wanted <= top else [], dtype=np.int64)
-    shares_pin = problem.pins.get("layout.data_parallel_by_site")
-    if shares_pin is not None:
-        asked = np.array([shares_pin.get(s, 0) for s in problem.sites])
-        d = d[d == asked.sum()] if np.all(asked <= caps) else d[:0]
-    if row.filled:
-        m = most // d
-        m = m if row.virtual_stages == 1 else m // p * p
-    else:
-        counts = np.minimum(p - 1, most // d)
-        d, m = np.repeat(d, counts), np.concatenate([np.arange(1, c + 1) for c in counts]) if len(counts) else d
-    m_pin = problem.pins.get("layout.microbatches_per_step")
-    if m_pin is not None:
-        allowed = (m_pin <= m) if row.filled else (m == m_pin)
-        allowed &= (m_pin >= p) if row.filled else True
-        allowed &= row.virtual_stages == 1 or m_pin % p == 0
-        d, m = d[allowed], np.full(int(allowed.sum()), m_pin)
-    bound = np.asarray(bound_without_tails(problem, row, d, m), dtype=np.float64)
+    shape, p = row.base.shape, row.pipeline
+    d, m = counts(problem, row)
+    if not len(d):
+        return None
+    pace, fill, each = least_terms(problem, row.base, np.array(p), np.array(row.virtual_stages), m)
+    bound = np.asarray((effective(row, m) * (pace + each) + fill) / (np.maximum(m, 1) * d * shape.micro_batch), dtype=np.float64)
     order = np.argsort(bound, kind="stable")
     order = order[(m[order] >= 1) & (bound[order] < cutoff)]
     d, m, bound = d[order], m[order], bound[order]
-    if not len(d):
-        return None
-    shares = split_replicas(caps, d) if shares_pin is None else np.repeat(asked[:, None], len(d), axis=1)
-    positive = np.where(shares > 0, shares, np.iinfo(np.int64).max)
-    return Candidates(
-        replicas=d,
-        batches=m,
-        by_site=shares,
-        shards=positive.min(axis=0),
-        racks=np.ceil(shares.max(axis=0) / row.base.replicas_per_rack).astype(np.int64),
-        bound=bound,
+    caps, asked = replica_caps(problem, row.base, p), problem.pin("data_parallel_by_site")
+    if asked is None:
+        shares = split_replicas(caps, d)
+    else:
+        shares = np.repeat(np.array([asked.get(s, 0) for s in problem.sites])[:, None], len(d), axis=1)
+    least = np.where(shares > 0, shares, np.iinfo(np.int64).max).min(axis=0)
+    found = Candidates(
+        replicas=d, batches=m, by_site=shares, least=least, racks=np.ceil(shares.max(axis=0) / row.replicas_per_rack).astype(np.int64), bound=bound
     )
-
-
-def bound_without_tails(problem: Problem, row: Row, replicas: Ints, batches: Ints) -> Any:
-    """Bound a row's layouts with these counts from below: the most even stages, no tails; seconds per sequence."""
-    layers, base = problem.machine.model.layers, row.base
-    even = math.ceil(layers / row.pipeline)
-    slowest = max(even * base.layer, (layers * base.layer + base.head) / row.pipeline)
-    fill = steptime.fill_seconds(row.pipeline, steptime.layers_per_chunk(even, row.virtual_stages) * base.layer, base.hop)
-    return (slowest + fill / np.maximum(batches, 1)) / (replicas * base.shape.micro_batch)
+    found = found.part(least * shape.gpus >= shape.expert_parallel) if len(d) else found
+    return found if len(found.replicas) else None
 
 
 def best_of_row(problem: Problem, row: Row, cutoff: float, *, zero_stages: list[int] | None = None) -> Best | None:
@@ -118,131 +125,200 @@ def best_of_row(problem: Problem, row: Row, cutoff: float, *, zero_stages: list[
     if found is None:
         return None
     for zero in problem.options("zero_stage", zero_stages or list(range(4))):
-        start, size = 0, 64
-        some = _within_memory(problem, row, zero, found)
-        while start < len(some.replicas):
-            limit = best.seconds if best else cutoff
-            if some.bound[start] >= limit:
-                break
-            better = _best_at_zero(problem, row, zero, some.part(slice(start, start + size)), limit)
-            best = better or best
-            start, size = start + size, min(size * 4, max(64, CELLS // row.pipeline))
+        best = _best_at_zero(problem, row, zero, found, best.seconds if best else cutoff) or best
     return best
 
 
-def _within_memory(problem: Problem, row: Row, zero: int, c: Candidates) -> Candidates:
-    """Leave out the candidates with more micro-batches in flight than memory holds at the most shards: caps fall with every one."""
-    counts = np.unique(c.batches)
-    low, high = 0, len(counts)  # counts[:low] are known to fit, counts[high:] not to
-    while low < high:
-        middle = (low + high) // 2
-        caps = layer_caps(problem, row, zero, c.shards.max(keepdims=True), counts[middle : middle + 1])
-        fits = caps.min() >= row.virtual_stages and caps.sum() >= problem.machine.model.layers
-        low, high = (middle + 1, high) if fits else (low, middle)
-    return c.part(c.batches <= counts[low - 1]) if low else c.part(slice(0, 0))
-
-
 def _best_at_zero(problem: Problem, row: Row, zero: int, c: Candidates, cutoff: float) -> Best | None:
-    """Try every size of the largest stage, least first, until no larger one can win."""
-    base, v = row.base, row.virtual_stages
-    layers, b, p = problem.machine.model.layers, base.shape.micro_batch, row.pipeline
-    caps = layer_caps(problem, row, zero, c.shards, c.batches)
-    fixed = problem.pins.get("layout.layers_per_stage")
-    fits = np.all(caps >= (v if fixed is None else np.array(fixed)), axis=1) & (caps.sum(axis=1) >= layers)
-    if not fits.any():
-        return None
+    """Try the candidates at one ZeRO stage in the order of their bounds, tails and ZeRO's traffic counted."""
     pace = pace_of(problem, row, zero, c.racks)
-    layer = pace.layer + np.zeros(len(c.replicas))
-    best: tuple[float, int, int, int] | None = None
-    for most in range(math.ceil(layers / p), layers + 1) if fixed is None else [max(fixed)]:
-        if np.all(most * layer / (c.replicas * b) >= cutoff):
+    layer = np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), c.replicas.shape)
+    p, layers = row.pipeline, problem.machine.model.layers
+    even = math.ceil(layers / p)
+    again = row.base.times.again if row.base.recomputes == "all" else 0.0
+    least = np.maximum(even * (layer + again), (layers * (layer + again) + row.base.head) / p)
+    times = Times(problem=problem, row=row, zero=zero)
+    bound = times.per_sequence(c, pace, pace_seconds=least, stage_seconds=even * (layer + again), most=even)
+    best: Best | None = None
+    for i in np.argsort(bound, kind="stable"):
+        limit = best.seconds if best else cutoff
+        if bound[i] >= limit:
             break
-        held = np.minimum(caps, most)
-        last = np.maximum(v, layers - held[:, :-1].sum(axis=1)) if fixed is None else np.full(len(layer), fixed[-1])
-        possible = fits & (last <= held[:, -1])
-        if not possible.any():
-            continue
-        seconds = np.where(possible, _seconds_per_sequence(problem, row, zero, c, pace, most, last), np.inf)
-        i = int(np.argmin(seconds))
-        if seconds[i] < cutoff:
-            cutoff, best = float(seconds[i]), (float(seconds[i]), i, most, int(last[i]))
-        if p == 1:
-            break
-    if best is None:
-        return None
-    seconds_, i, most, last_layers = best
-    stages = tuple(fixed) if fixed is not None else spread_layers(caps[i], most, last_layers, layers, v)
-    return Best(
-        seconds=seconds_,
-        cut=Cut(
-            tensor_parallel=base.shape.tensor_parallel,
-            pipeline_parallel=p,
-            data_parallel_by_site=tuple(int(x) for x in c.by_site[:, i]),
-            virtual_stages=v,
-            micro_batch=b,
-            micro_batches=int(c.batches[i]),
-            recompute=base.shape.recompute,
-            sequence_parallel=base.shape.sequence_parallel,
-            zero_stage=zero,
-            layers_per_stage=stages,
-            replicas_per_rack=base.replicas_per_rack,
-        ),
+        one = c.part(slice(i, i + 1))
+        best = _best_split(times, one, pace_of(problem, row, zero, one.racks), limit) or best
+    return best
+
+
+def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Best | None:
+    """Find the fastest split of layers for one count of replicas and micro-batches.
+
+    Budgets of the largest stage are tried upwards from the least that holds all layers, and for each the paces that the
+    last stage with its head may set, until no larger one can win.
+    """
+    problem, row, layer = times.problem, times.row, float(np.asarray(pace.layer).ravel()[0])
+    layers, p, fixed = problem.machine.model.layers, row.pipeline, problem.pin("layers_per_stage")
+    sequences = int(c.replicas[0] * c.batches[0]) * row.base.shape.micro_batch
+    in_time = math.floor(cutoff * sequences / float(effective(row, int(c.batches[0]))) / layer) + 1
+    most_layers = max(1, min(layers - (p - 1) * row.virtual_stages, in_time))
+    if fixed is not None:
+        most_layers = max(fixed)
+    stages = Stages(
+        problem=problem, row=row, zero=times.zero, replicas=int(c.least[0]), batches=int(c.batches[0]), layer=layer, most_layers=most_layers
     )
+    if fixed is not None or problem.pin("recomputed_layers_per_stage") is not None:
+        return _fixed_split(times, c, pace, stages, cutoff)
+    start = stages.first_budget()
+    if start is None:
+        return None
+    even, least_pace, best = math.ceil(layers / p), (layers * layer + row.base.head) / p, None
+    for budget in stages.budgets[start:]:
+        if times.one(c, pace, max(float(budget), least_pace), float(budget), even) >= cutoff:
+            break
+        found = _best_pace(times, c, pace, stages, float(budget), cutoff)
+        if found is not None:
+            best, cutoff = found, found.seconds
+    return best
 
 
-def _seconds_per_sequence(problem: Problem, row: Row, zero: int, c: Candidates, pace: Paces, most: int, last: Ints) -> Floats:
-    """Time each candidate with its largest and its last stage given; the sum that physics.step makes of a layout in full."""
-    once, each = step_terms(problem, row, zero, pace=pace, racks=c.racks, shards=c.shards, most=most)
-    slowest = np.maximum(most * pace.layer, last * pace.layer + row.base.head)
-    total: Floats = (c.batches * (slowest + each) + once) / (c.replicas * c.batches * row.base.shape.micro_batch)
-    return total
+def _best_pace(times: "Times", c: Candidates, pace: Paces, stages: Stages, budget: float, cutoff: float) -> Best | None:
+    """Find the fastest pace for one budget: the last stage holds what the others leave, or more, so that the largest is smaller."""
+    row, layers = times.row, times.problem.machine.model.layers
+    caps = stages.caps(budget)
+    needed = max(stages.least, layers - int(caps[:-1].sum()))
+    even, best = math.ceil(layers / row.pipeline), None
+    for last in range(needed, int(caps[-1]) + 1):
+        own = stages.seconds(last, row.pipeline - 1)
+        slowest = max(budget if row.pipeline > 1 else 0.0, own + row.base.head)
+        if own > budget * (1 + HAIR) or times.one(c, pace, slowest, budget, even) >= cutoff:
+            break
+        most = stages.size_needed(budget, slowest * (1 + HAIR))
+        if most is None:
+            continue
+        held, again = stages.spread(budget, slowest * (1 + HAIR), most)
+        seconds = times.of_split(c, pace, held, again)
+        if seconds < cutoff:
+            best, cutoff = Best(seconds=seconds, cut=times.cut(c, held, again)), seconds
+        if most == even:
+            break
+    return best
+
+
+def _fixed_split(times: "Times", c: Candidates, pace: Paces, stages: Stages, cutoff: float) -> Best | None:
+    """Time the split that pins give: the layers of every stage, those recomputed, or both."""
+    problem, p = times.problem, times.row.pipeline
+    layers = problem.pin("layers_per_stage")
+    asked = problem.pin("recomputed_layers_per_stage")
+    if layers is None:
+        even, rest = divmod(problem.machine.model.layers, p)
+        layers = [even + (i < rest) for i in range(p)]
+        stages = Stages(
+            problem=problem,
+            row=times.row,
+            zero=times.zero,
+            replicas=stages.replicas,
+            batches=stages.batches,
+            layer=stages.layer,
+            most_layers=max(layers),
+        )
+    fewest = [stages.fewest_recomputed(n, i) if n >= stages.least else None for i, n in enumerate(layers)]
+    if len(layers) != p or any(r is None for r in fewest):
+        return None
+    again = tuple(int(r or 0) for r in fewest) if asked is None else tuple(asked)
+    if len(again) != p or any(r > n or (r < (f or 0)) for r, n, f in zip(again, layers, fewest, strict=True)):
+        return None
+    if asked is not None and any(
+        stages.most_in_flight(n, r, stages.room[i]) < stages.chunks[i] for i, (n, r) in enumerate(zip(layers, again, strict=True))
+    ):
+        return None
+    seconds = times.of_split(c, pace, tuple(layers), again)
+    return Best(seconds=seconds, cut=times.cut(c, tuple(layers), again)) if seconds < cutoff else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """The step time of a row at one ZeRO stage, as physics.step adds it up, with the split of layers left open."""
+
+    problem: Problem
+    row: Row
+    zero: int
+
+    def per_sequence(self, c: Candidates, pace: Paces, *, pace_seconds: Any, stage_seconds: Any, most: Any) -> Floats:
+        """Seconds per sequence at a pace, a time of the largest stage without the head, and its layers; broadcasts over candidates."""
+        once, each = self.terms(pace, c.racks, c.least, c.batches, stage_seconds, most)
+        total = effective(self.row, c.batches) * (pace_seconds + each) + once
+        return np.asarray(total / (c.replicas * c.batches * self.row.base.shape.micro_batch), dtype=np.float64)
+
+    def one(self, c: Candidates, pace: Paces, pace_seconds: float, stage_seconds: float, most: int) -> float:
+        """Seconds per sequence of a single candidate."""
+        return float(self.per_sequence(c, pace, pace_seconds=pace_seconds, stage_seconds=stage_seconds, most=most)[0])
+
+    def of_split(self, c: Candidates, pace: Paces, layers: tuple[int, ...], again: tuple[int, ...]) -> float:
+        """Seconds per sequence of a single candidate with the layers of every stage."""
+        layer = float(np.asarray(pace.layer).ravel()[0])
+        stage = [n * layer + r * self.row.base.times.again for n, r in zip(layers, again, strict=True)]
+        return self.one(
+            c, pace, max(*stage[:-1], stage[-1] + self.row.base.head) if len(stage) > 1 else stage[0] + self.row.base.head, max(stage), max(layers)
+        )
+
+    def terms(self, pace: Paces, racks: Any, replicas: Any, batches: Any, stage_seconds: Any, most: Any) -> tuple[Any, Any]:
+        """Return the seconds that a step takes once (fill and tails) and besides the slowest stage for each micro-batch."""
+        row, base, p, v = self.row, self.row.base, self.row.pipeline, self.row.virtual_stages
+        fill = step.bubble_of(pace, base.order, p, v, stage_seconds, hop=row.hop, micro_batches=batches)
+        m = self.problem.machine
+        each = m.software.microbatch_seconds + step.exposed_each(m, pace, v, m.model.layers / p, row.hop)
+        tails = step.tail_parts(
+            m,
+            base.shape,
+            self.problem.conditions,
+            pipeline=p,
+            zero_stage=self.zero,
+            replicas_per_rack=row.replicas_per_rack,
+            racks=racks,
+            replicas=replicas,
+            most_layers=most,
+            layer_backward=base.times.backward,
+            sites=self._sites(),
+        )
+        return fill + sum(tails.values()), each
+
+    def _sites(self) -> int:
+        asked = self.problem.pin("data_parallel_by_site")
+        if asked is not None:
+            return sum(d > 0 for d in asked.values())
+        return int((replica_caps(self.problem, self.row.base, self.row.pipeline) > 0).sum())
+
+    def cut(self, c: Candidates, layers: tuple[int, ...], again: tuple[int, ...]) -> Cut:
+        """Return the layout in full."""
+        row, s = self.row, self.row.base.shape
+        return Cut(
+            tensor_parallel=s.tensor_parallel,
+            pipeline_parallel=row.pipeline,
+            data_parallel_by_site=tuple(int(x) for x in c.by_site[:, 0]),
+            virtual_stages=row.virtual_stages,
+            micro_batch=s.micro_batch,
+            micro_batches=int(c.batches[0]),
+            recompute="full" if any(again) else s.recompute,
+            sequence_parallel=s.sequence_parallel,
+            zero_stage=self.zero,
+            layers_per_stage=layers,
+            replicas_per_rack=row.replicas_per_rack,
+            context_parallel=s.context_parallel,
+            expert_parallel=s.expert_parallel,
+            tensor_inner=s.tensor_inner,
+            schedule=row.base.order,
+            stages_per_rack=row.stages_per_rack,
+            recomputed_layers_per_stage=again if any(again) else (),
+        )
 
 
 def pace_of(problem: Problem, row: Row, zero: int, racks: Any) -> Paces:
     """Return the pace of a layer in a row at one ZeRO stage; broadcasts over the racks of a group."""
     return step.paces(
         problem.machine,
+        row.base.shape,
         row.base.times,
-        tensor_parallel=row.base.shape.tensor_parallel,
         zero_stage=zero,
-        replicas_per_rack=row.base.replicas_per_rack,
+        replicas_per_rack=row.replicas_per_rack,
         racks=racks,
         slowdown=problem.conditions.allreduce_slowdown,
     )
-
-
-def step_terms(problem: Problem, row: Row, zero: int, *, pace: Paces, racks: Any, shards: Any, most: Any) -> tuple[Any, Any]:
-    """Return the seconds that a step takes once (fill and tails) and besides the slowest stage for each micro-batch (exposed hops)."""
-    base, p, v = row.base, row.pipeline, row.virtual_stages
-    chunk = steptime.layers_per_chunk(most, v)
-    hop = base.hop if p > 1 else 0.0
-    fill = steptime.fill_seconds(p, chunk * pace.layer, hop)
-    each = steptime.exposed_hops_seconds(1, v, hop, chunk * pace.free_forward, chunk * pace.free_backward)
-    caps = replica_caps(problem, base.replicas_per_rack, p)
-    tails = step.tail_parts(
-        problem.machine,
-        problem.conditions,
-        tensor_parallel=base.shape.tensor_parallel,
-        pipeline=p,
-        zero_stage=zero,
-        replicas_per_rack=base.replicas_per_rack,
-        racks=racks,
-        shards=shards,
-        most_layers=most,
-        layer_backward=base.times.backward,
-        sites=int((caps > 0).sum()),
-    )
-    return fill + sum(tails.values()), each
-
-
-def spread_layers(caps: Ints, most: int, last: int, layers: int, least: int) -> tuple[int, ...]:
-    """Spread the layers, no stage over its cap or `most`, the last with `last`; the excess leaves the first stages, which hold most in flight."""
-    held = np.minimum(caps, most)
-    held[-1] = last
-    over = int(held.sum()) - layers
-    while over > 0:
-        for i in range(len(held) - 1):
-            if over and held[i] > least and held[i] == held[:-1].max():
-                held[i] -= 1
-                over -= 1
-    return tuple(int(x) for x in held)

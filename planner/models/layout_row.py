@@ -1,21 +1,24 @@
-"""One row of the layout space as a CP-SAT model: replicas by site, micro-batches and the layers of every stage."""
+"""One row of the layout space as a CP-SAT model: replicas by site, micro-batches, and the layers of every stage, kept and recomputed."""
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from planner.handoff import Options
-from planner.models.layout_best import Best, candidates, pace_of, step_terms
-from planner.models.layout_memory import layer_caps
-from planner.models.layout_space import Ints, Problem, Row, replica_caps
-from planner.physics.step import Cut
+from planner.models.layout_best import Best, Candidates, Times, candidates, pace_of
+from planner.models.layout_question import Problem
+from planner.models.layout_space import Ints, Row, effective, replica_caps
+from planner.models.layout_stages import Stages
+from planner.physics import schedule
 from planner.solvers import cpsat
 from planner.solvers.outcome import Outcome, Stop
 
 LARGEST = 4e16  # of the model's products, with room below 2^63 for the bounds of their factors
 FINER = 1024  # the objective, a time per sequence, counts in 1/1024 of the unit of time
+CELLS = 200_000  # entries of the memory tables of a row, beyond which it is left to the numpy tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +32,14 @@ class RowModel:
     model: cp_model.CpModel
     replicas: list[cp_model.IntVar]
     total: cp_model.IntVar
-    shards: cp_model.IntVar
+    least: cp_model.IntVar
     racks: cp_model.IntVar
     batches: cp_model.IntVar
     layers: list[cp_model.IntVar]
+    again: list[cp_model.IntVar]
     most: cp_model.IntVar
+    stage: cp_model.IntVar
+    pace: cp_model.IntVar
     objective: cp_model.IntVar
 
 
@@ -47,12 +53,21 @@ def highest(variable: cp_model.IntVar) -> int:
     return int(list(variable.proto.domain)[-1])
 
 
+def values(variable: cp_model.IntVar) -> list[int]:
+    """List a variable's domain."""
+    ends = list(variable.proto.domain)
+    return [x for low, high in zip(ends[::2], ends[1::2], strict=True) for x in range(low, high + 1)]
+
+
 def solve_row(problem: Problem, row: Row, zero: int, cutoff: float, options: Options) -> Outcome[Best]:
     """Prove the best layout of a row at one ZeRO stage among those no slower than the cutoff (seconds per sequence)."""
-    f = _variables(problem, row, zero, cutoff)
-    if f is None:
+    found = candidates(problem, row, cutoff)
+    if found is None:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail="excluded by the bound without tails", solver=cpsat.SOLVER)
-    for rule in (place_every_layer, respect_batch, keep_pipeline_filled, group_replicas, fit_memory, time_the_step):
+    f = _variables(problem, row, zero, cutoff, found)
+    if row.base.order == "zb-h1" or f is None or _cells(f) > CELLS:
+        return Outcome(stop=Stop.LIMIT, detail="left to the tables", solver=cpsat.SOLVER)
+    for rule in (place_every_layer, recompute_within_layers, respect_batch, group_replicas, fit_memory, keep_pace, time_the_step):
         rule(f)
     f.model.minimize(f.objective)
     out = cpsat.run(f.model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
@@ -77,6 +92,12 @@ def place_every_layer(f: RowModel) -> None:
     f.model.add_max_equality(f.most, f.layers)
 
 
+def recompute_within_layers(f: RowModel) -> None:
+    """Recompute no more layers of a stage than it has; all of them where that is pinned."""
+    for n, r in zip(f.layers, f.again, strict=True):
+        f.model.add(r == n if f.row.base.recomputes == "all" else r <= n)
+
+
 def respect_batch(f: RowModel) -> None:
     """Use no more sequences per step than the critical batch."""
     product = f.model.new_int_var(1, f.problem.most_sequences, "replicas*batches")
@@ -84,119 +105,146 @@ def respect_batch(f: RowModel) -> None:
     f.model.add(product * f.row.base.shape.micro_batch <= f.problem.most_sequences).with_name("respect_batch")
 
 
-def keep_pipeline_filled(f: RowModel) -> None:
-    """Hold the row's side of m >= p, and whole rounds of p micro-batches where stages are interleaved."""
-    p = f.row.pipeline
-    f.model.add(f.batches >= p if f.row.filled else f.batches <= p - 1).with_name("keep_pipeline_filled")
-    if f.row.virtual_stages > 1:
-        f.model.add_modulo_equality(0, f.batches, p)
-
-
 def group_replicas(f: RowModel) -> None:
-    """Count replicas, the shards of ZeRO (the smallest site's replicas) and the racks of the largest group."""
+    """Count replicas, those of the smallest site (over which ZeRO shards) and the racks of the largest group."""
     f.model.add(f.total == sum(f.replicas))
-    f.model.add_min_equality(f.shards, f.replicas)
-    r = f.row.base.replicas_per_rack
+    f.model.add_min_equality(f.least, f.replicas)
+    r = f.row.replicas_per_rack
     largest = f.model.new_int_var(1, highest(f.total), "largest")
     f.model.add_max_equality(largest, f.replicas)
     f.model.add_division_equality(f.racks, largest + (r - 1), r)
 
 
 def fit_memory(f: RowModel) -> None:
-    """Keep every stage within memory: its layers need at least so many shards, and no more micro-batches in flight than so many."""
-    if not f.row.filled:
-        _fit_memory_by_batches(f)
-        return
-    p = f.row.pipeline
-    _fit_memory_at(f, p, None)
-    if f.row.virtual_stages > 1 and highest(f.batches) > p:
-        # Past the first round of p micro-batches the interleaved stages hold a few chunks more.
-        longer = f.model.new_bool_var("more_than_one_round")
-        f.model.add(f.batches >= p + 1).only_enforce_if(longer)
-        f.model.add(f.batches <= p).only_enforce_if(~longer)
-        _fit_memory_at(f, 2 * p, longer)
-
-
-def _fit_memory_at(f: RowModel, batches: int, when: cp_model.IntVar | None) -> None:
-    """Hold the stages to what memory leaves with `batches` micro-batches a step; only where the literal holds, if there is one."""
-    choices, most = _shard_choices(f), highest(f.most)
-    caps = layer_caps(f.problem, f.row, f.zero, choices, np.full(len(choices), batches))
-    for i, stage in enumerate(f.layers):
-        if f.zero == 0:
-            row = f.model.add(stage <= int(caps[0, i]))
+    """Keep every stage within memory: its layers, kept and recomputed, with its chunks in flight need at least so many shards."""
+    for i in range(f.row.pipeline):
+        in_flight = _in_flight(f, i)
+        kinds = np.unique(in_flight)
+        pairs = _pairs(f)
+        table = np.stack([_replicas_needed(f, i, int(n), pairs) for n in kinds])
+        width = highest(f.again[i]) + 1
+        index = f.model.new_int_var(0, table.size - 1, f"memory_index[{i}]")
+        cell = f.layers[i] * width + f.again[i]
+        if len(kinds) == 1:
+            f.model.add(index == cell)
         else:
-            needed = _first_at_least(caps[:, i], range(most + 1))
-            want = [int(choices[n]) if n < len(choices) else int(choices[-1]) + 1 for n in needed]
-            need = f.model.new_int_var(0, int(choices[-1]) + 1, f"shards_needed[{i},{batches}]")
-            f.model.add_element(stage, want, need)
-            row = f.model.add(f.shards >= need)
-        row.with_name(f"fit_memory[{i},{batches}]")
-        if when is not None:
-            row.only_enforce_if(when)
+            kind = f.model.new_int_var(0, len(kinds) - 1, f"in_flight[{i}]")
+            f.model.add_element(f.batches - lowest(f.batches), [int(k) for k in np.searchsorted(kinds, in_flight)], kind)
+            f.model.add(index == kind * table.shape[1] + cell)
+        need = f.model.new_int_var(0, highest(f.least) + 1, f"replicas_needed[{i}]")
+        f.model.add_element(index, [int(x) for x in table.ravel()], need)
+        f.model.add(f.least >= need).with_name(f"fit_memory[{i}]")
 
 
-def _shard_choices(f: RowModel) -> Ints:
-    """Numbers of shards that memory must be known for; without ZeRO any one will do."""
-    return np.arange(lowest(f.shards), highest(f.shards) + 1) if f.zero else np.array([highest(f.shards)])
+def _in_flight(f: RowModel, stage: int) -> Ints:
+    """Chunks in flight on a stage for every number of micro-batches from the least to the most."""
+    m = np.arange(lowest(f.batches), highest(f.batches) + 1)
+    found = schedule.chunks_in_flight(f.row.base.order, stage, f.row.pipeline, f.row.virtual_stages, m)
+    return np.broadcast_to(np.asarray(found), m.shape).astype(np.int64)
 
 
-def _fit_memory_by_batches(f: RowModel) -> None:
-    """Hold the stages to memory where it depends on the number of micro-batches: fewer than stages, all are in flight."""
-    choices = _shard_choices(f)
-    table = np.stack([layer_caps(f.problem, f.row, f.zero, choices, np.full(len(choices), n)) for n in range(1, highest(f.batches) + 1)])
-    for i, stage in enumerate(f.layers):
-        triples = _triples(f, table[:, :, i], sharded=f.zero > 0, most=highest(f.most))
-        f.model.add_allowed_assignments([f.batches, f.shards, stage], triples)
+def _pairs(f: RowModel) -> tuple[Ints, Ints]:
+    """Every pair of layers and recomputed layers, in the order of the memory table."""
+    n, r = np.arange(highest(f.most) + 1), np.arange(highest(f.again[0]) + 1)
+    return np.repeat(n, len(r)), np.tile(r, len(n))
 
 
-def _first_at_least(caps: Ints, layers: range) -> list[int]:
-    """Index of the first entry of a rising row of caps that reaches each number of layers."""
-    return [int(np.searchsorted(caps, n)) for n in layers]
+def _cells(f: RowModel) -> int:
+    """Size of the memory tables."""
+    kinds = sum(len(np.unique(_in_flight(f, i))) for i in range(f.row.pipeline))
+    return kinds * (highest(f.most) + 1) * (highest(f.again[0]) + 1)
 
 
-def _triples(f: RowModel, table: Ints, *, sharded: bool, most: int) -> list[tuple[int, int, int]]:
-    """List what is allowed: (micro-batches, shards, layers of the stage)."""
-    smallest = f.row.virtual_stages
-    span = range(lowest(f.shards), highest(f.shards) + 1)
-    return [
-        (m + 1, n, layers)
-        for m in range(table.shape[0])
-        for n in span
-        for layers in range(smallest, min(most, int(table[m, n - span[0] if sharded else 0])) + 1)
-    ]
+def _replicas_needed(f: RowModel, stage: int, in_flight: int, pairs: tuple[Ints, Ints]) -> Ints:
+    """Fewest replicas to shard over with which a stage fits, for every pair; one more than there can be where none do."""
+    layers, again = pairs
+    low, high = np.full(len(layers), lowest(f.least)), np.full(len(layers), highest(f.least) + 1)
+    held = {n: _stages(f, n) for n in (lowest(f.least), highest(f.least))} if f.zero == 0 else {}
+
+    def fits(replicas: Ints) -> Any:
+        found = np.zeros(len(layers), dtype=bool)
+        for n in np.unique(replicas):
+            which = replicas == n
+            s = held.setdefault(int(n), _stages(f, int(n)))
+            room = s.room[stage]
+            found[which] = (s.most_in_flight(layers[which], again[which], room) >= in_flight) & (room >= 0)
+        return found & (again <= layers) & (layers >= 1)
+
+    while np.any(low < high):
+        middle = (low + high) // 2
+        ok = fits(np.minimum(middle, highest(f.least))) & (middle <= highest(f.least))
+        low, high = np.where(ok | (low >= high), low, middle + 1), np.where(ok & (low < high), middle, high)
+    return np.asarray(low)
+
+
+def _stages(f: RowModel, replicas: int) -> Stages:
+    return Stages(problem=f.problem, row=f.row, zero=f.zero, replicas=replicas, batches=1, layer=f.row.base.layer, most_layers=highest(f.most))
+
+
+def keep_pace(f: RowModel) -> None:
+    """Hold every stage within the largest stage's time, and the last with its head within the pace."""
+    units, base = f.units_per_second, f.row.base
+    racks = np.arange(lowest(f.racks), highest(f.racks) + 1)
+    seconds = np.broadcast_to(np.asarray(pace_of(f.problem, f.row, f.zero, racks).layer, dtype=np.float64), racks.shape)
+    whole = np.ceil(seconds * units).astype(np.int64)
+    again = math.ceil(base.times.again * units)
+    one: Any = int(whole[0])
+    if whole.min() < whole.max():
+        one = f.model.new_int_var(int(whole.min()), int(whole.max()), "layer_seconds")
+        f.model.add_element(f.racks - int(racks[0]), [int(x) for x in whole], one)
+    for i, (n, r) in enumerate(zip(f.layers, f.again, strict=True)):
+        own: Any = n * one if isinstance(one, int) else f.model.new_int_var(0, highest(n) * highest(one), f"stage_seconds[{i}]")
+        if not isinstance(one, int):
+            f.model.add_multiplication_equality(own, [n, one])
+        f.model.add(f.stage >= own + again * r).with_name(f"keep_pace[{i}]")
+        if i == f.row.pipeline - 1:
+            f.model.add(f.pace >= own + again * r + math.ceil(base.head * units)).with_name("keep_pace[head]")
+    if f.row.pipeline > 1:
+        f.model.add(f.pace >= f.stage)
 
 
 def time_the_step(f: RowModel) -> None:
-    """Bound the objective by the step's time per sequence: micro-batches at the slowest stage's pace, plus fill and tails."""
-    m, levels = f.model, range(lowest(f.most), highest(f.most) + 1)
-    racks = np.arange(lowest(f.racks), highest(f.racks) + 1)
+    """Bound the objective by the step's time per sequence: effective micro-batches at the slowest stage's pace, plus fill and tails."""
+    m, p, v = f.model, f.row.pipeline, f.row.virtual_stages
+    racks, levels = np.arange(lowest(f.racks), highest(f.racks) + 1), range(lowest(f.most), highest(f.most) + 1)
+    times = Times(problem=f.problem, row=f.row, zero=f.zero)
     pace = pace_of(f.problem, f.row, f.zero, racks[None, :])
-    layer = np.broadcast_to(pace.layer, (1, len(racks)))[0]
-    shards = _least_shards(f, racks)
-    most = np.array(levels)[:, None]
-    once, each = step_terms(f.problem, f.row, f.zero, pace=pace, racks=racks[None, :], shards=shards[None, :], most=most)
+    # Fill is linear in the largest stage: what it is without one, here, and (p-1)/v of it below.
+    once, each = times.terms(pace, racks[None, :], _most_replicas(f, racks)[None, :], highest(f.batches), 0.0, np.array(levels)[:, None])
     shape = (len(levels), len(racks))
-    slowest = _pick(f, "slowest", np.broadcast_to(most * layer[None, :] + each, shape), levels)
-    fixed = _pick(f, "once", np.broadcast_to(once, shape), levels)
-    head = _last_stage(f, layer, np.broadcast_to(each, shape).max())
-    one = m.new_int_var(0, max(highest(slowest), highest(head)), "one_micro_batch")
-    m.add(one >= slowest)
-    m.add(one >= head)
-    running = m.new_int_var(0, highest(one) * highest(f.batches), "running")
-    m.add_multiplication_equality(running, [f.batches, one])
+    fixed = _pick(f, "once", np.broadcast_to(np.asarray(once, dtype=np.float64), shape), levels)
+    besides = _pick(f, "each", np.broadcast_to(np.asarray(each, dtype=np.float64), shape), levels)
+    counts = _effective(f)
+    one = m.new_int_var(0, highest(f.pace) + highest(besides), "one_micro_batch")
+    m.add(one == f.pace + besides)
+    running = m.new_int_var(0, highest(one) * highest(counts), "running")
+    m.add_multiplication_equality(running, [counts, one])
     sequences = m.new_int_var(1, f.problem.most_sequences, "sequences")
     m.add_multiplication_equality(sequences, [f.total, f.batches])
     product = m.new_int_var(0, highest(f.objective) * f.problem.most_sequences, "objective*sequences")
     m.add_multiplication_equality(product, [f.objective, sequences])
-    m.add(product * f.row.base.shape.micro_batch >= FINER * (running + fixed)).with_name("time_the_step")
+    whole = running + (p - 1) * f.stage + v * fixed
+    m.add(v * f.row.base.shape.micro_batch * product >= FINER * whole).with_name("time_the_step")
 
 
-def _least_shards(f: RowModel, racks: Ints) -> Ints:
-    """Shards that the optimiser's time is taken at, by the racks of the largest group: the most there can be, so that the time is a bound.
+def _effective(f: RowModel) -> cp_model.IntVar:
+    """Return v times the effective micro-batches, a whole number."""
+    v = f.row.virtual_stages
+    if v == 1:
+        return f.batches
+    m = np.arange(lowest(f.batches), highest(f.batches) + 1)
+    table = np.rint(v * effective(f.row, m)).astype(np.int64)
+    found = f.model.new_int_var(int(table.min()), int(table.max()), "effective_batches")
+    f.model.add_element(f.batches - lowest(f.batches), [int(x) for x in table], found)
+    return found
+
+
+def _most_replicas(f: RowModel, racks: Ints) -> Ints:
+    """Replicas that the optimiser's time is taken at, by the racks of the largest group: the most there can be, so that the time is a bound.
 
     The even split, which the caller compares with, has exactly these where the sites are equal.
     """
-    return np.minimum(racks * f.row.base.replicas_per_rack, highest(f.shards))
+    return np.minimum(racks * f.row.replicas_per_rack, highest(f.least))
 
 
 def _pick(f: RowModel, name: str, seconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]], levels: range) -> cp_model.IntVar:
@@ -210,40 +258,29 @@ def _pick(f: RowModel, name: str, seconds: np.ndarray[tuple[int, ...], np.dtype[
     return value
 
 
-def _last_stage(f: RowModel, layer: np.ndarray[tuple[int], np.dtype[np.float64]], each: float) -> cp_model.IntVar:
-    """Time of the last stage and micro-batch, its head included."""
-    low, high = f.row.virtual_stages, highest(f.most)
-    table = np.arange(low, high + 1)[:, None] * layer[None, :] + f.row.base.head + each
-    whole = np.ceil(table * f.units_per_second).astype(np.int64).ravel()
-    index = f.model.new_int_var(0, len(whole) - 1, "head_index")
-    f.model.add(index == (f.layers[-1] - low) * len(layer) + f.racks - lowest(f.racks))
-    value = f.model.new_int_var(int(whole.min()), int(whole.max()), "last_stage")
-    f.model.add_element(index, [int(x) for x in whole], value)
-    return value
-
-
-def _variables(problem: Problem, row: Row, zero: int, cutoff: float) -> RowModel | None:
+def _variables(problem: Problem, row: Row, zero: int, cutoff: float, found: Candidates) -> RowModel | None:
     """Make the variables over what could beat the cutoff; None where nothing could.
 
     Counts whose time without tails is over the cutoff are left out, and so are the splits over sites that are less even
     than need be: they have larger groups and fewer shards, so they are neither faster nor smaller.
     """
-    found = candidates(problem, row, cutoff)
-    if found is None:
+    m, base, b, p, v = cp_model.CpModel(), row.base, row.base.shape.micro_batch, row.pipeline, row.virtual_stages
+    caps, high, layers = [int(c) for c in replica_caps(problem, base, p)], int(found.replicas.max()), problem.machine.model.layers
+    even, longest = math.ceil(layers / p), cutoff * high * b * (1 + 1e-9)
+    most = min(layers - (p - 1) * v, max(even, math.floor(longest / base.least_layer)))
+    spare = (longest - v * base.layer) / base.times.again if base.recomputes != "none" else 0
+    fixed, shares = problem.pin("layers_per_stage"), problem.pin("data_parallel_by_site")
+    if problem.pin("recomputed_layers_per_stage") is not None:
         return None
-    m, b, p, v = cp_model.CpModel(), row.base.shape.micro_batch, row.pipeline, row.virtual_stages
-    caps = [int(c) for c in replica_caps(problem, row.base.replicas_per_rack, p)]
-    high, layers = int(found.replicas.max()), problem.machine.model.layers
-    least = math.ceil(layers / p)
-    most = min(layers - (p - 1) * v, max(least, math.floor(cutoff * high * b / row.base.layer * (1 + 1e-9))))
-    fixed, shares = problem.pins.get("layout.layers_per_stage"), problem.pins.get("layout.data_parallel_by_site")
     used = [(s, c) for s, c in zip(problem.sites, caps, strict=True) if c]
     spans = [(shares.get(s, 0), shares.get(s, 0)) if shares is not None else (1, min(c, high)) for s, c in used]
     replicas = [m.new_int_var(low, top, f"replicas[{s}]") for (s, _), (low, top) in zip(used, spans, strict=True)]
+    most = most if fixed is None else max(fixed)
+    again = min(most, max(0, math.floor(spare)))
     ends = [(v, most)] * p if fixed is None else [(n, n) for n in fixed]
     # Times are whole units, rounded up: as fine as the products of the model leave room for.
-    units = 10 ** math.floor(math.log10(LARGEST / (cutoff * problem.most_sequences * FINER)))
-    batches = cp_model.Domain.from_values(sorted({int(x) for x in found.batches}))
+    units = 10 ** math.floor(math.log10(LARGEST / (cutoff * problem.most_sequences * FINER * v)))
+    top_seconds = math.ceil(cutoff * problem.most_sequences * units)
     return RowModel(
         problem=problem,
         row=row,
@@ -252,30 +289,32 @@ def _variables(problem: Problem, row: Row, zero: int, cutoff: float) -> RowModel
         model=m,
         replicas=replicas,
         total=m.new_int_var_from_domain(cp_model.Domain.from_values([int(d) for d in np.unique(found.replicas)]), "total"),
-        shards=m.new_int_var(int(found.shards.min()), int(found.shards.max()), "shards"),
+        least=m.new_int_var(int(found.least.min()), int(found.least.max()), "least"),
         racks=m.new_int_var(int(found.racks.min()), int(found.racks.max()), "racks"),
-        batches=m.new_int_var_from_domain(batches, "batches"),
+        batches=m.new_int_var_from_domain(cp_model.Domain.from_values(sorted({int(x) for x in found.batches})), "batches"),
         layers=[m.new_int_var(low, top, f"layers[{i}]") for i, (low, top) in enumerate(ends)],
-        most=m.new_int_var(least if fixed is None else max(fixed), most if fixed is None else max(fixed), "most"),
+        again=[m.new_int_var(0, again, f"again[{i}]") for i in range(p)],
+        most=m.new_int_var(even if fixed is None else most, most, "most"),
+        stage=m.new_int_var(0, top_seconds, "stage"),
+        pace=m.new_int_var(0, top_seconds, "pace"),
         objective=m.new_int_var(0, math.ceil(cutoff * units * FINER), "objective"),
     )
 
 
-def _read(f: RowModel, values: cpsat.Values, scale: float) -> Best:
+def _read(f: RowModel, held: cpsat.Values, scale: float) -> Best:
+    """Read the layout that CP-SAT found."""
     row, found = f.row, iter(f.replicas)
-    caps = replica_caps(f.problem, row.base.replicas_per_rack, row.pipeline)
-    s = row.base.shape
-    cut = Cut(
-        tensor_parallel=s.tensor_parallel,
-        pipeline_parallel=row.pipeline,
-        data_parallel_by_site=tuple(values.of(next(found)) if c else 0 for c in caps),
-        virtual_stages=row.virtual_stages,
-        micro_batch=s.micro_batch,
-        micro_batches=values.of(f.batches),
-        recompute=s.recompute,
-        sequence_parallel=s.sequence_parallel,
-        zero_stage=f.zero,
-        layers_per_stage=tuple(values.of(x) for x in f.layers),
-        replicas_per_rack=row.base.replicas_per_rack,
+    caps = replica_caps(f.problem, row.base, row.pipeline)
+    shares = np.array([[held.of(next(found)) if c else 0] for c in caps])
+    one = np.array([1])
+    c = Candidates(
+        replicas=shares.sum(axis=0),
+        batches=one * held.of(f.batches),
+        by_site=shares,
+        least=one * held.of(f.least),
+        racks=one * held.of(f.racks),
+        bound=0.0 * one,
     )
-    return Best(seconds=values.of(f.objective) * scale, cut=cut)
+    layers, again = tuple(held.of(x) for x in f.layers), tuple(held.of(x) for x in f.again)
+    cut = Times(problem=f.problem, row=row, zero=f.zero).cut(c, layers, again)
+    return Best(seconds=held.of(f.objective) * scale, cut=cut)

@@ -7,7 +7,6 @@ from planner.physics.collectives import Level
 from planner.physics.num import Num
 from planner.physics.operations import Machine, Shape
 from planner.physics.transformer import (
-
     dense_layer_parameters,
     embedding_parameters,
     expert_parameters,
@@ -98,5 +97,3 @@ def kv_elements(model: Model) -> int:
     if latent is None:
         return 2 * model.kv * model.head
     return latent.kv_rank + latent.head_rope
-
-

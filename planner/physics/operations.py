@@ -71,7 +71,9 @@ def attention_dtype(m: Machine) -> Dtype:
     return "bf16" if "bf16" in m.gpu.peak_flop_per_second else "fp16"
 
 
-def product_seconds(m: Machine, rows: Num, inner: Num, columns: Num, *, count: Num = 1, dtype: Dtype | None = None, out_bytes: float | None = None) -> Num:
+def product_seconds(
+    m: Machine, rows: Num, inner: Num, columns: Num, *, count: Num = 1, dtype: Dtype | None = None, out_bytes: float | None = None
+) -> Num:
     """Time of `count` products (rows x inner)·(inner x columns) on one GPU.
 
     2·m·k·n FLOP at the type's share of peak, the part of the operands' HBM traffic that the kernel does not hide (small

@@ -314,43 +314,41 @@ def paces_of(m: Machine, c: Conditions, cut: Cut) -> Paces:
     )
 
 
-def bubble_of(times: LayerTimes, order: Schedule, pipeline: Num, virtual_stages: Num, chunk_layers: Num, *, sharding: Num, again: Num, hop: Num) -> Num:
-    """Time to fill and drain the pipeline, in chunks of so many layers; what is recomputed and what ZeRO exposes belong to the backward pass."""
-    return schedule.bubble_seconds(
-        order,
-        pipeline,
-        virtual_stages,
-        chunk_layers * times.forward,
-        chunk_layers * (times.backward - times.weight_gradient + sharding) + again,
-        chunk_layers * times.weight_gradient,
-        hop,
-    )
+def bubble_of(pace: Paces, order: Schedule, pipeline: Num, virtual_stages: Num, slowest: Num, *, hop: Num, micro_batches: Num) -> Num:
+    """Time to fill and drain the pipeline at the pace of its slowest stage (seconds a micro-batch), in which the passes share as in a layer."""
+    forward, weights = pace.times.forward / pace.layer, pace.times.weight_gradient / pace.layer
+    chunk = slowest / virtual_stages
+    passes = (chunk * forward, chunk * (1 - forward - weights), chunk * weights)
+    return schedule.bubble_seconds(order, pipeline, virtual_stages, *passes, hop, micro_batches=micro_batches)
+
+
+def exposed_each(m: Machine, pace: Paces, virtual_stages: Num, layers_a_stage: Num, hop: Num) -> Num:
+    """Seconds of pipeline exchange that each micro-batch exposes, the window that of a stage of the mean size."""
+    chunk = layers_a_stage / virtual_stages
+    windows = (chunk * pace.free_forward, chunk * pace.free_backward)
+    return steptime.exposed_hops_seconds(1, virtual_stages, hop, *windows, overlap=m.software.pipeline_overlap)
 
 
 def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
     """Seconds of one step by part; the parts sum to the step.
 
     The slowest stage, with what it recomputes and the head where it is the last, sets the pace of the steady state;
-    filling and draining pass every other stage once.
+    filling and draining pass every other stage once, each at the pace of the slowest without the head.
     """
     pace = paces_of(m, c, cut)
     times, p, v = pace.times, cut.pipeline_parallel, cut.virtual_stages
     heads = [0.0] * (p - 1) + [head_seconds(m, cut.shape)]
-    stage = [n * pace.layer + r * times.again + x for n, r, x in zip(cut.layers_per_stage, cut.recomputed, heads, strict=True)]
-    slowest = max(range(p), key=lambda i: stage[i])
+    stage = [float(n * pace.layer + r * times.again) for n, r in zip(cut.layers_per_stage, cut.recomputed, strict=True)]
+    slowest = max(range(p), key=lambda i: stage[i] + heads[i])
     layers, again, head = cut.layers_per_stage[slowest], cut.recomputed[slowest], heads[slowest]
-    most = max(cut.layers_per_stage)
-    inside = cut.stages_per_rack >= p
-    hop = steptime.hop_seconds(m, cut.shape, c.hop_slowdown, inside=inside) if p > 1 else 0.0
-    chunk = float(steptime.layers_per_chunk(layers, v))
+    hop = steptime.hop_seconds(m, cut.shape, c.hop_slowdown, inside=cut.stages_per_rack >= p) if p > 1 else 0.0
     n = float(schedule.effective_micro_batches(cut.micro_batches, p, v))
-    windows = (chunk * pace.free_forward, chunk * pace.free_backward)
     parts = {
         **{part: n * layers * seconds for part, seconds in times.parts.items()},
         "sharding": n * layers * pace.sharding,
         "head": n * head,
-        "pipeline_fill": bubble_of(times, cut.schedule, p, v, chunk, sharding=chunk * pace.sharding, again=again / v * times.again, hop=hop),
-        "pipeline_exchange": steptime.exposed_hops_seconds(n, v, hop, *windows, overlap=m.software.pipeline_overlap),
+        "pipeline_fill": bubble_of(pace, cut.schedule, p, v, max(stage), hop=hop, micro_batches=cut.micro_batches),
+        "pipeline_exchange": n * exposed_each(m, pace, v, m.model.layers / p, hop),
         **tail_parts(
             m,
             cut.shape,
@@ -360,7 +358,7 @@ def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
             replicas_per_rack=cut.replicas_per_rack,
             racks=cut.group_racks,
             replicas=cut.least_replicas,
-            most_layers=most,
+            most_layers=max(cut.layers_per_stage),
             layer_backward=times.backward,
             sites=sum(d > 0 for d in cut.data_parallel_by_site),
         ),

@@ -176,7 +176,16 @@ def exposed_hops_seconds(
 
 
 def hierarchical_seconds(
-    m: Machine, s: Shape, weights: Weights, element_bytes: float, replicas_per_rack: Num, racks: Num, slowdown: Num, *, layers: Num = 1.0, end: Num = 0.0
+    m: Machine,
+    s: Shape,
+    weights: Weights,
+    element_bytes: float,
+    replicas_per_rack: Num,
+    racks: Num,
+    slowdown: Num,
+    *,
+    layers: Num = 1.0,
+    end: Num = 0.0,
 ) -> Num:
     """Time to reduce-scatter, or as well to gather, the weights of layers (and of `end` embeddings) over a site's replicas.
 
@@ -234,7 +243,11 @@ def data_parallel_tail_seconds(
     if zero_stage <= 1:
         total = (one_reduce + one_spread) * layers
         return np.maximum(exposed_tail_seconds(total, layer_backward, layers), m.software.data_exposed * total) + last
-    return one_reduce + np.maximum(exposed_tail_seconds(one_spread * layers, layer_backward, layers), m.software.data_exposed * one_spread * layers) + last
+    return (
+        one_reduce
+        + np.maximum(exposed_tail_seconds(one_spread * layers, layer_backward, layers), m.software.data_exposed * one_spread * layers)
+        + last
+    )
 
 
 def sharding_traffic_seconds(
