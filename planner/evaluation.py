@@ -6,10 +6,10 @@ from typing import Any
 from pydantic import Field
 
 from planner.errors import InputError
-from planner.instance import Instance
+from planner.instance import Frozen, Instance
 from planner.physics import step
 from planner.physics.step import Conditions, Cut
-from planner.plan import Assumptions, Certificate, Frozen, LayoutMetrics, LayoutPlan
+from planner.plan import Assumptions, Certificate, LayoutMetrics, LayoutPlan
 
 NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 

@@ -10,7 +10,6 @@ a row, a model or a publication. Needs scipy (the dev extra) for --fit.
 import argparse
 import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,16 @@ from planner.load import catalogue
 A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
 B200, B300 = ("B200", "GB200"), ("B300", "GB300")
 EVERY = (*A100, *H100, *CAPPED, *B200, *B300)
-STACKS = ("megatron-core", "megatron-core-2025", "megatron-core-2024", "megatron-lm-2022", "megatron-lm-2021", "megatron-deepspeed", "llm-foundry-fsdp", "torchtitan")
+STACKS = (
+    "megatron-core",
+    "megatron-core-2025",
+    "megatron-core-2024",
+    "megatron-lm-2022",
+    "megatron-lm-2021",
+    "megatron-deepspeed",
+    "llm-foundry-fsdp",
+    "torchtitan",
+)
 FORKS = {"megatron-core": ("megatron-core", "megatron-zero-bubble")}
 """Entries that share the constants of a stack that was measured."""
 UNFUSED, FLASH = STACKS[3:6], (*STACKS[:3], *STACKS[6:])
@@ -201,7 +209,9 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
                 chosen = min(held, key=lambda c: (c.seconds or 0.0) * (1 + errors[c.id]))
                 losses.append((chosen.seconds or 0.0) / min(c.seconds or 0.0 for c in held) - 1)
         if losses:
-            print(f"ranking, {what}: {len(losses)} choices of layout, {np.mean(losses):.2%} over the measured best on average, {max(losses):.1%} at worst")
+            print(
+                f"ranking, {what}: {len(losses)} choices of layout, {np.mean(losses):.2%} over the measured best on average, {max(losses):.1%} at worst"
+            )
 
 
 def write(values: Sequence[float]) -> None:
@@ -262,4 +272,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -131,7 +131,9 @@ def _vtrain(row: dict[str, str]) -> Case:
     name = "vtrain-" + "-".join(str(row[k]) for k in row)
     group = "vTrain multi-node" if several else "vTrain single-node"
     like = (group, layers, h, gpus, batch, s)
-    return Case(id=name, group=group, machine=machine, cut=cut, seconds=float(row["iteration time (ms)"]) / 1e3, fits=True, nodes=-(-gpus // 8), like=like)
+    return Case(
+        id=name, group=group, machine=machine, cut=cut, seconds=float(row["iteration time (ms)"]) / 1e3, fits=True, nodes=-(-gpus // 8), like=like
+    )
 
 
 def _published(row: dict[str, str]) -> Case | str:
@@ -184,7 +186,8 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
         micro_batch=b or 1,
         micro_batches=max(1, batch // (d * (b or 1))),
         recompute=recompute,
-        sequence_parallel=t > 1 and (row["seq_parallel"] == "1" or (row["seq_parallel"] == "" and software.startswith(("megatron-core", "torchtitan")))),
+        sequence_parallel=t > 1
+        and (row["seq_parallel"] == "1" or (row["seq_parallel"] == "" and software.startswith(("megatron-core", "torchtitan")))),
         zero_stage=zero,
         layers_per_stage=stage_layers(model.layers, p),
         context_parallel=c,
@@ -288,7 +291,12 @@ def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> dict[str,
 def _precision_of(software: str, dtype: str, stated: str) -> Precision:
     """Return the bytes by role that a framework uses with a type."""
     if software in ("llm-foundry-fsdp", "torchtitan"):
-        return precision(dtype, gradient_bytes=2.0 if "amp" not in stated else 4.0, parameter_bytes=4.0 if "amp" in stated or software == "torchtitan" else 2.0, optimizer_bytes=8.0 if "amp" in stated or software == "torchtitan" else 4.0)
+        return precision(
+            dtype,
+            gradient_bytes=2.0 if "amp" not in stated else 4.0,
+            parameter_bytes=4.0 if "amp" in stated or software == "torchtitan" else 2.0,
+            optimizer_bytes=8.0 if "amp" in stated or software == "torchtitan" else 4.0,
+        )
     if software in ("megatron-lm-2022", "megatron-lm-2021"):
         return precision(dtype, gradient_bytes=2.0 if software.endswith("2021") else 4.0)
     if software == "megatron-deepspeed":

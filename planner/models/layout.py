@@ -46,9 +46,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """What CP-SAT decided again: pairs of row and ZeRO stage, and those left to the tables."""
+    """What CP-SAT decided again: rows, and those left to the tables."""
 
-    pairs: int = 0
+    rows: int = 0
     left: int = 0
     weight: int = 0
     variables: int = 0
@@ -92,8 +92,7 @@ def _open(problem: Problem, table: RowTable, rows: Iterable[int], started: float
 def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
     """Let CP-SAT decide the opened rows again: the incumbent's has its value, and no other has a better one.
 
-    Rows that the tables could not exclude by bound go to CP-SAT in the order of their bounds, at each ZeRO stage, up to a
-    size of models that keeps this short; how many were left to the tables alone is told.
+    Rows that the tables could not exclude by bound go to CP-SAT in the order of their bounds, up to a size of models that keeps this short; how many were left to the tables alone is told.
 
     Raises
     ------
@@ -104,41 +103,38 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
         return Confirmation()
     best, told = found.best, Confirmation()
     for row in found.opened:
-        for zero in problem.options("zero_stage", range(4)):
-            own = _is_row_of(row, zero, best.cut)
-            cutoff = best.seconds * (1 + AGREEMENT if own else 1 - AGREEMENT)
-            could_win = candidates(problem, row, cutoff)
-            if could_win is None:
-                continue
-            # Where micro-batches are fewer than stages, memory is a table over their count too.
-            weight = row.pipeline * (1 if row.filled else len(np.unique(could_win.batches)))
-            if not own and told.weight + weight > CONFIRMED:
-                told = replace(told, left=told.left + 1)
-                continue
-            out = solve_row(problem, row, zero, cutoff, options)
-            if out.stop is not Stop.PROVED:
-                told = replace(told, left=told.left + 1)
-                continue
-            if own == out.infeasible:
-                raise InternalError(
-                    f"layout: CP-SAT finds {out.objective} s per sequence where the tables find {best.seconds} s at best ({best.cut})"
-                )
-            told = replace(
-                told,
-                pairs=told.pairs + 1,
-                weight=told.weight + weight,
-                variables=told.variables + out.variables,
-                constraints=told.constraints + out.constraints,
-            )
+        own = _is_row_of(row, best.cut)
+        cutoff = best.seconds * (1 + AGREEMENT if own else 1 - AGREEMENT)
+        could_win = candidates(problem, row, cutoff)
+        if could_win is None:
+            continue
+        # Where micro-batches are fewer than stages, memory is a table over their count too.
+        weight = row.pipeline * (1 if row.filled else len(np.unique(could_win.batches)))
+        if not own and told.weight + weight > CONFIRMED:
+            told = replace(told, left=told.left + 1)
+            continue
+        out = solve_row(problem, row, cutoff, options)
+        if out.stop is not Stop.PROVED:
+            told = replace(told, left=told.left + 1)
+            continue
+        if own == out.infeasible:
+            raise InternalError(f"layout: CP-SAT finds {out.objective} s per sequence where the tables find {best.seconds} s at best ({best.cut})")
+        told = replace(
+            told,
+            rows=told.rows + 1,
+            weight=told.weight + weight,
+            variables=told.variables + out.variables,
+            constraints=told.constraints + out.constraints,
+        )
     return told
 
 
-def _is_row_of(row: Row, zero: int, cut: step.Cut) -> bool:
-    """Tell whether a layout belongs to a row and ZeRO stage."""
+def _is_row_of(row: Row, cut: step.Cut) -> bool:
+    """Tell whether a layout belongs to a row."""
     held = (cut.pipeline_parallel, cut.virtual_stages, cut.micro_batches >= cut.pipeline_parallel, cut.zero_stage, cut.schedule, cut.stages_per_rack)
     kept = row.base.shape.recompute if cut.recompute == "full" else cut.recompute
     own = replace(cut.shape, recompute=kept) == row.base.shape and (cut.recompute != "full" or row.base.recomputes != "none")
-    return own and held == (row.pipeline, row.virtual_stages, row.filled, zero, row.base.order, row.stages_per_rack)
+    return own and held == (row.pipeline, row.virtual_stages, row.filled, row.zero, row.base.order, row.stages_per_rack)
 
 
 def solve(instance: Instance, request: LayoutRequest, options: Options, *, twice: bool = True) -> Outcome[LayoutPlan]:
@@ -160,7 +156,7 @@ def solve(instance: Instance, request: LayoutRequest, options: Options, *, twice
         bound=bound,
         gap=gap,
         solver=f"numpy branch and bound over tables; {SOLVER}",
-        formulation=FORMULATION.format(count=confirmed.pairs, all=confirmed.pairs + confirmed.left),
+        formulation=FORMULATION.format(count=confirmed.rows, all=confirmed.rows + confirmed.left),
         variables=confirmed.variables,
         constraints=confirmed.constraints,
         seconds=time.perf_counter() - started,
@@ -209,22 +205,26 @@ def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> 
         "tensor_parallel": sorted({b.shape.tensor_parallel for b in table.bases}),
         "microbatch_sequences": sorted({b.shape.micro_batch for b in table.bases}),
         "recompute": sorted({str(b.shape.recompute) for b in table.bases}),
+        "recomputed_layers_per_stage": "any number of each stage's" if any(b.recomputes == "any" for b in table.bases) else "none, or all as pinned",
         "sequence_parallel": sorted({str(b.shape.sequence_parallel).lower() for b in table.bases}),
+        "tensor_parallel_inner": sorted({b.shape.tensor_inner for b in table.bases}),
+        "context_parallel": sorted({b.shape.context_parallel for b in table.bases}),
+        "expert_parallel": sorted({b.shape.expert_parallel for b in table.bases}),
+        "schedule": sorted({str(b.order) for b in table.bases}),
         "zero_stage": problem.options("zero_stage", range(4)),
         "pipeline_parallel": f"1..{problem.machine.model.layers}",
-        "virtual_stages": "1..layers / stages; interleaved stages take whole rounds of micro-batches",
+        "virtual_stages": "1..layers / stages; interleaved stages take at least as many micro-batches as there are stages",
         "data_parallel_by_site": "any number that the racks hold; every site that can hold a replica takes part, as evenly as they permit",
-        "replicas_per_rack": "as many of one stage as the rack's GPUs hold, unless pinned",
+        "stages_per_rack": "one, or as many as the rack's GPUs hold",
+        "replicas_per_rack": "as many as the rack's GPUs hold, unless pinned",
         "microbatches_per_step": f"any, with at most {problem.most_sequences} sequences a step",
         "layers_per_stage": "any whole numbers",
-        "context_parallel": [1],
-        "expert_parallel": [1],
         "rows_declared": table.declared,
         "rows_without_room": table.no_room,
         "rows_over_memory": table.memory,
         "rows_excluded_by_bound": len(table) - len(found.opened),
         "rows_opened": len(found.opened),
-        "decided_again_by_cp_sat": confirmed.pairs,
+        "decided_again_by_cp_sat": confirmed.rows,
         "left_to_the_tables": confirmed.left,
     }
 
@@ -233,7 +233,7 @@ def binding(problem: Problem, best: Best) -> tuple[str, ...]:
     """Name the limits that the layout fills: batch, memory, racks."""
     cut = best.cut
     found = []
-    one_more = cut.micro_batch * (cut.data_parallel if cut.virtual_stages == 1 else cut.data_parallel * cut.pipeline_parallel)
+    one_more = cut.micro_batch * cut.data_parallel
     sequences = cut.data_parallel * cut.micro_batches * cut.micro_batch
     if sequences + one_more > problem.most_sequences:
         found.append("limits.max_batch_tokens")
@@ -241,34 +241,47 @@ def binding(problem: Problem, best: Best) -> tuple[str, ...]:
     if held > 0.95 * problem.memory_limit:
         found.append("memory")
     groups = [math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site]
-    if all(r - g * cut.pipeline_parallel < cut.pipeline_parallel for r, g in zip(problem.racks, groups, strict=True)):
+    column = racks_of_replica(problem, cut)
+    if all(r - g * column < column for r, g in zip(problem.racks, groups, strict=True)):
         found.append("racks")
     return tuple(found)
+
+
+def racks_of_replica(problem: Problem, cut: step.Cut) -> int:
+    """Racks that hold all stages of one replica, and of those that share its racks."""
+    return -(-cut.pipeline_parallel // cut.stages_per_rack) * -(-cut.shape.gpus // problem.machine.rack.gpus)
 
 
 def plan_of(problem: Problem, cut: step.Cut, measured: LayoutMetrics, certificate: Certificate) -> LayoutPlan:
     """Write a layout as the plan's section."""
     c, sites = problem.conditions, problem.sites
     gpus = sum(problem.racks) * problem.machine.rack.gpus
-    used = cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel
+    spread = -(-cut.shape.gpus // problem.machine.rack.gpus)
     several = c.wan_gbps is not None and sum(d > 0 for d in cut.data_parallel_by_site) > 1
     by_site = dict(zip(sites, cut.data_parallel_by_site, strict=True))
     return LayoutPlan(
         tensor_parallel=cut.tensor_parallel,
+        tensor_parallel_inner=cut.tensor_inner,
+        context_parallel=cut.context_parallel,
+        expert_parallel=cut.expert_parallel,
         pipeline_parallel=cut.pipeline_parallel,
         data_parallel=cut.data_parallel,
         data_parallel_by_site=by_site,
+        schedule=cut.schedule,
         virtual_stages=cut.virtual_stages,
         microbatch_sequences=cut.micro_batch,
         microbatches_per_step=cut.micro_batches,
         recompute=cut.recompute,
+        recomputed_layers_per_stage=cut.recomputed if cut.recompute == "full" else (),
         sequence_parallel=cut.sequence_parallel,
         zero_stage=cut.zero_stage,
         layers_per_stage=cut.layers_per_stage,
         replicas_per_rack=cut.replicas_per_rack,
-        racks_per_stage_by_site={s: steptime.group_racks(d, cut.replicas_per_rack) for s, d in by_site.items()},
-        gpus_used=used,
-        gpus_idle=gpus - used,
+        racks_per_replica=spread,
+        stages_per_rack=cut.stages_per_rack,
+        racks_per_stage_by_site={s: steptime.group_racks(d, cut.replicas_per_rack) * spread for s, d in by_site.items()},
+        gpus_used=cut.gpus,
+        gpus_idle=gpus - cut.gpus,
         assumptions=Assumptions(
             hop_slowdown=c.hop_slowdown,
             allreduce_slowdown=c.allreduce_slowdown,
@@ -299,7 +312,7 @@ def alternatives(instance: Instance, request: LayoutRequest, options: Options, *
         if found is None:
             continue
         cut = found.cut
-        used = sum(math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site) * cut.pipeline_parallel
+        used = sum(math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site) * racks_of_replica(problem, cut)
         merits = {"days_to_train": _days(instance, problem, found.seconds), "racks_used": float(used)}
         kept = [a for a in kept if not (merits["days_to_train"] <= a.merits["days_to_train"] and used <= a.merits["racks_used"])]
         if not any(a.merits["days_to_train"] <= merits["days_to_train"] and a.merits["racks_used"] <= used for a in kept):

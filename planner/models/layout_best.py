@@ -100,7 +100,7 @@ def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
     d, m = counts(problem, row)
     if not len(d):
         return None
-    pace, fill, each = least_terms(problem, row.base, np.array(p), np.array(row.virtual_stages), m)
+    pace, fill, each = least_terms(problem, row.base, row.zero, np.array(p), np.array(row.virtual_stages), m, fewest=d, most=d)
     bound = np.asarray((effective(row, m) * (pace + each) + fill) / (np.maximum(m, 1) * d * shape.micro_batch), dtype=np.float64)
     order = np.argsort(bound, kind="stable")
     order = order[(m[order] >= 1) & (bound[order] < cutoff)]
@@ -118,26 +118,18 @@ def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
     return found if len(found.replicas) else None
 
 
-def best_of_row(problem: Problem, row: Row, cutoff: float, *, zero_stages: list[int] | None = None) -> Best | None:
+def best_of_row(problem: Problem, row: Row, cutoff: float) -> Best | None:
     """Find the fastest layout of a row that is faster than the cutoff, exactly; None where there is none."""
-    found = candidates(problem, row, cutoff)
-    best: Best | None = None
-    if found is None:
+    c = candidates(problem, row, cutoff)
+    if c is None:
         return None
-    for zero in problem.options("zero_stage", zero_stages or list(range(4))):
-        best = _best_at_zero(problem, row, zero, found, best.seconds if best else cutoff) or best
-    return best
-
-
-def _best_at_zero(problem: Problem, row: Row, zero: int, c: Candidates, cutoff: float) -> Best | None:
-    """Try the candidates at one ZeRO stage in the order of their bounds, tails and ZeRO's traffic counted."""
-    pace = pace_of(problem, row, zero, c.racks)
+    pace = pace_of(problem, row, c.racks)
     layer = np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), c.replicas.shape)
     p, layers = row.pipeline, problem.machine.model.layers
     even = math.ceil(layers / p)
     again = row.base.times.again if row.base.recomputes == "all" else 0.0
     least = np.maximum(even * (layer + again), (layers * (layer + again) + row.base.head) / p)
-    times = Times(problem=problem, row=row, zero=zero)
+    times = Times(problem=problem, row=row)
     bound = times.per_sequence(c, pace, pace_seconds=least, stage_seconds=even * (layer + again), most=even)
     best: Best | None = None
     for i in np.argsort(bound, kind="stable"):
@@ -145,7 +137,7 @@ def _best_at_zero(problem: Problem, row: Row, zero: int, c: Candidates, cutoff: 
         if bound[i] >= limit:
             break
         one = c.part(slice(i, i + 1))
-        best = _best_split(times, one, pace_of(problem, row, zero, one.racks), limit) or best
+        best = _best_split(times, one, pace_of(problem, row, one.racks), limit) or best
     return best
 
 
@@ -158,13 +150,11 @@ def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Be
     problem, row, layer = times.problem, times.row, float(np.asarray(pace.layer).ravel()[0])
     layers, p, fixed = problem.machine.model.layers, row.pipeline, problem.pin("layers_per_stage")
     sequences = int(c.replicas[0] * c.batches[0]) * row.base.shape.micro_batch
-    in_time = math.floor(cutoff * sequences / float(effective(row, int(c.batches[0]))) / layer) + 1
-    most_layers = max(1, min(layers - (p - 1) * row.virtual_stages, in_time))
+    in_time = min(layers, cutoff * sequences / float(effective(row, int(c.batches[0]))) / layer)
+    most_layers = max(1, min(layers - (p - 1) * row.virtual_stages, math.floor(in_time) + 1))
     if fixed is not None:
         most_layers = max(fixed)
-    stages = Stages(
-        problem=problem, row=row, zero=times.zero, replicas=int(c.least[0]), batches=int(c.batches[0]), layer=layer, most_layers=most_layers
-    )
+    stages = Stages(problem=problem, row=row, replicas=int(c.least[0]), batches=int(c.batches[0]), layer=layer, most_layers=most_layers)
     if fixed is not None or problem.pin("recomputed_layers_per_stage") is not None:
         return _fixed_split(times, c, pace, stages, cutoff)
     start = stages.first_budget()
@@ -214,7 +204,6 @@ def _fixed_split(times: "Times", c: Candidates, pace: Paces, stages: Stages, cut
         stages = Stages(
             problem=problem,
             row=times.row,
-            zero=times.zero,
             replicas=stages.replicas,
             batches=stages.batches,
             layer=stages.layer,
@@ -236,11 +225,10 @@ def _fixed_split(times: "Times", c: Candidates, pace: Paces, stages: Stages, cut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """The step time of a row at one ZeRO stage, as physics.step adds it up, with the split of layers left open."""
+    """The step time of a row, as physics.step adds it up, with the split of layers left open."""
 
     problem: Problem
     row: Row
-    zero: int
 
     def per_sequence(self, c: Candidates, pace: Paces, *, pace_seconds: Any, stage_seconds: Any, most: Any) -> Floats:
         """Seconds per sequence at a pace, a time of the largest stage without the head, and its layers; broadcasts over candidates."""
@@ -271,7 +259,7 @@ class Times:
             base.shape,
             self.problem.conditions,
             pipeline=p,
-            zero_stage=self.zero,
+            zero_stage=self.row.zero,
             replicas_per_rack=row.replicas_per_rack,
             racks=racks,
             replicas=replicas,
@@ -299,7 +287,7 @@ class Times:
             micro_batches=int(c.batches[0]),
             recompute="full" if any(again) else s.recompute,
             sequence_parallel=s.sequence_parallel,
-            zero_stage=self.zero,
+            zero_stage=self.row.zero,
             layers_per_stage=layers,
             replicas_per_rack=row.replicas_per_rack,
             context_parallel=s.context_parallel,
@@ -311,13 +299,13 @@ class Times:
         )
 
 
-def pace_of(problem: Problem, row: Row, zero: int, racks: Any) -> Paces:
-    """Return the pace of a layer in a row at one ZeRO stage; broadcasts over the racks of a group."""
+def pace_of(problem: Problem, row: Row, racks: Any) -> Paces:
+    """Return the pace of a layer in a row ; broadcasts over the racks of a group."""
     return step.paces(
         problem.machine,
         row.base.shape,
         row.base.times,
-        zero_stage=zero,
+        zero_stage=row.zero,
         replicas_per_rack=row.replicas_per_rack,
         racks=racks,
         slowdown=problem.conditions.allreduce_slowdown,

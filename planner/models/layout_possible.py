@@ -14,7 +14,7 @@ def possible_rows(problem: Problem, table: RowTable) -> Ints:
     """Return the rows that hold a layout at all, in their order: tried at the most replicas and the fewest micro-batches in flight."""
     found, known = [], {}
     for i in range(len(table)):
-        key = (int(table.base[i]), int(table.pipeline[i]), int(table.virtual_stages[i]), bool(table.filled[i]))
+        key = (int(table.base[i]), int(table.zero[i]), int(table.pipeline[i]), int(table.virtual_stages[i]), bool(table.filled[i]))
         if key not in known:
             known[key] = _holds(problem, table.row(i))
         if known[key]:
@@ -23,7 +23,7 @@ def possible_rows(problem: Problem, table: RowTable) -> Ints:
 
 
 def _holds(problem: Problem, row: Row) -> bool:
-    """Tell whether a row holds the layers at some ZeRO stage, at the most replicas, whatever time it takes."""
+    """Tell whether a row holds the layers at the most replicas, whatever time it takes."""
     layers, p, v = problem.machine.model.layers, row.pipeline, row.virtual_stages
     batches = p if row.filled else 1
     caps = replica_caps(problem, row.base, p)
@@ -32,11 +32,8 @@ def _holds(problem: Problem, row: Row) -> bool:
     if not len(used) or most < 1 or layers < p * v:
         return False
     least = max(1, min(int(used.min()), most // len(used)))
-    for zero in problem.options("zero_stage", range(4)):
-        stages = Stages(problem=problem, row=row, zero=zero, replicas=least, batches=batches, layer=1.0, most_layers=layers - (p - 1) * v)
-        if stages.holds(math.inf):
-            return True
-    return False
+    stages = Stages(problem=problem, row=row, replicas=least, batches=batches, layer=1.0, most_layers=layers - (p - 1) * v)
+    return stages.holds(math.inf)
 
 
 def least_memory_bytes(problem: Problem) -> float:

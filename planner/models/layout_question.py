@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.handoff import LayoutRequest
@@ -112,18 +112,21 @@ def bases(problem: Problem) -> list[Base]:
     for shape, recomputes in _shapes(problem):
         m = problem.machine
         times, slowdown = steptime.layer_times(m, shape), problem.conditions.hop_slowdown
-        rest = {
-            "recomputes": recomputes,
-            "times": times,
-            "head": head_seconds(m, shape),
-            "weights": weights_of(m, shape),
-            "bytes": step.layer_bytes(m, shape),
-            "hop_between": steptime.hop_seconds(m, shape, slowdown),
-            "hop_inside": steptime.hop_seconds(m, shape, slowdown, inside=True),
-        }
+        one = Base(
+            shape=shape,
+            order="1f1b",
+            packed=False,
+            recomputes=recomputes,
+            times=times,
+            head=head_seconds(m, shape),
+            weights=weights_of(m, shape),
+            bytes=step.layer_bytes(m, shape),
+            hop_between=steptime.hop_seconds(m, shape, slowdown),
+            hop_inside=steptime.hop_seconds(m, shape, slowdown, inside=True),
+        )
         for order, packed in itertools.product(problem.choices("schedule", m.software.schedules), (False, True)):
             if not packed or m.rack.gpus // shape.gpus >= 2:
-                found.append(Base(shape=shape, order=order, packed=packed, **rest))
+                found.append(replace(one, order=order, packed=packed))
     return found
 
 

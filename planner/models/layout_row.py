@@ -23,11 +23,10 @@ CELLS = 200_000  # entries of the memory tables of a row, beyond which it is lef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowModel:
-    """The CP-SAT model of a row at one ZeRO stage, with its variables."""
+    """The CP-SAT model of a row, with its variables."""
 
     problem: Problem
     row: Row
-    zero: int
     units_per_second: int
     model: cp_model.CpModel
     replicas: list[cp_model.IntVar]
@@ -59,12 +58,12 @@ def values(variable: cp_model.IntVar) -> list[int]:
     return [x for low, high in zip(ends[::2], ends[1::2], strict=True) for x in range(low, high + 1)]
 
 
-def solve_row(problem: Problem, row: Row, zero: int, cutoff: float, options: Options) -> Outcome[Best]:
-    """Prove the best layout of a row at one ZeRO stage among those no slower than the cutoff (seconds per sequence)."""
+def solve_row(problem: Problem, row: Row, cutoff: float, options: Options) -> Outcome[Best]:
+    """Prove the best layout of a row among those no slower than the cutoff (seconds per sequence)."""
     found = candidates(problem, row, cutoff)
     if found is None:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail="excluded by the bound without tails", solver=cpsat.SOLVER)
-    f = _variables(problem, row, zero, cutoff, found)
+    f = _variables(problem, row, cutoff, found)
     if row.base.order == "zb-h1" or f is None or _cells(f) > CELLS:
         return Outcome(stop=Stop.LIMIT, detail="left to the tables", solver=cpsat.SOLVER)
     for rule in (place_every_layer, recompute_within_layers, respect_batch, group_replicas, fit_memory, keep_pace, time_the_step):
@@ -159,7 +158,7 @@ def _replicas_needed(f: RowModel, stage: int, in_flight: int, pairs: tuple[Ints,
     """Fewest replicas to shard over with which a stage fits, for every pair; one more than there can be where none do."""
     layers, again = pairs
     low, high = np.full(len(layers), lowest(f.least)), np.full(len(layers), highest(f.least) + 1)
-    held = {n: _stages(f, n) for n in (lowest(f.least), highest(f.least))} if f.zero == 0 else {}
+    held = {n: _stages(f, n) for n in (lowest(f.least), highest(f.least))} if f.row.zero == 0 else {}
 
     def fits(replicas: Ints) -> Any:
         found = np.zeros(len(layers), dtype=bool)
@@ -178,14 +177,14 @@ def _replicas_needed(f: RowModel, stage: int, in_flight: int, pairs: tuple[Ints,
 
 
 def _stages(f: RowModel, replicas: int) -> Stages:
-    return Stages(problem=f.problem, row=f.row, zero=f.zero, replicas=replicas, batches=1, layer=f.row.base.layer, most_layers=highest(f.most))
+    return Stages(problem=f.problem, row=f.row, replicas=replicas, batches=1, layer=f.row.base.layer, most_layers=highest(f.most))
 
 
 def keep_pace(f: RowModel) -> None:
     """Hold every stage within the largest stage's time, and the last with its head within the pace."""
     units, base = f.units_per_second, f.row.base
     racks = np.arange(lowest(f.racks), highest(f.racks) + 1)
-    seconds = np.broadcast_to(np.asarray(pace_of(f.problem, f.row, f.zero, racks).layer, dtype=np.float64), racks.shape)
+    seconds = np.broadcast_to(np.asarray(pace_of(f.problem, f.row, racks).layer, dtype=np.float64), racks.shape)
     whole = np.ceil(seconds * units).astype(np.int64)
     again = math.ceil(base.times.again * units)
     one: Any = int(whole[0])
@@ -207,8 +206,8 @@ def time_the_step(f: RowModel) -> None:
     """Bound the objective by the step's time per sequence: effective micro-batches at the slowest stage's pace, plus fill and tails."""
     m, p, v = f.model, f.row.pipeline, f.row.virtual_stages
     racks, levels = np.arange(lowest(f.racks), highest(f.racks) + 1), range(lowest(f.most), highest(f.most) + 1)
-    times = Times(problem=f.problem, row=f.row, zero=f.zero)
-    pace = pace_of(f.problem, f.row, f.zero, racks[None, :])
+    times = Times(problem=f.problem, row=f.row)
+    pace = pace_of(f.problem, f.row, racks[None, :])
     # Fill is linear in the largest stage: what it is without one, here, and (p-1)/v of it below.
     once, each = times.terms(pace, racks[None, :], _most_replicas(f, racks)[None, :], highest(f.batches), 0.0, np.array(levels)[:, None])
     shape = (len(levels), len(racks))
@@ -258,7 +257,7 @@ def _pick(f: RowModel, name: str, seconds: np.ndarray[tuple[int, ...], np.dtype[
     return value
 
 
-def _variables(problem: Problem, row: Row, zero: int, cutoff: float, found: Candidates) -> RowModel | None:
+def _variables(problem: Problem, row: Row, cutoff: float, found: Candidates) -> RowModel | None:
     """Make the variables over what could beat the cutoff; None where nothing could.
 
     Counts whose time without tails is over the cutoff are left out, and so are the splits over sites that are less even
@@ -284,7 +283,6 @@ def _variables(problem: Problem, row: Row, zero: int, cutoff: float, found: Cand
     return RowModel(
         problem=problem,
         row=row,
-        zero=zero,
         units_per_second=units,
         model=m,
         replicas=replicas,
@@ -316,5 +314,5 @@ def _read(f: RowModel, held: cpsat.Values, scale: float) -> Best:
         bound=0.0 * one,
     )
     layers, again = tuple(held.of(x) for x in f.layers), tuple(held.of(x) for x in f.again)
-    cut = Times(problem=f.problem, row=row, zero=f.zero).cut(c, layers, again)
+    cut = Times(problem=f.problem, row=row).cut(c, layers, again)
     return Best(seconds=held.of(f.objective) * scale, cut=cut)

@@ -1,8 +1,8 @@
 """The declared space of layouts as numpy tables of rows with lower bounds.
 
-A row is a way to cut a layer with a number of stages and of virtual stages, and whether the pipeline is filled (m >= p) or
-not. Free within a row: the ZeRO stage, replicas by site, the number of micro-batches, and the layers of every stage with
-how many of them are recomputed.
+A row is a way to cut a layer with a ZeRO stage, a number of stages and of virtual stages, and whether the pipeline is filled
+(m >= p) or not. Free within a row: replicas by site, the number of micro-batches, and the layers of every stage with how
+many of them are recomputed.
 """
 
 import itertools
@@ -24,6 +24,7 @@ class Row:
     """One row of the space with a lower bound, in seconds per sequence."""
 
     base: Base
+    zero: int
     pipeline: int
     virtual_stages: int
     filled: bool
@@ -47,6 +48,7 @@ class RowTable:
     problem: Problem
     bases: list[Base]
     base: Ints
+    zero: Ints
     pipeline: Ints
     virtual_stages: Ints
     filled: NDArray[np.bool_]
@@ -64,6 +66,7 @@ class RowTable:
         q, r, spread = packing(self.problem, base, np.array(p))
         return Row(
             base=base,
+            zero=int(self.zero[i]),
             pipeline=p,
             virtual_stages=int(self.virtual_stages[i]),
             filled=bool(self.filled[i]),
@@ -104,25 +107,26 @@ def row_table(problem: Problem) -> RowTable:
         False: np.array([(p, v) for p, v in deep if p > 1 and v == 1], dtype=np.int64).reshape(-1, 2),
     }
     paces, blocks, declared, no_room, by_memory = bases(problem), [], 0, 0, 0
-    for (index, base), filled in itertools.product(enumerate(paces), (True, False)):
+    for (index, base), filled, zero in itertools.product(enumerate(paces), (True, False), problem.options("zero_stage", range(4))):
         p, v = pairs[filled][:, 0], pairs[filled][:, 1]
         own = (p > 1) | (not base.packed)
         if base.order == "zb-h1":
             own &= v == 1
         p, v = p[own], v[own]
-        bound, room, fits = _row_bounds(problem, base, p, v, filled=filled)
+        bound, room, fits = _row_bounds(problem, base, zero, p, v, filled=filled)
         declared += len(p)
         no_room += int(np.sum(~room))
         by_memory += int(np.sum(room & ~fits))
         i = np.flatnonzero(room & fits)
-        blocks.append((np.full(len(i), index), p[i], v[i], np.full(len(i), filled), bound[i]))
-    columns: list[Any] = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 5
-    order = np.argsort(columns[4], kind="stable")
-    base_, p_, v_, filled_, bound_ = (c[order] for c in columns)
+        blocks.append((np.full(len(i), index), np.full(len(i), zero), p[i], v[i], np.full(len(i), filled), bound[i]))
+    columns: list[Any] = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 6
+    order = np.argsort(columns[5], kind="stable")
+    base_, zero_, p_, v_, filled_, bound_ = (c[order] for c in columns)
     return RowTable(
         problem=problem,
         bases=paces,
         base=base_,
+        zero=zero_,
         pipeline=p_,
         virtual_stages=v_,
         filled=filled_,
@@ -133,10 +137,11 @@ def row_table(problem: Problem) -> RowTable:
     )
 
 
-def _row_bounds(problem: Problem, base: Base, p: Ints, v: Ints, *, filled: bool) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
+def _row_bounds(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, *, filled: bool) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
     """Bound rows from below in seconds per sequence; say where replicas and batch leave room, and where memory may fit.
 
-    The most even stages, the most replicas and the largest batch, tails left out: no layout of the row is faster.
+    The most even stages and the largest batch. Exchanges grow with the replicas and the time of a sequence falls: a layout
+    has more than half of the most replicas and at least half their exchanges, or no more than half of them and perhaps none.
     """
     b, most = base.shape.micro_batch, problem.most_sequences
     caps = replica_caps(problem, base, p).sum(axis=0)
@@ -148,31 +153,57 @@ def _row_bounds(problem: Problem, base: Base, p: Ints, v: Ints, *, filled: bool)
         replicas, room = np.minimum(caps, most // b), p > 1
     room &= (replicas >= 1) & (replicas * base.shape.gpus >= base.shape.expert_parallel)
     at_most = np.maximum(replicas, 1)
-    slowest, fill, each = least_terms(problem, base, p, v, batches)
-    bound = (slowest + each) / (at_most * b) + np.maximum(fill / most, fill / (np.maximum(batches, 1) * at_most * b))
-    return bound, room, _may_fit(problem, base, p, v, filled=filled, replicas=at_most)
+    half = at_most // 2
+    many = _bound_of(problem, base, zero, p, v, batches, fewest=half + 1, most=at_most)
+    few = _bound_of(problem, base, zero, p, v, batches, fewest=np.ones_like(p), most=np.maximum(half, 1))
+    return np.where(half > 0, np.minimum(many, few), many), room, _may_fit(problem, base, zero, p, v, filled=filled, replicas=at_most)
 
 
-def least_terms(problem: Problem, base: Base, p: Any, v: Any, batches: Any) -> tuple[Any, Any, Any]:
-    """Return the least pace of a micro-batch, the least fill, and what each micro-batch pays besides: the most even stages, no ZeRO traffic."""
+def _bound_of(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, *, fewest: Ints, most: Ints) -> Floats:
+    """Bound rows whose replicas lie between two numbers."""
+    b, largest = base.shape.micro_batch, problem.most_sequences
+    slowest, once, each = least_terms(problem, base, zero, p, v, batches, fewest=fewest, most=most)
+    return np.asarray((slowest + each) / (most * b) + np.maximum(once / largest, once / (np.maximum(batches, 1) * most * b)))
+
+
+def least_terms(problem: Problem, base: Base, zero: int, p: Any, v: Any, batches: Any, *, fewest: Any, most: Any) -> tuple[Any, Any, Any]:
+    """Return the least pace of a micro-batch, what a step takes at least once, and what each micro-batch pays besides.
+
+    The most even stages; the exchanges of the fewest replicas, the shards of the most; nothing between sites.
+    """
     m, layers = problem.machine, problem.machine.model.layers
-    even = np.ceil(layers / p) * base.least_layer
-    pace = np.maximum(even, (layers * base.least_layer + base.head) / p)
-    q, _, _ = packing(problem, base, np.asarray(p))
+    q, r, _ = packing(problem, base, np.asarray(p))
+    racks = np.ceil(np.ceil(fewest / max(1, sum(x > 0 for x in problem.racks))) / r)
+    slow = problem.conditions.allreduce_slowdown
+    pace = step.paces(m, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow)
+    layer = pace.layer + base.least_layer - base.layer
+    even = np.ceil(layers / p)
+    slowest = np.maximum(even * layer, (layers * layer + base.head) / p)
     hop = np.where(p == 1, 0.0, np.where(q >= p, base.hop_inside, base.hop_between))
-    free = step.Paces(times=base.times, sharding=0.0, free_forward=base.times.forward, free_backward=base.times.backward)
-    fill = step.bubble_of(free, base.order, p, v, even, hop=hop, micro_batches=batches)
-    return pace, fill, m.software.microbatch_seconds + step.exposed_each(m, free, v, layers / p, hop)
+    fill = step.bubble_of(pace, base.order, p, v, even * layer, hop=hop, micro_batches=batches)
+    tails = step.tail_parts(
+        m,
+        base.shape,
+        problem.conditions,
+        pipeline=p,
+        zero_stage=zero,
+        replicas_per_rack=r,
+        racks=racks,
+        replicas=most,
+        most_layers=even,
+        layer_backward=base.times.backward,
+        sites=1,
+    )
+    return slowest, fill + sum(tails.values()), m.software.microbatch_seconds + step.exposed_each(m, pace, v, layers / p, hop)
 
 
-def _may_fit(problem: Problem, base: Base, p: Ints, v: Ints, *, filled: bool, replicas: Ints) -> NDArray[np.bool_]:
+def _may_fit(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, *, filled: bool, replicas: Ints) -> NDArray[np.bool_]:
     """Say which rows may fit memory: the sum of what the stages can hold, bounded by an integral, must reach all layers.
 
     With k stages behind it a stage holds at least (s + a·((v-1)·p + k + 1)/v)·l bytes for l layers; the sum over k of
     1/(s + a·…) is at most the integral from 0. Under ZB-H1 every stage holds p micro-batches.
     """
     m = problem.machine
-    zero = max(problem.options("zero_stage", range(4)), default=3)
     state = step.held_state_bytes(m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=replicas)
     activation, room = base.least_bytes, problem.memory_limit
     if not filled:

@@ -22,11 +22,10 @@ HAIR = 1e-12  # relative: budgets are sums of the same two floats in another ord
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """The stages of a row at one ZeRO stage, number of shards and number of micro-batches; `layer` is x."""
+    """The stages of a row at a number of shards and of micro-batches; `layer` is x."""
 
     problem: Problem
     row: Row
-    zero: int
     replicas: int
     batches: int
     layer: float
@@ -60,7 +59,7 @@ class Stages:
         m, base, p = self.problem.machine, self.row.base, self.row.pipeline
         ends = memory.end_copies(m.model, np.arange(p), p)
         state = np.array([self._state(0, int(n)) for n in range(3)])[ends]
-        gathered = 2 * base.weights.layer * m.precision.working_parameter_bytes if self.zero >= 3 else 0.0
+        gathered = 2 * base.weights.layer * m.precision.working_parameter_bytes if self.row.zero >= 3 else 0.0
         room = np.asarray(self.problem.memory_limit - state - gathered, dtype=np.float64)
         room[-1] -= memory.logits_bytes(
             m.model,
@@ -74,7 +73,7 @@ class Stages:
 
     def _state(self, layers: int, ends: int) -> float:
         m, base = self.problem.machine, self.row.base
-        found = step.held_state_bytes(m, base.shape, base.weights, layers=layers, ends=ends, zero_stage=self.zero, replicas=self.replicas)
+        found = step.held_state_bytes(m, base.shape, base.weights, layers=layers, ends=ends, zero_stage=self.row.zero, replicas=self.replicas)
         return float(found)
 
     def most_in_flight(self, layers: Any, recomputed: Any, room: Any) -> Any:
@@ -83,7 +82,7 @@ class Stages:
         whole = np.ceil((layers - recomputed) / v)
         chunk = whole * b.kept + (np.ceil(layers / v) - whole) * b.checkpoint
         left = room - self.layer_state * layers - np.where(recomputed > 0, b.in_work, 0.0)
-        return left / chunk
+        return left / np.maximum(chunk, 1e-9)
 
     @cached_property
     def numbers(self) -> Ints:
