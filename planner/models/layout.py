@@ -8,28 +8,26 @@ variables for replicas, micro-batches and the layers of every stage (planner.mod
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from planner.errors import InternalError
 from planner.handoff import Alternative, LayoutRequest, Options
 from planner.instance import Instance
-from planner.models.layout_best import Best, best_of_row, candidates
-from planner.models.layout_possible import least_memory_bytes, possible_rows
+from planner.models.layout_best import Best, best_of_row
+from planner.models.layout_order import Queue
+from planner.models.layout_smallest import least_memory_bytes
 from planner.models.layout_question import Problem, problem_of
 from planner.models.layout_row import solve_row
-from planner.models.layout_space import Row, RowTable, row_table
+from planner.models.layout_space import Row, row_table
 from planner.physics import step, steptime
 from planner.plan import Assumptions, Certificate, Conflict, LayoutMetrics, LayoutPlan
 from planner.solvers.cpsat import SOLVER
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
 AGREEMENT = 1e-7  # relative; CP-SAT counts in whole units of time, the tables in floats
-HOPELESS = 100  # rows opened in vain before all that hold nothing are left out at once
-CONFIRMED = 6000  # stages, times micro-batch counts where they matter, that CP-SAT decides again over all rows
+CONFIRMED = 600  # stages of the rows that CP-SAT decides again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,7 @@ class Search:
     bound: float
     stop: Stop
     opened: list[Row]
-    table: RowTable
+    queue: Queue
     seconds: float
 
 
@@ -55,38 +53,28 @@ class Confirmation:
     constraints: int = 0
 
 
-def search(problem: Problem, *, time_limit: float | None = None) -> Search:
-    """Open rows in order of their bounds until none can beat the incumbent.
-
-    Where the first rows hold nothing, all that hold no layout at any choice within them are left out at once.
-    """
+def search(problem: Problem, *, time_limit: float | None = None, progress: Callable[[str], None] | None = None) -> Search:
+    """Open rows in order of their bounds until none can beat the incumbent."""
     started = time.perf_counter()
-    table = row_table(problem)
-    found = _open(problem, table, range(len(table)), started, time_limit, give_up=HOPELESS)
-    if found.best is None and len(found.opened) == HOPELESS:
-        found = _open(problem, table, possible_rows(problem, table).tolist(), started, time_limit, give_up=None)
-    return found
-
-
-def _open(problem: Problem, table: RowTable, rows: Iterable[int], started: float, time_limit: float | None, *, give_up: int | None) -> Search:
-    """Open some rows in their order; give up after so many without a layout."""
+    queue = Queue(problem, row_table(problem))
     best: Best | None = None
     opened: list[Row] = []
     bound, stop = math.inf, Stop.PROVED
-    for i in rows:
-        row = table.row(i)
-        if best is None and len(opened) == give_up:
-            break
+    for row in queue:
         if best is not None and row.bound >= best.seconds:
             break
         if best is not None and time_limit is not None and time.perf_counter() - started > time_limit:
-            bound, stop = row.bound, Stop.LIMIT
+            bound, stop = min(row.bound, queue.bound), Stop.LIMIT
             break
         opened.append(row)
-        best = best_of_row(problem, row, best.seconds if best else math.inf) or best
+        better = best_of_row(problem, row, best.seconds if best else math.inf)
+        best = better or best
+        if progress is not None and better is not None:
+            tokens = better.cut.data_parallel * better.cut.micro_batches * better.cut.micro_batch
+            progress(f"layout: step {better.seconds * tokens:.4g} s, no layout under {row.bound / better.seconds:.1%} of it")
     if best is not None:
         bound = min(bound, best.seconds)
-    return Search(best=best, bound=bound, stop=stop, opened=opened, table=table, seconds=time.perf_counter() - started)
+    return Search(best=best, bound=bound, stop=stop, opened=opened, queue=queue, seconds=time.perf_counter() - started)
 
 
 def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
@@ -102,27 +90,21 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
     if found.best is None:
         return Confirmation()
     best, told = found.best, Confirmation()
-    for row in found.opened:
+    for row in sorted(found.opened, key=lambda row: not _is_row_of(row, best.cut)):
+        if told.weight > CONFIRMED:
+            told = replace(told, left=told.left + 1)
+            continue
         own = _is_row_of(row, best.cut)
-        cutoff = best.seconds * (1 + AGREEMENT if own else 1 - AGREEMENT)
-        could_win = candidates(problem, row, cutoff)
-        if could_win is None:
-            continue
-        # Where micro-batches are fewer than stages, memory is a table over their count too.
-        weight = row.pipeline * (1 if row.filled else len(np.unique(could_win.batches)))
-        if not own and told.weight + weight > CONFIRMED:
-            told = replace(told, left=told.left + 1)
-            continue
-        out = solve_row(problem, row, cutoff, options)
+        out = solve_row(problem, row, best.seconds * (1 + AGREEMENT if own else 1 - AGREEMENT), options)
         if out.stop is not Stop.PROVED:
-            told = replace(told, left=told.left + 1)
+            told = replace(told, left=told.left + 1, weight=told.weight + row.pipeline)
             continue
         if own == out.infeasible:
             raise InternalError(f"layout: CP-SAT finds {out.objective} s per sequence where the tables find {best.seconds} s at best ({best.cut})")
         told = replace(
             told,
             rows=told.rows + 1,
-            weight=told.weight + weight,
+            weight=told.weight + (row.pipeline if out.variables else 0),
             variables=told.variables + out.variables,
             constraints=told.constraints + out.constraints,
         )
@@ -200,7 +182,7 @@ def _given(problem: Problem) -> str:
 
 def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> dict[str, int | float | str | list[int] | list[str]]:
     """Say what the optimum was proven over, and how much of it each argument excluded."""
-    table = found.table
+    table = found.queue.table
     return {
         "tensor_parallel": sorted({b.shape.tensor_parallel for b in table.bases}),
         "microbatch_sequences": sorted({b.shape.micro_batch for b in table.bases}),
@@ -221,8 +203,8 @@ def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> 
         "layers_per_stage": "any whole numbers",
         "rows_declared": table.declared,
         "rows_without_room": table.no_room,
-        "rows_over_memory": table.memory,
-        "rows_excluded_by_bound": len(table) - len(found.opened),
+        "rows_over_memory": table.memory + found.queue.hopeless,
+        "rows_excluded_by_bound": len(table) - found.queue.hopeless - len(found.opened),
         "rows_opened": len(found.opened),
         "decided_again_by_cp_sat": confirmed.rows,
         "left_to_the_tables": confirmed.left,

@@ -79,8 +79,8 @@ def counts(problem: Problem, row: Row) -> tuple[Ints, Ints]:
         return d, most // d
     m = most // d
     early = [np.minimum(m, p + k) for k in range((p - 1) // v + 1)]
-    pairs = np.unique(np.concatenate([np.stack([d, x]) for x in (m, m // p * p, *early)], axis=1), axis=1)
-    return pairs[0], pairs[1]
+    pairs = np.unique(np.concatenate([d * (most + 1) + x for x in (m, m // p * p, *early)]))
+    return pairs // (most + 1), pairs % (most + 1)
 
 
 def _replica_numbers(problem: Problem, caps: Ints, low: int, top: int) -> Ints:
@@ -119,18 +119,33 @@ def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
 
 
 def best_of_row(problem: Problem, row: Row, cutoff: float) -> Best | None:
-    """Find the fastest layout of a row that is faster than the cutoff, exactly; None where there is none."""
+    """Find the fastest layout of a row that is faster than the cutoff, exactly; None where there is none.
+
+    The budget that memory asks for at the most shards and the fewest micro-batches bounds that of every candidate.
+    """
     c = candidates(problem, row, cutoff)
     if c is None:
         return None
-    pace = pace_of(problem, row, c.racks)
+    times, pace = Times(problem=problem, row=row), pace_of(problem, row, c.racks)
     layer = np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), c.replicas.shape)
-    p, layers = row.pipeline, problem.machine.model.layers
-    even = math.ceil(layers / p)
-    again = row.base.times.again if row.base.recomputes == "all" else 0.0
-    least = np.maximum(even * (layer + again), (layers * (layer + again) + row.base.head) / p)
-    times = Times(problem=problem, row=row)
-    bound = times.per_sequence(c, pace, pace_seconds=least, stage_seconds=even * (layer + again), most=even)
+    p, layers, head = row.pipeline, problem.machine.model.layers, row.base.head
+    even, again = math.ceil(layers / p), row.base.times.again if row.base.recomputes == "all" else 0.0
+    budget = even * (layer + again)
+    if problem.pin("layers_per_stage") is None and problem.pin("recomputed_layers_per_stage") is None:
+        easiest = Stages(
+            problem=problem,
+            row=row,
+            replicas=int(c.least.max()),
+            batches=int(c.batches.min()),
+            layer=float(layer.min()),
+            most_layers=layers - (p - 1) * row.virtual_stages,
+        )
+        first = easiest.first_budget()
+        if first is None:
+            return None
+        budget = np.maximum(budget, float(easiest.budgets[first]))
+    least = np.maximum(budget + (head if p == 1 else 0.0), (layers * (layer + again) + head) / p)
+    bound = times.per_sequence(c, pace, pace_seconds=least, stage_seconds=budget, most=even)
     best: Best | None = None
     for i in np.argsort(bound, kind="stable"):
         limit = best.seconds if best else cutoff

@@ -140,6 +140,7 @@ def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
         choices = itertools.product(inner, contexts, _expert_degrees(problem), sizes, (False, True), _kept(problem))
         for i, c, e, b, parallel, (kept, recomputes) in choices:
             whole = t % i == 0 and m.sequence % c == 0 and b <= problem.most_sequences and not (parallel and t == 1)
+            whole &= c == 1 or b == min(sizes)  # ranks that share a sequence do not take several at once
             if whole and problem.options("sequence_parallel", [parallel]):
                 shape = Shape(
                     tensor_parallel=t,

@@ -60,8 +60,8 @@ class RowTable:
     def __len__(self) -> int:
         return len(self.bound)
 
-    def row(self, i: int) -> Row:
-        """Return row i."""
+    def row(self, i: int, bound: float) -> Row:
+        """Return row i with its sharpened bound."""
         base, p = self.bases[self.base[i]], int(self.pipeline[i])
         q, r, spread = packing(self.problem, base, np.array(p))
         return Row(
@@ -73,7 +73,7 @@ class RowTable:
             stages_per_rack=int(q),
             replicas_per_rack=int(r),
             racks_per_replica=spread,
-            bound=float(self.bound[i]),
+            bound=bound,
         )
 
 
@@ -143,26 +143,35 @@ def _row_bounds(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, *, fi
     The most even stages and the largest batch. Exchanges grow with the replicas and the time of a sequence falls: a layout
     has more than half of the most replicas and at least half their exchanges, or no more than half of them and perhaps none.
     """
+    replicas, batches = most_counts(problem, base, p, filled=filled)
+    room = (replicas >= 1) & (replicas * base.shape.gpus >= base.shape.expert_parallel) & (filled | (p > 1))
+    at_most = np.maximum(replicas, 1)
+    bound = bound_over_replicas(problem, base, zero, p, v, batches, at_most)
+    return bound, room, _may_fit(problem, base, zero, p, v, filled=filled, replicas=at_most)
+
+
+def most_counts(problem: Problem, base: Base, p: Ints, *, filled: bool) -> tuple[Ints, Floats]:
+    """Return the most replicas and micro-batches of rows (infinite where the pipeline is filled)."""
     b, most = base.shape.micro_batch, problem.most_sequences
     caps = replica_caps(problem, base, p).sum(axis=0)
     if filled:
-        replicas, room = np.minimum(caps, most // (b * p)), np.ones(len(p), dtype=bool)
-        batches = np.full(len(p), np.inf)
-    else:
-        batches = np.minimum(p - 1, most // b).astype(float)
-        replicas, room = np.minimum(caps, most // b), p > 1
-    room &= (replicas >= 1) & (replicas * base.shape.gpus >= base.shape.expert_parallel)
-    at_most = np.maximum(replicas, 1)
+        return np.minimum(caps, most // (b * p)), np.full(len(p), np.inf)
+    return np.minimum(caps, most // b), np.minimum(p - 1, most // b).astype(float)
+
+
+def bound_over_replicas(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, at_most: Ints, floor: Any = 0.0) -> Floats:
+    """Bound rows with at most so many replicas and micro-batches from below; `floor`: the least pace where it is known to be more than even."""
     half = at_most // 2
-    many = _bound_of(problem, base, zero, p, v, batches, fewest=half + 1, most=at_most)
-    few = _bound_of(problem, base, zero, p, v, batches, fewest=np.ones_like(p), most=np.maximum(half, 1))
-    return np.where(half > 0, np.minimum(many, few), many), room, _may_fit(problem, base, zero, p, v, filled=filled, replicas=at_most)
+    many = _bound_of(problem, base, zero, p, v, batches, half + 1, at_most, floor)
+    few = _bound_of(problem, base, zero, p, v, batches, np.ones_like(p), np.maximum(half, 1), floor)
+    return np.where(half > 0, np.minimum(many, few), many)
 
 
-def _bound_of(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, *, fewest: Ints, most: Ints) -> Floats:
+def _bound_of(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, fewest: Ints, most: Ints, floor: Any) -> Floats:
     """Bound rows whose replicas lie between two numbers."""
     b, largest = base.shape.micro_batch, problem.most_sequences
     slowest, once, each = least_terms(problem, base, zero, p, v, batches, fewest=fewest, most=most)
+    slowest = np.maximum(slowest, floor)
     return np.asarray((slowest + each) / (most * b) + np.maximum(once / largest, once / (np.maximum(batches, 1) * most * b)))
 
 
