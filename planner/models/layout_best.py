@@ -57,16 +57,18 @@ def split_replicas(caps: Ints, replicas: Ints) -> Ints:
     return shares
 
 
-def counts(problem: Problem, row: Row) -> tuple[Ints, Ints]:
+def counts(problem: Problem, row: Row, cutoff: float) -> tuple[Ints, Ints]:
     """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
 
     A filled pipeline takes as many micro-batches as the batch holds. Interleaved, whole rounds may be better, and fewer
-    micro-batches than p + (p-1)/v hold less in flight. A pipeline that is not filled may take any number below p.
+    micro-batches than p + (p-1)/v hold less in flight. A pipeline that is not filled may take any number below p. Replicas
+    too few for the cutoff even without fill and tails are left out.
     """
     b, p, v = row.base.shape.micro_batch, row.pipeline, row.virtual_stages
     caps = replica_caps(problem, row.base, p)
     most = problem.most_sequences // b
-    top, low = min(int(caps.sum()), most // p if row.filled else most), max(1, int((caps > 0).sum()))
+    slowest = math.ceil(problem.machine.model.layers / p) * row.base.least_layer
+    top, low = min(int(caps.sum()), most // p if row.filled else most), max(1, int((caps > 0).sum()), math.floor(slowest / (cutoff * b)))
     d = _replica_numbers(problem, caps, low, top)
     wanted = problem.pin("microbatches_per_step")
     if wanted is not None:
@@ -97,7 +99,7 @@ def _replica_numbers(problem: Problem, caps: Ints, low: int, top: int) -> Ints:
 def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
     """List the replica and micro-batch counts of a row whose time without tails is under the cutoff, the fastest first."""
     shape, p = row.base.shape, row.pipeline
-    d, m = counts(problem, row)
+    d, m = counts(problem, row, cutoff)
     if not len(d):
         return None
     pace, fill, each = least_terms(problem, row.base, row.zero, np.array(p), np.array(row.virtual_stages), m, fewest=d, most=d)

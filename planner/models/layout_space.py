@@ -140,8 +140,7 @@ def row_table(problem: Problem) -> RowTable:
 def _row_bounds(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, *, filled: bool) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
     """Bound rows from below in seconds per sequence; say where replicas and batch leave room, and where memory may fit.
 
-    The most even stages and the largest batch. Exchanges grow with the replicas and the time of a sequence falls: a layout
-    has more than half of the most replicas and at least half their exchanges, or no more than half of them and perhaps none.
+    The most even stages and the largest batch.
     """
     replicas, batches = most_counts(problem, base, p, filled=filled)
     room = (replicas >= 1) & (replicas * base.shape.gpus >= base.shape.expert_parallel) & (filled | (p > 1))
@@ -160,19 +159,17 @@ def most_counts(problem: Problem, base: Base, p: Ints, *, filled: bool) -> tuple
 
 
 def bound_over_replicas(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, at_most: Ints, floor: Any = 0.0) -> Floats:
-    """Bound rows with at most so many replicas and micro-batches from below; `floor`: the least pace where it is known to be more than even."""
-    half = at_most // 2
-    many = _bound_of(problem, base, zero, p, v, batches, half + 1, at_most, floor)
-    few = _bound_of(problem, base, zero, p, v, batches, np.ones_like(p), np.maximum(half, 1), floor)
-    return np.where(half > 0, np.minimum(many, few), many)
+    """Bound rows with at most so many replicas and micro-batches from below; `floor`: the least pace where it is known to be more than even.
 
-
-def _bound_of(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, fewest: Ints, most: Ints, floor: Any) -> Floats:
-    """Bound rows whose replicas lie between two numbers."""
-    b, largest = base.shape.micro_batch, problem.most_sequences
-    slowest, once, each = least_terms(problem, base, zero, p, v, batches, fewest=fewest, most=most)
-    slowest = np.maximum(slowest, floor)
-    return np.asarray((slowest + each) / (most * b) + np.maximum(once / largest, once / (np.maximum(batches, 1) * most * b)))
+    Exchanges grow with the replicas: a layout has more than half of the most and the exchanges of that half, or it has no
+    more than half, twice the time of a sequence, and perhaps no exchanges.
+    """
+    b, largest, half = base.shape.micro_batch, problem.most_sequences, at_most // 2
+    slowest, once, each = least_terms(problem, base, zero, p, v, batches, fewest=half + 1, most=at_most)
+    pace = np.maximum(slowest, floor) + each
+    many = pace / (at_most * b) + np.maximum(once / largest, once / (np.maximum(batches, 1) * at_most * b))
+    few = np.maximum(np.ceil(problem.machine.model.layers / p) * base.least_layer, floor) / (np.maximum(half, 1) * b)
+    return np.asarray(np.where(half > 0, np.minimum(many, few), many))
 
 
 def least_terms(problem: Problem, base: Base, zero: int, p: Any, v: Any, batches: Any, *, fewest: Any, most: Any) -> tuple[Any, Any, Any]:
