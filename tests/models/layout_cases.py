@@ -1,0 +1,202 @@
+"""Small random layout questions, and every layout of them by plain loops, timed by physics alone."""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from planner.handoff import LayoutRequest
+from planner.instance import Instance
+from planner.physics import step, steptime
+from planner.physics.step import Conditions, Cut
+
+FLASH = {
+    "name": "flash", "launch_seconds": 1e-6, "microbatch_seconds": 1e-4, "step_seconds": 1e-3, "tensor_overlap": 0.5, "pipeline_overlap": 0.5,
+    "data_exposed": 0.2, "sharding_exposed": 0.1, "schedules": ["1f1b"],
+}  # fmt: skip
+ZERO_BUBBLE = {**FLASH, "name": "zero-bubble", "schedules": ["1f1b", "zb-h1"]}
+UNFUSED = {
+    "name": "unfused",
+    "flash_attention": False,
+    "score_efficiency": 0.5,
+    "pipeline_overlap": 0.0,
+    "data_exposed": 1.0,
+    "collective_seconds": 1e-5,
+}
+
+
+def instance(
+    *,
+    layers: int = 3,
+    sequences: int = 6,
+    hbm: float = 4e9,
+    pins: dict[str, Any] | None = None,
+    kv_heads: int = 4,
+    software: dict[str, Any] | None = None,
+    experts: dict[str, Any] | None = None,
+) -> Instance:
+    """Return a tiny layout question: 4 GPUs a rack, 4 heads."""
+    gpu = {
+        "name": "tiny",
+        "hbm_bytes": hbm,
+        "hbm_bytes_per_second": 1e12,
+        "peak_flop_per_second": {"bf16": 1e14},
+        "matrix_efficiency": {"most": {"bf16": 0.8}, "operand_traffic": 0.1},
+        "kernel_seconds": 1e-6,
+        "scale_up_bytes_per_second": 2e11,
+        "scale_up_latency_seconds": 4e-6,
+        "nic_bytes_per_second": 2e10,
+        "nic_latency_seconds": 8e-6,
+    }
+    precision = {
+        "compute": "bf16",
+        "parameter_bytes": 6,
+        "working_parameter_bytes": 2,
+        "gradient_bytes": 4,
+        "optimizer_bytes": 8,
+        "activation_bytes": 2,
+        "collective_bytes": 2,
+    }
+    model = {"name": "m", "layers": layers, "hidden": 2048, "heads": 4, "kv_heads": kv_heads, "vocabulary": 8000, "experts": experts}
+    return Instance.model_validate(
+        {
+            "name": "tiny",
+            "limits": {"max_batch_tokens": sequences * 1024, "memory_reserve_fraction": 0.0},
+            "workload": {
+                "model": {k: v for k, v in model.items() if v is not None},
+                "tokens": 1e9,
+                "sequence_length": 1024,
+                "precision": precision,
+                "software": software or UNFUSED,
+            },
+            "hardware": {"accelerator": gpu, "rack": {"name": "r", "gpus": 4, "it_kw": 4, "price_usd": 1}},
+            "pins": pins or {},
+        }
+    )
+
+
+def request(**racks: int) -> LayoutRequest:
+    """Ask for a layout on these racks, over a network that is not ideal."""
+    several = len(racks) > 1
+    return LayoutRequest(
+        racks_by_site=racks, hop_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=400.0 if several else None, wan_rtt_ms=1.0 if several else None
+    )
+
+
+def stages_of(layers: int, stages: int, least: int) -> list[tuple[int, ...]]:
+    """List every way to give `layers` layers to stages of at least so many."""
+    return [x for x in itertools.product(range(least, layers + 1), repeat=stages) if sum(x) == layers]
+
+
+def every_layout(i: Instance, asked: LayoutRequest) -> Iterator[Cut]:
+    """Yield every layout of the declared space that keeps the pins, by plain loops and the instance alone."""
+    m, pin = step.machine_of(i), {k.removeprefix("layout."): v for k, v in i.pins.items()}
+    most = math.floor((i.limits.max_batch_tokens or 0) / m.sequence)
+    racks = [asked.racks_by_site[s] for s in sorted(asked.racks_by_site)]
+    shared = math.gcd(m.model.heads, m.model.kv)
+    degrees = [t for t in range(1, 5) if shared % t == 0 and pin.get("tensor_parallel", t) == t]
+    contexts = [pin.get("context_parallel", 1)]
+    experts = [1] if m.model.experts is None else [e for e in range(1, m.model.experts.count + 1) if m.model.experts.count % e == 0]
+    for t, c, e, b, p in itertools.product(degrees, contexts, experts, (1, 2, 4, 8, 16), range(1, m.model.layers + 1)):
+        asked_for = {"pipeline_parallel": p, "expert_parallel": e, "microbatch_sequences": b}
+        if b > most or any(pin.get(k, x) != x for k, x in asked_for.items()):
+            continue
+        for q in sorted({1, min(p, max(1, 4 // (t * c)))}):
+            r, column = max(1, 4 // (q * t * c)), -(-p // q) * -(-t * c // 4)
+            spans = [range(1, r * (n // column) + 1) if n // column else range(1) for n in racks]
+            for d in itertools.product(*spans):
+                if sum(d) and pin.get("data_parallel", sum(d)) == sum(d) and e <= t * c * min(x for x in d if x):
+                    yield from _cuts(i, t, c, e, b, p, q, r, d)
+
+
+def _cuts(i: Instance, t: int, c: int, e: int, b: int, p: int, q: int, r: int, d: tuple[int, ...]) -> Iterator[Cut]:
+    m, pin = step.machine_of(i), {k.removeprefix("layout."): v for k, v in i.pins.items()}
+    most, layers = math.floor((i.limits.max_batch_tokens or 0) / m.sequence), m.model.layers
+    counts, orders = range(1, most // (sum(d) * b) + 1), m.software.schedules
+    for n, v, order, z, sp in itertools.product(counts, range(1, layers // p + 1), orders, range(4), (False, True)):
+        wrong = (v > 1 and (p == 1 or n < p or order == "zb-h1")) or (sp and t == 1)
+        asked = {"virtual_stages": v, "zero_stage": z, "sequence_parallel": sp, "microbatches_per_step": n}
+        if wrong or any(pin.get(k, x) != x for k, x in asked.items()):
+            continue
+        for split in stages_of(layers, p, v):
+            if pin.get("layers_per_stage", list(split)) != list(split):
+                continue
+            for kept, again in _recomputes(m.software.flash_attention, split, pin):
+                yield Cut(
+                    tensor_parallel=t,
+                    pipeline_parallel=p,
+                    data_parallel_by_site=d,
+                    virtual_stages=v,
+                    micro_batch=b,
+                    micro_batches=n,
+                    recompute=kept,
+                    sequence_parallel=sp,
+                    zero_stage=z,
+                    layers_per_stage=split,
+                    replicas_per_rack=r,
+                    context_parallel=c,
+                    expert_parallel=e,
+                    schedule=order,
+                    stages_per_rack=q,
+                    recomputed_layers_per_stage=again,
+                )
+
+
+def _recomputes(flash: bool, split: tuple[int, ...], pin: dict[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:
+    some = [("full", x) for x in itertools.product(*(range(n + 1) for n in split)) if any(x)]
+    wanted = pin.get("recompute")
+    if wanted == "full":
+        return [("full", split)]
+    if wanted is not None:
+        return [(wanted, ())]
+    return [("none", ()), *some] if flash else [("none", ()), ("selective", ()), *some]
+
+
+def least_seconds_per_sequence(i: Instance, asked: LayoutRequest) -> float | None:
+    """Time every layout that fits memory; None where none does. What depends on the shape alone is computed once."""
+    m, limit = step.machine_of(i), step.memory_limit_bytes(i)
+    c = Conditions(hop_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0)
+    best: float | None = None
+    known: dict[Any, Any] = {}
+    whole = steptime.layer_times
+    try:
+        steptime.layer_times = lambda machine, s: known[s] if s in known else known.setdefault(s, whole(machine, s))
+        for x in every_layout(i, asked):
+            seconds = sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch)
+            if (best is None or seconds < best) and sum(step.worst_memory(m, x).values()) <= limit:
+                best = seconds
+    finally:
+        steptime.layer_times = whole
+    return best
+
+
+def random_case(seed: int) -> tuple[Instance, LayoutRequest]:
+    """Return a small random question; some choices are pinned so that the brute force stays short."""
+    r = random.Random(seed)
+    layers = r.choice([2, 3, 3, 4])
+    pins: dict[str, Any] = {"layout.zero_stage": r.randint(0, 3)}
+    if r.random() < 0.3:
+        pins["layout.recompute"] = r.choice(["none", "selective", "full"])
+    if r.random() < 0.7:
+        pins["layout.tensor_parallel"] = r.choice([1, 2])
+    if r.random() < 0.7:
+        pins["layout.sequence_parallel"] = pins.get("layout.tensor_parallel", 1) > 1 and r.random() < 0.5
+    if r.random() < 0.15:
+        pins["layout.microbatches_per_step"] = r.randint(1, 4)
+    if r.random() < 0.15:
+        pins["layout.data_parallel"] = r.randint(1, 3)
+    if r.random() < 0.15:
+        stages = r.randint(1, layers)
+        pins["layout.layers_per_stage"] = list(r.choice(stages_of(layers, stages, 1)))
+    if r.random() < 0.15:
+        pins["layout.context_parallel"] = 2
+        pins["layout.microbatch_sequences"] = 1
+    racks = {"a": r.randint(1, 3)} | ({"b": r.randint(1, 2)} if r.random() < 0.3 else {})
+    hbm = r.choice([0.4e9, 0.6e9, 0.8e9, 1e9, 1.3e9, 1.6e9, 2.5e9, 5e9])
+    experts = {"count": 4, "per_token": 2, "ffn": 2048, "dense_layers": r.choice([0, 1])} if r.random() < 0.2 else None
+    software = r.choice([UNFUSED, FLASH, FLASH, ZERO_BUBBLE])
+    asked = request(**racks)
+    return instance(
+        layers=layers, sequences=r.randint(2, 7), hbm=hbm, pins=pins, kv_heads=r.choice([2, 4]), software=software, experts=experts
+    ), asked
