@@ -11,7 +11,7 @@ from planner.plan import LayoutMetrics, LayoutPlan, Violation
 
 PINNED = (
     "tensor_parallel", "pipeline_parallel", "data_parallel", "virtual_stages", "microbatch_sequences", "microbatches_per_step", "replicas_per_rack",
-    "recompute", "sequence_parallel", "zero_stage",
+    "recompute", "sequence_parallel", "zero_stage", "context_parallel", "expert_parallel", "tensor_parallel_inner", "schedule", "stages_per_rack",
 )  # fmt: skip
 FIGURES = [name for name in LayoutMetrics.model_fields if name not in ("breakdown_seconds", "memory_breakdown_bytes")]
 
@@ -34,15 +34,56 @@ def tensor_parallel(c: Context) -> Iterator[Violation]:
         shared = math.gcd(model.heads, model.kv)
         if shared % y.tensor_parallel:
             yield broken("tensor_parallel", f"{y.tensor_parallel} does not divide {shared}, shared by {model.heads} heads and {model.kv} KV heads")
-        gpus = y.tensor_parallel * y.replicas_per_rack
-        yield from at_most("tensor_parallel", gpus, c.gpus_per_rack, f"GPUs of {y.replicas_per_rack} replicas in a rack", "GPUs in a rack")
+        if y.tensor_parallel % y.tensor_parallel_inner:
+            yield broken("tensor_parallel", f"an inner degree of {y.tensor_parallel_inner} does not divide {y.tensor_parallel}")
 
 
-def one_way_only(c: Context) -> Iterator[Violation]:
-    """Leave out the ways of parallelism that the physics does not predict."""
+def rack_shape(c: Context) -> Iterator[Violation]:
+    """Put no more stages and replicas on a rack than it has GPUs for, and a larger replica on as many racks as it needs."""
     for y in _held(c):
-        yield from must_be("one_way_only", "context_parallel", y.context_parallel, 1)
-        yield from must_be("one_way_only", "expert_parallel", y.expert_parallel, 1)
+        unit = y.tensor_parallel * y.context_parallel
+        need = math.ceil(unit / c.gpus_per_rack)
+        yield from must_equal("rack_shape", f"racks_per_replica for {unit} GPUs", y.racks_per_replica, need)
+        gpus = y.stages_per_rack * y.replicas_per_rack * unit
+        what = f"GPUs of {y.stages_per_rack} stages of {y.replicas_per_rack} replicas"
+        yield from at_most("rack_shape", gpus, c.gpus_per_rack * y.racks_per_replica, what, "GPUs in their racks")
+
+
+def context_parallel(c: Context) -> Iterator[Violation]:
+    """Cut sequences into whole parts."""
+    for y in _held(c):
+        if c.instance.workload.sequence_length % y.context_parallel:
+            yield broken("context_parallel", f"{y.context_parallel} does not divide {c.instance.workload.sequence_length} tokens of a sequence")
+
+
+def expert_parallel(c: Context) -> Iterator[Violation]:
+    """Share the experts out evenly over GPUs of one stage and site."""
+    for y in _held(c):
+        experts = step.machine_of(c.instance).model.experts
+        count = experts.count if experts is not None else 1
+        if count % y.expert_parallel:
+            yield broken("expert_parallel", f"{y.expert_parallel} does not divide {count} experts")
+        least = min((d for d in y.data_parallel_by_site.values() if d), default=0)
+        gpus = least * y.tensor_parallel * y.context_parallel
+        yield from at_most("expert_parallel", y.expert_parallel, gpus, "GPUs share the experts", "GPUs of a stage at the smallest site")
+
+
+def schedule(c: Context) -> Iterator[Violation]:
+    """Follow a schedule that the framework has, or that is pinned, and interleave only 1F1B."""
+    for y in _held(c):
+        software = step.machine_of(c.instance).software
+        if y.schedule not in software.schedules and "layout.schedule" not in c.instance.pins:
+            yield broken("schedule", f"{y.schedule} is none of the {len(software.schedules)} schedules of {software.name}")
+        if y.schedule != "1f1b":
+            yield from at_most("schedule", y.virtual_stages, 1, "virtual stages", f"that {y.schedule} has")
+
+
+def recomputed(c: Context) -> Iterator[Violation]:
+    """Recompute whole layers only under full recompute, and no more than a stage has."""
+    for y in _held(c):
+        again = sum(y.recomputed_layers_per_stage)
+        if y.recompute != "full" and again:
+            yield broken("recomputed", f"{again} layers are recomputed > 0, and recompute is {y.recompute}")
 
 
 def layers(c: Context) -> Iterator[Violation]:
@@ -55,12 +96,12 @@ def layers(c: Context) -> Iterator[Violation]:
 
 
 def interleaving(c: Context) -> Iterator[Violation]:
-    """Interleave only where there are stages, and then in whole rounds of micro-batches."""
+    """Interleave only where there are stages, and with a micro-batch for each at least."""
     for y in _held(c):
         if y.virtual_stages > 1 and y.pipeline_parallel == 1:
             yield broken("interleaving", f"{y.virtual_stages} virtual stages > 1 on one pipeline stage")
-        if y.virtual_stages > 1 and y.microbatches_per_step % y.pipeline_parallel:
-            yield broken("interleaving", f"{y.microbatches_per_step} micro-batches are no whole rounds of {y.pipeline_parallel} stages")
+        if y.virtual_stages > 1:
+            yield from at_most("interleaving", y.pipeline_parallel, y.microbatches_per_step, "stages", "micro-batches")
 
 
 def replicas(c: Context) -> Iterator[Violation]:
@@ -77,17 +118,17 @@ def racks(c: Context) -> Iterator[Violation]:
         for s in sorted(set(y.racks_per_stage_by_site) ^ set(y.data_parallel_by_site)):
             yield broken(f"racks[{s}]", "stands in only 1 of data_parallel_by_site and racks_per_stage_by_site")
         for s, d in sorted(y.data_parallel_by_site.items()):
-            need = steptime.group_racks(d, y.replicas_per_rack)
+            need = steptime.group_racks(d, y.replicas_per_rack) * y.racks_per_replica
             what = f"racks of a stage for {d:,} replicas"
             yield from must_equal(f"racks[{s}]", what, y.racks_per_stage_by_site.get(s), need)
-            used = need * y.pipeline_parallel
+            used = need * y.rack_stages
             yield from at_most(f"racks[{s}]", used, c.racks_by_site.get(s, 0), f"racks for {y.pipeline_parallel} stages", "racks at the site")
 
 
 def gpus(c: Context) -> Iterator[Violation]:
     """Count the GPUs that work and those that idle."""
     for y in _held(c):
-        used, total = y.data_parallel * y.tensor_parallel * y.pipeline_parallel, sum(c.racks_by_site.values()) * c.gpus_per_rack
+        used, total = y.data_parallel * y.tensor_parallel * y.context_parallel * y.pipeline_parallel, sum(c.racks_by_site.values()) * c.gpus_per_rack
         yield from must_equal("gpus", "gpus_used", y.gpus_used, used)
         yield from must_equal("gpus", "gpus_idle", y.gpus_idle, total - used)
         yield from at_most("gpus", used, total, "GPUs used", "GPUs bought")
@@ -171,6 +212,9 @@ def pins(c: Context) -> Iterator[Violation]:
         for name in PINNED:
             if name in fixed:
                 yield from must_be(f"pins[layout.{name}]", name, getattr(y, name), fixed[name])
+        if "recomputed_layers_per_stage" in fixed:
+            held = list(y.recomputed_layers_per_stage) or [0] * len(y.layers_per_stage)
+            yield from must_be("pins[layout.recomputed_layers_per_stage]", "recomputed_layers_per_stage", held, fixed["recomputed_layers_per_stage"])
         if "layers_per_stage" in fixed:
             yield from must_be("pins[layout.layers_per_stage]", "layers_per_stage", list(y.layers_per_stage), fixed["layers_per_stage"])
         if "data_parallel_by_site" in fixed:
@@ -179,6 +223,6 @@ def pins(c: Context) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule, ...] = (
-    well_formed, tensor_parallel, one_way_only, layers, interleaving, replicas, racks, gpus, batch, memory, metrics, breakdowns, deadline,
-    assumed_slowdowns, assumed_wan, pins,
+    well_formed, tensor_parallel, rack_shape, context_parallel, expert_parallel, layers, interleaving, schedule, recomputed, replicas, racks, gpus,
+    batch, memory, metrics, breakdowns, deadline, assumed_slowdowns, assumed_wan, pins,
 )  # fmt: skip

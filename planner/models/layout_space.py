@@ -6,7 +6,7 @@ many of them are recomputed.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,11 @@ class RowTable:
     def __len__(self) -> int:
         return len(self.bound)
 
+    def part(self, which: NDArray[np.bool_]) -> "RowTable":
+        """Return the table of some of the rows."""
+        kept = {k: getattr(self, k)[which] for k in ("base", "zero", "pipeline", "virtual_stages", "filled", "bound")}
+        return replace(self, **kept)
+
     def row(self, i: int, bound: float) -> Row:
         """Return row i with its sharpened bound."""
         base, p = self.bases[self.base[i]], int(self.pipeline[i])
@@ -96,8 +101,8 @@ def replica_caps(problem: Problem, base: Base, p: Any) -> Any:
     return np.stack([np.where(fits, r * (racks // groups), 0) for racks in problem.racks])
 
 
-def row_table(problem: Problem) -> RowTable:
-    """Build every row with its bound and drop those that cannot hold the model."""
+def row_table(problem: Problem, paces: list[Base] | None = None) -> RowTable:
+    """Build every row of some ways to cut a layer (all, unless told) with its bound, and drop those that cannot hold the model."""
     layers = problem.machine.model.layers
     fixed = problem.pin("layers_per_stage")
     stages = problem.options("pipeline_parallel", range(1, layers + 1) if fixed is None else [len(fixed)])
@@ -106,7 +111,8 @@ def row_table(problem: Problem) -> RowTable:
         True: np.array(deep, dtype=np.int64).reshape(-1, 2),
         False: np.array([(p, v) for p, v in deep if p > 1 and v == 1], dtype=np.int64).reshape(-1, 2),
     }
-    paces, blocks, declared, no_room, by_memory = bases(problem), [], 0, 0, 0
+    paces = bases(problem) if paces is None else paces
+    blocks, declared, no_room, by_memory = [], 0, 0, 0
     for (index, base), filled, zero in itertools.product(enumerate(paces), (True, False), problem.options("zero_stage", range(4))):
         p, v = pairs[filled][:, 0], pairs[filled][:, 1]
         own = (p > 1) | (not base.packed)
@@ -120,17 +126,30 @@ def row_table(problem: Problem) -> RowTable:
         i = np.flatnonzero(room & fits)
         blocks.append((np.full(len(i), index), np.full(len(i), zero), p[i], v[i], np.full(len(i), filled), bound[i]))
     columns: list[Any] = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 6
+    return _in_order(problem, paces, columns, declared, no_room, by_memory)
+
+
+def joined(problem: Problem, tables: list[RowTable]) -> RowTable:
+    """Join the tables of several ways to cut a layer."""
+    paces = [b for t in tables for b in t.bases]
+    first = np.cumsum([0, *(len(t.bases) for t in tables)])
+    parts = [(t.base + n, t.zero, t.pipeline, t.virtual_stages, t.filled, t.bound) for t, n in zip(tables, first, strict=False)]
+    columns: list[Any] = [np.concatenate(c) for c in zip(*parts, strict=True)] if parts else [np.empty(0, dtype=np.int64)] * 6
+    return _in_order(problem, paces, columns, sum(t.declared for t in tables), sum(t.no_room for t in tables), sum(t.memory for t in tables))
+
+
+def _in_order(problem: Problem, paces: list[Base], columns: list[Any], declared: int, no_room: int, by_memory: int) -> RowTable:
     order = np.argsort(columns[5], kind="stable")
-    base_, zero_, p_, v_, filled_, bound_ = (c[order] for c in columns)
+    base, zero, p, v, filled, bound = (c[order] for c in columns)
     return RowTable(
         problem=problem,
         bases=paces,
-        base=base_,
-        zero=zero_,
-        pipeline=p_,
-        virtual_stages=v_,
-        filled=filled_,
-        bound=bound_,
+        base=base,
+        zero=zero,
+        pipeline=p,
+        virtual_stages=v,
+        filled=filled,
+        bound=bound,
         declared=declared,
         no_room=no_room,
         memory=by_memory,

@@ -57,7 +57,7 @@ GPU = {
     "hbm_bytes": 4e6,
     "hbm_bytes_per_second": 1e9,
     "peak_flop_per_second": {"bf16": 1e7},
-    "matrix_efficiency": {"most": 0.5, "half_flop": 0},
+    "matrix_efficiency": {"most": {"bf16": 0.5}},
     "scale_up_bytes_per_second": 1e8,
     "scale_up_latency_seconds": 1e-6,
     "nic_bytes_per_second": 1e6,
@@ -96,6 +96,7 @@ INSTANCE: dict[str, Any] = {
         "tokens": 1e6,
         "sequence_length": 128,
         "precision": PRECISION,
+        "software": {"name": "ideal"},
     },
     "hardware": {
         "accelerator": GPU,

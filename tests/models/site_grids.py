@@ -19,7 +19,7 @@ ACCELERATOR = {
     "hbm_bytes": 1e11,
     "hbm_bytes_per_second": 1e12,
     "peak_flop_per_second": {"bf16": 1e15},
-    "matrix_efficiency": {"most": 0.7, "half_flop": 0},
+    "matrix_efficiency": {"most": {"bf16": 0.7}},
     "scale_up_bytes_per_second": 1e11,
     "scale_up_latency_seconds": 1e-6,
     "nic_bytes_per_second": 5e10,
@@ -29,6 +29,7 @@ WORKLOAD = {
     "model": {"name": "m", "layers": 4, "hidden": 64, "heads": 4, "ffn": 256, "vocabulary": 100},
     "tokens": 1e9,
     "sequence_length": 128,
+    "software": {"name": "ideal"},
     "precision": {
         "compute": "bf16",
         "parameter_bytes": 6,

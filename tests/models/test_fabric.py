@@ -26,7 +26,7 @@ def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800
 
 def instance(rails: int, *switches: Switch, optics_usd: float = 1200, max_tiers: int = 3, pins: dict[str, object] | None = None) -> Instance:
     """Return an instance of which only the parts that a fabric reads are real."""
-    gpu = {"name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {}, "matrix_efficiency": {"most": 1, "half_flop": 0}}
+    gpu = {"name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {}, "matrix_efficiency": {"most": {}}}
     gpu |= {"scale_up_bytes_per_second": 1, "scale_up_latency_seconds": 0, "nic_bytes_per_second": 100e9, "nic_latency_seconds": 0}
     roles = ("parameter", "working_parameter", "gradient", "optimizer", "activation", "collective")
     model = {"name": "m", "layers": 1, "hidden": 1, "heads": 1, "ffn": 1, "vocabulary": 1}

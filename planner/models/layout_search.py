@@ -1,0 +1,147 @@
+"""Branch and bound over the rows of the layout space: a first layout soon, then the fastest, with a bound at any time."""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from planner.models.layout_best import Best, best_of_row
+from planner.models.layout_order import Queue
+from planner.models.layout_question import Base, Problem, bases
+from planner.models.layout_space import Row, RowTable, joined, row_table
+from planner.physics import step
+from planner.solvers.outcome import Stop
+
+AT_ONCE = 16  # ways to cut a layer whose rows are bounded before the best of them are opened
+TRIES = 2, 8  # rows of each that are opened while the table grows: with a layout in hand, and before the first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What the search holds: the incumbent, the proven bound and where the space went."""
+
+    best: Best | None
+    bound: float
+    stop: Stop
+    opened: list[Row]
+    queue: Queue
+    seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A search under way."""
+
+    problem: Problem
+    started: float
+    time_limit: float | None
+    progress: Callable[[str], None] | None
+    best: Best | None = None
+    row: Row | None = None  # of the best
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is out; the first layout is waited for."""
+        return self.best is not None and self.time_limit is not None and time.perf_counter() - self.started > self.time_limit
+
+    @property
+    def cutoff(self) -> float:
+        """Seconds per sequence that a layout must be under."""
+        return self.best.seconds if self.best else math.inf
+
+    def open(self, row: Row, bound: float) -> None:
+        """Search a row for a better layout; `bound`: no layout of the space is under it."""
+        better = best_of_row(self.problem, row, self.cutoff)
+        if better is None:
+            return
+        self.best, self.row = better, row
+        if self.progress is not None:
+            tokens = better.cut.data_parallel * better.cut.micro_batches * better.cut.micro_batch
+            low = min(bound, better.seconds)
+            self.progress(f"layout: incumbent {better.seconds * tokens:.4g} s/step, bound {low * tokens:.4g}, gap {1 - low / better.seconds:.1%}")
+
+
+def search(
+    problem: Problem,
+    *,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] | None = None,
+    table: RowTable | None = None,
+) -> Search:
+    """Open rows in order of their bounds until none can beat the incumbent; `table`: the rows to search, where not all."""
+    run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress)
+    rest = math.inf
+    if table is None:
+        table, rest = _start(run)
+    queue = Queue(problem, table)
+    opened: list[Row] = []
+    bound, stop = math.inf, Stop.PROVED
+    for row in queue:
+        if run.best is not None and row.bound >= run.best.seconds:
+            break
+        if run.over:
+            bound, stop = min(row.bound, queue.bound), Stop.LIMIT
+            break
+        opened.append(row)
+        run.open(row, min(row.bound, queue.bound, rest))
+    if rest < run.cutoff:
+        bound, stop = min(bound, rest), Stop.LIMIT
+    if run.best is not None and run.row is not None:
+        bound = min(bound, run.best.seconds)
+        if not any(is_row_of(row, run.best.cut) for row in opened):
+            opened.append(run.row)
+    return Search(best=run.best, bound=bound, stop=stop, opened=opened, queue=queue, seconds=time.perf_counter() - run.started)
+
+
+def _start(run: Run) -> tuple[RowTable, float]:
+    """Build the table a few ways to cut a layer at a time and try the best rows of each; return it, and a bound for what is not in it.
+
+    Before the first layout the rows are tried in the order in which memory leaves them, then in that of their plain bounds.
+    """
+    paces = _in_turns(bases(run.problem))
+    least = [least_of(run.problem, base) for base in paces]
+    tables: list[RowTable] = []
+    for k in range(0, len(paces), AT_ONCE):
+        if run.over:
+            return joined(run.problem, tables), min(least[k:])
+        table = row_table(run.problem, paces[k : k + AT_ONCE])
+        tables.append(table)
+        for row in _promising(run, table):
+            run.open(row, min(least))
+    return joined(run.problem, tables), math.inf
+
+
+def _promising(run: Run, table: RowTable) -> Iterator[Row]:
+    """Yield the first rows of a table that may beat the incumbent."""
+    if run.best is None:
+        found = itertools.islice(Queue(run.problem, table), TRIES[1])
+    else:
+        found = (table.row(i, float(table.bound[i])) for i in range(min(TRIES[0], len(table))))
+    for row in found:
+        if row.bound < run.cutoff and not run.over:
+            yield row
+
+
+def _in_turns(paces: list[Base]) -> list[Base]:
+    """Order ways to cut a layer by their pace for a token, the micro-batch sizes taking turns: which is best depends on the batch."""
+    groups: dict[int, list[Base]] = {}
+    for base in sorted(paces, key=lambda x: x.least_layer * x.shape.gpus / x.shape.micro_batch):
+        groups.setdefault(base.shape.micro_batch, []).append(base)
+    turns = itertools.zip_longest(*(groups[b] for b in sorted(groups)))
+    return [base for turn in turns for base in turn if base is not None]
+
+
+def least_of(problem: Problem, base: Base) -> float:
+    """Bound all layouts of a way to cut a layer from below, in seconds per sequence: every GPU at its pace, no fill and no tails."""
+    m = problem.machine
+    units = max(1, sum(problem.racks) * m.rack.gpus // base.shape.gpus)
+    return (m.model.layers * base.least_layer + base.head) / (base.shape.micro_batch * units)
+
+
+def is_row_of(row: Row, cut: step.Cut) -> bool:
+    """Tell whether a layout belongs to a row."""
+    held = (cut.pipeline_parallel, cut.virtual_stages, cut.micro_batches >= cut.pipeline_parallel, cut.zero_stage, cut.schedule, cut.stages_per_rack)
+    kept = row.base.shape.recompute if cut.recompute == "full" else cut.recompute
+    own = replace(cut.shape, recompute=kept) == row.base.shape and (cut.recompute != "full" or row.base.recomputes != "none")
+    return own and held == (row.pipeline, row.virtual_stages, row.filled, row.zero, row.base.order, row.stages_per_rack)
