@@ -111,7 +111,7 @@ def test_zero_bubble_is_taken_where_the_framework_has_it() -> None:
 
 
 def test_memory_decides_how_many_layers_recompute() -> None:
-    """Between the memory that keeps everything and that which keeps nothing, some layers of a stage are recomputed, not all (never one alone: it is rebuilt in work)."""
+    """Between the memory that keeps everything and that which keeps nothing, some layers are recomputed (never one alone: it is rebuilt in work)."""
     pins = {
         "layout.tensor_parallel": 1,
         "layout.pipeline_parallel": 1,

@@ -1,62 +1,92 @@
-"""Time of collectives."""
+"""Time of collectives, level by level."""
+
+import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.physics import collectives as c
+from planner.physics.collectives import Level
 
 SIZES = st.floats(0, 1e12)
 RANKS = st.integers(1, 4096)
 
 
+def level(ranks: int, rate: float = 1e9, latency: float = 1e-3, *, switch: bool = False) -> Level:
+    """Return one level of the network."""
+    return Level(name="x", ranks=ranks, bytes_per_second=rate, latency_seconds=latency, reduces_in_network=switch)
+
+
 def test_ring_all_reduce() -> None:
     """1 GB over 4 ranks at 1 GB/s and 1 ms: 6 steps of 1 ms and 1.5 s."""
-    assert c.all_reduce_seconds(1e9, 4, 1e9, 1e-3) == pytest.approx(1.506)
+    assert c.all_reduce(1e9, [level(4)]) == pytest.approx(1.506)
 
 
 def test_ring_halves() -> None:
     """The reduce-scatter and the all-gather each take 3 steps of 1 ms and 0.75 s."""
-    assert c.reduce_scatter_seconds(1e9, 4, 1e9, 1e-3) == pytest.approx(0.753)
-    assert c.all_gather_seconds(1e9, 4, 1e9, 1e-3) == pytest.approx(0.753)
+    assert c.reduce_scatter(1e9, [level(4)]) == pytest.approx(0.753)
+    assert c.all_gather(1e9, [level(4)]) == pytest.approx(0.753)
 
 
 def test_one_rank_exchanges_nothing() -> None:
-    """A single rank takes no time, not even latency."""
-    assert c.all_reduce_seconds(1e9, 1, 1e9, 1e-3) == 0
+    """A single rank takes no time, not even latency, by ring, by switch or all to all."""
+    for switch in (False, True):
+        assert c.all_reduce(1e9, [level(1, switch=switch)]) == 0
+        assert c.reduce_scatter(1e9, [level(1, switch=switch)]) == 0
+    assert c.all_to_all(1e9, [level(1), level(1)]) == 0
 
 
-def test_two_ranks_exchange_the_whole_tensor() -> None:
-    """Between two ranks each direction carries the tensor once: 1 s and two latencies."""
-    assert c.all_reduce_seconds(1e9, 2, 1e9, 1e-3) == pytest.approx(1.002)
+def test_two_levels_by_hand() -> None:
+    """8 GPUs of a rack share 8 GB at 8 GB/s (7/8 of it, 7 steps), then 4 racks each eighth, 1 GB, at 1 GB/s (3/4 of it, 3 steps)."""
+    levels = [level(8, 8e9), level(4)]
+    assert c.reduce_scatter(8e9, levels) == pytest.approx(0.875 + 0.007 + 0.75 + 0.003)
+    assert c.all_reduce(8e9, levels) == pytest.approx(2 * (0.875 + 0.007 + 0.75 + 0.003))
+
+
+def test_switches_that_reduce_send_the_tensor_once() -> None:
+    """With reduction in the switches an all-reduce of 1 GB over 8 ranks takes 1 s and two latencies, its halves one latency each."""
+    assert c.all_reduce(1e9, [level(8, switch=True)]) == pytest.approx(1.002)
+    assert c.reduce_scatter(1e9, [level(8, switch=True)]) == pytest.approx(0.876)
+
+
+def test_two_ranks_gain_nothing_from_a_switch() -> None:
+    """Between two ranks ring and switch send the tensor once, with two latencies."""
+    assert c.all_reduce(1e9, [level(2, switch=True)]) == pytest.approx(c.all_reduce(1e9, [level(2)]))
+
+
+def _sent(inside: int, racks: int) -> tuple[float, float]:
+    """Count what a rank sends of 1 byte to all ranks of a group: inside its rack, and out of it, message by message."""
+    ranks = list(itertools.product(range(racks), range(inside)))
+    each = 1 / len(ranks)
+    near = sum(each for rack, k in ranks if rack == 0 and k != 0)
+    return near, sum(each for rack, _ in ranks if rack != 0)
+
+
+@pytest.mark.parametrize(("inside", "racks"), [(1, 1), (2, 1), (1, 3), (4, 2), (8, 4)])
+def test_all_to_all_counts_every_message(inside: int, racks: int) -> None:
+    """The busier level sets the time: what goes to ranks of the same rack inside, all else over the NIC."""
+    near, far = _sent(inside, racks)
+    assert c.all_to_all(1.0, [level(inside, 10.0, 0.0), level(racks, 1.0, 0.0)]) == pytest.approx(max(near / 10, far))
 
 
 @given(SIZES, RANKS)
 def test_all_reduce_is_its_halves_and_below_two_tensors(size: float, ranks: int) -> None:
     """An all-reduce is a reduce-scatter and an all-gather, and without latency never moves more than two tensors."""
-    whole = c.all_reduce_seconds(size, ranks, 1e9, 0.0)
-    assert whole == pytest.approx(c.reduce_scatter_seconds(size, ranks, 1e9, 0.0) + c.all_gather_seconds(size, ranks, 1e9, 0.0))
+    levels = [level(ranks, latency=0.0)]
+    whole = float(c.all_reduce(size, levels))
+    assert whole == pytest.approx(float(c.reduce_scatter(size, levels) + c.all_gather(size, levels)))
     assert 0 <= whole <= 2 * size / 1e9
 
 
-@given(SIZES, RANKS)
-def test_more_ranks_never_take_less(size: float, ranks: int) -> None:
-    """Time grows with the ranks."""
-    assert c.all_reduce_seconds(size, ranks + 1, 1e9, 1e-6) >= c.all_reduce_seconds(size, ranks, 1e9, 1e-6)
+@given(SIZES, st.integers(1, 64), st.integers(1, 64))
+def test_levels_move_what_one_ring_moves(size: float, inside: int, racks: int) -> None:
+    """At one rate and without latency, level by level moves just what a flat ring over all ranks does."""
+    flat, two = [level(inside * racks, latency=0.0)], [level(inside, latency=0.0), level(racks, latency=0.0)]
+    assert float(c.reduce_scatter(size, two)) == pytest.approx(float(c.reduce_scatter(size, flat)), abs=1e-12)
 
 
-@pytest.mark.parametrize(("backward", "tail"), [(3.0, 2.0), (2.0, 2.0), (1.0, 6.0), (0.0, 10.0)])
-def test_exposed_tail(backward: float, tail: float) -> None:
-    """Of 10 s over 5 layers the last layer's 2 s remain, or what four layers' backward does not hide."""
-    assert c.exposed_tail_seconds(10.0, backward, 5) == tail
-
-
-def test_one_layer_hides_nothing() -> None:
-    """With one layer there is no other backward to run beside."""
-    assert c.exposed_tail_seconds(10.0, 100.0, 1) == 10.0
-
-
-@given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(1, 500))
-def test_tail_lies_between_the_last_share_and_all(total: float, backward: float, layers: int) -> None:
-    """At least one layer's share is exposed and never more than everything."""
-    assert total / layers <= c.exposed_tail_seconds(total, backward, layers) <= total * (1 + 1e-12)
+def test_tail_is_the_last_layer_or_the_excess() -> None:
+    """Ten layers of 1 s beside a backward pass of 2 s a layer leave the last layer's 1 s; beside 0.5 s, 10 - 9 x 0.5 s."""
+    assert c.exposed_tail_seconds(10.0, 2.0, 10) == pytest.approx(1.0)
+    assert c.exposed_tail_seconds(10.0, 0.5, 10) == pytest.approx(5.5)

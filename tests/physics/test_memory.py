@@ -1,12 +1,11 @@
 """Bytes that training keeps on a GPU."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.instance import Model, Precision
-from planner.physics import memory
+from planner.physics import memory, schedule
 from planner.physics.transformer import layer_parameters
 
 GIB = 2**30
@@ -81,44 +80,11 @@ def test_elements_of_grouped_queries_and_a_gate() -> None:
 def test_figure_1_of_korthikanti(model: Model, b: int, p: int, v: int, m: int, state: float, none: float, selective: float) -> None:
     """State and activations of the first stage are the published GiB, micro-batches in flight included."""
     layers = model.layers // p
-    flying = memory.chunks_in_flight(0, p, v, m) * layers / v
+    flying = schedule.chunks_in_flight("1f1b", 0, p, v, m) * layers / v
     assert flying * per_layer(model, 8, "none", False, b) / GIB == pytest.approx(none, rel=1e-9)
     assert flying * per_layer(model, 8, "selective", True, b) / GIB == pytest.approx(selective, rel=1e-9)
     held = memory.state_bytes(layers * layer_parameters(model) / 8, MIXED, zero_stage=0, shards=1)
     assert held / GIB == pytest.approx(state, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("stage", "p", "v", "m", "chunks"),
-    [
-        (0, 1, 1, 1, 1),
-        (0, 8, 1, 64, 8),
-        (7, 8, 1, 64, 1),
-        (0, 8, 1, 8, 8),
-        (0, 8, 1, 7, 7),
-        (2, 8, 1, 7, 6),
-        (0, 8, 3, 64, 3 * 8 + 8 - 1),
-        (7, 8, 3, 64, 2 * 8 + 1),
-        (0, 8, 2, 8, 16),
-        (0, 8, 2, 64, 23),
-    ],
-)
-def test_chunks_in_flight(stage: int, p: int, v: int, m: int, chunks: int) -> None:
-    """1F1B holds min(m, p - i); interleaved the first stage holds v·p + p - 1 chunks, never more than v·m."""
-    assert memory.chunks_in_flight(stage, p, v, m) == chunks
-
-
-def test_chunks_in_flight_broadcasts_over_stages() -> None:
-    """All stages of a pipeline can be asked for at once."""
-    assert memory.chunks_in_flight(np.arange(4), 4, 1, 3).tolist() == [3, 3, 2, 1]
-
-
-@given(st.integers(2, 64), st.integers(1, 6), st.integers(1, 256), st.data())
-def test_first_stage_holds_most(p: int, v: int, m: int, data: st.DataObject) -> None:
-    """No later stage has more in flight than an earlier one, and each has at least one."""
-    i = data.draw(st.integers(0, p - 2))
-    early, late = memory.chunks_in_flight(i, p, v, m), memory.chunks_in_flight(i + 1, p, v, m)
-    assert v * m >= early >= late >= 1
 
 
 @pytest.mark.parametrize(("zero", "bytes_per_parameter"), [(0, 18), (1, 2 + 4 + 3), (2, 2 + 1 + 3), (3, 0.5 + 1 + 3)])
@@ -147,19 +113,6 @@ def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int
 def test_logits() -> None:
     """The logits take 4·b·s·V/t bytes (Korthikanti 2022, section 4.3)."""
     assert memory.logits_bytes(GPT22, S, 4, 8) == 4 * 4 * 2048 * 51200 / 8
-
-
-def working(recompute: memory.Recompute, zero: int) -> float:
-    """Bytes in work at t = 8 with sequence parallelism."""
-    return memory.working_bytes(GPT22, S, 1, MIXED, tensor_parallel=8, recompute=recompute, sequence_parallel=True, zero_stage=zero)
-
-
-def test_working_memory() -> None:
-    """Full recompute holds one layer's tensors, ZeRO-3 two gathered layers, both their sum, else nothing."""
-    assert working("none", 2) == 0
-    assert working("full", 0) == pytest.approx(34 * SBH / 8)
-    assert working("none", 3) == pytest.approx(2 * 2 * 12 * 6144**2 / 8)
-    assert working("full", 3) == pytest.approx(working("full", 0) + working("none", 3))
 
 
 def test_usable_memory() -> None:

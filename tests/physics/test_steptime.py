@@ -1,12 +1,17 @@
 """Time of one training step: each part by hand on a toy, and what must hold for every layout."""
 
+import math
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.instance import Accelerator, MatrixEfficiency, Model, Precision, Rack
-from planner.physics import memory, steptime
-from planner.physics.steptime import Machine, Shape
+from planner.instance import Accelerator, Experts, MatrixEfficiency, Model, Precision, Rack, Software
+from planner.physics import memory, operations, steptime
+from planner.physics.groups import LayerKind, weights_of
+from planner.physics.operations import Machine, Shape
 
 # s = 4 tokens of h = 8: layer weights 12·64 = 768, their FLOP 2·768·4 = 6,144,
 # causal attention 2·16·8 = 256, logits 2·4·8·16 = 1,024, s·h·2 B = 64 B.
@@ -14,17 +19,20 @@ TOY = Model(name="toy", layers=4, hidden=8, heads=2, vocabulary=16)
 PRECISION = Precision(
     compute="fp16", parameter_bytes=2, working_parameter_bytes=2, gradient_bytes=4, optimizer_bytes=12, activation_bytes=2, collective_bytes=2
 )
-MATRIX, ATTENTION, TENSOR = 6.4, 0.256, 64.0
+MATRIX, ATTENTION = 6.144, 0.256
+DENSE = LayerKind(layers=4, routed=False, window=None)
 
 
-def gpu(*, most: float = 1.0, half: float = 0.0, hbm: float = 1e9) -> Accelerator:
+def gpu(*, most: float = 1.0, traffic: float = 0.0, hbm: float = 1e15, kernel: float = 0.0) -> Accelerator:
     """Return a GPU of 1 kFLOP/s with 100 B/s of scale-up at 0.5 s and 10 B/s of NIC at 2 s."""
     return Accelerator(
         name="toy",
         hbm_bytes=1e12,
         hbm_bytes_per_second=hbm,
-        peak_flop_per_second={"fp16": 1e3},
-        matrix_efficiency=MatrixEfficiency(most=most, half_flop=half),
+        peak_flop_per_second={"fp16": 1e3, "fp8": 2e3},
+        matrix_efficiency=MatrixEfficiency(most={"fp16": most, "fp8": most}, operand_traffic=traffic),
+        attention_efficiency=1.0,
+        kernel_seconds=kernel,
         scale_up_bytes_per_second=100.0,
         scale_up_latency_seconds=0.5,
         nic_bytes_per_second=10.0,
@@ -32,113 +40,178 @@ def gpu(*, most: float = 1.0, half: float = 0.0, hbm: float = 1e9) -> Accelerato
     )
 
 
-def machine(card: Accelerator | None = None, model: Model = TOY) -> Machine:
-    """Return a machine of toy GPUs."""
-    return Machine(gpu=card or gpu(), rack=Rack(name="r", gpus=8, it_kw=1, price_usd=0), model=model, precision=PRECISION, sequence=4)
+def machine(card: Accelerator | None = None, model: Model = TOY, precision: Precision = PRECISION, **software: Any) -> Machine:
+    """Return a machine of toy GPUs, 8 a rack."""
+    code = Software.model_validate({"name": "toy", "loss_bytes_per_logit": 0, **software})
+    rack = Rack(name="r", gpus=8, it_kw=1, price_usd=0)
+    return Machine(gpu=card or gpu(), rack=rack, software=code, model=model, precision=precision, sequence=4)
 
 
-def shape(t: int = 1, b: int = 1, recompute: memory.Recompute = "selective", sp: bool = False) -> Shape:
+def shape(t: int = 1, b: int = 1, recompute: memory.Recompute = "selective", sp: bool = False, c: int = 1, e: int = 1) -> Shape:
     """Return a shape."""
-    return Shape(tensor_parallel=t, micro_batch=b, recompute=recompute, sequence_parallel=sp)
+    return Shape(tensor_parallel=t, micro_batch=b, recompute=recompute, sequence_parallel=sp, context_parallel=c, expert_parallel=e)
 
 
-SHAPES = st.builds(shape, st.sampled_from([1, 2, 4, 8]), st.integers(1, 4), st.sampled_from(memory.RECOMPUTE_MODES), st.booleans())
+SHAPES = st.builds(
+    shape, st.sampled_from([1, 2, 4, 8]), st.integers(1, 4), st.sampled_from(("none", "selective")), st.booleans(), st.sampled_from([1, 2])
+)
 
 
-def test_matrix_product_of_half_size() -> None:
-    """A product of `half_flop` runs at half of `most`: 1,000 FLOP at 1e3 · 0.8 · 0.5 take 2.5 s; without a half size at 0.8 1.25 s."""
-    assert steptime.matrix_seconds(gpu(most=0.8, half=1e3), PRECISION, 1e3) == pytest.approx(2.5)
-    assert steptime.matrix_seconds(gpu(most=0.8), PRECISION, 1e3) == pytest.approx(1.25)
+def seconds(m: Machine, s: Shape, kind: str) -> tuple[float, float]:
+    """Sum the seconds of a layer's operations of a kind, forward and backward."""
+    ops = operations.layer_operations(m, s, routed=False)
+    return math.fsum(o.seconds for o in ops.forward if o.kind == kind), math.fsum(o.seconds for o in ops.backward if o.kind == kind)
 
 
-@pytest.mark.parametrize(("moved", "seconds"), [(999.0, 1.0), (1000.0, 1.0), (2000.0, 2.0)])
-def test_matrix_product_on_both_sides_of_the_roofline(moved: float, seconds: float) -> None:
-    """1,000 FLOP take 1 s until the bytes take longer."""
-    assert steptime.matrix_seconds(gpu(hbm=1e3), PRECISION, 1e3, moved) == pytest.approx(seconds)
+def test_product_adds_its_unhidden_traffic() -> None:
+    """2·4·8·16 FLOP at 800 FLOP/s take 1.28 s; with half of 2·(4·8 + 8·16 + 4·16) bytes at 100 B/s, 2.24 s more; and a kernel's 0.1 s."""
+    assert operations.product_seconds(machine(gpu(most=0.8)), 4, 8, 16) == pytest.approx(1.28)
+    assert operations.product_seconds(machine(gpu(most=0.8, traffic=0.5, hbm=100.0, kernel=0.1)), 4, 8, 16) == pytest.approx(1.28 + 2.24 + 0.1)
 
 
-@given(st.floats(1, 1e6), st.floats(0, 1e6))
-def test_smaller_products_never_run_faster_per_flop(flop: float, half: float) -> None:
-    """Halving a product takes at least half of its time, and never more than all of it."""
-    whole, part = (steptime.matrix_seconds(gpu(half=half), PRECISION, f) for f in (flop, flop / 2))
+@given(st.floats(1, 1e6), st.floats(0, 1))
+def test_smaller_products_never_run_faster_per_flop(rows: float, traffic: float) -> None:
+    """Halving a product's rows takes at least half of its time, and never more than all of it."""
+    m = machine(gpu(traffic=traffic, hbm=1e3, kernel=0.01))
+    whole, part = (operations.product_seconds(m, r, 8, 16) for r in (rows, rows / 2))
     assert whole / 2 * (1 - 1e-12) <= part <= whole * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("t", [1, 2])
-def test_layer_matrices(t: int) -> None:
-    """The layer's 6,144 FLOP and the causal attention's 256 at 1e3 FLOP/s, over t ranks."""
-    assert steptime.attention_seconds(machine(), shape(t)) == pytest.approx(ATTENTION / t)
-    assert steptime.layer_matrix_seconds(machine(), shape(t)) == pytest.approx((6.144 + ATTENTION) / t)
+def test_layer_products(t: int) -> None:
+    """The layer's 6,144 FLOP forward and twice that backward over t ranks; causal attention's 256, five products for two backward."""
+    assert seconds(machine(), shape(t), "matrix") == pytest.approx((MATRIX / t, 2 * MATRIX / t))
+    assert seconds(machine(), shape(t), "attention") == pytest.approx((ATTENTION / t, 2.5 * ATTENTION / t))
 
 
-def test_each_matrix_has_its_own_efficiency() -> None:
-    """With half_flop = 1,024 the products of 1,536, 512, 2,048, 2,048 and 256 FLOP take 1,024 more each."""
-    assert steptime.layer_matrix_seconds(machine(gpu(half=1024.0)), shape()) == pytest.approx((6400 + 5 * 1024) / 1e3)
+def test_context_parallelism_halves_all_work() -> None:
+    """Over two CP ranks each has half the tokens and half the attention."""
+    assert seconds(machine(), shape(c=2), "matrix")[0] == pytest.approx(MATRIX / 2)
+    assert seconds(machine(), shape(c=2), "attention")[0] == pytest.approx(ATTENTION / 2)
+
+
+def test_unfused_scores_skip_no_masked_half() -> None:
+    """Without a flash kernel the scores' 512 FLOP run whole at half the products' efficiency, and softmax moves 2·16 scores of 9 bytes."""
+    m = machine(gpu(hbm=1.0), flash_attention=False)
+    assert seconds(m, shape(), "attention")[0] == pytest.approx(2 * 0.512)
+    assert seconds(m, shape(), "vector")[0] - seconds(machine(gpu(hbm=1.0)), shape(), "vector")[0] == pytest.approx(2 * 16 * 9)
 
 
 def test_gate_widens_the_first_ffn_product() -> None:
     """A gated FFN reads two matrices in: 8·32·2·4 = 2,048 FLOP more."""
     gated = TOY.model_copy(update={"gated_ffn": True})
-    assert steptime.layer_matrix_seconds(machine(model=gated), shape()) == pytest.approx(MATRIX + 2.048)
+    assert seconds(machine(model=gated), shape(), "matrix")[0] == pytest.approx(MATRIX + 2.048)
 
 
-@pytest.mark.parametrize(
-    ("t", "recompute", "sp", "moved"),
-    [
-        (1, "selective", False, 4 * 2 * (80 + 64)),
-        (2, "selective", False, 4 * 2 * (80 + 32)),
-        (2, "selective", True, 4 * 2 * (40 + 32)),
-        (2, "full", True, 4 * 2 * (40 + 32)),
-        (1, "none", False, 4 * 2 * (80 + 64) + 4 * 2 * 2 * 16),
-        (2, "none", True, 4 * 2 * (40 + 32) + 4 * 2 * 16),
-    ],
-)
-def test_vector_bytes(t: int, recompute: memory.Recompute, sp: bool, moved: float) -> None:
-    """10·h elements a token, the FFN's 2·f, and without a flash kernel four passes over a·s² scores."""
-    assert steptime.layer_vector_seconds(machine(gpu(hbm=1.0)), shape(t, recompute=recompute, sp=sp)) == pytest.approx(moved)
+@pytest.mark.parametrize(("t", "sp", "moved"), [(1, False, 80 + 64), (2, False, 80 + 32), (2, True, 40 + 32)])
+def test_vector_bytes(t: int, sp: bool, moved: float) -> None:
+    """10·h elements a token, divided under sequence parallelism, and the FFN's 2·f, at 2 bytes for 4 tokens."""
+    assert seconds(machine(gpu(hbm=1.0)), shape(t, sp=sp), "vector")[0] == pytest.approx(4 * 2 * moved)
+
+
+def test_casts_cost_only_narrow_types() -> None:
+    """In FP8 each product's input is read in 2 bytes and written twice in one; in FP16 nothing is cast; FP8 products take half the time."""
+    narrow = PRECISION.model_copy(update={"compute": "fp8"})
+    inputs = 4 * (8 + 8 + 8 + 32)
+    assert seconds(machine(gpu(hbm=1.0), precision=narrow), shape(), "quantise")[0] == pytest.approx(inputs * 4)
+    assert seconds(machine(gpu(hbm=1.0)), shape(), "quantise") == (0, 0)
+    assert seconds(machine(precision=narrow), shape(), "matrix")[0] == pytest.approx(MATRIX / 2)
 
 
 def test_tensor_exchange_moves_the_whole_tensor() -> None:
-    """64 B over 2 ranks at 100 B/s and 0.5 s take 1.64 s, over 4 ranks 3.96 s, on one nothing; SP changes nothing."""
-    assert steptime.tensor_exchange_seconds(machine(), shape(1)) == 0
-    assert steptime.tensor_exchange_seconds(machine(), shape(2)) == pytest.approx(1.64)
-    assert steptime.tensor_exchange_seconds(machine(), shape(4)) == pytest.approx(6 * 0.5 + 1.5 * 0.64)
-    assert steptime.tensor_exchange_seconds(machine(), shape(2, sp=True)) == pytest.approx(1.64)
+    """Two all-reduces of 64 B over 2 ranks at 100 B/s and 0.5 s take 2·1.64 s, over 4 ranks 2·3.96 s, on one nothing; SP changes nothing."""
+    assert steptime.tensor_exchange_seconds(machine(), shape(1), DENSE) == 0
+    assert steptime.tensor_exchange_seconds(machine(), shape(2), DENSE) == pytest.approx(2 * 1.64)
+    assert steptime.tensor_exchange_seconds(machine(), shape(4), DENSE) == pytest.approx(2 * (6 * 0.5 + 1.5 * 0.64))
+    assert steptime.tensor_exchange_seconds(machine(), shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64)
 
 
-@pytest.mark.parametrize(("recompute", "again"), [("none", 0.0), ("selective", ATTENTION / 2), ("full", MATRIX / 2 + 2 * 1.64)])
+def test_overlap_needs_sequence_parallelism() -> None:
+    """A framework that hides three quarters of the exchange does so only where tokens are split."""
+    m = machine(tensor_overlap=0.75)
+    assert steptime.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64 / 4)
+    assert steptime.tensor_exchange_seconds(m, shape(2), DENSE) == pytest.approx(2 * 1.64)
+
+
+def test_tensor_ranks_beyond_a_rack_use_the_nics() -> None:
+    """16 ranks on racks of 8: the ring inside, then 8 B of each over 2 racks at 10 B/s and 2 s."""
+    inside, between = 2 * (7 * 0.5 + 7 / 8 * 0.64), 2 * (2 + 0.5 * 0.8)
+    assert steptime.tensor_exchange_seconds(machine(), shape(16), DENSE) == pytest.approx(2 * (inside + between))
+
+
+def test_two_dimensional_tensor_parallelism_by_hand() -> None:
+    """2 x 2 ranks: each product reduces its output's half over 2 ranks forward, and its input's half backward."""
+    s = replace(shape(4), tensor_inner=2)
+    widths = [(8, 24), (8, 8), (8, 32), (32, 8)]
+    each = [2 * 0.5 + 4 * 2 * w / 2 / 100 for pair in widths for w in pair]
+    assert steptime.tensor_exchange_seconds(machine(), s, DENSE) == pytest.approx(sum(each) / 2)
+
+
+@pytest.mark.parametrize(("overlap", "exposed"), [(0.0, 1.14), (1.0, 1.14 - 0.256)])
+def test_context_exchange(overlap: float, exposed: float) -> None:
+    """Keys and values of 4 tokens, 16 elements of 2 B, pass between 2 ranks: 0.5 + 0.64 s, beside the attention's 0.256 s or before it."""
+    assert steptime.context_exchange_seconds(machine(context_overlap=overlap), shape(c=2), 0.256) == pytest.approx(exposed)
+    assert steptime.context_exchange_seconds(machine(), shape(), 0.256) == 0
+
+
+ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)})
+
+
+@pytest.mark.parametrize(("once", "copies"), [(False, 2.0), (True, 1.5)])
+def test_expert_exchange(once: bool, copies: float) -> None:
+    """Of 4·2·8·2 B half leave the rack of 8 for the other; sent once for each rack, 2·(1 - 1/4) copies go instead of 2."""
+    m = machine(model=ROUTED, expert_once_per_domain=once)
+    each = 128 * 0.5 * copies / 2 / 10 + 2 + 0.5
+    assert steptime.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
+    assert steptime.expert_exchange_seconds(m, shape(e=1)) == 0
+
+
+def test_routed_experts_work_for_k_of_them() -> None:
+    """Two of 16 experts of width 8 take 2·2·2·8·8·4 FLOP in the place of the FFN's 4,096, and the router 2·8·16·4."""
+    ops = operations.layer_operations(machine(model=ROUTED), shape(), routed=True)
+    assert math.fsum(o.seconds for o in ops.forward if o.kind == "matrix") == pytest.approx((2048 + 2048 + 1024) / 1e3)
+
+
+@pytest.mark.parametrize(("recompute", "again"), [("none", 0.0), ("selective", 2 * 0.512 / 2)])
 def test_layer_times(recompute: memory.Recompute, again: float) -> None:
-    """Forward is the work and two exchanges; backward twice the work, two exchanges, and what is run again."""
-    times = steptime.layer_times(machine(gpu(hbm=1e15)), shape(2, recompute=recompute))
-    assert times.forward == pytest.approx(MATRIX / 2 + 2 * 1.64)
-    assert times.backward == pytest.approx(MATRIX + 2 * 1.64 + again)
-    assert times.tensor_parallel == pytest.approx(4 * 1.64)
-    assert times.recompute == pytest.approx(again, abs=1e-9)
+    """Forward is the work and two exchanges; backward twice the work, two exchanges, and the unfused scores where they run again."""
+    times = steptime.layer_times(machine(flash_attention=False), shape(2, recompute=recompute))
+    assert times.forward == pytest.approx(MATRIX / 2 + 0.512 + 2 * 1.64)
+    assert times.backward == pytest.approx(MATRIX + 2 * 0.512 + 2 * 1.64 + again)
+    assert times.again == pytest.approx(times.forward)
+    assert times.weight_gradient == pytest.approx(MATRIX / 2)
+
+
+def test_launches_show_where_the_gpu_is_faster() -> None:
+    """With 10 s to launch each of a layer's operations the GPU waits for the host, one and a half times as long backward."""
+    ops = len(operations.layer_operations(machine(), shape(), routed=False).forward)
+    times = steptime.layer_times(machine(launch_seconds=10.0), shape())
+    assert (times.forward, times.backward) == pytest.approx((10.0 * ops, 15.0 * ops))
 
 
 @given(SHAPES)
 def test_layer_parts_sum_to_the_layer(s: Shape) -> None:
     """The parts are non-negative and sum to forward and backward; the backward is the longer."""
-    times = steptime.layer_times(machine(gpu(half=100.0, hbm=1e3)), s)
-    parts = (times.matrix, times.vector, times.recompute, times.tensor_parallel)
-    assert min(parts) >= 0
-    assert sum(parts) == pytest.approx(times.forward + times.backward)
+    times = steptime.layer_times(machine(gpu(traffic=0.3, hbm=1e3, kernel=0.01), flash_attention=False, launch_seconds=0.05), s)
+    assert min(times.parts.values()) >= 0
+    assert sum(times.parts.values()) == pytest.approx(times.forward + times.backward)
     assert times.backward >= times.forward
 
 
-@given(SHAPES)
-def test_more_tensor_parallelism_shortens_the_matrices_at_falling_efficiency(s: Shape) -> None:
-    """Twice the ranks never take longer over the products, and never less than half the time."""
-    m = machine(gpu(half=100.0, hbm=1e3))
-    twice = shape(2 * s.tensor_parallel, s.micro_batch, s.recompute, s.sequence_parallel)
-    before, after = steptime.layer_matrix_seconds(m, s), steptime.layer_matrix_seconds(m, twice)
-    assert before / 2 * (1 - 1e-12) <= after <= before
+@given(SHAPES, st.sampled_from(["scale_up_bytes_per_second", "hbm_bytes_per_second", "hbm_efficiency", "attention_efficiency"]))
+def test_a_better_gpu_is_never_slower(s: Shape, what: str) -> None:
+    """Twice a rate, or the whole of one, never slows a layer."""
+    card = gpu(traffic=0.3, hbm=1e3).model_copy(update={"hbm_efficiency": 0.5, "attention_efficiency": 0.5})
+    better = card.model_copy(update={what: 2 * getattr(card, what)})
+    before, after = (steptime.layer_times(machine(x), s) for x in (card, better))
+    assert after.forward + after.backward <= (before.forward + before.backward) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("t", [1, 2])
 def test_head(t: int) -> None:
-    """The logits' 1,024 FLOP, three times, over t ranks."""
+    """The logits' 1,024 FLOP, three times, over t ranks; their loss moves 8 bytes for each of 64 logits."""
     assert steptime.head_seconds(machine(), shape(t)) == pytest.approx(3.072 / t)
+    assert steptime.head_seconds(machine(gpu(hbm=1.0), loss_bytes_per_logit=8), shape(t)) == pytest.approx((3.072 + 64 * 8) / t)
 
 
 def test_hop_over_the_nics() -> None:
@@ -158,16 +231,14 @@ def test_hop_under_sequence_parallelism_needs_no_gather() -> None:
     assert steptime.hop_seconds(machine(), shape(2, sp=True), 1.5) == pytest.approx(2 + 4.8)
 
 
-@given(st.integers(1, 128), st.integers(1, 8), st.integers(1, 512), st.floats(0.01, 100))
-def test_fill_is_the_bubble_of_the_ideal_step(p: int, v: int, m: int, stage: float) -> None:
-    """Without hops the fill is (p-1)/(v·m) of the ideal step of m·stage seconds (Narayanan 2021)."""
-    assert steptime.fill_seconds(p, stage / v, 0.0) / (m * stage) == pytest.approx((p - 1) / (v * m))
+def test_hop_inside_the_rack() -> None:
+    """Between stages of one rack a hop takes the scale-up links' 0.5 s and 64 B at 100 B/s, whatever the network's slowdown."""
+    assert steptime.hop_seconds(machine(), shape(1), 1.5, inside=True) == pytest.approx(0.5 + 0.64)
 
 
-def test_fill_counts_both_exchanges_of_each_stage() -> None:
-    """Five stages fill in four chunks of 3 s and eight hops of 0.5 s; one stage has nothing to fill."""
-    assert steptime.fill_seconds(5, 3.0, 0.5) == pytest.approx(16.0)
-    assert steptime.fill_seconds(1, 3.0, 0.5) == 0
+def test_unscattered_hops_carry_the_whole_tensor() -> None:
+    """Without scatter every TP rank sends all of 64 B, and nothing is gathered."""
+    assert steptime.hop_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
 
 
 @pytest.mark.parametrize(("hop", "exposed"), [(0.5, 0.0), (1.0, 0.0), (1.5, 6 * 0.5), (3.0, 6 * (2.0 + 1.0))])
@@ -176,50 +247,64 @@ def test_hops_are_exposed_beyond_their_chunk(hop: float, exposed: float) -> None
     assert steptime.exposed_hops_seconds(3, 2, hop, 1.0, 2.0) == pytest.approx(exposed)
 
 
-def test_gradients_inside_the_rack() -> None:
-    """768 weights at 4 B over 2 TP ranks are 1,536 B: between 4 replicas 3·0.5 + 0.75·15.36 s, alone nothing."""
-    assert steptime.hierarchical_seconds(machine(), 768, 4, 2, 4, 1, 2.0) == pytest.approx(1.5 + 11.52)
-    assert steptime.hierarchical_seconds(machine(), 768, 4, 2, 1, 1, 2.0) == 0
+def test_plain_pipelines_hide_no_hop() -> None:
+    """Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap."""
+    assert steptime.exposed_hops_seconds(3, 1, 0.5, 1.0, 2.0) == pytest.approx(3 * 2 * 0.5)
+    assert steptime.exposed_hops_seconds(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(6 * 2 * 0.5 * 0.75)
+
+
+HALF = shape(2)
+WEIGHTS = weights_of(machine(), HALF)
+# 768 weights over 2 TP ranks at 4 B and at 2 B: 4 replicas a rack, then 3 racks at half the rate.
+REDUCE = 1.5 + 0.75 * 15.36 + 4 + 2.0 * 2 / 3 * 38.4
+GATHER = 1.5 + 0.75 * 7.68 + 4 + 2.0 * 2 / 3 * 19.2
+
+
+def test_shards_between_racks() -> None:
+    """1,536 B are reduced between 4 in the rack, then 384 B of each GPU between 3 racks at half the rate; in one rack only inside."""
+    assert steptime.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 3, 2.0) == pytest.approx(REDUCE)
+    assert steptime.hierarchical_seconds(machine(), HALF, WEIGHTS, 2, 4, 3, 2.0) == pytest.approx(GATHER)
+    assert steptime.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 1, 2.0) == pytest.approx(1.5 + 11.52)
+    assert steptime.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 1, 1, 2.0) == 0
+
+
+def test_experts_are_shared_by_fewer() -> None:
+    """With every expert on another GPU of 8 a rack its weights pass only between the racks: 1,024 B over 3 racks."""
+    m, s = machine(model=ROUTED), shape(e=8)
+    w = weights_of(m, s)
+    assert w.experts == 16 * 2 * 8 * 8 / 8
+    only = replace(w, shared=0.0)
+    still = 7 * 0.5 + 2 * 2  # of the shared weights, none here
+    assert steptime.hierarchical_seconds(m, s, only, 4, 8, 3, 1.0) == pytest.approx(still + 2 * 2 + 2 / 3 * 102.4)
 
 
 def test_gradients_between_racks() -> None:
     """Each of 4 replicas rings its 384 B over 3 racks at 10 B/s and 2 s: 4·2 + 4/3·38.4 s; in one rack nothing."""
-    assert steptime.ring_seconds(machine(), 768, 2, 4, 3) == pytest.approx(8 + 51.2)
-    assert steptime.ring_seconds(machine(), 768, 2, 4, 1) == 0
-
-
-@pytest.mark.parametrize(("backward", "end", "exposed"), [(1e6, 0, 1.0), (0.0, 0, 5.0), (1e6, 768, 2.0)])
-def test_gradient_tail(backward: float, end: int, exposed: float) -> None:
-    """Of five layers' exchanges one remains or all, and the embedding's comes on top; the slowdown is the fabric's alone."""
-    one = (3 + 23.04) + 2.0 * (8 + 51.2)
-    tail = steptime.data_parallel_tail_seconds(machine(), 2, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=backward, end_parameters=end)
-    # An exchange of no weights still waits for its latencies.
-    still = 0.0 if end else 3 + 2.0 * 8
-    assert tail == pytest.approx(exposed * one + still)
-
-
-REDUCE = 1.5 + 0.75 * 15.36 + 2.0 * (4 + 2 / 3 * 38.4)  # 768 weights at 4 B over 2 TP ranks: 4 replicas a rack, 3 racks at twice the time
-GATHER = 1.5 + 0.75 * 7.68 + 2.0 * (4 + 2 / 3 * 19.2)  # the same at 2 B
-
-
-def test_shards_between_racks() -> None:
-    """1,536 B are reduced between 4 in the rack, then 384 B of each GPU between 3 racks at twice the time."""
-    assert steptime.hierarchical_seconds(machine(), 768, 4, 2, 4, 3, 2.0) == pytest.approx(REDUCE)
-    assert steptime.hierarchical_seconds(machine(), 768, 2, 2, 4, 3, 2.0) == pytest.approx(GATHER)
+    assert steptime.ring_seconds(machine(), HALF, WEIGHTS, 4, 3) == pytest.approx(8 + 51.2)
+    assert steptime.ring_seconds(machine(), HALF, WEIGHTS, 4, 1) == 0
 
 
 @pytest.mark.parametrize(("zero", "forward", "backward"), [(0, 0, 0), (1, 0, 0), (2, 0, REDUCE), (3, GATHER, GATHER + REDUCE)])
 def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: float) -> None:
     """Stages 0 and 1 send nothing with a micro-batch, 2 the reduction, 3 the gather in both passes too."""
-    assert steptime.sharding_traffic_seconds(machine(), 2, zero, 4, 3, 2.0) == pytest.approx((forward, backward))
+    assert steptime.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, 4, 3, 2.0) == pytest.approx((forward, backward))
 
 
 @pytest.mark.parametrize(("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)])
 def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     """With nothing to hide behind, gradients come back (0), weights do (1, 2), or nothing does (3); 2 and 3 owe one layer's sums."""
-    tail = steptime.data_parallel_tail_seconds(machine(), 2, 4, 3, 2.0, zero_stage=zero, layers=5, layer_backward=0.0, end_parameters=0)
-    still = (1.5 + 2.0 * 4) * (2 if zero < 3 else 1)  # an exchange of no weights still waits for its latencies
-    assert tail == pytest.approx(exposed + still)
+    where = (machine(), HALF, WEIGHTS, 4, 3, 2.0)
+    assert steptime.data_parallel_tail_seconds(*where, zero_stage=zero, layers=5, layer_backward=0.0, end=0) == pytest.approx(exposed)
+
+
+@pytest.mark.parametrize(("share", "exposed"), [(0.0, 1.0), (0.5, 2.5), (1.0, 5.0)])
+def test_a_framework_may_expose_a_share_in_any_case(share: float, exposed: float) -> None:
+    """Of five layers' exchanges beside a long backward pass the last remains, or the share that the framework exposes; embeddings come on top."""
+    m = machine(data_exposed=share)
+    tail = steptime.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=0)
+    assert tail == pytest.approx(exposed * 2 * REDUCE)
+    more = steptime.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=1)
+    assert more - tail == pytest.approx(2 * float(steptime.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, 4, 3, 2.0)))
 
 
 @pytest.mark.parametrize(("backward", "exposed"), [(0.9, 0.5), (0.5, 0.5), (0.1, 0.9)])
@@ -231,7 +316,7 @@ def test_exchange_between_sites(backward: float, exposed: float) -> None:
 
 def test_optimizer_reads_and_writes_its_state() -> None:
     """1 GB of state at 1 GB/s takes 2 s."""
-    assert steptime.optimizer_seconds(gpu(), 1e9) == pytest.approx(2.0)
+    assert steptime.optimizer_seconds(gpu(hbm=1e9), 1e9) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(("layers", "v", "chunk"), [(6, 2, 3), (7, 2, 4), (1, 1, 1), (8, 3, 3)])
