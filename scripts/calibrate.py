@@ -10,7 +10,7 @@ a row, a model or a publication. Needs scipy (the dev extra) for --fit.
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,14 @@ CONSTANTS: tuple[Constant, ...] = (
 )  # fmt: skip
 
 
+TOGETHER: dict[str, Callable[[str], bool]] = {
+    "dense on several nodes of A100 or H100": lambda g: g[0] in "AH" and g.endswith("dense multi-node") or g == "vTrain multi-node",
+    "vTrain on one node": lambda g: g == "vTrain single-node",
+    "FP8 and FP4 on B200, GB200, B300, GB300": lambda g: "B200 FP" in g or "B300 FP" in g,
+    "FP8 and FP4 on B200 and GB200": lambda g: "B200 FP" in g,
+}
+
+
 def put(entry: dict[str, Any], path: str, value: float) -> None:
     """Put a figure into a catalogue entry; FP16 has the share of BF16."""
     *parents, key = path.split(".")
@@ -180,6 +188,10 @@ def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
             each = np.array([errors[c.id] for c in part])
             line += f"{len(part):>8}{np.mean(np.abs(each)):>13.1%}{np.mean(each):>9.1%}  " if len(part) else f"{0:>8}{'':>24}"
         print(line)
+    for name, belongs in TOGETHER.items():
+        each = np.array([errors[c.id] for c in timed if c.held_out and belongs(c.group)])
+        if len(each):
+            print(f"held out, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
     feasibility(cases)
     ranking(timed, errors)
 

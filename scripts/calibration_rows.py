@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from planner.evaluation import even_layers, fewest_stages_per_rack
 from planner.instance import Accelerator, Model, Precision, Rack, Software
 from planner.load import catalogue
 from planner.physics import memory, step
@@ -115,6 +116,7 @@ def _vtrain(row: dict[str, str]) -> Case:
         precision=precision("fp16", gradient_bytes=2.0),
         sequence=s,
     )
+    stages, replicas = packing(8, t, 1, p, d, gpus)
     cut = Cut(
         tensor_parallel=t,
         pipeline_parallel=p,
@@ -125,8 +127,9 @@ def _vtrain(row: dict[str, str]) -> Case:
         recompute="full" if several else "none",
         sequence_parallel=False,
         zero_stage=0,
-        layers_per_stage=stage_layers(layers, p),
-        **packing(8, t, 1, p, d, gpus),
+        layers_per_stage=even_layers(layers, p),
+        replicas_per_rack=replicas,
+        stages_per_rack=stages,
     )
     name = "vtrain-" + "-".join(str(row[k]) for k in row)
     group = "vTrain multi-node" if several else "vTrain single-node"
@@ -178,6 +181,8 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
         sequence=_whole(row["seq"], 1),
     )
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
+    stages, replicas = packing(machine.rack.gpus, t, c, p, d, gpus)
+    splits = row["seq_parallel"] == "1" or (row["seq_parallel"] == "" and software.startswith(("megatron-core", "torchtitan")))
     base = Cut(
         tensor_parallel=t,
         pipeline_parallel=p,
@@ -186,13 +191,13 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
         micro_batch=b or 1,
         micro_batches=max(1, batch // (d * (b or 1))),
         recompute=recompute,
-        sequence_parallel=t > 1
-        and (row["seq_parallel"] == "1" or (row["seq_parallel"] == "" and software.startswith(("megatron-core", "torchtitan")))),
+        sequence_parallel=t > 1 and splits,
         zero_stage=zero,
-        layers_per_stage=stage_layers(model.layers, p),
+        layers_per_stage=even_layers(model.layers, p),
         context_parallel=c,
         expert_parallel=min(experts, t * c * d),
-        **packing(machine.rack.gpus, t, c, p, d, gpus),
+        replicas_per_rack=replicas,
+        stages_per_rack=stages,
     )
     nodes = -(-gpus // 8)
     group = _group(row, model, nodes, dtype)
@@ -269,39 +274,20 @@ def _model(row: dict[str, str]) -> Model | str:
     )
 
 
-def stage_layers(layers: int, p: int) -> tuple[int, ...]:
-    """Spread layers over stages evenly; where they fall two short of it, the ends (which hold the embeddings) have one less."""
-    if p > 1 and layers % p and (layers + 2) % p == 0:
-        even = (layers + 2) // p
-        return (even - 1, *(even,) * (p - 2), even - 1)
-    return tuple(layers // p + (i < layers % p) for i in range(p))
-
-
-def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> dict[str, int]:
-    """Return how stages and replicas share scale-up domains: replicas first, and as many stages as the GPUs at hand ask for."""
-    racks, unit = -(-gpus // domain), t * c
-    for q in range(1, p + 1):
-        r = max(1, domain // (q * unit))
-        spread = max(1, -(-unit // domain))
-        if -(-p // q) * -(-d // r) * spread <= racks:
-            return {"replicas_per_rack": r, "stages_per_rack": q}
-    return {"replicas_per_rack": max(1, domain // unit), "stages_per_rack": 1}
+def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> tuple[int, int]:
+    """Return stages and replicas of a rack as Megatron orders ranks: replicas side by side, more stages only where the GPUs at hand ask for it."""
+    q = fewest_stages_per_rack(domain, t * c, p, d, -(-gpus // domain))
+    return q, max(1, domain // (q * t * c))
 
 
 def _precision_of(software: str, dtype: str, stated: str) -> Precision:
-    """Return the bytes by role that a framework uses with a type."""
+    """Return the bytes by role that a framework uses with a type: FSDP keeps masters and gradients as wide as its mixed precision says."""
     if software in ("llm-foundry-fsdp", "torchtitan"):
-        return precision(
-            dtype,
-            gradient_bytes=2.0 if "amp" not in stated else 4.0,
-            parameter_bytes=4.0 if "amp" in stated or software == "torchtitan" else 2.0,
-            optimizer_bytes=8.0 if "amp" in stated or software == "torchtitan" else 4.0,
-        )
-    if software in ("megatron-lm-2022", "megatron-lm-2021"):
-        return precision(dtype, gradient_bytes=2.0 if software.endswith("2021") else 4.0)
-    if software == "megatron-deepspeed":
-        return precision(dtype, gradient_bytes=2.0 if dtype == "fp16" else 4.0)
-    return precision(dtype, gradient_bytes=4.0 if dtype != "fp4" else 4.0)
+        wide = "amp" in stated or software == "torchtitan"
+        gradient = 4.0 if "amp" in stated else 2.0
+        return precision(dtype, gradient_bytes=gradient, parameter_bytes=4.0 if wide else 2.0, optimizer_bytes=8.0 if wide else 4.0)
+    short = software == "megatron-lm-2021" or (software == "megatron-deepspeed" and dtype == "fp16")
+    return precision(dtype, gradient_bytes=2.0 if short else 4.0)
 
 
 def precision(dtype: str, *, gradient_bytes: float, parameter_bytes: float = 2.0, optimizer_bytes: float = 12.0) -> Precision:

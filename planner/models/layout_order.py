@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.models.layout_question import Problem
-from planner.models.layout_space import Floats, Ints, Row, RowTable, bound_over_replicas, most_counts
+from planner.models.layout_question import Base, Problem
+from planner.models.layout_space import Flags, Floats, Ints, Row, RowTable, bound_over_replicas, most_counts
 from planner.physics import schedule, step
 
 BLOCK = 64, 2048  # rows sharpened at first, and at most at a time
@@ -54,28 +54,28 @@ def sharpened(problem: Problem, table: RowTable, which: Ints) -> Floats:
     found = table.bound[which].copy()
     if problem.pin("layers_per_stage") is not None or problem.pin("recomputed_layers_per_stage") is not None:
         return found
-    keys = np.stack([table.base[which], table.zero[which], table.filled[which]])
-    for index, zero, filled in sorted({(int(a), int(b), bool(c)) for a, b, c in keys.T}):
-        own = np.flatnonzero((keys[0] == index) & (keys[1] == zero) & (keys[2] == filled))
-        base, p, v = table.bases[index], table.pipeline[which[own]], table.virtual_stages[which[own]]
-        replicas, batches = most_counts(problem, base, p, filled=filled)
-        floor = _least_stage(problem, table, index, zero, p, v, replicas, filled=filled)
+    keys = np.stack([table.base[which], table.zero[which]])
+    for index, zero in sorted({(int(a), int(b)) for a, b in keys.T}):
+        own = np.flatnonzero((keys[0] == index) & (keys[1] == zero))
+        base, p, v, filled = table.bases[index], table.pipeline[which[own]], table.virtual_stages[which[own]], table.filled[which[own]]
+        replicas, batches = most_counts(problem, base, p, filled)
+        floor = _least_stage(problem, base, zero, p, v, filled, replicas)
         found[own] = np.maximum(found[own], bound_over_replicas(problem, base, zero, p, v, batches, np.maximum(replicas, 1), floor))
     return found
 
 
-def _least_stage(problem: Problem, table: RowTable, index: int, zero: int, p: Ints, v: Ints, replicas: Ints, *, filled: bool) -> Floats:
+def _least_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, replicas: Ints) -> Floats:
     """Return the least time of the largest stage, its layers taken as divisible: by bisection, since what the stages hold grows with it.
 
     In a time S a stage recomputes at most (S - l·x)/y layers, so memory lets it hold l layers with
     l·(s + n·a) <= room + n·(a - c)·(S - l·x)/y, and never more than S/x or, all recomputed, room/(s + n·c).
     """
-    m, base = problem.machine, table.bases[index]
+    m = problem.machine
     layers, x, y = m.model.layers, base.layer, base.times.again
     state = step.held_state_bytes(m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=np.maximum(replicas, 1))
     s = np.broadcast_to(np.asarray(state, dtype=np.float64), p.shape)[:, None]
     stage = np.arange(int(p.max()))[None, :]
-    batches = p[:, None] if filled else np.ones_like(p)[:, None]
+    batches = np.where(filled, p, 1)[:, None]
     chunks = schedule.chunks_in_flight(base.order, np.minimum(stage, p[:, None] - 1), p[:, None], v[:, None], batches)
     n = np.broadcast_to(np.asarray(chunks), (len(p), stage.shape[1])) / v[:, None]
     inside, room, kept, checkpoint = stage < p[:, None], problem.memory_limit, base.bytes.kept, base.bytes.checkpoint

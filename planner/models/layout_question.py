@@ -125,7 +125,7 @@ def bases(problem: Problem) -> list[Base]:
             hop_inside=steptime.hop_seconds(m, shape, slowdown, inside=True),
         )
         for order, packed in itertools.product(problem.choices("schedule", m.software.schedules), (False, True)):
-            if not packed or m.rack.gpus // shape.gpus >= 2:
+            if not packed or (m.rack.gpus // shape.gpus >= 2 and problem.pin("stages_per_rack") is None):
                 found.append(replace(one, order=order, packed=packed))
     return found
 

@@ -22,6 +22,7 @@ class Confirmation:
 
 
 def given_by(problem: Problem) -> str:
+    """Say for which racks and which network the proof holds."""
     racks = ", ".join(f"{s} {r}" for s, r in zip(problem.sites, problem.racks, strict=True))
     c = problem.conditions
     wide = f", {c.wan_gbps:.0f} Gbps between sites at {c.wan_rtt_ms:.1f} ms" if c.wan_gbps else ""

@@ -6,15 +6,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from planner.models.layout_best import Best, best_of_row
 from planner.models.layout_order import Queue
 from planner.models.layout_question import Base, Problem, bases
-from planner.models.layout_space import Row, RowTable, joined, row_table
+from planner.models.layout_space import Row, RowTable, joined, row_bounds, row_table
 from planner.physics import step
 from planner.solvers.outcome import Stop
 
-AT_ONCE = 16  # ways to cut a layer whose rows are bounded before the best of them are opened
-TRIES = 2, 8  # rows of each that are opened while the table grows: with a layout in hand, and before the first
+AT_ONCE = 8  # ways to cut a layer whose rows are bounded before the best of them are opened
+TRIES = 8, 2  # rows of each that are opened while the table grows: before the first layout, and after
+SAMPLES = 12  # pipelines on which ways to cut a layer are compared at first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +98,8 @@ def search(
 
 
 def _start(run: Run) -> tuple[RowTable, float]:
-    """Build the table a few ways to cut a layer at a time and try the best rows of each; return it, and a bound for what is not in it.
-
-    Before the first layout the rows are tried in the order in which memory leaves them, then in that of their plain bounds.
-    """
-    paces = _in_turns(bases(run.problem))
+    """Build the table a few ways to cut a layer at a time and try the best rows of each; return it, and a bound for what is not in it."""
+    paces = _in_promise(run.problem, bases(run.problem))
     least = [least_of(run.problem, base) for base in paces]
     tables: list[RowTable] = []
     for k in range(0, len(paces), AT_ONCE):
@@ -113,23 +113,32 @@ def _start(run: Run) -> tuple[RowTable, float]:
 
 
 def _promising(run: Run, table: RowTable) -> Iterator[Row]:
-    """Yield the first rows of a table that may beat the incumbent."""
-    if run.best is None:
-        found = itertools.islice(Queue(run.problem, table), TRIES[1])
-    else:
-        found = (table.row(i, float(table.bound[i])) for i in range(min(TRIES[0], len(table))))
+    """Yield the first rows of a table that may beat the incumbent; before there is one, in the order in which memory leaves them."""
+    found: Iterator[Row] = itertools.islice(Queue(run.problem, table), TRIES[0])
+    if run.best is not None:
+        found = (table.row(i, float(table.bound[i])) for i in range(min(TRIES[1], len(table))))
     for row in found:
-        if row.bound < run.cutoff and not run.over:
-            yield row
+        if row.bound >= run.cutoff or run.over:
+            return
+        yield row
 
 
-def _in_turns(paces: list[Base]) -> list[Base]:
-    """Order ways to cut a layer by their pace for a token, the micro-batch sizes taking turns: which is best depends on the batch."""
-    groups: dict[int, list[Base]] = {}
-    for base in sorted(paces, key=lambda x: x.least_layer * x.shape.gpus / x.shape.micro_batch):
-        groups.setdefault(base.shape.micro_batch, []).append(base)
-    turns = itertools.zip_longest(*(groups[b] for b in sorted(groups)))
-    return [base for turn in turns for base in turn if base is not None]
+def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:
+    """Order ways to cut a layer by their bounds on a sample of pipelines, those first of which one may fit memory."""
+    layers = problem.machine.model.layers
+    stages = problem.options("pipeline_parallel", range(1, layers + 1))
+    some = sorted({stages[min(len(stages) - 1, len(stages) * k // SAMPLES)] for k in range(SAMPLES)} | {stages[0]}) if stages else []
+    pairs = sorted({(p, v) for p in some for v in (1, layers // p) if p > 1 or v == 1})
+    p, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    zero = min(problem.options("zero_stage", (1, 0, 2, 3)), default=1)
+
+    def promise(base: Base) -> float:
+        own = (p > 1) | (not base.packed)
+        own &= (v == 1) | (base.order == "1f1b")
+        bound, room, fits = row_bounds(problem, base, zero, p[own], v[own], np.ones(int(own.sum()), dtype=bool))
+        return float(np.min(bound, initial=math.inf, where=room & fits))
+
+    return sorted(paces, key=promise)
 
 
 def least_of(problem: Problem, base: Base) -> float:

@@ -5,7 +5,6 @@ A row is a way to cut a layer with a ZeRO stage, a number of stages and of virtu
 many of them are recomputed.
 """
 
-import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from planner.physics import schedule, step
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class RowTable:
     zero: Ints
     pipeline: Ints
     virtual_stages: Ints
-    filled: NDArray[np.bool_]
+    filled: Flags
     bound: Floats
     declared: int
     no_room: int
@@ -60,7 +60,7 @@ class RowTable:
     def __len__(self) -> int:
         return len(self.bound)
 
-    def part(self, which: NDArray[np.bool_]) -> "RowTable":
+    def part(self, which: Flags) -> "RowTable":
         """Return the table of some of the rows."""
         kept = {k: getattr(self, k)[which] for k in ("base", "zero", "pipeline", "virtual_stages", "filled", "bound")}
         return replace(self, **kept)
@@ -106,25 +106,21 @@ def row_table(problem: Problem, paces: list[Base] | None = None) -> RowTable:
     layers = problem.machine.model.layers
     fixed = problem.pin("layers_per_stage")
     stages = problem.options("pipeline_parallel", range(1, layers + 1) if fixed is None else [len(fixed)])
-    deep = [(p, v) for p in stages for v in problem.options("virtual_stages", range(1, layers // p + 1 if p > 1 else 2))]
-    pairs = {
-        True: np.array(deep, dtype=np.int64).reshape(-1, 2),
-        False: np.array([(p, v) for p, v in deep if p > 1 and v == 1], dtype=np.int64).reshape(-1, 2),
-    }
+    deep = [(p, v, True) for p in stages for v in problem.options("virtual_stages", range(1, layers // p + 1 if p > 1 else 2))]
+    rows = np.array(deep + [(p, v, False) for p, v, _ in deep if p > 1 and v == 1], dtype=np.int64).reshape(-1, 3)
     paces = bases(problem) if paces is None else paces
     blocks, declared, no_room, by_memory = [], 0, 0, 0
-    for (index, base), filled, zero in itertools.product(enumerate(paces), (True, False), problem.options("zero_stage", range(4))):
-        p, v = pairs[filled][:, 0], pairs[filled][:, 1]
-        own = (p > 1) | (not base.packed)
-        if base.order == "zb-h1":
-            own &= v == 1
-        p, v = p[own], v[own]
-        bound, room, fits = _row_bounds(problem, base, zero, p, v, filled=filled)
-        declared += len(p)
-        no_room += int(np.sum(~room))
-        by_memory += int(np.sum(room & ~fits))
-        i = np.flatnonzero(room & fits)
-        blocks.append((np.full(len(i), index), np.full(len(i), zero), p[i], v[i], np.full(len(i), filled), bound[i]))
+    for index, base in enumerate(paces):
+        own = (rows[:, 0] > 1) | (not base.packed)
+        own &= (rows[:, 1] == 1) | (base.order == "1f1b")
+        p, v, filled = rows[own, 0], rows[own, 1], rows[own, 2] > 0
+        for zero in problem.options("zero_stage", range(4)):
+            bound, room, fits = row_bounds(problem, base, zero, p, v, filled)
+            declared += len(p)
+            no_room += int(np.sum(~room))
+            by_memory += int(np.sum(room & ~fits))
+            i = np.flatnonzero(room & fits)
+            blocks.append((np.full(len(i), index), np.full(len(i), zero), p[i], v[i], filled[i], bound[i]))
     columns: list[Any] = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 6
     return _in_order(problem, paces, columns, declared, no_room, by_memory)
 
@@ -156,25 +152,23 @@ def _in_order(problem: Problem, paces: list[Base], columns: list[Any], declared:
     )
 
 
-def _row_bounds(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, *, filled: bool) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
+def row_bounds(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags) -> tuple[Floats, Flags, Flags]:
     """Bound rows from below in seconds per sequence; say where replicas and batch leave room, and where memory may fit.
 
     The most even stages and the largest batch.
     """
-    replicas, batches = most_counts(problem, base, p, filled=filled)
-    room = (replicas >= 1) & (replicas * base.shape.gpus >= base.shape.expert_parallel) & (filled | (p > 1))
+    replicas, batches = most_counts(problem, base, p, filled)
+    room = (replicas >= 1) & (replicas * base.shape.gpus >= base.shape.expert_parallel)
     at_most = np.maximum(replicas, 1)
     bound = bound_over_replicas(problem, base, zero, p, v, batches, at_most)
-    return bound, room, _may_fit(problem, base, zero, p, v, filled=filled, replicas=at_most)
+    return bound, room, _may_fit(problem, base, zero, p, v, filled, at_most)
 
 
-def most_counts(problem: Problem, base: Base, p: Ints, *, filled: bool) -> tuple[Ints, Floats]:
+def most_counts(problem: Problem, base: Base, p: Ints, filled: Flags) -> tuple[Ints, Floats]:
     """Return the most replicas and micro-batches of rows (infinite where the pipeline is filled)."""
-    b, most = base.shape.micro_batch, problem.most_sequences
+    most = problem.most_sequences // base.shape.micro_batch
     caps = replica_caps(problem, base, p).sum(axis=0)
-    if filled:
-        return np.minimum(caps, most // (b * p)), np.full(len(p), np.inf)
-    return np.minimum(caps, most // b), np.minimum(p - 1, most // b).astype(float)
+    return np.minimum(caps, np.where(filled, most // p, most)), np.where(filled, np.inf, np.minimum(p - 1, most))
 
 
 def bound_over_replicas(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, at_most: Ints, floor: Any = 0.0) -> Floats:
@@ -222,7 +216,7 @@ def least_terms(problem: Problem, base: Base, zero: int, p: Any, v: Any, batches
     return slowest, fill + sum(tails.values()), m.software.microbatch_seconds + step.exposed_each(m, pace, v, layers / p, hop)
 
 
-def _may_fit(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, *, filled: bool, replicas: Ints) -> NDArray[np.bool_]:
+def _may_fit(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, replicas: Ints) -> Flags:
     """Say which rows may fit memory: the sum of what the stages can hold, bounded by an integral, must reach all layers.
 
     With k stages behind it a stage holds at least (s + a·((v-1)·p + k + 1)/v)·l bytes for l layers; the sum over k of
@@ -231,12 +225,12 @@ def _may_fit(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, *, fille
     m = problem.machine
     state = step.held_state_bytes(m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=replicas)
     activation, room = base.least_bytes, problem.memory_limit
-    if not filled:
-        return np.asarray(room * p / (state + activation) >= m.model.layers)
     if base.order == "zb-h1":
-        return np.asarray(room * p / (state + activation * p) >= m.model.layers)
-    low, slope = state + activation * (v - 1) * p / v, activation / v
-    return np.asarray(room / slope * np.log((low + slope * p) / low) >= m.model.layers)
+        many = room * p / (state + activation * p)
+    else:
+        low, slope = state + activation * (v - 1) * p / v, activation / v
+        many = room / slope * np.log((low + slope * p) / low)
+    return np.asarray(np.where(filled, many, room * p / (state + activation)) >= m.model.layers)
 
 
 def effective(row: Row, batches: Any) -> Any:

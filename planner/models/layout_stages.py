@@ -180,8 +180,7 @@ class Stages:
 
     def last_within(self, budget: float, pace: float) -> int:
         """Most layers of the last stage within the budget and, with the head, within the pace."""
-        cap = int(self.caps(min(budget, pace - self.row.base.head))[-1])
-        return cap
+        return int(self.caps(min(budget, pace - self.row.base.head))[-1])
 
     def size_needed(self, budget: float, pace: float) -> int | None:
         """Least size of the largest stage with which all layers are held; None where they are not."""

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from planner.physics.schedule import Schedule
 from planner.physics.steptime import LayerTimes
 from planner.physics.transformer import model_flop_per_token
 
-Rest = Literal["none", "selective"]
+HOP_SHARE = 0.01  # of the step, that a fabric may add to pipeline exchanges beyond the NIC's ideal before it counts as too slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,6 +367,17 @@ def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
     return {k: float(v) for k, v in parts.items()}
 
 
+def hop_window_seconds(m: Machine, cut: Cut, pace: Paces, step_seconds: float) -> float:
+    """Time that a pipeline exchange may take: what compute hides, and no more than slows the step by HOP_SHARE.
+
+    Exchanges that nothing hides are the first micro-batch's on its way through all chunks and back, and without
+    interleaving those of every micro-batch.
+    """
+    hidden = float(max(1, min(cut.layers_per_stage) // cut.virtual_stages) * min(pace.free_forward, pace.free_backward))
+    shown = 2 * (cut.pipeline_parallel * cut.virtual_stages - 1) + (2 * cut.micro_batches if cut.virtual_stages == 1 else 0)
+    return min(hidden, steptime.hop_nic_seconds(m, cut.shape) + HOP_SHARE * step_seconds / max(1, shown))
+
+
 def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | dict[str, float]]:
     """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics."""
     m = machine_of(instance)
@@ -393,7 +403,7 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
         "days_to_train": steptime.days_to_train(instance.workload.tokens, tokens, step, instance.workload.availability),
         "hop_seconds": steptime.hop_seconds(m, cut.shape, c.hop_slowdown) if piped else 0.0,
         "hop_nic_seconds": steptime.hop_nic_seconds(m, cut.shape) if piped else 0.0,
-        "hop_window_seconds": float(max(1, min(cut.layers_per_stage) // cut.virtual_stages) * min(pace.free_forward, pace.free_backward)),
+        "hop_window_seconds": hop_window_seconds(m, cut, pace, step),
         "allreduce_layer_seconds": float(ring),
         "allreduce_window_seconds": times.backward,
         "gradient_bytes_per_stage": float(np.max(gradient)),
