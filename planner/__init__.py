@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from planner.check import check
 from planner.errors import PlannerError
 from planner.evaluate import evaluate
+from planner.explain import explain
 from planner.solve import solve
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from planner.plan import Plan, Violation
 
 __version__ = "0.1.0"
-__all__ = ["Instance", "Plan", "PlannerError", "Violation", "check", "evaluate", "solve"]
+__all__ = ["Instance", "Plan", "PlannerError", "Violation", "check", "evaluate", "explain", "solve"]
 
 _HOMES = {"Instance": "planner.instance", "Plan": "planner.plan", "Violation": "planner.plan"}
 

@@ -81,6 +81,22 @@ def evaluate(
 
 
 @app.command()
+def explain(
+    instance: Annotated[Path, typer.Argument(help="Instance file (JSON).")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
+    pin: Annotated[list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE.")] = None,
+) -> None:
+    """Say why there is no plan and what would allow one, or what binds it and what each choice of the layout is worth."""
+    import planner
+    from planner.explanation import summary
+
+    found = planner.explain(instance, time_limit=time_limit, pins=read_pins(pin or []))
+    print(found.model_dump_json(indent=1) if as_json else summary(found))
+    raise typer.Exit(INFEASIBLE if found.status == "infeasible" else DONE)
+
+
+@app.command()
 def check(plan: Annotated[Path, typer.Argument(help="Plan file (JSON).")]) -> None:
     """Verify a plan against the instance inside it; print each violated rule, nothing where all hold."""
     import planner

@@ -106,7 +106,8 @@ def row_table(problem: Problem, paces: list[Base] | None = None) -> RowTable:
     layers = problem.machine.model.layers
     fixed = problem.pin("layers_per_stage")
     stages = problem.options("pipeline_parallel", range(1, layers + 1) if fixed is None else [len(fixed)])
-    deep = [(p, v, True) for p in stages for v in problem.options("virtual_stages", range(1, layers // p + 1 if p > 1 else 2))]
+    least = layers if fixed is None else min(fixed)  # a stage has a layer for each virtual stage at least
+    deep = [(p, v, True) for p in stages for v in problem.options("virtual_stages", range(1, min(layers // p, least) + 1 if p > 1 else 2))]
     rows = np.array(deep + [(p, v, False) for p, v, _ in deep if p > 1 and v == 1], dtype=np.int64).reshape(-1, 3)
     paces = bases(problem) if paces is None else paces
     blocks, declared, no_room, by_memory = [], 0, 0, 0

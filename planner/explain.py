@@ -1,0 +1,40 @@
+"""The library's `explain`: why there is no plan and what would allow one, or what binds the plan and what its layout is worth against others."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.explanation import Explanation
+    from planner.instance import Instance
+
+
+def explain(
+    instance: "Instance | Mapping[str, Any] | str | Path",
+    *,
+    time_limit: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    pins: Mapping[str, Any] | None = None,
+) -> "Explanation":
+    """Solve an instance and explain the answer.
+
+    Parameters
+    ----------
+    instance
+        A path to a JSON file, its content as a dict, or an Instance.
+    time_limit
+        Seconds for the plan, and again for each alternative that it is compared with.
+    seed, threads, pins
+        As in `solve`.
+
+    Raises
+    ------
+    PlannerError
+        The input cannot be used; the message says where and what to do.
+    """
+    from planner.explanation import explained
+    from planner.load import load_instance
+    from planner.order import options_of
+
+    return explained(load_instance(instance, pins=pins), options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads))
