@@ -247,7 +247,10 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     """Look up the constants behind a part, with the values that this instance gives them."""
     machine = step.machine_of(instance)
     found = []
-    for path in BEHIND[part]:
+    flash, routed = machine.software.flash_attention, machine.model.experts is not None
+    idle = {f"{CODE}score_efficiency": flash, f"{GPU}attention_efficiency": not flash, f"{CODE}attention_share": not flash}
+    idle |= {f"{CODE}expert_efficiency": not routed}
+    for path in (p for p in BEHIND[part] if not idle.get(p, False)):
         holder: Any = machine.gpu if path.startswith(GPU) else machine.software
         keys = path.removeprefix(GPU).removeprefix(CODE).split(".")
         source = holder.source
@@ -256,8 +259,8 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
             source = getattr(holder, "source", None) or source
         if isinstance(holder, dict):
             path, holder = f"{path}.{machine.precision.compute}", holder[machine.precision.compute]
-        text = source.get(keys[0], "") if isinstance(source, dict) else source or ""
-        found.append(Constant(path=path, value=holder, source=text))
+        text = source.get(keys[0], "") if isinstance(source, dict) else source
+        found.append(Constant(path=path, value=holder, source=text or "not given: the default"))
     return tuple(found)
 
 

@@ -1,0 +1,108 @@
+"""`planner evaluate`: a layout given in full, predicted, and what the prediction rests on."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import planner
+from planner import cli
+from planner.errors import InputError
+from planner.evaluation import even_layers, fewest_stages_per_rack
+
+FULL = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 1, "virtual_stages": 3, "microbatches_per_step": 64, "sequence_parallel": True}
+HALF = {"parameter_bytes": 2, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12, "activation_bytes": 2, "collective_bytes": 2}
+
+
+def question(**hardware: Any) -> dict[str, Any]:
+    """Return GPT-3 175B on 80-GB A100s, with neither a batch nor a number of racks."""
+    return {
+        "name": "gpt3",
+        "workload": {
+            "model": "gpt3-175b",
+            "tokens": 3e11,
+            "sequence_length": 2048,
+            "software": "megatron-lm-2022",
+            "precision": {"compute": "fp16", **HALF},
+        },
+        "hardware": {"accelerator": "A100-80GB", "rack": "DGX-A100", **hardware},
+    }
+
+
+def test_prediction_near_the_published_step() -> None:
+    """Korthikanti et al. 2022 (table 5) took 13.75 s for this step of 64 sequences on 64 A100s with selective recompute."""
+    found = planner.evaluate(question(), {**FULL, "recompute": "selective"})
+    assert found.step_seconds == pytest.approx(13.75, rel=0.1)
+    assert found.fits
+    assert found.layout.gpus_used == 64
+
+
+def test_parts_sum_to_the_whole() -> None:
+    """Seconds by part and bytes by part add up, and each part names the constants that it rests on."""
+    found = planner.evaluate(question(), {**FULL, "recompute": "selective"})
+    assert math.fsum(found.breakdown_seconds.values()) == pytest.approx(found.step_seconds)
+    assert max(math.fsum(x.values()) for x in found.memory_by_stage_bytes) == pytest.approx(found.memory_bytes_per_gpu)
+    assert set(found.rests_on) == {k for k, v in found.breakdown_seconds.items() if v}
+    assert all(c.source for c in found.rests_on["matrix"])
+
+
+def test_what_does_not_fit_is_said() -> None:
+    """With nothing recomputed the activations of 64 micro-batches in flight are too large for 80 GB; the excess is told in GB."""
+    found = planner.evaluate(question(), {**FULL, "recompute": "none", "sequence_parallel": False, "zero_stage": 0})
+    assert not found.fits
+    assert "GB over" in found.problems[0]
+
+
+def test_racks_and_batch_are_held_against_the_instance() -> None:
+    """A layout of 8 nodes on 7, or of more tokens than the critical batch, does not run."""
+    less = {**question(racks=7), "limits": {"max_batch_tokens": 2048 * 32}}
+    told = planner.evaluate(less, {**FULL, "recompute": "full"}).problems
+    assert [p.split(":")[0] for p in told] == ["racks", "batch"]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"tensor_parallel": None}, "--pin layout.tensor_parallel"),
+        ({"microbatches_per_step": None}, "--pin layout.microbatches_per_step"),
+        ({"layers_per_stage": [96]}, "layout.layers_per_stage has 1 entries"),
+        ({"layers_per_stage": [12] * 7 + [11]}, "adds up to 95"),
+        ({"expert_parallel": 2}, "layout.expert_parallel 2"),
+        ({"schedule": "zb-h1"}, "one virtual stage"),
+        ({"recomputed_layers_per_stage": [13] + [0] * 7}, "no larger than its layers"),
+    ],
+)
+def test_contradictions_are_named(change: dict[str, Any], word: str) -> None:
+    """A layout that is not whole, or that contradicts itself, is bad input that names the pin."""
+    layout = {k: v for k, v in {**FULL, **change}.items() if v is not None}
+    with pytest.raises(InputError, match="evaluate") as told:
+        planner.evaluate(question(), layout)
+    assert word in str(told.value)
+
+
+def test_command_prints_json_and_nothing_else(tmp_path: Any) -> None:
+    """With --json the prediction is one JSON object; a layout that does not run exits with 3."""
+    path = tmp_path / "q.json"
+    path.write_text(json.dumps(question()))
+    pins = [x for k, v in FULL.items() for x in ("--pin", f"layout.{k}={json.dumps(v)}")]
+    good = CliRunner().invoke(cli.app, ["evaluate", str(path), *pins, "--pin", "layout.recompute=selective", "--json"])
+    assert good.exit_code == 0
+    held = json.loads(good.stdout)
+    assert held["step_seconds"] == held["layout"]["metrics"]["step_seconds"]
+    bad = CliRunner().invoke(cli.app, ["evaluate", str(path), *pins, "--pin", "layout.microbatch_sequences=16"])
+    assert bad.exit_code == 3
+    assert "does not run" in bad.stdout
+
+
+def test_even_layers_leave_the_ends_one_less() -> None:
+    """126 layers on 16 stages are 7 on the ends, which hold the embeddings, and 8 between; 105 on 4 are 27, 26, 26, 26."""
+    assert even_layers(126, 16) == (7, *(8,) * 14, 7)
+    assert even_layers(105, 4) == (27, 26, 26, 26)
+
+
+@pytest.mark.parametrize(("racks", "q"), [(None, 1), (4, 1), (2, 2), (1, 4)])
+def test_stages_share_racks_only_where_they_must(racks: int | None, q: int) -> None:
+    """Four stages of two GPUs take four racks of 8, two of them two to a rack, or one all four."""
+    assert fewest_stages_per_rack(8, 1, 4, 2, racks) == q
