@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from planner.checks.context import cut_of
 from planner.errors import InternalError
 from planner.handoff import FabricRequest, GradientExchange, LayoutRequest, Options, PlacementRequest, SitesRequest
 from planner.instance import Instance
@@ -17,6 +18,7 @@ from planner.models import fabric, fabric_question, layout, placement, sites, si
 from planner.physics import hostlist, transport, wan
 from planner.physics.bill import bill
 from planner.physics.locality import Locality, locality
+from planner.physics.step import Cut
 from planner.physics.wiring import Design
 from planner.plan import Conflict, Cost, FabricPlan, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan
 from planner.solvers.outcome import Outcome, Stop
@@ -146,16 +148,20 @@ class Decider:
             wan_rtt_ms=max(k.rtt_ms for k in links) if wide else None,
         )
         key = ("layout", tuple(sorted(by_site.items())), request.hop_slowdown, request.allreduce_slowdown, request.wan_gbps, request.wan_rtt_ms)
-        out = self._once(key, lambda: layout.solve(self.instance, request, self.left(), twice=False))
+        out = self._once(key, lambda: layout.solve(self.instance, request, self.left(), twice=False, near=self._nearest()))
         if out.solution is None:
             return Refusal("layout", partial(layout.conflict, self.instance, request))
         self.requests.append((out.solution, request))
         return out.solution
 
+    def _nearest(self) -> Cut | None:
+        """Return the layout found last, from which the next search starts."""
+        return cut_of(self.requests[-1][0]) if self.requests else None
+
     def confirmed(self, held: Trial) -> Trial:
         """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned."""
         request = next(r for found, r in self.requests if found is held.layout)
-        out = layout.solve(self.instance, request, self.left())
+        out = layout.solve(self.instance, request, self.left(), near=self._nearest())
         if out.solution is None:
             raise InternalError("layout: the search does not find again what it found before")
         return replace(held, layout=out.solution)

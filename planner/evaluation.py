@@ -258,9 +258,11 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
             holder = getattr(holder, key)
             source = getattr(holder, "source", None) or source
         if isinstance(holder, dict):
-            path, holder = f"{path}.{machine.precision.compute}", holder[machine.precision.compute]
+            holder = holder[machine.precision.compute]
+            keys.append(machine.precision.compute)
         text = source.get(keys[0], "") if isinstance(source, dict) else source
-        found.append(Constant(path=path, value=holder, source=text or "not given: the default"))
+        where = GPU if path.startswith(GPU) else CODE
+        found.append(Constant(path=where + ".".join(keys), value=holder, source=text or "not given: the default"))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ Times are of this machine; compare them as ratios within one run.
 import itertools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from planner.handoff import LayoutRequest, Options
@@ -30,7 +30,7 @@ HALF = {
 
 
 def question(
-    model: str | dict[str, object], accelerator: str, rack: str, racks: int, sequences: int, software: str, sequence: int = 2048
+    model: str | Mapping[str, object], accelerator: str, rack: str, racks: int, sequences: int, software: str, sequence: int = 2048
 ) -> Instance:
     """Return a layout question on one cluster."""
     data = {
@@ -48,12 +48,12 @@ def question(
     return load_instance(data)
 
 
-SMALL = {"name": "small", "layers": 6, "hidden": 1024, "heads": 8, "vocabulary": 51200}
-QUESTIONS = {
+SMALL: Mapping[str, object] = {"name": "small", "layers": 3, "hidden": 1024, "heads": 8, "vocabulary": 51200}
+QUESTIONS: dict[str, tuple[str | Mapping[str, object], str, str, int, int, str]] = {
     "megatron-1t": ("megatron-1t", "A100-80GB", "DGX-A100", 384, 3072, "megatron-lm-2022"),
     "gpt3-175b": ("gpt3-175b", "H100", "DGX-H100", 512, 2304, "megatron-core"),
     "turing-530b": ("turing-530b", "A100-80GB", "DGX-A100", 641, 2520, "megatron-lm-2022"),
-    "small": (SMALL, "A100-80GB", "DGX-A100", 2, 12, "megatron-lm-2022"),
+    "small": (SMALL, "A100-80GB", "DGX-A100", 1, 4, "megatron-lm-2022"),
 }
 
 

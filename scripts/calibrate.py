@@ -106,7 +106,7 @@ CONSTANTS: tuple[Constant, ...] = (
 
 
 TOGETHER: dict[str, Callable[[str], bool]] = {
-    "dense on several nodes of A100 or H100": lambda g: g[0] in "AH" and g.endswith("dense multi-node") or g == "vTrain multi-node",
+    "dense on several nodes of A100 or H100": lambda g: (g[0] in "AH" and g.endswith("dense multi-node")) or g == "vTrain multi-node",
     "vTrain on one node": lambda g: g == "vTrain single-node",
     "FP8 and FP4 on B200, GB200, B300, GB300": lambda g: "B200 FP" in g or "B300 FP" in g,
     "FP8 and FP4 on B200 and GB200": lambda g: "B200 FP" in g,
@@ -221,9 +221,8 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
                 chosen = min(held, key=lambda c: (c.seconds or 0.0) * (1 + errors[c.id]))
                 losses.append((chosen.seconds or 0.0) / min(c.seconds or 0.0 for c in held) - 1)
         if losses:
-            print(
-                f"ranking, {what}: {len(losses)} choices of layout, {np.mean(losses):.2%} over the measured best on average, {max(losses):.1%} at worst"
-            )
+            mean, worst = np.mean(losses), max(losses)
+            print(f"ranking, {what}: {len(losses)} choices of layout, {mean:.2%} over the measured best on average, {worst:.1%} at worst")
 
 
 def write(values: Sequence[float]) -> None:

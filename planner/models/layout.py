@@ -73,12 +73,16 @@ def solve(
     options: Options,
     *,
     twice: bool = True,
+    near: step.Cut | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Outcome[LayoutPlan]:
-    """Return the fastest layout for the racks and the network given, with its certificate; `twice`: CP-SAT decides the best rows again."""
+    """Return the fastest layout for the racks and the network given, with its certificate.
+
+    `twice`: CP-SAT decides the best rows again; `near`: a layout of a question like this one, to start from.
+    """
     started = time.perf_counter()
     problem = problem_of(instance, request)
-    found = search(problem, time_limit=options.time_limit, progress=progress)
+    found = search(problem, time_limit=options.time_limit, progress=progress, near=near)
     if found.best is None:
         stop = found.stop
         return Outcome(stop=stop, infeasible=stop is Stop.PROVED, detail="no layout fits", seconds=time.perf_counter() - started)

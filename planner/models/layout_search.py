@@ -11,7 +11,7 @@ import numpy as np
 from planner.models.layout_best import Best, best_of_row
 from planner.models.layout_order import Queue
 from planner.models.layout_question import Base, Problem, bases
-from planner.models.layout_space import Row, RowTable, joined, row_bounds, row_table
+from planner.models.layout_space import Row, RowTable, joined, packing, row_bounds, row_table
 from planner.physics import step
 from planner.solvers.outcome import Stop
 
@@ -71,12 +71,16 @@ def search(
     time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
     table: RowTable | None = None,
+    near: step.Cut | None = None,
 ) -> Search:
-    """Open rows in order of their bounds until none can beat the incumbent; `table`: the rows to search, where not all."""
+    """Open rows in order of their bounds until none can beat the incumbent.
+
+    `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first.
+    """
     run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress)
     rest = math.inf
     if table is None:
-        table, rest = _start(run)
+        table, rest = _start(run, near)
     queue = Queue(problem, table)
     opened: list[Row] = []
     bound, stop = math.inf, Stop.PROVED
@@ -97,19 +101,43 @@ def search(
     return Search(best=run.best, bound=bound, stop=stop, opened=opened, queue=queue, seconds=time.perf_counter() - run.started)
 
 
-def _start(run: Run) -> tuple[RowTable, float]:
+def _start(run: Run, near: step.Cut | None) -> tuple[RowTable, float]:
     """Build the table a few ways to cut a layer at a time and try the best rows of each; return it, and a bound for what is not in it."""
-    paces = _in_promise(run.problem, bases(run.problem))
+    paces = bases(run.problem)
+    for row in _rows_of(run.problem, paces, near):
+        run.open(row, 0.0)
+    paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
     tables: list[RowTable] = []
     for k in range(0, len(paces), AT_ONCE):
         if run.over:
             return joined(run.problem, tables), min(least[k:])
-        table = row_table(run.problem, paces[k : k + AT_ONCE])
+        table = row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff)
         tables.append(table)
         for row in _promising(run, table):
             run.open(row, min(least))
     return joined(run.problem, tables), math.inf
+
+
+def _rows_of(problem: Problem, paces: list[Base], cut: step.Cut | None) -> Iterator[Row]:
+    """Yield the rows that a layout belongs to."""
+    for base in paces if cut is not None else ():
+        if cut is not None and base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch:
+            p = cut.pipeline_parallel
+            q, r, spread = packing(problem, base, np.array(p))
+            row = Row(
+                base=base,
+                zero=cut.zero_stage,
+                pipeline=p,
+                virtual_stages=cut.virtual_stages,
+                filled=cut.micro_batches >= p,
+                stages_per_rack=int(q),
+                replicas_per_rack=int(r),
+                racks_per_replica=spread,
+                bound=0.0,
+            )
+            if is_row_of(row, cut):
+                yield row
 
 
 def _promising(run: Run, table: RowTable) -> Iterator[Row]:

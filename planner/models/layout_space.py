@@ -5,6 +5,7 @@ A row is a way to cut a layer with a ZeRO stage, a number of stages and of virtu
 many of them are recomputed.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,8 +102,11 @@ def replica_caps(problem: Problem, base: Base, p: Any) -> Any:
     return np.stack([np.where(fits, r * (racks // groups), 0) for racks in problem.racks])
 
 
-def row_table(problem: Problem, paces: list[Base] | None = None) -> RowTable:
-    """Build every row of some ways to cut a layer (all, unless told) with its bound, and drop those that cannot hold the model."""
+def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: float = math.inf) -> RowTable:
+    """Build every row of some ways to cut a layer (all, unless told) with its bound, and drop those that cannot hold the model.
+
+    Rows that even stages alone make as slow as the cutoff are declared and left out, their bounds not worked out.
+    """
     layers = problem.machine.model.layers
     fixed = problem.pin("layers_per_stage")
     stages = problem.options("pipeline_parallel", range(1, layers + 1) if fixed is None else [len(fixed)])
@@ -115,15 +119,24 @@ def row_table(problem: Problem, paces: list[Base] | None = None) -> RowTable:
         own = (rows[:, 0] > 1) | (not base.packed)
         own &= (rows[:, 1] == 1) | (base.order == "1f1b")
         p, v, filled = rows[own, 0], rows[own, 1], rows[own, 2] > 0
-        for zero in problem.options("zero_stage", range(4)):
+        zeros = problem.options("zero_stage", range(4))
+        declared += len(p) * len(zeros)
+        quick = _plain_bounds(problem, base, p, filled) < cutoff
+        p, v, filled = p[quick], v[quick], filled[quick]
+        for zero in zeros if len(p) else ():
             bound, room, fits = row_bounds(problem, base, zero, p, v, filled)
-            declared += len(p)
             no_room += int(np.sum(~room))
             by_memory += int(np.sum(room & ~fits))
             i = np.flatnonzero(room & fits)
             blocks.append((np.full(len(i), index), np.full(len(i), zero), p[i], v[i], filled[i], bound[i]))
     columns: list[Any] = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 6
     return _in_order(problem, paces, columns, declared, no_room, by_memory)
+
+
+def _plain_bounds(problem: Problem, base: Base, p: Ints, filled: Flags) -> Floats:
+    """Bound rows by the pace of even stages at the most replicas, no fill and no tails."""
+    replicas, _ = most_counts(problem, base, p, filled)
+    return np.asarray(np.ceil(problem.machine.model.layers / p) * base.least_layer / (np.maximum(replicas, 1) * base.shape.micro_batch))
 
 
 def joined(problem: Problem, tables: list[RowTable]) -> RowTable:

@@ -146,7 +146,7 @@ def layer_operations(m: Machine, s: Shape, *, routed: bool, window: int | None =
 
 
 def _norm_and_residual(p: Passes, tokens: Num, s: Shape) -> None:
-    """A norm reads and writes h elements a token (backward reads two and writes one); a residual addition reads two and writes one."""
+    """Add a norm, which reads and writes h elements a token (backward reads two and writes one); and a residual addition, which reads two, writes one."""
     h = tokens * p.m.model.hidden / s.split
     p.vector("norm", 2 * h, 4 * h)
     p.vector("residual", 3 * h, 2 * h)
@@ -200,7 +200,7 @@ def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
 
 
 def _routed(p: Passes, own: Num, s: Shape) -> None:
-    """Grouped products of the routed experts: this GPU's share of the tokens, k times, over the experts that it holds."""
+    """Add grouped products of the routed experts: this GPU's share of the tokens, k times, over the experts that it holds."""
     m, experts = p.m, p.m.model.experts
     if experts is None:
         raise ValueError("the model has no experts")
