@@ -1,7 +1,10 @@
 """The exact best of one row: every count of replicas and micro-batches that could win, with its fastest split of layers."""
 
+import heapq
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -142,42 +145,102 @@ def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
     return found if len(found.replicas) else None
 
 
-def best_of_row(problem: Problem, row: Row, cutoff: float) -> Best | None:
-    """Find the fastest layout of a row that is faster than the cutoff, exactly; None where there is none.
+def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bool] = lambda: False) -> Best | None:
+    """Find the fastest layout of a row that is faster than the cutoff, exactly unless it is `over` before; None where there is none.
 
-    The budget that memory asks for at the most shards and the fewest micro-batches bounds that of every candidate.
+    Counts are taken up in the order of their bounds: first those of even stages, then those of the least budget that
+    memory leaves with as many chunks in flight and the most shards.
     """
     c = candidates(problem, row, cutoff)
     if c is None:
         return None
-    times, pace = Times(problem=problem, row=row), pace_of(problem, row, c.racks)
-    layer = np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), c.replicas.shape)
-    p, layers, head = row.pipeline, problem.machine.model.layers, row.base.head
-    even, again = math.ceil(layers / p), row.base.times.again if row.base.recomputes == "all" else 0.0
-    budget = even * (layer + again)
-    if problem.pin("layers_per_stage") is None and problem.pin("recomputed_layers_per_stage") is None:
-        easiest = Stages(
-            problem=problem,
-            row=row,
-            replicas=int(c.least.max()),
-            batches=int(c.batches.min()),
-            layer=float(layer.min()),
-            most_layers=layers - (p - 1) * row.virtual_stages,
-        )
-        first = easiest.first_budget()
-        if first is None:
-            return None
-        budget = np.maximum(budget, float(easiest.budgets[first]))
-    least = np.maximum(budget + (head if p == 1 else 0.0), (layers * (layer + again) + head) / p)
-    bound = times.per_sequence(c, pace, pace_seconds=least, stage_seconds=budget, most=even)
-    best: Best | None = None
-    for i in np.argsort(bound, kind="stable"):
-        limit = best.seconds if best else cutoff
-        if bound[i] >= limit:
+    times, search = Times(problem=problem, row=row), Depths(problem=problem, row=row, candidates=c)
+    bound, best = search.bounds(times, search.even, np.arange(len(c.replicas))), None
+    waiting = [(float(x), int(i)) for i, x in enumerate(bound)]
+    heapq.heapify(waiting)
+    told: set[int] = set()
+    while waiting and not over():
+        low, i = heapq.heappop(waiting)
+        if low >= cutoff:
             break
-        one = c.part(slice(i, i + 1))
-        best = _best_split(times, one, pace_of(problem, row, one.racks), limit) or best
+        depth = int(search.depth[i])
+        if depth not in told:
+            told.add(depth)
+            own = np.flatnonzero(search.depth == depth)
+            bound[own] = search.bounds(times, search.floor(depth), own)
+        if bound[i] > low:
+            heapq.heappush(waiting, (float(bound[i]), i))
+        elif not search.hopeless(i):
+            one = c.part(slice(i, i + 1))
+            found = _best_split(times, one, pace_of(problem, row, one.racks), cutoff)
+            best, cutoff = (found, found.seconds) if found is not None else (best, cutoff)
     return best
+
+
+@dataclass(frozen=True, kw_only=True)
+class Depths:
+    """What memory asks of the candidates of a row, by how deep the micro-batches fill the pipeline: beyond `full` no more are in flight."""
+
+    problem: Problem
+    row: Row
+    candidates: Candidates
+    none_below: dict[int, int] = field(default_factory=dict)  # shards, by micro-batches, with which no layers fit
+
+    @cached_property
+    def depth(self) -> Ints:
+        """Micro-batches of each candidate as far as they add to what is in flight."""
+        p, v = self.row.pipeline, self.row.virtual_stages
+        return np.minimum(self.candidates.batches, p if v == 1 else p - (-(p - 1) // v))
+
+    @cached_property
+    def layer(self) -> Floats:
+        """Pace of a layer by candidate."""
+        return np.broadcast_to(np.asarray(pace_of(self.problem, self.row, self.candidates.racks).layer, dtype=np.float64), self.depth.shape)
+
+    @property
+    def free(self) -> bool:
+        """Whether layers and recomputation are the search's to place."""
+        return self.problem.pin("layers_per_stage") is None and self.problem.pin("recomputed_layers_per_stage") is None
+
+    @cached_property
+    def even(self) -> float:
+        """Least time of the largest stage."""
+        base = self.row.base
+        again = base.times.again if base.recomputes == "all" else 0.0
+        return math.ceil(self.problem.machine.model.layers / self.row.pipeline) * float(self.layer.min() + again)
+
+    def floor(self, depth: int) -> float:
+        """Return the least budget with which memory holds all layers at a depth; infinite where it never does."""
+        if not self.free:
+            return self.even
+        own = self.depth == depth
+        easiest = self._stages(int(self.candidates.least[own].max()), depth, float(self.layer[own].min()))
+        first = easiest.first_budget()
+        return math.inf if first is None else float(easiest.budgets[first])
+
+    def hopeless(self, i: int) -> bool:
+        """Tell whether no layers fit with a candidate's shards, or fewer, and micro-batches; shards matter where ZeRO divides state."""
+        if not self.free or self.row.zero == 0:
+            return False
+        m, shards = int(self.candidates.batches[i]), int(self.candidates.least[i])
+        if shards > self.none_below.get(m, 0) and not self._stages(shards, m, float(self.layer[i])).feasible:
+            self.none_below[m] = shards
+        return shards <= self.none_below.get(m, 0)
+
+    def _stages(self, replicas: int, batches: int, layer: float) -> Stages:
+        most = self.problem.machine.model.layers - (self.row.pipeline - 1) * self.row.virtual_stages
+        return Stages(problem=self.problem, row=self.row, replicas=replicas, batches=batches, layer=layer, most_layers=most)
+
+    def bounds(self, times: "Times", budget: float, which: Ints) -> Floats:
+        """Bound the time per sequence of some candidates whose largest stage takes at least a budget."""
+        if not math.isfinite(budget):
+            return np.full(len(which), math.inf)
+        c, base, p, layers = self.candidates.part(which), self.row.base, self.row.pipeline, self.problem.machine.model.layers
+        again = base.times.again if base.recomputes == "all" else 0.0
+        even = math.ceil(layers / p)
+        stage = np.maximum(budget, even * (self.layer[which] + again))
+        least = np.maximum(stage + (base.head if p == 1 else 0.0), (layers * (self.layer[which] + again) + base.head) / p)
+        return times.per_sequence(c, pace_of(self.problem, self.row, c.racks), pace_seconds=least, stage_seconds=stage, most=even)
 
 
 def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Best | None:

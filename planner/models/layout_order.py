@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.models.layout_question import Base, Problem
-from planner.models.layout_space import Flags, Floats, Ints, Row, RowTable, bound_over_replicas, most_counts
+from planner.models.layout_space import Flags, Floats, Ints, Row, RowTable, bound_over_replicas, least_layer, most_counts
 from planner.physics import schedule, step
 
 BLOCK = 64, 2048  # rows sharpened at first, and at most at a time
@@ -59,26 +59,29 @@ def sharpened(problem: Problem, table: RowTable, which: Ints) -> Floats:
         own = np.flatnonzero((keys[0] == index) & (keys[1] == zero))
         base, p, v, filled = table.bases[index], table.pipeline[which[own]], table.virtual_stages[which[own]], table.filled[which[own]]
         replicas, batches = most_counts(problem, base, p, filled)
-        floor = _least_stage(problem, base, zero, p, v, filled, replicas)
-        found[own] = np.maximum(found[own], bound_over_replicas(problem, base, zero, p, v, batches, np.maximum(replicas, 1), floor))
+        at_most = np.maximum(replicas, 1)
+        layer = least_layer(problem, base, zero, p, at_most // 2 + 1)
+        floor = _least_stage(problem, base, zero, p, v, filled, at_most, layer)
+        found[own] = np.maximum(found[own], bound_over_replicas(problem, base, zero, p, v, batches, at_most, floor))
     return found
 
 
-def _least_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, replicas: Ints) -> Floats:
+def _least_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, replicas: Ints, layer: Floats) -> Floats:
     """Return the least time of the largest stage, its layers taken as divisible: by bisection, since what the stages hold grows with it.
 
     In a time S a stage recomputes at most (S - l·x)/y layers, so memory lets it hold l layers with
     l·(s + n·a) <= room + n·(a - c)·(S - l·x)/y, and never more than S/x or, all recomputed, room/(s + n·c).
     """
     m = problem.machine
-    layers, x, y = m.model.layers, base.layer, base.times.again
-    state = step.held_state_bytes(m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=np.maximum(replicas, 1))
+    layers, x, y = m.model.layers, layer[:, None], base.times.again
+    state = step.held_state_bytes(m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=replicas)
     s = np.broadcast_to(np.asarray(state, dtype=np.float64), p.shape)[:, None]
     stage = np.arange(int(p.max()))[None, :]
     batches = np.where(filled, p, 1)[:, None]
     chunks = schedule.chunks_in_flight(base.order, np.minimum(stage, p[:, None] - 1), p[:, None], v[:, None], batches)
     n = np.broadcast_to(np.asarray(chunks), (len(p), stage.shape[1])) / v[:, None]
-    inside, room, kept, checkpoint = stage < p[:, None], problem.memory_limit, base.bytes.kept, base.bytes.checkpoint
+    gathered = 2 * base.weights.layer * m.precision.working_parameter_bytes if zero >= 3 else 0.0
+    inside, room, kept, checkpoint = stage < p[:, None], problem.memory_limit - gathered, base.bytes.kept, base.bytes.checkpoint
 
     def held(seconds: Floats) -> Floats:
         t = seconds[:, None]
@@ -92,7 +95,7 @@ def _least_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, fill
             most = np.minimum(t / x, np.maximum(some, room / (s + n * kept)))
         return np.asarray(np.where(inside, most, 0.0).sum(axis=1), dtype=np.float64)
 
-    low, high = np.full(len(p), layers / p * x), np.full(len(p), layers * (x + y) * (1 + 1e-9))
+    low, high = layers / p * layer, layers * (layer + y) * (1 + 1e-9)
     possible = held(high) >= layers
     for _ in range(HALVINGS):
         middle = (low + high) / 2

@@ -55,7 +55,7 @@ class Run:
 
     def open(self, row: Row, bound: float) -> None:
         """Search a row for a better layout; `bound`: no layout of the space is under it."""
-        better = best_of_row(self.problem, row, self.cutoff)
+        better = best_of_row(self.problem, row, self.cutoff, lambda: self.over)
         if better is None:
             return
         self.best, self.row = better, row
@@ -87,11 +87,12 @@ def search(
     for row in queue:
         if run.best is not None and row.bound >= run.best.seconds:
             break
-        if run.over:
-            bound, stop = min(row.bound, queue.bound), Stop.LIMIT
-            break
         opened.append(row)
-        run.open(row, min(row.bound, queue.bound, rest))
+        low = min(row.bound, queue.bound)
+        run.open(row, min(low, rest))
+        if run.over and low < run.cutoff:
+            bound, stop = low, Stop.LIMIT
+            break
     if rest < run.cutoff:
         bound, stop = min(bound, rest), Stop.LIMIT
     if run.best is not None and run.row is not None:

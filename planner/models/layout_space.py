@@ -186,7 +186,8 @@ def most_counts(problem: Problem, base: Base, p: Ints, filled: Flags) -> tuple[I
 
 
 def bound_over_replicas(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, at_most: Ints, floor: Any = 0.0) -> Floats:
-    """Bound rows with at most so many replicas and micro-batches from below; `floor`: the least pace where it is known to be more than even.
+    """Bound rows with at most so many replicas and micro-batches from below; `floor`: the least pace
+    with more than half of the replicas, where it is known to be more than even.
 
     Exchanges grow with the replicas: a layout has more than half of the most and the exchanges of that half, or it has no
     more than half, twice the time of a sequence, and perhaps no exchanges.
@@ -195,8 +196,21 @@ def bound_over_replicas(problem: Problem, base: Base, zero: int, p: Ints, v: Int
     slowest, once, each = least_terms(problem, base, zero, p, v, batches, fewest=half + 1, most=at_most)
     pace = np.maximum(slowest, floor) + each
     many = pace / (at_most * b) + np.maximum(once / largest, once / (np.maximum(batches, 1) * at_most * b))
-    few = np.maximum(np.ceil(problem.machine.model.layers / p) * base.least_layer, floor) / (np.maximum(half, 1) * b)
+    few = np.ceil(problem.machine.model.layers / p) * base.least_layer / (np.maximum(half, 1) * b)
     return np.asarray(np.where(half > 0, np.minimum(many, few), many))
+
+
+def _least_racks(problem: Problem, replicas_per_rack: Any, replicas: Any) -> Any:
+    """Return the racks of the largest group at least, the replicas spread over all sites."""
+    return np.ceil(np.ceil(replicas / max(1, sum(x > 0 for x in problem.racks))) / replicas_per_rack)
+
+
+def least_layer(problem: Problem, base: Base, zero: int, p: Ints, replicas: Ints) -> Floats:
+    """Return the least time of a layer with so many replicas or more, what ZeRO exposes with it and nothing recomputed."""
+    _, r, _ = packing(problem, base, p)
+    racks, slow = _least_racks(problem, r, replicas), problem.conditions.allreduce_slowdown
+    pace = step.paces(problem.machine, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow)
+    return np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), p.shape)
 
 
 def least_terms(problem: Problem, base: Base, zero: int, p: Any, v: Any, batches: Any, *, fewest: Any, most: Any) -> tuple[Any, Any, Any]:
@@ -206,7 +220,7 @@ def least_terms(problem: Problem, base: Base, zero: int, p: Any, v: Any, batches
     """
     m, layers = problem.machine, problem.machine.model.layers
     q, r, _ = packing(problem, base, np.asarray(p))
-    racks = np.ceil(np.ceil(fewest / max(1, sum(x > 0 for x in problem.racks))) / r)
+    racks = _least_racks(problem, r, fewest)
     slow = problem.conditions.allreduce_slowdown
     pace = step.paces(m, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow)
     layer = pace.layer + base.least_layer - base.layer

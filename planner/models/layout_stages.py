@@ -7,7 +7,7 @@ must reach the model's layers. Both grow with the budget, so the least budget is
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,13 @@ from planner.models.layout_space import Floats, Ints, Row
 from planner.physics import memory, schedule, step
 
 HAIR = 1e-12  # relative: budgets are sums of the same two floats in another order
+
+
+@lru_cache(maxsize=32)
+def _sums(layer: float, again: float, most: int) -> Floats:
+    """List every time of a stage of up to so many layers, any of them recomputed, in order."""
+    n, r = np.arange(1, most + 1)[:, None], np.arange(most + 1)[None, :]
+    return np.unique((n * layer + r * again)[r <= n])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +86,7 @@ class Stages:
     def most_in_flight(self, layers: Any, recomputed: Any, room: Any) -> Any:
         """Most chunks in flight that leave room for so many layers, `recomputed` of them whole; below zero where not even none do."""
         b, v = self.row.base.bytes, self.row.virtual_stages
-        whole = np.ceil((layers - recomputed) / v)
-        chunk = whole * b.kept + (np.ceil(layers / v) - whole) * b.checkpoint
+        chunk = np.ceil(layers / v) * (b.kept + recomputed / np.maximum(layers, 1) * (b.checkpoint - b.kept))
         left = room - self.layer_state * layers - np.where(recomputed > 0, b.in_work, 0.0)
         return left / np.maximum(chunk, 1e-9)
 
@@ -143,9 +149,7 @@ class Stages:
         elif self.row.base.recomputes == "none" or bool(self.fits_kept.all()):
             found = n * self.layer
         else:
-            r = np.arange(self.most_layers + 1)
-            grid = n[:, None] * self.layer + r[None, :] * self.again
-            found = np.unique(grid[r[None, :] <= n[:, None]])
+            found = _sums(self.layer, self.again, total - (p - 1) * self.row.virtual_stages)
         least = even * (self.layer + (self.again if self.row.base.recomputes == "all" else 0.0))
         return np.asarray(found[found >= least * (1 - HAIR)])
 
@@ -154,8 +158,15 @@ class Stages:
         caps = self.caps(budget)
         return bool(caps.min() >= self.least and caps.sum() >= self.problem.machine.model.layers)
 
+    @cached_property
+    def feasible(self) -> bool:
+        """Whether the stages hold all layers, however long they take."""
+        return self.holds(self.most_layers * (self.layer + self.again))
+
     def first_budget(self) -> int | None:
         """Index of the least budget that holds all layers; None where none does."""
+        if not self.feasible:
+            return None
         low, high = 0, len(self.budgets)
         if not high or not self.holds(float(self.budgets[-1])):
             return None

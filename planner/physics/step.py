@@ -183,13 +183,13 @@ def stage_memory(
 ) -> dict[str, Num]:
     """Bytes on a GPU of a stage with `layers` layers, `recomputed` of them whole, by part; broadcasts over all but the shape.
 
-    An interleaved stage keeps its chunks in flight: of the ceil(l/v) layers of the largest, at most ceil((l - r)/v) are not recomputed.
+    An interleaved stage keeps its chunks in flight, the largest with ceil(l/v) layers; those recomputed are spread over all of them.
     """
     w, each = weights_of(m, s), layer_bytes(m, s)
     stage, layers, recomputed = np.asarray(stage), np.asarray(layers), np.asarray(recomputed)
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, micro_batches)
-    whole = steptime.layers_per_chunk(layers - recomputed, virtual_stages)
-    chunk = whole * each.kept + (steptime.layers_per_chunk(layers, virtual_stages) - whole) * each.checkpoint
+    again = recomputed / np.maximum(layers, 1)
+    chunk = steptime.layers_per_chunk(layers, virtual_stages) * (each.kept + again * (each.checkpoint - each.kept))
     working = np.where(recomputed > 0, each.in_work, 0.0)
     if zero_stage >= 3:
         working = working + 2 * w.layer * m.precision.working_parameter_bytes  # one layer's weights in use, one's in flight
