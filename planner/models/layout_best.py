@@ -156,7 +156,7 @@ def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bo
         return None
     times, search = Times(problem=problem, row=row), Depths(problem=problem, row=row, candidates=c)
     bound, best = search.bounds(times, search.even, np.arange(len(c.replicas))), None
-    waiting = [(float(x), int(i)) for i, x in enumerate(bound)]
+    waiting = [(float(bound[i]), int(i)) for i in np.flatnonzero((search.depth <= search.deepest) & (bound < cutoff))]
     heapq.heapify(waiting)
     told: set[int] = set()
     while waiting and not over():
@@ -208,6 +208,19 @@ class Depths:
         base = self.row.base
         again = base.times.again if base.recomputes == "all" else 0.0
         return math.ceil(self.problem.machine.model.layers / self.row.pipeline) * float(self.layer.min() + again)
+
+    @cached_property
+    def deepest(self) -> int:
+        """The deepest filling with which memory holds all layers with the most shards; 0 where none does."""
+        depths, most = np.unique(self.depth), int(self.candidates.least.max())
+        if not self.free:
+            return int(depths[-1])
+        low, high = 0, len(depths)
+        while low < high:
+            middle = (low + high) // 2
+            fits = self._stages(most, int(depths[middle]), self.row.base.layer).feasible
+            low, high = (middle + 1, high) if fits else (low, middle)
+        return int(depths[low - 1]) if low else 0
 
     def floor(self, depth: int) -> float:
         """Return the least budget with which memory holds all layers at a depth; infinite where it never does."""
