@@ -274,7 +274,7 @@ def summary(e: Evaluation) -> str:
         f"LAYOUT     TP {x.tensor_parallel} x CP {x.context_parallel} x EP {x.expert_parallel} x PP {x.pipeline_parallel} (v {x.virtual_stages}, "
         f"{x.schedule}) x DP {x.data_parallel:,}; {x.microbatches_per_step} micro-batches of {x.microbatch_sequences}; ZeRO-{x.zero_stage}, "
         f"recompute {x.recompute}{', sequence parallel' if x.sequence_parallel else ''}",
-        f"           {x.gpus_used:,} GPUs; {e.tokens_per_step / 1e6:,.2f}M tokens a step; {e.days_to_train:,.1f} days to train; MFU {100 * e.mfu:.1f} %",
+        f"           {x.gpus_used:,} GPUs; {e.tokens_per_step / 1e6:,.2f}M tokens a step; {e.days_to_train:,.1f} days; MFU {100 * e.mfu:.1f} %",
         *(f"           {problem}" for problem in e.problems),
         f"TIME       {e.step_seconds:.4g} s a step",
     ]

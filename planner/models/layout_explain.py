@@ -22,8 +22,9 @@ from planner.physics.memory import RECOMPUTE_MODES
 from planner.physics.step import Cut
 from planner.solvers.outcome import Stop
 
-DOUBLINGS = 16  # of a limit before it is given up as a relief
+BEYOND = 4096  # times a limit: where even that leaves no layout, the limit is no relief
 FINE = 1e-3  # relative: how near the smallest memory is told
+LONGEST = 20.0  # seconds for the best with one choice made otherwise, where no limit is asked
 
 OF_BASE: dict[str, Callable[[Base], Any]] = {
     "tensor_parallel": lambda b: b.shape.tensor_parallel,
@@ -76,9 +77,9 @@ class Relief:
 def runners_up(instance: Instance, request: LayoutRequest, options: Options) -> list[RunnerUp]:
     """Return for each choice that is not pinned the best layout with another value of it, the least loss first.
 
-    A time limit holds for each of the searches.
+    A time limit holds for each of the searches; what it keeps from being proven is told.
     """
-    problem = problem_of(instance, request)
+    problem, limit = problem_of(instance, request), options.time_limit or LONGEST
     table = row_table(problem)
     best = search(problem, time_limit=options.time_limit, table=table).best
     if best is None:
@@ -88,7 +89,7 @@ def runners_up(instance: Instance, request: LayoutRequest, options: Options) -> 
         held = _value(best.cut, choice)
         if problem.pin(choice) is not None:
             continue
-        other = _without(problem, table, choice, held, options.time_limit)
+        other = _without(problem, table, choice, held, limit)
         if other is not None and other.best is not None:
             found.append(_compared(problem, choice, best.cut, other))
     return sorted(found, key=lambda x: x.loss)
@@ -120,10 +121,9 @@ def _other_recompute(problem: Problem, held: str, time_limit: float | None) -> S
     alike = software.flash_attention and software.selective_matrix_share == 0
     modes = [r for r in RECOMPUTE_MODES if r != held and not (alike and r == "selective")]
     found = [search(replace(problem, pins={**problem.pins, "layout.recompute": r}), time_limit=time_limit) for r in modes]
-    held_ones = [f for f in found if f.best is not None]
-    if not held_ones:
+    if all(f.best is None for f in found):
         return None
-    best = min(held_ones, key=lambda f: f.best.seconds if f.best else math.inf)
+    best = min(found, key=lambda f: f.best.seconds if f.best else math.inf)
     stop = Stop.PROVED if all(f.stop is Stop.PROVED for f in found) else Stop.LIMIT
     return replace(best, stop=stop)
 
@@ -178,17 +178,14 @@ def _first(problem: Problem) -> Cut | None:
 
 
 def _more_memory(problem: Problem) -> Relief | None:
-    """Find the least memory of a GPU, by bisection between what no layout needs less of and what one is known to need."""
-    low, high, held = problem.memory_limit, 0.0, None
-    start = max(low, least_memory_bytes(problem))
-    for k in range(DOUBLINGS):
-        high = start * 2.0**k if math.isfinite(start) else math.inf
-        held = _first(replace(problem, memory_limit=high)) if math.isfinite(high) else None
-        if held is not None or not math.isfinite(high):
-            break
-        low = high
+    """Find the least memory of a GPU, by bisection between what is too little and what a layout is known to need."""
+    low, high = problem.memory_limit, BEYOND * problem.machine.gpu.hbm_bytes
+    held = _first(replace(problem, memory_limit=high))
     if held is None:
         return None
+    least = least_memory_bytes(problem)
+    near = _first(replace(problem, memory_limit=least)) if low < least < high else None
+    held = near or held
     high = min(high, _memory(problem, held))
     while high > max(low, 0.0) * (1 + FINE) + 1.0:
         middle = (max(low, 0.0) + high) / 2
@@ -206,7 +203,8 @@ def _memory(problem: Problem, cut: Cut) -> float:
 
 def _more_batch(problem: Problem) -> Relief | None:
     """Find the fewest sequences a step."""
-    found = _least_whole(max(1, problem.most_sequences), lambda n: _first(replace(problem, most_sequences=n)))
+    n = max(1, problem.most_sequences)
+    found = _least_whole(n, BEYOND * n, lambda n: _first(replace(problem, most_sequences=n)))
     if found is None:
         return None
     return Relief(limit="limits.max_batch_tokens", now=problem.most_sequences, needed=found[0], unit="sequences a step", cut=found[1])
@@ -214,23 +212,21 @@ def _more_batch(problem: Problem) -> Relief | None:
 
 def _more_racks(problem: Problem) -> Relief | None:
     """Find the fewest racks by which every site must grow."""
-    found = _least_whole(1, lambda n: _first(replace(problem, racks=tuple(r + n for r in problem.racks))))
+    found = _least_whole(1, BEYOND, lambda n: _first(replace(problem, racks=tuple(r + n for r in problem.racks))))
     if found is None:
         return None
     now = sum(problem.racks)
     return Relief(limit="racks", now=now, needed=now + found[0] * len(problem.racks), unit="racks, every site as many more", cut=found[1])
 
 
-def _least_whole(start: int, layout: Callable[[int], Cut | None]) -> tuple[int, Cut] | None:
-    """Return the least number from `start` on with which there is a layout: by doubling, then by bisection."""
-    low, high, held = start - 1, start, layout(start)
-    for _ in range(DOUBLINGS):
-        if held is not None:
-            break
-        low, high = high, 2 * high
-        held = layout(high)
-    if held is None:
+def _least_whole(start: int, top: int, layout: Callable[[int], Cut | None]) -> tuple[int, Cut] | None:
+    """Return the least number from `start` to `top` with which there is a layout: by doubling, then by bisection."""
+    if layout(top) is None:
         return None
+    low, high, held = start - 1, start, layout(start)
+    while held is None:
+        low, high = high, min(2 * high, top)
+        held = layout(high)
     while high - low > 1:
         middle = (low + high) // 2
         better = layout(middle)

@@ -12,9 +12,10 @@ from planner.plan import Assumptions, Certificate, LayoutMetrics, LayoutPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """What CP-SAT decided again: rows, and those left to the tables."""
+    """What CP-SAT decided again: rows, those that even stages alone keep from the optimum, and those left to the tables."""
 
     rows: int = 0
+    excluded: int = 0
     left: int = 0
     weight: int = 0
     variables: int = 0
@@ -56,6 +57,7 @@ def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> 
         "rows_over_memory": table.memory + found.queue.hopeless,
         "rows_excluded_by_bound": table.declared - table.no_room - table.memory - found.queue.hopeless - len(found.opened),
         "rows_opened": len(found.opened),
+        "excluded_again_on_even_stages": confirmed.excluded,
         "decided_again_by_cp_sat": confirmed.rows,
         "left_to_the_tables": confirmed.left,
     }

@@ -18,7 +18,7 @@ from planner.solvers.outcome import Outcome, Stop
 
 LARGEST = 4e16  # of the model's products, with room below 2^63 for the bounds of their factors
 FINER = 1024  # the objective, a time per sequence, counts in 1/1024 of the unit of time
-CELLS = 200_000  # entries of the memory tables of a row, beyond which it is left to the numpy tables
+CELLS = 20_000  # entries of the memory tables of a row, beyond which it is left to the numpy tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +116,12 @@ def group_replicas(f: RowModel) -> None:
 
 def fit_memory(f: RowModel) -> None:
     """Keep every stage within memory: its layers, kept and recomputed, with its chunks in flight need at least so many shards."""
+    held: dict[int, Stages] = {}
     for i in range(f.row.pipeline):
         in_flight = _in_flight(f, i)
         kinds = np.unique(in_flight)
         pairs = _pairs(f)
-        table = np.stack([_replicas_needed(f, i, int(n), pairs) for n in kinds])
+        table = np.stack([_replicas_needed(f, i, int(n), pairs, held) for n in kinds])
         width = highest(f.again[i]) + 1
         index = f.model.new_int_var(0, table.size - 1, f"memory_index[{i}]")
         cell = f.layers[i] * width + f.again[i]
@@ -154,17 +155,21 @@ def _cells(f: RowModel) -> int:
     return kinds * (highest(f.most) + 1) * (highest(f.again[0]) + 1)
 
 
-def _replicas_needed(f: RowModel, stage: int, in_flight: int, pairs: tuple[Ints, Ints]) -> Ints:
-    """Fewest replicas to shard over with which a stage fits, for every pair; one more than there can be where none do."""
+def _replicas_needed(f: RowModel, stage: int, in_flight: int, pairs: tuple[Ints, Ints], held: dict[int, Stages]) -> Ints:
+    """Fewest replicas to shard over with which a stage fits, for every pair; one more than there can be where none do.
+
+    `held`: the stages by replicas, as far as they have been worked out.
+    """
     layers, again = pairs
     low, high = np.full(len(layers), lowest(f.least)), np.full(len(layers), highest(f.least) + 1)
-    held = {n: _stages(f, n) for n in (lowest(f.least), highest(f.least))} if f.row.zero == 0 else {}
 
     def fits(replicas: Ints) -> Any:
         found = np.zeros(len(layers), dtype=bool)
         for n in np.unique(replicas):
             which = replicas == n
-            s = held.setdefault(int(n), _stages(f, int(n)))
+            if int(n) not in held:
+                held[int(n)] = _stages(f, int(n))
+            s = held[int(n)]
             room = s.room[stage]
             found[which] = (s.most_in_flight(layers[which], again[which], room) >= in_flight) & (room >= 0)
         return found & (again <= layers) & (layers >= 1)

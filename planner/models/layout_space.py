@@ -186,9 +186,9 @@ def most_counts(problem: Problem, base: Base, p: Ints, filled: Flags) -> tuple[I
 
 
 def bound_over_replicas(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, at_most: Ints, floor: Any = 0.0) -> Floats:
-    """Bound rows with at most so many replicas and micro-batches from below; `floor`: the least pace
-    with more than half of the replicas, where it is known to be more than even.
+    """Bound rows with at most so many replicas and micro-batches from below.
 
+    `floor`: the least pace with more than half of the replicas, where it is known to be more than even.
     Exchanges grow with the replicas: a layout has more than half of the most and the exchanges of that half, or it has no
     more than half, twice the time of a sequence, and perhaps no exchanges.
     """

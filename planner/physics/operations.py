@@ -146,7 +146,10 @@ def layer_operations(m: Machine, s: Shape, *, routed: bool, window: int | None =
 
 
 def _norm_and_residual(p: Passes, tokens: Num, s: Shape) -> None:
-    """Add a norm, which reads and writes h elements a token (backward reads two and writes one); and a residual addition, which reads two, writes one."""
+    """Add a norm and a residual addition.
+
+    The norm reads and writes h elements a token, backward reads two and writes one; the addition reads two and writes one.
+    """
     h = tokens * p.m.model.hidden / s.split
     p.vector("norm", 2 * h, 4 * h)
     p.vector("residual", 3 * h, 2 * h)

@@ -6,10 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from planner.check import check
 from planner.handoff import LayoutRequest, Options
 from planner.instance import Instance
 from planner.models import layout, layout_best, layout_question, layout_space
 from planner.models.layout_order import Queue
+from planner.order import solve_instance
 from planner.physics import schedule
 from tests.models.layout_cases import ZERO_BUBBLE, instance, least_seconds_per_sequence, random_case, request
 
@@ -26,7 +28,7 @@ def test_agrees_with_brute_force(seed: int) -> None:
         assert found.best.seconds == pytest.approx(right, rel=1e-9)
         assert found.bound == found.best.seconds
         told = layout.confirm(problem, found, Options())
-        assert told.rows + told.left == len(found.opened)
+        assert told.rows + told.excluded + told.left == len(found.opened)
 
 
 @pytest.mark.parametrize("seed", range(200, 230))
@@ -125,6 +127,15 @@ def test_memory_decides_how_many_layers_recompute() -> None:
         if found is not None:
             seen.add(sum(found.cut.recomputed))
     assert seen == {0, 2, 3, 4}
+
+
+@pytest.mark.parametrize("seed", range(300, 330))
+def test_every_layout_keeps_the_rules(seed: int) -> None:
+    """A layout found on one cluster breaks no rule of the checker."""
+    i, asked = random_case(seed)
+    plan = solve_instance(i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": asked.racks_by_site["a"]})}), Options(), str)
+    assert plan.status in ("optimal", "infeasible")
+    assert check(plan) == []
 
 
 def test_a_limit_still_gives_a_layout() -> None:
