@@ -60,6 +60,7 @@ class Decider:
 
     instance: Instance
     options: Options
+    progress: Callable[[str], None] | None = None
     started: float = field(default_factory=time.perf_counter)
     exchange: GradientExchange | None = None
     hop_limit: float | None = None
@@ -148,7 +149,7 @@ class Decider:
             wan_rtt_ms=max(k.rtt_ms for k in links) if wide else None,
         )
         key = ("layout", tuple(sorted(by_site.items())), request.hop_slowdown, request.allreduce_slowdown, request.wan_gbps, request.wan_rtt_ms)
-        out = self._once(key, lambda: layout.solve(self.instance, request, self.left(), twice=False, near=self._nearest()))
+        out = self._once(key, lambda: layout.solve(self.instance, request, self.left(), twice=False, near=self._nearest(), progress=self.progress))
         if out.solution is None:
             return Refusal("layout", partial(layout.conflict, self.instance, request))
         self.requests.append((out.solution, request))

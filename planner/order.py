@@ -83,7 +83,7 @@ def solve_instance(instance: Instance, options: Options, progress: Progress) -> 
 
     A limit or an interrupt ends the search with the best plan so far; without one, the error is raised again.
     """
-    run = Run(instance=instance, decider=Decider(instance=instance, options=options), progress=progress)
+    run = Run(instance=instance, decider=Decider(instance=instance, options=options, progress=progress), progress=progress)
     conflict: Conflict | None = None
     try:
         conflict = _search(run)
