@@ -106,7 +106,7 @@ def _start(run: Run, near: step.Cut | None) -> tuple[RowTable, float]:
     """Build the table a few ways to cut a layer at a time and try the best rows of each; return it, and a bound for what is not in it."""
     paces = bases(run.problem)
     for row in _rows_of(run.problem, paces, near):
-        run.open(row, 0.0)
+        run.open(row, min(least_of(run.problem, base) for base in paces))
     paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
     tables: list[RowTable] = []
