@@ -233,6 +233,8 @@ WHOLE = (
 def layout_faults(held: LayoutPlan) -> list[str]:
     """Say what of a layout makes its figures meaningless."""
     faults = [f"{k} {getattr(held, k):,} is not from 1 to {MOST_WHOLE:,}" for k in WHOLE if not 1 <= getattr(held, k) <= MOST_WHOLE]
+    if held.tensor_parallel_inner > held.tensor_parallel:
+        faults.append(f"tensor_parallel_inner {held.tensor_parallel_inner:,} > {held.tensor_parallel:,}, tensor_parallel")
     if len(held.layers_per_stage) != held.pipeline_parallel:
         faults.append(f"layers_per_stage has {len(held.layers_per_stage):,} entries, {held.pipeline_parallel:,} stages")
     faults += [f"stage {i} has {n:,} layers < 1" for i, n in enumerate(held.layers_per_stage) if not 1 <= n <= MOST_WHOLE]

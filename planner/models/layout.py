@@ -68,6 +68,7 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
         told = replace(
             told,
             rows=told.rows + 1,
+            own=told.own or own,
             weight=told.weight + row.pipeline,
             variables=told.variables + out.variables,
             constraints=told.constraints + out.constraints,
@@ -114,7 +115,12 @@ def solve(
         bound=bound,
         gap=gap,
         solver=f"numpy branch and bound over tables; {SOLVER}",
-        formulation=FORMULATION.format(count=confirmed.rows, all=confirmed.rows + confirmed.left, out=confirmed.excluded),
+        formulation=FORMULATION.format(
+            count=confirmed.rows,
+            all=confirmed.rows + confirmed.left,
+            out=confirmed.excluded,
+            seen=(": one has the optimum, none a better value" if confirmed.own else ": none has a better value") if confirmed.rows else "",
+        ),
         variables=confirmed.variables,
         constraints=confirmed.constraints,
         seconds=time.perf_counter() - started,
@@ -137,11 +143,11 @@ def solve(
 
 
 FORMULATION = (
-    "Every combination of the declared space is a row with a lower bound (most even stages, most replicas, largest batch, no tails). "
+    "Every combination of the declared space is a row with a lower bound (most even stages, most replicas, largest batch, least tails). "
     "Rows whose bound reaches the incumbent, or whose stages cannot hold the layers in memory, are excluded; in every other row all counts of "
     "replicas and micro-batches and all splits of the layers, recomputed or not, are timed exactly. Of the rows opened, {out} cannot beat the "
-    "optimum on even stages; CP-SAT decided {count} of the other {all} again (replicas by site, micro-batches, layers and memory of every stage): "
-    "one has the optimum, none a better value."
+    "optimum on even stages; CP-SAT decided {count} of the other {all} again (replicas by site, micro-batches, layers and memory of every "
+    "stage){seen}."
 )
 
 

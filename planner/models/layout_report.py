@@ -15,6 +15,7 @@ class Confirmation:
     """What CP-SAT decided again: rows, those that even stages alone keep from the optimum, and those left to the tables."""
 
     rows: int = 0
+    own: bool = False  # whether one of them is the optimum's
     excluded: int = 0
     left: int = 0
     weight: int = 0

@@ -270,7 +270,9 @@ def _variables(problem: Problem, row: Row, cutoff: float, found: Candidates) -> 
     """
     m, base, b, p, v = cp_model.CpModel(), row.base, row.base.shape.micro_batch, row.pipeline, row.virtual_stages
     caps, high, layers = [int(c) for c in replica_caps(problem, base, p)], int(found.replicas.max()), problem.machine.model.layers
-    even, longest = math.ceil(layers / p), cutoff * high * b * (1 + 1e-9)
+    # A stage of S seconds takes n·S in the steady state and (p-1)/v·S to fill and drain.
+    full = int(found.batches.max())
+    even, longest = math.ceil(layers / p), cutoff * high * b * full / (full + (p - 1) / v) * (1 + 1e-9)
     most = min(layers - (p - 1) * v, max(even, math.floor(longest / base.least_layer)))
     spare = (longest - v * base.layer) / base.times.again if base.recomputes != "none" else 0
     fixed, shares = problem.pin("layers_per_stage"), problem.pin("data_parallel_by_site")

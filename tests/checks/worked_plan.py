@@ -284,6 +284,11 @@ def _layout(instance: Instance, cut: Cut, racks: dict[str, int], a: dict[str, fl
     used, total = cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel, sum(racks.values()) * instance.hardware.rack.gpus
     return {
         "tensor_parallel": cut.tensor_parallel,
+        "tensor_parallel_inner": cut.tensor_inner,
+        "context_parallel": cut.context_parallel,
+        "expert_parallel": cut.expert_parallel,
+        "schedule": cut.schedule,
+        "recomputed_layers_per_stage": cut.recomputed_layers_per_stage,
         "pipeline_parallel": cut.pipeline_parallel,
         "data_parallel": cut.data_parallel,
         "data_parallel_by_site": by_site,
