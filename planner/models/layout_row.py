@@ -8,7 +8,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from planner.handoff import Options
-from planner.models.layout_best import Best, Candidates, Times, candidates, pace_of
+from planner.models.layout_best import Best, Times, pace_of
+from planner.models.layout_counts import Candidates, candidates
 from planner.models.layout_question import Problem
 from planner.models.layout_space import Ints, Row, effective, replica_caps
 from planner.models.layout_stages import Stages

@@ -9,7 +9,7 @@ import pytest
 from planner.check import check
 from planner.handoff import LayoutRequest, Options
 from planner.instance import Instance
-from planner.models import layout, layout_best, layout_question, layout_space
+from planner.models import layout, layout_best, layout_counts, layout_question, layout_space
 from planner.models.layout_order import Queue
 from planner.order import solve_instance
 from planner.physics import schedule
@@ -77,7 +77,7 @@ def test_interleaved_stages_hold_more_past_the_first_round(hbm: float) -> None:
 
 def test_even_split_over_sites() -> None:
     """Replicas split as evenly as the sites' racks permit."""
-    shares = layout_best.split_replicas(np.array([2, 9]), np.array([2, 3, 8, 11]))
+    shares = layout_counts.split_replicas(np.array([2, 9]), np.array([2, 3, 8, 11]))
     assert shares.T.tolist() == [[1, 1], [1, 2], [2, 6], [2, 9]]
 
 
