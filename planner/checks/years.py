@@ -104,7 +104,8 @@ def _authorities(c: Context, year: Year) -> Iterator[Violation]:
             yield from at_most(rule + year.told, drawn.get(b.id, 0.0), spare + more, "MW drawn", "MW that its plants can spare")
         elif c.grid.rules.headroom:
             total = sum(year.fed.get(n, 0.0) for n in own)
-            yield from at_most(rule + year.told, total, year.headroom[b.id] + more, "MW fed in by its plants", "MW headroom")
+            limit = year.headroom[b.id] + more + _own(c, year, f"headroom[{b.id}]")
+            yield from at_most(rule + year.told, total, limit, "MW fed in by its plants", "MW headroom")
 
 
 def balance(c: Context) -> Iterator[Violation]:

@@ -7,7 +7,7 @@ uses a part.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from planner.plan import Certificate, Excess, Flow, Link, NewCircuits, ScenarioR
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
-__all__ = ["alternatives", "conflict", "solve"]
+__all__ = ["alternatives", "conflict", "read", "solve", "solve_question"]
 
 MINIMIZES = "yearly cost of energy, sites, lines and WAN, USD"
 PROVEN_GAP = 1e-9
@@ -47,7 +47,7 @@ class _Proof:
 
 def solve(instance: Instance, request: SitesRequest, options: Options) -> Outcome[SitesPlan]:
     """Return the split with the most racks (where the total is free), and among those of least yearly cost."""
-    return _solve(ask(instance, request), options, None)
+    return solve_question(ask(instance, request), options)
 
 
 def alternatives(instance: Instance, request: SitesRequest, options: Options) -> list[Alternative]:
@@ -61,7 +61,7 @@ def alternatives(instance: Instance, request: SitesRequest, options: Options) ->
     found: list[Alternative] = []
     best = (0, math.inf)
     for n in range(1, most_sites(q) + 1):
-        held = _solve(q, replace(options, time_limit=left()), n, best[0]).solution
+        held = solve_question(q, replace(options, time_limit=left()), sites=n, least_racks=best[0]).solution
         racks = sum(s.racks for s in held.sites) if held else 0
         cost_usd = (held.certificate.objective if held else None) or 0.0
         if held is None or (racks == best[0] and cost_usd >= best[1]):
@@ -74,10 +74,14 @@ def alternatives(instance: Instance, request: SitesRequest, options: Options) ->
     return found
 
 
-def _solve(q: Question, options: Options, sites: int | None, least_racks: int = 0) -> Outcome[SitesPlan]:
+def solve_question(
+    q: Question, options: Options, *, sites: int | None = None, least_racks: int = 0, shut: Sequence[frozenset[str]] = ()
+) -> Outcome[SitesPlan]:
+    """Solve a question; `sites` fixes the number of open sites, and none of the sets in `shut` may be the one that is open."""
     started = time.perf_counter()
     left = _clock(options.time_limit, started)
     m = build(q, sites=sites)
+    m.no_good = pyo.Constraint(range(len(shut)), rule=lambda m, i: sum(1 - x if s in shut[i] else x for s, x in m.open.items()) >= 1)
     m.no_fewer = pyo.Constraint(expr=sum(m.modules.values()) >= least_racks // q.module_racks)
     proof = held = None
     if q.racks is None:
@@ -120,10 +124,10 @@ def _most_racks(m: Any, q: Question, options: Options) -> tuple[Outcome[highs.Va
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
     outcome = highs.run(m, time_limit=options.time_limit, absolute_gap=0.99, seed=options.seed, threads=options.threads)
     m.del_component(m.goal)
-    return outcome, None if outcome.solution is None else _read(m, q, outcome.solution)
+    return outcome, None if outcome.solution is None else read(m, q, outcome.solution)
 
 
-def _read(m: Any, q: Question, values: highs.Values) -> Decision:
+def read(m: Any, q: Question, values: highs.Values) -> Decision:
     """Copy a solution, integers rounded, and set the model to it."""
     for var in m.component_data_objects(pyo.Var):
         x = values.of(var)
@@ -146,7 +150,7 @@ def _read_scenario(block: Any, q: Question) -> Run:
 
 def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> Decision:
     """Keep the decisions and send the power the shortest way: the cost leaves flows free, and loops would confuse a reader."""
-    held = _read(m, q, values)
+    held = read(m, q, values)
     if not held.flow:
         return held
     for var in m.component_data_objects(pyo.Var):

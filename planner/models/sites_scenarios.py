@@ -50,9 +50,9 @@ def state(m: Any, q: Question, name: str, total: int) -> Any:
     """Add an empty block for a scenario, with what its sites run and the split's own circuits."""
     block = pyo.Block()
     m.add_component(f"scenario_{name}", block)
-    block.circuits = pyo.Reference(m.circuits)
+    block.circuits = pyo.Reference(dict(m.circuits.items()))
     if q.grid.rules.scenarios == "robust":
-        block.modules = pyo.Reference(m.modules)
+        block.modules = pyo.Reference(dict(m.modules.items()))
         return block
     block.modules = pyo.Var(list(q.candidates), domain=pyo.NonNegativeReals, bounds=(0, total))
     block.running = pyo.Constraint(list(q.candidates), rule=lambda b, s: b.modules[s] <= m.modules[s])

@@ -50,11 +50,19 @@ def loosen(block: Any, family: str, most: float) -> None:
     excess = pyo.Var(names, domain=pyo.NonNegativeReals, bounds=(0, most))
     block.add_component(f"{family}_excess", excess)
     for index, row in rows.items():
-        by = excess[label(family, index)]
-        if row.upper is not None:
-            row.set_value((None, row.body - by, row.upper))
-        else:
-            row.set_value((row.lower, row.body + by, None))
+        _move(row, excess[label(family, index)])
+    if family == "headroom":
+        # The same limit stands once more in what an authority's plants may feed in.
+        for index, row in (block.component("generation") or {}).items():
+            if index[1] == "authority" and f"headroom[{index[0]}]" in excess and row.upper is not None:
+                _move(row, excess[f"headroom[{index[0]}]"])
+
+
+def _move(row: Any, by: Any) -> None:
+    if row.upper is not None:
+        row.set_value((None, row.body - by, row.upper))
+    else:
+        row.set_value((row.lower, row.body + by, None))
 
 
 def soften(block: Any, q: Question) -> None:
