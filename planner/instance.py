@@ -2,33 +2,18 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
+from planner.choice import Choose
+from planner.data import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
 
-
-class Frozen(BaseModel):
-    """Immutable data that refuses unknown keys and non-finite numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Sourced(Frozen):
-    """Data of the world: says where its figures come from."""
-
-    source: str | dict[str, str] | None = Field(None, description="Where the figures come from: one text, or a text by key.")
-    note: str | None = Field(None, description="What a reader must know beside the figures.")
+__all__ = ["Count", "Dtype", "Fraction", "Frozen", "NonNegative", "Positive", "Share", "Sourced"]
 
 
 class Objective(Frozen):
     """What the plan is best at."""
 
-    minimize: Literal["days_to_train", "cost_usd"] = Field("days_to_train", description="The figure to make least.")
+    minimize: Literal["days_to_train", "cost_usd", "loss"] = Field("days_to_train", description="The figure to make least.")
 
 
 class Limits(Sourced):
@@ -189,6 +174,7 @@ class Workload(Sourced):
     precision: Precision
     software: Software | str = Field("megatron-core", description="The training framework, inline or by catalogue name.")
     availability: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of wall time in which steps advance.")
+    choose: Choose | None = Field(None, description="Choose model and tokens; then these are the law's at full utilisation, and may be left out.")
 
 
 class MatrixEfficiency(Sourced):
