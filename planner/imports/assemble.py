@@ -113,7 +113,7 @@ def _readings(draft: Draft, options: Options, whole_mw: float) -> tuple[str, ...
         found.append("rating_mw is the whole of each circuit, today's flows not taken off")
     unlimited = sum(b.rating_mw is None for b in draft.branches)
     if unlimited:
-        found.append(f"{unlimited:,} branches without a limit in the file are written with {whole_mw:,.0f} MW, all generation there is")
+        found.append(f"branches without a limit in the file, written with {whole_mw:,.0f} MW, all generation there is: {unlimited:,}")
     if options.sites is not None and options.sites < len(draft.nodes):
         found.append(f"sites may stand on the {options.sites:,} nodes with most generation")
     return tuple(found)

@@ -73,4 +73,4 @@ def slug(text: str) -> str:
 
 def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
     """Say how many rows met each fate, for those that some met."""
-    return tuple(f"{n:,} {what}" for n, what in figures if n)
+    return tuple(f"{what}: {n:,}" for n, what in figures if n)
