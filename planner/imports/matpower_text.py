@@ -137,6 +137,8 @@ def _body(file: str, lines: list[tuple[int, str]], first: int, column: int, name
         number, text = lines[i]
         text = text[column:] if i == first else text
         inside, closed, after = text.partition("]")
+        if "=" in inside or "[" in inside:
+            break
         rows += [(number, words) for piece in inside.split(";") if (words := piece.replace(",", " ").split())]
         if closed:
             if after.strip(" \t;,"):

@@ -12,12 +12,14 @@ AC = "AC"
 
 
 def read(tables: dict[str, Table], _: Options) -> Draft:
-    """Read zones and interfaces; authorities are the planning groups, each cut where two synchronous areas meet in it."""
+    """Read zones and interfaces; authorities are the planning groups."""
     zones = _zones(tables["zones"])
     branches, shut = _interfaces(tables["interfaces"], zones) if "interfaces" in tables else ((), 0)
-    notes = [f"rating_mw of a corridor is the lesser of its two directions; those with none in one direction are left out ({shut:,})"] if branches else []
+    notes = (
+        [f"rating_mw of a corridor is the lesser of its two directions; those with none in one direction are left out ({shut:,})"] if branches else []
+    )
     dc = sum(b.note is not None for b in branches)
-    notes += counted((dc, "corridors are controllable ties (B2B, LCC), as their notes say"))
+    notes += counted((dc, "controllable ties (B2B, LCC), as their notes say"))
     installed: dict[str, float] | None = None
     peaks: dict[str, float] = {}
     if "plants" in tables:
