@@ -7,7 +7,7 @@ from planner.errors import InputError
 from planner.imports.draft import Draft, DraftAuthority, DraftNode, Options, counted, slug
 from planner.imports.geometry import groups, unit_vectors
 from planner.imports.plants import Plant, read_peaks, read_plants
-from planner.imports.tables import Table
+from planner.imports.tables import Table, names
 
 # NERC regions of the other synchronous areas; the rest of the contiguous states and provinces is eastern.
 AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
@@ -22,7 +22,7 @@ def read(tables: dict[str, Table], options: Options) -> Draft:
     lost = len(listed) - len(plants)
     peaks = read_peaks(tables["peaks"]) if "peaks" in tables else {}
     return Draft(
-        source=f"Plant list with EIA-860 columns {', '.join(sorted(t.file.rsplit('/', 1)[-1] for t in tables.values()))}",
+        source=f"Plant list with EIA-860 columns {names(tables)}",
         nodes=tuple(_named(group_plants(plants, options.radius_km))),
         authorities=tuple(DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a)) for a, area in interconnections(plants).items()),
         notes=(
@@ -61,7 +61,8 @@ def _named(found: Iterator[list[Plant]]) -> Iterator[DraftNode]:
     for plants in found:
         first = plants[0]
         name = slug(first.name)
-        name = name if name not in used else f"{name}-{slug(first.id)}"
+        while name in used:
+            name += f"-{slug(first.id)}"
         used.add(name)
         units = [p.largest_unit_mw for p in plants if p.largest_unit_mw is not None]
         rest = f" and {len(plants) - 3:,} more" if len(plants) > 3 else ""

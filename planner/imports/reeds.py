@@ -6,7 +6,7 @@ from planner.errors import InputError
 from planner.imports.draft import Draft, DraftAuthority, DraftBranch, DraftNode, Options, counted
 from planner.imports.geometry import nearest, unit_vectors
 from planner.imports.plants import Plant, read_peaks, read_plants
-from planner.imports.tables import Row, Table
+from planner.imports.tables import Row, Table, names
 
 AC = "AC"
 
@@ -15,9 +15,8 @@ def read(tables: dict[str, Table], _: Options) -> Draft:
     """Read zones and interfaces; authorities are the planning groups."""
     zones = _zones(tables["zones"])
     branches, shut = _interfaces(tables["interfaces"], zones) if "interfaces" in tables else ((), 0)
-    notes = (
-        [f"rating_mw of a corridor is the lesser of its two directions; those with none in one direction are left out ({shut:,})"] if branches else []
-    )
+    notes = ["rating_mw of a corridor is the lesser of its two directions"] if branches else []
+    notes += counted((shut, "corridors without capacity in one direction left out"))
     dc = sum(b.note is not None for b in branches)
     notes += counted((dc, "controllable ties (B2B, LCC), as their notes say"))
     installed: dict[str, float] | None = None
@@ -34,7 +33,7 @@ def read(tables: dict[str, Table], _: Options) -> Draft:
         raise InputError(f"{tables['peaks'].file}: peaks of balancing authorities reach zones by way of their plants; give a plant list too")
     areas = {authority(row): row.text("interconnect") for row in zones.values()}
     return Draft(
-        source=f"Zones and interfaces {', '.join(sorted(t.file.rsplit('/', 1)[-1] for t in tables.values()))}",
+        source=f"Zones and interfaces {names(tables)}",
         nodes=tuple(_node(row, None if installed is None else installed[z]) for z, row in zones.items()),
         branches=branches,
         authorities=tuple(DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a)) for a, area in sorted(areas.items())),

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from planner.imports.draft import Draft, DraftAuthority, DraftBranch, DraftNode, Options, counted
 from planner.imports.matpower import bus_id, reactance
-from planner.imports.tables import Row, Table
+from planner.imports.tables import Row, Table, names
 
 # The tables are on the base of the IEEE reliability test system, which their bus, branch and gen files do not state.
 BASE_MVA = 100.0
@@ -24,7 +24,7 @@ def read(tables: dict[str, Table], _: Options) -> Draft:
     units = _units(tables["gen"], buses) if "gen" in tables else None
     branches = _branches(tables["branch"], buses) if "branch" in tables else ()
     return Draft(
-        source=f"RTS-GMLC tables {', '.join(sorted(t.file.rsplit('/', 1)[-1] for t in tables.values()))}; their notice must go with every copy",
+        source=f"RTS-GMLC tables {names(tables)}; their notice must go with every copy",
         nodes=tuple(_node(number, row, None if units is None else units[number]) for number, row in buses.items()),
         branches=branches,
         authorities=tuple(DraftAuthority(id=a, peak_mw=mw) for a, mw in sorted(demand.items())),

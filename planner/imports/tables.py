@@ -4,6 +4,7 @@ import csv
 import difflib
 import io
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,11 @@ class Table:
             hint = f"is it {near[0]!r}? rename it" if near else f"add it (has {', '.join(self.columns[:12])})"
             raise InputError(f"{self.file}: column {' or '.join(map(repr, names))} is missing; {hint}")
         return found
+
+
+def names(tables: Mapping[str, Table]) -> str:
+    """List the files of some tables, without their folders."""
+    return ", ".join(sorted(Path(t.file).name for t in tables.values()))
 
 
 def read_text(path: Path) -> str:

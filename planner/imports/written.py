@@ -20,7 +20,6 @@ def part(grid: Grid) -> dict[str, Any]:
 def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
     """Return the instance of a file with this grid in the place of its own; rules, site prices and all else are kept.
 
-    Pins of sites and the racks of a lone cluster speak of what is no longer there, and are refused by the check of the whole.
     An explicit interconnect rule falls back to the lines' capacity with the largest out where the nodes have no figure.
     """
     data = read_json(path)
@@ -33,7 +32,10 @@ def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
         rule["reading"] = "capacity_n1"
         new["note"] += "; the interconnect rule reads lines (capacity_n1), as the nodes have no explicit figure"
     data |= {"name": name or f"{data.get('name', path.stem)} on an imported grid", "grid": new}
-    load_instance(data)
+    try:
+        load_instance(data)
+    except InputError as error:
+        raise InputError(f"{path}: does not go with the imported grid: {error}") from None
     return data
 
 

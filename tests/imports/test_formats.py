@@ -170,3 +170,13 @@ def test_only_sites_and_share(tmp_path: Path) -> None:
 def test_texts_are_all_used() -> None:
     """Every small file belongs to a format."""
     assert set(TEXTS) == {n for names in SETS.values() for n in names.split()} | {"positions.csv"}
+
+
+def test_equal_names_get_ids_of_their_own(tmp_path: Path) -> None:
+    """Nodes named after plants of one name are told apart by the plant's id, also where that makes another plant's name."""
+    table = tmp_path / "plants.csv"
+    table.write_text(
+        "plant_id,name,lat,lon,capacity_mw,ba\n1,Beaver Dam,40,-76,9,A\n2,Beaver Dam 3,45,-76,8,A\n3,Beaver Dam,50,-76,7,A\n4,Beaver Dam,55,-76,6,A\n"
+    )
+    ids = [n.id for n in import_grid([table], "auto", Options()).grid.nodes]
+    assert ids == ["beaver-dam", "beaver-dam-3", "beaver-dam-3-3", "beaver-dam-4"]
