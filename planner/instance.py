@@ -261,6 +261,7 @@ class PowerNode(Sourced):
     longitude: Annotated[float, Field(ge=-180, le=180)]
     generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
     interconnect_mw: NonNegative | None = Field(None, description="Usable interconnect, the largest circuit already out; for the explicit reading.")
+    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit among the node's plants; full N-1 loses it.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
     site: bool = Field(True, description="A site may stand here.")
     ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
@@ -275,6 +276,7 @@ class Line(Sourced):
     b: str
     circuits: Count = 1
     rating_mw: Positive = Field(description="Usable MW of one circuit.")
+    reactance_pu: Positive | None = Field(None, description="Reactance of one circuit on a base of 100 MVA; the dc model needs it.")
 
 
 class NewLine(Sourced):
