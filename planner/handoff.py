@@ -44,6 +44,15 @@ class LayoutRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WanRequest:
+    """What the wide area must join: the open sites, those among them that train, and the exchange in the time that the step counts on."""
+
+    sites: tuple[str, ...]
+    exchanging: tuple[str, ...]
+    exchange: GradientExchange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FabricRequest:
     """What one site's fabric must carry so that the layout's traffic stays hidden.
 

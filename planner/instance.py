@@ -406,7 +406,9 @@ class Wan(Sourced):
     fibre_nodes: tuple[FibreNode, ...] = Field((), description="Places where fibre routes meet; a site stands at the nearest.")
     fibre_edges: tuple[FibreEdge, ...] = Field((), description="Fibre routes; absent: one between every two sites.")
     protection: Literal["none", "one_cut"] | None = Field(None, description="one_cut: every demand is carried whichever one fibre edge is cut.")
-    exchange: Literal["auto", "ring", "tree", "hierarchical"] | None = Field(None, description="Form of the gradient exchange; auto: the fastest.")
+    exchange: Literal["auto", "ring", "tree", "hierarchical"] | None = Field(
+        None, description="Form of the gradient exchange; auto, or one that the sites cannot take: the fastest."
+    )
     traffic: tuple[Traffic, ...] = ()
     routes: Count = Field(4, description="Shortest routes considered for each demand.")
 

@@ -60,10 +60,8 @@ def fibre_of(wan: Wan, places: Mapping[str, Place]) -> Fibre:
     The way from a site to a node elsewhere is a great circle times the route factor, and taken to enter by two diverse
     paths, so that no one cut takes it out.
     """
-    ends = {e for x in wan.fibre_edges for e in (x.a, x.b)}
-    where = {n.id: (n.latitude, n.longitude) for n in wan.fibre_nodes}
-    nodes = {n: where.get(n) or places[n] for n in sorted(ends | set(where)) if n in where or n in places}
-    given = [x for x in wan.fibre_edges if x.a in nodes and x.b in nodes]
+    nodes = {n.id: (n.latitude, n.longitude) for n in sorted(wan.fibre_nodes, key=lambda n: n.id)}
+    given: Sequence[FibreEdge] = wan.fibre_edges
     if not wan.fibre_edges:
         nodes = {s: places[s] for s in sorted(places)}
         given = [FibreEdge(a=a, b=b) for a, b in combinations(nodes, 2)]

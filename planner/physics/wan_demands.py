@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.instance import Traffic, Wan
-from planner.physics.exchange import Form, Rtt, every_two, link_needs
+from planner.physics.exchange import Form, Rtt, every_two, fastest, link_needs
+from planner.physics.fibre import Place
 from planner.physics.wan import need_gbps
 
 SYNC = "sync"
@@ -31,7 +32,7 @@ class Demand:
 
     def gbps(self, rtt_ms: float) -> float:
         """Rate over a route of so long a round trip; infinite where the waiting fills the window."""
-        return need_gbps(self.size_bytes, self.window_seconds, self.trips * rtt_ms / 1e3) * self.factor
+        return need_gbps(self.size_bytes, self.window_seconds, self.trips * rtt_ms / 1e3 if self.trips else 0.0) * self.factor
 
 
 def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt) -> tuple[Demand, ...]:
@@ -68,3 +69,16 @@ def _traffic(t: Traffic, a: str, b: str) -> Demand:
     return Demand(
         name=t.name, a=a, b=b, priority=t.priority, size_bytes=t.bytes, window_seconds=window, trips=0.0 if t.deadline_seconds is None else 1.0
     )
+
+
+def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
+    """Return the places that demands can end at: the open sites, and fibre nodes that traffic names."""
+    ends = {end for t in wan.traffic for end in (t.a, t.b)}
+    nodes = {n.id: (n.latitude, n.longitude) for n in wan.fibre_nodes if n.id in ends} if wan.fibre_edges else {}
+    return {**nodes, **sites}
+
+
+def chosen(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
+    """Return the form that the instance names, or the fastest where it leaves the choice or the sites cannot take that form."""
+    named = [f for f in offered if f.name == wan.exchange]
+    return named[0] if named else fastest(offered, wan, window_seconds, rtt_ms) if offered else None
