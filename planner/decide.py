@@ -12,15 +12,17 @@ from typing import Any, TypeVar
 
 from planner.checks.context import cut_of
 from planner.errors import InternalError
-from planner.handoff import FabricRequest, GradientExchange, LayoutRequest, Options, PlacementRequest, SitesRequest
+from planner.handoff import FabricRequest, GradientExchange, LayoutRequest, Options, PlacementRequest, SitesRequest, WanRequest
 from planner.instance import Instance
 from planner.models import fabric, fabric_question, layout, placement, sites, sites_conflict
+from planner.models import wan as wan_design
 from planner.physics import hostlist, transport, wan
 from planner.physics.bill import bill
+from planner.physics.exchange import counted_window_seconds
 from planner.physics.locality import Locality, locality
 from planner.physics.step import Cut
 from planner.physics.wiring import Design
-from planner.plan import Conflict, Cost, FabricPlan, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan
+from planner.plan import Conflict, Cost, FabricPlan, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan, WanPlan
 from planner.solvers.outcome import Outcome, Stop
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
@@ -34,6 +36,7 @@ class Trial:
 
     racks_by_site: dict[str, int]
     sites: SitesPlan | None
+    wan: WanPlan | None
     layout: LayoutPlan
     fabric: FabricPlan | None
     placement: PlacementPlan | None
@@ -107,11 +110,31 @@ class Decider:
             return self._trial(by_site, sites_plan, found, fabric_plan, placement_plan)
         raise InternalError(f"the decisions did not settle in {ROUNDS} rounds at {racks} racks")
 
-    def _trial(self, by_site: dict[str, int], s: SitesPlan | None, found: LayoutPlan, f: FabricPlan | None, p: PlacementPlan | None) -> Trial:
-        cost = bill(self.instance, sum(by_site.values()), s, f)
-        certificates = [x.certificate for x in (s, found, f, p) if x is not None]
+    def _trial(
+        self, by_site: dict[str, int], s: SitesPlan | None, found: LayoutPlan, f: FabricPlan | None, p: PlacementPlan | None
+    ) -> Trial | Refusal:
+        joined = self._join(s, found)
+        if isinstance(joined, Refusal):
+            return joined
+        cost = bill(self.instance, sum(by_site.values()), s, f, joined)
+        certificates = [x.certificate for x in (s, joined, found, f, p) if x is not None]
         proved = all(c.status == "optimal" for c in certificates)
-        return Trial(racks_by_site=by_site, sites=s, layout=found, fabric=f, placement=p, cost=cost, proved=proved)
+        return Trial(racks_by_site=by_site, sites=s, wan=joined, layout=found, fabric=f, placement=p, cost=cost, proved=proved)
+
+    def _join(self, s: SitesPlan | None, found: LayoutPlan) -> WanPlan | Refusal | None:
+        """Design what joins the sites where that is asked for: the exchange is done in the time that the step counts on."""
+        links = self.instance.wan
+        if s is None or links is None or not links.designed or len(s.sites) < 2:
+            return None
+        m, a = found.metrics, found.assumptions
+        training = tuple(sorted(x for x, d in found.data_parallel_by_site.items() if d))
+        window = counted_window_seconds(links, m.gradient_bytes_per_stage, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+        asked = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=window)
+        request = WanRequest(sites=tuple(sorted(x.id for x in s.sites)), exchanging=training, exchange=asked)
+        out = self._once(("wan", request), lambda: wan_design.solve(self.instance, request, self.left()))
+        if out.solution is None:
+            return Refusal("wan", partial(_same, Conflict(decision="wan", rules=(), reason=out.detail)))
+        return out.solution
 
     def _split(self, racks: int | None, fixed: dict[str, int] | None) -> tuple[dict[str, int], SitesPlan | None] | Refusal:
         if self.instance.grid is None:

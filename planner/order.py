@@ -338,6 +338,7 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
             name=name, value=value, bound=bound, gap=relative_gap(value, bound), joint_bound=joint, joint_gap=relative_gap(value, joint)
         ),
         sites=best.sites if best else None,
+        wan=best.wan if best else None,
         layout=best.layout if best else None,
         fabric=best.fabric if best else None,
         placement=best.placement if best else None,

@@ -144,7 +144,6 @@ def _astray(net: Fibre, edges: tuple[str, ...], a: str, b: str) -> str | None:
         if e is None or at not in (e.a, e.b):
             return f"{name!r} does not go on from {at!r}"
         at = e.b if at == e.a else e.a
-    # A demand may end where its edges' node has another name: a site that stands at its node by an access of its own is an edge.
     return None if at == b else f"it ends at {at!r} and not at {b!r}"
 
 
@@ -207,6 +206,12 @@ def edges(c: Context, q: Asked, held: WanPlan) -> Iterator[Violation]:
 def priced(q: Asked, wan: Wan, held: WanPlan) -> float:
     """Price the fibre and the wavelengths of a design."""
     return math.fsum(fibre.capex_usd(q.fibre.edges[e.id], wan, e.wavelengths) for e in held.edges if e.id in q.fibre.edges)
+
+
+def exact(c: Context) -> WanPlan | None:
+    """Return the design with the price that its wavelengths give it."""
+    q, held = asked(c), c.plan.wan
+    return held if q is None or held is None else held.model_copy(update={"capex_usd": priced(q, c.wan, held)})
 
 
 def figure(c: Context) -> float | None:
