@@ -48,13 +48,12 @@ def admitted(m: Any, q: Question) -> None:
 def capacity(m: Any, q: Question) -> None:
     """Light each edge for its load in the normal state and while any other edge is cut."""
     rows = loads(q)
-    m.capacity = pyo.Constraint(
-        list(rows), rule=lambda m, e, state: _load(m, rows[e, state]) <= q.wan.wavelength_gbps * m.waves[e] + m.missing.get(e, 0.0)
-    )
 
+    def row(m: Any, e: str, state: str) -> Any:
+        missing = [m.missing[e]] if e in m.missing else []
+        return sum(rate * m.share[d, i] for d, i, rate in rows[e, state]) <= sum(missing) + q.wan.wavelength_gbps * m.waves[e]
 
-def _load(m: Any, terms: list[Term]) -> Any:
-    return sum(rate * m.share[d, i] for d, i, rate in terms)
+    m.capacity = pyo.Constraint(list(rows), rule=row)
 
 
 def fibre_pairs(m: Any, q: Question) -> None:

@@ -136,13 +136,14 @@ def fastest(offered: Sequence[Form], wan: Wan, window_seconds: float, rtt_ms: Rt
 def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tuple[LinkNeed, ...]:
     """Share the window out over the phases, so that at equal rates they fill it, and say what each link carries in its part.
 
-    A link that waits longer than it was counted on, on a longer route, needs more by its own round trips alone: it keeps
+    Where no rate does, the parts are as the waits, so that none fits its own. A link that waits longer than it was counted on, on a longer route, needs more by its own round trips alone: it keeps
     its phase's part of the window, and with it every step of it.
     """
-    rate = form_need_gbps(form, wan, window_seconds, rtt_ms)
-    parts = [
-        8 * p.link_bytes / rate / 1e9 + wait if math.isfinite(rate) else 0.0 for p, wait in zip(form.phases, _waits(form, wan, rtt_ms), strict=True)
-    ]
+    rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
+    if math.isfinite(rate):
+        parts = [8 * p.link_bytes / rate / 1e9 + wait for p, wait in zip(form.phases, waits, strict=True)]
+    else:
+        parts = [window_seconds * (wait / sum(waits) if 0 < sum(waits) < math.inf else 1.0) for wait in waits]
     return tuple(
         LinkNeed(link=link, link_bytes=p.link_bytes, trips=wan.round_trips * p.trips, window_seconds=part)
         for p, part in zip(form.phases, parts, strict=True)
