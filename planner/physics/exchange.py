@@ -136,8 +136,9 @@ def fastest(offered: Sequence[Form], wan: Wan, window_seconds: float, rtt_ms: Rt
 def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tuple[LinkNeed, ...]:
     """Share the window out over the phases, so that at equal rates they fill it, and say what each link carries in its part.
 
-    Where no rate does, the parts are as the waits, so that none fits its own. A link that waits longer than it was counted on, on a longer route, needs more by its own round trips alone: it keeps
-    its phase's part of the window, and with it every step of it.
+    Where no rate does, the parts are as the waits, so that none fits its own. A link that waits longer than it was counted
+    on, on a longer route, needs more by its own round trips alone: it keeps its phase's part of the window, and with it
+    every step of it.
     """
     rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
     if math.isfinite(rate):
