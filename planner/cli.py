@@ -91,12 +91,14 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE.")] = None,
+    near: Annotated[int, typer.Option(min=0, help="List so many of the best splits over different sets of sites.")] = 0,
+    within: Annotated[float, typer.Option(min=0, help="How far from the best these may be: 0.05 is 5 %.")] = 0.05,
 ) -> None:
     """Say why there is no plan and what would allow one, or what binds it and what each choice of the layout is worth."""
     import planner
     from planner.explanation import summary
 
-    found = planner.explain(instance, time_limit=time_limit, pins=read_pins(pin or []))
+    found = planner.explain(instance, time_limit=time_limit, pins=read_pins(pin or []), near=near, within=within)
     print(found.model_dump_json(indent=1) if as_json else summary(found))
     raise typer.Exit(INFEASIBLE if found.status == "infeasible" else DONE)
 

@@ -16,6 +16,8 @@ def explain(
     seed: int = 0,
     threads: int | None = None,
     pins: Mapping[str, Any] | None = None,
+    near: int = 0,
+    within: float = 0.05,
 ) -> "Explanation":
     """Solve an instance and explain the answer.
 
@@ -27,6 +29,8 @@ def explain(
         Seconds for the plan, and again for each alternative that it is compared with.
     seed, threads, pins
         As in `solve`.
+    near, within
+        How many of the best splits over different sets of sites to list, of those within this share of the best.
 
     Raises
     ------
@@ -37,4 +41,6 @@ def explain(
     from planner.load import load_instance
     from planner.order import options_of
 
-    return explained(load_instance(instance, pins=pins), options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads))
+    return explained(
+        load_instance(instance, pins=pins), options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within
+    )

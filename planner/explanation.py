@@ -2,6 +2,8 @@
 
 from pydantic import Field
 
+from planner import explanation_sites
+from planner.explanation_sites import SitesExplanation
 from planner.handoff import LayoutRequest, Options
 from planner.instance import Frozen, Instance
 from planner.models import layout_explain
@@ -37,17 +39,20 @@ class Explanation(Frozen):
     status: Status
     conflict: Conflict | None = Field(None, description="A smallest set of rules that leaves no plan.")
     lacks: tuple[Lack, ...] = Field((), description="For a layout that cannot be: the least memory, batch or racks that would allow one.")
+    sites: SitesExplanation | None = Field(None, description="Where there is a grid and the split is what there is to explain.")
     binding: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="What binds each decision.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
     others: tuple[Other, ...] = Field((), description="Layouts that differ in one choice, the least loss first.")
 
 
-def explained(instance: Instance, options: Options) -> Explanation:
-    """Solve and explain."""
+def explained(instance: Instance, options: Options, *, near: int = 0, within: float = 0.05) -> Explanation:
+    """Solve and explain; `near` splits over other sets of sites are listed, of those `within` a share of the best."""
     plan = solve_instance(instance, options, lambda _: None)
     if plan.layout is None:
         lacks = _lacks(instance) if plan.conflict is not None and plan.conflict.decision == "layout" else ()
-        return Explanation(name=instance.name, status=plan.status, conflict=plan.conflict, lacks=lacks)
+        grid = plan.conflict is not None and plan.conflict.decision == "sites" and instance.grid is not None
+        split = explanation_sites.explained_infeasible(instance, plan.conflict, options) if grid and plan.conflict else None
+        return Explanation(name=instance.name, status=plan.status, conflict=plan.conflict, lacks=lacks, sites=split)
     held = {"sites": plan.sites, "layout": plan.layout, "fabric": plan.fabric, "placement": plan.placement}
     found = layout_explain.runners_up(instance, _request(plan, plan.layout), options)
     return Explanation(
@@ -55,6 +60,7 @@ def explained(instance: Instance, options: Options) -> Explanation:
         status=plan.status,
         binding={k: x.certificate.binding for k, x in held.items() if x is not None},
         layout=plan.layout,
+        sites=explanation_sites.explained_plan(plan, options, near=near, within=within),
         others=tuple(Other(choice=x.choice, held=x.held, value=x.value, loss=x.loss, grown=x.grown, also=x.also, proved=x.proved) for x in found),
     )
 
@@ -84,6 +90,8 @@ def summary(e: Explanation) -> str:
         lines += [f"  no plan: {e.conflict.reason}", f"  rules in conflict ({e.conflict.decision}): {', '.join(e.conflict.rules)}"]
     lines += [f"  would do: {x.limit} {x.needed:,.6g} {x.unit} (is {x.now:,.6g})" for x in e.lacks]
     lines += [f"BINDS      {decision}: {', '.join(names) or 'nothing'}" for decision, names in e.binding.items()]
+    if e.sites is not None:
+        lines += explanation_sites.summary(e.sites)
     if e.layout is not None:
         m = e.layout.metrics
         lines.append(f"TIME       {m.step_seconds:.4g} s a step")

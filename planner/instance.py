@@ -257,6 +257,15 @@ class BalancingAuthority(Sourced):
     energy_usd_per_mwh: NonNegative
 
 
+class InterconnectUpgrade(Sourced):
+    """What can be added to a node's connection, step by step."""
+
+    step_mw: Positive = Field(description="Usable interconnect that one step adds, under every reading of the rule.")
+    max_steps: Count = 1
+    capex_usd: NonNegative = Field(description="Price of one step.")
+    lead_months: NonNegative = Field(0.0, description="From the decision to service.")
+
+
 class PowerNode(Sourced):
     """Power plants within a radius, seen as one node of the grid, where a site may stand."""
 
@@ -268,6 +277,8 @@ class PowerNode(Sourced):
     interconnect_mw: NonNegative | None = Field(None, description="Usable interconnect, the largest circuit already out; for the explicit reading.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
     site: bool = Field(True, description="A site may stand here.")
+    ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
+    upgrade: InterconnectUpgrade | None = Field(None, description="Interconnect that can be bought; absent: none.")
 
 
 class Line(Sourced):
@@ -289,6 +300,7 @@ class NewLine(Sourced):
     max_circuits: Count = 1
     rating_mw: Positive = Field(description="MW of one circuit.")
     capex_usd: NonNegative = Field(description="Price of one circuit, ends included.")
+    lead_months: NonNegative = Field(0.0, description="From the decision to service.")
 
 
 class InterconnectRule(Frozen):
@@ -296,9 +308,10 @@ class InterconnectRule(Frozen):
 
     on: bool = False
     share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
-    reading: Literal["explicit", "capacity", "capacity_n1"] = Field(
+    reading: Literal["explicit", "capacity", "capacity_n1", "import_share"] = Field(
         "explicit",
-        description="explicit: the node's interconnect_mw; capacity: its circuits' ratings; capacity_n1: these less the largest.",
+        description="explicit: the node's interconnect_mw; capacity: its circuits' ratings; capacity_n1: these less the largest; "
+        "import_share: as capacity_n1, for the share of what the site draws beyond its own node's plants.",
     )
 
 
@@ -310,16 +323,61 @@ class FaultSplitRule(Frozen):
     max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Most of all racks that one interconnection may hold.")
 
 
+class ShareBalanceRule(Frozen):
+    """Open sites must be of like size, so that none waits for another's share of the batch."""
+
+    on: bool = False
+    max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Most racks of the largest site over those of the smallest.")
+
+
+SOFT_UNITS = {
+    "headroom": "MW",
+    "generation": "MW",
+    "rating": "MW",
+    "interconnect": "MW",
+    "facility_power": "MW",
+    "area": "m2",
+    "site_count": "sites",
+}
+
+
+class SoftRule(Frozen):
+    """A rule that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
+
+    usd_per_year: NonNegative = Field(description="Price of one unit of excess for a year; it weighs in the choice and is not billed.")
+    most: Positive = Field(description="Most excess of one row of the rule.")
+
+
+class Scenario(Sourced):
+    """A year that may come: what differs from the grid's own figures."""
+
+    name: str
+    weight: Fraction = Field(0.0, description="Its probability; what the scenarios leave of 1 is the grid's own figures'.")
+    headroom_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By balancing authority.")
+    generation_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By node; a plant that is out leaves what the rest can spare.")
+    energy_usd_per_mwh: dict[str, NonNegative] = Field(default_factory=dict, description="By balancing authority.")
+
+
 class GridRules(Sourced):
     """Rules of the split; each is one named family of rows."""
 
     grid_model: Literal["none", "transport"] = Field("transport", description="none: headroom and generation; transport: flows in line ratings.")
     headroom: bool = Field(True, description="Each balancing authority's headroom binds.")
+    generation: bool = Field(True, description="What each node's plants can spare binds.")
     interconnect: InterconnectRule = InterconnectRule()
     fault_split: FaultSplitRule = FaultSplitRule()
     max_sites: Count | None = None
     min_site_modules: Count = Field(1, description="Fewest modules that an open site holds.")
     max_rtt_ms: Positive | None = Field(None, description="Longest round trip between two open sites.")
+    share_balance: ShareBalanceRule = ShareBalanceRule()
+    ready_within_months: NonNegative | None = Field(None, description="Sites, lines and upgrades that come later are left out.")
+    soft: dict[str, SoftRule] = Field(default_factory=dict, description="Rules that may be broken at a price, by name; all others are hard.")
+    scenarios: Literal["off", "robust", "expected"] = Field(
+        "off",
+        description="robust: one split that runs whole in every scenario, at the worst one's cost; expected: sites may run less in a scenario, "
+        "at the weighted cost.",
+    )
+    curtailment_usd_per_mwh: NonNegative = Field(0.0, description="What work that a scenario leaves undone costs; for expected.")
 
 
 class SitePrices(Sourced):
@@ -340,6 +398,7 @@ class Grid(Sourced):
     nodes: tuple[PowerNode, ...]
     lines: tuple[Line, ...] = ()
     new_lines: tuple[NewLine, ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
     rules: GridRules = GridRules()
     prices: SitePrices = SitePrices()
 

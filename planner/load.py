@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from planner.errors import InputError
-from planner.instance import Accelerator, Grid, Instance, Wan, Workload
+from planner.instance import SOFT_UNITS, Accelerator, Grid, Instance, Wan, Workload
 from planner.pins import check_pins
 from planner.wan_references import wan_problems
 
@@ -215,12 +215,28 @@ def _grid_problems(grid: Grid) -> Iterator[str]:
             yield f"grid.nodes[{i}].balancing_authority: {_unknown(n.balancing_authority, authorities)}"
     corridors = [(f"grid.lines[{i}]", c.a, c.b) for i, c in enumerate(grid.lines)]
     corridors += [(f"grid.new_lines[{i}]", c.a, c.b) for i, c in enumerate(grid.new_lines)]
+    yield from _scenario_problems(grid, authorities, nodes)
+    for name in sorted(set(grid.rules.soft) - set(SOFT_UNITS)):
+        yield f"grid.rules.soft.{name}: no rule of that name can be soft; known: {', '.join(SOFT_UNITS)}"
     for path, a, b in corridors:
         for end, node in (("a", a), ("b", b)):
             if node not in nodes:
                 yield f"{path}.{end}: {_unknown(node, nodes)}"
         if a == b:
             yield f"{path}: both ends are {a!r}; a line joins two nodes"
+
+
+def _scenario_problems(grid: Grid, authorities: list[str], nodes: list[str]) -> Iterator[str]:
+    total = sum(s.weight for s in grid.scenarios)
+    if total > 1 + 1e-9:
+        yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
+    names = Counter(s.name for s in grid.scenarios)
+    for i, s in enumerate(grid.scenarios):
+        if names[s.name] > 1:
+            yield f"grid.scenarios[{i}].name: {s.name!r} stands {names[s.name]} times; rename one"
+        for key, known in (("headroom_mw", authorities), ("energy_usd_per_mwh", authorities), ("generation_mw", nodes)):
+            for name in sorted(set(getattr(s, key)) - set(known)):
+                yield f"grid.scenarios[{i}].{key}: {_unknown(name, known)}"
 
 
 def _unknown(name: str, known: list[str]) -> str:

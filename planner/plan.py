@@ -86,14 +86,42 @@ class NewCircuits(Frozen):
     circuits: int
 
 
+class Upgrade(Frozen):
+    """Steps of interconnect bought at a node."""
+
+    node: str
+    steps: int
+
+
+class Excess(Frozen):
+    """How far a soft rule is broken, and what that weighs."""
+
+    rule: str = Field(description="The row: headroom[PJM].")
+    amount: float
+    unit: str
+    usd_per_year: float
+
+
+class ScenarioRun(Frozen):
+    """How the split runs in one scenario."""
+
+    running_mw: dict[str, float] = Field(description="What each site draws.")
+    generation_mw: dict[str, float] = Field(default_factory=dict)
+    flows: tuple[Flow, ...] = ()
+    energy_usd_per_year: float = Field(description="Energy drawn, and what is left undone at its price.")
+
+
 class SitesPlan(Frozen):
     """How the campus splits over sites."""
 
     sites: tuple[Site, ...]
     links: tuple[Link, ...] = ()
     new_lines: tuple[NewCircuits, ...] = ()
+    upgrades: tuple[Upgrade, ...] = ()
     generation_mw: dict[str, float] = Field(default_factory=dict, description="Power that each node feeds in.")
     flows: tuple[Flow, ...] = ()
+    excess: tuple[Excess, ...] = Field((), description="Soft rules that are broken.")
+    scenarios: dict[str, ScenarioRun] = Field(default_factory=dict)
     certificate: Certificate
 
 

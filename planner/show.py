@@ -66,6 +66,12 @@ def _sites(s: SitesPlan) -> Iterator[str]:
         yield f"           {k.a} - {k.b}: {k.route_km:,.0f} km, {k.rtt_ms:.1f} ms; {lit}"
     for built in s.new_lines:
         yield f"           builds {built.circuits} circuit(s) in {built.line}"
+    for bought in s.upgrades:
+        yield f"           buys {bought.steps} step(s) of interconnect at {bought.node}"
+    for x in s.excess:
+        yield f"           exceeds {x.rule} by {x.amount:,.6g} {x.unit}, weighed at {money(x.usd_per_year)} a year"
+    for name, run in s.scenarios.items():
+        yield f"           in {name}: {sum(run.running_mw.values()):,.0f} MW run, energy {money(run.energy_usd_per_year)} a year"
     yield proof(s.certificate)
 
 

@@ -86,6 +86,22 @@ class Context:
                 counts[n.line] = counts.get(n.line, 0) + n.circuits
         return counts
 
+    @cached_property
+    def steps(self) -> dict[str, int]:
+        """Steps of interconnect by node, of nodes that can be upgraded."""
+        known = {n.id for n in self.grid.nodes if n.upgrade}
+        counts: dict[str, int] = {}
+        for u in self.plan.sites.upgrades if self.plan.sites else ():
+            if u.node in known:
+                counts[u.node] = counts.get(u.node, 0) + u.steps
+        return counts
+
+    def excess(self, rule: str) -> float:
+        """Return what the plan says it exceeds a soft rule's row by; 0 for a hard rule."""
+        if self.plan.sites is None or rule.partition("[")[0] not in self.grid.rules.soft:
+            return 0.0
+        return sum(x.amount for x in self.plan.sites.excess if x.rule == rule)
+
     def site_named(self, name: str) -> Standing | None:
         """Return an open site by id."""
         return next((s for s in self.standing if s.site.id == name), None)

@@ -21,7 +21,8 @@ def recomputed(plan: Plan, c: Context) -> Cost | None:
             return None
         exact = tuple(_exact(c, s) for s in held.sites)
         lines = tuple(n for n in held.new_lines if n.line in c.built)
-        held = held.model_copy(update={"sites": exact, "new_lines": lines, "links": _exact_links(c, held)})
+        steps = tuple(u for u in held.upgrades if u.node in c.steps)
+        held = held.model_copy(update={"sites": exact, "new_lines": lines, "upgrades": steps, "links": _exact_links(c, held)})
     fabric = plan.fabric
     if fabric is not None and c.instance.network is not None:
         if set(fabric.sites) != set(c.wired):

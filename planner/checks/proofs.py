@@ -88,8 +88,23 @@ def _yearly_usd(c: Context) -> float | None:
     built = sum(cost.site_capex_usd(c.grid, it_mw=power.it_mw(h, x.site.racks), facility_mw=c.load_mw(x.site.racks)) for x in c.standing)
     price = {line.id: line.capex_usd for line in c.grid.new_lines}
     built += sum(n * price[line] for line, n in c.built.items())
+    step = {n.id: n.upgrade.capex_usd for n in c.grid.nodes if n.upgrade}
+    built += sum(n * step[node] for node, n in c.steps.items())
+    energy = _over_scenarios(c, energy) + sum(x.usd_per_year for x in held.excess)
     wide = sum(c.link_usd_per_year(k, route_km(c, a, b)) for _, k, a, b in links(c))
     return energy + built * cost.annuity(prices.discount_rate, prices.site_life_years) + wide
+
+
+def _over_scenarios(c: Context, own: float) -> float:
+    """Return the energy of a year over the scenarios: the worst, or the weighted mean with what they leave to the grid's own year."""
+    held, mode = c.plan.sites, c.grid.rules.scenarios
+    if held is None or mode == "off" or not held.scenarios:
+        return own
+    if mode == "robust":
+        return max(own, *(r.energy_usd_per_year for r in held.scenarios.values()))
+    weight = {s.name: s.weight for s in c.grid.scenarios}
+    rest = max(0.0, 1 - sum(weight.values()))
+    return rest * own + sum(weight.get(n, 0.0) * r.energy_usd_per_year for n, r in held.scenarios.items())
 
 
 def _fabric_usd(c: Context) -> float | None:

@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 
+from planner.checks import years
 from planner.checks.context import Context, Standing
-from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.physics import power, wan
 from planner.physics.grid import usable_interconnect_mw
 from planner.plan import Link, Violation
-
-BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
 
 
 def known_site(c: Context) -> Iterator[Violation]:
@@ -40,7 +39,7 @@ def site_figures(c: Context) -> Iterator[Violation]:
         yield from must_equal(rule, "it_mw", s.it_mw, power.it_mw(h, s.racks), " MW")
         yield from must_equal(rule, "facility_mw", s.facility_mw, c.load_mw(s.racks), " MW")
         yield from must_equal(rule, "cooling_m2", s.cooling_m2, power.cooling_m2(h, s.racks), " m²")
-        held = usable_interconnect_mw(c.grid, x.node, c.built) if c.grid.rules.interconnect.on else None
+        held = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0)) if c.grid.rules.interconnect.on else None
         yield from must_equal(rule, "interconnect_mw", s.interconnect_mw, held, " MW")
 
 
@@ -48,84 +47,8 @@ def facility_power(c: Context) -> Iterator[Violation]:
     """Keep the draw of all sites within the limit."""
     limit = c.instance.limits.facility_power_mw
     if limit is not None:
-        yield from at_most("facility_power", c.load_mw(sum(c.racks_by_site.values())), limit, "MW drawn by all sites", "MW limit")
-
-
-def headroom(c: Context) -> Iterator[Violation]:
-    """Keep the draw of an authority's sites within its headroom."""
-    for area, racks in _racks_by_authority(c).items():
-        limit = next(b.headroom_mw for b in c.grid.balancing_authorities if b.id == area)
-        if c.grid.rules.headroom:
-            yield from at_most(f"headroom[{area}]", c.load_mw(racks), limit, f"MW drawn by {racks:,} racks", "MW headroom")
-
-
-def _racks_by_authority(c: Context) -> dict[str, int]:
-    racks: Counter[str] = Counter()
-    for x in c.standing:
-        racks[x.authority.id] += x.site.racks
-    return dict(sorted(racks.items()))
-
-
-def generation(c: Context) -> Iterator[Violation]:
-    """Keep what plants feed in within what each node, and its authority's headroom, can spare.
-
-    Without flows, an authority's sites are fed by its own plants.
-    """
-    if c.plan.sites is None:
-        return
-    nodes = {n.id: n for n in c.grid.nodes}
-    fed = c.plan.sites.generation_mw
-    for n, mw in sorted(fed.items()):
-        if n not in nodes:
-            yield broken(f"generation[{n}]", f"{show(mw)} MW fed in at a node that is none of the grid's {len(nodes)}")
-        else:
-            yield from at_most(f"generation[{n}]", mw, nodes[n].generation_mw, "MW fed in", "MW that its plants can spare")
-            yield from at_most(f"generation[{n}]", 0.0, mw, "MW at least", "MW fed in")
-    racks = _racks_by_authority(c)
-    for b in c.grid.balancing_authorities:
-        own = [n for n in c.grid.nodes if n.balancing_authority == b.id]
-        if c.grid.rules.grid_model == "none":
-            spare = sum(n.generation_mw for n in own)
-            yield from at_most(f"generation[{b.id}]", c.load_mw(racks.get(b.id, 0)), spare, "MW drawn", "MW that its plants can spare")
-        elif c.grid.rules.headroom:
-            total = sum(fed.get(n.id, 0.0) for n in own)
-            yield from at_most(f"generation[{b.id}]", total, b.headroom_mw, "MW fed in by its plants", "MW headroom")
-
-
-def balance(c: Context) -> Iterator[Violation]:
-    """Feed each node's site from its own plants and the corridors around it."""
-    if c.plan.sites is None or c.grid.rules.grid_model == "none":
-        return
-    net = {n.id: c.plan.sites.generation_mw.get(n.id, 0.0) for n in c.grid.nodes}
-    ends = {x.id: (x.a, x.b) for x in c.grid.lines} | {x.id: (x.a, x.b) for x in c.grid.new_lines}
-    for f in c.plan.sites.flows:
-        if f.line in ends:
-            a, b = ends[f.line]
-            net[a] -= f.mw
-            net[b] += f.mw
-    loads: Counter[str] = Counter()
-    for x in c.standing:
-        loads[x.node.id] += x.site.racks
-    for n, mw in sorted(net.items()):
-        load = c.load_mw(loads[n])
-        if abs(mw - load) > max(BALANCE_MW, TOLERANCE * load):
-            yield broken(f"balance[{n}]", f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn")
-
-
-def rating(c: Context) -> Iterator[Violation]:
-    """Keep each corridor's flow, either way, within its circuits, built ones included."""
-    if c.plan.sites is None:
-        return
-    capacity = {x.id: x.circuits * x.rating_mw for x in c.grid.lines}
-    capacity |= {x.id: c.built.get(x.id, 0) * x.rating_mw for x in c.grid.new_lines}
-    for line, count in sorted(Counter(f.line for f in c.plan.sites.flows).items()):
-        if line not in capacity:
-            yield broken(f"rating[{line}]", f"a flow on a corridor that is none of the grid's {len(capacity)}")
-        if count > 1:
-            yield broken(f"rating[{line}]", f"{count} flows > 1")
-    for f in c.plan.sites.flows:
-        if f.line in capacity:
-            yield from at_most(f"rating[{f.line}]", abs(f.mw), capacity[f.line], "MW flow", "MW of its circuits")
+        drawn = c.load_mw(sum(c.racks_by_site.values()))
+        yield from at_most("facility_power", drawn, limit + c.excess("facility_power"), "MW drawn by all sites", "MW limit")
 
 
 def new_circuits(c: Context) -> Iterator[Violation]:
@@ -138,13 +61,45 @@ def new_circuits(c: Context) -> Iterator[Violation]:
             yield broken(f"new_circuits[{n.line}]", f"{n.circuits} circuits (in all {c.built[n.line]}) are not from 1 to {most[n.line]}")
 
 
+def upgrades(c: Context) -> Iterator[Violation]:
+    """Buy only interconnect that can be bought, and no more than can."""
+    most = {n.id: n.upgrade.max_steps for n in c.grid.nodes if n.upgrade}
+    for u in c.plan.sites.upgrades if c.plan.sites else ():
+        if u.node not in most:
+            yield broken(f"upgrades[{u.node}]", f"{u.steps} steps at a node that is none of the {len(most)} that can be upgraded")
+        elif u.steps < 1 or c.steps[u.node] > most[u.node]:
+            yield broken(f"upgrades[{u.node}]", f"{u.steps} steps (in all {c.steps[u.node]}) are not from 1 to {most[u.node]}")
+
+
+def ready(c: Context) -> Iterator[Violation]:
+    """Use nothing that comes too late."""
+    limit = c.grid.rules.ready_within_months
+    if limit is None:
+        return
+    lead = {line.id: line.lead_months for line in c.grid.new_lines}
+    step = {n.id: n.upgrade.lead_months for n in c.grid.nodes if n.upgrade}
+    for x in c.standing:
+        yield from at_most(f"ready[{x.site.id}]", x.node.ready_months, limit, "months to the site", "months at most")
+    for line in c.built:
+        yield from at_most(f"ready[{line}]", lead[line], limit, "months to the line", "months at most")
+    for node in c.steps:
+        yield from at_most(f"ready[{node}]", step[node], limit, "months to the upgrade", "months at most")
+
+
 def interconnect(c: Context) -> Iterator[Violation]:
     """Keep a share of a site's load on the circuits that remain under the rule's reading."""
     rule = c.grid.rules.interconnect
+    fed = c.plan.sites.generation_mw if c.plan.sites else {}
     for x in c.standing if rule.on else ():
-        usable = usable_interconnect_mw(c.grid, x.node, c.built) or 0.0
-        share = rule.share * c.load_mw(x.site.racks)
-        yield from at_most(f"interconnect[{x.site.id}]", share, usable, f"MW, {rule.share:.0%} of the site's draw", f"MW usable ({rule.reading})")
+        usable = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0)) or 0.0
+        draw = c.load_mw(x.site.racks)
+        if rule.reading == "import_share":
+            own = x.node.generation_mw if c.grid.rules.grid_model == "none" else fed.get(x.node.id, 0.0)
+            draw = max(draw - own, 0.0)
+        name = f"interconnect[{x.site.id}]"
+        yield from at_most(
+            name, rule.share * draw, usable + c.excess(name), f"MW, {rule.share:.0%} of the site's draw", f"MW usable ({rule.reading})"
+        )
 
 
 def area(c: Context) -> Iterator[Violation]:
@@ -152,19 +107,31 @@ def area(c: Context) -> Iterator[Violation]:
     for x in c.standing:
         need = power.cooling_m2(c.instance.hardware, x.site.racks)
         if need is not None and x.node.area_m2 is not None:
-            yield from at_most(f"area[{x.site.id}]", need, x.node.area_m2, "m² of cooling", "m² of land")
+            name = f"area[{x.site.id}]"
+            yield from at_most(name, need, x.node.area_m2 + c.excess(name), "m² of cooling", "m² of land")
 
 
 def site_count(c: Context) -> Iterator[Violation]:
     """Open no more sites than the rules allow."""
     if c.grid.rules.max_sites is not None:
-        yield from at_most("site_count", len(c.standing), c.grid.rules.max_sites, "open sites", "sites allowed")
+        yield from at_most("site_count", len(c.standing), c.grid.rules.max_sites + round(c.excess("site_count")), "open sites", "sites allowed")
 
 
 def min_site(c: Context) -> Iterator[Violation]:
     """Open no site smaller than the least size."""
     for x in c.standing:
         yield from at_most(f"min_site[{x.site.id}]", c.grid.rules.min_site_modules, x.site.modules, "modules at least", "modules held")
+
+
+def share_balance(c: Context) -> Iterator[Violation]:
+    """Hold no site larger than a multiple of the smallest."""
+    rule = c.grid.rules.share_balance
+    if rule.on and c.standing:
+        least = min(x.site.racks for x in c.standing)
+        for x in c.standing:
+            yield from at_most(
+                f"share_balance[{x.site.id}]", float(x.site.racks), rule.max_ratio * least, "racks", f"racks, {rule.max_ratio:g} times {least:,}"
+            )
 
 
 def fault_split(c: Context) -> Iterator[Violation]:
@@ -269,6 +236,6 @@ def demand(c: Context) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule, ...] = (
-    known_site, site_figures, demand, facility_power, headroom, generation, balance, rating, new_circuits, interconnect, area, site_count, min_site,
-    fault_split, rtt, linked, link_figures, wan_capacity, wan_need, pins,
+    known_site, site_figures, demand, facility_power, *years.RULES, new_circuits, upgrades, ready, interconnect, area, site_count, min_site,
+    share_balance, fault_split, rtt, linked, link_figures, wan_capacity, wan_need, pins,
 )  # fmt: skip

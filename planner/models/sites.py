@@ -7,7 +7,7 @@ uses a part.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,17 +15,18 @@ import pyomo.environ as pyo
 
 from planner.handoff import Alternative, Options, SitesRequest
 from planner.instance import Instance
-from planner.models.sites_binding import Decision, binding
+from planner.models import sites_scenarios, sites_soft
+from planner.models.sites_binding import Decision, Run, binding
 from planner.models.sites_conflict import conflict
 from planner.models.sites_question import Question, ask
 from planner.models.sites_rules import build, most_modules, most_sites, yearly_musd
 from planner.physics import cost, power, wan
 from planner.physics.grid import usable_interconnect_mw
-from planner.plan import Certificate, Flow, Link, NewCircuits, Site, SitesPlan
+from planner.plan import Certificate, Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
-__all__ = ["alternatives", "conflict", "solve"]
+__all__ = ["alternatives", "conflict", "read", "solve", "solve_question"]
 
 MINIMIZES = "yearly cost of energy, sites, lines and WAN, USD"
 PROVEN_GAP = 1e-9
@@ -46,7 +47,7 @@ class _Proof:
 
 def solve(instance: Instance, request: SitesRequest, options: Options) -> Outcome[SitesPlan]:
     """Return the split with the most racks (where the total is free), and among those of least yearly cost."""
-    return _solve(ask(instance, request), options, None)
+    return solve_question(ask(instance, request), options)
 
 
 def alternatives(instance: Instance, request: SitesRequest, options: Options) -> list[Alternative]:
@@ -60,7 +61,7 @@ def alternatives(instance: Instance, request: SitesRequest, options: Options) ->
     found: list[Alternative] = []
     best = (0, math.inf)
     for n in range(1, most_sites(q) + 1):
-        held = _solve(q, replace(options, time_limit=left()), n, best[0]).solution
+        held = solve_question(q, replace(options, time_limit=left()), sites=n, least_racks=best[0]).solution
         racks = sum(s.racks for s in held.sites) if held else 0
         cost_usd = (held.certificate.objective if held else None) or 0.0
         if held is None or (racks == best[0] and cost_usd >= best[1]):
@@ -73,10 +74,14 @@ def alternatives(instance: Instance, request: SitesRequest, options: Options) ->
     return found
 
 
-def _solve(q: Question, options: Options, sites: int | None, least_racks: int = 0) -> Outcome[SitesPlan]:
+def solve_question(
+    q: Question, options: Options, *, sites: int | None = None, least_racks: int = 0, shut: Sequence[frozenset[str]] = ()
+) -> Outcome[SitesPlan]:
+    """Solve a question; `sites` fixes the number of open sites, and none of the sets in `shut` may be the one that is open."""
     started = time.perf_counter()
     left = _clock(options.time_limit, started)
     m = build(q, sites=sites)
+    m.no_good = pyo.Constraint(range(len(shut)), rule=lambda m, i: sum(1 - x if s in shut[i] else x for s, x in m.open.items()) >= 1)
     m.no_fewer = pyo.Constraint(expr=sum(m.modules.values()) >= least_racks // q.module_racks)
     proof = held = None
     if q.racks is None:
@@ -119,10 +124,10 @@ def _most_racks(m: Any, q: Question, options: Options) -> tuple[Outcome[highs.Va
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
     outcome = highs.run(m, time_limit=options.time_limit, absolute_gap=0.99, seed=options.seed, threads=options.threads)
     m.del_component(m.goal)
-    return outcome, None if outcome.solution is None else _read(m, q, outcome.solution)
+    return outcome, None if outcome.solution is None else read(m, q, outcome.solution)
 
 
-def _read(m: Any, q: Question, values: highs.Values) -> Decision:
+def read(m: Any, q: Question, values: highs.Values) -> Decision:
     """Copy a solution, integers rounded, and set the model to it."""
     for var in m.component_data_objects(pyo.Var):
         x = values.of(var)
@@ -132,19 +137,29 @@ def _read(m: Any, q: Question, values: highs.Values) -> Decision:
         circuits={k: round(m.circuits[k].value) for k in m.circuits if round(m.circuits[k].value)},
         generated={n: m.generated[n].value for n in m.generated},
         flow={k: m.flow[k].value for k in m.flow},
+        steps={s: round(m.steps[s].value) for s in m.steps if round(m.steps[s].value)},
+        excess=sites_soft.exceeded(m),
+        scenarios={n: _read_scenario(sites_scenarios.block_of(m, n), q) for n in sites_scenarios.scenarios(q)},
     )
+
+
+def _read_scenario(block: Any, q: Question) -> Run:
+    running = {s: block.modules[s].value * q.module_mw for s in q.candidates if block.modules[s].value > 1e-9}
+    return Run(running=running, generated={n: v.value for n, v in block.generated.items()}, flow={k: v.value for k, v in block.flow.items()})
 
 
 def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> Decision:
     """Keep the decisions and send the power the shortest way: the cost leaves flows free, and loops would confuse a reader."""
-    held = _read(m, q, values)
+    held = read(m, q, values)
     if not held.flow:
         return held
     for var in m.component_data_objects(pyo.Var):
-        if var.is_integer() or var.is_binary():
+        # What a soft rule is exceeded by stays as it was chosen: it has a price, and the flows have none.
+        if var.is_integer() or var.is_binary() or var.parent_component().local_name.endswith("_excess"):
             var.fix()
     # With the integers fixed, only the rows of the power flow are left to keep.
-    rest = [c for c in m.component_objects(pyo.Constraint, active=True) if c.local_name not in ("balance", "generation", "rating")]
+    kept = {id(m.component(name)) for name in ("balance", "generation", "rating")}
+    rest = [c for c in m.component_objects(pyo.Constraint, active=True) if id(c) not in kept]
     for family in rest:
         family.deactivate()
     keys = list(m.flow)
@@ -155,7 +170,8 @@ def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> 
     m.length = pyo.Objective(expr=sum(m.size.values()))
     outcome = highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     if outcome.solution is not None:
-        held = _read(m, q, outcome.solution)
+        of = outcome.solution.of
+        held = replace(held, generated={n: of(m.generated[n]) for n in m.generated}, flow={k: of(m.flow[k]) for k in m.flow})
     for part in (m.length, m.forth, m.back, m.size):
         m.del_component(part)
     for family in rest:
@@ -205,20 +221,57 @@ def _with_plan(
 
 def _plan(q: Question, held: Decision, links: tuple[Link, ...], certificate: Certificate) -> SitesPlan:
     return SitesPlan(
-        sites=tuple(_site(q, s, n, held.circuits) for s, n in sorted(held.modules.items())),
+        sites=tuple(_site(q, s, n, held) for s, n in sorted(held.modules.items())),
         links=links,
         new_lines=tuple(NewCircuits(line=k, circuits=n) for k, n in sorted(held.circuits.items())),
-        generation_mw={n: _tidy(x) for n, x in sorted(held.generated.items()) if _tidy(x)},
-        flows=tuple(Flow(line=k, mw=_tidy(x)) for k, x in sorted(held.flow.items()) if _tidy(x)),
+        upgrades=tuple(Upgrade(node=n, steps=k) for n, k in sorted(held.steps.items())),
+        generation_mw=_some(held.generated),
+        flows=_flows(held.flow),
+        excess=tuple(_excess(q, name, x) for name, x in held.excess.items()),
+        scenarios={n: _scenario_run(q, w, held, held.scenarios[n]) for n, w in sites_scenarios.scenarios(q).items()},
         certificate=certificate,
     )
+
+
+def _some(mw: dict[str, float]) -> dict[str, float]:
+    return {n: _tidy(x) for n, x in sorted(mw.items()) if _tidy(x)}
+
+
+def _flows(mw: dict[str, float]) -> tuple[Flow, ...]:
+    return tuple(Flow(line=k, mw=x) for k, x in _some(mw).items())
+
+
+def _excess(q: Question, name: str, amount: float) -> Excess:
+    family = sites_soft.family_of(name)
+    amount = round(amount, 6)
+    return Excess(rule=name, amount=amount, unit=sites_soft.PER_UNIT[family][1], usd_per_year=q.grid.rules.soft[family].usd_per_year * amount)
+
+
+def _scenario_run(q: Question, year: Question, held: Decision, run: Run) -> ScenarioRun:
+    return ScenarioRun(
+        running_mw=_some(run.running),
+        generation_mw=_some(run.generated),
+        flows=_flows(run.flow),
+        energy_usd_per_year=_scenario_usd(q, year, held, run),
+    )
+
+
+def _scenario_usd(q: Question, year: Question, held: Decision, run: Run) -> float:
+    """Price the energy of a scenario, and the work it leaves undone."""
+    usd = 0.0
+    for s, n in sorted(held.modules.items()):
+        drawn = round(run.running.get(s, 0.0), 6)
+        undone = max(power.facility_mw(q.hardware, n * q.module_racks) - drawn, 0.0)
+        usd += cost.energy_usd_per_year(drawn, year.authorities[year.candidates[s].balancing_authority].energy_usd_per_mwh)
+        usd += cost.energy_usd_per_year(undone, q.grid.rules.curtailment_usd_per_mwh)
+    return usd
 
 
 def _tidy(mw: float) -> float:
     return round(mw, 6) + 0.0
 
 
-def _site(q: Question, site: str, modules: int, circuits: dict[str, int]) -> Site:
+def _site(q: Question, site: str, modules: int, held: Decision) -> Site:
     node, racks = q.candidates[site], modules * q.module_racks
     return Site(
         id=site,
@@ -229,7 +282,7 @@ def _site(q: Question, site: str, modules: int, circuits: dict[str, int]) -> Sit
         gpus=racks * power.rack_of(q.hardware).gpus,
         it_mw=power.it_mw(q.hardware, racks),
         facility_mw=power.facility_mw(q.hardware, racks),
-        interconnect_mw=usable_interconnect_mw(q.grid, node, circuits) if q.grid.rules.interconnect.on else None,
+        interconnect_mw=usable_interconnect_mw(q.grid, node, held.circuits, held.steps.get(site, 0)) if q.grid.rules.interconnect.on else None,
         cooling_m2=power.cooling_m2(q.hardware, racks),
         latitude=node.latitude,
         longitude=node.longitude,
@@ -266,7 +319,15 @@ def _yearly_usd(q: Question, held: Decision, links: tuple[Link, ...]) -> float:
         energy += cost.energy_usd_per_year(mw, q.authorities[q.candidates[s].balancing_authority].energy_usd_per_mwh)
         built += cost.site_capex_usd(q.grid, it_mw=power.it_mw(q.hardware, racks), facility_mw=mw)
     built += sum((q.corridors[k].capex_usd or 0.0) * n for k, n in held.circuits.items())
+    built += sum(q.step_usd(s) * n for s, n in held.steps.items())
     prices = q.grid.prices
+    years = {n: _scenario_usd(q, w, held, held.scenarios[n]) for n, w in sites_scenarios.scenarios(q).items()}
+    if years and q.grid.rules.scenarios == "robust":
+        energy = max(energy, *years.values())
+    elif years:
+        own, weight = sites_scenarios.weights(q)
+        energy = own * energy + sum(weight[n] * usd for n, usd in years.items())
+    energy += sites_soft.priced_excess(q, held.excess)
     return energy + built * cost.annuity(prices.discount_rate, prices.site_life_years) + sum(link.usd_per_year for link in links)
 
 

@@ -1,6 +1,6 @@
 """What stops a split from holding one module more: the rules without room for it, read off the decision itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import networkx as nx
@@ -10,9 +10,18 @@ from planner.models.sites_rules import label, module_capital_musd
 from planner.physics import power, wan
 
 # Rules on pairs are equalities by their form and would always be named; power flow is judged by cuts.
-_BY_SLACK = ("area", "budget", "facility_power", "fault_split", "headroom", "interconnect", "min_site", "pins", "site_count")
+_BY_SLACK = ("area", "budget", "facility_power", "fault_split", "headroom", "interconnect", "min_site", "pins", "share_balance", "site_count")
 _TIGHT = 2e-6  # Of rows that count something else than modules: above what rounding leaves.
 _WATTS = 1e6  # Whole watts per MW: cuts over whole numbers end.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One scenario: what each site draws, what plants feed in and corridors carry, in MW."""
+
+    running: dict[str, float]
+    generated: dict[str, float]
+    flow: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +32,9 @@ class Decision:
     circuits: dict[str, int]
     generated: dict[str, float]
     flow: dict[str, float]
+    steps: dict[str, int] = field(default_factory=dict)
+    excess: dict[str, float] = field(default_factory=dict)
+    scenarios: dict[str, Run] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -54,6 +66,8 @@ def _settle(q: Question, m: Any, held: Decision) -> None:
         m.modules[s].set_value(held.modules.get(s, 0))
     for k in m.circuits:
         m.circuits[k].set_value(held.circuits.get(k, 0))
+    for s in m.steps:
+        m.steps[s].set_value(held.steps.get(s, 0))
     n = len(held.modules)
     for a, b in m.pair:
         waves = (q.wavelengths((a, b), n) or 0) if a in held.modules and b in held.modules else 0

@@ -110,11 +110,13 @@ def _generation(q: Question) -> str:
 def _interconnect(q: Question) -> str:
     rule = q.grid.rules.interconnect
     most = {c.id: c.circuits for c in q.corridors.values() if c.new}
-    usable = {s: usable_interconnect_mw(q.grid, n, most) or 0.0 for s, n in q.candidates.items()}
+    steps = {s: n.upgrade.max_steps if n.upgrade else 0 for s, n in q.candidates.items()}
+    usable = {s: usable_interconnect_mw(q.grid, n, most, steps[s]) or 0.0 for s, n in q.candidates.items()}
     best = max(usable, key=lambda s: (usable[s], s))
+    what = "draw beyond its own plants" if rule.reading == "import_share" else "load"
     return (
-        f"grid.rules.interconnect ({rule.reading}) wants {rule.share:.0%} of a site's load on its circuits: the best site, {best}, "
-        f"has {_mw(usable[best])}" + (f", enough for {_mw(usable[best] / rule.share)} of load" if rule.share else "")
+        f"grid.rules.interconnect ({rule.reading}) wants {rule.share:.0%} of a site's {what} on its circuits: the best site, {best}, "
+        f"has {_mw(usable[best])}" + (f", enough for {_mw(usable[best] / rule.share)} of that" if rule.share else "")
     )
 
 
@@ -171,6 +173,18 @@ def _rating(q: Question) -> str:
     return f"lines into a site carry {_mw(carry[best])} at most (at {best}, new circuits included)"
 
 
+def _share_balance(q: Question) -> str:
+    return f"grid.rules.share_balance wants no site more than {q.grid.rules.share_balance.max_ratio:g} times the smallest"
+
+
+def _ready(q: Question) -> str:
+    limit = q.grid.rules.ready_within_months or 0.0
+    late = sorted((n.ready_months, s) for s, n in q.candidates.items() if n.ready_months > limit)
+    lines = sum(x.lead_months > limit for x in q.grid.new_lines)
+    first = f", {late[0][1]} the first in {late[0][0]:g}" if late else ""
+    return f"grid.rules.ready_within_months is {limit:g}: {len(late)} of {len(q.candidates)} sites{first} and {lines} new lines come later"
+
+
 def _facility_power(q: Question) -> str:
     return f"limits.facility_power_mw is {q.instance.limits.facility_power_mw:,.6g}"
 
@@ -180,6 +194,8 @@ _CLAUSES: dict[str, Callable[[Question], str]] = {
     "generation": _generation,
     "wan_capacity": _wan_capacity,
     "rtt": _rtt,
+    "share_balance": _share_balance,
+    "ready": _ready,
     "min_site": _min_site,
     "area": _area,
     "interconnect": _interconnect,

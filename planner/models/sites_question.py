@@ -75,6 +75,11 @@ class Question:
         """Energy of one module for a year at a site, in M$."""
         return cost.energy_usd_per_year(self.module_mw, self.authorities[self.candidates[site].balancing_authority].energy_usd_per_mwh) / 1e6
 
+    def step_usd(self, site: str) -> float:
+        """Price of one step of a site's interconnect."""
+        upgrade = self.candidates[site].upgrade
+        return upgrade.capex_usd if upgrade else 0.0
+
     def interconnection(self, site: str) -> str:
         """Return the synchronous area of a site."""
         return self.authorities[self.candidates[site].balancing_authority].interconnection

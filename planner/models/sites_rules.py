@@ -11,19 +11,12 @@ from typing import Any
 import pyomo.environ as pyo
 
 from planner.models.sites_question import Question
+from planner.models.sites_scenarios import expected_musd, scenarios, state
+from planner.models.sites_soft import label, penalty_musd, room, soften
 from planner.physics import cost, power, wan
 from planner.physics.grid import largest_circuit_mw
 
-# Leading entries of a row's index that name it to the user; the rest only tell its parts apart.
-_NAMED = {"generation": 1, "interconnect": 1, "rating": 1, "wan_capacity": 2, "fault_split": 1}
-
-
-def label(family: str, index: Any) -> str:
-    """Name a row as reports print it: `headroom[SRP]`, `rtt[a,b]`, `budget`."""
-    if index is None:
-        return family
-    parts = index if isinstance(index, tuple) else (index,)
-    return f"{family}[{','.join(str(p) for p in parts[: _NAMED.get(family)])}]"
+__all__ = ["RULES", "build", "label", "levels", "module_capital_musd", "most_modules", "most_sites", "yearly_musd"]
 
 
 def build(q: Question, *, without: Collection[str] = (), sites: int | None = None) -> pyo.ConcreteModel:
@@ -34,6 +27,14 @@ def build(q: Question, *, without: Collection[str] = (), sites: int | None = Non
     for name, rule in RULES.items():
         if name not in without:
             rule(m, q)
+    soften(m, q)
+    for name, year in scenarios(q).items():
+        block = state(m, year, name, most_modules(q, without))
+        _power(block, year, most_modules(q, without) * q.module_mw)
+        _balance(block, year)
+        for rule_name in ("headroom", "generation", "rating"):
+            if rule_name not in without:
+                RULES[rule_name](block, year)
     if sites is not None:
         m.exact_sites = pyo.Constraint(expr=sum(m.open.values()) == sites)
     return m
@@ -47,11 +48,11 @@ def most_modules(q: Question, without: Collection[str] = ()) -> int:
     if "pins" not in without and q.pins.racks is not None:
         caps.append(q.pins.racks // q.module_racks)
     if "facility_power" not in without and q.instance.limits.facility_power_mw is not None:
-        caps.append(_whole(q.instance.limits.facility_power_mw / q.module_mw))
+        caps.append(_whole((q.instance.limits.facility_power_mw + room(q, "facility_power")) / q.module_mw))
     if "headroom" not in without and q.grid.rules.headroom:
-        caps.append(_whole(sum(b.headroom_mw for b in q.authorities.values()) / q.module_mw))
-    if "generation" not in without:
-        caps.append(_whole(sum(n.generation_mw for n in q.grid.nodes) / q.module_mw))
+        caps.append(_whole((sum(b.headroom_mw for b in q.authorities.values()) + room(q, "headroom", len(q.authorities))) / q.module_mw))
+    if "generation" not in without and q.grid.rules.generation:
+        caps.append(_whole((sum(n.generation_mw for n in q.grid.nodes) + room(q, "generation", len(q.grid.nodes))) / q.module_mw))
     capital = module_capital_musd(q)
     if "budget" not in without and q.instance.limits.budget_usd is not None and capital > 0:
         caps.append(_whole(q.instance.limits.budget_usd / 1e6 / capital))
@@ -66,7 +67,7 @@ def most_sites(q: Question, without: Collection[str] = ()) -> int:
     """Bound the open sites by the rules in force."""
     caps = [len(q.candidates)]
     if "site_count" not in without and q.grid.rules.max_sites is not None:
-        caps.append(q.grid.rules.max_sites)
+        caps.append(q.grid.rules.max_sites + _whole(room(q, "site_count")))
     if "pins" not in without and q.pins.max_sites is not None:
         caps.append(q.pins.max_sites)
     return min(caps)
@@ -85,12 +86,19 @@ def _variables(m: Any, q: Question, without: frozenset[str], exact: int | None) 
     m.modules = pyo.Var(sites, domain=pyo.NonNegativeIntegers, bounds=(0, total))
     m.held = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= _room(q, s, total, without) * m.open[s])
     m.used = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] >= m.open[s])
+    new = [c.id for c in q.corridors.values() if c.new]
+    m.circuits = pyo.Var(new, domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, q.corridors[k].circuits))
+    upgrades = {s: n.upgrade.max_steps for s, n in q.candidates.items() if n.upgrade}
+    m.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, s: (0, upgrades[s]))
+    _power(m, q, load)
+    _wan_variables(m, q, without, exact)
+
+
+def _power(m: Any, q: Question, load: float) -> None:
+    """Create what plants feed in and corridors carry."""
     transport = q.grid.rules.grid_model == "transport"
     m.generated = pyo.Var(list(q.graph) if transport else [], domain=pyo.NonNegativeReals, bounds=(0, load))
     m.flow = pyo.Var(list(q.corridors) if transport else [], domain=pyo.Reals, bounds=(-load, load))
-    new = [c.id for c in q.corridors.values() if c.new]
-    m.circuits = pyo.Var(new, domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, q.corridors[k].circuits))
-    _wan_variables(m, q, without, exact)
 
 
 def _room(q: Question, site: str, total: int, without: frozenset[str]) -> int:
@@ -98,10 +106,10 @@ def _room(q: Question, site: str, total: int, without: frozenset[str]) -> int:
     node = q.candidates[site]
     caps = [float(total)]
     if "headroom" not in without and q.grid.rules.headroom:
-        caps.append(q.authorities[node.balancing_authority].headroom_mw / q.module_mw)
+        caps.append((q.authorities[node.balancing_authority].headroom_mw + room(q, "headroom")) / q.module_mw)
     area = power.cooling_m2(q.hardware, q.module_racks)
     if "area" not in without and node.area_m2 is not None and area is not None:
-        caps.append(node.area_m2 / area)
+        caps.append(node.area_m2 / area + room(q, "area") * 1e3 / area)
     return _whole(min(caps))
 
 
@@ -213,6 +221,8 @@ def generation(m: Any, q: Question) -> None:
 
     Without flows, an authority's sites are fed by its own plants.
     """
+    if not q.grid.rules.generation:
+        return
     spare = {n.id: n.generation_mw for n in q.grid.nodes}
     by_area = {b: sorted(n.id for n in q.grid.nodes if n.balancing_authority == b) for b in q.authorities}
     if q.grid.rules.grid_model == "none":
@@ -258,7 +268,15 @@ def interconnect(m: Any, q: Question) -> None:
         if rule.reading == "explicit":
             # The node's figure stands for its existing circuits with the largest of them out.
             standing = (q.candidates[s].interconnect_mw or 0.0) + largest[s]
-        return standing + sum(c.rating_mw * m.circuits[c.id] for c in at[s] if c.new)
+        upgrade = q.candidates[s].upgrade
+        bought = upgrade.step_mw * m.steps[s] if upgrade else 0.0
+        return standing + sum(c.rating_mw * m.circuits[c.id] for c in at[s] if c.new) + bought
+
+    def drawn(m: Any, s: str) -> Any:
+        if rule.reading != "import_share":
+            return _load(m, q, [s])
+        # Without flows the node's own plants feed its site first.
+        return _load(m, q, [s]) - (m.generated[s] if len(m.generated) else q.candidates[s].generation_mw)
 
     def row(m: Any, s: str, lost: str) -> Any:
         out: Any = 0.0
@@ -267,7 +285,7 @@ def interconnect(m: Any, q: Question) -> None:
         elif rule.reading != "capacity":
             # A larger circuit, once built, is the one to lose; unbuilt, this says no more than the row of the standing one.
             out = largest[s] + (q.corridors[lost].rating_mw - largest[s]) * m.built[lost]
-        return rule.share * _load(m, q, [s]) <= circuits(m, s) - out
+        return rule.share * drawn(m, s) <= circuits(m, s) - out
 
     larger = [(s, c.id) for s in q.candidates for c in at[s] if c.new and c.rating_mw > largest[s] and rule.reading != "capacity"]
     m.interconnect = pyo.Constraint(sorted([(s, "standing") for s in q.candidates] + larger), rule=row)
@@ -309,6 +327,33 @@ def fault_split(m: Any, q: Question) -> None:
         m.fault_split[i, "share"] = sum(m.modules[s] for s in by_area[i]) <= rule.max_share * total
 
 
+def share_balance(m: Any, q: Question) -> None:
+    """Hold no site larger than a multiple of the smallest open one."""
+    rule = q.grid.rules.share_balance
+    if not rule.on:
+        return
+    most = {s: m.modules[s].ub for s in q.candidates}
+    m.least_modules = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, max(most.values())))
+    m.smallest = pyo.Constraint(list(q.candidates), rule=lambda m, s: m.least_modules <= m.modules[s] + max(most.values()) * (1 - m.open[s]))
+    m.share_balance = pyo.Constraint(list(q.candidates), rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.least_modules)
+
+
+def ready(m: Any, q: Question) -> None:
+    """Leave out what comes too late: sites, new lines and upgrades."""
+    limit = q.grid.rules.ready_within_months
+    if limit is None:
+        return
+    m.ready = pyo.Constraint(pyo.Any)
+    for s, n in q.candidates.items():
+        if n.ready_months > limit:
+            m.ready[s] = m.open[s] <= 0
+        if n.upgrade and n.upgrade.lead_months > limit:
+            m.ready[s, "upgrade"] = m.steps[s] <= 0
+    for line in sorted(q.grid.new_lines, key=lambda x: x.id):
+        if line.lead_months > limit:
+            m.ready[line.id] = m.circuits[line.id] <= 0
+
+
 def rtt(m: Any, q: Question) -> None:
     """Open no two sites farther apart than the longest round trip."""
     limit = q.grid.rules.max_rtt_ms
@@ -347,6 +392,8 @@ RULES: dict[str, Callable[[Any, Question], None]] = {
     "generation": generation,
     "wan_capacity": wan_capacity,
     "rtt": rtt,
+    "share_balance": share_balance,
+    "ready": ready,
     "min_site": min_site,
     "area": area,
     "interconnect": interconnect,
@@ -376,7 +423,8 @@ def _site_musd(q: Question) -> tuple[float, float]:
 def _built_musd(m: Any, q: Question) -> Any:
     fixed, module = _site_musd(q)
     lines = sum(m.circuits[k] * ((q.corridors[k].capex_usd or 0.0) / 1e6) for k in m.circuits)
-    return fixed * sum(m.open.values()) + module * sum(m.modules.values()) + lines
+    steps = sum(m.steps[s] * (q.step_usd(s) / 1e6) for s in m.steps)
+    return fixed * sum(m.open.values()) + module * sum(m.modules.values()) + lines + steps
 
 
 def capital_musd(m: Any, q: Question) -> Any:
@@ -393,7 +441,7 @@ def energy_musd(m: Any, q: Question) -> Any:
 
 
 def yearly_musd(m: Any, q: Question) -> Any:
-    """Energy, and what sites, new lines and WAN cost when spread over their lives, in M$ per year.
+    """Energy, what sites, lines and WAN cost when spread over their lives, and broken soft rules, in M$ per year.
 
     Racks and fabric cost the same in every split of a given total, so they are left out.
     """
@@ -401,4 +449,5 @@ def yearly_musd(m: Any, q: Question) -> Any:
     fibre_rate = cost.annuity(rate, q.wan.fibre_life_years) * q.wan.fibre_usd_per_route_km / 1e6
     wave_rate = cost.annuity(rate, prices.it_life_years) * q.wan.wavelength_usd / 1e6
     links = sum(m.fibres[p] * (q.pairs[p] * fibre_rate) + m.wavelengths[p] * wave_rate for p in m.pair)
-    return energy_musd(m, q) + cost.annuity(rate, prices.site_life_years) * _built_musd(m, q) + links
+    energy = expected_musd(m, q, energy_musd(m, q))
+    return energy + cost.annuity(rate, prices.site_life_years) * _built_musd(m, q) + links + penalty_musd(m, q)

@@ -17,6 +17,9 @@ def bill(instance: Instance, racks: int, sites: SitesPlan | None, fabric: Fabric
         capex["sites"] = sum(cost.site_capex_usd(grid, it_mw=s.it_mw, facility_mw=s.facility_mw) for s in sites.sites)
         price = {line.id: line.capex_usd for line in grid.new_lines}
         capex["new_lines"] = sum(n.circuits * price[n.line] for n in sites.new_lines)
+        if sites.upgrades:
+            step = {n.id: n.upgrade.capex_usd for n in grid.nodes if n.upgrade}
+            capex["upgrades"] = sum(u.steps * step[u.node] for u in sites.upgrades)
         if design is not None:
             capex["wan"] = design.capex_usd
         elif wan is not None:

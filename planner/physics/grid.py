@@ -10,15 +10,15 @@ def largest_circuit_mw(grid: Grid, node: str) -> float:
     return max((line.rating_mw for line in grid.lines if node in (line.a, line.b)), default=0.0)
 
 
-def usable_interconnect_mw(grid: Grid, node: PowerNode, built: Mapping[str, int]) -> float | None:
-    """Interconnect of a node under the rule's reading with `built` new circuits by corridor, in MW.
+def usable_interconnect_mw(grid: Grid, node: PowerNode, built: Mapping[str, int], steps: int = 0) -> float | None:
+    """Interconnect of a node under the rule's reading with `built` new circuits by corridor and `steps` of its upgrade, in MW.
 
     The explicit figure has the largest existing circuit out already; a larger new circuit is then the one to lose, and
     the old one is back. None where the explicit reading finds no figure.
     """
     reading = grid.rules.interconnect.reading
     new = [line for line in grid.new_lines if node.id in (line.a, line.b) and built.get(line.id, 0)]
-    added = sum(line.rating_mw * built[line.id] for line in new)
+    added = sum(line.rating_mw * built[line.id] for line in new) + (steps * node.upgrade.step_mw if node.upgrade else 0.0)
     standing = largest_circuit_mw(grid, node.id)
     largest = max([standing, *(line.rating_mw for line in new)])
     if reading == "explicit":

@@ -1,7 +1,7 @@
 """Run a Pyomo model on HiGHS."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,3 +117,15 @@ def _run(
         seconds=time.perf_counter() - started,
     )
     return outcome, status
+
+
+def duals(model: pyo.ConcreteModel) -> Mapping[Any, float]:
+    """Solve a model without integers and return the dual of each row; empty where it has no optimum.
+
+    The dual of a row is the change of the objective for one more unit of its limit.
+    """
+    results = Highs().solve(model, load_solutions=False, raise_exception_on_nonoptimal_result=False, threads=1)
+    if results.solution_status is not SolutionStatus.optimal:
+        return {}
+    found: Mapping[Any, float] = results.solution_loader.get_duals()
+    return found

@@ -68,7 +68,7 @@ def test_one_more_rack_than_the_headroom() -> None:
     more = edited_at(full, "sites.sites.1.racks", 7)
     assert "headroom[WEST]" in named(more)
     message = next(v.message for v in check(more) if v.rule == "headroom[WEST]")
-    assert message == "1.05 MW drawn by 7 racks > 0.9 MW headroom"
+    assert message == "1.05 MW drawn by its sites > 0.9 MW headroom"
 
 
 def _authorities() -> list[dict[str, Any]]:

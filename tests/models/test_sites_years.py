@@ -1,0 +1,237 @@
+"""The split under soft rules, late parts, upgrades, scenarios; its near-ties, what would do, and what limits are worth."""
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+from site_grids import case, line, node, random_case
+
+from planner import check, solve
+from planner.errors import InputError
+from planner.handoff import Options, SitesRequest
+from planner.instance import Instance
+from planner.load import load_instance
+from planner.models import sites, sites_explain
+from planner.plan import Plan, SitesPlan
+
+ANY, OPTIONS = SitesRequest(), Options()
+BATCH = {"max_batch_tokens": 12800}
+
+
+def held(instance: Instance, request: SitesRequest = ANY) -> SitesPlan:
+    plan = sites.solve(instance, request, OPTIONS).solution
+    assert plan is not None
+    return plan
+
+
+def racks(instance: Instance, request: SitesRequest = ANY) -> int:
+    plan = sites.solve(instance, request, OPTIONS).solution
+    return sum(s.racks for s in plan.sites) if plan else 0
+
+
+def usd(instance: Instance, request: SitesRequest = ANY) -> float:
+    found = held(instance, request).certificate.objective
+    assert found is not None
+    return found
+
+
+def whole(instance: Instance) -> Plan:
+    """Return the plan of all decisions, which keeps every rule of the checker."""
+    plan = solve(instance)
+    assert check(plan) == []
+    return plan
+
+
+def test_own_plants_lighten_the_import() -> None:
+    """A site with 3 MW of its own and one circuit left of 2 MW holds 7 MW when half of what it draws beyond must stay on."""
+    rules = {"interconnect": {"on": True, "share": 0.5, "reading": "import_share"}}
+    lines = [line("E0", "E1", rating_mw=2, circuits=2), line("E0", "E2", rating_mw=2)]
+    nodes = [node("E0", generation_mw=3), node("E1", site=False), node("E2", site=False)]
+    assert racks(case(*nodes, lines=lines, rules=rules)) == 9  # three lines carry 6 MW; four left of six for half of them
+    tight = [line("E0", "E1", rating_mw=2), line("E0", "E2", rating_mw=1), line("E0", "E2", id="third", rating_mw=1)]
+    assert racks(case(*nodes, lines=tight, rules={"interconnect": {"on": True, "share": 1.0, "reading": "import_share"}})) == 5
+
+
+def test_sites_of_like_size() -> None:
+    """With at most twice the smallest, a site of 2 MW allows 4 beside it and not 8."""
+    nodes = [node("E0", generation_mw=8), node("W0", generation_mw=2)]
+    split = {"on": True, "min_interconnections": 2, "max_share": 1.0}
+    free = {"fault_split": split, "grid_model": "none"}
+    assert racks(case(*nodes, rules=free)) == 10
+    assert racks(case(*nodes, rules=free | {"share_balance": {"on": True, "max_ratio": 2.0}})) == 6
+    assert racks(case(*nodes, rules=free | {"share_balance": {"on": True, "max_ratio": 4.0}})) == 10
+
+
+def test_what_comes_late_is_left_out() -> None:
+    """A site of 24 months is open at a limit of 24 and shut at 23; so is a line."""
+    nodes = [node("E0", generation_mw=4), node("E1", generation_mw=4, ready_months=24)]
+    assert racks(case(*nodes, rules={"ready_within_months": 24, "grid_model": "none", "max_sites": 1})) == 8
+    only = [node("E0", generation_mw=4, site=False), node("E1", generation_mw=4, ready_months=24)]
+    assert racks(case(*only, rules={"ready_within_months": 23})) == 0
+    new = [{"id": "n", "a": "E0", "b": "E1", "rating_mw": 9, "capex_usd": 1, "lead_months": 60}]
+    ends = [node("E0", generation_mw=4), node("E1", generation_mw=4, site=False)]
+    assert racks(case(*ends, new_lines=new, rules={"ready_within_months": 60})) == 8
+    assert racks(case(*ends, new_lines=new, rules={"ready_within_months": 59})) == 4
+
+
+def upgradable(**rules: Any) -> Instance:
+    upgrade = {"step_mw": 2, "max_steps": 2, "capex_usd": 1e6, "lead_months": 12}
+    explicit = {"interconnect": {"on": True, "share": 1.0, "reading": "explicit"}}
+    nodes = [node("E0", interconnect_mw=3, upgrade=upgrade)]
+    return case(*nodes, rules=explicit | rules, limits=BATCH, prices={"discount_rate": 0.0, "site_life_years": 10})
+
+
+def test_interconnect_is_bought_by_the_step() -> None:
+    """Two steps of 2 MW carry 7 MW where 3 stand; fewer racks buy fewer steps; each costs its price."""
+    assert racks(upgradable()) == 7
+    assert [u.steps for u in held(upgradable(), SitesRequest(racks=4)).upgrades] == [1]
+    assert usd(upgradable(), SitesRequest(racks=4)) - 4 / 3 * usd(upgradable(), SitesRequest(racks=3)) == pytest.approx(1e6 / 10)
+    assert racks(upgradable(ready_within_months=11)) == 3
+    plan = whole(upgradable())
+    assert plan.cost is not None and plan.cost.capex_usd["upgrades"] == 2e6
+
+
+def soft(price: float, most: float = 3) -> Instance:
+    rules = {"soft": {"headroom": {"usd_per_year": price, "most": most}}, "max_sites": 1}
+    return case(node("E0"), headroom={"E": 4}, rules=rules, limits=BATCH)
+
+
+def test_a_soft_rule_is_broken_as_far_as_it_may_be_and_no_further() -> None:
+    """Headroom of 4 MW that may be exceeded by 3 holds 7 racks; what is exceeded is told and priced."""
+    plan = whole(soft(5e5))
+    assert plan.sites is not None and sum(s.racks for s in plan.sites.sites) == 7
+    assert [(x.rule, x.amount, x.unit, x.usd_per_year) for x in plan.sites.excess] == [("headroom[E]", 3.0, "MW", 1.5e6)]
+    assert usd(soft(5e5), SitesRequest(racks=5)) - usd(soft(0), SitesRequest(racks=5)) == pytest.approx(5e5)
+
+
+def test_an_excess_that_is_not_allowed_is_found() -> None:
+    """A plan that states more excess than the rule allows is refused by the checker."""
+    plan = whole(soft(5e5))
+    data = plan.model_dump(mode="json")
+    data["instance"]["grid"]["rules"]["soft"]["headroom"]["most"] = 2
+    assert any(v.rule == "excess[headroom[E]]" for v in check(Plan.model_validate(data)))
+
+
+def dry(mode: str, **changes: Any) -> Instance:
+    scenarios = [{"name": "dry", "weight": 0.25, "generation_mw": {"W0": 1}, "energy_usd_per_mwh": {"E": 80}}]
+    nodes = [node("E0", generation_mw=4), node("W0", generation_mw=4)]
+    data = case(*nodes, rules={"scenarios": mode, "curtailment_usd_per_mwh": 500} | changes, limits=BATCH).model_dump(exclude_none=True)
+    data["grid"]["scenarios"] = scenarios
+    return load_instance(data)
+
+
+def test_a_robust_split_runs_whole_in_every_year() -> None:
+    """Where a dry year leaves 1 MW in the west, 5 racks run in every year, 8 in the grid's own."""
+    assert racks(dry("off")) == 8
+    assert racks(dry("robust")) == 5
+    plan = whole(dry("robust"))
+    assert plan.sites is not None and plan.sites.scenarios["dry"].running_mw == {"E0": 4.0, "W0": 1.0}
+
+
+def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
+    """All 8 racks are held; the dry year runs 5 and pays for 3 MW left undone, at a quarter of the weight."""
+    plan = whole(dry("expected"))
+    assert plan.sites is not None and sum(s.racks for s in plan.sites.sites) == 8
+    own, year = 8 * 40 * 8760, (4 * 80 + 1 * 40 + 3 * 500) * 8760
+    assert plan.sites.certificate.objective == pytest.approx(0.75 * own + 0.25 * year)
+
+
+@pytest.mark.parametrize("total", [2, 4, 5])
+def test_more_certainty_never_costs_less(total: int) -> None:
+    """For the same racks, one split for all years at the worst one's cost costs no less than the mean, nor that no less than nothing."""
+    off, mean, worst = (usd(dry(mode), SitesRequest(racks=total)) for mode in ("off", "expected", "robust"))
+    assert off <= mean + 1e-6 <= worst + 2e-6
+
+
+def test_weights_above_one_are_refused() -> None:
+    """Weights that sum to more than 1 are named, and so is a scenario of an unknown authority."""
+    data = dry("expected").model_dump(mode="json", exclude_none=True)
+    data["grid"]["scenarios"][0] |= {"weight": 0.6, "headroom_mw": {"X": 1}}
+    data["grid"]["scenarios"].append({"name": "wet", "weight": 0.5})
+    with pytest.raises(InputError, match=r"weights must sum to at most 1 \(are 1.1\)[\s\S]*headroom_mw: 'X' does not exist"):
+        load_instance(data)
+
+
+@pytest.mark.parametrize("seed", [3, 5, 19, 22, 40, 41, 77])
+def test_near_ties_are_the_best_of_all_sets_of_sites(seed: int) -> None:
+    """The list is that of solving every set of sites on its own, best first."""
+    instance, request = random_case(seed)
+    assert instance.grid is not None
+    names = [n.id for n in instance.grid.nodes if n.site]
+    every = []
+    for k in range(1, len(names) + 1):
+        for chosen in combinations(names, k):
+            nodes = tuple(n.model_copy(update={"site": n.id in chosen}) for n in instance.grid.nodes)
+            alone = instance.model_copy(update={"grid": instance.grid.model_copy(update={"nodes": nodes})})
+            plan = sites.solve_question(sites.ask(alone, request), OPTIONS, sites=k).solution
+            if plan is not None:
+                every.append((-sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0))
+    found = sites_explain.near_best(instance, request, OPTIONS, count=99, within=1e9)
+    merits = [(-sum(s.racks for s in x.sites), x.certificate.objective or 0.0) for x in found]
+    assert len(merits) == len(every)
+    for mine, best in zip(merits, sorted(every), strict=True):
+        assert mine == (best[0], pytest.approx(best[1], abs=1.0))
+
+
+def test_near_ties_end_where_they_are_no_longer_near() -> None:
+    """Of three sites at 40, 41 and 60 $/MWh the first two are within 5 %."""
+    nodes = [node("E0", generation_mw=4), node("W0", generation_mw=4)]
+    instance = case(*nodes, usd_per_mwh={"E": 40, "W": 41}, rules={"max_sites": 1})
+    assert len(sites_explain.near_best(instance, SitesRequest(racks=4), OPTIONS, count=5, within=0.05)) == 2
+    assert len(sites_explain.near_best(instance, SitesRequest(racks=4), OPTIONS, count=5, within=0.01)) == 1
+
+
+def test_the_largest_load_of_each_node() -> None:
+    """Each node stands alone: the one by its land, the other by its plants and its line."""
+    nodes = [node("E0", area_m2=3500, generation_mw=9), node("E1", generation_mw=2)]
+    instance = case(*nodes, lines=[line("E0", "E1", rating_mw=3)], hardware={"cooling_kw_per_m2": 1.0})
+    found = {x.node: x for x in sites_explain.largest_loads(instance, ANY, OPTIONS)}
+    assert (found["E0"].racks, found["E0"].stopped_by) == (3, ("area[E0]",))
+    assert found["E1"].racks == 5 and set(found["E1"].stopped_by) == {"generation[E1]", "rating[E0-E1]"}
+
+
+def short(**rules: Any) -> Instance:
+    explicit = {"on": True, "share": 0.5, "reading": "explicit"}
+    nodes = [node("E0", interconnect_mw=2), node("E1", interconnect_mw=1)]
+    return case(*nodes, headroom={"E": 7}, rules={"interconnect": explicit, "max_sites": 1, "grid_model": "none"} | rules)
+
+
+def test_what_would_do_does() -> None:
+    """8 racks at one site lack 2 MW of interconnect and 1 of headroom: either alone does not do, a smaller ask does."""
+    request = SitesRequest(racks=6)
+    found = {x.rule: x for x in sites_explain.relaxations(short(), request, ("interconnect", "site_count", "demand", "headroom"), OPTIONS)}
+    assert found["interconnect"].rows == {"interconnect[E0]": pytest.approx(1.0)}
+    assert found["demand"].amount == 2 and found["site_count"].amount == 1
+    assert "headroom" not in found or found["headroom"].amount == 0  # moving it does not help
+    nodes = [node("E0", interconnect_mw=3), node("E1", interconnect_mw=1)]
+    data = short().model_dump(exclude_none=True)
+    data["grid"]["nodes"] = nodes
+    assert racks(Instance.model_validate(data), request) == 6
+    data["grid"]["nodes"] = [node("E0", interconnect_mw=2.99), nodes[1]]
+    assert racks(Instance.model_validate(data), request) == 0
+
+
+def test_a_longer_route_would_do() -> None:
+    """Two sites that must be in both interconnections are farther apart than the limit; the least km more is their route's."""
+    rules = {"max_rtt_ms": 10.0, "fault_split": {"on": True, "min_interconnections": 2, "max_share": 1.0}}
+    instance = case(node("E0"), node("W0"), rules=rules)
+    found = sites_explain.relaxations(instance, ANY, ("rtt", "fault_split"), OPTIONS)
+    (rtt,) = [x for x in found if x.rule == "rtt"]
+    more = {"max_rtt_ms": 10.0 + rtt.rows["ms"]}
+    assert racks(case(node("E0"), node("W0"), rules=rules | more)) > 0
+    assert racks(case(node("E0"), node("W0"), rules=rules | {"max_rtt_ms": more["max_rtt_ms"] - 0.01})) == 0
+    assert rtt.amount == pytest.approx(rtt.rows["ms"] / 0.98 * 100)
+
+
+def test_a_price_is_the_difference_of_one_more() -> None:
+    """One MW more of headroom in the cheap east moves one rack from the dear west."""
+
+    def asked(mw: float) -> Instance:
+        return case(node("E0"), node("W0"), headroom={"E": mw}, usd_per_mwh={"E": 30, "W": 50})
+
+    request = SitesRequest(racks=9)
+    before, after = held(asked(4), request), usd(asked(5), request)
+    prices = {p.rule: p for p in sites_explain.shadow_prices(asked(4), request, before)}
+    found = sum(p.usd_per_year for name, p in prices.items() if name in ("headroom[E]", "generation[E]"))
+    assert before.certificate.objective is not None
+    assert found == pytest.approx(before.certificate.objective - after) == pytest.approx(20 * 8760)
