@@ -30,6 +30,7 @@ class SitesRequest:
     racks: int | None = None
     fabric_usd_per_rack: float = 0.0
     exchange: GradientExchange | None = None
+    refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that no design of the wide area joins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,27 +136,33 @@ def diverse(fibre: Fibre, g: Any, a: str, b: str, count: int) -> list[tuple[Rout
     return list(dict.fromkeys(found))
 
 
-def pair_km(wan: Wan, places: Mapping[str, Place]) -> dict[tuple[str, str], float]:
-    """Length of the shortest route between every two places; infinite where there is none, or none that can survive one cut.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far every two places are over the fibre, and which pairs no exchange can span."""
 
-    Over given fibre and under protection, no exchange spans two places that one cut parts, whatever its form.
+    km: dict[tuple[str, str], float]
+    parted: frozenset[tuple[str, str]]
+
+
+def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
+    """Measure the shortest route between every two places; where no graph is given or none joins them, the great circle times the factor.
+
+    Parted are two places without a route, and under protection two that one cut parts: then no form of exchange survives it.
     """
+    pairs = list(combinations(sorted(places), 2))
+    km = {(a, b): wide.great_circle_km(*places[a], *places[b]) * wan.route_factor for a, b in pairs}
     if not wan.fibre_edges:
-        ids = sorted(places)
-        return {(a, b): wide.great_circle_km(*places[a], *places[b]) * wan.route_factor for a, b in combinations(ids, 2)}
+        return Reach(km=km, parted=frozenset())
     import networkx as nx
 
-    fibre = fibre_of(wan, places)
-    g = graph(fibre)
+    held = fibre_of(wan, places)
+    g = graph(held)
     near = dict(nx.all_pairs_dijkstra_path_length(g, weight="km"))
-    stands = {s: ("node", n) for s, n in fibre.node.items()}
-    whole = {v: i for i, part in enumerate(_safe(g) if wan.protection == "one_cut" else nx.connected_components(g)) for v in part}
-    found = {}
-    for a, b in combinations(sorted(places), 2):
-        joined = a in stands and b in stands and whole[stands[a]] == whole[stands[b]]
-        ways = sum(fibre.km(fibre.ways(s)) for s in (a, b)) if joined else 0.0
-        found[a, b] = near[stands[a]][stands[b]] + ways if joined else math.inf
-    return found
+    stands = {s: ("node", n) for s, n in held.node.items()}
+    ways = {s: held.km(held.ways(s)) for s in places}
+    km |= {(a, b): near[stands[a]][stands[b]] + ways[a] + ways[b] for a, b in pairs if stands[b] in near[stands[a]]}
+    part = {v: i for i, whole in enumerate(_safe(g) if wan.protection == "one_cut" else nx.connected_components(g)) for v in whole}
+    return Reach(km=km, parted=frozenset((a, b) for a, b in pairs if part[stands[a]] != part[stands[b]]))
 
 
 def _safe(g: Any) -> Iterator[set[Any]]:
