@@ -38,7 +38,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         joint = "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f}{away}"
         yield f"  {o.value:,.1f} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
     if plan.sites:
-        yield from _sites(plan.sites)
+        # Where the wide area is designed, its routes say more than the links that the split reckoned with.
+        yield from _sites(plan.sites.model_copy(update={"links": ()}) if plan.wan else plan.sites)
     if plan.wan:
         yield from _wan(plan.wan)
     if plan.layout:

@@ -13,7 +13,7 @@ import pyomo.environ as pyo
 
 from planner.handoff import Options, WanRequest
 from planner.instance import Instance
-from planner.models.wan_question import Question, ask, waves_of
+from planner.models.wan_question import Question, ask
 from planner.models.wan_rules import build, cost, loads, priced, shares
 from planner.physics import exchange, fibre, wan
 from planner.plan import Certificate, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
@@ -166,7 +166,7 @@ def _edges(q: Question, held: Shares) -> Iterator[WanEdge]:
     for (e, _), terms in loads(q).items():
         peak[e] = max(peak.get(e, 0.0), math.fsum(rate * held.get((d, i), 0.0) for d, i, rate in terms))
     for e, gbps in sorted(peak.items()):
-        x, waves = q.fibre.edges[e], min(waves_of(q, gbps * (1 - 1e-9)), q.most_waves(q.fibre.edges[e]))
+        x, waves = q.fibre.edges[e], min(wan.wavelengths(q.wan, gbps * (1 - 1e-9)), q.most_waves(q.fibre.edges[e]))
         if waves:
             yield WanEdge(
                 id=e,

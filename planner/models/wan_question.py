@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from planner.handoff import WanRequest
 from planner.instance import Grid, Instance, Wan
-from planner.physics import exchange, fibre, wan, wan_demands
+from planner.physics import exchange, fibre, wan_demands
 from planner.physics.exchange import Form
 from planner.physics.fibre import Edge, Fibre, Route
 from planner.physics.wan_demands import Demand
@@ -129,8 +129,3 @@ def _options(links: Wan, grid: Grid, held: Fibre, g: object, d: Demand) -> Itera
         rates = [d.gbps(t) for t in trips]
         if max(trips) <= limit * (1 + 1e-9) and math.isfinite(max(rates)):
             yield Option(primary=primary, backup=backup, gbps=rates[0], backup_gbps=rates[-1])
-
-
-def waves_of(q: Question, gbps: float) -> int:
-    """Count the wavelengths that carry a rate."""
-    return wan.wavelengths(q.wan, gbps)
