@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from planner.commands import grid
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -145,6 +146,9 @@ def schema(what: Annotated[str, typer.Argument(help="instance or plan.")]) -> No
     if what not in SCHEMAS:
         raise InputError(f"schema: must be one of {', '.join(sorted(SCHEMAS))} (is {what!r})")
     print(schema_text(what), end="")
+
+
+app.add_typer(grid.app, name="grid")
 
 
 def main() -> None:

@@ -2,33 +2,18 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
+from planner.choice import Choose
+from planner.data import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
 
-
-class Frozen(BaseModel):
-    """Immutable data that refuses unknown keys and non-finite numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Sourced(Frozen):
-    """Data of the world: says where its figures come from."""
-
-    source: str | dict[str, str] | None = Field(None, description="Where the figures come from: one text, or a text by key.")
-    note: str | None = Field(None, description="What a reader must know beside the figures.")
+__all__ = ["Count", "Dtype", "Fraction", "Frozen", "NonNegative", "Positive", "Share", "Sourced"]
 
 
 class Objective(Frozen):
     """What the plan is best at."""
 
-    minimize: Literal["days_to_train", "cost_usd"] = Field("days_to_train", description="The figure to make least.")
+    minimize: Literal["days_to_train", "cost_usd", "loss"] = Field("days_to_train", description="The figure to make least.")
 
 
 class Limits(Sourced):
@@ -189,6 +174,7 @@ class Workload(Sourced):
     precision: Precision
     software: Software | str = Field("megatron-core", description="The training framework, inline or by catalogue name.")
     availability: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of wall time in which steps advance.")
+    choose: Choose | None = Field(None, description="Choose model and tokens; then these are the law's at full utilisation, and may be left out.")
 
 
 class MatrixEfficiency(Sourced):
@@ -275,6 +261,7 @@ class PowerNode(Sourced):
     longitude: Annotated[float, Field(ge=-180, le=180)]
     generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
     interconnect_mw: NonNegative | None = Field(None, description="Usable interconnect, the largest circuit already out; for the explicit reading.")
+    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit among the node's plants; full N-1 loses it.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
     site: bool = Field(True, description="A site may stand here.")
     ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
@@ -289,6 +276,7 @@ class Line(Sourced):
     b: str
     circuits: Count = 1
     rating_mw: Positive = Field(description="Usable MW of one circuit.")
+    reactance_pu: Positive | None = Field(None, description="Reactance of one circuit on a base of 100 MVA; the dc model needs it.")
 
 
 class NewLine(Sourced):

@@ -1,12 +1,17 @@
 """The instances: valid, sourced, and as described."""
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
 import planner
+from planner.handoff import Options, SitesRequest
 from planner.instance import Instance
+from planner.load import load_instance
+from planner.models import sites
+from planner.solvers.outcome import Stop
 
 CATALOGUE = Path(planner.__file__).parent / "catalogue"
 INSTANCES = Path(__file__).parents[1] / "instances"
@@ -55,7 +60,7 @@ def unsourced(value, path, inherited):
 
 def test_the_described_instances_are_there():
     """Every instance that the documentation speaks of is there, named as its file."""
-    assert {"5gw", "5gw-50t", "agache2024-100t", "agache2024-50t", "cluster-1k", "one-rack"} <= set(NAMES)
+    assert {"5gw", "5gw-50t", "agache2024-100t", "agache2024-50t", "cluster-1k", "one-rack", "us-134-zones"} <= set(NAMES)
     assert all(read(name)["name"] == name for name in NAMES)
 
 
@@ -103,11 +108,11 @@ def test_grid_references_hold(name):
 
 @pytest.mark.parametrize("name", [n for n in NAMES if "grid" in read(n)])
 def test_lines_stay_in_their_interconnection(name):
-    """No AC line joins the eastern and the western interconnection."""
+    """No AC line joins two interconnections; what does is marked as a tie that can be controlled."""
     grid = resolved(name).grid
     area = {b.id: b.interconnection for b in grid.balancing_authorities}
     side = {n.id: area[n.balancing_authority] for n in grid.nodes}
-    assert all(side[line.a] == side[line.b] for line in (*grid.lines, *grid.new_lines))
+    assert all(side[line.a] == side[line.b] or "tie, controllable" in (line.note or "") for line in (*grid.lines, *grid.new_lines))
 
 
 def test_5gw_has_the_four_authorities_and_their_nodes():
@@ -132,6 +137,29 @@ def test_5gw_has_no_node_for_all_of_it_and_palo_verde_for_half():
     assert max(by_headroom[i] for i in by_headroom.keys() - eastern) < 5000
     assert most["palo-verde"] == 2634
     assert max(most[i] for i in eastern) >= 2500
+
+
+def test_us_134_zones_covers_the_country():
+    """134 zones of three interconnections, 40 of them candidates in each of the three, prices as in the table beside, notices there."""
+    grid = resolved("us-134-zones").grid
+    area = {b.id: b.interconnection for b in grid.balancing_authorities}
+    assert len(grid.nodes) == 134
+    assert sum(n.site for n in grid.nodes) == 40
+    assert {area[n.balancing_authority] for n in grid.nodes if n.site} == {"eastern", "western", "ercot"}
+    with (INSTANCES / "us-134-zones-authorities.csv").open(encoding="utf-8") as file:
+        prices = {row["authority"]: float(row["energy_usd_per_mwh"]) for row in csv.DictReader(file)}
+    assert {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities} == prices
+    assert (INSTANCES / "us-134-zones-NOTICE.txt").exists()
+
+
+def test_us_134_zones_has_a_site_split():
+    """The sites alone are decided, proven: the most racks that the budget buys, in two interconnections."""
+    outcome = sites.solve(load_instance(INSTANCES / "us-134-zones.json"), SitesRequest(), Options())
+    assert outcome.stop is Stop.PROVED
+    held = outcome.solution
+    assert len(held.sites) == len({s.interconnection for s in held.sites}) == 2
+    assert "budget" in held.certificate.binding
+    assert held.certificate.status == "optimal"
 
 
 @pytest.mark.parametrize(("free", "pinned"), [("5gw", "agache2024-100t"), ("5gw-50t", "agache2024-50t")])

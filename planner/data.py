@@ -1,0 +1,25 @@
+"""What all data types share: frozen, sourced, and numbers with their ranges."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Dtype = Literal["fp4", "fp8", "bf16", "fp16", "fp32"]
+
+
+class Frozen(BaseModel):
+    """Immutable data that refuses unknown keys and non-finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Sourced(Frozen):
+    """Data of the world: says where its figures come from."""
+
+    source: str | dict[str, str] | None = Field(None, description="Where the figures come from: one text, or a text by key.")
+    note: str | None = Field(None, description="What a reader must know beside the figures.")

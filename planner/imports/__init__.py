@@ -1,0 +1,1 @@
+"""Grids from other people's files: one module per format, each of which makes a draft; `assemble` turns a draft into a grid."""
