@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from planner.errors import InputError
-from planner.instance import SOFT_UNITS, Accelerator, Grid, Instance, Workload
+from planner.instance import SOFT_UNITS, Accelerator, Grid, Instance, Wan, Workload
 from planner.pins import check_pins
+from planner.wan_references import wan_problems
 
 # Where an instance may hold a catalogue name in the place of an object, and the catalogue that has it.
 NAMED = {
@@ -189,6 +190,7 @@ def _reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
         if instance.hardware.racks is not None:
             yield f"hardware.racks: the grid decides how many racks there are (is {instance.hardware.racks}); remove it, or pin sites.racks"
         yield from _grid_problems(instance.grid)
+        yield from wan_problems(instance.grid, instance.wan or Wan())
     elif instance.network is not None and instance.hardware.racks is None:
         yield "hardware.racks: is missing; without a grid the one cluster needs its number of racks"
     if instance.objective.minimize == "cost_usd" and instance.limits.deadline_days is None:

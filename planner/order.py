@@ -202,7 +202,7 @@ def _refused(run: Run) -> Conflict:
     if isinstance(found, Trial):
         return _over(run, found)
     why = found.explain()
-    if run.instance.limits.budget_usd is None or why.decision == "sites":
+    if run.instance.limits.budget_usd is None or why.decision in ("sites", "wan"):
         return why
     reason = f"{why.reason}; the budget of ${run.budget:,.0f} buys {racks:,} racks at most"
     return why.model_copy(update={"rules": tuple(dict.fromkeys((*why.rules, "limits.budget_usd"))), "reason": reason})
@@ -338,6 +338,7 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
             name=name, value=value, bound=bound, gap=relative_gap(value, bound), joint_bound=joint, joint_gap=relative_gap(value, joint)
         ),
         sites=best.sites if best else None,
+        wan=best.wan if best else None,
         layout=best.layout if best else None,
         fabric=best.fabric if best else None,
         placement=best.placement if best else None,

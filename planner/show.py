@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan
+from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan, WanDemand, WanPlan
 
 CHOICES = (
     "tensor_parallel",
@@ -38,7 +38,10 @@ def _lines(plan: Plan) -> Iterator[str]:
         joint = "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f}{away}"
         yield f"  {o.value:,.1f} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
     if plan.sites:
-        yield from _sites(plan.sites)
+        # Where the wide area is designed, its routes say more than the links that the split reckoned with.
+        yield from _sites(plan.sites.model_copy(update={"links": ()}) if plan.wan else plan.sites)
+    if plan.wan:
+        yield from _wan(plan.wan)
     if plan.layout:
         yield from _layout(plan.layout)
     if plan.fabric:
@@ -71,6 +74,30 @@ def _sites(s: SitesPlan) -> Iterator[str]:
     for name, run in s.scenarios.items():
         yield f"           in {name}: {sum(run.running_mw.values()):,.0f} MW run, energy {money(run.energy_usd_per_year)} a year"
     yield proof(s.certificate)
+
+
+def _wan(x: WanPlan) -> Iterator[str]:
+    sync, rest = [d for d in x.demands if d.priority == 0], [d for d in x.demands if d.priority]
+    word = "WAN       "
+    for d in sync:
+        r = d.routes[0]
+        backup = "" if r.backup_rtt_ms is None else f"; while cut {r.backup_rtt_ms:.1f} ms and {(r.backup_gbps or 0) / 1e3:,.1f} Tbps"
+        yield f"{word} {d.a} - {d.b}: {len(r.edges)} span(s), {r.route_km:,.0f} km, {r.rtt_ms:.1f} ms, {r.gbps / 1e3:,.1f} Tbps{backup}"
+        word = "          "
+    waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
+    survives = "any one span cut" if x.protection == "one_cut" else "no cut"
+    form = f"exchange by {x.exchange}; " if x.exchange else ""
+    yield f"{word} {form}{waves:,} wavelengths in {pairs:,} fibre pair(s) on {len(x.edges)} spans, {money(x.capex_usd)}; survives {survives}"
+    for name in dict.fromkeys(d.name for d in rest):
+        yield f"           {_carried([d for d in rest if d.name == name])}"
+    yield proof(x.certificate)
+
+
+def _carried(demands: list[WanDemand]) -> str:
+    asked, missing = sum(d.asked_gbps for d in demands), sum(d.missing_gbps for d in demands)
+    short = sorted({e for d in demands for e in d.short_of})
+    why = f"; {missing:,.1f} missing" + (f", full: {', '.join(short)}" if short else ", no route") if missing > 1e-6 * asked else ""
+    return f"{demands[0].name} (priority {demands[0].priority}): {asked - missing:,.1f} of {asked:,.1f} Gbps carried{why}"
 
 
 def _layout(x: LayoutPlan) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from planner.instance import BalancingAuthority, Grid, Instance, PowerNode, Switch, Wan
-from planner.physics import cost, hostlist, power, step
+from planner.physics import cost, fibre, hostlist, power, step
 from planner.physics.locality import Locality, locality
 from planner.physics.step import Conditions, Cut
 from planner.physics.wiring import Design, unwirable
@@ -105,6 +105,14 @@ class Context:
     def site_named(self, name: str) -> Standing | None:
         """Return an open site by id."""
         return next((s for s in self.standing if s.site.id == name), None)
+
+    @cached_property
+    def _route_km(self) -> dict[tuple[str, str], float]:
+        return fibre.reach(self.wan, {x.site.id: (x.node.latitude, x.node.longitude) for x in self.standing}).km
+
+    def route_km(self, a: str, b: str) -> float:
+        """Length of the shortest fibre route between two open sites."""
+        return self._route_km.get((min(a, b), max(a, b)), 0.0)
 
     def link_usd_per_year(self, link: Link, route_km: float) -> float:
         """Yearly price of a link by its wavelengths."""

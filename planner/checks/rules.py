@@ -5,13 +5,14 @@ Limits are held against figures recomputed from the decisions, never against tho
 
 from collections.abc import Iterator
 
-from planner.checks import complete, cost, fabric, layout, placement, proofs, sites
+from planner.checks import complete, cost, fabric, layout, placement, proofs, sites, wan
 from planner.checks.context import Context
 from planner.checks.rule import Rule, broken
 from planner.plan import Plan, Violation
 
 SECTIONS: dict[str, tuple[Rule, ...]] = {
     "sites": sites.RULES,
+    "wan": wan.RULES,
     "layout": layout.RULES,
     "fabric": fabric.RULES,
     "placement": placement.RULES,

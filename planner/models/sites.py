@@ -333,6 +333,7 @@ def _yearly_usd(q: Question, held: Decision, links: tuple[Link, ...]) -> float:
 
 def _given(q: Question) -> str:
     given = [f"fabric {q.request.fabric_usd_per_rack:,.0f} USD per rack"]
+    given += [f"not {' + '.join(sorted(s))}, between which the fibre carries no such exchange" for s in sorted(q.request.refused, key=sorted)]
     if q.request.exchange is None:
         given.append("no exchange between sites")
     else:

@@ -156,6 +156,12 @@ def _rtt(q: Question) -> str:
 def _wan_capacity(q: Question) -> str:
     unlit = sorted(pair for pair, steps in levels(q, most_sites(q)).items() if steps[-1][1] is None)
     most = q.wan.max_wavelengths_per_pair * q.wan.max_fibre_pairs * q.wan.wavelength_gbps
+    if q.parted or q.request.refused:
+        tried = "; ".join("-".join(sorted(s)) for s in sorted(q.request.refused, key=sorted))
+        parted = f"the fibre joins {len(q.pairs) - len(q.parted)} of {len(q.pairs)} pairs" + (
+            " whatever is cut" if q.wan.protection == "one_cut" else ""
+        )
+        return parted + (f", and carries no exchange between {tried}" if tried else "")
     if not unlit:
         return f"two sites can be joined by {most:,.6g} Gbps at most, and the sites that the other rules leave need more"
     easiest = min(unlit, key=lambda p: (q.need_gbps(p, 2), p))

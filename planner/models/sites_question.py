@@ -3,7 +3,6 @@
 import difflib
 import math
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import networkx as nx
@@ -11,7 +10,7 @@ import networkx as nx
 from planner.errors import InputError
 from planner.handoff import SitesRequest
 from planner.instance import BalancingAuthority, Grid, Hardware, Instance, PowerNode, Wan
-from planner.physics import cost, power, wan
+from planner.physics import cost, fibre, power, wan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +53,7 @@ class Question:
     graph: nx.MultiGraph
     corridors: dict[str, Corridor]
     pairs: dict[tuple[str, str], float]
+    parted: frozenset[tuple[str, str]]
     pins: Pins
 
     @property
@@ -121,7 +121,7 @@ def ask(instance: Instance, request: SitesRequest) -> Question:
                 )
     corridors = _corridors(grid)
     links = instance.wan or Wan()
-    where = {s: (n.latitude, n.longitude) for s, n in candidates.items()}
+    joined = fibre.reach(links, {s: (n.latitude, n.longitude) for s, n in candidates.items()})
     return Question(
         instance=instance,
         request=request,
@@ -132,7 +132,8 @@ def ask(instance: Instance, request: SitesRequest) -> Question:
         authorities={b.id: b for b in sorted(grid.balancing_authorities, key=lambda b: b.id)},
         graph=_graph(grid, corridors),
         corridors=corridors,
-        pairs={(a, b): wan.great_circle_km(*where[a], *where[b]) * links.route_factor for a, b in combinations(candidates, 2)},
+        pairs=joined.km,
+        parted=joined.parted,
         pins=_pins(instance.pins, list(candidates)),
     )
 

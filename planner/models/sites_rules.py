@@ -377,6 +377,18 @@ def wan_capacity(m: Any, q: Question) -> None:
     m.wan_capacity = pyo.Constraint([s[:3] for s in steps], rule=row)
     lit = {s[:3]: wan.fibre_pairs(q.wan, s[3]) for s in steps if s[3]}
     m.fibre = pyo.Constraint(list(lit), rule=lambda m, a, b, n: m.fibres[a, b] >= lit[a, b, n] * needed(m, a, b, n))
+    _design(m, q)
+
+
+def _design(m: Any, q: Question) -> None:
+    """Open no two sites that the fibre cannot join, and no set of sites for which a design of the wide area was refused."""
+    m.wan_parted = pyo.Constraint(sorted(q.parted), rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
+    refused = sorted(sorted(s) for s in q.request.refused)
+
+    def other(m: Any, i: int) -> Any:
+        return sum(1 - m.open[s] if s in refused[i] else m.open[s] for s in q.candidates) >= 1
+
+    m.wan_refused = pyo.Constraint(range(len(refused)), rule=other)
 
 
 def budget(m: Any, q: Question) -> None:
