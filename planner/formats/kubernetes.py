@@ -11,7 +11,7 @@ from planner.formats.topograph import DOMAIN_LABELS
 from planner.topology import Topology
 
 TIER = "fabric.topograph.run/tier-{}"
-# Labels that name the switches above a node, leaf first, by who writes them; the first family that any node carries is taken.
+# Labels that name the switches above a node, leaf first, by who writes them; the family of which most keys are carried is taken.
 # topograph 1.x and its older keys, GKE, EKS (layer 1 is the highest), OCI, and what every cloud writes.
 FAMILIES: tuple[tuple[str, ...], ...] = (
     ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/core"),
@@ -27,7 +27,7 @@ Labelled = tuple[str, str, dict[str, str]]
 
 
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
-    """Read where nodes stand from their labels, by `keys` (leaf first) or else by the first known family of keys.
+    """Read where nodes stand from their labels, by `keys` (leaf first) or else by a known family of keys.
 
     Nodes without any of the keys (a control plane) are left out; a node with some of them must have all that others have.
 
@@ -88,12 +88,12 @@ def _labelled(data: Mapping[str, Any], source: str) -> Iterator[Labelled]:
 
 
 def _family(nodes: Sequence[Labelled]) -> tuple[str, ...]:
-    """Return the keys to read by: topograph's tiers of any depth, else the first family that a node carries."""
+    """Return the keys to read by: topograph's tiers of any depth, else the family of which most keys are carried."""
     carried = {k for _, _, labels in nodes for k in labels}
     tiers = sorted(int(found[1]) for k in carried if (found := _TIER.fullmatch(k)))
     if tiers:
         return tuple(TIER.format(n) for n in tiers)
-    return next((f for f in FAMILIES if f[0] in carried or any(k in carried for k in f[1:-1])), ())
+    return max(FAMILIES, key=lambda family: sum(k in carried for k in family))
 
 
 def _rows(nodes: Sequence[Labelled], source: str, keys: Sequence[str]) -> Iterator[Layered]:

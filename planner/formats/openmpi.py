@@ -1,4 +1,4 @@
-"""A placement for Open MPI: a rankfile, and a hostfile for the sequential mapper."""
+"""A placement for Open MPI: a rankfile, and the lines to start by it or by the hostfile."""
 
 import shlex
 
@@ -16,15 +16,10 @@ def rankfile_line(placed: Placed, file: str) -> str:
     return f"mpirun -np {placed.ranks} --map-by rankfile:file={shlex.quote(file)}"
 
 
-def mpi_hostfile(placed: Placed) -> str:
-    """Return a hostfile of a line a rank.
-
-    Open MPI follows its order by the sequential mapper alone (--map-by seq since 5.0, --mca rmaps seq before); any other
-    mapper takes the lines as slots and orders nodes itself.
-    """
-    return "".join(f"{node}\n" * placed.gpus_per_node for node in placed.nodes)
-
-
 def hostfile_line(placed: Placed, file: str) -> str:
-    """Return the line that starts the ranks in the hostfile's order."""
+    """Return the line that starts the ranks in the hostfile's order.
+
+    Open MPI follows it by the sequential mapper alone (--map-by seq since 5.0, --mca rmaps seq before); any other mapper
+    takes the lines as slots and orders nodes itself.
+    """
     return f"mpirun -np {placed.ranks} --hostfile {shlex.quote(file)} --map-by seq"

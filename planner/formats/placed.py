@@ -35,3 +35,8 @@ class Placed(Frozen):
     def ranks(self) -> int:
         """Processes of the job."""
         return len(self.nodes) * self.gpus_per_node
+
+    @property
+    def hostfile(self) -> str:
+        """The nodes, a line a rank in rank order."""
+        return "".join(f"{node}\n" * self.gpus_per_node for node in self.nodes)

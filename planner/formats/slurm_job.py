@@ -38,7 +38,7 @@ def hostfile(placed: Placed, topology: Topology | None = None) -> str:
             "the hostfile format: topology/block refuses SLURM_HOSTFILE; take the format hostlist to submit, "
             "and json or rankfile to give each node its rank"
         )
-    return "".join(f"{node}\n" * placed.gpus_per_node for node in placed.nodes)
+    return placed.hostfile
 
 
 def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[str]:

@@ -21,7 +21,7 @@ def as_document(placed: Placed, topology: Topology) -> dict[str, Any]:
         "hostlist": slurm_job.rank_hostlist(placed),
         "sbatch": slurm_job.sbatch_line(placed, topology),
         "srun": slurm_job.srun_line(placed, topology),
-        "mpirun": openmpi.hostfile_line(placed, hostfile),
+        "mpirun": {"hostfile": openmpi.hostfile_line(placed, hostfile), "rankfile": openmpi.rankfile_line(placed, f"{placed.job}.rankfile")},
         "hints": slurm_job.hints(placed, topology),
     }
 
@@ -30,7 +30,7 @@ WRITERS: Mapping[str, Writer] = {
     "hostlist": lambda placed, _: slurm_job.rank_hostlist(placed) + "\n",
     "sbatch": lambda placed, topology: slurm_job.sbatch_line(placed, topology) + "\n",
     "hostfile": slurm_job.hostfile,
-    "mpi-hostfile": lambda placed, _: openmpi.mpi_hostfile(placed),
+    "mpi-hostfile": lambda placed, _: placed.hostfile,
     "rankfile": lambda placed, _: openmpi.rankfile(placed),
     "json": lambda placed, topology: json.dumps(as_document(placed, topology), indent=1) + "\n",
     "kueue": lambda placed, _: kueue.kueue_job(placed),

@@ -55,14 +55,16 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 def why_not() -> str | None:
     """Install the packages where they are missing; say why there can be no controller, None where there can."""
     if os.geteuid() != 0:
-        return None if _installed() and shutil.which("slurmctld") and os.geteuid() == 0 else "a private slurmctld runs as root only here"
+        return "a private slurmctld is started as root here, and packages are installed by root"
     if _installed():
         return None
     if not shutil.which("apt-get"):
         return "slurmctld is not installed and there is no apt-get to install it"
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *PACKAGES]
     for command in (install, ["apt-get", "update", "-q"], install):
-        said = subprocess.run(command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True, timeout=300, check=False)
+        said = subprocess.run(
+            command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True, timeout=300, check=False
+        )
         if _installed():
             return None
     return f"Debian's slurm packages cannot be installed: {said.stderr.strip()[-200:]}"
@@ -122,7 +124,12 @@ def controller(directory: Path, nodes: str, topology: str, plugin: str = "topolo
     port, node_port = _free_ports()
     (directory / "slurm.conf").write_text(
         CONFIGURATION.format(
-            host=socket.gethostname().partition(".")[0], port=port, node_port=node_port, directory=directory, topology=f"TopologyPlugin={plugin}", nodes=nodes
+            host=socket.gethostname().partition(".")[0],
+            port=port,
+            node_port=node_port,
+            directory=directory,
+            topology=f"TopologyPlugin={plugin}",
+            nodes=nodes,
         )
     )
     held = Controller(directory)
