@@ -106,16 +106,20 @@ def test_a_child_that_is_not_there_is_refused_by_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("slurm")
-def test_what_the_controller_accepts_the_reader_refuses(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("found", "instead", "complaint"),
+    [
+        ("rack01node[00-15]", "rack01node[00-15],rack00node00", "node rack00node00 is under leaf 'leaf0'"),
+        ("SwitchName=core Switches=pod[0-3]\n", "", "the tree has 4 roots"),
+    ],
+)
+def test_what_the_controller_accepts_the_reader_refuses(tmp_path: Path, found: str, instead: str, complaint: str) -> None:
     """A node under two leaves, or pods that nothing joins, start a controller all the same."""
-    text = write_conf(_topology())
-    two_leaves = text.replace("rack01node[00-15]", "rack01node[00-15],rack00node00")
-    forest = text.replace("SwitchName=core Switches=pod[0-3]\n", "")
-    for broken, complaint in ((two_leaves, "node rack00node00 is under leaf 'leaf0'"), (forest, "the tree has 4 roots")):
-        with controller(tmp_path / complaint[:8] / "run", fold_names(NODES), broken) as held:
-            assert len(held.run("scontrol", "show", "topology").splitlines()) == broken.count("SwitchName")
-        with pytest.raises(InputError, match=complaint):
-            read_conf(broken, "topology.conf")
+    text = write_conf(_topology()).replace(found, instead)
+    with controller(tmp_path / "run", fold_names(NODES), text) as held:
+        assert len(held.run("scontrol", "show", "topology").splitlines()) == text.count("SwitchName")
+    with pytest.raises(InputError, match=complaint):
+        read_conf(text, "topology.conf")
 
 
 def test_states_from_text_and_json_are_one(slurm: Controller, tmp_path: Path) -> None:

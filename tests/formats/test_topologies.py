@@ -103,7 +103,7 @@ def test_yaml_takes_the_default_and_the_blocks_beside_it() -> None:
 
 
 BAD = {
-    "SwitchName=a Nodes=n[1-3]\nSwitchName=b Nodes=n[2-4]\nSwitchName=c Switches=a,b": r"line 2: node n\[2-3\] is under leaf 'a' \(line 1\) and under",
+    "SwitchName=a Nodes=n[1-3]\nSwitchName=b Nodes=n[2-4]\nSwitchName=c Switches=a,b": r"line 2: node n\[2-3\] is under leaf 'a' \(line 1\)",
     "SwitchName=a Nodes=n1,n1": "line 1: leaf 'a' names n1 twice",
     "SwitchName=a Switches=b\nSwitchName=b Switches=a": "line 1: the tree has no root above 'a': .*a under b under a",
     "SwitchName=r Nodes=n1\nSwitchName=a Switches=b\nSwitchName=b Switches=a": "line 2: the tree has no root above 'a'",
