@@ -42,7 +42,7 @@ def hostfile(placed: Placed, topology: Topology | None = None) -> str:
 
 
 def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[str]:
-    """Return sbatch's arguments: the full list, and -N as long as it, since topology/tree refuses a shorter one.
+    """Return sbatch's arguments: the full list, and -N as long as it, as a shorter one is refused or filled up with other nodes.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def sbatch_line(placed: Placed, topology: Topology | None = None) -> str:
 
 
 def srun_line(placed: Placed, topology: Topology | None = None) -> str:
-    """Return the line that starts the ranks in their order inside the allocation."""
+    """Return the line that starts the ranks inside the allocation: in their order, but by node name where Slurm places by blocks."""
     line = shlex.join(["srun", *srun_arguments(placed, topology)])
     if topology is not None and topology.kind == "block":
         return line
@@ -92,8 +92,7 @@ def hints(placed: Placed, topology: Topology) -> dict[str, str]:
         leaf = leaf_of(topology)
         return {"switches": f"--switches={len({leaf[n] for n in placed.nodes})}"}
     sizes = {len(g.nodes) for g in placed.groups}
-    base = topology.block_sizes[0] if topology.block_sizes else min((len(b.nodes) for b in topology.blocks), default=0)
-    if len(sizes) == 1 and (size := sizes.pop()) <= base and len(placed.nodes) % size == 0:
+    if len(sizes) == 1 and (size := sizes.pop()) <= _block_sizes(topology)[0] and len(placed.nodes) % size == 0:
         return {"segment": f"--segment={size}"}
     return {}
 
@@ -107,10 +106,15 @@ def _segment(placed: Placed, topology: Topology) -> int | None:
     """
     home = {n: i for i, b in enumerate(topology.blocks) for n in b.nodes}
     counts = Counter(home[n] for n in placed.nodes)
-    sizes = topology.block_sizes or (max(len(b.nodes) for b in topology.blocks),)
+    sizes = _block_sizes(topology)
     level = next((s for s in sizes if s >= len(placed.nodes)), sizes[-1])
     used = len({i // (level // sizes[0]) for i in counts})
     return None if used <= -(-len(placed.nodes) // level) else math.gcd(*counts.values())
+
+
+def _block_sizes(topology: Topology) -> tuple[int, ...]:
+    """Return the sizes of aggregated blocks; without any, a block is only its own."""
+    return topology.block_sizes or (min(len(b.nodes) for b in topology.blocks),)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
