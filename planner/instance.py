@@ -387,6 +387,26 @@ class Cables(Sourced):
     switch_transceivers: Annotated[int, Field(ge=0, le=2)] = 2
 
 
+class Medium(Sourced):
+    """A kind of cable at the port rate, both ends included: what a link takes where it is no longer than the reach."""
+
+    name: str
+    reach_m: Positive
+    price_usd: NonNegative = Field(description="Of a link without its length: ends, transceivers.")
+    usd_per_m: NonNegative = 0.0
+    power_watts: NonNegative = Field(0.0, description="Of a link, both ends.")
+
+
+class Floor(Sourced):
+    """The grid that racks stand on, row after row; switches stand in the middle of the racks that they serve."""
+
+    rack_pitch_m: Positive = Field(0.6, description="From rack to rack in a row. EIA-310 racks are 600 mm wide [m].")
+    row_pitch_m: Positive = Field(2.4, description="From row to row: racks 1.2 m deep, half of a cold and of a hot aisle of 1.2 m [m].")
+    racks_per_row: Count | None = Field(None, description="Absent: as many as make the floor nearest to square.")
+    rise_m: NonNegative = Field(1.0, description="From a port to the tray above, at each end [m].")
+    spread_m: NonNegative = Field(5.0, description="Between the network racks of one middle, added to every cable between two switches [m].")
+
+
 class Transport(Sourced):
     """How far the transport stays from the fluid ideal."""
 
@@ -400,6 +420,8 @@ class Network(Sourced):
     switches: tuple[Switch | str, ...] = Field(min_length=1)
     optics: Optics
     cables: Cables = Cables()
+    floor: Floor | None = Field(None, description="Absent: lengths are of no account, and every link costs the same.")
+    media: tuple[Medium, ...] = Field((), description="With a floor: links take the cheapest that reaches, and no optics and cables.")
     transport: Transport = Transport()
     max_tiers: Annotated[int, Field(ge=1, le=3)] = 3
 

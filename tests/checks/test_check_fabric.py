@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
+from planner.check import check
+
 PLAN = small()
 M = PLAN.layout.metrics
 
@@ -115,3 +117,17 @@ def test_hidden_allreduce() -> None:
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
     """What was fixed by hand is kept."""
     assert named(worked(instance_with(pins=pins))) == broken
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "message"),
+    [
+        ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 boxes of 16 ports"),
+        ("fabric.sites.e1.tiers.0.switches", 9, "leaf boxes without a cable: 0 stated, 1 recomputed"),
+        ("fabric.sites.e1.switch_links", 33, "switch_links: 33 stated, 32 recomputed"),
+        ("fabric.sites.e1.endpoint_links", 31, "GPUs with a cable: 31 stated, 32 recomputed"),
+    ],
+)
+def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
+    """A box or cable too many or too few is found by laying every cable."""
+    assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
