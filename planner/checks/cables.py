@@ -12,7 +12,7 @@ from planner.physics.cabling import Cables, lay
 from planner.physics.wiring import Design
 from planner.plan import SiteFabric, Violation
 
-MOST_PORTS = 10**8  # ports of a tier that are ticked off one by one: a byte each
+MOST = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
 
 
 @dataclass
@@ -55,15 +55,14 @@ def laid(c: Context) -> Iterator[tuple[str, SiteFabric, Design]]:
     """Yield the fabrics whose cables can be laid and ticked off."""
     held = c.plan.fabric.sites if c.plan.fabric else {}
     for s, d in sorted(c.wired.items()):
-        if max(d.endpoint_links, *(t.switches * d.ports for t in held[s].tiers)) <= MOST_PORTS:
+        if max(d.endpoint_links, d.switch_links, *(t.switches * d.ports for t in held[s].tiers)) <= MOST:
             yield s, held[s], d
 
 
 def cables(c: Context) -> Iterator[Violation]:
     """Lay every cable: no port twice, every GPU once, and the counts of the plan."""
     for s, f, d in laid(c):
-        ports = f.ports_per_switch
-        shapes = {"gpu": (d.endpoint_links, 1)} | {t.name: (t.switches, ports) for t in f.tiers}
+        shapes = {"gpu": (d.endpoint_links, 1)} | {t.name: (t.switches, d.ports) for t in f.tiers}
         found = count(lay(d), shapes)
         yield from (broken(f"cables[{s}]", text) for text in (*found.twice, *found.absent))
         yield from _totals(f"cables[{s}]", f, found)
