@@ -421,7 +421,7 @@ class Network(Sourced):
     optics: Optics
     cables: Cables = Cables()
     floor: Floor | None = Field(None, description="Absent: lengths are of no account, and every link costs the same.")
-    media: tuple[Medium, ...] = Field((), description="With a floor: links take the cheapest that reaches, and no optics and cables.")
+    media: tuple[Medium | str, ...] = Field((), description="With a floor: links take the cheapest that reaches, and no optics and cables.")
     transport: Transport = Transport()
     max_tiers: Annotated[int, Field(ge=1, le=3)] = 3
 

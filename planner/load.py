@@ -104,10 +104,9 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
         if isinstance(holder, dict) and isinstance(holder.get(key), str):
             holder[key] = _entry(kind, holder[key], f"{where}: {part}.{key}")
     network = data.get("network")
-    if isinstance(network, dict) and isinstance(network.get("switches"), list):
-        network["switches"] = [
-            _entry("switches", s, f"{where}: network.switches[{i}]") if isinstance(s, str) else s for i, s in enumerate(network["switches"])
-        ]
+    for kind in ("switches", "media"):
+        if isinstance(network, dict) and isinstance(network.get(kind), list):
+            network[kind] = [_entry(kind, x, f"{where}: network.{kind}[{i}]") if isinstance(x, str) else x for i, x in enumerate(network[kind])]
     return data
 
 
