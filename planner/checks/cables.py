@@ -62,7 +62,7 @@ def laid(c: Context) -> Iterator[tuple[str, SiteFabric, Design]]:
 def cables(c: Context) -> Iterator[Violation]:
     """Lay every cable: no port twice, every GPU once, and the counts of the plan."""
     for s, f, d in laid(c):
-        shapes = {"gpu": (d.endpoint_links, 1)} | {t.name: (t.switches, d.ports) for t in f.tiers}
+        shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {t.name: (t.switches, d.ports) for t in f.tiers}
         found = count(lay(d), shapes)
         yield from (broken(f"cables[{s}]", text) for text in (*found.twice, *found.absent))
         yield from _totals(f"cables[{s}]", f, found)
@@ -73,7 +73,7 @@ def _totals(rule: str, f: SiteFabric, found: Count) -> Iterator[Violation]:
     ends = sum(n for (low, _), n in found.cables.items() if low == "gpu")
     yield from must_equal(rule, "endpoint_links", f.endpoint_links, ends)
     yield from must_equal(rule, "switch_links", f.switch_links, sum(found.cables.values()) - ends)
-    yield from must_equal(rule, "GPUs with a cable", f.endpoint_links, int(found.used["gpu"].sum()))
+    yield from must_equal(rule, "NIC ports with a cable", f.endpoint_links, int(found.used["gpu"].sum()))
     for t in f.tiers:
         bare = int((~found.used[t.name].any(axis=1)).sum())
         yield from must_equal(rule, f"{t.name} boxes without a cable", 0, bare)

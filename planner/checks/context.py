@@ -187,7 +187,7 @@ def _locality(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
 
 def domain_racks(d: Design) -> int:
     """Racks whose GPUs of one index share a leaf; a single switch takes all."""
-    return d.racks if d.tiers == 1 else d.leaf_down
+    return d.domain_racks
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:

@@ -40,7 +40,7 @@ class Built:
     def gpu_name(self, gpu: int) -> str:
         """Return the name of a GPU: its rack's and its index there."""
         d = self.design
-        return f"{self.names['rack'][gpu // d.rails]}-gpu{gpu % d.rails:0{width(d.rails)}d}"
+        return f"{self.names['rack'][gpu // d.gpus_per_rack]}-gpu{gpu % d.gpus_per_rack:0{width(d.gpus_per_rack)}d}"
 
     def measured(self) -> Iterator[tuple[Cables, Metres]]:
         """Yield every cable with its length."""
@@ -53,16 +53,19 @@ class Built:
         d = self.design
         if d.tiers == 1:
             return np.zeros_like(box)
-        return box // d.rails // (d.leaf_down if tier == "gpu" else 1)
+        if tier == "gpu":
+            return box // d.gpus_per_rack // d.domain_racks
+        return box % (d.domains * d.rails) // d.rails
 
     def pod_of(self, tier: str, box: Ints) -> Ints:
-        """Return the pod of leaves and spines; 0 for what is in none."""
+        """Return the pod of leaves and spines, counted over all networks; 0 for what is in none."""
         d = self.design
         if d.tiers == 1 or tier not in ("leaf", "spine"):
             return np.zeros_like(box)
         if tier == "spine":
             return box // d.spines_per_pod
-        return box // d.rails // d.domains_per_pod * pods_across(d) + box % d.rails // d.rails_per_pod
+        network, own = box // (d.domains * d.rails), box % (d.domains * d.rails)
+        return network * d.pods + own // d.rails // d.domains_per_pod * pods_across(d) + own % d.rails // d.rails_per_pod
 
 
 def _pairs(word: str, first: int, second: int) -> list[str]:

@@ -16,7 +16,7 @@ def tree(x: Built) -> Iterator[Switch]:
     """Yield the switches of the tree from the leaf domains up."""
     d = x.design
     digits = width(d.racks)
-    size = d.racks if d.tiers == 1 else d.leaf_down
+    size = d.domain_racks
     for i in range(d.domains):
         yield _name("leaf", i, d.domains), "nodes", _run(PREFIX, i * size, min((i + 1) * size, d.racks), digits)
     per_pod = d.domains_per_pod or d.domains

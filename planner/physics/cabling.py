@@ -1,8 +1,8 @@
 """Every cable of a fabric, port to port, in blocks: what the counts of `wiring` say, laid one by one in constant memory.
 
-Boxes are numbered within their tier: leaf domain·rails + rail, spine pod·s + position, core group·c + position in the
-group. A box's ports are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of a rack) + its index, its
-NIC has the one port 0.
+Boxes are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
+group·c + position in the group. A box's ports are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of
+a rack) + its index, its NIC has a port for each lane.
 """
 
 from collections.abc import Callable, Iterator
@@ -65,28 +65,34 @@ def boxes(d: Design) -> dict[str, int]:
 
 
 def _endpoints(d: Design, e: Ints) -> Ends:
-    """GPU g of the racks of a domain meets at leaf g of the domain; a single switch takes every GPU in order."""
-    rack, rail = e // d.rails, e % d.rails
+    """Set g of the racks of a domain meets at leaf g of the domain; a single switch takes its GPUs in order. Lanes go to networks in turn."""
+    gpu, lane = e // d.lanes, e % d.lanes
+    rack, index = gpu // d.gpus_per_rack, gpu % d.gpus_per_rack
+    apart, own = index // (d.rails * d.rail_gpus), index % (d.rails * d.rail_gpus)
+    network = apart * d.lanes + lane
     if d.tiers == 1:
-        return e, np.zeros_like(e), np.zeros_like(e), e
-    return e, np.zeros_like(e), rack // d.leaf_down * d.rails + rail, rack % d.leaf_down
+        return gpu, lane, network, rack * d.rails * d.rail_gpus + own
+    leaf = rack // d.domain_racks * d.rails + own // d.rail_gpus
+    return gpu, lane, network * d.domains * d.rails + leaf, rack % d.domain_racks * d.rail_gpus + own % d.rail_gpus
 
 
 def _leaf_uplinks(d: Design, e: Ints) -> Ends:
     """Each leaf sends a bundle to every spine of its pod; a spine keeps a bundle of ports for each leaf of a full pod."""
     leaf, up = e // d.leaf_up, e % d.leaf_up
-    domain, rail = leaf // d.rails, leaf % d.rails
-    pod = domain // d.domains_per_pod * pods_across(d) + rail // d.rails_per_pod
+    network, own = leaf // (d.domains * d.rails), leaf % (d.domains * d.rails)
+    domain, rail = own // d.rails, own % d.rails
+    pod = network * d.pods + domain // d.domains_per_pod * pods_across(d) + rail // d.rails_per_pod
     seat = domain % d.domains_per_pod * d.rails_per_pod + rail % d.rails_per_pod
     return leaf, d.leaf_down + up, pod * d.spines_per_pod + up // d.leaf_bundle, seat * d.leaf_bundle + up % d.leaf_bundle
 
 
 def _spine_uplinks(d: Design, e: Ints) -> Ends:
-    """Spine i of every pod sends a bundle to each core of group i; a core keeps a bundle of ports for each pod."""
+    """Spine i of every pod of a network sends a bundle to each core of its group i; a core keeps a bundle of ports for each pod."""
     spine, up = e // d.spine_up, e % d.spine_up
     pod, group = spine // d.spines_per_pod, spine % d.spines_per_pod
-    core = group * (d.spine_up // d.spine_bundle) + up // d.spine_bundle
-    return spine, d.spine_down + up, core, pod * d.spine_bundle + up % d.spine_bundle
+    network = pod // d.pods
+    core = (network * d.spines_per_pod + group) * (d.spine_up // d.spine_bundle) + up // d.spine_bundle
+    return spine, d.spine_down + up, core, pod % d.pods * d.spine_bundle + up % d.spine_bundle
 
 
 def pods_across(d: Design) -> int:
@@ -102,14 +108,18 @@ def lengths(d: Design, floor: Floor) -> Callable[[Cables], Metres]:
 
 
 def _at(d: Design, middles: dict[str, Metres], tier: str, box: Ints) -> Metres:
-    """Return where boxes stand; all GPUs of a rack, leaves of a domain and spines of a set of domains stand together."""
-    share = {"gpu": d.rails, "leaf": d.rails, "spine": max(1, d.spines_per_pod) * (pods_across(d) if d.tiers > 1 else 1)}
-    at: Metres = middles[tier][np.zeros_like(box) if tier == "core" else box // share[tier]]
-    return at
+    """Return where boxes stand: with the GPUs of a rack, the leaves of a domain and the spines of a set of domains, of all networks alike."""
+    if tier == "core" or (tier == "leaf" and d.tiers == 1):
+        return middles[tier][np.zeros_like(box)]
+    if tier == "gpu":
+        return middles[tier][box // d.gpus_per_rack]
+    if tier == "leaf":
+        return middles[tier][box % (d.domains * d.rails) // d.rails]
+    return middles[tier][box // d.spines_per_pod % d.pods // pods_across(d)]
 
 
 def _served(d: Design, tier: str) -> tuple[Ints, Ints]:
     """Return the first rack that each place of a tier serves, and the one after its last."""
-    racks = {"gpu": 1, "leaf": d.racks if d.tiers == 1 else d.leaf_down, "spine": d.leaf_down * d.domains_per_pod, "core": d.racks}[tier]
+    racks = {"gpu": 1, "leaf": d.domain_racks, "spine": d.domain_racks * d.domains_per_pod, "core": d.racks}[tier]
     first = np.arange(0, d.racks, racks, dtype=np.int64)
     return first, first + racks

@@ -125,7 +125,7 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
         ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 boxes of 16 ports"),
         ("fabric.sites.e1.tiers.0.switches", 9, "leaf boxes without a cable: 0 stated, 1 recomputed"),
         ("fabric.sites.e1.switch_links", 25, "switch_links: 25 stated, 24 recomputed"),
-        ("fabric.sites.e1.endpoint_links", 31, "GPUs with a cable: 31 stated, 32 recomputed"),
+        ("fabric.sites.e1.endpoint_links", 31, "NIC ports with a cable: 31 stated, 32 recomputed"),
     ],
 )
 def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:

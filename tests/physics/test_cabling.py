@@ -12,31 +12,34 @@ from planner.checks.cables import Count, count
 from planner.instance import Floor
 from planner.physics.cabling import boxes, lay, lengths
 from planner.physics.floor import Places
-from planner.physics.wiring import Design, unwirable
+from planner.physics.wiring import Design, spare_ports, unwirable
 
 GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4, spine_bundle=2)
 
 
 def counted(d: Design, stream=None) -> Count:
     """Tick off the cables of a design, or of another stream for its boxes."""
-    shapes = {"gpu": (d.endpoint_links, 1)} | {tier: (n, d.ports) for tier, n in boxes(d).items()}
+    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports) for tier, n in boxes(d).items()}
     return count(lay(d, block=5) if stream is None else stream, shapes)
 
 
 @st.composite
 def wirable(draw: st.DrawFn) -> Design:
     """Draw a design that can be wired, of up to three tiers, with ports sized to what it needs or above."""
-    rails, racks, tiers = draw(st.integers(1, 5)), draw(st.integers(1, 40)), draw(st.integers(1, 3))
+    rails, racks, tiers = draw(st.integers(1, 4)), draw(st.integers(1, 30)), draw(st.integers(1, 3))
+    width, spare = draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    side = {"rail_gpus": width, "apart": draw(st.integers(1, 3)), "lanes": draw(st.integers(1, 2)), "leaf_spare": spare}
     if tiers == 1:
-        return Design(ports=rails * racks + draw(st.integers(0, 2)), rails=rails, racks=racks, leaf_down=rails * racks)
-    down, bundle, groups = draw(st.integers(1, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    domains = math.ceil(racks / down)
+        ends = rails * width * racks
+        return Design(ports=ends + spare, rails=rails, racks=racks, leaf_down=ends, **side)
+    domain, bundle, groups = draw(st.integers(1, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    domains = math.ceil(racks / domain)
     x, y = (rails, domains) if tiers == 2 else (draw(st.integers(1, rails)), draw(st.integers(1, domains)))
     spine_bundle, cores = (draw(st.integers(1, 3)), draw(st.integers(1, 3))) if tiers == 3 else (0, 0)
-    leaf = {"leaf_down": down, "leaf_up": bundle * groups, "leaf_bundle": bundle, "rails_per_pod": x, "domains_per_pod": y}
-    d = Design(ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle)
-    least = max(down + bundle * groups, d.spine_down + d.spine_up, d.pods * spine_bundle)
-    return dataclasses.replace(d, ports=least + draw(st.integers(0, 2)))
+    leaf = {"leaf_down": domain * width, "leaf_up": bundle * groups, "leaf_bundle": bundle, "rails_per_pod": x, "domains_per_pod": y}
+    d = Design(ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle, **side)
+    least = max(d.leaf_down + d.leaf_up + spare, d.spine_down + d.spine_up, d.pods * spine_bundle)
+    return dataclasses.replace(d, ports=least)
 
 
 @given(wirable())
@@ -62,8 +65,8 @@ def test_bundles_are_equal(d: Design) -> None:
 
 
 @given(wirable())
-def test_all_gpus_meet(d: Design) -> None:
-    """Walking up from every GPU and down again reaches every GPU."""
+def test_all_gpus_of_a_network_meet(d: Design) -> None:
+    """Walking up from a GPU and down again reaches every GPU that its networks join: all, or those of its own index."""
     seen = {("gpu", 0)}
     blocks = list(lay(d, block=10**6))
     pairs = {((c.low_tier, int(a)), (c.high_tier, int(b))) for c in blocks for a, b in zip(c.low, c.high, strict=True)}
@@ -72,7 +75,34 @@ def test_all_gpus_meet(d: Design) -> None:
         if more <= seen:
             break
         seen |= more
-    assert sum(tier == "gpu" for tier, _ in seen) == d.endpoint_links
+    assert sum(tier == "gpu" for tier, _ in seen) == d.racks * d.rails * d.rail_gpus
+
+
+@given(wirable())
+def test_one_port_fewer_is_refused(d: Design) -> None:
+    """The designs drawn use every port of some box: with one port fewer none can be wired."""
+    assert unwirable(dataclasses.replace(d, ports=d.ports - 1), cross_rail=True)
+
+
+@pytest.mark.parametrize(
+    ("used", "share", "failure", "shortage", "spare"),
+    [(100, 0.0, 0.0, 0.01, 0), (100, 0.02, 0.0, 0.01, 2), (101, 0.02, 0.0, 0.01, 3), (2, 0.0, 0.5, 0.25, 1), (2, 0.0, 0.5, 0.24, 2), (9, 0, 1, 1, 9)],
+)
+def test_spare_ports(used: int, share: float, failure: float, shortage: float, spare: int) -> None:
+    """Two ports that fail by even chance both fail once in four."""
+    assert spare_ports(used, share, failure, shortage) == spare
+
+
+@given(st.integers(1, 200), st.floats(0.001, 0.9), st.floats(0.001, 0.5))
+def test_spare_ports_are_the_fewest(used: int, failure: float, shortage: float) -> None:
+    """The chance that more fail is within the limit, and above it with one spare fewer."""
+    n = spare_ports(used, 0.0, failure, shortage)
+
+    def beyond(k: int) -> float:
+        return math.fsum(math.comb(used, i) * failure**i * (1 - failure) ** (used - i) for i in range(k + 1, used + 1))
+
+    assert beyond(n) <= shortage + 1e-9
+    assert n == 0 or beyond(n - 1) > shortage - 1e-9
 
 
 @given(wirable(), st.integers(0, 10**6))
