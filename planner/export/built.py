@@ -27,6 +27,7 @@ class Built:
     design: Design
     floor: Floor
     media: tuple[Medium, ...]
+    usd_per_watt: float
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
@@ -95,4 +96,5 @@ def built(plan: Plan, site: str | None) -> Built:
         raise InputError(f"fabric.sites.{name}: cannot be wired as it stands; see what `planner check` says of the plan")
     network = plan.instance.network
     usual = tuple(Medium.model_validate(m) for m in catalogue("media").values())
-    return Built(site=name, fabric=held[name], design=wired[name], floor=network.floor or Floor(), media=media_of(network) or usual)
+    floor, media = network.floor or Floor(), media_of(network) or usual
+    return Built(name, held[name], wired[name], floor, media, network.power_usd_per_watt)

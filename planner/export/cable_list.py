@@ -7,7 +7,7 @@ import numpy as np
 from planner.export.built import Built
 from planner.physics.cabling import Cables
 from planner.physics.floor import Metres
-from planner.physics.media import NONE, cheapest
+from planner.physics.media import NONE, MediaTable
 
 HEADER = "from,from_port,to,to_port,length_m,medium\n"
 
@@ -15,9 +15,10 @@ HEADER = "from,from_port,to,to_port,length_m,medium\n"
 def cable_list(x: Built) -> Iterator[str]:
     """Yield the list as CSV, a block of cables at a time."""
     yield HEADER
+    table = MediaTable.of(x.media, x.usd_per_watt)
     media = [*(m.name for m in x.media), "none reaches"]
     for c, metres in x.measured():
-        chosen, _ = cheapest(x.media, metres)
+        chosen = table.choose(metres)
         yield "".join(_lines(x, c, metres, [media[i] for i in np.where(chosen == NONE, len(x.media), chosen)]))
 
 

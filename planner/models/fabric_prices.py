@@ -1,13 +1,15 @@
 """Prices of links for the fabric's tables, in units: flat, or by their length for each leaf domain and pod of the floor."""
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner.models.fabric_question import Ints, Problem
-from planner.physics.fabric_bill import by_reach, endpoint_metres, flat_usd, leaf_metres, link_usd_watts, spine_metres
+from planner.physics.fabric_bill import by_reach, endpoint_metres, flat_usd, leaf_metres, spine_metres, table
 from planner.physics.floor import Metres, Places
+from planner.physics.media import MediaTable
+
+TOGETHER = 32  # widths of pods priced at a time
 
 
 @dataclass(slots=True)
@@ -16,10 +18,12 @@ class LinkPrices:
 
     problem: Problem
     places: Places | None = field(init=False)
+    media: MediaTable = field(init=False)
     known: dict[tuple[str, int, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         network = self.problem.network
+        self.media = table(network)
         self.places = Places(network.floor, self.problem.request.racks) if by_reach(network) and network.floor is not None else None
 
     def endpoints(self, mode: int, domain: int) -> int:
@@ -28,7 +32,9 @@ class LinkPrices:
         cables = m.networks * m.rails * m.rail_gpus
         if self.places is None:
             return p.request.racks * cables * p.units(flat_usd(p.network, m.switch)[0])
-        return p.units(self._sum("endpoint", domain, 0) * cables * m.switch.link_factor)
+        if ("endpoint", domain, 0) not in self.known:
+            self.known["endpoint", domain, 0] = float(self._powered(endpoint_metres(self.places, domain)).sum())
+        return p.units(self.known["endpoint", domain, 0] * cables * m.switch.link_factor)
 
     def leaf_uplink(self, mode: int, domain: int, width: Ints) -> Ints:
         """One uplink of every leaf, by domains per pod."""
@@ -50,23 +56,31 @@ class LinkPrices:
         return by_reach
 
     def _by_width(self, kind: str, domain: int, width: Ints, times: float) -> Ints:
-        """Return the prices by width, worked out once for each."""
+        """Return the prices by width, worked out once for each, those of one domain together."""
         each, which = np.unique(width, return_inverse=True)
-        units = [self.problem.units(self._sum(kind, domain, w) * times) for w in each.tolist()]
+        wanted = [w for w in each.tolist() if (kind, domain, w) not in self.known]
+        for at in range(0, len(wanted), TOGETHER):
+            self._learn(kind, domain, wanted[at : at + TOGETHER])
+        units = [self.problem.units(self.known[kind, domain, w] * times) for w in each.tolist()]
         return np.array(units, dtype=np.int64)[which.ravel()]
 
-    def _sum(self, kind: str, domain: int, width: int) -> float:
-        """Price of one cable from each place of a kind to the place above."""
-        key = kind, domain, width
-        if key not in self.known:
-            usd, watts = link_usd_watts(self.problem.network, self._metres(*key))
-            total = float(usd.sum())
-            self.known[key] = total if math.isinf(total) else total + float(watts.sum()) * self.problem.network.power_usd_per_watt
-        return self.known[key]
+    def _learn(self, kind: str, domain: int, widths: list[int]) -> None:
+        """Price one cable from each place of a kind to the place above, for each width."""
+        places = self._floor()
+        step = [domain if kind == "leaf" else domain * w for w in widths]
+        firsts = [np.arange(0, places.racks, n, dtype=np.int64) for n in step]
+        many = [len(x) for x in firsts]
+        first, pod = np.concatenate(firsts), np.repeat(np.array(widths, dtype=np.int64) * domain, many)
+        metres = leaf_metres(places, first, domain, pod) if kind == "leaf" else spine_metres(places, first, pod)
+        sums = np.add.reduceat(self._powered(metres), np.concatenate([[0], np.cumsum(many)[:-1]]))
+        self.known |= {(kind, domain, w): float(usd) for w, usd in zip(widths, sums, strict=True)}
 
-    def _metres(self, kind: str, domain: int, width: int) -> Metres:
+    def _powered(self, metres: Metres) -> Metres:
+        """Price links of each length with their power over the years."""
+        usd, watts = self.media.usd_watts(metres)
+        return usd + watts * self.media.usd_per_watt
+
+    def _floor(self) -> Places:
         if self.places is None:
             raise ValueError("there is no floor")
-        if kind == "endpoint":
-            return endpoint_metres(self.places, domain)
-        return leaf_metres(self.places, domain, domain * width) if kind == "leaf" else spine_metres(self.places, domain * width)
+        return self.places

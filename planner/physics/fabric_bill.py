@@ -7,8 +7,8 @@ import numpy as np
 
 from planner.instance import Network, Switch
 from planner.physics.cost import endpoint_link_usd, fabric_mw, fabric_usd, switch_link_usd
-from planner.physics.floor import Metres, Places
-from planner.physics.media import NONE, cheapest, media_of
+from planner.physics.floor import Ints, Metres, Places
+from planner.physics.media import MediaTable, media_of
 from planner.physics.wiring import Design
 
 
@@ -46,30 +46,25 @@ def _links(network: Network, d: Design) -> Iterator[Bill]:
     floor = network.floor
     if floor is None:
         return
-    places = Places(floor, d.racks)
-    yield _sum(network, endpoint_metres(places, d.domain_racks), d.endpoint_links // d.racks)
+    places, media = Places(floor, d.racks), table(network)
+    yield _sum(media, endpoint_metres(places, d.domain_racks), d.endpoint_links // d.racks)
     if d.tiers > 1:
         domain, pod = d.domain_racks, d.domain_racks * d.domains_per_pod
-        yield _sum(network, leaf_metres(places, domain, pod), d.networks * d.rails * d.leaf_up)
+        yield _sum(media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up)
     if d.tiers > 2:
         across = -(-d.rails // d.rails_per_pod)
-        yield _sum(network, spine_metres(places, pod), d.networks * across * d.spines_per_pod * d.spine_up)
+        yield _sum(media, spine_metres(places, np.arange(0, d.racks, pod), pod), d.networks * across * d.spines_per_pod * d.spine_up)
 
 
-def _sum(network: Network, metres: Metres, cables: int) -> Bill:
+def _sum(media: MediaTable, metres: Metres, cables: int) -> Bill:
     """Return `cables` links of each length."""
-    usd, watts = link_usd_watts(network, metres)
+    usd, watts = media.usd_watts(metres)
     return Bill(cables * float(usd.sum()), cables * float(watts.sum()) / 1e6)
 
 
-def link_usd_watts(network: Network, metres: Metres) -> tuple[Metres, Metres]:
-    """Return price and power of a link of each length, in the medium that is cheapest with its power; an infinite price where none reaches."""
-    media = media_of(network)
-    watts = np.array([*(m.power_watts for m in media), 0.0])
-    powered = tuple(m.model_copy(update={"price_usd": m.price_usd + m.power_watts * network.power_usd_per_watt}) for m in media)
-    chosen, price = cheapest(powered, metres)
-    drawn: Metres = watts[np.where(chosen == NONE, len(media), chosen)]
-    return price - drawn * network.power_usd_per_watt, drawn
+def table(network: Network) -> MediaTable:
+    """Return the instance's media as a table."""
+    return MediaTable.of(media_of(network), network.power_usd_per_watt)
 
 
 def endpoint_metres(places: Places, domain: int) -> Metres:
@@ -79,17 +74,15 @@ def endpoint_metres(places: Places, domain: int) -> Metres:
     return places.metres(places.middle(rack, rack + 1), places.middle(first, first + domain), spread=False)
 
 
-def leaf_metres(places: Places, domain: int, pod: int) -> Metres:
-    """Return the length of a cable from the leaves of each domain to their spines, in the middle of the pod's racks."""
-    leaf = np.arange(0, places.racks, domain, dtype=np.int64)
+def leaf_metres(places: Places, leaf: Ints, domain: int, pod: Ints | int) -> Metres:
+    """Return the length of a cable from the leaves of the domains that begin at racks `leaf` to their spines, amid the pod's racks."""
     first = leaf // pod * pod
     return places.metres(places.middle(leaf, leaf + domain), places.middle(first, first + pod), spread=True)
 
 
-def spine_metres(places: Places, pod: int) -> Metres:
-    """Return the length of a cable from the spines of each set of domains to the cores, in the middle of the site."""
-    first = np.arange(0, places.racks, pod, dtype=np.int64)
-    site = np.zeros_like(first)
+def spine_metres(places: Places, first: Ints, pod: Ints | int) -> Metres:
+    """Return the length of a cable from the spines of the pods that begin at racks `first` to the cores, amid the site."""
+    site = np.zeros(1, dtype=np.int64)
     return places.metres(places.middle(first, first + pod), places.middle(site, site + places.racks), spread=True)
 
 
@@ -111,6 +104,6 @@ def least_endpoint_usd(network: Network, switch: Switch) -> float:
     if not by_reach(network) or network.floor is None:
         link = flat_usd(network, switch)[0]
     else:
-        usd, watts = link_usd_watts(network, np.array([2 * network.floor.rise_m]))
+        usd, watts = table(network).usd_watts(np.array([2 * network.floor.rise_m]))
         link = switch.link_factor * float(usd[0] + watts[0] * network.power_usd_per_watt)
     return link + box_usd(network, switch) / switch.ports

@@ -20,7 +20,7 @@ from planner.export.built import Built, built
 from planner.export.files import write_streamed
 from planner.instance import Floor, Medium
 from planner.physics.hostlist import parse
-from planner.physics.media import NONE, cheapest
+from planner.physics.media import NONE, MediaTable
 
 PLAN = small()
 E1 = built(PLAN, "e1")
@@ -49,9 +49,9 @@ def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
 def test_cheapest_medium_that_reaches() -> None:
     """A medium is taken up to its reach and while no other is cheaper at that length."""
     media = (Medium(name="a", reach_m=3, price_usd=10), Medium(name="b", reach_m=100, price_usd=5, usd_per_m=2))
-    chosen, price = cheapest(media, np.array([1.0, 3.0, 3.5, 200.0]))
-    assert chosen.tolist() == [1, 0, 1, NONE]
-    assert price.tolist() == [7.0, 10.0, 12.0, np.inf]
+    table = MediaTable.of(media)
+    assert table.choose(np.array([1.0, 3.0, 3.5, 200.0])).tolist() == [1, 0, 1, NONE]
+    assert table.usd_watts(np.array([1.0, 3.0, 3.5, 200.0]))[0].tolist() == [7.0, 10.0, 12.0, np.inf]
 
 
 @pytest.mark.parametrize("by_pod", [False, True])
