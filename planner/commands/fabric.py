@@ -1,5 +1,6 @@
 """`planner fabric`: what is built of a plan's fabric, as files that others read."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.errors import InputError
-from planner.terminal import read_plan
+from planner.terminal import DONE, INFEASIBLE, read_pins, read_plan
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
 FORMATS = ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg")
@@ -51,3 +52,42 @@ def export(
         write_streamed(output, (f"{line}\n" for line in nx.generate_graphml(graph(x, by_pod=by_pod))))
     else:
         write_streamed(output, pieces[form](x))
+
+
+@app.command()
+def pareto(
+    given: Annotated[Path, typer.Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON).")],
+    leaf_sizes: Annotated[str | None, typer.Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds for each site and leaf size.")] = 60.0,
+    pin: Annotated[list[str] | None, typer.Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
+) -> None:
+    """Print the fabrics of which none is better in cost, slowdown and split groups at once, with power and leaf size."""
+    from planner.frontier import frontier, table
+    from planner.load import read_json
+
+    sizes = _sizes(leaf_sizes)
+    data = read_json(given)
+    if isinstance(data, dict) and "planner_version" in data:
+        plan = read_plan(given)
+    else:
+        import planner
+
+        plan = planner.solve(given, pins=read_pins(pin or []))
+    if plan.layout is None or plan.fabric is None:
+        raise InputError(f"{given}: holds no fabric to compare" + (f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"))
+    rows = list(frontier(plan, leaf_sizes=sizes, time_limit=time_limit))
+    if as_json:
+        print(json.dumps([{"site": site, **x.merits, **x.choices} for site, x in rows], indent=1))
+    else:
+        print(table(rows))
+    raise typer.Exit(DONE if rows else INFEASIBLE)
+
+
+def _sizes(text: str | None) -> list[int]:
+    """Read the leaf sizes."""
+    parts = [] if text is None else text.split(",")
+    wrong = [x for x in parts if not (x.isdecimal() and int(x) >= 1)]
+    if wrong:
+        raise InputError(f"--leaf-sizes: must be whole numbers from 1, such as 200,208,210 (is {wrong[0]!r})")
+    return [int(x) for x in parts]

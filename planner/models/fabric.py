@@ -65,7 +65,8 @@ def solve(instance: Instance, request: FabricRequest, options: Options, *, site:
 def alternatives(instance: Instance, request: FabricRequest, options: Options) -> list[Alternative]:
     """Return designs of which none is better in cost, hop slowdown and unavoidable split groups at once.
 
-    Each is the cheapest within a cap on the hop's slowdown (`HOP_CAPS` below the request's own) and a cap on split groups.
+    Each is the cheapest within a cap on the hop's slowdown (`HOP_CAPS` below the request's own) and a cap on split groups,
+    and proven so; where the time ends, those not reached are missing.
     """
     problem = problem_of(instance, request)
     deadline = None if options.time_limit is None else time.perf_counter() + options.time_limit
@@ -74,8 +75,9 @@ def alternatives(instance: Instance, request: FabricRequest, options: Options) -
         capped = replace(problem, ratios=replace(problem.ratios, hop=ratio), most_splits=None)
         while capped.most_splits is None or capped.most_splits >= 0:
             left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
-            held = _search(capped, replace(options, time_limit=left), "alternatives").solution
-            if held is None:
+            out = _search(capped, replace(options, time_limit=left), "alternatives")
+            held = out.solution
+            if held is None or out.stop is not Stop.PROVED:
                 break
             found.append(_alternative(problem, held))
             capped = replace(capped, most_splits=held.unavoidable_splits - 1)
@@ -355,7 +357,14 @@ def _alternative(p: Problem, found: FabricDesign) -> Alternative:
     d = found.design
     slow = hop_slowdown(p.network, d, float(d.domains > 1), float(d.tiers > 1 and d.domains_per_pod < d.domains))
     merits = {"cost_usd": found.cost_usd, "hop_slowdown": slow, "unavoidable_splits": float(found.unavoidable_splits)}
-    choices: dict[str, object] = {"switch": found.switch.name, "planes": found.mode.planes, "family": found.mode.family, "tiers": d.tiers}
+    choices: dict[str, object] = {
+        "power_mw": found.power_mw,
+        "switches": d.switches,
+        "switch": found.switch.name,
+        "planes": found.mode.planes,
+        "family": found.mode.family,
+        "tiers": d.tiers,
+    }
     choices["leaf_domain_racks"] = leaf_domain_racks(d)
     choices |= {name: getattr(d, name) for name in ("leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "spine_up", "spine_bundle")}
     return Alternative(merits=merits, choices=choices)

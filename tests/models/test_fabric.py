@@ -11,6 +11,7 @@ import pytest
 from planner.handoff import FabricRequest, Options
 from planner.instance import Instance, Switch
 from planner.models import fabric
+from planner.models.fabric_question import unavoidable_splits
 from planner.physics.cost import fabric_usd
 from planner.physics.fabric_bill import bill
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
@@ -311,6 +312,41 @@ def test_pins_of_the_paper_are_met() -> None:
     assert not unwirable(d, cross_rail=True)
     # 7.6 times the ideal across both tiers does not fit 7.6 rounded down.
     assert solve(instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, hop=7.63)).infeasible
+
+
+@pytest.mark.parametrize(("domain", "split"), [(200, 108), (128, 43), (208, 1), (210, 4)])
+def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None:
+    """23,200 racks in 224 groups of 103: leaf domains of 200 racks split 108 groups whatever the placement, 208 split one."""
+    asked = request(23_200, group=103, groups=224, hop=8.0)
+    assert unavoidable_splits(asked, domain) == split
+    found = solve(instance(72, switch(256, 600e3, 4), pins={"fabric.leaf_domain_racks": domain}), asked)
+    assert found.solution.unavoidable_splits == split
+
+
+def test_frontier_trades_cost_for_whole_groups() -> None:
+    """Without a pin the cheapest splits groups; the frontier goes on to leaf domains of a multiple of the group that split fewer."""
+    several = fabric.alternatives(instance(4, switch(64, 600e3, 4)), request(960, group=11, groups=87, hop=8.0), Options())
+    splits = [a.merits["unavoidable_splits"] for a in several]
+    assert splits[0] > min(splits)
+    whole = min(several, key=lambda a: (a.merits["unavoidable_splits"], a.merits["cost_usd"]))
+    assert whole.choices["leaf_domain_racks"] // 11 * 11 + 3 >= whole.choices["leaf_domain_racks"]
+
+
+def test_a_floor_between_rails_makes_the_core_a_choice() -> None:
+    """Where groups stay within pods the cheapest core is a token; a floor of half a pod's rate makes it half, and costs more."""
+    asked = request(64, group=8, groups=8, hop=1.0)
+    token, half = (solve(instance(8, switch(16, 5000), min_core_share=x), asked).solution for x in (0, 0.5))
+    share = [d.spines_per_pod * d.spine_up / (d.leaf_down * d.rails_per_pod * d.domains_per_pod) for d in (token.design, half.design)]
+    assert share[0] < 0.5 <= share[1]
+    assert token.cost_usd < half.cost_usd
+
+
+def test_slow_ports_serve_a_nic_in_lanes() -> None:
+    """Ports of half the NIC's rate are taken where two lanes are allowed: two networks, every cable twice."""
+    slow = switch(32, 500, port_gbps=400)
+    assert solve(instance(2, slow), request(40)).infeasible
+    d = solve(instance(2, slow, max_lanes=2), request(40)).solution.design
+    assert (d.lanes, d.endpoint_links) == (2, 160)
 
 
 def test_no_time_still_gives_a_design_and_a_bound() -> None:
