@@ -184,6 +184,8 @@ def _reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
             f"limits.max_batch_tokens: must be at least one sequence of {instance.workload.sequence_length} tokens "
             f"(is {instance.limits.max_batch_tokens:g}); raise it or shorten workload.sequence_length"
         )
+    if instance.network is not None and instance.network.media and instance.network.floor is None:
+        yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
     if instance.grid is not None:
         if instance.hardware.racks is not None:
             yield f"hardware.racks: the grid decides how many racks there are (is {instance.hardware.racks}); remove it, or pin sites.racks"

@@ -77,9 +77,11 @@ def pareto(
     if plan.layout is None or plan.fabric is None:
         raise InputError(f"{given}: holds no fabric to compare" + (f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"))
     rows = list(frontier(plan, leaf_sizes=sizes, time_limit=time_limit))
+    if not rows:
+        print("no fabric carries the plan's traffic at these leaf sizes, or none was proven in time", file=sys.stderr)
     if as_json:
         print(json.dumps([{"site": site, **x.merits, **x.choices} for site, x in rows], indent=1))
-    else:
+    elif rows:
         print(table(rows))
     raise typer.Exit(DONE if rows else INFEASIBLE)
 
