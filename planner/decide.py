@@ -300,7 +300,7 @@ class Decider:
         several, podded = d.domains > 1, 0 < d.domains_per_pod < d.domains
         hop = transport.hop_slowdown(network, d, float(several), float(podded)) if request.groups > 1 else self.phi
         leaf = fabric_question.rings(request, fabric_question.leaf_domain_racks(d)) if several else 0
-        pod = fabric_question.rings(request, d.leaf_down * d.domains_per_pod) if podded else 0
+        pod = fabric_question.rings(request, d.domain_racks * d.domains_per_pod) if podded else 0
         return hop, transport.allreduce_slowdown(network, d, leaf, pod)
 
     def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:

@@ -474,6 +474,9 @@ class Switch(Sourced):
     planes: Count = Field(1, description="Chips in the box; each belongs to a network of its own.")
     price_usd: NonNegative
     power_watts: NonNegative
+    link_factor: Positive = Field(
+        1.0, description="Price and power of a link at this port rate over those of the network's optics, cables and media."
+    )
 
 
 class Optics(Sourced):
@@ -493,6 +496,37 @@ class Cables(Sourced):
     switch_transceivers: Annotated[int, Field(ge=0, le=2)] = 2
 
 
+class Medium(Sourced):
+    """A kind of cable at the port rate, both ends included: what a link takes where it is no longer than the reach."""
+
+    name: str
+    reach_m: Positive
+    price_usd: NonNegative = Field(description="Of a link without its length: ends, transceivers.")
+    usd_per_m: NonNegative = 0.0
+    power_watts: NonNegative = Field(0.0, description="Of a link, both ends.")
+
+
+class Floor(Sourced):
+    """The grid that racks stand on, row after row; switches stand in the middle of the racks that they serve."""
+
+    rack_pitch_m: Positive = Field(0.6, description="From rack to rack in a row. EIA-310 racks are 600 mm wide [m].")
+    row_pitch_m: Positive = Field(2.4, description="From row to row: racks 1.2 m deep, half of a cold and of a hot aisle of 1.2 m [m].")
+    racks_per_row: Count | None = Field(None, description="Absent: as many as make the floor nearest to square.")
+    rise_m: NonNegative = Field(1.0, description="From a port to the tray above, at each end [m].")
+    spread_m: NonNegative = Field(5.0, description="Between the network racks of one middle, added to every cable between two switches [m].")
+
+
+FabricFamily = Literal["rail", "rack", "rail-only"]
+
+
+class Spares(Sourced):
+    """Ports of a leaf that are kept free for endpoints whose port fails: the larger of a share and what the chances ask for."""
+
+    share: Fraction = Field(0.0, description="Of the ports in use towards GPUs, rounded up.")
+    failure_chance: Fraction = Field(0.0, description="That a port fails before the leaf is repaired.")
+    shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="That more ports of a leaf fail than it has spare, at most.")
+
+
 class Transport(Sourced):
     """How far the transport stays from the fluid ideal."""
 
@@ -506,7 +540,19 @@ class Network(Sourced):
     switches: tuple[Switch | str, ...] = Field(min_length=1)
     optics: Optics
     cables: Cables = Cables()
+    floor: Floor | None = Field(None, description="Absent: lengths are of no account, and every link costs the same.")
+    media: tuple[Medium | str, ...] = Field((), description="With a floor: links take the cheapest that reaches, and no optics and cables.")
     transport: Transport = Transport()
+    families: tuple[FabricFamily, ...] = Field(
+        ("rail",),
+        min_length=1,
+        description="rail: a leaf takes one GPU index of many racks; rack: all GPUs of some racks; rail-only: a network for each GPU index, "
+        "nothing joins them.",
+    )
+    max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over where a port is slower than it.")
+    min_core_share: Fraction = Field(0.0, description="Least rate that can leave a full pod at once, over that of its GPUs: the floor between rails.")
+    spares: Spares = Spares()
+    power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt of the fabric over its years, counted into its cost.")
     max_tiers: Annotated[int, Field(ge=1, le=3)] = 3
 
 

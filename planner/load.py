@@ -105,10 +105,9 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
         if isinstance(holder, dict) and isinstance(holder.get(key), str):
             holder[key] = _entry(kind, holder[key], f"{where}: {part}.{key}")
     network = data.get("network")
-    if isinstance(network, dict) and isinstance(network.get("switches"), list):
-        network["switches"] = [
-            _entry("switches", s, f"{where}: network.switches[{i}]") if isinstance(s, str) else s for i, s in enumerate(network["switches"])
-        ]
+    for kind in ("switches", "media"):
+        if isinstance(network, dict) and isinstance(network.get(kind), list):
+            network[kind] = [_entry(kind, x, f"{where}: network.{kind}[{i}]") if isinstance(x, str) else x for i, x in enumerate(network[kind])]
     return data
 
 
@@ -186,6 +185,8 @@ def _reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
             f"limits.max_batch_tokens: must be at least one sequence of {instance.workload.sequence_length} tokens "
             f"(is {instance.limits.max_batch_tokens:g}); raise it or shorten workload.sequence_length"
         )
+    if instance.network is not None and instance.network.media and instance.network.floor is None:
+        yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
     if instance.grid is not None:
         if instance.hardware.racks is not None:
             yield f"hardware.racks: the grid decides how many racks there are (is {instance.hardware.racks}); remove it, or pin sites.racks"

@@ -16,7 +16,7 @@ from planner.handoff import LayoutRequest, Options, SitesRequest, resolved_switc
 from planner.identity import instance_sha256
 from planner.instance import Accelerator, Instance
 from planner.models import layout, sites
-from planner.physics.cost import endpoint_link_usd
+from planner.physics.fabric_bill import least_endpoint_usd
 from planner.physics.power import facility_mw, rack_of
 from planner.plan import Conflict, ObjectiveValue, Plan, Status
 from planner.solvers.outcome import relative_gap
@@ -155,8 +155,7 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
     network = instance.network
     if network is None:
         return 0.0
-    port = min(s.price_usd / s.ports for s in resolved_switches(network.switches))
-    return rack_of(instance.hardware).gpus * (endpoint_link_usd(network) + port)
+    return rack_of(instance.hardware).gpus * min(least_endpoint_usd(network, s) for s in resolved_switches(network.switches))
 
 
 def _joint_bound(run: Run, most: int) -> float | None:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.instance import Frozen, Instance
+from planner.instance import FabricFamily, Frozen, Instance
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -279,6 +279,9 @@ class SiteFabric(Frozen):
     cost_usd: float
     power_mw: float
     leaf_domain_racks: int = Field(description="Racks whose GPUs of one index share a leaf.")
+    family: FabricFamily = "rail"
+    lanes: int = Field(1, description="Networks that every NIC is split over.")
+    leaf_spare_ports: int = Field(0, description="Ports of each leaf kept free.")
     leaf_domains: int
     rails_per_pod: int = Field(description="GPU indices that share a pod.")
     leaf_domains_per_pod: int = Field(description="Leaf domains that share a pod; a group within them never crosses the core.")

@@ -124,7 +124,9 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
     for n, (site, f) in enumerate(sorted(x.sites.items())):
         word = "FABRIC    " if n == 0 else "          "
         tiers = ", ".join(f"{t.switches:,} {t.name} {t.down_ports}/{t.up_ports}" for t in f.tiers)
-        yield f"{word} {site}: {f.planes} plane(s) of {f.switch}: {tiers}; {f.switches:,} boxes, {f.switch_links:,} links, {money(f.cost_usd)}"
+        family = "" if f.family == "rail" else f", {f.family}"
+        built = f"{f.planes} plane(s) of {f.switch}{family}"
+        yield f"{word} {site}: {built}: {tiers}; {f.switches:,} boxes, {f.switch_links:,} links, {money(f.cost_usd)}"
         crossing = f"{100 * f.share_leaving_leaf:.0f} % leaves the leaf, {100 * f.share_leaving_pod:.0f} % the pod"
         yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.hop_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
     yield proof(x.certificate)

@@ -20,6 +20,7 @@ def names_resolved(c: Context) -> Iterator[Violation]:
         ("hardware.rack", h.rack, Rack),
         ("workload.model", w.model, Model),
         *((f"network.switches[{i}]", s, object) for i, s in enumerate(network.switches if network else ())),
+        *((f"network.media[{i}]", m, object) for i, m in enumerate(network.media if network else ())),
     ]
     for path, held, kind in parts:
         if isinstance(held, str) or not isinstance(held, kind):

@@ -5,7 +5,7 @@ Limits are held against figures recomputed from the decisions, never against tho
 
 from collections.abc import Iterator
 
-from planner.checks import complete, cost, fabric, layout, placement, proofs, sites, wan
+from planner.checks import cables, complete, cost, fabric, layout, placement, proofs, sites, wan
 from planner.checks.context import Context
 from planner.checks.rule import Rule, broken
 from planner.plan import Plan, Violation
@@ -14,7 +14,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "sites": sites.RULES,
     "wan": wan.RULES,
     "layout": layout.RULES,
-    "fabric": fabric.RULES,
+    "fabric": (*fabric.RULES, *cables.RULES),
     "placement": placement.RULES,
     "cost": (*cost.RULES, cost.spend_budget),
     "proofs": proofs.RULES,

@@ -19,6 +19,6 @@ def allreduce_slowdown(network: Network, d: Design, rings_leaving_leaf: int, rin
 
     `rings_leaving_leaf` groups share a leaf's u1 uplinks; the flows of x rails of `rings_leaving_pod` groups share a pod's s·u2.
     """
-    leaf = rings_leaving_leaf / d.leaf_up if d.leaf_up else 0.0
-    pod = rings_leaving_pod * d.rails_per_pod / (d.spines_per_pod * d.spine_up) if d.spine_up else 0.0
+    leaf = rings_leaving_leaf / d.ring_uplinks if d.leaf_up else 0.0
+    pod = rings_leaving_pod / d.ring_pod_uplinks if d.spine_up else 0.0
     return network.transport.slowdown * max(1.0, leaf, pod)
