@@ -1,0 +1,67 @@
+"""Place a job on a cluster: a first packing, the bounds that need no solver, and a solver only where the two do not meet."""
+
+import time
+from dataclasses import dataclass, field
+
+from planner.handoff import Options
+from planner.models.cluster_bounds import bounds
+from planner.models.cluster_greedy import greedy
+from planner.models.cluster_question import Packing, Question, measure
+from planner.solvers.outcome import Outcome, Stop
+
+FORMULATION = (
+    "Counts of leaves by free nodes and whole groups held, of clusters of split groups by the holes that they share; "
+    "level by level, each fixed before the next: best fit where it meets the analytic bound, CP-SAT where it does not."
+)
+ANALYTIC = "best fit with analytic bounds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A packing with what is proven of each level of the objective."""
+
+    packing: Packing
+    values: tuple[int, ...]
+    bounds: tuple[int, ...]
+    analytic: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Progress:
+    """What is held and proven so far, and what it took."""
+
+    packing: Packing
+    values: tuple[int, ...]
+    bounds: list[int]
+    variables: int = 0
+    constraints: int = 0
+    solver: str = ANALYTIC
+    started: float = field(default_factory=time.perf_counter)
+
+    def proven(self, level: int) -> bool:
+        """Tell whether a level and all before it are at their bounds."""
+        return all(v == b for v, b in zip(self.values[: level + 1], self.bounds, strict=False))
+
+
+def solve(q: Question, options: Options) -> Outcome[Found]:
+    """Return the packing of least (split groups, extra pieces, groups across pods, boundaries, part-free leaves) in this order."""
+    started = time.perf_counter()
+    if q.need > q.free:
+        return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{q.need} units > {q.free} free", solver=ANALYTIC)
+    packing, analytic = greedy(q), bounds(q).values
+    held = Progress(packing, measure(q, packing).values, list(analytic), started=started)
+    if not held.proven(len(analytic) - 1):
+        from planner.models.cluster_levels import improve
+
+        improve(q, held, options)
+    found = Found(packing=held.packing, values=held.values, bounds=tuple(held.bounds), analytic=analytic)
+    return Outcome(
+        stop=Stop.PROVED if held.proven(len(analytic) - 1) else Stop.LIMIT,
+        solution=found,
+        objective=float(found.values[0]),
+        bound=float(found.bounds[0]),
+        solver=held.solver,
+        variables=held.variables,
+        constraints=held.constraints,
+        seconds=time.perf_counter() - started,
+    )

@@ -1,0 +1,85 @@
+"""Prove the levels of a placement one after another with CP-SAT, from the first that best fit leaves open."""
+
+import math
+import time
+from collections import Counter
+
+from planner.handoff import Options
+from planner.models.cluster import Progress
+from planner.models.cluster_decode import decode, settled
+from planner.models.cluster_exact import Formulation, formulate, levels
+from planner.models.cluster_greedy import with_split
+from planner.models.cluster_question import Packing, Question, measure
+from planner.solvers.cpsat import SOLVER, Values, run
+from planner.solvers.outcome import Outcome
+
+MOST_VARIABLES = 60_000  # beyond it the translation alone takes seconds
+
+
+def improve(q: Question, held: Progress, options: Options) -> None:
+    """Search each level that is not at its bound while those before it are proven and time is left."""
+    for level in range(len(held.bounds)):
+        if held.values[level] > held.bounds[level]:
+            f = _formulation(q, held, level)
+            if f is None or _time_left(held, options) <= 0:
+                return
+            _search(f, held, level, options)
+        if not held.proven(level):
+            return
+
+
+def _time_left(held: Progress, options: Options) -> float:
+    """Return the seconds that are left; infinitely many without a limit."""
+    return math.inf if options.time_limit is None else options.time_limit - (time.perf_counter() - held.started)
+
+
+def _formulation(q: Question, held: Progress, level: int) -> Formulation | None:
+    """Write the model of a level with those before it fixed; None where it would be too large."""
+    slots = None if level == 0 else _most_clusters(q, held)
+    by_pod = level > 1
+    holes = len({leaf.free for leaf in q.leaves}) * len(q.kinds) + max(leaf.free for leaf in q.leaves)
+    if (slots or 0) * holes * (len(q.pods) if by_pod else 1) > MOST_VARIABLES:
+        return None
+    f = formulate(q, by_pod=by_pod, slots=slots)
+    goals = levels(f)
+    for goal, value in zip(goals[:level], held.values, strict=False):
+        f.model.add(goal <= value).with_name("keep_the_levels_before")
+    f.model.add(goals[level] >= held.bounds[level]).with_name("respect_the_analytic_bound")
+    f.model.minimize(goals[level])
+    return f
+
+
+def _most_clusters(q: Question, held: Progress) -> int:
+    """Bound the split groups, and so the clusters, of any packing whose first level is least."""
+    least = min(k.weight for k in q.kinds)
+    return min(q.groups, held.values[0] // least) if least else q.groups
+
+
+def _search(f: Formulation, held: Progress, level: int, options: Options) -> None:
+    """Solve, keep what is better, and raise the level's bound."""
+    left = _time_left(held, options)
+    outcome = run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads)
+    held.variables += outcome.variables
+    held.constraints += outcome.constraints
+    held.solver = SOLVER
+    if outcome.solution is None:
+        return
+    packing = _packing(f, outcome.solution)
+    values = measure(f.q, packing).values
+    if values < held.values:
+        held.packing, held.values = packing, values
+    held.bounds[level] = max(held.bounds[level], _proven(outcome))
+
+
+def _packing(f: Formulation, values: Values) -> Packing:
+    """Read the packing, cutting what the model only counts."""
+    packing, left = decode(f, values)
+    if any(left):
+        cut = with_split(f.q, packing.whole, left)
+        packing = settled(f.q, Packing(whole=Counter(cut.whole), split=[*packing.split, *cut.split]))
+    return packing
+
+
+def _proven(outcome: Outcome[Values]) -> int:
+    """Return what the solver proves of a whole number."""
+    return math.ceil((outcome.bound or 0.0) - 1e-6)
