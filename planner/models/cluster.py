@@ -48,7 +48,9 @@ def solve(q: Question, options: Options) -> Outcome[Found]:
     started = time.perf_counter()
     if q.need > q.free:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{q.need} units > {q.free} free", solver=ANALYTIC)
-    packing, analytic = greedy(q), bounds(q).values
+    packing = greedy(q)
+    # Nothing split is the least at every level up to the crossings, so that bounds given it hold for all that is as good.
+    analytic = bounds(q, whole=not packing.split).values
     held = Progress(packing, measure(q, packing).values, list(analytic), started=started)
     if not held.proven(len(analytic) - 1):
         from planner.models.cluster_levels import improve

@@ -6,8 +6,8 @@ from planner.models.cluster_question import Kind, Levels, Question
 from planner.physics.locality import lower_bound_split
 
 
-def bounds(q: Question) -> Levels:
-    """Bound every level of the objective; each holds whatever the levels before it are."""
+def bounds(q: Question, *, whole: bool = False) -> Levels:
+    """Bound every level of the objective; with `whole` the last two hold where no group splits, else whatever the others are."""
     free = [leaf.free for leaf in q.leaves]
     count = fewest_split(free, q.kinds)
     crossing = tuple(fewest_split(_free_by(q, t), q.kinds) for t in range(q.tiers))
@@ -15,8 +15,8 @@ def bounds(q: Question) -> Levels:
         weight_split=least_weight_split(free, q.kinds),
         extra_pieces=fewest_extra_pieces(q, count),
         crossing=crossing,
-        boundaries=fewest_boundaries(q, crossing[0] if crossing else 0),
-        part_free=fewest_part_free(q),
+        boundaries=fewest_boundaries(q, crossing[0] if crossing else 0, whole=whole),
+        part_free=fewest_part_free(q, whole=whole),
     )
 
 
@@ -81,7 +81,7 @@ def _most_taken(descending: Sequence[int], need: int) -> int:
     return taken
 
 
-def fewest_boundaries(q: Question, across: int) -> int:
+def fewest_boundaries(q: Question, across: int, *, whole: bool) -> int:
     """Bound the neighbours along lines that are not in one pod: by the pods that the groups need, and by the lines that no pod holds.
 
     Every pod with groups of its own is a run of some line, and so is every group across pods. One more group across pods
@@ -90,8 +90,10 @@ def fewest_boundaries(q: Question, across: int) -> int:
     free, lines = _free_by_pod(q), q.groups // q.line
     if len(q.kinds) == 1:
         room = [n // q.kinds[0].size for n in free]
-        whole = sum(r // q.line for r in room)
-        return max(_most_taken(room, q.groups - across) + across - lines, lines - whole, 0)
+        if whole:
+            room = sorted((sum(q.leaves[i].free // q.kinds[0].size for i in leaves) for leaves in q.pods.values()), reverse=True)
+        in_one_pod = sum(r // q.line for r in room) if q.line > 1 else lines
+        return max(_most_taken(room, q.groups - across) + across - lines, lines - in_one_pod, 0)
     pods = _most_taken(free, q.need)
     if pods and free[pods - 1] < max(k.size for k in q.kinds):
         pods = 0  # a group across pods might save several of them
@@ -111,12 +113,22 @@ def _free_by(q: Question, tier: int) -> list[int]:
     return list(found.values())
 
 
-def fewest_part_free(q: Question) -> int:
-    """Bound the leaves left part-free: those that are so now, less the most that the job can fill."""
-    now = sorted(leaf.free for leaf in q.leaves if 0 < leaf.free < leaf.size)
+def fewest_part_free(q: Question, *, whole: bool) -> int:
+    """Bound the leaves left part-free: those that are so now, less the most that the job can fill; whole groups fill only sums of their sizes."""
+    sums = _sums([k.size for k in q.kinds], max((leaf.free for leaf in q.leaves), default=0)) if whole else None
+    now = [leaf.free for leaf in q.leaves if 0 < leaf.free < leaf.size]
     left, filled = q.need, 0
-    for free in now:
+    for free in sorted(n for n in now if sums is None or n in sums):
         if free > left:
             break
         left, filled = left - free, filled + 1
     return len(now) - filled
+
+
+def _sums(sizes: Sequence[int], most: int) -> set[int]:
+    """Return the sums of sizes, each used any number of times, up to `most`."""
+    found = {0}
+    for n in range(1, most + 1):
+        if any(n - g in found for g in sizes):
+            found.add(n)
+    return found

@@ -21,17 +21,16 @@ def decode(f: Formulation, values: Values) -> tuple[Packing, list[int]]:
                 holes.setdefault(f.q.pod_of[i], {}).setdefault(c, []).append(i)
     left = [int(values.of(f.split(k))) if f.q.kinds[k].count else 0 for k in range(len(f.q.kinds))]
     for j in range(f.slots):
-        held = [values.of(f.held[j, k]) for k in range(len(f.q.kinds))]
+        held = [values.of(v) for v in f.held[j]]
         if any(held):
             packing.split.extend(cut_cluster([k.size for k in f.q.kinds], *_parts(f, values, j, held, holes)))
             left = [a - b for a, b in zip(left, held, strict=True)]
-    return settled(f.q, packing), left
+    return settled(packing), left
 
 
-def settled(q: Question, packing: Packing) -> Packing:
+def settled(packing: Packing) -> Packing:
     """Count among the whole groups those that were cut and have one piece."""
     whole = packing.whole + Counter((pieces[0][0], k) for k, pieces in packing.split if len(pieces) == 1)
-    assert all(n >= 0 for n in whole.values()), q.groups
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
@@ -59,11 +58,11 @@ def _walk(f: Formulation, values: Values, pod: int, packing: Packing) -> dict[in
 def _parts(f: Formulation, values: Values, j: int, held: Sequence[int], holes: Holes) -> tuple[list[Part], list[int]]:
     """Return a cluster's holes pod by pod with the groups local to each, and the kinds of its other groups."""
     q, left = f.q, list(held)
-    taken = {p: Counter({c: values.of(v) for (i, pod, c), v in f.take.items() if (i, pod) == (j, p)}) for p in f.pods}
+    taken = {p: Counter({c: values.of(v) for (pod, c), v in f.take[j].items() if pod == p}) for p in f.pods}
     found = []
     for pod, wanted in sorted((taken if f.by_pod else _by_pod(taken[0], holes)).items(), key=lambda item: _height(q, item[0])):
         here = tuple((holes[pod][c].pop(), c) for c in sorted(wanted, reverse=True) for _ in range(wanted[c]))
-        local = [values.of(f.local[j, 0, pod, k]) for k in range(len(left))] if f.by_pod and q.tiers else _most_local(q, left, here)
+        local = [values.of(f.local[j][0, pod, k]) for k in range(len(left))] if f.by_pod and q.tiers else _most_local(q, left, here)
         left = [a - b for a, b in zip(left, local, strict=True)]
         if here:
             found.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))

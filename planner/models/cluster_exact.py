@@ -7,7 +7,7 @@ pieces are holes less clusters. A group of a cluster crosses pods unless it fits
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
@@ -32,9 +32,9 @@ class Formulation:
     arcs: dict[tuple[int, int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units, kind)
     rest: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole)
     idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
-    take: dict[tuple[int, int, int], cp_model.IntVar] = field(default_factory=dict)  # (cluster, pod, hole)
-    held: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (cluster, kind)
-    local: dict[tuple[int, int, int, int], cp_model.IntVar] = field(default_factory=dict)  # (cluster, tier, switch, kind)
+    take: list[dict[tuple[int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (pod, hole)
+    held: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each cluster, by kind
+    local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (tier, switch, kind)
     opened: list[cp_model.IntVar] = field(default_factory=list)
     wasteful: list[cp_model.IntVar] = field(default_factory=list)
 
@@ -42,14 +42,13 @@ class Formulation:
         """Return the groups of a kind that no leaf holds whole."""
         return self.q.kinds[kind].count - sum(v for (_, _, k), v in self.arcs.items() if k == kind)
 
-    def units(self, cluster: int, pods: Iterable[int] | None = None) -> Expr:
+    def units(self, cluster: int, pods: Container[int] | None = None) -> Expr:
         """Return the units in the holes of a cluster, of some pods alone where they are given."""
-        within = None if pods is None else set(pods)
-        return sum(c * v for (j, p, c), v in self.take.items() if j == cluster and (within is None or p in within))
+        return sum(c * v for (p, c), v in self.take[cluster].items() if pods is None or p in pods)
 
     def capacity(self, cluster: int) -> Expr:
         """Return the units of the groups of a cluster."""
-        return sum(self.q.kinds[k].size * v for (j, k), v in self.held.items() if j == cluster)
+        return sum(kind.size * v for kind, v in zip(self.q.kinds, self.held[cluster], strict=True))
 
 
 def formulate(q: Question, *, by_pod: bool, slots: int | None) -> Formulation:
@@ -88,20 +87,20 @@ def follow_leaves(f: Formulation, pod: int) -> None:
 def place_split_groups(f: Formulation) -> None:
     """Put every group that is not whole into a cluster."""
     for k in range(len(f.q.kinds)):
-        f.model.add(sum(v for (_, i), v in f.held.items() if i == k) == f.split(k)).with_name(f"place_split_groups[{k}]")
+        f.model.add(sum(held[k] for held in f.held) == f.split(k)).with_name(f"place_split_groups[{k}]")
 
 
 def use_each_hole_once(f: Formulation) -> None:
     """Let no two clusters share a hole."""
     for (pod, c), rest in f.rest.items():
-        f.model.add(sum(f.take[j, pod, c] for j in range(f.slots)) <= rest).with_name(f"use_each_hole_once[{pod},{c}]")
+        f.model.add(sum(take[pod, c] for take in f.take) <= rest).with_name(f"use_each_hole_once[{pod},{c}]")
 
 
 def fit_the_holes(f: Formulation) -> None:
     """Hold the groups of a cluster in its holes; a cluster without groups saves no piece."""
     for j in range(f.slots):
         f.model.add(f.capacity(j) <= f.units(j)).with_name(f"fit_the_holes[{j}]")
-        f.model.add(f.opened[j] <= sum(f.held[j, k] for k in range(len(f.q.kinds)))).with_name(f"count_clusters_with_groups[{j}]")
+        f.model.add(f.opened[j] <= sum(f.held[j])).with_name(f"count_clusters_with_groups[{j}]")
 
 
 def order_clusters(f: Formulation) -> None:
@@ -116,11 +115,11 @@ def keep_local_groups_within(f: Formulation) -> None:
     for j in range(f.slots):
         for t in range(f.q.tiers if f.by_pod else 0):
             for s, pods in _switches(f.q, t).items():
-                inside = sum(g * f.local[j, t, s, k] for k, g in enumerate(sizes))
+                inside = sum(g * f.local[j][t, s, k] for k, g in enumerate(sizes))
                 f.model.add(inside <= f.units(j, pods)).with_name(f"keep_local_groups_within[{j},{t},{s}]")
             for k in range(len(sizes)):
-                held = sum(v for (i, tier, _, kind), v in f.local.items() if (i, tier, kind) == (j, t, k))
-                f.model.add(held <= f.held[j, k]).with_name(f"count_local_groups_once[{j},{t},{k}]")
+                inside = sum(f.local[j][t, s, k] for s in _switches(f.q, t))
+                f.model.add(inside <= f.held[j][k]).with_name(f"count_local_groups_once[{j},{t},{k}]")
 
 
 def leave_idle_leaves_alone(f: Formulation) -> None:
@@ -131,30 +130,38 @@ def leave_idle_leaves_alone(f: Formulation) -> None:
             if c:
                 v = f.model.new_int_var(0, n, f"idle[{pod},{c}]")
                 f.idle[pod, c] = v
-                taken = sum(f.take[j, pod, c] for j in range(f.slots))
+                taken = sum(take[pod, c] for take in f.take)
                 f.model.add(v <= f.rest[pod, c] - taken).with_name(f"leave_idle_leaves_alone[{pod},{c}]")
 
 
 def levels(f: Formulation) -> list[Expr]:
     """Return the levels of the objective: two of them, or all where the pods are told apart."""
-    q, clusters = f.q, range(f.slots)
+    q, taken = f.q, [v for take in f.take for v in take.values()]
     found: list[Expr] = [sum(kind.weight * f.split(k) for k, kind in enumerate(q.kinds))]
-    found.append(sum(f.take.values()) - sum(f.opened))
+    found.append(sum(taken) - sum(f.opened))
     if not f.by_pod:
         return found
-    split = sum(f.held.values())
-    crossing = [split - sum(v for (_, tier, _, _), v in f.local.items() if tier == t) for t in range(q.tiers)]
-    used = []
-    for pod in f.pods:
-        v = f.model.new_bool_var(f"used[{pod}]")
-        inside = sum(a for (p, _, _), a in f.arcs.items() if p == pod)
-        inside += sum(f.local[j, 0, pod, k] for j in clusters for k in range(len(q.kinds)) if q.tiers)
-        f.model.add(inside <= q.groups * v).with_name(f"count_pods_with_groups[{pod}]")
-        used.append(v)
+    split = sum(v for held in f.held for v in held)
+    crossing = [split - sum(v for local in f.local for (tier, _, _), v in local.items() if tier == t) for t in range(q.tiers)]
     across = crossing[0] if crossing else 0
-    boundaries = sum(used) - q.groups // q.line + across
-    part_free = sum(f.rest.values()) - sum(f.take.values()) - sum(f.idle.values()) + sum(f.wasteful)
+    boundaries = sum(count_pods_with_groups(f)) - q.groups // q.line + across
+    part_free = sum(f.rest.values()) - sum(taken) - sum(f.idle.values()) + sum(f.wasteful)
     return [*found, *crossing, boundaries, part_free]
+
+
+def count_pods_with_groups(f: Formulation) -> list[cp_model.IntVar]:
+    """Mark the pods that hold a group by themselves."""
+    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in f.pods}
+    for (pod, _, _), v in f.arcs.items():
+        inside[pod].append(v)
+    for local in f.local:
+        for (tier, pod, _), v in local.items():
+            if tier == 0:
+                inside[pod].append(v)
+    used = {pod: f.model.new_bool_var(f"used[{pod}]") for pod in f.pods}
+    for pod, held in inside.items():
+        f.model.add(sum(held) <= f.q.groups * used[pod]).with_name(f"count_pods_with_groups[{pod}]")
+    return list(used.values())
 
 
 def _switches(q: Question, tier: int) -> dict[int, list[int]]:
@@ -170,13 +177,11 @@ def _clusters(f: Formulation) -> None:
     largest = max(leaf.free for leaf in f.q.leaves)
     count = {pod: len(leaves) for pod, leaves in f.pods.items()}
     for j in range(f.slots):
-        for pod, c in f.rest:
-            f.take[j, pod, c] = f.model.new_int_var(0, count[pod], f"take[{j},{pod},{c}]")
-        for k, kind in enumerate(f.q.kinds):
-            f.held[j, k] = f.model.new_int_var(0, min(kind.count, f.slots), f"held[{j},{k}]")
-            for t in range(f.q.tiers if f.by_pod else 0):
-                for s in _switches(f.q, t):
-                    f.local[j, t, s, k] = f.model.new_int_var(0, min(kind.count, f.slots), f"local[{j},{t},{s},{k}]")
+        f.take.append({(pod, c): f.model.new_int_var(0, count[pod], f"take[{j},{pod},{c}]") for pod, c in f.rest})
+        most = [min(kind.count, f.slots) for kind in f.q.kinds]
+        f.held.append([f.model.new_int_var(0, n, f"held[{j},{k}]") for k, n in enumerate(most)])
+        places = [(t, s, k) for t in range(f.q.tiers if f.by_pod else 0) for s in _switches(f.q, t) for k in range(len(most))]
+        f.local.append({at: f.model.new_int_var(0, most[at[2]], f"local[{j},{at}]") for at in places})
         f.opened.append(f.model.new_bool_var(f"opened[{j}]"))
         f.wasteful.append(f.model.new_bool_var(f"wasteful[{j}]"))
         # More left over than the largest hole would leave a hole unused, and that would not be taken.

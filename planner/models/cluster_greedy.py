@@ -18,7 +18,8 @@ def greedy(q: Question) -> Packing:
 def _in_few_pods(q: Question) -> Packing | None:
     """Fill the roomiest pods until what is left fits a single one, then take the fullest that holds it; None where groups must split."""
     left, packing = [k.count for k in q.kinds], Packing()
-    pods = sorted(q.pods, key=lambda p: (sum(q.leaves[i].free for i in q.pods[p]), p))
+    unit = q.kinds[0].size if len(q.kinds) == 1 else 1
+    pods = sorted(q.pods, key=lambda p: (sum(q.leaves[i].free // unit for i in q.pods[p]), p))
     while any(left):
         for pod in pods:
             room = sum(q.leaves[i].free for i in q.pods[pod])
@@ -101,19 +102,20 @@ def _whole_first(q: Question) -> Packing:
         low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
     # One group more than fits: best fit may still place some of it where another does not.
     tries = [keeping(n) for n in sorted({low, min(low + 1, total), total})]
-    packings = [with_split(q, found, [k.count - keep[j] + rest[j] for j, k in enumerate(q.kinds)]) for keep, found, rest in tries]
+    left = [[k.count - keep[j] + rest[j] for j, k in enumerate(q.kinds)] for keep, _, rest in tries]
+    packings = [with_split(q, found, n, by_pod=by_pod) for (_, found, _), n in zip(tries, left, strict=True) for by_pod in (True, False)]
     return min(packings, key=lambda p: measure(q, p).values)
 
 
-def with_split(q: Question, whole: Counter[tuple[int, int]], left: Counts) -> Packing:
-    """Cut the groups that are left over the holes."""
+def with_split(q: Question, whole: Counter[tuple[int, int]], left: Counts, *, by_pod: bool = True) -> Packing:
+    """Cut the groups that are left over the holes, within a pod where that makes no more pieces than are needed now."""
     holes = [leaf.free for leaf in q.leaves]
     for (i, k), n in whole.items():
         holes[i] -= n * q.kinds[k].size
     packing = Packing(whole=Counter(whole))
     for k in sorted(range(len(q.kinds)), key=lambda k: (-q.kinds[k].size, k)):
         for _ in range(left[k]):
-            pieces = cut(q, holes, q.kinds[k].size)
+            pieces = cut(q, holes, q.kinds[k].size, by_pod=by_pod)
             if len(pieces) == 1:
                 packing.whole[pieces[0][0], k] += 1
             else:
@@ -123,9 +125,11 @@ def with_split(q: Question, whole: Counter[tuple[int, int]], left: Counts) -> Pa
     return packing
 
 
-def cut(q: Question, holes: Sequence[int], size: int) -> tuple[Piece, ...]:
+def cut(q: Question, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
     """Cut one group over holes: in the pod where it has the fewest pieces and leaves the least of a hole, or else over all."""
     everywhere = _least_pieces(holes, [i for i, n in enumerate(holes) if n], size)
+    if not by_pod:
+        return everywhere
     fits = [_least_pieces(holes, leaves, size) for leaves in (_open(holes, p) for p in q.pods.values()) if sum(holes[i] for i in leaves) >= size]
     best = min(fits, key=lambda c: (len(c), sum(holes[i] for i, _ in c) - size, c), default=everywhere)
     return best if len(best) <= len(everywhere) else everywhere

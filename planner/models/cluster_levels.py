@@ -76,7 +76,7 @@ def _packing(f: Formulation, values: Values) -> Packing:
     packing, left = decode(f, values)
     if any(left):
         cut = with_split(f.q, packing.whole, left)
-        packing = settled(f.q, Packing(whole=Counter(cut.whole), split=[*packing.split, *cut.split]))
+        packing = settled(Packing(whole=Counter(cut.whole), split=[*packing.split, *cut.split]))
     return packing
 
 
