@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from planner.commands import place
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -136,13 +137,16 @@ def compare(
 
 
 @app.command()
-def schema(what: Annotated[str, typer.Argument(help="instance or plan.")]) -> None:
-    """Print the JSON Schema of an instance or a plan."""
+def schema(what: Annotated[str, typer.Argument(help="instance, plan, job or placement.")]) -> None:
+    """Print the JSON Schema of an instance, a plan, a job or a placement."""
     from planner.schema import SCHEMAS, schema_text
 
     if what not in SCHEMAS:
         raise InputError(f"schema: must be one of {', '.join(sorted(SCHEMAS))} (is {what!r})")
     print(schema_text(what), end="")
+
+
+app.command()(place.place)
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from planner.handoff import Options
-from planner.models.cluster_bounds import bounds
+from planner.models.cluster_bounds import bounds, fewest_split
 from planner.models.cluster_greedy import greedy
 from planner.models.cluster_question import Packing, Question, measure
 from planner.solvers.outcome import Outcome, Stop
@@ -24,6 +24,8 @@ class Found:
     values: tuple[int, ...]
     bounds: tuple[int, ...]
     analytic: tuple[int, ...]
+    least_split: int
+    searched: int
 
 
 @dataclass(slots=True)
@@ -43,8 +45,11 @@ class Progress:
         return all(v == b for v, b in zip(self.values[: level + 1], self.bounds, strict=False))
 
 
-def solve(q: Question, options: Options) -> Outcome[Found]:
-    """Return the packing of least (split groups, extra pieces, groups across pods, boundaries, part-free leaves) in this order."""
+def solve(q: Question, options: Options, *, fragmentation: bool = True) -> Outcome[Found]:
+    """Return the packing of least (split groups, extra pieces, groups across pods, boundaries, part-free leaves) in this order.
+
+    Without `fragmentation` the last level is left to best fit, and the rest alone is called proven.
+    """
     started = time.perf_counter()
     if q.need > q.free:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{q.need} units > {q.free} free", solver=ANALYTIC)
@@ -52,13 +57,21 @@ def solve(q: Question, options: Options) -> Outcome[Found]:
     # Nothing split is the least at every level up to the crossings, so that bounds given it hold for all that is as good.
     analytic = bounds(q, whole=not packing.split).values
     held = Progress(packing, measure(q, packing).values, list(analytic), started=started)
-    if not held.proven(len(analytic) - 1):
+    searched = len(analytic) - (not fragmentation)
+    if not held.proven(searched - 1):
         from planner.models.cluster_levels import improve
 
-        improve(q, held, options)
-    found = Found(packing=held.packing, values=held.values, bounds=tuple(held.bounds), analytic=analytic)
+        improve(q, held, options, searched)
+    found = Found(
+        packing=held.packing,
+        values=held.values,
+        bounds=tuple(held.bounds),
+        analytic=analytic,
+        least_split=fewest_split([leaf.free for leaf in q.leaves], q.kinds),
+        searched=searched,
+    )
     return Outcome(
-        stop=Stop.PROVED if held.proven(len(analytic) - 1) else Stop.LIMIT,
+        stop=Stop.PROVED if held.proven(searched - 1) else Stop.LIMIT,
         solution=found,
         objective=float(found.values[0]),
         bound=float(found.bounds[0]),

@@ -144,7 +144,7 @@ def levels(f: Formulation) -> list[Expr]:
     split = sum(v for held in f.held for v in held)
     crossing = [split - sum(v for local in f.local for (tier, _, _), v in local.items() if tier == t) for t in range(q.tiers)]
     across = crossing[0] if crossing else 0
-    boundaries = sum(count_pods_with_groups(f)) - q.groups // q.line + across
+    boundaries: Expr = cp_model.LinearExpr.sum(count_pods_with_groups(f)) - q.groups // q.line + across
     part_free = sum(f.rest.values()) - sum(taken) - sum(f.idle.values()) + sum(f.wasteful)
     return [*found, *crossing, boundaries, part_free]
 
@@ -185,4 +185,4 @@ def _clusters(f: Formulation) -> None:
         f.opened.append(f.model.new_bool_var(f"opened[{j}]"))
         f.wasteful.append(f.model.new_bool_var(f"wasteful[{j}]"))
         # More left over than the largest hole would leave a hole unused, and that would not be taken.
-        f.model.add(f.units(j) - f.capacity(j) <= largest * f.wasteful[j]).with_name(f"count_wasteful_clusters[{j}]")
+        f.model.add(f.units(j) <= cp_model.LinearExpr.sum([f.capacity(j), largest * f.wasteful[j]])).with_name(f"count_wasteful_clusters[{j}]")

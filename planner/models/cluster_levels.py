@@ -16,9 +16,9 @@ from planner.solvers.outcome import Outcome
 MOST_VARIABLES = 60_000  # beyond it the translation alone takes seconds
 
 
-def improve(q: Question, held: Progress, options: Options) -> None:
-    """Search each level that is not at its bound while those before it are proven and time is left."""
-    for level in range(len(held.bounds)):
+def improve(q: Question, held: Progress, options: Options, searched: int) -> None:
+    """Search each of the first levels that is not at its bound while those before it are proven and time is left."""
+    for level in range(searched):
         if held.values[level] > held.bounds[level]:
             f = _formulation(q, held, level)
             if f is None or _time_left(held, options) <= 0:
