@@ -70,6 +70,7 @@ class Cluster:
         job: Job,
         *,
         busy: Iterable[str] = (),
+        free: Iterable[str] = (),
         time_limit: float | None = None,
         seed: int = 0,
         threads: int | None = None,
@@ -83,6 +84,8 @@ class Cluster:
             Its groups; see `planner.job`.
         busy
             Nodes to leave out of this call beside those that are busy already.
+        free
+            Nodes to count as free in this call whatever they are, `busy` before them.
         time_limit
             Seconds for the proofs, 10 unless given; a placement comes back in any case, with what is proven of it.
         seed, threads
@@ -90,15 +93,15 @@ class Cluster:
         fragmentation
             Search the last level of the objective too, the leaves left part-free; otherwise best fit decides it.
         """
-        q, units = self.question(job, busy)
+        q, units = self.question(job, busy, free=free)
         options = Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
         outcome = solve(q, options, fragmentation=fragmentation)
         return placement(self, job, q, outcome, units, seed)
 
-    def question(self, job: Job, busy: Iterable[str] = ()) -> tuple[Question, list[list[tuple[str, ...]]]]:
-        """Return the job's question in units of its segments, and each leaf's free units."""
+    def question(self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()) -> tuple[Question, list[list[tuple[str, ...]]]]:
+        """Return the job's question in units of its segments, and each leaf's free units; `busy` and `free` hold for this call."""
         with self._lock:
-            taken = self._busy.union(self.known(busy))
+            taken = self._busy.difference(self.known(free)).union(self.known(busy))
         size = job.segment_nodes
         units = [list(_segments(leaf, taken, size)) for leaf in self.leaves]
         leaves = tuple(Leaf(leaf.path, len(free), _whole(leaf, size)) for leaf, free in zip(self.leaves, units, strict=True))
