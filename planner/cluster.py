@@ -91,7 +91,8 @@ class Cluster:
         seed, threads
             Of the solver, where one is needed.
         fragmentation
-            Search the last level of the objective too, the leaves left part-free; otherwise best fit decides it.
+            Search the last level of the objective too, the leaves left part-free (and the pods that groups without a pipeline
+            spread over); otherwise best fit decides it.
         """
         q, units = self.question(job, busy, free=free)
         options = Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
@@ -106,7 +107,7 @@ class Cluster:
         units = [list(_segments(leaf, taken, size)) for leaf in self.leaves]
         leaves = tuple(Leaf(leaf.path, len(free), _whole(leaf, size)) for leaf, free in zip(self.leaves, units, strict=True))
         kinds = tuple(Kind(k.size // size, k.count, w) for k, w in zip(job.kinds, job.weights, strict=True))
-        return Question(leaves=leaves, kinds=kinds, line=job.line), units
+        return Question(leaves=leaves, kinds=kinds, line=job.line, follows=bool(job.numbering)), units
 
 
 def _segments(leaf: LeafNodes, taken: set[str], size: int) -> Iterable[tuple[str, ...]]:

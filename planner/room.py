@@ -40,7 +40,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     if not admitted:
         return Queued(placements=(), waiting=waiting, groups_split=0, certificate=does_not_fit(jobs[0], own[0], seed).certificate)
     kinds = tuple(k for i in admitted for k in own[i].kinds)
-    together = Question(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds))
+    together = Question(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
     outcome = solve(together, options, fragmentation=False)
     found = outcome.solution
     if found is None:
@@ -65,8 +65,9 @@ def _stated(q: Question, packing: Packing, outcome: Outcome[Found]) -> Outcome[F
     """State one job's figures beside what it would have alone: the proof is of all jobs together."""
     values, analytic = measure(q, packing).values, bounds(q).values
     least = fewest_split([leaf.free for leaf in q.leaves], q.kinds)
-    found = Found(packing=packing, values=values, bounds=analytic, analytic=analytic, least_split=least, searched=len(values) - 1)
-    proved = values[:-1] == analytic[:-1]
+    searched = len(values) - 1 - (not q.follows)
+    found = Found(packing=packing, values=values, bounds=analytic, analytic=analytic, least_split=least, searched=searched)
+    proved = values[:searched] == analytic[:searched]
     return changed(outcome, solution=found, stop=Stop.PROVED if proved else Stop.LIMIT)
 
 

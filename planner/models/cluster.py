@@ -48,7 +48,8 @@ class Progress:
 def solve(q: Question, options: Options, *, fragmentation: bool = True) -> Outcome[Found]:
     """Return the packing of least (split groups, extra pieces, groups across pods, boundaries, part-free leaves) in this order.
 
-    Without `fragmentation` the last level is left to best fit, and the rest alone is called proven.
+    Without `fragmentation` the last level is left to best fit, and the rest alone is called proven; so is the level before it
+    where groups do not follow each other along a line.
     """
     started = time.perf_counter()
     if q.need > q.free:
@@ -57,7 +58,7 @@ def solve(q: Question, options: Options, *, fragmentation: bool = True) -> Outco
     # Nothing split is the least at every level up to the crossings, so that bounds given it hold for all that is as good.
     analytic = bounds(q, whole=not packing.split).values
     held = Progress(packing, measure(q, packing).values, list(analytic), started=started)
-    searched = len(analytic) - (not fragmentation)
+    searched = len(analytic) - (not fragmentation) - (not fragmentation and not q.follows)
     if not held.proven(searched - 1):
         from planner.models.cluster_levels import improve
 

@@ -101,7 +101,7 @@ def _whole_first(q: Question) -> Packing:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
     # One group more than fits: best fit may still place some of it where another does not.
-    tries = [keeping(n) for n in sorted({low, min(low + 1, total), total})]
+    tries = [keeping(n) for n in ({low} if len(q.kinds) == 1 else sorted({low, min(low + 1, total), total}))]
     left = [[k.count - keep[j] + rest[j] for j, k in enumerate(q.kinds)] for keep, _, rest in tries]
     packings = [with_split(q, found, n, by_pod=by_pod) for (_, found, _), n in zip(tries, left, strict=True) for by_pod in (True, False)]
     return min(packings, key=lambda p: measure(q, p).values)
@@ -127,12 +127,14 @@ def with_split(q: Question, whole: Counter[tuple[int, int]], left: Counts, *, by
 
 def cut(q: Question, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
     """Cut one group over holes: in the pod where it has the fewest pieces and leaves the least of a hole, or else over all."""
-    everywhere = _least_pieces(holes, [i for i, n in enumerate(holes) if n], size)
-    if not by_pod:
-        return everywhere
-    fits = [_least_pieces(holes, leaves, size) for leaves in (_open(holes, p) for p in q.pods.values()) if sum(holes[i] for i in leaves) >= size]
-    best = min(fits, key=lambda c: (len(c), sum(holes[i] for i, _ in c) - size, c), default=everywhere)
-    return best if len(best) <= len(everywhere) else everywhere
+    least = -(-size // max(holes))
+    rooms = [_open(holes, leaves) for leaves in q.pods.values()] if by_pod else []
+    fits = [_least_pieces(holes, room, size) for room in rooms if sum(holes[i] for i in room) >= size]
+    best = min(fits, key=lambda c: (len(c), sum(holes[i] for i, _ in c) - size, c), default=())
+    if best and len(best) == least:
+        return best
+    everywhere = _least_pieces(holes, _open(holes, range(len(holes))), size)
+    return best if best and len(best) <= len(everywhere) else everywhere
 
 
 def _open(holes: Sequence[int], leaves: Iterable[int]) -> list[int]:

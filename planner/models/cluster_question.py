@@ -31,11 +31,12 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Groups to place on leaves; `line` of them follow each other along the axis that should not leave a pod."""
+    """Groups to place on leaves; `line` of them, or all, follow each other along the axis that should not leave a pod, if there is one."""
 
     leaves: tuple[Leaf, ...]
     kinds: tuple[Kind, ...]
     line: int
+    follows: bool = True
 
     @cached_property
     def groups(self) -> int:
