@@ -30,6 +30,11 @@ class Cluster:
         self._lock = RLock()
         self.set_busy(busy)
 
+    @staticmethod
+    def warm_up() -> None:
+        """Load the solver now, so that a later call with little time may use it."""
+        import ortools.sat.python.cp_model  # noqa: F401
+
     @property
     def busy(self) -> frozenset[str]:
         """Nodes that are not free."""
@@ -88,6 +93,7 @@ class Cluster:
             Nodes to count as free in this call whatever they are, `busy` before them.
         time_limit
             Seconds for the proofs, 10 unless given; a placement comes back in any case, with what is proven of it.
+            A solver that is not loaded yet (`warm_up`) is not loaded for less than 2 seconds.
         seed, threads
             Of the solver, where one is needed.
         fragmentation

@@ -31,7 +31,8 @@ def cluster_of(nodes: int) -> Topology:
 
 def in_node_order(cluster: Cluster, job: Job) -> list[str]:
     """Return the first free nodes: what a list sorted by name gives."""
-    return [n for leaf in cluster.leaves for n in leaf.nodes if n not in cluster.busy][: job.nodes]
+    busy = cluster.busy
+    return [n for leaf in cluster.leaves for n in leaf.nodes if n not in busy][: job.nodes]
 
 
 def leaf_by_leaf(cluster: Cluster, job: Job) -> list[str]:
@@ -131,6 +132,7 @@ def main() -> None:
         (23200, 0.25, mixed),
     ]:
         compare(nodes, share, kinds, given.limit, controller)
+    Cluster.warm_up()
     print("\nlatency of a warm cluster, 25 % busy, states changing between calls")
     for nodes, limit in ((1024, 0.03), (16384, 0.3)):
         latency(nodes, given.calls, limit)

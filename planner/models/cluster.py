@@ -1,5 +1,6 @@
 """Place a job on a cluster: a first packing, the bounds that need no solver, and a solver only where the two do not meet."""
 
+import sys
 import time
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ FORMULATION = (
     "Counts of leaves by free nodes and whole groups held, of clusters of split groups by the holes that they share; "
     "level by level, each fixed before the next: best fit where it meets the analytic bound, CP-SAT where it does not."
 )
+LOADING_SECONDS = 2.0  # to import CP-SAT where it is not loaded yet: measured 1.3 to 1.6
 ANALYTIC = "best fit with analytic bounds"
 
 
@@ -45,6 +47,11 @@ class Progress:
         return all(v == b for v, b in zip(self.values[: level + 1], self.bounds, strict=False))
 
 
+def solver_at_hand(options: Options) -> bool:
+    """Tell whether there is time to search: loading the solver alone takes longer than a scheduler may wait."""
+    return options.time_limit is None or options.time_limit >= LOADING_SECONDS or "ortools.sat.python.cp_model" in sys.modules
+
+
 def solve(q: Question, options: Options, *, fragmentation: bool = True) -> Outcome[Found]:
     """Return the packing of least (split groups, extra pieces, groups across pods, boundaries, part-free leaves) in this order.
 
@@ -59,7 +66,7 @@ def solve(q: Question, options: Options, *, fragmentation: bool = True) -> Outco
     analytic = bounds(q, whole=not packing.split).values
     held = Progress(packing, measure(q, packing).values, list(analytic), started=started)
     searched = len(analytic) - (not fragmentation) - (not fragmentation and not q.follows)
-    if not held.proven(searched - 1):
+    if not held.proven(searched - 1) and solver_at_hand(options):
         from planner.models.cluster_levels import improve
 
         improve(q, held, options, searched)

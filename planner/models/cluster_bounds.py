@@ -7,7 +7,7 @@ from planner.physics.locality import lower_bound_split
 
 
 def bounds(q: Question, *, whole: bool = False) -> Levels:
-    """Bound every level of the objective; with `whole` the last two hold where no group splits, else whatever the others are."""
+    """Bound every level of the objective, given that those before it are least; with `whole` the last two hold where no group splits."""
     free = [leaf.free for leaf in q.leaves]
     count = fewest_split(free, q.kinds)
     crossing = tuple(fewest_split(_free_by(q, t), q.kinds) for t in range(q.tiers))
@@ -90,8 +90,12 @@ def fewest_boundaries(q: Question, across: int, *, whole: bool) -> int:
     free, lines = _free_by_pod(q), q.groups // q.line
     if len(q.kinds) == 1:
         room = [n // q.kinds[0].size for n in free]
+        full = [sum(q.leaves[i].free // q.kinds[0].size for i in leaves) for leaves in q.pods.values()]
+        if sum(full) < q.groups:
+            # Groups must split, the fewest only where every leaf holds as many whole ones as it can: all these pods are used.
+            return max(sum(n > 0 for n in full) + across - lines, 0)
         if whole:
-            room = sorted((sum(q.leaves[i].free // q.kinds[0].size for i in leaves) for leaves in q.pods.values()), reverse=True)
+            room = sorted(full, reverse=True)
         in_one_pod = sum(r // q.line for r in room) if q.line > 1 else lines
         return max(_most_taken(room, q.groups - across) + across - lines, lines - in_one_pod, 0)
     pods = _most_taken(free, q.need)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from planner.handoff import Options
+from planner.models.cluster import solver_at_hand
 from planner.models.cluster_question import Leaf
 from planner.solvers.outcome import Outcome, Stop
 
@@ -50,7 +51,7 @@ def fill(leaves: Sequence[Leaf], groups: Sequence[Short], options: Options) -> O
     variables = 0
     if values != bounds:
         kept = _kept(leaves, groups, need)
-        if len(kept) * len(groups) <= MOST_VARIABLES:
+        if len(kept) * len(groups) <= MOST_VARIABLES and solver_at_hand(options):
             taken, bounds, variables = _search(leaves, kept, groups, (taken, bounds), options, started)
             values = cost(leaves, groups, taken)
     return Outcome(

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from planner.models.cluster_bounds import fewest_split
+from planner.models.cluster_bounds import fewest_extra_pieces, fewest_split
 from planner.models.cluster_question import Packing, Piece, Question, measure
 
 Counts = list[int]
@@ -102,8 +102,13 @@ def _whole_first(q: Question) -> Packing:
         low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
     # One group more than fits: best fit may still place some of it where another does not.
     tries = [keeping(n) for n in ({low} if len(q.kinds) == 1 else sorted({low, min(low + 1, total), total}))]
-    left = [[k.count - keep[j] + rest[j] for j, k in enumerate(q.kinds)] for keep, _, rest in tries]
-    packings = [with_split(q, found, n, by_pod=by_pod) for (_, found, _), n in zip(tries, left, strict=True) for by_pod in (True, False)]
+    least = fewest_extra_pieces(q, fewest_split([leaf.free for leaf in q.leaves], q.kinds))
+    packings: list[Packing] = []
+    for keep, found, rest in tries:
+        left = [k.count - keep[j] + rest[j] for j, k in enumerate(q.kinds)]
+        packings.append(with_split(q, found, left))
+        if measure(q, packings[-1]).extra_pieces > least:
+            packings.append(with_split(q, found, left, by_pod=False))
     return min(packings, key=lambda p: measure(q, p).values)
 
 
