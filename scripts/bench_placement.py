@@ -5,6 +5,7 @@ Slurm controller chose for the same free nodes, its ranks in node order are meas
 """
 
 import argparse
+import gc
 import json
 import random
 import resource
@@ -132,7 +133,9 @@ def main() -> None:
         (23200, 0.25, mixed),
     ]:
         compare(nodes, share, kinds, given.limit, controller)
+    # What a long-running service does after loading: the solver's many modules are then no work for the garbage collector.
     Cluster.warm_up()
+    gc.freeze()
     print("\nlatency of a warm cluster, 25 % busy, states changing between calls")
     for nodes, limit in ((1024, 0.03), (16384, 0.3)):
         latency(nodes, given.calls, limit)

@@ -3,10 +3,11 @@
 import pytest
 from cluster_cases import best, cost, random_question
 
-from planner.handoff import Options
+from planner.handoff import Options, PlacementRequest
 from planner.models.cluster import Found, solve
 from planner.models.cluster_bounds import bounds
-from planner.models.cluster_question import Question
+from planner.models.cluster_question import Kind, Leaf, Question
+from planner.models.placement import solve as place_racks
 from planner.solvers.outcome import Stop
 
 
@@ -53,3 +54,20 @@ def test_no_time_still_places(seed: int) -> None:
     assert f.values == replayed(q, f)
     assert all(b <= v for b, v in zip(f.bounds, best(q), strict=True))
     assert (outcome.stop is Stop.PROVED) == (f.values == f.bounds)
+
+
+@pytest.mark.parametrize("busy", [0, 3])
+def test_regular_clusters_agree_with_the_plan(busy: int) -> None:
+    """Equal groups on equal leaves in equal pods are what the plan's own placement makes of them, proofs included."""
+    leaves, size, per_pod = 24, 10, 6
+    held = [Leaf((i // per_pod,), size - busy * (i == leaves - 1), size) for i in range(leaves)]
+    racks = sum(leaf.free for leaf in held)
+    groups = racks // 13
+    q = Question(leaves=tuple(held), kinds=(Kind(13, groups),), line=groups)
+    plan = place_racks(
+        PlacementRequest(racks=racks, groups=groups, group_racks=13, leaf_domain_racks=size, domains_per_pod=per_pod), Options(), site="a"
+    )
+    assert plan.solution is not None
+    f = found(q)
+    assert f.values == replayed(q, f)
+    assert f.values[:3] == f.bounds[:3] == (plan.solution.split, plan.solution.extra_pieces, plan.solution.cross_pod)

@@ -1,0 +1,74 @@
+"""`planner place`: what goes where, exit codes, and what is refused by name."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cluster_worlds import tree
+
+from planner.checks.cluster import check_placement
+from planner.job import Job
+from planner.physics.hostlist import expand
+from planner.placement import Placement
+
+TOPOLOGY = tree([8, 8, 8, 8], 2)
+JOB = Job(name="run", mesh={"pipeline": 3, "data": 6}, gpus_per_node=8)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "topology.json").write_text(TOPOLOGY.model_dump_json())
+    (tmp_path / "job.json").write_text(JOB.model_dump_json())
+    return tmp_path
+
+
+def place(files: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "planner", "place", "--topology", "topology.json", "--job", "job.json", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=files)
+
+
+def test_a_hostlist_is_all_of_stdout(files: Path) -> None:
+    """The list expands to the ranks' nodes, in their order."""
+    out = place(files)
+    assert (out.returncode, out.stderr) == (0, "")
+    assert len(expand(out.stdout.strip())) == 18
+
+
+def test_json_is_a_placement_with_arguments(files: Path) -> None:
+    """-o writes the whole file and the figures go to stdout; the file replays and names what to submit."""
+    out = place(files, "--busy", "n[00000-00002]", "--format", "json", "-o", "out.json")
+    assert (out.returncode, out.stderr) == (0, "")
+    assert "run: 18 nodes, 3 groups; 0 split groups (bound 0)" in out.stdout
+    data = json.loads((files / "out.json").read_text())
+    assert expand(data["hostlist"]) == data["nodes"]
+    assert data["hostlist"] in data["sbatch"]
+    held = Placement.model_validate({k: data[k] for k in Placement.model_fields})
+    assert check_placement(TOPOLOGY, JOB, held, busy=[f"n0000{i}" for i in range(3)]) == []
+
+
+def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
+    """Exit 3 with both sides."""
+    out = place(files, "--busy", "n[00000-00020]")
+    assert (out.returncode, out.stdout) == (3, "job 'run' needs 18 nodes > 11 free\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--busy", "n00032"], "node 'n00032' is not in the topology; did you mean 'n0003"),
+        (["--busy", "n[00001-"], "busy: "),
+        (["--format", "hostlst"], "--format: must be one of hostlist"),
+        (["--time-limit", "-1"], "--time-limit: must be 0 or more"),
+        (["-o", "no/where.json"], "its folder does not exist"),
+        (["--job", "topology.json"], "switches: unknown key"),
+        (["--topology", "none.json"], "no such file"),
+    ],
+)
+def test_bad_input_is_named(files: Path, args: list[str], says: str) -> None:
+    """Exit 2 with one message and nothing on stdout."""
+    out = place(files, *args)
+    assert (out.returncode, out.stdout) == (2, "")
+    assert says in out.stderr
+    assert "Traceback" not in out.stderr
