@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from threading import RLock
+from typing import Any
 
 from planner.errors import InputError
 from planner.handoff import Options
@@ -29,6 +30,10 @@ class Cluster:
         self._free = [len(leaf.nodes) for leaf in self.leaves]
         self._lock = RLock()
         self.set_busy(busy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as topology and busy nodes; the lock stays here."""
+        return _arrived, (self.topology, tuple(sorted(self.busy)))
 
     @staticmethod
     def warm_up() -> None:
@@ -114,6 +119,11 @@ class Cluster:
         leaves = tuple(Leaf(leaf.path, len(free), _whole(leaf, size)) for leaf, free in zip(self.leaves, units, strict=True))
         kinds = tuple(Kind(k.size // size, k.count, w) for k, w in zip(job.kinds, job.weights, strict=True))
         return Question(leaves=leaves, kinds=kinds, line=job.line, follows=bool(job.numbering)), units
+
+
+def _arrived(topology: Topology, busy: Sequence[str]) -> Cluster:
+    """Build a cluster that came from another process."""
+    return Cluster(topology, busy=busy)
 
 
 def _segments(leaf: LeafNodes, taken: set[str], size: int) -> Iterable[tuple[str, ...]]:

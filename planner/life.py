@@ -3,11 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
 
 from planner.cluster import DEFAULT_SECONDS, Cluster
 from planner.errors import InputError
 from planner.handoff import Options
-from planner.job import Job, Slot, slots
+from planner.job import Job, Slot, read_job, slots
+from planner.load import complaints, read_json
 from planner.models.cluster_fill import Filled, Short, fill
 from planner.models.cluster_question import Leaf
 from planner.models.cluster_ranks import Ranked, in_rank_order
@@ -15,6 +19,7 @@ from planner.moves import Mended, Move
 from planner.placement import Figure, PlacedGroup, Placement
 from planner.plan import Certificate
 from planner.solvers.outcome import Outcome, Stop, relative_gap
+from planner.topology import Topology
 
 Unit = tuple[str, ...]
 LEVELS = ("split groups", "extra pieces", "groups across pods")
@@ -33,7 +38,16 @@ def options_of(time_limit: float | None, seed: int = 0, threads: int | None = No
     return Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
 
 
-def replace(cluster: Cluster, job: Job, running: Placement, failed: Iterable[str], *, time_limit: float | None = None, seed: int = 0) -> Mended:
+def replace(
+    cluster: Cluster,
+    job: Job,
+    running: Placement,
+    failed: Iterable[str],
+    *,
+    time_limit: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Mended:
     """Move the ranks of failed nodes, and no others, to free nodes: fewest split groups, then pieces, then groups across pods.
 
     A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
@@ -42,7 +56,34 @@ def replace(cluster: Cluster, job: Job, running: Placement, failed: Iterable[str
     gone = set(cluster.known(failed))
     units = {slot.name: _units(job, [running.nodes[r] for r in slot.ranks]) for slot in slots(_same_size(job, running))}
     kept = [_Kept(slot, tuple(None if gone.intersection(u) else u for u in units[slot.name])) for slot in slots(job)]
-    return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed))
+    return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
+
+
+def replace_in_files(
+    topology: Topology,
+    job: Path,
+    running: Path,
+    failed: str,
+    *,
+    busy: str,
+    state: Path | None,
+    time_limit: float | None,
+    seed: int,
+    threads: int | None,
+) -> Placement:
+    """Replace failed nodes of a placement in a file; nodes that the state file calls busy because the job runs there stay its own."""
+    from planner.place import hosts, opened
+
+    data = read_json(running)
+    if not isinstance(data, dict):
+        raise InputError(f"{running}: must be a placement (is {type(data).__name__}); make one with `planner place --format json`")
+    try:
+        placed = Placement.model_validate({k: v for k, v in data.items() if k not in ("hostlist", "sbatch", "srun")})
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, str(running), Placement))) from None
+    cluster, taken = opened(topology, busy, state)
+    cluster.set_busy(taken)
+    return replace(cluster, read_job(job), placed, hosts(failed, "replace"), time_limit=time_limit, seed=seed, threads=threads).placement
 
 
 def resize(cluster: Cluster, job: Job, running: Placement, new: Job, *, time_limit: float | None = None, seed: int = 0) -> Mended:

@@ -52,23 +52,34 @@ def place(
     PlannerError
         The input cannot be used; the message says where and what to do.
     """
-    from planner.cluster import Cluster
-    from planner.errors import InputError
-    from planner.formats import read_topology
     from planner.job import read_job
-    from planner.physics.hostlist import expand
+
+    cluster, taken = opened(topology, busy, state)
+    return cluster.place(read_job(job), busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation)
+
+
+def opened(topology: "Cluster | Topology | str | Path", busy: Iterable[str] | str, state: str | Path | None) -> "tuple[Cluster, list[str]]":
+    """Return the cluster, and the nodes that are not to be used beside its own busy ones."""
+    from planner.cluster import Cluster
+    from planner.formats import read_topology
 
     if isinstance(topology, (str, Path)):
         topology = read_topology(Path(topology))
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
-    if isinstance(busy, str):
-        try:
-            busy = expand(busy)
-        except ValueError as error:
-            raise InputError(f"busy: {error}") from None
-    taken = list(busy)
+    taken = hosts(busy, "busy") if isinstance(busy, str) else list(busy)
     if state is not None:
         from planner.formats import unavailable_nodes
 
         taken.extend(unavailable_nodes(Path(state), cluster.topology))
-    return cluster.place(read_job(job), busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation)
+    return cluster, taken
+
+
+def hosts(text: str, what: str) -> list[str]:
+    """Read a hostlist, or say what is wrong with it."""
+    from planner.errors import InputError
+    from planner.physics.hostlist import expand
+
+    try:
+        return expand(text)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}") from None

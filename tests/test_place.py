@@ -1,5 +1,6 @@
 """The library's `place` on named clusters: replayed by the checker, blind to names, and never worse with more nodes."""
 
+import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -136,6 +137,25 @@ def test_threads_share_a_cluster() -> None:
     with ThreadPoolExecutor(4) as pool:
         together = [p.nodes for p in pool.map(cluster.place, jobs)]
     assert together == [cluster.place(j).nodes for j in jobs]
+
+
+def test_a_cluster_goes_to_other_processes() -> None:
+    """A copy by way of pickle has the same nodes busy and places alike."""
+    topology = tree([16] * 4, 2)
+    cluster, job = Cluster(topology, busy=some_busy(topology, 0.2, 3)), Job(name="j", mesh={"pipeline": 3, "data": 5})
+    copy = pickle.loads(pickle.dumps(cluster))
+    assert copy.busy == cluster.busy
+    assert copy.place(job).nodes == cluster.place(job).nodes
+
+
+def test_a_tenth_of_a_second_is_enough() -> None:
+    """Within 0.1 s a valid placement comes back where the proof takes longer, and says which figure is open."""
+    topology = tree([24] * 64, 8)
+    busy = some_busy(topology, 0.25, 5)
+    job = Job(name="j", mesh={"pipeline": 72, "data": 16})
+    placed = planner.place(topology, job, busy=busy, time_limit=0.1)
+    assert check_placement(topology, job, placed, busy=busy) == []
+    assert placed.groups_split == placed.lower_bound_split > 0
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,16 @@ def test_json_is_a_placement_with_arguments(files: Path) -> None:
     assert check_placement(TOPOLOGY, JOB, held, busy=[f"n0000{i}" for i in range(3)]) == []
 
 
+def test_failed_nodes_are_replaced(files: Path) -> None:
+    """With the placement that runs and a failed node, all ranks but one stay."""
+    assert place(files, "--format", "json", "-o", "run.json").returncode == 0
+    before = json.loads((files / "run.json").read_text())["nodes"]
+    out = place(files, "--running", "run.json", "--replace", before[4])
+    assert (out.returncode, out.stderr) == (0, "")
+    after = expand(out.stdout.strip())
+    assert [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [4]
+
+
 def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
     """Exit 3 with both sides."""
     out = place(files, "--busy", "n[00000-00020]")
@@ -60,6 +70,8 @@ def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
         (["--busy", "n00032"], "node 'n00032' is not in the topology; did you mean 'n0003"),
         (["--busy", "n[00001-"], "busy: "),
         (["--format", "hostlst"], "--format: must be one of hostlist"),
+        (["--replace", "n00001"], "--replace, --running: give both"),
+        (["--replace", "n00001", "--running", "job.json"], "job.json: mesh: unknown key"),
         (["--time-limit", "-1"], "--time-limit: must be 0 or more"),
         (["-o", "no/where.json"], "its folder does not exist"),
         (["--job", "topology.json"], "switches: unknown key"),

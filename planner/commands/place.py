@@ -26,6 +26,8 @@ def place(
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Threads of the solver; 1 unless given.")] = None,
     fragmentation: Annotated[bool, typer.Option("--fragmentation", help="Search the fewest leaves left part-free too.")] = False,
+    running: Annotated[Path | None, typer.Option(help="The job's placement as it runs (from --format json), where nodes of it failed.")] = None,
+    replace: Annotated[str, typer.Option(help="Hostlist of failed nodes of the running job: their ranks alone move.")] = "",
 ) -> None:
     """Place one job on the free nodes of a cluster: fewest split groups, then pieces, then groups across pods."""
     import planner
@@ -37,9 +39,16 @@ def place(
         raise InputError(f"--time-limit: must be 0 or more seconds (is {time_limit:g})")
     if output is not None and not output.resolve().parent.is_dir():
         raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
+    if bool(replace) != (running is not None):
+        raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
     options: dict[str, Any] = {"busy": busy, "state": state, "time_limit": time_limit, "seed": seed, "threads": threads}
     cluster = read_topology(topology)
-    found = planner.place(cluster, job, fragmentation=fragmentation, **options)
+    if running is not None:
+        from planner.life import replace_in_files
+
+        found = replace_in_files(cluster, job, running, replace, **options)
+    else:
+        found = planner.place(cluster, job, fragmentation=fragmentation, **options)
     if not found.nodes:
         print(found.reason)
         raise typer.Exit(INFEASIBLE)
