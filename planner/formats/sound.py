@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from planner.formats.source import near, raise_all, some
 from planner.physics.hostlist import fold_names
@@ -69,9 +70,7 @@ def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_wher
     for b in blocks:
         if not b.nodes:
             yield f"{b.where}: block {b.name!r} has no nodes; give it some or remove it"
-        elif sizes and len(b.nodes) < sizes[0]:
-            yield f"{b.where}: block {b.name!r} has {len(b.nodes)} nodes, fewer than the base block of {sizes[0]}; lower the first of BlockSizes"
-    for below, size in zip(sizes, sizes[1:], strict=False):
+    for below, size in pairwise(sizes):
         times, rest = divmod(size, below)
         if rest or times < 2 or times & (times - 1):
             yield f"{sizes_where}: {size} is not {below} times a power of two; write such as {below},{below * 2}"
@@ -137,7 +136,8 @@ def _shape(rows: Sequence[SwitchRow], parents: dict[str, str]) -> Iterator[str]:
             at = parents[at]
         if at in path:
             cycle = [*path][[*path].index(at) :]
-            yield f"{places[at]}: the tree has no root above {at!r}: its parents run in a circle, {' under '.join([*cycle, at])}; remove one of these links"
+            circle = " under ".join([*cycle, at])
+            yield f"{places[at]}: the tree has no root above {at!r}: its parents run in a circle, {circle}; remove one of these links"
         sound.update(path, [at])
     roots = [r for r in rows if r.name not in parents]
     if len(roots) > 1:

@@ -160,4 +160,4 @@ def _dumped(value: Any) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    return value if isinstance(value, str) and _SAFE.fullmatch(value) else json.dumps(value)
+    return value if isinstance(value, str) and _SAFE.fullmatch(value) else json.dumps(value, ensure_ascii=False)

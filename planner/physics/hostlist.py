@@ -4,8 +4,10 @@ The looks and the order are Slurm's: names fold on their last number alone, and 
 further left they stand. What Slurm guesses at (a bracket left open, an empty item, a range without an end) is refused.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import product
 
 PREFIX = "r"
@@ -80,10 +82,11 @@ def expand(text: str) -> list[str]:
     ValueError
         Names what cannot be read: a bracket that is not closed, an empty item, a range that runs backwards or has no end.
     """
-    names: list[str] = []
-    for item in _items(text):
-        names += _expand_item(item, MAX_NAMES - len(names))
-    return names
+    parsed = [_parsed(item) for item in _items(text)]
+    size = sum(p.size for p in parsed)
+    if size > MAX_NAMES:
+        raise ValueError(f"{text[:40]!r}: stands for {size:,} names, more than {MAX_NAMES:,}; check its ranges")
+    return [name for p in parsed for name in p.names()]
 
 
 def _items(text: str) -> Iterator[str]:
@@ -103,51 +106,49 @@ def _items(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _expand_item(item: str, most: int) -> list[str]:
-    """Expand one name with its brackets."""
-    texts, brackets = [], []
-    for i, part in enumerate(re.split(r"[\[\]]", item)):
-        if i % 2:
-            brackets.append(_numbers(part, item))
-        elif part and not _PLAIN.fullmatch(part):
-            raise ValueError(f"{item[:40]!r}: names hold no blanks; separate them by commas")
-        else:
-            texts.append(part)
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One name with its brackets: texts around them, and inside each its ranges as (first, last, digits)."""
+
+    texts: list[str]
+    brackets: list[list[tuple[int, int, int]]]
+
+    @property
+    def size(self) -> int:
+        """Names that it stands for, told before they are written out."""
+        return math.prod(sum(last - first + 1 for first, last, _ in ranges) for ranges in self.brackets)
+
+    def names(self) -> Iterator[str]:
+        """Write the names out, the brackets before the last one turning fastest from the left, as Slurm does."""
+        if not self.brackets:
+            yield self.texts[0]
+            return
+        *before, last = [[f"{n:0{digits}d}" for first, last, digits in ranges for n in range(first, last + 1)] for ranges in self.brackets]
+        *texts, end = self.texts
+        for outer in product(*reversed(before)):
+            head = "".join(map("".join, zip(texts, reversed(outer), strict=False))) + texts[-1]
+            yield from (head + number + end for number in last)
+
+
+def _parsed(item: str) -> _Item:
+    """Cut one name at its brackets."""
     if not item:
         raise ValueError("an item is empty; remove the comma too many")
-    size = 1
-    for b in brackets:
-        size *= len(b)
-    if size > most:
-        raise ValueError(f"{item[:40]!r}: stands for {size:,} names, more than {MAX_NAMES:,} in all; check the range")
-    if not brackets:
-        return [item]
-    *before, last = brackets
-    # Slurm turns the brackets before the last one fastest from the left.
-    return ["".join(_woven(texts, (*reversed(outer), number))) for outer in product(*reversed(before)) for number in last]
+    parts = re.split(r"[\[\]]", item)
+    for text in parts[::2]:
+        if text and not _PLAIN.fullmatch(text):
+            raise ValueError(f"{item[:40]!r}: names hold no blanks; separate them by commas")
+    return _Item(parts[::2], [[_range(part, item) for part in inside.split(",")] for inside in parts[1::2]])
 
 
-def _woven(texts: list[str], numbers: tuple[str, ...]) -> Iterator[str]:
-    """Put the numbers between the texts around them."""
-    for text, number in zip(texts, numbers, strict=False):
-        yield text
-        yield number
-    yield texts[-1]
-
-
-def _numbers(inside: str, item: str) -> tuple[str, ...]:
-    """Expand what stands inside one bracket, as digits."""
-    digits: list[str] = []
-    for part in inside.split(","):
-        found = _RANGE.fullmatch(part)
-        if found is None:
-            raise ValueError(f"{item[:40]!r}: {part!r} is neither a number nor a range; write n[1-4,7]")
-        first, last = found[1], found[2] or found[1]
-        if int(last) < int(first):
-            raise ValueError(f"{item[:40]!r}: {part} runs backwards; write its names in rank order, one by one")
-        if last.startswith("0") and len(last) != len(first):
-            raise ValueError(f"{item[:40]!r}: the ends of {part} are padded differently; write both with as many digits")
-        if int(last) - int(first) >= MAX_NAMES:
-            raise ValueError(f"{item[:40]!r}: {part} is longer than any cluster ({MAX_NAMES:,}); check the range")
-        digits += [f"{n:0{len(first)}d}" for n in range(int(first), int(last) + 1)]
-    return tuple(digits)
+def _range(part: str, item: str) -> tuple[int, int, int]:
+    """Read a number or a range as (first, last, digits)."""
+    found = _RANGE.fullmatch(part)
+    if found is None:
+        raise ValueError(f"{item[:40]!r}: {part[:40]!r} is neither a number nor a range; write n[1-4,7]")
+    first, last = found[1], found[2] or found[1]
+    if int(last) < int(first):
+        raise ValueError(f"{item[:40]!r}: {part} runs backwards; write its names in rank order, one by one")
+    if last.startswith("0") and len(last) != len(first):
+        raise ValueError(f"{item[:40]!r}: the ends of {part} are padded differently; write both with as many digits")
+    return int(first), int(last), len(first)
