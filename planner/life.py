@@ -78,7 +78,7 @@ def replace_in_files(
     if not isinstance(data, dict):
         raise InputError(f"{running}: must be a placement (is {type(data).__name__}); make one with `planner place --format json`")
     try:
-        placed = Placement.model_validate({k: v for k, v in data.items() if k not in ("hostlist", "sbatch", "srun")})
+        placed = Placement.model_validate({k: v for k, v in data.items() if k not in ("hostlist", "sbatch", "srun", "mpirun", "hints")})
     except ValidationError as error:
         raise InputError("\n".join(complaints(error, str(running), Placement))) from None
     cluster, taken = opened(topology, busy, state)

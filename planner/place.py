@@ -61,16 +61,16 @@ def place(
 def opened(topology: "Cluster | Topology | str | Path", busy: Iterable[str] | str, state: str | Path | None) -> "tuple[Cluster, list[str]]":
     """Return the cluster, and the nodes that are not to be used beside its own busy ones."""
     from planner.cluster import Cluster
-    from planner.formats import read_topology
+    from planner.formats.read import read_topology
 
     if isinstance(topology, (str, Path)):
         topology = read_topology(Path(topology))
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
     taken = hosts(busy, "busy") if isinstance(busy, str) else list(busy)
     if state is not None:
-        from planner.formats import unavailable_nodes
+        from planner.formats.states import read_states, states_on
 
-        taken.extend(unavailable_nodes(Path(state), cluster.topology))
+        taken.extend(sorted(states_on(cluster.topology, read_states(state), str(state)).taken))
     return cluster, taken
 
 

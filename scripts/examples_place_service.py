@@ -22,7 +22,7 @@ from typing import Any
 
 from planner.cluster import Cluster
 from planner.errors import PlannerError
-from planner.formats import read_topology
+from planner.formats.read import read_topology
 from planner.job import read_job
 from planner.physics.hostlist import fold_names
 from planner.placement import Placement

@@ -9,6 +9,7 @@ import pytest
 from cluster_worlds import tree
 
 from planner.checks.cluster import check_placement
+from planner.formats.write import write_topology
 from planner.job import Job
 from planner.physics.hostlist import expand
 from planner.placement import Placement
@@ -19,13 +20,13 @@ JOB = Job(name="run", mesh={"pipeline": 3, "data": 6}, gpus_per_node=8)
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    (tmp_path / "topology.json").write_text(TOPOLOGY.model_dump_json())
+    (tmp_path / "topology.conf").write_text(write_topology(TOPOLOGY, "conf"))
     (tmp_path / "job.json").write_text(JOB.model_dump_json())
     return tmp_path
 
 
 def place(files: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "planner", "place", "--topology", "topology.json", "--job", "job.json", *args]
+    command = [sys.executable, "-m", "planner", "place", "--topology", "topology.conf", "--job", "job.json", *args]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=files)
 
 
@@ -43,7 +44,7 @@ def test_json_is_a_placement_with_arguments(files: Path) -> None:
     assert "run: 18 nodes, 3 groups; 0 split groups (bound 0)" in out.stdout
     data = json.loads((files / "out.json").read_text())
     assert expand(data["hostlist"]) == data["nodes"]
-    assert data["hostlist"] in data["sbatch"]
+    assert "-N18" in data["sbatch"]
     held = Placement.model_validate({k: data[k] for k in Placement.model_fields})
     assert check_placement(TOPOLOGY, JOB, held, busy=[f"n0000{i}" for i in range(3)]) == []
 
@@ -56,6 +57,21 @@ def test_failed_nodes_are_replaced(files: Path) -> None:
     assert (out.returncode, out.stderr) == (0, "")
     after = expand(out.stdout.strip())
     assert [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [4]
+
+
+@pytest.mark.parametrize(("form", "first"), [("hostfile", "n0"), ("rankfile", "rank 0="), ("kueue", "apiVersion"), ("volcano", "apiVersion")])
+def test_every_scheduler_is_written_for(files: Path, form: str, first: str) -> None:
+    """Each format comes out whole on stdout."""
+    out = place(files, "--format", form)
+    assert (out.returncode, out.stderr) == (0, "")
+    assert first in out.stdout[:200]
+
+
+def test_states_leave_nodes_out(files: Path) -> None:
+    """A node that sinfo calls down carries no rank."""
+    (files / "states").write_text("n[00001-00031] idle\nn00000 down\n")
+    out = place(files, "--state", "states")
+    assert (out.returncode, "n00000" in expand(out.stdout.strip())) == (0, False)
 
 
 def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
@@ -74,8 +90,8 @@ def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
         (["--replace", "n00001", "--running", "job.json"], "job.json: mesh: unknown key"),
         (["--time-limit", "-1"], "--time-limit: must be 0 or more"),
         (["-o", "no/where.json"], "its folder does not exist"),
-        (["--job", "topology.json"], "switches: unknown key"),
-        (["--topology", "none.json"], "no such file"),
+        (["--job", "topology.conf"], "fix the JSON there"),
+        (["--topology", "none.conf"], "none.conf: "),
     ],
 )
 def test_bad_input_is_named(files: Path, args: list[str], says: str) -> None:

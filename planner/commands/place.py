@@ -1,5 +1,6 @@
 """`planner place`: one job on a real cluster's topology."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +32,7 @@ def place(
 ) -> None:
     """Place one job on the free nodes of a cluster: fewest split groups, then pieces, then groups across pods."""
     import planner
-    from planner.formats import read_topology
+    from planner.formats.read import read_topology
 
     if form not in FORMATS:
         raise InputError(f"--format: must be one of {', '.join(FORMATS)} (is {form!r})")
@@ -62,21 +63,16 @@ def place(
 
 
 def written(found: "Placement", form: str, topology: "Topology") -> str:
-    """Return a placement in one of the formats."""
-    from planner.physics.hostlist import fold_names
+    """Return a placement in one of the formats; JSON holds all that is known of it beside what schedulers take."""
+    from planner.formats.placed import Placed, PlacedGroup
+    from planner.formats.write import as_document, write_placed
 
-    if form == "hostlist":
-        return fold_names(found.nodes) + "\n"
+    gpus = {} if found.gpus_per_node is None else {"gpus_per_node": found.gpus_per_node}
+    groups = tuple(PlacedGroup(name=g.name, nodes=g.nodes) for g in found.groups)
+    placed = Placed(job=found.job, nodes=found.nodes, groups=groups, certificate=found.certificate.model_dump(mode="json"), **gpus)
     if form == "json":
-        import json
-
-        data = found.model_dump(mode="json")
-        hosts = fold_names(found.nodes)
-        data |= {"hostlist": hosts, "sbatch": ["-N", str(len(found.nodes)), "-w", hosts], "srun": ["-m", "arbitrary"]}
-        return json.dumps(data, indent=1) + "\n"
-    from planner.formats import write_placement
-
-    return write_placement(found, form, topology)
+        return json.dumps({**as_document(placed, topology), **found.model_dump(mode="json")}, indent=1) + "\n"
+    return write_placed(placed, topology, form)
 
 
 def summary(found: "Placement") -> str:
