@@ -147,7 +147,7 @@ def placement(cluster: Cluster, job: Job, q: Question, outcome: Outcome[Found], 
     if found is None:
         return does_not_fit(job, q, seed)
     groups = rank(q, found.packing, job, units)
-    levels = dict(zip(names(q.tiers), zip(found.values, found.bounds, found.analytic, strict=True), strict=True))
+    levels = dict(zip(names(q), zip(found.values, found.bounds, found.analytic, strict=True), strict=True))
     split = len(found.packing.split)
     # Weighted, the first level is not a count of groups; then the closed form alone bounds that.
     bound = found.bounds[0] if {k.weight for k in q.kinds} == {1} else found.least_split
@@ -168,7 +168,7 @@ def placement(cluster: Cluster, job: Job, q: Question, outcome: Outcome[Found], 
 
 def _certificate(q: Question, outcome: Outcome[Found], found: Found, seed: int) -> Certificate:
     """State the first level that is not at its bound, or the first where all are."""
-    searched = list(zip(names(q.tiers), found.values, found.bounds, strict=True))[: found.searched]
+    searched = list(zip(names(q), found.values, found.bounds, strict=True))[: found.searched]
     name, value, bound = next((x for x in searched if x[1] != x[2]), searched[0])
     return Certificate(
         status="optimal" if outcome.stop is Stop.PROVED else "feasible",

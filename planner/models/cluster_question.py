@@ -96,10 +96,12 @@ class Levels:
         return (self.weight_split, self.extra_pieces, *self.crossing, self.boundaries, self.part_free)
 
 
-def names(tiers: int) -> tuple[str, ...]:
+def names(q: Question) -> tuple[str, ...]:
     """Name the levels of the objective."""
-    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, tiers + 2))][:tiers]
-    return ("split groups", "extra pieces", *crossing, "pipeline boundaries across pods", "leaves left part-free")
+    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, q.tiers + 2))][: q.tiers]
+    first = "split groups" if {k.weight for k in q.kinds} == {1} else "weight of split groups, in millionths of the heaviest kind's bytes"
+    boundaries = "boundaries across pods along the pipeline" if q.follows else "boundaries across pods in the best order"
+    return (first, "extra pieces", *crossing, boundaries, "leaves left part-free")
 
 
 def measure(q: Question, packing: Packing) -> Levels:
