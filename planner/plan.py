@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from planner.choice import ModelChoice
 from planner.instance import FabricFamily, Frozen, Instance
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -366,6 +367,7 @@ class Plan(Frozen):
     fabric: FabricPlan | None = None
     placement: PlacementPlan | None = None
     cost: Cost | None = None
+    choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     conflict: Conflict | None = None
     stopped: Literal["proved", "limit", "interrupted"] = Field("proved", description="Why the run ended.")
     threads: int = 1

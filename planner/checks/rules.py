@@ -5,7 +5,7 @@ Limits are held against figures recomputed from the decisions, never against tho
 
 from collections.abc import Iterator
 
-from planner.checks import cables, complete, cost, fabric, layout, placement, proofs, sites, wan
+from planner.checks import cables, choice, complete, cost, fabric, layout, placement, proofs, sites, wan
 from planner.checks.context import Context
 from planner.checks.rule import Rule, broken
 from planner.plan import Plan, Violation
@@ -17,6 +17,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "fabric": (*fabric.RULES, *cables.RULES),
     "placement": placement.RULES,
     "cost": (*cost.RULES, cost.spend_budget),
+    "choice": choice.RULES,
     "proofs": proofs.RULES,
 }
 
