@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from planner.errors import InputError
 from planner.instance import Accelerator, Grid, Instance, Workload
+from planner.physics.grid import power_flow_gaps
 from planner.pins import check_pins
 
 # Where an instance may hold a catalogue name in the place of an object, and the catalogue that has it.
@@ -219,6 +220,7 @@ def _grid_problems(grid: Grid) -> Iterator[str]:
                 yield f"{path}.{end}: {_unknown(node, nodes)}"
         if a == b:
             yield f"{path}: both ends are {a!r}; a line joins two nodes"
+    yield from power_flow_gaps(grid)
 
 
 def _unknown(name: str, known: list[str]) -> str:

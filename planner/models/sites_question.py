@@ -11,7 +11,9 @@ import networkx as nx
 from planner.errors import InputError
 from planner.handoff import SitesRequest
 from planner.instance import BalancingAuthority, Grid, Hardware, Instance, PowerNode, Wan
+from planner.models.sites_network import System
 from planner.physics import cost, power, wan
+from planner.physics.grid import power_flow_gaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,7 @@ class Corridor:
     rating_mw: float
     circuits: int
     capex_usd: float | None
+    reactance_pu: float | None = None
 
     @property
     def new(self) -> bool:
@@ -55,6 +58,7 @@ class Question:
     corridors: dict[str, Corridor]
     pairs: dict[tuple[str, str], float]
     pins: Pins
+    system: System | None = None
 
     @property
     def module_racks(self) -> int:
@@ -114,6 +118,9 @@ def ask(instance: Instance, request: SitesRequest) -> Question:
                     f"grid.nodes[{i}].interconnect_mw: missing for {node.id!r}; the explicit interconnect rule needs it: "
                     'give it, set "site": false, or choose the reading "capacity_n1"'
                 )
+    gaps = list(power_flow_gaps(grid))
+    if gaps:
+        raise InputError("\n".join(gaps))
     corridors = _corridors(grid)
     links = instance.wan or Wan()
     where = {s: (n.latitude, n.longitude) for s, n in candidates.items()}
@@ -129,12 +136,22 @@ def ask(instance: Instance, request: SitesRequest) -> Question:
         corridors=corridors,
         pairs={(a, b): wan.great_circle_km(*where[a], *where[b]) * links.route_factor for a, b in combinations(candidates, 2)},
         pins=_pins(instance.pins, list(candidates)),
+        system=_system(instance.hardware, grid, corridors, list(candidates)) if grid.rules.grid_model == "dc" else None,
     )
 
 
+def _system(hardware: Hardware, grid: Grid, corridors: dict[str, Corridor], candidates: list[str]) -> System:
+    return System(grid=grid, corridors=corridors, candidates=candidates, module_mw=power.facility_mw(hardware, hardware.racks_per_module))
+
+
 def _corridors(grid: Grid) -> dict[str, Corridor]:
-    rows = [Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.circuits, capex_usd=None) for x in grid.lines]
-    rows += [Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.max_circuits, capex_usd=x.capex_usd) for x in grid.new_lines]
+    rows = [
+        Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.circuits, capex_usd=None, reactance_pu=x.reactance_pu) for x in grid.lines
+    ]
+    rows += [
+        Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.max_circuits, capex_usd=x.capex_usd, reactance_pu=x.reactance_pu)
+        for x in grid.new_lines
+    ]
     found: dict[str, Corridor] = {}
     for i, row in enumerate(rows):
         if row.id in found:
