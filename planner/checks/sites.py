@@ -7,7 +7,7 @@ from itertools import combinations
 from planner.checks.context import Context, Standing
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
 from planner.physics import power, wan
-from planner.physics.grid import usable_interconnect_mw
+from planner.physics.grid import normal_share, usable_interconnect_mw
 from planner.plan import Link, Violation
 
 BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
@@ -116,8 +116,9 @@ def rating(c: Context) -> Iterator[Violation]:
     """Keep each corridor's flow, either way, within its circuits, built ones included."""
     if c.plan.sites is None:
         return
-    capacity = {x.id: x.circuits * x.rating_mw for x in c.grid.lines}
-    capacity |= {x.id: c.built.get(x.id, 0) * x.rating_mw for x in c.grid.new_lines}
+    share = normal_share(c.grid)
+    capacity = {x.id: share * x.circuits * x.rating_mw for x in c.grid.lines}
+    capacity |= {x.id: share * c.built.get(x.id, 0) * x.rating_mw for x in c.grid.new_lines}
     for line, count in sorted(Counter(f.line for f in c.plan.sites.flows).items()):
         if line not in capacity:
             yield broken(f"rating[{line}]", f"a flow on a corridor that is none of the grid's {len(capacity)}")

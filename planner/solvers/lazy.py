@@ -100,8 +100,7 @@ class Search:
         if left <= 0:
             return _Status.kTimeLimit
         # HiGHS counts the time of all its runs together.
-        self.h.zeroAllClocks()
-        self.h.setOptionValue("time_limit", left)
+        self.h.setOptionValue("time_limit", self.h.getRunTime() + left)
         self.h.run()
         return self.h.getModelStatus()
 
