@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
+from networkx.algorithms.flow import shortest_augmenting_path
 
 from planner.models.sites_question import Question
 from planner.models.sites_rules import label, module_capital_musd
@@ -88,10 +89,18 @@ def _power_cuts(q: Question, held: Decision) -> set[str]:
     left = _residual(q, held)
     names: set[str] = set()
     for s in sorted(held.modules):
-        flow, (near, far) = nx.minimum_cut(left, "plants", ("node", s))
-        if flow < q.module_mw * _WATTS - 1:
-            names |= {name for a, b, name in left.edges(data="name") if name and a in near and b in far}
+        far = _short_of(left, ("node", s), q.module_mw * _WATTS - 1)
+        names |= {name for a, b, name in left.edges(data="name") if name and a not in far and b in far}
     return names
+
+
+def _short_of(left: nx.DiGraph, node: tuple[str, str], enough: float) -> set[Any]:
+    """Return the node's side of a smallest cut between it and the plants; nothing where enough comes through."""
+    rest = shortest_augmenting_path(left, "plants", node, cutoff=enough)
+    if rest.graph["flow_value"] >= enough:
+        return set()
+    rest.remove_edges_from([(a, b) for a, b, d in rest.edges(data=True) if d["flow"] == d["capacity"]])
+    return set(nx.ancestors(rest, node)) | {node}
 
 
 def _area_cuts(q: Question, held: Decision) -> set[str]:

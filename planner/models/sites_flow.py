@@ -151,6 +151,7 @@ class FlowRows:
 
     system: System
     columns: list[Any]
+    gates: list[tuple[int, int]]
     families: frozenset[str]
     load_mw: float
     outages: dict[tuple[int, ...], Outages]
@@ -162,6 +163,10 @@ class FlowRows:
         self.stated.clear()
         self.stated.update(found)
         return [self._row(c) for c in found.values()]
+
+    def forget(self) -> None:
+        """Take all rows back: none is stated any more."""
+        self.stated.clear()
 
     def broken(self, x: npt.NDArray[np.float64], whole: bool) -> list[Row]:
         """Return cuts for what the point breaks: of N-1 once the network before outages holds."""
@@ -191,7 +196,12 @@ def state_lazily(m: Any, q: Question, without: Collection[str], *, load_mw: floa
         return
     families = {"rating"} if q.grid.rules.n1 not in ("node", "full") else {"rating", "security"}
     m.lazy = FlowRows(
-        system=q.system, columns=_columns(m, q.system), families=frozenset(families - set(without)), load_mw=load_mw, outages=q.system.outages
+        system=q.system,
+        columns=_columns(m, q.system),
+        gates=[(q.system.modules_at + i, q.system.open_at + i) for i in range(len(q.candidates))],
+        families=frozenset(families - set(without)),
+        load_mw=load_mw,
+        outages=q.system.outages,
     )
 
 

@@ -29,9 +29,13 @@ class Rows(Protocol):
     """Rows of a model that are stated only where a point breaks them."""
 
     columns: Sequence[Any]  # Pyomo variables
+    gates: Sequence[tuple[int, int]]  # whole columns and the binaries without which they are zero
 
     def known(self) -> list[Row]:
         """Return the rows found so far."""
+
+    def forget(self) -> None:
+        """Take all rows back: none is stated any more."""
 
     def broken(self, x: npt.NDArray[np.float64], whole: bool) -> list[Row]:
         """Return rows that the point breaks, nothing where it keeps all; `whole`: its integers are whole."""
@@ -70,7 +74,7 @@ class Search:
         lp = self.h.getLp()
         self.low, self.high = np.asarray(lp.col_lower_)[self.whole], np.asarray(lp.col_upper_)[self.whole]
         self.sense = 1.0 if lp.sense_ == highspy.ObjSense.kMinimize else -1.0
-        self.added = 0
+        self.found: list[int] = []
         self.add(rows.known())
 
     def _join(self, columns: Sequence[Any]) -> None:
@@ -83,8 +87,8 @@ class Search:
                     self.h.changeColIntegrality(self.column[id(v)], highspy.HighsVarType.kInteger)
         self.at = np.asarray([-1 if v is None else self.column[id(v)] for v in columns], dtype=np.int64)
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """State rows; a column without a variable is zero."""
+    def add(self, rows: Sequence[Row], *, kept: bool = False) -> None:
+        """State rows; a column without a variable is zero. Those kept are never dropped."""
         if not rows:
             return
         parts = [(self.at[r.columns][self.at[r.columns] >= 0], r.values[self.at[r.columns] >= 0]) for r in rows]
@@ -92,7 +96,8 @@ class Search:
         index = np.concatenate([i for i, _ in parts]).astype(np.int32)
         upper = np.asarray([r.upper for r in rows])
         self.h.addRows(len(rows), np.full(len(rows), -highspy.kHighsInf), upper, len(index), starts, index, np.concatenate([v for _, v in parts]))
-        self.added += len(rows)
+        if not kept:
+            self.found += range(self.h.getNumRow() - len(rows), self.h.getNumRow())
 
     def run(self) -> Any:
         """Run HiGHS as the model stands, for the time that is left."""
@@ -126,6 +131,35 @@ class Search:
                 return status
             self.add(rows)
 
+    def tighten(self) -> Any:
+        """Bound each gated column by its own largest value, which also finds the rows that hold it there.
+
+        A tie `x <= bound · gate` with a loose bound lets a relaxation open a hundredth of everything.
+        """
+        lp = self.h.getLp()
+        costs, every = np.asarray(lp.col_cost_), np.arange(lp.num_col_, dtype=np.int32)
+        none = np.zeros(len(every))
+        for column, gate in self.rows.gates:
+            at = self.at[column]
+            none[at] = -self.sense
+            self.h.changeColsCost(len(every), every, none)
+            none[at] = 0.0
+            status = self.relax()
+            most = np.floor(self.point()[at] + 1e-6) if status == _Status.kOptimal else math.inf
+            if status in _INFEASIBLE or status not in (_Status.kOptimal, _Status.kTimeLimit):
+                return status
+            if math.isfinite(most):
+                self.add([Row(columns=np.asarray([column, gate]), values=np.asarray([1.0, -most]), upper=0.0)], kept=True)
+        self.h.changeColsCost(len(every), every, costs)
+        self.forget()
+        return self.relax()
+
+    def forget(self) -> None:
+        """Drop the rows found, dense as they are; the few that matter at the optimum are found again."""
+        self.h.deleteRows(len(self.found), np.asarray(self.found, dtype=np.int32))
+        self.found.clear()
+        self.rows.forget()
+
     def restore(self) -> None:
         """Make the integers whole and free again."""
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kInteger), dtype=np.uint8)
@@ -139,6 +173,8 @@ class Search:
         the proof is done. Where nothing can be chosen beside it, the rows found shut it out.
         """
         status = self.relax()
+        if status == _Status.kOptimal:
+            status = self.tighten()
         best: npt.NDArray[np.float64] | None = None
         value = bound = None
         while status == _Status.kOptimal:
@@ -163,7 +199,7 @@ class Search:
                 break
             status = _Status.kOptimal
         infeasible = best is None and status in _INFEASIBLE
-        return Found(status=status, point=best, objective=value, bound=bound, infeasible=infeasible, rows=self.added)
+        return Found(status=status, point=best, objective=value, bound=bound, infeasible=infeasible, rows=len(self.found))
 
 
 def _close(value: float | None, bound: float | None, relative_gap: float, absolute_gap: float) -> bool:
