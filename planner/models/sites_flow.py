@@ -168,10 +168,10 @@ class FlowRows:
         """Take all rows back: none is stated any more."""
         self.stated.clear()
 
-    def broken(self, x: npt.NDArray[np.float64], whole: bool) -> list[Row]:
-        """Return cuts for what the point breaks: of N-1 once the network before outages holds."""
+    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
+        """Return cuts for what the point breaks: of N-1 once the network before outages holds, and not when it must be quick."""
         cuts = self.system.ratings(x, OVERLOADS, TOLERANCE) if "rating" in self.families else []
-        secure = "security" in self.families and (whole or (not self.system.buildable and self.system.grid.rules.n1 == "full"))
+        secure = "security" in self.families and not quick and (whole or (not self.system.buildable and self.system.grid.rules.n1 == "full"))
         if secure and len(cuts) < OVERLOADS // 5:
             cuts += sites_secure_cuts.broken(self.system, x, self.outages, TOLERANCE)
         self.system.effort.rounds += 1

@@ -13,6 +13,7 @@ import pyomo.environ as pyo
 from pyomo.contrib.solver.solvers.highs import Highs
 
 _Status = highspy.HighsModelStatus
+LOOSE = 1e-6  # slack of a row that does not matter at a relaxation's optimum
 _INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
 
 
@@ -37,8 +38,11 @@ class Rows(Protocol):
     def forget(self) -> None:
         """Take all rows back: none is stated any more."""
 
-    def broken(self, x: npt.NDArray[np.float64], whole: bool) -> list[Row]:
-        """Return rows that the point breaks, nothing where it keeps all; `whole`: its integers are whole."""
+    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
+        """Return rows that the point breaks, nothing where it keeps all.
+
+        `whole`: its integers are whole; `quick`: those that take long to find may be left out.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +120,7 @@ class Search:
     def _seen(self, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.where(self.at >= 0, point[self.at], 0.0)
 
-    def relax(self, fixed: npt.NDArray[np.float64] | None = None) -> Any:
+    def relax(self, fixed: npt.NDArray[np.float64] | None = None, *, quick: bool = False) -> Any:
         """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken."""
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
@@ -126,7 +130,7 @@ class Search:
             status = self.run()
             if status != _Status.kOptimal:
                 return status
-            rows = self.rows.broken(self._seen(self.point()), fixed is not None)
+            rows = self.rows.broken(self._seen(self.point()), whole=fixed is not None, quick=quick)
             if not rows:
                 return status
             self.add(rows)
@@ -144,20 +148,26 @@ class Search:
             none[at] = -self.sense
             self.h.changeColsCost(len(every), every, none)
             none[at] = 0.0
-            status = self.relax()
+            status = self.relax(quick=True)
             most = np.floor(self.point()[at] + 1e-6) if status == _Status.kOptimal else math.inf
             if status in _INFEASIBLE or status not in (_Status.kOptimal, _Status.kTimeLimit):
                 return status
             if math.isfinite(most):
                 self.add([Row(columns=np.asarray([column, gate]), values=np.asarray([1.0, -most]), upper=0.0)], kept=True)
         self.h.changeColsCost(len(every), every, costs)
-        self.forget()
-        return self.relax()
+        self.forget(self.found)
+        status = self.relax()
+        if status == _Status.kOptimal:
+            slack = np.asarray(self.h.getLp().row_upper_) - np.asarray(self.h.getSolution().row_value)
+            self.forget([i for i in self.found if slack[i] > LOOSE])
+        return status
 
-    def forget(self) -> None:
-        """Drop the rows found, dense as they are; the few that matter at the optimum are found again."""
-        self.h.deleteRows(len(self.found), np.asarray(self.found, dtype=np.int32))
-        self.found.clear()
+    def forget(self, rows: list[int]) -> None:
+        """Drop rows found, dense as they are; the few that matter are found again."""
+        kept = np.delete(np.arange(self.h.getNumRow()), rows)
+        place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
+        self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
+        self.found = [place[i] for i in self.found if i in place]
         self.rows.forget()
 
     def restore(self) -> None:
@@ -172,7 +182,7 @@ class Search:
         Each whole solution is kept and the rest chosen anew beside it until all rows hold: mostly the value stays, and
         the proof is done. Where nothing can be chosen beside it, the rows found shut it out.
         """
-        status = self.relax()
+        status = self.relax(quick=True)
         if status == _Status.kOptimal:
             status = self.tighten()
         best: npt.NDArray[np.float64] | None = None
