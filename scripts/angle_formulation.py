@@ -12,7 +12,7 @@ import networkx as nx
 import pyomo.environ as pyo
 
 from planner.handoff import SitesRequest
-from planner.instance import Grid, Instance, PowerNode
+from planner.instance import Grid, Instance, Line, NewLine, PowerNode
 from planner.models.sites_question import Question, ask
 from planner.models.sites_rules import build
 
@@ -33,7 +33,8 @@ def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, Question]
 
 def _widest(g: Grid) -> float:
     """Angle that no two nodes are farther apart than: that of all lines in a row."""
-    return sum(x.rating_mw * (x.reactance_pu or 0.0) / 100 for x in (*g.lines, *g.new_lines)) + 1.0
+    every: list[Line | NewLine] = [*g.lines, *g.new_lines]
+    return sum(x.rating_mw * (x.reactance_pu or 0.0) / 100 for x in every) + 1.0
 
 
 def _before(m: Any, g: Grid) -> None:
@@ -45,17 +46,17 @@ def _before(m: Any, g: Grid) -> None:
         m.law.add(m.flow[x.id] == 100 / (x.reactance_pu or 1.0) * x.circuits * (m.theta[x.a] - m.theta[x.b]))
     keys = [(x.id, j) for x in g.new_lines for j in range(x.max_circuits)]
     m.stands, m.carries = pyo.Var(keys, domain=pyo.Binary), pyo.Var(keys)
-    for x in g.new_lines:
-        m.law.add(sum(m.stands[x.id, j] for j in range(x.max_circuits)) == m.circuits[x.id])
-        m.law.add(sum(m.carries[x.id, j] for j in range(x.max_circuits)) == m.flow[x.id])
-        for j in range(x.max_circuits):
-            per_rad = 100 / (x.reactance_pu or 1.0)
-            m.carries[x.id, j].setlb(-x.rating_mw)
-            m.carries[x.id, j].setub(x.rating_mw)
+    for k in g.new_lines:
+        m.law.add(sum(m.stands[k.id, j] for j in range(k.max_circuits)) == m.circuits[k.id])
+        m.law.add(sum(m.carries[k.id, j] for j in range(k.max_circuits)) == m.flow[k.id])
+        for j in range(k.max_circuits):
+            per_rad = 100 / (k.reactance_pu or 1.0)
+            m.carries[k.id, j].setlb(-k.rating_mw)
+            m.carries[k.id, j].setub(k.rating_mw)
             for way in (1, -1):
-                slack = m.carries[x.id, j] - per_rad * (m.theta[x.a] - m.theta[x.b])
-                m.law.add(way * slack <= (2 * wide * per_rad + x.rating_mw) * (1 - m.stands[x.id, j]))
-                m.law.add(way * m.carries[x.id, j] <= x.rating_mw * m.stands[x.id, j])
+                slack = m.carries[k.id, j] - per_rad * (m.theta[k.a] - m.theta[k.b])
+                m.law.add(way * slack <= (2 * wide * per_rad + k.rating_mw) * (1 - m.stands[k.id, j]))
+                m.law.add(way * m.carries[k.id, j] <= k.rating_mw * m.stands[k.id, j])
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def question(grid: dict[str, Any], model: str, n1: str, sites: int) -> Any:
 
     rules = {"grid_model": model, "n1": n1, "max_sites": sites, "headroom": False}
     prices = {"building_usd_per_it_mw": 1e7, "site_usd": 1e8}
-    hardware = {"accelerator": GPU, "rack": {"name": "r", "gpus": 72, "it_kw": 125, "price_usd": 3e6}}
+    hardware: dict[str, Any] = {"accelerator": GPU, "rack": {"name": "r", "gpus": 72, "it_kw": 125, "price_usd": 3e6}}
     hardware |= {"racks_per_module": 16, "facility_overhead_factor": 1.4}
     data = {"name": "bench", "workload": WORKLOAD, "hardware": hardware, "grid": {**grid, "rules": rules, "prices": prices}}
     return Instance.model_validate(data)

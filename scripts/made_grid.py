@@ -32,9 +32,8 @@ def made_grid(buses: int, candidates: int, seed: int) -> dict[str, Any]:
         # A part of the rating is taken by the flows of today.
         usable = round(thermal * float(rng.uniform(0.25, 0.7)), 1)
         into[[a, b]] += circuits * usable
-        lines.append(
-            {"id": f"l{i:05}", "a": f"n{a:05}", "b": f"n{b:05}", "circuits": circuits, "rating_mw": usable, "reactance_pu": round(per_mile * miles, 7)}
-        )
+        line = {"id": f"l{i:05}", "a": f"n{a:05}", "b": f"n{b:05}", "circuits": circuits}
+        lines.append(line | {"rating_mw": usable, "reactance_pu": round(per_mile * miles, 7)})
     best = set(np.argsort(-into, kind="stable")[:candidates].tolist())
     areas = [f"A{k}" for k in range(4)]
     nodes = [_node(i, places[i], side, areas, i in best, rng) for i in range(buses)]

@@ -1,8 +1,8 @@
 """Decide how many megawatts go where, and what joins them: a MILP over the grid, in two proven solves.
 
 First the most racks where the total is free, then the least yearly cost for that total. Power flows by transport (each
-corridor within its rating, lossless), by the DC equations with outages (rows found on the way), or not at all. Every two open sites are joined by a link: a mesh, of which a ring
-uses a part.
+corridor within its rating, lossless), by the DC equations, with outages where asked (rows found on the way), or not at all.
+Every two open sites are joined by a link: a mesh, of which a ring uses a part.
 """
 
 import math

@@ -34,7 +34,7 @@ def plants(q: Question, without: Collection[str]) -> list[str]:
 def balance(m: Any, q: Question, system: System) -> None:
     """Feed what sites draw in each part of the existing network from its plants and over new circuits."""
     keys = system.circuits_to_build
-    most = m.most_load_mw = max((v.ub for v in m.generated.values()), default=0.0)
+    most = max((v.ub for v in m.generated.values()), default=0.0)
     m.stands = pyo.Var(keys, domain=pyo.Binary)
     m.carries = pyo.Var(keys, domain=pyo.Reals, bounds=(-most, most))
     new = [c.id for c in system.buildable]
@@ -140,7 +140,8 @@ def reserves(m: Any, system: System) -> None:
 
 def _columns(m: Any, system: System) -> list[Any]:
     """Return the model's variables in the order of the system's columns; None where there is none."""
-    found = [m.generated[n] if n in m.generated else None for n in system.nodes]
+    fed = dict(m.generated.items())
+    found = [fed.get(n) for n in system.nodes]
     found += [m.modules[s] for s in system.candidates] + [m.open[s] for s in system.candidates]
     return found + [m.stands[key] for key in system.circuits_to_build] + [m.carries[key] for key in system.circuits_to_build]
 
@@ -182,12 +183,13 @@ class FlowRows:
         return [self._row(c) for c in fresh.values()]
 
     def _row(self, c: Cut) -> Row:
+        name = f"{c.family}[{','.join(c.name.split(',')[: 1 if c.family == 'rating' else 2])}]"
         if not c.given:
-            return Row(columns=c.columns, values=c.values, upper=c.upper)
+            return Row(name=name, columns=c.columns, values=c.values, upper=c.upper)
         most = c.reach * self.load_mw
         columns = np.concatenate([c.columns, np.asarray([i for i, _ in c.given])])
         values = np.concatenate([c.values, np.asarray([most if wanted else -most for _, wanted in c.given])])
-        return Row(columns=columns, values=values, upper=c.upper + most * sum(wanted for _, wanted in c.given))
+        return Row(name=name, columns=columns, values=values, upper=c.upper + most * sum(wanted for _, wanted in c.given))
 
 
 def state_lazily(m: Any, q: Question, without: Collection[str], *, load_mw: float) -> None:
@@ -215,9 +217,10 @@ def flows_of(m: Any, system: System) -> dict[str, float]:
 def security_space(system: System) -> dict[str, int | float | str | list[int] | list[str]]:
     """Say what the search for rows took."""
     by_family = {family: sum(c.family == family for c in system.pool.values()) for family in ("rating", "security")}
+    secure = system.grid.rules.n1 in ("node", "full")
+    outages: dict[str, int | float | str | list[int] | list[str]] = {"outages": system.effort.contingencies, "outage_cuts": by_family["security"]}
     return {
-        "outages": system.effort.contingencies,
         "rounds": system.effort.rounds,
         "rating_cuts": by_family["rating"],
-        "outage_cuts": by_family["security"],
+        **(outages if secure else {}),
     }

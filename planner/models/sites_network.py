@@ -6,7 +6,7 @@ Cuts are kept here and not in a model, so that every model of one question start
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,19 +15,22 @@ from planner.physics.grid import lost_share, normal_share
 from planner.physics.powerflow import Floats, Network, Whole
 
 
-class Corridor(Protocol):
-    """What is read of a corridor."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corridor:
+    """A corridor of the grid: existing circuits, or circuits that can be built."""
 
     id: str
     a: str
     b: str
     rating_mw: float
     circuits: int
-    reactance_pu: float | None
+    capex_usd: float | None
+    reactance_pu: float | None = None
 
     @property
     def new(self) -> bool:
         """Circuits must be built first."""
+        return self.capex_usd is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +212,7 @@ class System:
             found[self.carries_at + i] = by_node[self.nodes[c.b]] - by_node[self.nodes[c.a]]
         return found
 
-    def cut(
-        self, family: str, name: str, row: Floats, upper: float, *, given: tuple[tuple[int, bool], ...] = (), reach: float = 0.0
-    ) -> Cut:
+    def cut(self, family: str, name: str, row: Floats, upper: float, *, given: tuple[tuple[int, bool], ...] = (), reach: float = 0.0) -> Cut:
         """Return a row as a cut, without what is zero."""
         (columns,) = np.nonzero(np.abs(row) > 1e-12)
         return Cut(family=family, name=name, columns=columns, values=row[columns], upper=upper, given=given, reach=reach)

@@ -11,7 +11,7 @@ import networkx as nx
 from planner.errors import InputError
 from planner.handoff import SitesRequest
 from planner.instance import BalancingAuthority, Grid, Hardware, Instance, PowerNode, Wan
-from planner.models.sites_network import System
+from planner.models.sites_network import Corridor, System
 from planner.physics import cost, power, wan
 from planner.physics.grid import power_flow_gaps
 
@@ -23,24 +23,6 @@ class Pins:
     racks: int | None = None
     max_sites: int | None = None
     racks_by_site: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corridor:
-    """A corridor of the grid: existing circuits, or circuits that can be built."""
-
-    id: str
-    a: str
-    b: str
-    rating_mw: float
-    circuits: int
-    capex_usd: float | None
-    reactance_pu: float | None = None
-
-    @property
-    def new(self) -> bool:
-        """Circuits must be built first."""
-        return self.capex_usd is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ def broken(system: System, x: Floats, found: dict[tuple[int, ...], Outages], tol
 
 
 def _sites_by_line(system: System, state: State) -> dict[int, list[int]]:
-    """Number of the candidates that lose a circuit of each line under the rule `node`."""
+    """Return the numbers of the candidates that lose a circuit of each line under the rule `node`."""
     found: dict[int, list[int]] = {}
     for i, s in enumerate(system.candidates):
         for k in largest_at(system, state, s):
@@ -58,9 +58,9 @@ def _overloads(of: Outages, x: Floats, at_sites: dict[int, list[int]] | None, to
         excess = (over - cap) / limit[:, None]
         line = excess.argmax(axis=0)
         for j in np.flatnonzero(excess[line, np.arange(excess.shape[1])] > tolerance):
-            l, k = int(line[j]), int(block.driver[j])
+            i, k = int(line[j]), int(block.driver[j])
             if block.unit or _conditions(of, k, x, at_sites):
-                worst.append((float(excess[l, j]), l, k, block.unit, float(block.shift[l, j])))
+                worst.append((float(excess[i, j]), i, k, block.unit, float(block.shift[i, j])))
     worst.sort(key=lambda v: (-v[0], v[1:4]))
     return _as_cuts(of, x, flow, _spread(worst), at_sites)
 
@@ -83,14 +83,14 @@ def _as_cuts(
     rows = dict(zip(used, net.transfer(used), strict=True))
     names = list(system.nodes)
     cuts = []
-    for _, l, k, unit, shift in worst:
-        after = flow[l] + shift * (x if unit else flow)[k]
+    for _, i, k, unit, shift in worst:
+        after = flow[i] + shift * (x if unit else flow)[k]
         way = 1.0 if after > 0 else -1.0
-        row = system.row(rows[l] if unit else rows[l] + shift * rows[k], new=False)
+        row = system.row(rows[i] if unit else rows[i] + shift * rows[k], new=False)
         if unit:
             row[k] += shift
-        upper = float(state.rating_mw[l] * (net.circuits[l] - (0 if unit or l != k else 1)))
-        name = f"{state.lines[l]},{'unit ' + names[k] if unit else state.lines[k]}"
+        upper = float(state.rating_mw[i] * (net.circuits[i] - (0 if unit or i != k else 1)))
+        name = f"{state.lines[i]},{'unit ' + names[k] if unit else state.lines[k]}"
         # Flows are within the power moved, which is at most the load fed in and the load drawn where parts are not balanced.
         for given in [state.given] if unit else _conditions(of, k, x, at_sites):
             cuts.append(system.cut("security", f"{name},{'+' if way > 0 else '-'}", way * row, upper, given=given, reach=2 * (1 + abs(shift))))

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.models.sites_network import Cut, State, System
+from planner.models.sites_network import State, System
 from planner.physics.powerflow import Floats, Whole
 
 TOLERANCE = 1e-7  # of a rating; the checker allows ten times as much
@@ -48,7 +48,7 @@ class Outages:
     def plants_mw(self) -> Floats:
         """What the plants of each island can spare."""
         island = self.state.network.island
-        return np.bincount(island, weights=self.system.spare_mw, minlength=int(island.max()) + 1)
+        return np.asarray(np.bincount(island, weights=self.system.spare_mw, minlength=int(island.max()) + 1), dtype=np.float64)
 
     @cached_property
     def others_mw(self) -> Floats:

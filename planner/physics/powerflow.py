@@ -92,7 +92,7 @@ class Network:
         return np.asarray((self.angles(self._incidence(of)) * self.susceptance[of]).T)
 
     def outage(self, lines: Sequence[int]) -> Floats:
-        """What one circuit of each line shifts when it is lost: after it, flow l is f_l + column[l] · f_line.
+        """Return what one circuit of each line shifts when it is lost: after it, flow l is f_l + column[l] · f_line.
 
         Line outage distribution factors, for one of c circuits: the corridor's susceptance drops by 1/c, and what is
         left of it carries its part. The lines must be no bridges of one circuit: `Network.bridges` names these.

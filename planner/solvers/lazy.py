@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ _INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
 class Row:
     """One row `values · x[columns] <= upper` over the columns of a `Rows`."""
 
+    name: str
     columns: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
     upper: float
@@ -78,7 +79,7 @@ class Search:
         lp = self.h.getLp()
         self.low, self.high = np.asarray(lp.col_lower_)[self.whole], np.asarray(lp.col_upper_)[self.whole]
         self.sense = 1.0 if lp.sense_ == highspy.ObjSense.kMinimize else -1.0
-        self.found: list[int] = []
+        self.found: dict[int, str] = {}
         self.add(rows.known())
 
     def _join(self, columns: Sequence[Any]) -> None:
@@ -101,7 +102,7 @@ class Search:
         upper = np.asarray([r.upper for r in rows])
         self.h.addRows(len(rows), np.full(len(rows), -highspy.kHighsInf), upper, len(index), starts, index, np.concatenate([v for _, v in parts]))
         if not kept:
-            self.found += range(self.h.getNumRow() - len(rows), self.h.getNumRow())
+            self.found |= {self.h.getNumRow() - len(rows) + i: r.name for i, r in enumerate(rows)}
 
     def run(self) -> Any:
         """Run HiGHS as the model stands, for the time that is left."""
@@ -122,18 +123,35 @@ class Search:
 
     def relax(self, fixed: npt.NDArray[np.float64] | None = None, *, quick: bool = False) -> Any:
         """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken."""
-        kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
-        self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
         if fixed is not None:
             self.h.changeColsBounds(len(self.whole), self.whole, fixed, fixed)
+        return self._keep_all(whole=fixed is not None, quick=quick)
+
+    def _keep_all(self, *, whole: bool, quick: bool) -> Any:
+        kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
+        self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
         while True:
             status = self.run()
             if status != _Status.kOptimal:
                 return status
-            rows = self.rows.broken(self._seen(self.point()), whole=fixed is not None, quick=quick)
+            rows = self.rows.broken(self._seen(self.point()), whole=whole, quick=quick)
             if not rows:
                 return status
             self.add(rows)
+
+    def stops(self, column: int, most: float, fixed: Mapping[int, float]) -> set[str]:
+        """Name the rows that keep a column below `most` with others fixed, binaries among them at whole values."""
+        for i, at in fixed.items():
+            self.h.changeColBounds(int(self.at[i]), at, at)
+        self.h.changeColBounds(int(self.at[column]), 0.0, most)
+        costs = np.zeros(self.h.getNumCol())
+        costs[self.at[column]] = -self.sense
+        self.h.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), costs)
+        if self._keep_all(whole=True, quick=False) != _Status.kOptimal or self.point()[self.at[column]] >= most - 1e-6:
+            return set()
+        stated = {i: row.name for row, i in self._wrapper._pyomo_con_to_solver_con_map.items()}
+        duals = np.asarray(self.h.getSolution().row_dual)
+        return {(stated | self.found).get(int(i), "") for i in np.flatnonzero(np.abs(duals) > 1e-6)}
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also finds the rows that hold it there.
@@ -153,9 +171,9 @@ class Search:
             if status in _INFEASIBLE or status not in (_Status.kOptimal, _Status.kTimeLimit):
                 return status
             if math.isfinite(most):
-                self.add([Row(columns=np.asarray([column, gate]), values=np.asarray([1.0, -most]), upper=0.0)], kept=True)
+                self.add([Row(name="", columns=np.asarray([column, gate]), values=np.asarray([1.0, -most]), upper=0.0)], kept=True)
         self.h.changeColsCost(len(every), every, costs)
-        self.forget(self.found)
+        self.forget(list(self.found))
         status = self.relax()
         if status == _Status.kOptimal:
             slack = np.asarray(self.h.getLp().row_upper_) - np.asarray(self.h.getSolution().row_value)
@@ -167,7 +185,7 @@ class Search:
         kept = np.delete(np.arange(self.h.getNumRow()), rows)
         place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
         self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
-        self.found = [place[i] for i in self.found if i in place]
+        self.found = {place[i]: name for i, name in self.found.items() if i in place}
         self.rows.forget()
 
     def restore(self) -> None:

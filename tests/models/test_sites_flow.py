@@ -277,6 +277,21 @@ def test_the_space_tells_rounds_cuts_and_outages() -> None:
     assert {"rounds", "rating_cuts", "outage_cuts"} <= set(plan.certificate.space)
 
 
+@pytest.mark.parametrize(
+    ("changes", "rules", "name"),
+    [
+        ({"rating_mw": 3.0}, {}, "rating[E0-E1]"),
+        ({"rating_mw": 3.0, "circuits": 2}, {"n1": "full"}, "security[E0-E1,E0-E1]"),
+        ({"rating_mw": 30.0, "circuits": 2}, {}, "generation[E1]"),
+    ],
+)
+def test_binding_names_what_stops_the_next_module(changes: dict[str, Any], rules: dict[str, Any], name: str) -> None:
+    """A corridor, an outage of it, or the plants beyond: whichever leaves no room for one more."""
+    nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
+    plan = solved(case(*nodes, lines=[wire("E0", "E1", **changes)], headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules))
+    assert plan is not None and plan.certificate.binding == (name,)
+
+
 def test_a_second_question_starts_from_the_rows_of_the_first() -> None:
     """Rows found once are stated from the start by every other model of the question, of the rules in force alone."""
     instance, request = power_case(3, n1="full")
