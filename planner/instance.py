@@ -261,7 +261,7 @@ class PowerNode(Sourced):
     longitude: Annotated[float, Field(ge=-180, le=180)]
     generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
     interconnect_mw: NonNegative | None = Field(None, description="Usable interconnect, the largest circuit already out; for the explicit reading.")
-    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit among the node's plants; full N-1 loses it.")
+    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit of its plants, lost under full N-1; absent: they are one unit.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
     site: bool = Field(True, description="A site may stand here.")
     ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
@@ -276,7 +276,7 @@ class Line(Sourced):
     b: str
     circuits: Count = 1
     rating_mw: Positive = Field(description="Usable MW of one circuit.")
-    reactance_pu: Positive | None = Field(None, description="Reactance of one circuit on a base of 100 MVA; the dc model needs it.")
+    reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
 
 
 class NewLine(Sourced):
@@ -287,6 +287,7 @@ class NewLine(Sourced):
     b: str
     max_circuits: Count = 1
     rating_mw: Positive = Field(description="MW of one circuit.")
+    reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
     capex_usd: NonNegative = Field(description="Price of one circuit, ends included.")
     lead_months: NonNegative = Field(0.0, description="From the decision to service.")
 
@@ -349,7 +350,15 @@ class Scenario(Sourced):
 class GridRules(Sourced):
     """Rules of the split; each is one named family of rows."""
 
-    grid_model: Literal["none", "transport"] = Field("transport", description="none: headroom and generation; transport: flows in line ratings.")
+    grid_model: Literal["none", "transport", "dc"] = Field(
+        "transport", description="none: headroom and generation; transport: flows in line ratings; dc: flows that follow from reactances, too."
+    )
+    n1: Literal["off", "margin", "node", "full"] = Field(
+        "off",
+        description="What the grid survives. margin: ratings times n1_margin; node: the largest circuit at each site out; "
+        "full: any circuit, or the largest unit of any node, out.",
+    )
+    n1_margin: Share = Field(0.7, description="Share of the ratings that may be used under margin.")
     headroom: bool = Field(True, description="Each balancing authority's headroom binds.")
     generation: bool = Field(True, description="What each node's plants can spare binds.")
     interconnect: InterconnectRule = InterconnectRule()

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from planner.choice import Choose, Family
 from planner.errors import InputError
 from planner.instance import SOFT_UNITS, Accelerator, Grid, Instance, Wan, Workload
+from planner.physics.grid import power_flow_gaps
 from planner.pins import check_pins
 from planner.wan_references import wan_problems
 
@@ -254,18 +255,23 @@ def _grid_problems(grid: Grid) -> Iterator[str]:
     yield from _scenario_problems(grid, authorities, nodes)
     for name in sorted(set(grid.rules.soft) - set(SOFT_UNITS)):
         yield f"grid.rules.soft.{name}: no rule of that name can be soft; known: {', '.join(SOFT_UNITS)}"
+    if "rating" in grid.rules.soft and grid.rules.grid_model == "dc":
+        yield 'grid.rules.soft.rating: needs the grid model "transport" (is "dc"); remove it'
     for path, a, b in corridors:
         for end, node in (("a", a), ("b", b)):
             if node not in nodes:
                 yield f"{path}.{end}: {_unknown(node, nodes)}"
         if a == b:
             yield f"{path}: both ends are {a!r}; a line joins two nodes"
+    yield from power_flow_gaps(grid)
 
 
 def _scenario_problems(grid: Grid, authorities: list[str], nodes: list[str]) -> Iterator[str]:
     total = sum(s.weight for s in grid.scenarios)
     if total > 1 + 1e-9:
         yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
+    if grid.rules.scenarios != "off" and grid.rules.grid_model == "dc":
+        yield 'grid.rules.scenarios: need the grid model "none" or "transport" (is "dc"); choose one of these, or "off"'
     names = Counter(s.name for s in grid.scenarios)
     for i, s in enumerate(grid.scenarios):
         if names[s.name] > 1:

@@ -39,6 +39,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         joint = "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f}{away}"
         value = f"{o.value:,.4f}" if o.name == "loss" else f"{o.value:,.1f}"
         yield f"  {value} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
+    if plan.choice:
+        yield from _choice(plan.choice, plan)
     if plan.sites:
         # Where the wide area is designed, its routes say more than the links that the split reckoned with.
         yield from _sites(plan.sites.model_copy(update={"links": ()}) if plan.wan else plan.sites)
