@@ -4,7 +4,6 @@ A route is a set of (link, weight): a flow of rate x loads the link with weight 
 target can still be reached, as a routing protocol that withdraws dead routes leaves them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,6 @@ from planner.simulation.tree import Tree
 
 MOST_ENTRIES = 150_000_000  # pairs of flow and link that are held at once: about 2.5 GB at work
 CHUNK = 1 << 22  # pairs of flow and switch that are looked at together
-FLOWLETS = 8  # parts of a flow for which the adaptive transport chooses a path each
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
