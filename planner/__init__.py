@@ -8,6 +8,7 @@ from planner.check import check
 from planner.errors import PlannerError
 from planner.evaluate import evaluate
 from planner.explain import explain
+from planner.simulate import simulate
 from planner.solve import solve
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from planner.plan import Plan, Violation
 
 __version__ = "0.1.0"
-__all__ = ["Instance", "Plan", "PlannerError", "Violation", "check", "evaluate", "explain", "solve"]
+__all__ = ["Instance", "Plan", "PlannerError", "Violation", "check", "evaluate", "explain", "simulate", "solve"]
 
 _HOMES = {"Instance": "planner.instance", "Plan": "planner.plan", "Violation": "planner.plan"}
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from planner.commands import simulate
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -143,6 +144,9 @@ def schema(what: Annotated[str, typer.Argument(help="instance or plan.")]) -> No
     if what not in SCHEMAS:
         raise InputError(f"schema: must be one of {', '.join(sorted(SCHEMAS))} (is {what!r})")
     print(schema_text(what), end="")
+
+
+app.command()(simulate.simulate)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from planner.models import layout, sites
 from planner.physics.cost import endpoint_link_usd
 from planner.physics.power import facility_mw, rack_of
 from planner.plan import Conflict, ObjectiveValue, Plan, Status
+from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
@@ -340,6 +341,7 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
         sites=best.sites if best else None,
         layout=best.layout if best else None,
         fabric=best.fabric if best else None,
+        transport=factor(run.instance.network),
         placement=best.placement if best else None,
         cost=best.cost if best else None,
         conflict=conflict,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan
+from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan, TransportFactor
 
 CHOICES = (
     "tensor_parallel",
@@ -43,6 +43,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _layout(plan.layout)
     if plan.fabric:
         yield from _fabric(plan.fabric)
+    if plan.transport:
+        yield from _transport(plan.transport)
     if plan.placement:
         yield from _placement(plan.placement)
     if plan.cost:
@@ -95,6 +97,11 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
         crossing = f"{100 * f.share_leaving_leaf:.0f} % leaves the leaf, {100 * f.share_leaving_pod:.0f} % the pod"
         yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.hop_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
     yield proof(x.certificate)
+
+
+def _transport(x: TransportFactor) -> Iterator[str]:
+    runs = f"p{x.percentile:g} of {x.seeds} seeds, {x.pattern} of {x.hosts:,} hosts under {x.tiers} tiers of {x.switch}"
+    yield f"TRANSPORT  {x.transport}: {x.slowdown:.3f}x the fluid ideal ({runs}), in the place of {x.given_slowdown:g}"
 
 
 def _placement(x: PlacementPlan) -> Iterator[str]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from planner.handoff import FabricRequest, resolved_switches
 from planner.instance import Instance, Network, Rack, Switch
 from planner.physics.cost import endpoint_link_usd, switch_link_usd
+from planner.physics.transport import slowdown
 from planner.physics.wiring import Design
 
 Ints = npt.NDArray[np.int64]
@@ -98,7 +99,7 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
     if not isinstance(rack, Rack) or isinstance(gpu, str):
         raise TypeError("hardware: names are not resolved; load the instance through planner.load")
     pins = {name: int(instance.pins[f"fabric.{name}"]) for name in PINS if f"fabric.{name}" in instance.pins}
-    phi = network.transport.slowdown
+    phi = slowdown(network)
     hop = largest_ratio(request.hop_seconds, request.hop_window_seconds, phi, request.hop_limit)
     ring = largest_ratio(request.allreduce_seconds, request.allreduce_window_seconds, phi, request.allreduce_limit)
     switches = tuple(s for s in resolved_switches(network.switches) if _usable(s, pins, gpu.nic_bytes_per_second))

@@ -30,7 +30,8 @@ class Fabric(Sourced):
     host_gbps: Positive = Field(800.0, description="Rate of one host, and of every cable, all planes together.")
     plane_shares: tuple[Positive, ...] = Field((1.0,), min_length=1, description="Share of a cable's rate that each plane has; unequal ones differ.")
     failed_cables: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="Cables between switches that are out, by number: leaf by leaf to its spines, then pod by pod to the cores, plane after plane."
+        (),
+        description="Cables between switches that are out, by number: leaf by leaf to its spines, then spine by spine, plane after plane.",
     )
 
     @model_validator(mode="after")

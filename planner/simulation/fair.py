@@ -59,19 +59,14 @@ def _filling(routes: Routes, active: Ints | None) -> Filling:
     return Filling(owner[held], routes.link[held], routes.weight[held])
 
 
-def completion_seconds(routes: Routes, *, resolution: float = 0.0) -> Floats:
-    """Return when every part ends, all starting at 0 and the rates set anew whenever parts end.
-
-    `resolution`: parts that end within this share of the time end at one event: each at its own time, but what they free
-    is shared out only at the last of them. The last end among equal flows does not change, others move by that share at most.
-    """
+def completion_seconds(routes: Routes) -> Floats:
+    """Return when every part ends, all starting at 0 and the rates set anew whenever parts end."""
     end, left, now = np.zeros(routes.parts), routes.size.astype(float), 0.0
     active = np.flatnonzero(left > 0)
     while len(active):
         rate = max_min_rates(routes, active)[active]
         ends = now + left[active] / rate
-        horizon = ends.min() * (1 + max(resolution, TIE))
-        done = ends <= horizon
+        done = ends <= ends.min() * (1 + TIE)
         end[active[done]] = ends[done]
         then = ends[done].max()
         left[active] -= rate * (then - now)

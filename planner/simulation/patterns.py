@@ -2,6 +2,7 @@
 
 import csv
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ def permutation(slots: Ints, size: float, seed: int) -> Flows:
 
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
     """Let rank q of every stage send to rank q of the next; `wrap`: the last stage sends to the first."""
-    pairs = [(a[: min(len(a), len(b))], b[: min(len(a), len(b))]) for a, b in zip(groups, groups[1:], strict=False)]
+    pairs = [(a[: min(len(a), len(b))], b[: min(len(a), len(b))]) for a, b in pairwise(groups)]
     if wrap and len(groups) > 1:
         shared = min(len(groups[0]), len(groups[-1]))
         pairs.append((groups[-1][:shared], groups[0][:shared]))

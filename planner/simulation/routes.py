@@ -13,7 +13,7 @@ from planner.simulation import dice
 from planner.simulation.dice import Floats, Ints
 from planner.simulation.tree import Tree
 
-MOST_ENTRIES = 150_000_000  # pairs of flow and link that are held at once: about 2.5 GB at work
+MOST_ENTRIES = 40_000_000  # pairs of flow and link that are held at once: about 90 bytes each at work
 CHUNK = 1 << 22  # pairs of flow and switch that are looked at together
 
 
@@ -65,7 +65,7 @@ class Routes:
 
     def load(self, amount: Floats) -> Floats:
         """Return the sum over parts of weight · amount on every link."""
-        return np.bincount(self.link, self.weight * amount[self.owner()], len(self.capacity))
+        return np.bincount(self.link, self.weight * amount[self.owner()], len(self.capacity)).astype(np.float64)
 
 
 @dataclass(slots=True)
@@ -155,7 +155,9 @@ def spray(tree: Tree, flows: Flows, alive: "Alive | None" = None) -> Routes:
 
 def _refuse_large(entries: int) -> None:
     if entries > MOST_ENTRIES:
-        raise InputError(f"simulate: {entries:,} pairs of flow and path > {MOST_ENTRIES:,} that are held at once; take fewer hosts")
+        raise InputError(
+            f"simulate: spraying around failed links loads {entries:,} pairs of flow and link > {MOST_ENTRIES:,} that fit; take fewer hosts"
+        )
 
 
 class Alive:
@@ -164,13 +166,12 @@ class Alive:
     def __init__(self, tree: Tree, failed: Ints) -> None:
         """Take the failed cables out; `failed` numbers cables between switches, plane after plane."""
         self.tree = tree
-        first = tree.offsets[1] if tree.tiers > 1 else sum(tree.cables)
-        each = sum(tree.cables) - first
+        each = sum(tree.cables[1:])
         self.lanes = np.ones((len(tree.planes), sum(tree.cables)), bool)
-        self.lanes[failed // max(each, 1), first + failed % max(each, 1)] = False
+        self.lanes[failed // max(each, 1), tree.cables[0] + failed % max(each, 1)] = False
         self.counts = [
-            self.lanes[:, tree.offsets[t] : tree.offsets[t] + tree.cables[t]].reshape(len(tree.planes), tree.subtrees[t], -1, tree.bundle[t]).sum(axis=3)
-            for t in range(tree.tiers)
+            np.add.reduce(self.lanes[:, first : first + n].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
+            for first, n, subtrees, bundle in zip(tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False)
         ]
 
     def capacity(self) -> Floats:

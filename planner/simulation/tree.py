@@ -99,11 +99,11 @@ class Tree:
         return found
 
     def cable(self, tier: int, subtree: Ints, position: Ints, lane: Ints | int = 0) -> Ints:
-        """Number the cables from a subtree below `tier` (0: leaves) to the switch at `position`, `lane` of their bundle."""
+        """Return the numbers of the cables from a subtree below `tier` (0: leaves) to the switch at `position`, `lane` of their bundle."""
         return self.offsets[tier] + (subtree * self.widths[tier + 1] + position) * self.bundle[tier] + lane
 
     def link(self, cable: Ints, *, down: bool, plane: int) -> Ints:
-        """Number the direction of a cable in a plane."""
+        """Return the number of one direction of a cable in a plane."""
         return cable + (2 * plane + down) * sum(self.cables)
 
     def tier_of(self, links: Ints) -> Ints:
