@@ -16,8 +16,8 @@ class Loads:
 
     def __init__(self, tree: Tree, alive: Alive) -> None:
         """Start with nothing on the links."""
-        self.tree, self.planes = tree, np.asarray(tree.planes)[:, None]
-        self.rate = [np.maximum(n * r * self.planes[:, :, None], 1e-300) for n, r in zip(alive.counts, tree.rates, strict=True)]
+        self.tree, shares = tree, np.asarray(tree.planes)[:, None, None]
+        self.slow = [1 / np.maximum(n * r * shares, 1e-300) for n, r in zip(alive.counts, tree.rates, strict=True)]
         self.carried = [[np.where(n > 0, 0.0, np.inf) for n in alive.counts] for _ in (0, 1)]
 
     def choose(self, ends: tuple[list[int], list[int]], tier: int, size: float, salt: int) -> tuple[int, int]:
@@ -26,16 +26,20 @@ class Loads:
         The two host links, which no path within a plane avoids, count beside the rest, so that they choose the plane.
         """
         tree, last = self.tree, self.tree.widths[tier]
-        worst = np.zeros((len(self.planes), last))
+        worst = np.zeros((len(tree.planes), last))
         for t in range(1, tier):
+            a, b = ends[0][t], ends[1][t]
+            load = np.maximum((self.carried[0][t][:, a] + size) * self.slow[t][:, a], (self.carried[1][t][:, b] + size) * self.slow[t][:, b])
+            above = worst.reshape(len(tree.planes), tree.widths[t + 1], -1)
+            np.maximum(above, load[:, :, None], out=above)
+        if len(tree.planes) > 1:
             for side in (0, 1):
-                load = (self.carried[side][t][:, ends[side][t]] + size) / self.rate[t][:, ends[side][t]]
-                np.maximum(worst, np.repeat(load, last // tree.widths[t + 1], axis=1), out=worst)
-        for side in (0, 1):
-            worst += (self.carried[side][0][:, ends[side][0]] + size) / self.rate[0][:, ends[side][0]]
+                worst += (self.carried[side][0][:, ends[side][0]] + size) * self.slow[0][:, ends[side][0]]
         flat = worst.ravel()
         shift = salt % len(flat)
-        pick = (int(np.argmin(np.concatenate([flat[shift:], flat[:shift]]))) + shift) % len(flat)
+        first = int(flat[shift:].argmin()) + shift
+        second = int(flat[:shift].argmin()) if shift else first
+        pick = first if flat[first] <= flat[second] else second
         if np.isinf(flat[pick]):
             raise InputError(f"simulate: with the failed links no path leads from leaf {ends[0][1]} to leaf {ends[1][1]}; fail fewer links")
         plane, position = divmod(pick, last)

@@ -50,7 +50,7 @@ def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
     runs, times, ratios, flows = [], [], [], q.flows(seeds[0])
     for seed in seeds:
         flows = q.flows(seed)
-        ideal, found = ideal_seconds(q.tree, flows), _flow_seconds(routed(q.tree, flows, q.transport, seed, q.failed), len(flows))
+        ideal, found = ideal_seconds(q.tree, flows), flow_seconds(routed(q.tree, flows, q.transport, seed, q.failed), len(flows))
         line = float(flows.size.max()) / q.tree.host_rate
         tail = float(found.max())
         runs.append(
@@ -79,7 +79,7 @@ def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
     )
 
 
-def _flow_seconds(routes: Routes, flows: int) -> Floats:
+def flow_seconds(routes: Routes, flows: int) -> Floats:
     """Return when each flow's last part ends."""
     found = np.zeros(flows)
     np.maximum.at(found, routes.flow, completion_seconds(routes))
