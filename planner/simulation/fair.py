@@ -59,14 +59,19 @@ def _filling(routes: Routes, active: Ints | None) -> Filling:
     return Filling(owner[held], routes.link[held], routes.weight[held])
 
 
-def completion_seconds(routes: Routes) -> Floats:
-    """Return when every part ends, all starting at 0 and the rates set anew whenever parts end."""
+def completion_seconds(routes: Routes, *, resolution: float = 0.0) -> Floats:
+    """Return when every part ends, all starting at 0 and the rates set anew whenever parts end.
+
+    `resolution`: parts that end within this share of the time passed end in one event, each at its own time, and what they
+    free is shared out at the last of them, so late by that share at most. The last end among equal flows stays exact:
+    rates still are no less than capacity over the load of the start.
+    """
     end, left, now = np.zeros(routes.parts), routes.size.astype(float), 0.0
     active = np.flatnonzero(left > 0)
     while len(active):
         rate = max_min_rates(routes, active)[active]
         ends = now + left[active] / rate
-        done = ends <= ends.min() * (1 + TIE)
+        done = ends <= ends.min() * (1 + max(TIE, resolution))
         end[active[done]] = ends[done]
         then = ends[done].max()
         left[active] -= rate * (then - now)

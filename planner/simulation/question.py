@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from planner.errors import InputError
 from planner.instance import Accelerator
-from planner.load import read_json
+from planner.load import complaints, read_json
 from planner.plan import Plan
 from planner.simulation import built, patterns
 from planner.simulation.dice import Ints
@@ -65,9 +66,17 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
     if isinstance(given, (Plan, Fabric)):
         return given
     if isinstance(given, Mapping):
-        return Plan.model_validate(given) if "instance" in given else load_fabric(given)
+        return _plan(given) if "instance" in given else load_fabric(given)
     data = read_json(Path(given))
     return read_plan(Path(given)) if isinstance(data, dict) and "instance" in data else load_fabric(Path(given))
+
+
+def _plan(given: Mapping[str, Any]) -> Plan:
+    """Read a plan that is given as a dict."""
+    try:
+        return Plan.model_validate(dict(given))
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, "plan", Plan))) from None
 
 
 def _of_plan(

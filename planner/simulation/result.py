@@ -41,6 +41,7 @@ class Simulation(Frozen):
     steps: int = Field(1, description="Times that the exchange is repeated: the steps of a ring; times are of one.")
     flow_bytes: float = Field(description="Of the largest flow.")
     failed_links: int
+    resolution: float = Field(0.0, description="Share of the time within which completions are one event; of equal flows the tail is exact anyway.")
     runs: tuple[Run, ...]
     fct_seconds: Percentiles = Field(description="Completion times of the flows of all seeds.")
     fct_over_ideal: Percentiles = Field(description="The same over each seed's ideal.")

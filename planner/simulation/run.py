@@ -13,6 +13,9 @@ from planner.simulation.result import Percentiles, Run, Simulation, TransportNam
 from planner.simulation.routes import Alive, Flows, Routes, ecmp, spray
 from planner.simulation.tree import Tree
 
+EXACT_PARTS = 16_384  # parts of flows whose every completion is an event of its own
+COARSE = 0.005  # share of the time within which the completions of more parts are one event
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Question:
@@ -47,10 +50,11 @@ def ideal_seconds(tree: Tree, flows: Flows) -> float:
 
 def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
     """Run every seed and gather the completion times."""
-    runs, times, ratios, flows = [], [], [], q.flows(seeds[0])
+    runs, times, ratios, flows, coarsest = [], [], [], q.flows(seeds[0]), 0.0
     for seed in seeds:
         flows = q.flows(seed)
-        ideal, found = ideal_seconds(q.tree, flows), flow_seconds(routed(q.tree, flows, q.transport, seed, q.failed), len(flows))
+        routes = routed(q.tree, flows, q.transport, seed, q.failed)
+        ideal, found, coarsest = ideal_seconds(q.tree, flows), flow_seconds(routes, len(flows)), resolution(routes.parts)
         line = float(flows.size.max()) / q.tree.host_rate
         tail = float(found.max())
         runs.append(
@@ -69,6 +73,7 @@ def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
         steps=q.steps,
         flow_bytes=float(flows.size.max()),
         failed_links=q.failed if isinstance(q.failed, int) else len(q.failed),
+        resolution=coarsest,
         runs=tuple(runs),
         fct_seconds=percentiles(np.concatenate(times)),
         fct_over_ideal=percentiles(np.concatenate(ratios)),
@@ -82,8 +87,13 @@ def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
 def flow_seconds(routes: Routes, flows: int) -> Floats:
     """Return when each flow's last part ends."""
     found = np.zeros(flows)
-    np.maximum.at(found, routes.flow, completion_seconds(routes))
+    np.maximum.at(found, routes.flow, completion_seconds(routes, resolution=resolution(routes.parts)))
     return found
+
+
+def resolution(parts: int) -> float:
+    """Return how finely completions are told apart: exactly, but where there are very many."""
+    return 0.0 if parts <= EXACT_PARTS else COARSE
 
 
 def percentiles(values: Floats) -> Percentiles:

@@ -68,6 +68,17 @@ def test_equal_flows_end_with_the_most_loaded_link(network: Network) -> None:
     assert completion_seconds(r).max() == pytest.approx(static_tail_seconds(r), rel=1e-7)
 
 
+@settings(deadline=None, max_examples=60)
+@given(networks(), st.sampled_from([0.01, 0.5]))
+def test_coarse_events_leave_the_tail_of_equal_flows(network: Network, resolution: float) -> None:
+    """Completions that are told apart coarsely move no tail of equal flows, and no flow ends before its link rates allow."""
+    r = routes_of(*floats(network))
+    coarse = completion_seconds(r, resolution=resolution)
+    assert coarse.max() == pytest.approx(static_tail_seconds(r), rel=1e-7)
+    alone = np.minimum.reduceat(r.capacity[r.link] / r.weight, r.start[:-1])
+    assert (coarse >= r.size / alone * (1 - 1e-9)).all()
+
+
 def test_freed_rate_is_shared_out() -> None:
     """Two flows on one link of 1 byte/s: the one of 1 byte ends at 2 s, that of 3 bytes, alone from there, at 4 s."""
     assert completion_seconds(routes_of([[(0, 1.0)], [(0, 1.0)]], [1.0], [1.0, 3.0])) == pytest.approx([2.0, 4.0])

@@ -175,8 +175,12 @@ def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_an_unknown_site_is_named(plan: Plan) -> None:
-    """A site that the plan has not ends in the sites that it has."""
+def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
+    """A plan without a fabric, a dict that is no plan, and a site that the plan has not end in what is missing."""
+    with pytest.raises(InputError, match="no fabric that can be wired"):
+        planner.simulate(plan.model_copy(update={"fabric": None}))
+    with pytest.raises(InputError, match="plan: plan_version: unknown key"):
+        planner.simulate(plan.model_dump() | {"plan_version": 1})
     with pytest.raises(InputError, match="choose one of e1, w1"):
         planner.simulate(plan, site="mars")
 
