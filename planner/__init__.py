@@ -9,6 +9,7 @@ from planner.errors import PlannerError
 from planner.evaluate import evaluate
 from planner.explain import explain
 from planner.place import place
+from planner.simulate import simulate
 from planner.solve import solve
 
 if TYPE_CHECKING:
@@ -19,7 +20,21 @@ if TYPE_CHECKING:
     from planner.plan import Plan, Violation
 
 __version__ = "0.1.0"
-__all__ = ["Cluster", "Instance", "Job", "Placement", "Plan", "PlannerError", "Violation", "check", "evaluate", "explain", "place", "solve"]
+__all__ = [
+    "Cluster",
+    "Instance",
+    "Job",
+    "Placement",
+    "Plan",
+    "PlannerError",
+    "Violation",
+    "check",
+    "evaluate",
+    "explain",
+    "place",
+    "simulate",
+    "solve",
+]
 
 _HOMES = {
     "Cluster": "planner.cluster",

@@ -536,11 +536,22 @@ class Spares(Sourced):
     shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="That more ports of a leaf fail than it has spare, at most.")
 
 
+class TransportRuns(Frozen):
+    """Simulate the transport on a reference tree of the network's switches: a random permutation of equal flows."""
+
+    transport: Literal["ecmp", "spray", "adaptive"]
+    seeds: Annotated[int, Field(ge=1, le=1000)] = Field(16, description="Runs.")
+    percentile: Annotated[float, Field(ge=0, le=100)] = Field(50.0, description="Of the runs' slowdowns, each that of its slowest flow.")
+    hosts: Annotated[int, Field(ge=2, le=65_536)] = Field(1024, description="Hosts of the reference tree; fewer where the switches reach no more.")
+    oversubscription: Annotated[float, Field(ge=1)] = Field(1.0, description="Ports down over ports up at its leaves.")
+
+
 class Transport(Sourced):
-    """How far the transport stays from the fluid ideal."""
+    """How far the transport stays from the fluid ideal: a given constant, or what runs of it show."""
 
     name: str = "spray"
-    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Completion time over the fluid ideal (phi).")
+    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Completion time over the fluid ideal (phi), where nothing is simulated.")
+    simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs, in the place of the constant.")
 
 
 class Network(Sourced):

@@ -19,6 +19,7 @@ from planner.models import layout, sites
 from planner.physics.fabric_bill import least_endpoint_usd
 from planner.physics.power import facility_mw, rack_of
 from planner.plan import Conflict, ObjectiveValue, Plan, Status, Violation
+from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
@@ -353,6 +354,7 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
         wan=best.wan if best else None,
         layout=best.layout if best else None,
         fabric=best.fabric if best else None,
+        transport=factor(run.instance.network),
         placement=best.placement if best else None,
         cost=best.cost if best else None,
         conflict=conflict,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from planner.choice import ModelChoice
-from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan, WanDemand, WanPlan
+from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan, TransportFactor, WanDemand, WanPlan
 
 CHOICES = (
     "tensor_parallel",
@@ -50,6 +50,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _layout(plan.layout)
     if plan.fabric:
         yield from _fabric(plan.fabric)
+    if plan.transport:
+        yield from _transport(plan.transport)
     if plan.placement:
         yield from _placement(plan.placement)
     if plan.cost:
@@ -145,6 +147,11 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
         crossing = f"{100 * f.share_leaving_leaf:.0f} % leaves the leaf, {100 * f.share_leaving_pod:.0f} % the pod"
         yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.hop_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
     yield proof(x.certificate)
+
+
+def _transport(x: TransportFactor) -> Iterator[str]:
+    runs = f"p{x.percentile:g} of {x.seeds} seeds, {x.pattern} of {x.hosts:,} hosts under {x.tiers} tiers of {x.switch}"
+    yield f"TRANSPORT  {x.transport}: {x.slowdown:.3f}x the fluid ideal ({runs}), in the place of {x.given_slowdown:g}"
 
 
 def _placement(x: PlacementPlan) -> Iterator[str]:

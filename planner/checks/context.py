@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from planner.instance import BalancingAuthority, Grid, Instance, PowerNode, Spares, Switch, Wan
-from planner.physics import cost, fibre, hostlist, power, step
+from planner.physics import cost, fibre, hostlist, power, step, transport
 from planner.physics.locality import Locality, locality
 from planner.physics.step import Conditions, Cut
 from planner.physics.wiring import Design, spare_ports, unwirable
@@ -55,7 +55,7 @@ class Context:
     @property
     def phi(self) -> float:
         """Slowdown of the transport itself."""
-        return self.instance.network.transport.slowdown if self.instance.network else 1.0
+        return transport.slowdown(self.instance.network)
 
     @cached_property
     def standing(self) -> tuple[Standing, ...]:

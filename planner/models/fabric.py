@@ -18,7 +18,7 @@ from planner.models.fabric_model import break_ties, formulate, read
 from planner.models.fabric_question import TOLERANCE, Ints, Mode, Problem, leaf_domain_racks, network_of, problem_of
 from planner.models.fabric_table import COL, COLUMNS, SHAPE, completed, expand, largest_divisor, shape_table
 from planner.physics.fabric_bill import bill
-from planner.physics.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.transport import allreduce_slowdown, hop_slowdown, slowdown
 from planner.physics.wiring import Design
 from planner.plan import Certificate, SiteFabric, Status, Tier
 from planner.solvers.cpsat import SOLVER, Values, run
@@ -182,7 +182,7 @@ def _search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
 
 def _hopeless(p: Problem) -> str:
     """Say what rules out every fabric before any is looked at; empty where nothing does."""
-    phi = p.network.transport.slowdown
+    phi = slowdown(p.network)
     if not p.modes:
         return "no switch mode carries a NIC over the lanes allowed and meets the pins on planes and ports"
     if p.ratios.hop < 1:

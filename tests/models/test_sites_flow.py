@@ -10,7 +10,7 @@ from power_grids import power_case, script, wire
 from site_grids import case, node
 
 from planner.checks import power_flow
-from planner.checks import sites as site_rules
+from planner.checks import years as site_rules
 from planner.checks.context import Context
 from planner.errors import InputError
 from planner.handoff import Options, SitesRequest
@@ -97,7 +97,7 @@ def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, fl
     g = instance.grid
     lines = [x.model_dump() for x in g.lines]
     lines += [
-        {k: v for k, v in x.model_dump().items() if k not in ("max_circuits", "capex_usd")} | {"circuits": n}
+        {k: v for k, v in x.model_dump().items() if k not in ("max_circuits", "capex_usd", "lead_months")} | {"circuits": n}
         for x, n in zip(g.new_lines, built, strict=True)
         if n
     ]
