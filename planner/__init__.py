@@ -8,6 +8,7 @@ from planner.check import check
 from planner.errors import PlannerError
 from planner.evaluate import evaluate
 from planner.explain import explain
+from planner.limits import limits
 from planner.place import place
 from planner.simulate import simulate
 from planner.solve import solve
@@ -31,6 +32,7 @@ __all__ = [
     "check",
     "evaluate",
     "explain",
+    "limits",
     "place",
     "simulate",
     "solve",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.commands import fabric, grid, place, simulate
+from planner.commands import fabric, grid, limits, place, simulate
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -152,6 +152,7 @@ app.add_typer(grid.app, name="grid")
 app.add_typer(fabric.app, name="fabric")
 app.command()(place.place)
 app.command()(simulate.simulate)
+app.command()(limits.limits)
 
 
 def main() -> None:
