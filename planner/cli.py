@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.commands import grid, plot
+from planner.commands import grid, plot, report
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -150,6 +150,7 @@ def schema(what: Annotated[str, typer.Argument(help="instance or plan.")]) -> No
 
 app.add_typer(grid.app, name="grid")
 app.command()(plot.plot)
+app.command()(report.report)
 
 
 def main() -> None:
