@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 # Okabe and Ito (2008), Color Universal Design: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 GREY, FAILED = "#B0B0B0", "#A00000"
-LINE, MARGIN = 0.17, 1.0  # inches: of a line of text, and beside the axes
+# Inches: a line of text; left of the axes, above and below them; the plot; between it and its strip. Matplotlib's own
+# layouts differ from run to run in the last digit, which the same picture twice must not.
+LINE, LEFT, TOP, BOTTOM, MAIN, GAP = 0.17, 0.85, 0.35, 0.55, 3.6, 0.12
+LETTER = 0.062  # of a legend
 MOST_FACETS, MOST_REASONS, MOST_TOLD, MOST_COLOURS = 12, 3, 6, len(COLOURS)
 # Text as paths and a fixed salt: the same rows give the same bytes, and no reader's fonts matter.
 STYLE = {"font.size": 9.0, "svg.fonttype": "path", "svg.hashsalt": "planner", "axes.spines.top": False, "axes.spines.right": False}
@@ -36,6 +39,29 @@ class Ask:
     color: str | None = None
     log: str = ""
     senses: tuple[Sense, Sense] | None = ("min", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The room of one plot with its strip, in inches."""
+
+    width: float
+    strip: float
+    right: float
+
+    @property
+    def inner(self) -> float:
+        """Width of the axes."""
+        return self.width - LEFT - self.right
+
+    @property
+    def height(self) -> float:
+        """Height of the whole."""
+        return TOP + MAIN + GAP + self.strip + BOTTOM
+
+    def box(self, left: float, base: float, tall: float, width: float, height: float) -> tuple[float, float, float, float]:
+        """Return axes at a place as shares of the figure."""
+        return left / width, base / height, self.inner / width, tall / height
 
 
 def drawn(rows: Sequence[Row], ask: Ask, form: str) -> bytes:
@@ -91,25 +117,46 @@ def _figure(rows: Sequence[Row], ask: Ask) -> "Figure":
     lanes = max(1, *(len(lanes_of(best, ask.x)) for best in strips))
     told = [c.told for c in changes_of(strips[0], ask.x)] if len(parts) == 1 else []
     foot = LINE * min(len(told), MOST_TOLD + 1)
-    across, down = min(3, len(parts)), -(-len(parts) // 3)
-    main_inches, strip_inches = 3.6, 0.25 + 0.2 * lanes
-    height = (main_inches + strip_inches + 1.0) * down + foot
-    figure = Figure(figsize=(7.2 if across == 1 else 4.6 * across, height), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, foot / height, 1, 1 - foot / height))
-    grid = figure.add_gridspec(2 * down, across, height_ratios=[main_inches, strip_inches] * down)
     shades = _shades(rows, ask.color)
-    first = None
+    across, down = min(3, len(parts)), -(-len(parts) // 3)
+    cell = Cell(7.2 if across == 1 else 4.6, strip=0.25 + 0.2 * lanes, right=0.15 if ask.color is None or shades else 1.0)
+    width, height = cell.width * across, cell.height * down + foot
+    figure = Figure(figsize=(width, height))
+    panels: list[Axes] = []
     for n, ((name, part), best) in enumerate(zip(parts, strips, strict=True)):
         row, column = divmod(n, across)
-        main = figure.add_subplot(grid[2 * row, column], sharex=first, sharey=first)
-        first = first or main
+        left, base = column * cell.width + LEFT, height - (row + 1) * cell.height + BOTTOM
+        first = panels[0] if panels else None
+        main = figure.add_axes(cell.box(left, base + cell.strip + GAP, MAIN, width, height), sharex=first, sharey=first)
         _panel(main, part, ask, shades)
         main.set_title(name or title(ask), fontsize=10)
-        below = figure.add_subplot(grid[2 * row + 1, column], sharex=main)
+        below = figure.add_axes(cell.box(left, base, cell.strip, width, height), sharex=main)
         _name_axes(main, below, ask)
-        draw_strip(below, best, ask.x, inches=figure.get_figwidth() / across - MARGIN)
+        panels.append(main)
+        draw_strip(below, best, ask.x, inches=cell.inner)
+    _make_room(panels, cell.inner)
     _tell(figure, told, foot / height)
     return figure
+
+
+def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
+    """Raise the top of all plots where the legend of one would lie on its points."""
+    most = 0.0
+    for axes in panels:
+        legend = axes.get_legend()
+        names = [t.get_text() for t in legend.get_texts()] + [legend.get_title().get_text()] if legend else []
+        if not names:
+            continue
+        wide, tall = (0.55 + LETTER * max(map(len, names))) / inches, (0.15 + LINE * len(names)) / MAIN
+        points = [p for line in axes.get_lines() if line.get_transform() == axes.transData for p in line.get_xydata()]
+        points += [p for dots in axes.collections for p in dots.get_offsets()]
+        places = [axes.transAxes.inverted().transform(axes.transData.transform(p)) for p in points]
+        if any(x > 1 - wide and y > 1 - tall for x, y in places):
+            most = max(most, tall)
+    if most:
+        turn = panels[0].transData + panels[0].transAxes.inverted()
+        low = panels[0].get_xlim()[0]
+        panels[0].set_ylim(top=turn.inverted().transform((turn.transform((low, panels[0].get_ylim()[0]))[0], 1 / (1 - most)))[1])
 
 
 def _tell(figure: "Figure", told: Sequence[str], top: float) -> None:
@@ -143,7 +190,10 @@ def _name_axes(main: "Axes", below: "Axes", ask: Ask) -> None:
                 set_formatter(named)
         else:
             axis.set_major_formatter(FuncFormatter(lambda v, _, p=path: tick(p, v)))
+    for axes in (main, below):
+        axes.tick_params(which="both", length=3.0, pad=3.5)
     main.tick_params(labelbottom=False, which="both")
+    below.tick_params(axis="y", length=0)
     main.set_ylabel(label(ask.y))
     below.set_xlabel(label(ask.x))
     main.grid(color="#E4E4E4", linewidth=0.6)
@@ -177,7 +227,7 @@ def _panel(axes: "Axes", rows: Sequence[Row], ask: Ask, shades: dict[Any, str] |
     handles, names = axes.get_legend_handles_labels()
     if handles:
         heading = label(ask.color) if ask.color is not None and shades is not None else None
-        axes.legend(handles, names, fontsize=7.5, title=heading, title_fontsize=7.5, framealpha=0.85, edgecolor="none")
+        axes.legend(handles, names, fontsize=7.5, title=heading, title_fontsize=7.5, framealpha=0.85, edgecolor="none", loc="upper right")
 
 
 def _group(axes: "Axes", points: Sequence[tuple[float, float]], ask: Ask, shade: str, name: str) -> None:
@@ -209,7 +259,7 @@ def _scale(axes: "Axes", shown: Sequence[tuple[float, float, Row]], ask: Ask) ->
     dots = axes.scatter(*zip(*points, strict=True), c=[c for _, _, c in held], s=18, cmap="viridis", zorder=3)
     figure = axes.get_figure()
     if figure is not None:
-        figure.colorbar(dots, ax=axes, label=label(ask.color or ""), format=lambda v, _: tick(ask.color or "", v))
+        figure.colorbar(dots, cax=axes.inset_axes((1.02, 0, 0.03, 1)), label=label(ask.color or ""), format=lambda v, _: tick(ask.color or "", v))
 
 
 def _without(axes: "Axes", rows: Sequence[Row], ask: Ask, unplaced: int) -> None:

@@ -28,7 +28,7 @@ def plot_page(rows: Sequence[Row], ask: Ask, svg: str) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">',
             f"<title>{escape(name)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n<h1>{escape(name)}</h1>",
-            f'<figure class="wide plot">{inline}</figure>',
+            f'<figure class="wide plot" tabindex="0">{inline}</figure>',
             *_changes(rows, ask),
             *_table(rows, ask),
             "</main>\n</body>\n</html>\n",

@@ -31,14 +31,13 @@ NAMES = {
 
 
 def name_and_unit(path: str) -> tuple[str, str]:
-    """Split the last key of a path into plain words and its unit, which may be empty."""
-    last = path.rpartition(".")[2]
-    if last in NAMES:
-        return NAMES[last]
-    for end in sorted(UNITS, key=len, reverse=True):
-        if last.endswith("_" + end):
-            return last.removesuffix("_" + end).replace("_", " "), UNITS[end]
-    return last.replace("_", " "), ""
+    """Split the last key of a path into plain words and its unit, which may be empty; a part of a whole has the whole's unit."""
+    whole, _, last = path.rpartition(".")
+    for key in (last, whole.rpartition(".")[2]):
+        for end in sorted(UNITS, key=len, reverse=True):
+            if key.endswith("_" + end):
+                return plain(last.removesuffix("_" + end)), UNITS[end]
+    return NAMES.get(last) or (plain(last), "")
 
 
 def label(path: str) -> str:

@@ -54,6 +54,21 @@ def sites(plan: Plan) -> Iterator[Block]:
     yield Block("Sites", (Picture(svg, told),), tuple(tables), tuple(notes))
 
 
+def grid(plan: Plan) -> Iterator[Block]:
+    """Show what the grid offers, where no split was found."""
+    g = plan.instance.grid
+    if g is None or plan.sites is not None:
+        return
+    rows: list[tuple[Cell, ...]] = []
+    for n, area in enumerate(g.balancing_authorities):
+        nodes = [x for x in g.nodes if x.balancing_authority == area.id]
+        headroom = figure(f"instance.grid.balancing_authorities.{n}.headroom_mw", area.headroom_mw, f"{area.headroom_mw:,.4g}")
+        offered = f"{sum(x.generation_mw for x in nodes):,.4g}"
+        rows.append((area.id, area.interconnection, headroom, offered, f"{sum(x.site for x in nodes)}"))
+    head = ("authority", "interconnection", "headroom MW", "generation to spare MW", "nodes for sites")
+    yield Block("What the grid offers", (), (Table("By balancing authority", head, tuple(rows)),))
+
+
 def power_and_cost(plan: Plan) -> Iterator[Block]:
     """Show power by site and capital by part, each against its limit."""
     pictures, tables, limits = [], [], plan.instance.limits

@@ -14,6 +14,7 @@ from planner.report.parts import Block, Figure, Section, Swatch
 
 STORY = (
     blocks.sites,
+    blocks.grid,
     blocks.power_and_cost,
     blocks.layout,
     blocks.step,
@@ -81,5 +82,5 @@ def _headline(plan: Plan) -> str:
         x = plan.layout
         parts.append(f"TP {x.tensor_parallel} x PP {x.pipeline_parallel} x DP {x.data_parallel:,}")
     if plan.fabric is not None:
-        parts.append(f"fabrics of {max(len(f.tiers) for f in plan.fabric.sites.values())} tier(s) at most")
+        parts.append(f"at most {max(len(f.tiers) for f in plan.fabric.sites.values())} tiers of switches")
     return plan.instance.name + ("; " + "; ".join(parts) if parts else "")
