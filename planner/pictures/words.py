@@ -66,6 +66,21 @@ def quantity(path: str, value: Any) -> str:
     return f"{short(value)} {unit}" if unit and isinstance(value, (int, float)) else short(value)
 
 
+def amount(value: float) -> str:
+    """Write a number in four digits, thousands in full."""
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.4g}"
+
+
+def gigabytes(value: float) -> str:
+    """Write bytes of memory."""
+    return f"{value / 1e9:,.1f} GB" if value >= 1e8 else f"{value / 1e6:,.3g} MB"
+
+
+def gap(value: float) -> str:
+    """Write a relative gap; what rounding leaves is none."""
+    return f"{100 * value:.2g} %" if value > 1e-9 else "0 %"
+
+
 def usd(value: float) -> str:
     """Write dollars as the plan's story does, with a sign before the mark."""
     return f"-{money(-value)}" if value < 0 else money(value)

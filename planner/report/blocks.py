@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from planner.pictures.words import plain, share, usd
+from planner.pictures.words import amount, gigabytes, plain, share, usd
 from planner.plan import LayoutPlan, Plan
 from planner.report.bars import Limit, colours, stacked
 from planner.report.cards import WAYS
@@ -33,8 +33,8 @@ def sites(plan: Plan) -> Iterator[Block]:
             f"{x.balancing_authority} ({x.interconnection})",
             figure(f"sites.sites.{n}.racks", x.racks, f"{x.racks:,}"),
             figure(f"sites.sites.{n}.gpus", x.gpus, f"{x.gpus:,}"),
-            figure(f"sites.sites.{n}.facility_mw", x.facility_mw, f"{x.facility_mw:,.4g}"),
-            "-" if x.interconnect_mw is None else f"{x.interconnect_mw:,.4g}",
+            figure(f"sites.sites.{n}.facility_mw", x.facility_mw, amount(x.facility_mw)),
+            "-" if x.interconnect_mw is None else amount(x.interconnect_mw),
             "-" if x.cooling_m2 is None else f"{x.cooling_m2:,.0f}",
         )
         for n, x in enumerate(s.sites)
@@ -43,7 +43,7 @@ def sites(plan: Plan) -> Iterator[Block]:
     tables = [Table("Sites", head, rows, ("authority",))]
     if s.links:
         links = tuple(
-            (f"{k.a} - {k.b}", f"{k.route_km:,.0f}", f"{k.rtt_ms:.1f}", f"{k.required_gbps:,.4g}", f"{k.wavelengths:,}", f"{k.fibre_pairs:,}")
+            (f"{k.a} - {k.b}", f"{k.route_km:,.0f}", f"{k.rtt_ms:.1f}", amount(k.required_gbps), f"{k.wavelengths:,}", f"{k.fibre_pairs:,}")
             for k in s.links
         )
         tables.append(Table("Links", ("link", "km", "round trip ms", "Gb/s needed", "wavelengths", "fibre pairs"), links))
@@ -62,8 +62,8 @@ def grid(plan: Plan) -> Iterator[Block]:
     rows: list[tuple[Cell, ...]] = []
     for n, area in enumerate(g.balancing_authorities):
         nodes = [x for x in g.nodes if x.balancing_authority == area.id]
-        headroom = figure(f"instance.grid.balancing_authorities.{n}.headroom_mw", area.headroom_mw, f"{area.headroom_mw:,.4g}")
-        offered = f"{sum(x.generation_mw for x in nodes):,.4g}"
+        headroom = figure(f"instance.grid.balancing_authorities.{n}.headroom_mw", area.headroom_mw, amount(area.headroom_mw))
+        offered = amount(sum(x.generation_mw for x in nodes))
         rows.append((area.id, area.interconnection, headroom, offered, f"{sum(x.site for x in nodes)}"))
     head = ("authority", "interconnection", "headroom MW", "generation to spare MW", "nodes for sites")
     yield Block("What the grid offers", (), (Table("By balancing authority", head, tuple(rows)),))
@@ -77,9 +77,9 @@ def power_and_cost(plan: Plan) -> Iterator[Block]:
         whole = {k: sum(p[k] for p in parts.values()) for k in ("IT", "overhead")}
         limit = Limit(limits.facility_power_mw, "limit") if limits.facility_power_mw else None
         rows = [*((name, p, None) for name, p in parts.items()), ("all sites", whole, limit)]
-        svg = stacked("Facility power by site", rows, colours(("IT", "overhead")), lambda v: f"{v:,.4g} MW")
+        svg = stacked("Facility power by site", rows, colours(("IT", "overhead")), lambda v: f"{amount(v)} MW")
         pictures.append(Picture(svg, "Facility power by site; the dashed line is the limit." if limit else "Facility power by site."))
-        told: list[tuple[Cell, ...]] = [(Swatch(k, f"c{n}"), f"{v:,.4g}") for n, (k, v) in enumerate(whole.items())]
+        told: list[tuple[Cell, ...]] = [(Swatch(k, f"c{n}"), amount(v)) for n, (k, v) in enumerate(whole.items())]
         tables.append(Table("Power of all sites", ("part", "MW"), tuple(told)))
     if plan.cost is not None:
         c = plan.cost
@@ -112,7 +112,7 @@ def layout(plan: Plan) -> Iterator[Block]:
     pictures = [Picture(pipeline(x), "Stages from first to last, as high as their layers; dark: layers that run again in the backward pass.")]
     gpus = plan.instance.hardware.rack
     if not isinstance(gpus, str) and (svg := rack(x, gpus.gpus)) is not None:
-        told = f"GPUs of a rack by the group that they work in: {x.replicas_per_rack} replica(s) of {x.stages_per_rack} stage(s); grey: idle."
+        told = f"GPUs of a rack by the group that they work in: {x.replicas_per_rack} x {x.stages_per_rack} (replicas x stages); grey: idle."
         pictures.append(Picture(svg, told))
     names = ("tensor", "context", "expert", "pipeline", "data")
     choices: list[tuple[Cell, ...]] = [_choice(x, f"{n}_parallel") for n in names]
@@ -141,13 +141,13 @@ def step(plan: Plan) -> Iterator[Block]:
     m = plan.layout.metrics
     at = "layout.metrics"
     time, time_table = _parts(f"{at}.breakdown_seconds", m.breakdown_seconds, _seconds)
-    memory, memory_table = _parts(f"{at}.memory_breakdown_bytes", m.memory_breakdown_bytes, _gigabytes)
+    memory, memory_table = _parts(f"{at}.memory_breakdown_bytes", m.memory_breakdown_bytes, gigabytes)
     limit = Limit(m.memory_limit_bytes, "limit")
     times = stacked("Time of a step by part", [("one step", time, None)], colours(list(time)), _seconds)
-    bytes_held = stacked("Memory of the worst GPU by part", [("worst GPU", memory, limit)], colours(list(memory)), _gigabytes)
+    bytes_held = stacked("Memory of the worst GPU by part", [("worst GPU", memory, limit)], colours(list(memory)), gigabytes)
     time_table.append(("one step", figure(f"{at}.step_seconds", m.step_seconds, _seconds(m.step_seconds)), ""))
-    memory_table.append(("in use", figure(f"{at}.memory_bytes_per_gpu", m.memory_bytes_per_gpu, _gigabytes(m.memory_bytes_per_gpu)), ""))
-    memory_table.append(("limit", figure(f"{at}.memory_limit_bytes", m.memory_limit_bytes, _gigabytes(m.memory_limit_bytes)), ""))
+    memory_table.append(("in use", figure(f"{at}.memory_bytes_per_gpu", m.memory_bytes_per_gpu, gigabytes(m.memory_bytes_per_gpu)), ""))
+    memory_table.append(("limit", figure(f"{at}.memory_limit_bytes", m.memory_limit_bytes, gigabytes(m.memory_limit_bytes)), ""))
     yield Block(
         "Step time and memory",
         (Picture(times, "Time of a step."), Picture(bytes_held, "Memory of the worst GPU; the dashed line is the limit.")),
@@ -170,7 +170,3 @@ def _parts(at: str, parts: Mapping[str, float], show: Callable[[float], str]) ->
 
 def _seconds(value: float) -> str:
     return f"{value:,.3f} s" if value >= 0.01 else f"{value * 1e3:,.3g} ms"
-
-
-def _gigabytes(value: float) -> str:
-    return f"{value / 1e9:,.1f} GB" if value >= 1e8 else f"{value / 1e6:,.3g} MB"

@@ -3,17 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from planner.pictures.words import plain, short, usd
+from planner.pictures.words import amount, gap, gigabytes, plain, short, usd
 from planner.plan import Plan
 from planner.report.parts import Cell, Figure, Table, figure, resolved
 
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
-
-
-def _gap(value: float) -> str:
-    return f"{100 * value:.2g} %"
 
 
 def _count(value: float) -> str:
@@ -27,16 +23,16 @@ def _days(value: float) -> str:
 KEYS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("time to train", "layout.metrics.days_to_train", _days),
     ("total cost", "cost.total_usd", usd),
-    ("gap, decision by decision", "objective.gap", _gap),
+    ("gap, decision by decision", "objective.gap", gap),
     ("gap, all decisions at once", "objective.joint_gap", _percent),
-    ("facility power", "sites.sites[*].facility_mw", lambda v: f"{v:,.0f} MW"),
+    ("facility power", "sites.sites[*].facility_mw", lambda v: f"{amount(v)} MW"),
     ("racks", "sites.sites[*].racks", _count),
     ("GPUs used", "layout.gpus_used", _count),
     ("GPUs idle", "layout.gpus_idle", _count),
     ("time of a step", "layout.metrics.step_seconds", lambda v: f"{v:,.3f} s"),
     ("model FLOP utilisation", "layout.metrics.mfu", _percent),
     ("tokens a step", "layout.metrics.tokens_per_step", short),
-    ("memory of the worst GPU", "layout.metrics.memory_bytes_per_gpu", lambda v: f"{v / 1e9:,.1f} GB"),
+    ("memory of the worst GPU", "layout.metrics.memory_bytes_per_gpu", gigabytes),
     ("switches", "fabric.sites[*].switches", _count),
     ("groups split", "placement.groups_split", _count),
 )

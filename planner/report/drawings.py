@@ -12,7 +12,8 @@ MOST_CELLS = 288  # GPUs of a rack
 
 def pipeline(x: LayoutPlan) -> str:
     """Draw the stages from first to last, each as high as its layers; layers that run again in the backward pass are darker."""
-    again = x.recomputed_layers_per_stage or (0,) * x.pipeline_parallel
+    whole = x.layers_per_stage if x.recompute == "full" else (0,) * x.pipeline_parallel
+    again = x.recomputed_layers_per_stage or whole
     stages = list(zip(x.layers_per_stage, again, strict=True))
     runs = [(k, len(list(g))) for k, g in groupby(stages)] if len(stages) > MOST_STAGES else [(k, 1) for k in stages]
     most, full, foot = max(*x.layers_per_stage, 1), 64.0, 86.0

@@ -6,6 +6,7 @@ from importlib.resources import files
 
 from planner.instance import Grid
 from planner.pictures.projection import Point, albers, flat, in_us
+from planner.pictures.words import amount
 from planner.plan import SitesPlan
 from planner.report.svg import WIDTH, drawing, el, line, path, text
 
@@ -64,8 +65,8 @@ def site_map(s: SitesPlan, grid: Grid | None) -> tuple[str, bool]:
     most = max(x.facility_mw for x in s.sites)
     radius = {x.id: max(SMALLEST, LARGEST * (x.facility_mw / most) ** 0.5) if most else SMALLEST for x in s.sites}
     drawn += [el("circle", cx=at[x.id][0], cy=at[x.id][1], r=radius[x.id], cls="site") for x in s.sites]
-    labels = _labels([(x.id, f"{x.id}, {x.facility_mw:,.4g} MW") for x in s.sites], at, radius)
-    alt = "Map of the sites: " + "; ".join(f"{x.id} at {x.latitude:.1f}, {x.longitude:.1f} with {x.facility_mw:,.4g} MW" for x in s.sites)
+    labels = _labels([(x.id, f"{x.id}, {amount(x.facility_mw)} MW") for x in s.sites], at, radius)
+    alt = "Map of the sites: " + "; ".join(f"{x.id} at {x.latitude:.1f}, {x.longitude:.1f} with {amount(x.facility_mw)} MW" for x in s.sites)
     return drawing(frame.height, alt, "".join(drawn) + labels), in_frame
 
 

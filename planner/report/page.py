@@ -75,9 +75,8 @@ def _headline(plan: Plan) -> str:
     """Say in a sentence what was planned."""
     parts = []
     if plan.sites is not None and plan.sites.sites:
-        parts.append(
-            f"{sum(s.racks for s in plan.sites.sites):,} racks on {len(plan.sites.sites)} site(s): {', '.join(s.id for s in plan.sites.sites)}"
-        )
+        held = plan.sites.sites
+        parts.append(f"{sum(s.racks for s in held):,} racks on {len(held)} site{'s' if len(held) > 1 else ''}: {', '.join(s.id for s in held)}")
     if plan.layout is not None:
         x = plan.layout
         parts.append(f"TP {x.tensor_parallel} x PP {x.pipeline_parallel} x DP {x.data_parallel:,}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.pictures.words import plain, short
+from planner.pictures.words import gap, plain, short
 from planner.plan import Certificate, Plan
 from planner.report.parts import Block, Cell, Table, figure
 
@@ -30,7 +30,7 @@ def _proof(name: str, c: Certificate) -> tuple[Cell, ...]:
         c.status,
         "-" if c.objective is None else figure(f"{at}.objective", c.objective, short(c.objective)),
         "-" if c.bound is None else figure(f"{at}.bound", c.bound, short(c.bound)),
-        "-" if c.gap is None else figure(f"{at}.gap", c.gap, f"{100 * c.gap:.2g} %"),
+        "-" if c.gap is None else figure(f"{at}.gap", c.gap, gap(c.gap)),
         f"{c.seconds:,.1f}",
         f"{c.variables:,} x {c.constraints:,}",
         c.minimizes,

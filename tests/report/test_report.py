@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from planner.commands.report import report
 from planner.errors import InputError
 from planner.physics.hostlist import fold
-from planner.pictures.words import usd
+from planner.pictures.words import amount, gap, gigabytes, usd
 from planner.plan import Assignment
+from planner.report.drawings import pipeline
 from planner.report.leaf_domains import by_pieces, kinds_of
 from planner.report.page import report_page
 from tests.checks.worked_plan import edited, small
@@ -168,3 +169,26 @@ def test_command(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.json"):
         report([tmp_path / "none.json"], tmp_path / "b.html")
     assert not (tmp_path / "b.html").exists()
+
+
+def test_figures_read_well() -> None:
+    """Thousands stand in full, memory in its own unit, and what rounding leaves of a gap is none."""
+    assert [amount(x) for x in (28837.4, 999.96, 0.00137512)] == ["28,837", "1,000", "0.001375"]
+    assert [gigabytes(x) for x in (172.2e9, 2.87e6)] == ["172.2 GB", "2.87 MB"]
+    assert [gap(x) for x in (1.1e-16, 0.0, 0.0123)] == ["0 %", "0 %", "1.2 %"]
+
+
+@pytest.mark.parametrize(("choice", "listed", "dark"), [("full", (), [4, 4]), ("full", (3, 0), [3, 0]), ("selective", (), [0, 0])])
+def test_pipeline_shows_what_runs_again(choice: str, listed: tuple[int, ...], dark: list[int]) -> None:
+    """Stages tell their recomputed layers: as listed, else all under full recompute and none under another."""
+    told = pipeline(edited(small(), layout__recompute=choice, layout__recomputed_layers_per_stage=list(listed)).layout)
+    for stage, count in enumerate(dark):
+        assert (f"stage {stage}: 4 layers, {count} recomputed" in told) == (count > 0)
+
+
+def test_many_equal_stages_are_one_mark() -> None:
+    """A pipeline of thousands of stages is drawn in a few marks."""
+    many = edited(small(), layout__pipeline_parallel=5000, layout__layers_per_stage=[2] * 4000 + [1] * 1000)
+    told = pipeline(many.layout)
+    assert told.count("<rect") == 4
+    assert "stages 4000 to 4999: 1 layers" in told
