@@ -21,6 +21,7 @@ UNITS = {
     "watts": "W",
     "kw": "kW",
 }
+WRITTEN = {"gpu": "GPU", "gpus": "GPUs", "mw": "MW", "usd": "USD", "wan": "WAN", "zero": "ZeRO"}
 NAMES = {
     "days_to_train": ("time to train", "days"),
     "mfu": ("model FLOP utilisation", ""),
@@ -93,4 +94,4 @@ def share(part: float, whole: float) -> str:
 
 def plain(name: str) -> str:
     """Write a key in plain words."""
-    return name.replace("_", " ")
+    return " ".join(WRITTEN.get(word, word) for word in name.split("_"))

@@ -108,7 +108,7 @@ def test_names() -> None:
     """Names are plain words with their unit."""
     assert label(X) == "budget (USD)"
     assert label("sites.facility_mw") == "facility (MW)"
-    assert label("layout.zero_stage") == "zero stage"
+    assert label("layout.zero_stage") == "ZeRO stage"
     assert label("cost.capex_usd.racks") == "racks (USD)"
     assert label("sites.racks") == "racks"
     assert [short(x) for x in (0, 99_999, 250_000, 1.25, 3.2e12, True, None)] == ["0", "99,999", "250K", "1.25", "3.2T", "True", "none"]
