@@ -12,19 +12,22 @@ from typing import Any, TypeVar
 
 from planner.checks.context import cut_of
 from planner.errors import InternalError
-from planner.handoff import FabricRequest, GradientExchange, LayoutRequest, Options, PlacementRequest, SitesRequest
+from planner.handoff import FabricRequest, GradientExchange, LayoutRequest, Options, PlacementRequest, SitesRequest, WanRequest
 from planner.instance import Instance
 from planner.models import fabric, fabric_question, layout, placement, sites, sites_conflict
+from planner.models import wan as wan_design
 from planner.physics import hostlist, transport, wan
 from planner.physics.bill import bill
+from planner.physics.exchange import counted_window_seconds
 from planner.physics.locality import Locality, locality
 from planner.physics.step import Cut
 from planner.physics.wiring import Design
-from planner.plan import Conflict, Cost, FabricPlan, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan
+from planner.plan import Conflict, Cost, FabricPlan, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan, WanPlan
 from planner.solvers.outcome import Outcome, Stop
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 ROUNDS = 12
+REFUSALS = 8  # sets of sites without a design of the wide area, after which no other is tried
 T = TypeVar("T")
 
 
@@ -34,6 +37,7 @@ class Trial:
 
     racks_by_site: dict[str, int]
     sites: SitesPlan | None
+    wan: WanPlan | None
     layout: LayoutPlan
     fabric: FabricPlan | None
     placement: PlacementPlan | None
@@ -63,6 +67,7 @@ class Decider:
     progress: Callable[[str], None] | None = None
     started: float = field(default_factory=time.perf_counter)
     exchange: GradientExchange | None = None
+    refused: frozenset[frozenset[str]] = frozenset()
     hop_limit: float | None = None
     allreduce_limit: float | None = None
     proved: bool = True
@@ -81,12 +86,12 @@ class Decider:
     @property
     def phi(self) -> float:
         """Slowdown of the transport itself."""
-        return self.instance.network.transport.slowdown if self.instance.network else 1.0
+        return transport.slowdown(self.instance.network)
 
     def trial(self, racks: int | None, *, fixed: dict[str, int] | None = None) -> Trial | Refusal:
         """Take every decision for `racks` racks (None: what the pins or the hardware say), or for `fixed` racks by site."""
         self.hop_limit = self.allreduce_limit = None  # what another number of racks may suffer says nothing of this one
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS + REFUSALS):
             split = self._split(racks, fixed)
             if isinstance(split, Refusal):
                 return split
@@ -96,29 +101,62 @@ class Decider:
                 return found
             if self._needs_more_wan(found, sites_plan):
                 continue
+            joined = self._join(sites_plan, found)
+            if isinstance(joined, Refusal):
+                if fixed or frozenset(by_site) not in self.refused:
+                    return joined
+                continue
             if self.instance.network is None:
-                return self._trial(by_site, sites_plan, found, None, None)
+                return self._trial(by_site, sites_plan, joined, found, None, None)
             built = self._build(by_site, found)
             if isinstance(built, Refusal):
                 return built
             fabric_plan, placement_plan, worst = built
             if self._slower_than_assumed(found, worst):
                 continue
-            return self._trial(by_site, sites_plan, found, fabric_plan, placement_plan)
-        raise InternalError(f"the decisions did not settle in {ROUNDS} rounds at {racks} racks")
+            return self._trial(by_site, sites_plan, joined, found, fabric_plan, placement_plan)
+        raise InternalError(f"the decisions did not settle in {ROUNDS + REFUSALS} rounds at {racks} racks")
 
-    def _trial(self, by_site: dict[str, int], s: SitesPlan | None, found: LayoutPlan, f: FabricPlan | None, p: PlacementPlan | None) -> Trial:
-        cost = bill(self.instance, sum(by_site.values()), s, f)
-        certificates = [x.certificate for x in (s, found, f, p) if x is not None]
+    def _trial(
+        self,
+        by_site: dict[str, int],
+        s: SitesPlan | None,
+        w: WanPlan | None,
+        found: LayoutPlan,
+        f: FabricPlan | None,
+        p: PlacementPlan | None,
+    ) -> Trial:
+        cost = bill(self.instance, sum(by_site.values()), s, f, w)
+        certificates = [x.certificate for x in (s, w, found, f, p) if x is not None]
         proved = all(c.status == "optimal" for c in certificates)
-        return Trial(racks_by_site=by_site, sites=s, layout=found, fabric=f, placement=p, cost=cost, proved=proved)
+        return Trial(racks_by_site=by_site, sites=s, wan=w, layout=found, fabric=f, placement=p, cost=cost, proved=proved)
+
+    def _join(self, s: SitesPlan | None, found: LayoutPlan) -> WanPlan | Refusal | None:
+        """Design what joins the sites where that is asked for: the exchange is done in the time that the step counts on.
+
+        Sites that are proven not to be joined by any design are remembered, so that the split looks elsewhere.
+        """
+        links = self.instance.wan
+        if s is None or links is None or not links.designed or len(s.sites) < 2:
+            return None
+        m, a = found.metrics, found.assumptions
+        training = tuple(sorted(x for x, d in found.data_parallel_by_site.items() if d))
+        window = counted_window_seconds(links, m.gradient_bytes_per_stage, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+        asked = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=window)
+        request = WanRequest(sites=tuple(sorted(x.id for x in s.sites)), exchanging=training, exchange=asked)
+        out = self._once(("wan", request), lambda: wan_design.solve(self.instance, request, self.left()))
+        if out.solution is None:
+            if out.infeasible and len(self.refused) < REFUSALS:
+                self.refused |= {frozenset(request.sites)}
+            return Refusal("wan", partial(_same, Conflict(decision="wan", rules=(), reason=out.detail)))
+        return out.solution
 
     def _split(self, racks: int | None, fixed: dict[str, int] | None) -> tuple[dict[str, int], SitesPlan | None] | Refusal:
         if self.instance.grid is None:
             return {CLUSTER: self.instance.hardware.racks or 0}, None
         pins = {f"sites.racks.{s}": r for s, r in (fixed or {}).items()}
         instance = self.instance.model_copy(update={"pins": {**self.instance.pins, **pins}}) if pins else self.instance
-        request = SitesRequest(racks=racks, exchange=self.exchange)
+        request = SitesRequest(racks=racks, exchange=self.exchange, refused=self.refused)
         out = self._once(("sites", request, tuple(sorted(pins.items()))), lambda: sites.solve(instance, request, self.left()))
         if out.solution is None:
             return Refusal("sites", partial(self.why_no_split, instance, request, out))
@@ -262,7 +300,7 @@ class Decider:
         several, podded = d.domains > 1, 0 < d.domains_per_pod < d.domains
         hop = transport.hop_slowdown(network, d, float(several), float(podded)) if request.groups > 1 else self.phi
         leaf = fabric_question.rings(request, fabric_question.leaf_domain_racks(d)) if several else 0
-        pod = fabric_question.rings(request, d.leaf_down * d.domains_per_pod) if podded else 0
+        pod = fabric_question.rings(request, d.domain_racks * d.domains_per_pod) if podded else 0
         return hop, transport.allreduce_slowdown(network, d, leaf, pod)
 
     def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:

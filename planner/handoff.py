@@ -30,6 +30,7 @@ class SitesRequest:
     racks: int | None = None
     fabric_usd_per_rack: float = 0.0
     exchange: GradientExchange | None = None
+    refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that no design of the wide area joins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,15 @@ class LayoutRequest:
     allreduce_slowdown: float
     wan_gbps: float | None = None
     wan_rtt_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WanRequest:
+    """What the wide area must join: the open sites, those among them that train, and the exchange in the time that the step counts on."""
+
+    sites: tuple[str, ...]
+    exchanging: tuple[str, ...]
+    exchange: GradientExchange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -261,7 +261,7 @@ class PowerNode(Sourced):
     longitude: Annotated[float, Field(ge=-180, le=180)]
     generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
     interconnect_mw: NonNegative | None = Field(None, description="Usable interconnect, the largest circuit already out; for the explicit reading.")
-    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit among the node's plants; full N-1 loses it.")
+    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit of its plants, lost under full N-1; absent: they are one unit.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
     site: bool = Field(True, description="A site may stand here.")
     ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
@@ -276,7 +276,7 @@ class Line(Sourced):
     b: str
     circuits: Count = 1
     rating_mw: Positive = Field(description="Usable MW of one circuit.")
-    reactance_pu: Positive | None = Field(None, description="Reactance of one circuit on a base of 100 MVA; the dc model needs it.")
+    reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
 
 
 class NewLine(Sourced):
@@ -287,6 +287,7 @@ class NewLine(Sourced):
     b: str
     max_circuits: Count = 1
     rating_mw: Positive = Field(description="MW of one circuit.")
+    reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
     capex_usd: NonNegative = Field(description="Price of one circuit, ends included.")
     lead_months: NonNegative = Field(0.0, description="From the decision to service.")
 
@@ -349,7 +350,15 @@ class Scenario(Sourced):
 class GridRules(Sourced):
     """Rules of the split; each is one named family of rows."""
 
-    grid_model: Literal["none", "transport"] = Field("transport", description="none: headroom and generation; transport: flows in line ratings.")
+    grid_model: Literal["none", "transport", "dc"] = Field(
+        "transport", description="none: headroom and generation; transport: flows in line ratings; dc: flows that follow from reactances, too."
+    )
+    n1: Literal["off", "margin", "node", "full"] = Field(
+        "off",
+        description="What the grid survives. margin: ratings times n1_margin; node: the largest circuit at each site out; "
+        "full: any circuit, or the largest unit of any node, out.",
+    )
+    n1_margin: Share = Field(0.7, description="Share of the ratings that may be used under margin.")
     headroom: bool = Field(True, description="Each balancing authority's headroom binds.")
     generation: bool = Field(True, description="What each node's plants can spare binds.")
     interconnect: InterconnectRule = InterconnectRule()
@@ -391,8 +400,54 @@ class Grid(Sourced):
     prices: SitePrices = SitePrices()
 
 
+class FibreNode(Sourced):
+    """A place where fibre routes meet; one with the id of a grid node stands at that node."""
+
+    id: str
+    latitude: Annotated[float, Field(ge=-90, le=90)]
+    longitude: Annotated[float, Field(ge=-180, le=180)]
+
+
+class FibreEdge(Sourced):
+    """A fibre route between two fibre nodes: what one cut takes out. Its wavelengths end at both nodes, so demands share them."""
+
+    id: str | None = Field(None, description="Absent: the ids of its ends, joined by a hyphen.")
+    a: str
+    b: str
+    route_km: Positive | None = Field(None, description="Absent: the great circle times wan.route_factor.")
+    max_fibre_pairs: Count | None = Field(None, description="Absent: wan.max_fibre_pairs.")
+    usd_per_pair: NonNegative | None = Field(None, description="Lease of one pair for its life; absent: route_km at wan.fibre_usd_per_route_km.")
+    wavelength_usd: NonNegative | None = Field(None, description="Equipment at both ends of one wavelength; absent: wan.wavelength_usd.")
+
+    @property
+    def name(self) -> str:
+        """The id, given or made."""
+        return self.id or f"{self.a}-{self.b}"
+
+
+class Traffic(Sourced):
+    """What sites send each other beside the exchange of gradients, as many bytes each way."""
+
+    name: str
+    bytes: Positive = Field(description="Bytes from one end to the other, and as many back.")
+    period_seconds: Positive | None = Field(None, description="Sent once in so long, spread evenly.")
+    deadline_seconds: Positive | None = Field(None, description="Must have arrived so long after it starts, the round trip included.")
+    priority: Count = Field(1, description="1 is served first, after the exchange of gradients.")
+    a: str | None = Field(None, description="A grid or fibre node; with b absent too: between every two sites.")
+    b: str | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """Refuse traffic with no time or two, or with one end."""
+        if (self.period_seconds is None) == (self.deadline_seconds is None):
+            raise ValueError("give exactly one of period_seconds and deadline_seconds")
+        if (self.a is None) != (self.b is None):
+            raise ValueError("give both a and b, or neither for every two sites")
+        return self
+
+
 class Wan(Sourced):
-    """What joins the sites."""
+    """What joins the sites. Any of fibre_edges, protection, exchange and traffic asks for a design of routes and wavelengths."""
 
     route_factor: Annotated[float, Field(ge=1)] = Field(1.2, description="Fibre route over great circle.")
     rtt_ms_per_100_route_km: Positive = Field(0.98, description="Light in fibre, both ways.")
@@ -404,6 +459,19 @@ class Wan(Sourced):
     fibre_usd_per_route_km: NonNegative = Field(0.0, description="Lease for its life (IRU) of one fibre pair.")
     wavelength_usd: NonNegative = Field(0.0, description="Transponders and router ports at both ends of one wavelength.")
     fibre_life_years: Positive = 20.0
+    fibre_nodes: tuple[FibreNode, ...] = Field((), description="Places where fibre routes meet; a site stands at the nearest.")
+    fibre_edges: tuple[FibreEdge, ...] = Field((), description="Fibre routes; absent: one between every two sites.")
+    protection: Literal["none", "one_cut"] | None = Field(None, description="one_cut: every demand is carried whichever one fibre edge is cut.")
+    exchange: Literal["auto", "ring", "tree", "hierarchical"] | None = Field(
+        None, description="Form of the gradient exchange; auto, or one that the sites cannot take: the fastest."
+    )
+    traffic: tuple[Traffic, ...] = ()
+    routes: Count = Field(4, description="Shortest routes considered for each demand.")
+
+    @property
+    def designed(self) -> bool:
+        """A design of routes and wavelengths is asked for."""
+        return bool(self.fibre_edges or self.traffic) or self.protection is not None or self.exchange is not None
 
 
 class Switch(Sourced):
@@ -415,6 +483,9 @@ class Switch(Sourced):
     planes: Count = Field(1, description="Chips in the box; each belongs to a network of its own.")
     price_usd: NonNegative
     power_watts: NonNegative
+    link_factor: Positive = Field(
+        1.0, description="Price and power of a link at this port rate over those of the network's optics, cables and media."
+    )
 
 
 class Optics(Sourced):
@@ -434,11 +505,53 @@ class Cables(Sourced):
     switch_transceivers: Annotated[int, Field(ge=0, le=2)] = 2
 
 
+class Medium(Sourced):
+    """A kind of cable at the port rate, both ends included: what a link takes where it is no longer than the reach."""
+
+    name: str
+    reach_m: Positive
+    price_usd: NonNegative = Field(description="Of a link without its length: ends, transceivers.")
+    usd_per_m: NonNegative = 0.0
+    power_watts: NonNegative = Field(0.0, description="Of a link, both ends.")
+
+
+class Floor(Sourced):
+    """The grid that racks stand on, row after row; switches stand in the middle of the racks that they serve."""
+
+    rack_pitch_m: Positive = Field(0.6, description="From rack to rack in a row. EIA-310 racks are 600 mm wide [m].")
+    row_pitch_m: Positive = Field(2.4, description="From row to row: racks 1.2 m deep, half of a cold and of a hot aisle of 1.2 m [m].")
+    racks_per_row: Count | None = Field(None, description="Absent: as many as make the floor nearest to square.")
+    rise_m: NonNegative = Field(1.0, description="From a port to the tray above, at each end [m].")
+    spread_m: NonNegative = Field(5.0, description="Between the network racks of one middle, added to every cable between two switches [m].")
+
+
+FabricFamily = Literal["rail", "rack", "rail-only"]
+
+
+class Spares(Sourced):
+    """Ports of a leaf that are kept free for endpoints whose port fails: the larger of a share and what the chances ask for."""
+
+    share: Fraction = Field(0.0, description="Of the ports in use towards GPUs, rounded up.")
+    failure_chance: Fraction = Field(0.0, description="That a port fails before the leaf is repaired.")
+    shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="That more ports of a leaf fail than it has spare, at most.")
+
+
+class TransportRuns(Frozen):
+    """Simulate the transport on a reference tree of the network's switches: a random permutation of equal flows."""
+
+    transport: Literal["ecmp", "spray", "adaptive"]
+    seeds: Annotated[int, Field(ge=1, le=1000)] = Field(16, description="Runs.")
+    percentile: Annotated[float, Field(ge=0, le=100)] = Field(50.0, description="Of the runs' slowdowns, each that of its slowest flow.")
+    hosts: Annotated[int, Field(ge=2, le=65_536)] = Field(1024, description="Hosts of the reference tree; fewer where the switches reach no more.")
+    oversubscription: Annotated[float, Field(ge=1)] = Field(1.0, description="Ports down over ports up at its leaves.")
+
+
 class Transport(Sourced):
-    """How far the transport stays from the fluid ideal."""
+    """How far the transport stays from the fluid ideal: a given constant, or what runs of it show."""
 
     name: str = "spray"
-    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Completion time over the fluid ideal (phi).")
+    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Completion time over the fluid ideal (phi), where nothing is simulated.")
+    simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs, in the place of the constant.")
 
 
 class Network(Sourced):
@@ -447,7 +560,19 @@ class Network(Sourced):
     switches: tuple[Switch | str, ...] = Field(min_length=1)
     optics: Optics
     cables: Cables = Cables()
+    floor: Floor | None = Field(None, description="Absent: lengths are of no account, and every link costs the same.")
+    media: tuple[Medium | str, ...] = Field((), description="With a floor: links take the cheapest that reaches, and no optics and cables.")
     transport: Transport = Transport()
+    families: tuple[FabricFamily, ...] = Field(
+        ("rail",),
+        min_length=1,
+        description="rail: a leaf takes one GPU index of many racks; rack: all GPUs of some racks; rail-only: a network for each GPU index, "
+        "nothing joins them.",
+    )
+    max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over where a port is slower than it.")
+    min_core_share: Fraction = Field(0.0, description="Least rate that can leave a full pod at once, over that of its GPUs: the floor between rails.")
+    spares: Spares = Spares()
+    power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt of the fabric over its years, counted into its cost.")
     max_tiers: Annotated[int, Field(ge=1, le=3)] = 3
 
 

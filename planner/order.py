@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from planner import __version__
+from planner import __version__, best_model
 from planner.checks.rules import check
 from planner.decide import Decider, Refusal, Trial
 from planner.errors import InputError, InternalError
@@ -16,9 +16,10 @@ from planner.handoff import LayoutRequest, Options, SitesRequest, resolved_switc
 from planner.identity import instance_sha256
 from planner.instance import Accelerator, Instance
 from planner.models import layout, sites
-from planner.physics.cost import endpoint_link_usd
+from planner.physics.fabric_bill import least_endpoint_usd
 from planner.physics.power import facility_mw, rack_of
-from planner.plan import Conflict, ObjectiveValue, Plan, Status
+from planner.plan import Conflict, ObjectiveValue, Plan, Status, Violation
+from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
@@ -79,10 +80,24 @@ class Run:
 
 
 def solve_instance(instance: Instance, options: Options, progress: Progress) -> Plan:
-    """Take all decisions that a loaded instance asks for and return the checked plan.
+    """Take all decisions that a loaded instance asks for, the model's choice among them, and return the checked plan.
 
     A limit or an interrupt ends the search with the best plan so far; without one, the error is raised again.
     """
+    if instance.objective.minimize != "loss":
+        return _decided(instance, options, progress)
+    plan = best_model.solve(instance, lambda asked: _decided(asked, options, progress), progress)
+    _hold(check(plan))
+    return plan
+
+
+def _hold(broken: list[Violation]) -> None:
+    if broken:
+        raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
+
+
+def _decided(instance: Instance, options: Options, progress: Progress) -> Plan:
+    """Take all decisions for the instance's model and return the checked plan."""
     run = Run(instance=instance, decider=Decider(instance=instance, options=options, progress=progress), progress=progress)
     conflict: Conflict | None = None
     try:
@@ -102,8 +117,7 @@ def solve_instance(instance: Instance, options: Options, progress: Progress) -> 
         run.stopped = "limit"
         plan = _plan(run, None)
         broken = check(plan)
-    if broken:
-        raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
+    _hold(broken)
     return plan
 
 
@@ -155,8 +169,7 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
     network = instance.network
     if network is None:
         return 0.0
-    port = min(s.price_usd / s.ports for s in resolved_switches(network.switches))
-    return rack_of(instance.hardware).gpus * (endpoint_link_usd(network) + port)
+    return rack_of(instance.hardware).gpus * min(least_endpoint_usd(network, s) for s in resolved_switches(network.switches))
 
 
 def _joint_bound(run: Run, most: int) -> float | None:
@@ -202,7 +215,7 @@ def _refused(run: Run) -> Conflict:
     if isinstance(found, Trial):
         return _over(run, found)
     why = found.explain()
-    if run.instance.limits.budget_usd is None or why.decision == "sites":
+    if run.instance.limits.budget_usd is None or why.decision in ("sites", "wan"):
         return why
     reason = f"{why.reason}; the budget of ${run.budget:,.0f} buys {racks:,} racks at most"
     return why.model_copy(update={"rules": tuple(dict.fromkeys((*why.rules, "limits.budget_usd"))), "reason": reason})
@@ -338,8 +351,10 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
             name=name, value=value, bound=bound, gap=relative_gap(value, bound), joint_bound=joint, joint_gap=relative_gap(value, joint)
         ),
         sites=best.sites if best else None,
+        wan=best.wan if best else None,
         layout=best.layout if best else None,
         fabric=best.fabric if best else None,
+        transport=factor(run.instance.network),
         placement=best.placement if best else None,
         cost=best.cost if best else None,
         conflict=conflict,

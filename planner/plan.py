@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.instance import Frozen, Instance
+from planner.choice import ModelChoice
+from planner.instance import FabricFamily, Frozen, Instance
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -125,6 +126,69 @@ class SitesPlan(Frozen):
     certificate: Certificate
 
 
+class ExchangeForm(Frozen):
+    """One form that the gradient exchange could take."""
+
+    name: Literal["ring", "tree", "hierarchical"]
+    order: tuple[str, ...] = Field(description="Sites around the ring; the root first; group after group.")
+    link_gbps: float | None = Field(description="Rate on every link at which it fills the window; null: no rate does.")
+    seconds: float | None = Field(description="Its time at the rate that the chosen form needs.")
+
+
+class WanRoute(Frozen):
+    """A share of a demand on one route, and where it goes while that is cut."""
+
+    share: float
+    edges: tuple[str, ...]
+    route_km: float
+    rtt_ms: float
+    gbps: float = Field(description="Rate of this share, each way, headroom included.")
+    backup_edges: tuple[str, ...] | None = None
+    backup_rtt_ms: float | None = None
+    backup_gbps: float | None = None
+
+
+class WanDemand(Frozen):
+    """What the wide area carries between two places."""
+
+    name: str
+    a: str
+    b: str
+    priority: int = Field(description="0: the gradient exchange, carried whole.")
+    asked_gbps: float = Field(description="Rate of all of it on the shortest route considered.")
+    admitted_gbps: float = Field(description="Of that, what is carried, under protection whichever one edge is cut.")
+    missing_gbps: float
+    short_of: tuple[str, ...] = Field((), description="Edges of its routes on which no more can be lit, where something is missing.")
+    routes: tuple[WanRoute, ...]
+
+
+class WanEdge(Frozen):
+    """A lit stretch of fibre."""
+
+    id: str
+    a: str
+    b: str
+    route_km: float
+    peak_gbps: float = Field(description="Most that it carries each way, over the normal state and every cut.")
+    wavelengths: int
+    fibre_pairs: int
+    capacity_gbps: float
+    usd_per_year: float
+
+
+class WanPlan(Frozen):
+    """The fibre between the sites as it is lit."""
+
+    exchange: Literal["ring", "tree", "hierarchical"] | None = Field(description="Form of the gradient exchange; null: one site trains.")
+    window_seconds: float = Field(description="Time in which the exchange of a stage is done.")
+    forms: tuple[ExchangeForm, ...]
+    protection: Literal["none", "one_cut"]
+    demands: tuple[WanDemand, ...]
+    edges: tuple[WanEdge, ...]
+    capex_usd: float
+    certificate: Certificate
+
+
 class Assumptions(Frozen):
     """What the layout's step time takes from the network: the plan holds when the network is no slower."""
 
@@ -216,6 +280,9 @@ class SiteFabric(Frozen):
     cost_usd: float
     power_mw: float
     leaf_domain_racks: int = Field(description="Racks whose GPUs of one index share a leaf.")
+    family: FabricFamily = "rail"
+    lanes: int = Field(1, description="Networks that every NIC is split over.")
+    leaf_spare_ports: int = Field(0, description="Ports of each leaf kept free.")
     leaf_domains: int
     rails_per_pod: int = Field(description="GPU indices that share a pod.")
     leaf_domains_per_pod: int = Field(description="Leaf domains that share a pod; a group within them never crosses the core.")
@@ -225,6 +292,21 @@ class SiteFabric(Frozen):
     p2p_seconds: float
     hop_slowdown: float
     allreduce_slowdown: float
+
+
+class TransportFactor(Frozen):
+    """The transport's slowdown as runs on a reference tree showed it: what the plan counts on in the place of the constant."""
+
+    transport: Literal["ecmp", "spray", "adaptive"]
+    pattern: Literal["permutation"] = "permutation"
+    switch: str = Field(description="Switch of the reference tree: the one of the instance's on which the transport is slowest.")
+    tiers: int
+    hosts: int
+    oversubscription: float = Field(description="Ports down over ports up at the leaves, rounded up to whole ports.")
+    seeds: int
+    percentile: float
+    slowdown: float = Field(description="That percentile over the seeds of the slowest flow's time over the fluid ideal.")
+    given_slowdown: float = Field(description="The constant of the instance, which was not used.")
 
 
 class FabricPlan(Frozen):
@@ -273,7 +355,7 @@ class Cost(Frozen):
 class Conflict(Frozen):
     """Why there is no plan: a smallest set of rules that cannot hold together, in the user's terms."""
 
-    decision: Literal["sites", "layout", "fabric", "placement", "budget"]
+    decision: Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
     rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")
     reason: str
 
@@ -295,10 +377,13 @@ class Plan(Frozen):
     status: Status
     objective: ObjectiveValue
     sites: SitesPlan | None = None
+    wan: WanPlan | None = Field(None, description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.")
     layout: LayoutPlan | None = None
     fabric: FabricPlan | None = None
+    transport: TransportFactor | None = Field(None, description="Where the instance asks for the transport's slowdown to be simulated.")
     placement: PlacementPlan | None = None
     cost: Cost | None = None
+    choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     conflict: Conflict | None = None
     stopped: Literal["proved", "limit", "interrupted"] = Field("proved", description="Why the run ended.")
     threads: int = 1

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan
+from planner.choice import ModelChoice
+from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan, TransportFactor, WanDemand, WanPlan
 
 CHOICES = (
     "tensor_parallel",
@@ -33,16 +34,24 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"  rules in conflict ({plan.conflict.decision}): {', '.join(plan.conflict.rules) or 'not determined'}"
         return
     if o.value is not None:
-        unit = "days to train" if o.name == "days_to_train" else "USD"
+        unit = {"days_to_train": "days to train", "cost_usd": "USD", "loss": "nats a token"}[o.name]
         away = f" ({100 * (o.joint_gap or 0):.1f} % away)"
         joint = "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f}{away}"
-        yield f"  {o.value:,.1f} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
+        value = f"{o.value:,.4f}" if o.name == "loss" else f"{o.value:,.1f}"
+        yield f"  {value} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
+    if plan.choice:
+        yield from _choice(plan.choice, plan)
     if plan.sites:
-        yield from _sites(plan.sites)
+        # Where the wide area is designed, its routes say more than the links that the split reckoned with.
+        yield from _sites(plan.sites.model_copy(update={"links": ()}) if plan.wan else plan.sites)
+    if plan.wan:
+        yield from _wan(plan.wan)
     if plan.layout:
         yield from _layout(plan.layout)
     if plan.fabric:
         yield from _fabric(plan.fabric)
+    if plan.transport:
+        yield from _transport(plan.transport)
     if plan.placement:
         yield from _placement(plan.placement)
     if plan.cost:
@@ -53,6 +62,17 @@ def _lines(plan: Plan) -> Iterator[str]:
         running = ", ".join(f"{k} {money(v)}" for k, v in plan.cost.opex_usd_per_year.items())
         if running:
             yield f"           a year: {running}"
+
+
+def _choice(x: ModelChoice, plan: Plan) -> Iterator[str]:
+    model = plan.instance.workload.model
+    shape = "" if isinstance(model, str) else f"{model.layers} layers of {model.hidden:,}, {model.heads} heads; "
+    yield f"MODEL      {x.parameters / 1e12:,.2f}T parameters on {x.tokens / 1e12:,.1f}T tokens: {shape}{x.flop:.4g} FLOP by the deadline"
+    y = x.ideal
+    yield f"           at full use {y.parameters / 1e12:,.1f}T on {y.tokens / 1e12:,.0f}T, {y.flop:.4g} FLOP, loss {y.loss:.4f}; of it:"
+    parts = sorted(((v, k) for k, v in x.lost.items() if abs(v) >= 5e-4), reverse=True)
+    yield "           " + ", ".join(f"{k.replace('_', ' ')} {100 * v:.1f} %" for v, k in parts)
+    yield f"           {x.flop_bound:.4g} FLOP is proven to be too many; batch of {x.batch_tokens / 1e6:,.1f}M tokens"
 
 
 def _sites(s: SitesPlan) -> Iterator[str]:
@@ -71,6 +91,30 @@ def _sites(s: SitesPlan) -> Iterator[str]:
     for name, run in s.scenarios.items():
         yield f"           in {name}: {sum(run.running_mw.values()):,.0f} MW run, energy {money(run.energy_usd_per_year)} a year"
     yield proof(s.certificate)
+
+
+def _wan(x: WanPlan) -> Iterator[str]:
+    sync, rest = [d for d in x.demands if d.priority == 0], [d for d in x.demands if d.priority]
+    word = "WAN       "
+    for d in sync:
+        r = d.routes[0]
+        backup = "" if r.backup_rtt_ms is None else f"; while cut {r.backup_rtt_ms:.1f} ms and {(r.backup_gbps or 0) / 1e3:,.1f} Tbps"
+        yield f"{word} {d.a} - {d.b}: {len(r.edges)} span(s), {r.route_km:,.0f} km, {r.rtt_ms:.1f} ms, {r.gbps / 1e3:,.1f} Tbps{backup}"
+        word = "          "
+    waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
+    survives = "any one span cut" if x.protection == "one_cut" else "no cut"
+    form = f"exchange by {x.exchange}; " if x.exchange else ""
+    yield f"{word} {form}{waves:,} wavelengths in {pairs:,} fibre pair(s) on {len(x.edges)} spans, {money(x.capex_usd)}; survives {survives}"
+    for name in dict.fromkeys(d.name for d in rest):
+        yield f"           {_carried([d for d in rest if d.name == name])}"
+    yield proof(x.certificate)
+
+
+def _carried(demands: list[WanDemand]) -> str:
+    asked, missing = sum(d.asked_gbps for d in demands), sum(d.missing_gbps for d in demands)
+    short = sorted({e for d in demands for e in d.short_of})
+    why = f"; {missing:,.1f} missing" + (f", full: {', '.join(short)}" if short else ", no route") if missing > 1e-6 * asked else ""
+    return f"{demands[0].name} (priority {demands[0].priority}): {asked - missing:,.1f} of {asked:,.1f} Gbps carried{why}"
 
 
 def _layout(x: LayoutPlan) -> Iterator[str]:
@@ -97,10 +141,17 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
     for n, (site, f) in enumerate(sorted(x.sites.items())):
         word = "FABRIC    " if n == 0 else "          "
         tiers = ", ".join(f"{t.switches:,} {t.name} {t.down_ports}/{t.up_ports}" for t in f.tiers)
-        yield f"{word} {site}: {f.planes} plane(s) of {f.switch}: {tiers}; {f.switches:,} boxes, {f.switch_links:,} links, {money(f.cost_usd)}"
+        family = "" if f.family == "rail" else f", {f.family}"
+        built = f"{f.planes} plane(s) of {f.switch}{family}"
+        yield f"{word} {site}: {built}: {tiers}; {f.switches:,} boxes, {f.switch_links:,} links, {money(f.cost_usd)}"
         crossing = f"{100 * f.share_leaving_leaf:.0f} % leaves the leaf, {100 * f.share_leaving_pod:.0f} % the pod"
         yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.hop_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
     yield proof(x.certificate)
+
+
+def _transport(x: TransportFactor) -> Iterator[str]:
+    runs = f"p{x.percentile:g} of {x.seeds} seeds, {x.pattern} of {x.hosts:,} hosts under {x.tiers} tiers of {x.switch}"
+    yield f"TRANSPORT  {x.transport}: {x.slowdown:.3f}x the fluid ideal ({runs}), in the place of {x.given_slowdown:g}"
 
 
 def _placement(x: PlacementPlan) -> Iterator[str]:

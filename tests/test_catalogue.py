@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.instance import Accelerator, Model, Rack, Sourced, Switch
+from planner.instance import Accelerator, Medium, Model, Rack, Sourced, Switch
 from planner.physics.transformer import total_parameters
 
 CATALOGUE = Path(planner.__file__).parent / "catalogue"
-TYPES: dict[str, type[Sourced]] = {"accelerators": Accelerator, "racks": Rack, "switches": Switch, "models": Model}
+TYPES: dict[str, type[Sourced]] = {"accelerators": Accelerator, "racks": Rack, "switches": Switch, "models": Model, "media": Medium}
 NOMINAL = {
     "gpt3-175b": 175e9,
     "megatron-22b": 22e9,

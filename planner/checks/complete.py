@@ -9,6 +9,7 @@ from planner.instance import Accelerator, Line, Model, NewLine, Rack
 from planner.physics import step
 from planner.pins import check_pins
 from planner.plan import Violation
+from planner.wan_references import wan_problems
 
 
 def names_resolved(c: Context) -> Iterator[Violation]:
@@ -19,6 +20,7 @@ def names_resolved(c: Context) -> Iterator[Violation]:
         ("hardware.rack", h.rack, Rack),
         ("workload.model", w.model, Model),
         *((f"network.switches[{i}]", s, object) for i, s in enumerate(network.switches if network else ())),
+        *((f"network.media[{i}]", m, object) for i, m in enumerate(network.media if network else ())),
     ]
     for path, held, kind in parts:
         if isinstance(held, str) or not isinstance(held, kind):
@@ -29,6 +31,7 @@ def known_references(c: Context) -> Iterator[Violation]:
     """Let every id of the grid stand once and every reference lead somewhere, and every pin name a decision."""
     yield from (broken("known_references", f"instance.{p}") for p in check_pins(c.instance))
     g = c.grid
+    yield from (broken("known_references", f"instance.{p}") for p in wan_problems(g, c.wan))
     lines: list[Line | NewLine] = [*g.lines, *g.new_lines]
     ids = {"authority": [b.id for b in g.balancing_authorities], "node": [n.id for n in g.nodes], "line": [x.id for x in lines]}
     for what, held in ids.items():

@@ -5,14 +5,15 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.instance import BalancingAuthority, Grid, Instance, PowerNode, Switch, Wan
-from planner.physics import cost, hostlist, power, step
+from planner.instance import BalancingAuthority, Grid, Instance, PowerNode, Spares, Switch, Wan
+from planner.physics import cost, fibre, hostlist, power, step, transport
 from planner.physics.locality import Locality, locality
 from planner.physics.step import Conditions, Cut
-from planner.physics.wiring import Design, unwirable
+from planner.physics.wiring import Design, spare_ports, unwirable
 from planner.plan import LayoutMetrics, LayoutPlan, Link, Plan, Site, SiteFabric
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
+MOST_LANES = 16  # of a NIC
 MOST_WHOLE = 10**9  # a count above this is a slip, not a plan, and would overflow the arrays
 
 
@@ -54,7 +55,7 @@ class Context:
     @property
     def phi(self) -> float:
         """Slowdown of the transport itself."""
-        return self.instance.network.transport.slowdown if self.instance.network else 1.0
+        return transport.slowdown(self.instance.network)
 
     @cached_property
     def standing(self) -> tuple[Standing, ...]:
@@ -106,6 +107,14 @@ class Context:
         """Return an open site by id."""
         return next((s for s in self.standing if s.site.id == name), None)
 
+    @cached_property
+    def _route_km(self) -> dict[tuple[str, str], float]:
+        return fibre.reach(self.wan, {x.site.id: (x.node.latitude, x.node.longitude) for x in self.standing}).km
+
+    def route_km(self, a: str, b: str) -> float:
+        """Length of the shortest fibre route between two open sites."""
+        return self._route_km.get((min(a, b), max(a, b)), 0.0)
+
     def link_usd_per_year(self, link: Link, route_km: float) -> float:
         """Yearly price of a link by its wavelengths."""
         return cost.link_usd_per_year(self.grid, self.wan, route_km, link.wavelengths)
@@ -153,18 +162,25 @@ class Context:
     def _design(self, f: SiteFabric, racks: int) -> Design | None:
         if design_fault(f, racks) or f.switch not in self.switches:
             return None
-        leaf, spine = f.tiers[0], f.tiers[1] if len(f.tiers) > 1 else None
+        leaf, spine, g = f.tiers[0], f.tiers[1] if len(f.tiers) > 1 else None, self.gpus_per_rack
+        rails, rail_gpus, apart = {"rail": (g, 1, 1), "rack": (1, g, 1), "rail-only": (1, 1, g)}[f.family]
+        spares = self.instance.network.spares if self.instance.network else Spares()
+        down = leaf.down_ports
         return Design(
             ports=self.switches[f.switch].ports,
-            rails=self.gpus_per_rack,
+            rails=rails,
             racks=racks,
-            leaf_down=leaf.down_ports,
+            leaf_down=down,
             leaf_up=leaf.up_ports,
             leaf_bundle=leaf.bundle,
             rails_per_pod=f.rails_per_pod,
             domains_per_pod=f.leaf_domains_per_pod,
             spine_up=spine.up_ports if spine else 0,
             spine_bundle=spine.bundle if spine else 0,
+            rail_gpus=rail_gpus,
+            apart=apart,
+            lanes=f.lanes,
+            leaf_spare=spare_ports(down, spares.share, spares.failure_chance, spares.shortage_chance),
         )
 
     @cached_property
@@ -203,7 +219,7 @@ def _locality(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
 
 def domain_racks(d: Design) -> int:
     """Racks whose GPUs of one index share a leaf; a single switch takes all."""
-    return d.racks if d.tiers == 1 else d.leaf_down
+    return d.domain_racks
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:
@@ -276,6 +292,8 @@ def design_fault(f: SiteFabric, racks: int) -> str | None:
         return f"tiers are {', '.join(names) or 'none'}; leaf, then spine, then core expected"
     if racks < 1:
         return f"{racks} racks < 1"
+    if not 1 <= f.lanes <= MOST_LANES:
+        return f"{f.lanes} lanes; 1 to {MOST_LANES} expected"
     last = len(f.tiers) - 1
     for i, t in enumerate(f.tiers):
         if t.down_ports < 1 or (t.up_ports > 0) != (i < last) or (t.bundle > 0) != (i < last) or min(t.up_ports, t.bundle) < 0:

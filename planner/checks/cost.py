@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.checks import sites
+from planner.checks import sites, wan
 from planner.checks.context import Context
 from planner.checks.fabric import priced
 from planner.checks.rule import Rule, broken, must_equal, show
@@ -29,7 +29,7 @@ def recomputed(plan: Plan, c: Context) -> Cost | None:
             return None
         usd = {s: priced(c.instance.network, c.switches[f.switch], c.wired[s]) for s, f in fabric.sites.items()}
         fabric = fabric.model_copy(update={"sites": {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabric.sites.items()}})
-    return bill(c.instance, sum(c.racks_by_site.values()), held, fabric)
+    return bill(c.instance, sum(c.racks_by_site.values()), held, fabric, wan.exact(c))
 
 
 def _exact(c: Context, s: Site) -> Site:

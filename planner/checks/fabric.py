@@ -1,14 +1,17 @@
 """Rules of the fabric: what can be wired, what it counts to, and what it must hide."""
 
+import math
 from collections.abc import Iterator
 
 from planner.checks.context import Context, design_fault, domain_racks
-from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.instance import Accelerator, Network, Switch
-from planner.physics import cost
+from planner.physics.fabric_bill import bill
+from planner.physics.media import media_of
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design, unwirable
 from planner.plan import SiteFabric, Violation
+from planner.simulation.factor import factor
 
 
 def _held(c: Context) -> Iterator[tuple[str, SiteFabric, Network]]:
@@ -36,16 +39,19 @@ def every_site(c: Context) -> Iterator[Violation]:
 def switch(c: Context) -> Iterator[Violation]:
     """Build from a switch that the instance offers and whose ports carry a NIC."""
     gpu = c.instance.hardware.accelerator
-    for s, f, _ in _held(c):
+    for s, f, network in _held(c):
         rule = f"switch[{s}]"
+        if f.family not in network.families:
+            yield broken(rule, f"family {f.family} is none of {', '.join(network.families)}")
+        yield from at_most(rule, f.lanes, network.max_lanes, "lanes", "lanes allowed")
         if f.switch not in c.switches:
             yield broken(rule, f"{f.switch!r} is none of the instance's {len(c.switches)}: {', '.join(sorted(c.switches))}")
             continue
         held = c.switches[f.switch]
-        yield from must_equal(rule, "planes", f.planes, held.planes)
+        yield from must_equal(rule, "planes", f.planes, held.planes * f.lanes)
         yield from must_equal(rule, "ports_per_switch", f.ports_per_switch, held.ports)
         nic = gpu.nic_bytes_per_second * 8 / 1e9 if isinstance(gpu, Accelerator) else 0.0
-        yield from at_most(rule, nic, held.port_gbps, "Gbps of a NIC", "Gbps of a port")
+        yield from at_most(rule, nic, held.port_gbps * f.lanes, "Gbps of a NIC", "Gbps of its ports")
 
 
 def wirable(c: Context) -> Iterator[Violation]:
@@ -61,7 +67,7 @@ def wirable(c: Context) -> Iterator[Violation]:
 
 def _tiers(d: Design) -> dict[str, tuple[int, int, int, float, int]]:
     """Return switches, ports down, ports up, oversubscription and bundle of each tier that a design has."""
-    down = d.endpoint_links if d.tiers == 1 else d.leaf_down
+    down = d.endpoint_links // d.networks if d.tiers == 1 else d.leaf_down
     found = {"leaf": (d.leaves, down, d.leaf_up, d.leaf_oversubscription, d.leaf_bundle)}
     if d.tiers > 1:
         found["spine"] = d.spines, d.spine_down, d.spine_up, d.spine_oversubscription, d.spine_bundle
@@ -85,23 +91,34 @@ def counts(c: Context) -> Iterator[Violation]:
     for s, f, _, d in _wired(c):
         planes = c.switches[f.switch].planes
         found = {"switches": d.switches, "chips": d.switches * planes, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
-        found |= {"leaf_domain_racks": domain_racks(d), "leaf_domains": d.domains, "pods": d.pods}
+        found |= {"leaf_domain_racks": domain_racks(d), "leaf_domains": d.domains, "pods": d.pods, "leaf_spare_ports": d.leaf_spare}
         for name, value in found.items():
             yield from must_equal(f"counts[{s}]", name, getattr(f, name), value)
 
 
+def core_share(c: Context) -> Iterator[Violation]:
+    """Let the least share of a full pod's rate leave it that the instance asks for."""
+    for s, _, network, d in _wired(c):
+        if d.pods > 1:
+            ends, up = d.leaf_down * d.rails_per_pod * d.domains_per_pod, d.spines_per_pod * d.spine_up
+            yield from at_most(f"core_share[{s}]", network.min_core_share * ends, float(up), f"of {ends:,} ports may leave a pod", "uplinks of a pod")
+
+
 def priced(network: Network, box: Switch, d: Design) -> float:
     """Price a design."""
-    return cost.fabric_usd(network, box, switches=d.switches, switch_links=d.switch_links, endpoint_links=d.endpoint_links)
+    return bill(network, box, d).usd
 
 
 def price_and_power(c: Context) -> Iterator[Violation]:
     """State cost and power as boxes and cables add up to."""
     for s, f, network, d in _wired(c):
-        box = c.switches[f.switch]
-        power = cost.fabric_mw(network, box, switches=d.switches, switch_links=d.switch_links, endpoint_links=d.endpoint_links)
-        yield from must_equal(f"price_and_power[{s}]", "cost_usd", f.cost_usd, priced(network, box, d), " USD")
-        yield from must_equal(f"price_and_power[{s}]", "power_mw", f.power_mw, power, " MW")
+        found = bill(network, c.switches[f.switch], d)
+        if found.usd == math.inf:
+            reach = max(m.reach_m for m in media_of(network))
+            yield broken(f"price_and_power[{s}]", f"cables longer than {show(reach)} m, the longest reach of {len(network.media)} media")
+            continue
+        yield from must_equal(f"price_and_power[{s}]", "cost_usd", f.cost_usd, found.usd, " USD")
+        yield from must_equal(f"price_and_power[{s}]", "power_mw", f.power_mw, found.mw, " MW")
 
 
 def slowdowns(c: Context) -> Iterator[Violation]:
@@ -140,6 +157,18 @@ def hidden_allreduce(c: Context) -> Iterator[Violation]:
             yield from at_most(f"hidden_allreduce[{s}]", took, allowed, "s of a layer's all-reduce", "s that hide it")
 
 
+def transport_factor(c: Context) -> Iterator[Violation]:
+    """Record the transport's simulated slowdown as a replay of its runs finds it, and only where the instance asks for one."""
+    stated, found = c.plan.transport, factor(c.instance.network)
+    if stated is None or found is None:
+        if stated is not found:
+            yield broken("transport_factor", f"{int(stated is not None)} factors held, {int(found is not None)} asked for by the instance")
+        return
+    yield from must_equal("transport_factor", "slowdown", stated.slowdown, found.slowdown)
+    for name in sorted(set(type(found).model_fields) - {"slowdown"}):
+        yield from must_be("transport_factor", name, getattr(stated, name), getattr(found, name))
+
+
 def pins(c: Context) -> Iterator[Violation]:
     """Keep what was fixed by hand."""
     fixed = {k: v for k, v in sorted(c.instance.pins.items()) if k.startswith("fabric.")}
@@ -160,5 +189,5 @@ def pins(c: Context) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule, ...] = (
-    every_site, switch, wirable, tiers, counts, price_and_power, slowdowns, hidden_exchange, hidden_allreduce, pins,
+    every_site, switch, wirable, tiers, counts, core_share, price_and_power, transport_factor, slowdowns, hidden_exchange, hidden_allreduce, pins,
 )  # fmt: skip

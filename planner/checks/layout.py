@@ -200,7 +200,7 @@ def assumed_wan(c: Context) -> Iterator[Violation]:
         capacity = {frozenset((k.a, k.b)): k.wavelengths * w.wavelength_gbps for k in (c.plan.sites.links if c.plan.sites else ())}
         for x, z in combinations(where, 2):
             rule, held = f"assumed_wan[{x.site.id}, {z.site.id}]", capacity.get(frozenset((x.site.id, z.site.id)), 0.0)
-            km = wan.great_circle_km(x.node.latitude, x.node.longitude, z.node.latitude, z.node.longitude) * w.route_factor
+            km = c.route_km(x.site.id, z.site.id)
             yield from at_most(rule, a.wan_gbps * w.headroom_factor, held, f"Gbps assumed, times {w.headroom_factor:g}", "Gbps of the link")
             yield from at_most(rule, wan.rtt_ms(w, km), a.wan_rtt_ms, "ms round trip", "ms assumed")
 

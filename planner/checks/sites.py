@@ -158,7 +158,7 @@ def rtt(c: Context) -> Iterator[Violation]:
 
 def route_km(c: Context, a: Standing, b: Standing) -> float:
     """Length of the fibre route between two sites."""
-    return wan.great_circle_km(a.node.latitude, a.node.longitude, b.node.latitude, b.node.longitude) * c.wan.route_factor
+    return c.route_km(a.site.id, b.site.id)
 
 
 def links(c: Context) -> Iterator[tuple[str, Link, Standing, Standing]]:

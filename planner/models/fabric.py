@@ -15,10 +15,10 @@ import numpy as np
 from planner.handoff import Alternative, FabricRequest, Options
 from planner.instance import Instance, Switch
 from planner.models.fabric_model import break_ties, formulate, read
-from planner.models.fabric_question import TOLERANCE, Ints, Problem, leaf_domain_racks, network_of, problem_of
+from planner.models.fabric_question import TOLERANCE, Ints, Mode, Problem, leaf_domain_racks, network_of, problem_of
 from planner.models.fabric_table import COL, COLUMNS, SHAPE, completed, expand, largest_divisor, shape_table
-from planner.physics.cost import fabric_mw, fabric_usd
-from planner.physics.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.fabric_bill import bill
+from planner.physics.transport import allreduce_slowdown, hop_slowdown, slowdown
 from planner.physics.wiring import Design
 from planner.plan import Certificate, SiteFabric, Status, Tier
 from planner.solvers.cpsat import SOLVER, Values, run
@@ -42,7 +42,7 @@ FORMULATION = (
 class FabricDesign:
     """The fabric chosen for a site, and how much of the space each argument excluded."""
 
-    switch: Switch
+    mode: Mode
     design: Design
     cost_usd: float
     power_mw: float
@@ -50,6 +50,11 @@ class FabricDesign:
     binding: tuple[str, ...] = ()
     space: Mapping[str, int] = field(default_factory=dict)
     declared: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def switch(self) -> Switch:
+        """The box that it is built of."""
+        return self.mode.switch
 
 
 def solve(instance: Instance, request: FabricRequest, options: Options, *, site: str) -> Outcome[FabricDesign]:
@@ -60,7 +65,8 @@ def solve(instance: Instance, request: FabricRequest, options: Options, *, site:
 def alternatives(instance: Instance, request: FabricRequest, options: Options) -> list[Alternative]:
     """Return designs of which none is better in cost, hop slowdown and unavoidable split groups at once.
 
-    Each is the cheapest within a cap on the hop's slowdown (`HOP_CAPS` below the request's own) and a cap on split groups.
+    Each is the cheapest within a cap on the hop's slowdown (`HOP_CAPS` below the request's own) and a cap on split groups,
+    and proven so; where the time ends, those not reached are missing.
     """
     problem = problem_of(instance, request)
     deadline = None if options.time_limit is None else time.perf_counter() + options.time_limit
@@ -69,8 +75,9 @@ def alternatives(instance: Instance, request: FabricRequest, options: Options) -
         capped = replace(problem, ratios=replace(problem.ratios, hop=ratio), most_splits=None)
         while capped.most_splits is None or capped.most_splits >= 0:
             left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
-            held = _search(capped, replace(options, time_limit=left), "alternatives").solution
-            if held is None:
+            out = _search(capped, replace(options, time_limit=left), "alternatives")
+            held = out.solution
+            if held is None or out.stop is not Stop.PROVED:
                 break
             found.append(_alternative(problem, held))
             capped = replace(capped, most_splits=held.unavoidable_splits - 1)
@@ -92,7 +99,10 @@ def site_fabric(
     hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod)
     return SiteFabric(
         switch=found.switch.name,
-        planes=found.switch.planes,
+        family=found.mode.family,
+        lanes=d.lanes,
+        leaf_spare_ports=d.leaf_spare,
+        planes=found.mode.planes,
         ports_per_switch=found.switch.ports,
         tiers=tuple(_tiers(d)),
         switches=d.switches,
@@ -162,7 +172,7 @@ def _search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
     shapes, space = (np.empty((0, len(SHAPE)), dtype=np.int64), {}) if reason else shape_table(p)
     found = _cheapest(p, shapes, options, started)
     if found.outcome.infeasible:
-        why = reason or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks of {p.rails} under the time rules and pins"
+        why = reason or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks under the time rules and pins"
         found.outcome = replace(found.outcome, detail=f"{site}: {why}")
     elif found.chosen is not None and found.bound == found.cost:
         _prefer(p, found, options, started)
@@ -172,9 +182,9 @@ def _search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
 
 def _hopeless(p: Problem) -> str:
     """Say what rules out every fabric before any is looked at; empty where nothing does."""
-    phi = p.network.transport.slowdown
-    if not p.switches:
-        return "no switch mode carries a NIC per port and meets the pins on planes and ports"
+    phi = slowdown(p.network)
+    if not p.modes:
+        return "no switch mode carries a NIC over the lanes allowed and meets the pins on planes and ports"
     if p.ratios.hop < 1:
         return f"the hop's slowdown must be at most {phi * p.ratios.hop:g}, the transport alone takes {phi:g}"
     if p.ratios.allreduce < 1:
@@ -263,10 +273,11 @@ def _told(p: Problem, found: Search, space: dict[str, int], seconds: float) -> O
 
 def _fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> FabricDesign:
     """Return the design that a solution stands for, with the largest spine bundle that its core allows."""
-    switch, three = p.switches[v["mode"]], v["tiers"] == 3
+    mode, three = p.modes[v["mode"]], v["tiers"] == 3
+    switch = mode.switch
     d = Design(
         ports=switch.ports,
-        rails=p.rails,
+        rails=mode.rails,
         racks=p.request.racks,
         leaf_down=v["down_ports"],
         leaf_up=v["leaf_up"],
@@ -275,13 +286,17 @@ def _fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> F
         domains_per_pod=v["domains_per_pod"],
         spine_up=v["spine_up"],
         spine_bundle=int(largest_divisor(switch.ports, switch.ports // v["pods"])[v["spine_up"]]) if three else 0,
+        rail_gpus=mode.rail_gpus,
+        apart=mode.apart,
+        lanes=mode.lanes,
+        leaf_spare=mode.spare(p.network, v["down_ports"]),
     )
-    counts = {"switches": d.switches, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
+    price = bill(p.network, switch, d)
     return FabricDesign(
-        switch=switch,
+        mode=mode,
         design=d,
-        cost_usd=fabric_usd(p.network, switch, **counts),
-        power_mw=fabric_mw(p.network, switch, **counts),
+        cost_usd=price.usd,
+        power_mw=price.mw,
         unavoidable_splits=v["splits"],
         binding=tuple(_binding(d, v)),
         space=space,
@@ -291,12 +306,12 @@ def _fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> F
 
 def _declared(p: Problem) -> dict[str, str]:
     """Say over which values the decisions range; pins narrow them."""
-    ports = max(s.ports for s in p.switches)
+    ports = max(m.switch.ports for m in p.modes)
     return {
-        "modes": ", ".join(f"{s.name} ({s.ports} ports, {s.planes} planes)" for s in p.switches),
+        "modes": ", ".join(f"{m.switch.name} ({m.switch.ports} ports, {m.planes} planes, {m.family})" for m in p.modes),
         "tiers": f"1..{p.network.max_tiers}",
         "ports_of_each_kind": f"1..{ports - 1}, every bundle that divides them, unused ports allowed",
-        "rails_per_pod": f"1..{p.rails}",
+        "rails_per_pod": f"1..{max(m.rails for m in p.modes)}",
         "leaf_domains_per_pod": "1..all",
         "pins": ", ".join(f"{name}={value}" for name, value in sorted(p.pins.items())) or "none",
     }
@@ -308,7 +323,7 @@ def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
         return
     if d.leaf_up == v["least_up"]:
         yield "hide_leaf_crossing"
-    if d.leaf_down + d.leaf_up == d.ports:
+    if d.leaf_down + d.leaf_up + d.leaf_spare == d.ports:
         yield "leaf_ports"
     if d.spine_down + d.spine_up == d.ports:
         yield "spine_ports"
@@ -342,7 +357,14 @@ def _alternative(p: Problem, found: FabricDesign) -> Alternative:
     d = found.design
     slow = hop_slowdown(p.network, d, float(d.domains > 1), float(d.tiers > 1 and d.domains_per_pod < d.domains))
     merits = {"cost_usd": found.cost_usd, "hop_slowdown": slow, "unavoidable_splits": float(found.unavoidable_splits)}
-    choices: dict[str, object] = {"switch": found.switch.name, "planes": found.switch.planes, "tiers": d.tiers}
+    choices: dict[str, object] = {
+        "power_mw": found.power_mw,
+        "switches": d.switches,
+        "switch": found.switch.name,
+        "planes": found.mode.planes,
+        "family": found.mode.family,
+        "tiers": d.tiers,
+    }
     choices["leaf_domain_racks"] = leaf_domain_racks(d)
     choices |= {name: getattr(d, name) for name in ("leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "spine_up", "spine_bundle")}
     return Alternative(merits=merits, choices=choices)

@@ -27,7 +27,7 @@ def formulate(p: Problem, rows: Ints) -> Formulation:
     keys, key = np.unique(rows[:, KEY], axis=0, return_inverse=True)
     key = key.ravel()
     taken = ("groups", "least_spine_up", "most_spine_up", "leaves", "splits", "domain")
-    columns = [np.arange(len(rows)), key, leaf_cost(p, rows), *(rows[:, COL[c]] for c in taken)]
+    columns = [np.arange(len(rows)), key, leaf_cost(rows), *(rows[:, COL[c]] for c in taken)]
     _choose(f, "wiring", ("row", "key", "leaf_cost", *taken), columns)
     groups = [_spine_groups(p, rows[key == i], i, most) for i in range(len(keys))]
     _choose(f, "spine_group", ("key", "spine_up", "group_cost", "group_boxes"), list(np.concatenate(groups).T))
@@ -46,10 +46,9 @@ def _choose(f: Formulation, table: str, names: tuple[str, ...], columns: list[In
 
 def _spine_groups(p: Problem, rows: Ints, key: int, most: int) -> Ints:
     """Ways to build one spine group under these rows, but for those that cost more than `most` with every row."""
-    mode, _, pods = (int(v) for v in rows[0, KEY])
     up = np.arange(rows[:, COL["least_spine_up"]].min(), rows[:, COL["most_spine_up"]].max() + 1, dtype=np.int64)
-    cost, boxes = spine_group(p, mode, pods, up)
-    keep = leaf_cost(p, rows).min() + rows[:, COL["groups"]].min() * cost <= most
+    cost, boxes = spine_group(p, rows[0, KEY], up)
+    keep = leaf_cost(rows).min() + rows[:, COL["groups"]].min() * cost <= most
     ways: Ints = np.stack([np.full_like(up, key), up, cost, boxes], axis=1)[keep]
     return ways
 

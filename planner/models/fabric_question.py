@@ -1,18 +1,20 @@
 """The question of one site's fabric in integers: what may be built, at what price, and how far the traffic may be slowed."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.handoff import FabricRequest, resolved_switches
-from planner.instance import Instance, Network, Rack, Switch
-from planner.physics.cost import endpoint_link_usd, switch_link_usd
-from planner.physics.wiring import Design
+from planner.instance import FabricFamily, Instance, Network, Rack, Switch
+from planner.physics.fabric_bill import box_usd, by_reach, flat_usd
+from planner.physics.transport import slowdown
+from planner.physics.wiring import Design, spare_ports
 
 Ints = npt.NDArray[np.int64]
+BEYOND = 10**15  # units: above the price of any fabric, and its sums still fit 64 bits
 TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
 PINS = ("planes", "ports_per_switch", "tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports")
 
@@ -26,40 +28,60 @@ class Ratios:
 
 
 @dataclass(frozen=True, slots=True)
+class Mode:
+    """A switch in one of the families: how a rack's GPUs meet at its ports, and over how many networks."""
+
+    switch: Switch
+    family: FabricFamily
+    rails: int
+    rail_gpus: int
+    apart: int
+    lanes: int
+
+    @property
+    def networks(self) -> int:
+        """Networks side by side."""
+        return self.apart * self.lanes
+
+    @property
+    def planes(self) -> int:
+        """Planes of chips over all lanes of a NIC."""
+        return self.switch.planes * self.lanes
+
+    def spare(self, network: Network, used: int) -> int:
+        """Ports of a leaf kept free."""
+        return spare_ports(used, network.spares.share, network.spares.failure_chance, network.spares.shortage_chance)
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """The site's question in integers."""
 
     network: Network
     request: FabricRequest
-    rails: int
-    switches: tuple[Switch, ...]
+    modes: tuple[Mode, ...]
     pins: Mapping[str, int]
     ratios: Ratios
     unit_cents: int
     most_splits: int | None = None
 
     def switch_cost(self, mode: int) -> int:
-        """Price of a box, in units."""
-        return cents(self.switches[mode].price_usd) // self.unit_cents
+        """Price of a box in each network, in units."""
+        m = self.modes[mode]
+        return m.networks * self.units(box_usd(self.network, m.switch))
 
-    @property
-    def link_cost(self) -> int:
-        """Price of a link between switches, in units."""
-        return cents(switch_link_usd(self.network)) // self.unit_cents
-
-    @property
-    def endpoint_usd(self) -> float:
-        """Price of all links to endpoints, the same in every design."""
-        return self.request.racks * self.rails * endpoint_link_usd(self.network)
+    def units(self, usd: float) -> int:
+        """Return a price in units; infinite prices are more than any design costs."""
+        return BEYOND if math.isinf(usd) else cents(usd) // self.unit_cents
 
     def usd(self, units: float) -> float:
-        """Return a cost of the model in dollars, endpoint links included."""
-        return units * self.unit_cents / 100 + self.endpoint_usd
+        """Return a cost of the model in dollars."""
+        return units * self.unit_cents / 100
 
 
 def leaf_domain_racks(d: Design) -> int:
     """Racks whose GPUs of one index share a leaf."""
-    return d.racks if d.tiers == 1 else d.leaf_down
+    return d.domain_racks
 
 
 def unavoidable_splits(request: FabricRequest, domain: int) -> int:
@@ -98,15 +120,30 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
     if not isinstance(rack, Rack) or isinstance(gpu, str):
         raise TypeError("hardware: names are not resolved; load the instance through planner.load")
     pins = {name: int(instance.pins[f"fabric.{name}"]) for name in PINS if f"fabric.{name}" in instance.pins}
-    phi = network.transport.slowdown
+    phi = slowdown(network)
     hop = largest_ratio(request.hop_seconds, request.hop_window_seconds, phi, request.hop_limit)
     ring = largest_ratio(request.allreduce_seconds, request.allreduce_window_seconds, phi, request.allreduce_limit)
-    switches = tuple(s for s in resolved_switches(network.switches) if _usable(s, pins, gpu.nic_bytes_per_second))
-    unit = math.gcd(cents(switch_link_usd(network)), *(cents(s.price_usd) for s in switches))
-    return Problem(network, request, rack.gpus, switches, pins, Ratios(hop, ring), max(unit, 1))
+    modes = tuple(_modes(network, rack.gpus, pins, gpu.nic_bytes_per_second))
+    prices = [usd for m in modes for usd in (box_usd(network, m.switch), *flat_usd(network, m.switch))]
+    whole = not by_reach(network) and all(abs(usd * 100 - cents(usd)) < TOLERANCE * max(1.0, usd) for usd in prices)
+    unit = math.gcd(*(cents(usd) for usd in prices)) if whole and prices else 1
+    return Problem(network, request, modes, pins, Ratios(hop, ring), max(unit, 1))
 
 
-def _usable(switch: Switch, pins: Mapping[str, int], nic_bytes_per_second: float) -> bool:
-    """Keep a mode that the pins allow and whose ports carry a NIC."""
-    pinned = pins.get("planes", switch.planes) == switch.planes and pins.get("ports_per_switch", switch.ports) == switch.ports
-    return pinned and switch.port_gbps * 1e9 * (1 + TOLERANCE) >= nic_bytes_per_second * 8
+def _modes(network: Network, gpus: int, pins: Mapping[str, int], nic_bytes_per_second: float) -> Iterator[Mode]:
+    """Yield every switch that the pins allow in every family, a NIC split over as many lanes as carry it."""
+    for s in resolved_switches(network.switches):
+        lanes = max(1, math.ceil(nic_bytes_per_second * 8 / (s.port_gbps * 1e9) / (1 + TOLERANCE)))
+        pinned = pins.get("planes", s.planes * lanes) == s.planes * lanes and pins.get("ports_per_switch", s.ports) == s.ports
+        if not pinned or lanes > network.max_lanes:
+            continue
+        for family in dict.fromkeys(network.families):
+            yield Mode(s, family, *FAMILIES[family](gpus), lanes)
+
+
+# Rails, GPUs of a rack at one leaf, and networks apart, of a rack of so many GPUs.
+FAMILIES: dict[FabricFamily, Callable[[int], tuple[int, int, int]]] = {
+    "rail": lambda gpus: (gpus, 1, 1),
+    "rack": lambda gpus: (1, gpus, 1),
+    "rail-only": lambda gpus: (1, 1, gpus),
+}

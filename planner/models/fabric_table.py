@@ -5,27 +5,29 @@ from functools import cache
 
 import numpy as np
 
-from planner.models.fabric_question import Ints, Problem, rings, unavoidable_splits
+from planner.models.fabric_prices import LinkPrices
+from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, rings, unavoidable_splits
 
 # Columns of the table of leaf domains and pod shapes, and those that its expansion by leaf uplinks adds.
 SHAPE = (
     "mode", "tiers", "pods", "ports", "domain", "down_ports", "domains", "leaves", "leaf_cost", "splits",
-    "rails", "domains_per_pod", "leaves_per_pod", "least_up", "most_up", "need_up", "bound",
+    "rails", "domains_per_pod", "leaves_per_pod", "least_up", "most_up", "need_up", "up_cost", "core_cost", "bound",
 )  # fmt: skip
 COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up")
 CHUNK = 256  # pod shapes expanded at a time
 COL = {name: i for i, name in enumerate(COLUMNS)}
-KEY = [COL["mode"], COL["tiers"], COL["pods"]]  # what fixes the rows of a spine group
+KEY = [COL["mode"], COL["tiers"], COL["pods"], COL["core_cost"]]  # what fixes the rows of a spine group
 
 
 def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
     """Return every row that ports and traffic allow, by increasing bound, and how many there were before."""
-    space = {"switch_modes": len(p.switches), "leaf_domain_sizes": 0, "pod_shapes": 0}
+    space = {"switch_modes": len(p.modes), "leaf_domain_sizes": 0, "pod_shapes": 0}
+    prices = LinkPrices(p)
     parts = [np.empty((0, len(SHAPE)), dtype=np.int64)]
-    for mode in range(len(p.switches)):
-        parts.append(_single_switch(p, mode))
+    for mode in range(len(p.modes)):
+        parts.append(_single_switch(p, mode, prices))
         for domain in _domains(p, mode):
-            rows = _pod_shapes(p, mode, domain)
+            rows = _pod_shapes(p, mode, domain, prices)
             space["leaf_domain_sizes"] += 1
             space["pod_shapes"] += len(rows)
             parts.append(_promising(p, mode, rows))
@@ -43,56 +45,69 @@ def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
 
 
 def _domains(p: Problem, mode: int) -> list[int]:
-    """Sizes of a leaf domain: no more racks than the site has, unless a pin says so."""
-    most = p.switches[mode].ports - 1
-    pinned = {p.pins[name] for name in ("leaf_domain_racks", "leaf_down_ports") if name in p.pins}
-    sizes = pinned if pinned else range(1, min(most, p.request.racks) + 1)
+    """Racks of a leaf domain: no more than the site has, unless a pin says so, and a port left for an uplink."""
+    m = p.modes[mode]
+    most = next((n for n in range(m.switch.ports // m.rail_gpus, 0, -1) if _left(p, mode, n) > 0), 0)
+    sizes = set(range(1, min(most, p.request.racks) + 1))
+    if "leaf_domain_racks" in p.pins:
+        sizes = {p.pins["leaf_domain_racks"]}
+    elif "leaf_down_ports" in p.pins:
+        sizes = {p.pins["leaf_down_ports"] // m.rail_gpus} if p.pins["leaf_down_ports"] % m.rail_gpus == 0 else set()
     return [d for d in sorted(sizes) if 1 <= d <= most]
 
 
-def _single_switch(p: Problem, mode: int) -> Ints:
-    """One row where one switch holds every endpoint, none otherwise."""
-    row = dict.fromkeys(SHAPE, 0)
-    racks, ends, price = p.request.racks, p.request.racks * p.rails, p.switch_cost(mode)
-    row |= {"mode": mode, "tiers": 1, "ports": p.switches[mode].ports, "domain": racks, "down_ports": ends, "domains": 1}
-    row |= {"leaves": 1, "leaf_cost": price, "splits": unavoidable_splits(p.request, racks), "bound": price}
+def _left(p: Problem, mode: int, domain: int) -> int:
+    """Ports of a leaf that GPUs of so many racks and spares leave for uplinks."""
+    m = p.modes[mode]
+    return m.switch.ports - domain * m.rail_gpus - m.spare(p.network, domain * m.rail_gpus)
+
+
+def _single_switch(p: Problem, mode: int, prices: LinkPrices) -> Ints:
+    """One row where one switch of each network holds every endpoint, none otherwise."""
+    m, row = p.modes[mode], dict.fromkeys(SHAPE, 0)
+    racks = p.request.racks
+    ends, price = racks * m.rails * m.rail_gpus, p.switch_cost(mode) + prices.endpoints(mode, racks)
+    row |= {"mode": mode, "tiers": 1, "ports": m.switch.ports, "domain": racks, "down_ports": ends, "domains": 1}
+    row |= {"leaves": m.networks, "leaf_cost": price, "splits": unavoidable_splits(p.request, racks), "bound": price}
     rows = np.array([[row[c] for c in SHAPE]], dtype=np.int64)
-    return rows[: int(ends <= p.switches[mode].ports)]
+    return rows[: int(ends + m.spare(p.network, ends) <= m.switch.ports and price < BEYOND)]
 
 
-def _pod_shapes(p: Problem, mode: int, domain: int) -> Ints:
+def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
     """Rows of a domain size: two tiers, and three with every pod shape that spine and core ports can hold."""
-    domains = -(-p.request.racks // domain)
-    ports = p.switches[mode].ports
-    by_rail, by_domain = _pod_sizes(p, domains, ports)
+    m, domains = p.modes[mode], -(-p.request.racks // domain)
+    ports = m.switch.ports
+    by_rail, by_domain = _pod_sizes(p, m.rails, domains, ports)
     rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
-    pods = -(-p.rails // rails) * -(-domains // width)
+    pods = -(-m.rails // rails) * -(-domains // width)
     three = (rails * width < ports) & (pods <= ports)
     rows = np.zeros((int(three.sum()) + 1, len(SHAPE)), dtype=np.int64)
-    rows[0, [COL[c] for c in ("tiers", "pods", "rails", "domains_per_pod")]] = 2, 1, p.rails, domains
+    rows[0, [COL[c] for c in ("tiers", "pods", "rails", "domains_per_pod")]] = 2, 1, m.rails, domains
     rows[1:, COL["tiers"]] = 3
     for name, values in (("pods", pods), ("rails", rails), ("domains_per_pod", width)):
         rows[1:, COL[name]] = values[three]
-    leaves = domains * p.rails
-    same = {"mode": mode, "ports": ports, "domain": domain, "down_ports": domain, "domains": domains, "leaves": leaves}
-    same |= {"leaf_cost": leaves * p.switch_cost(mode), "splits": unavoidable_splits(p.request, domain)}
-    least, most = _least_leaf_up(p, domain, domains), ports - domain
+    leaves, ends = domains * m.rails, prices.endpoints(mode, domain)
+    same = {"mode": mode, "ports": ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains, "leaves": m.networks * leaves}
+    same |= {"leaf_cost": leaves * p.switch_cost(mode) + ends, "splits": unavoidable_splits(p.request, domain)}
+    least, most = _least_leaf_up(p, m, domain, domains), _left(p, mode, domain)
     pin = p.pins.get("leaf_up_ports")
     same |= {"least_up": least if pin is None else max(least, pin), "most_up": most if pin is None else min(most, pin)}
     for name, value in same.items():
         rows[:, COL[name]] = value
     rows[:, COL["leaves_per_pod"]] = rows[:, COL["rails"]] * rows[:, COL["domains_per_pod"]]
-    rows[:, COL["need_up"]] = _least_pod_up(p, rows)
-    return rows
+    rows[:, COL["need_up"]] = _least_pod_up(p, m, rows)
+    rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, rows[:, COL["domains_per_pod"]])
+    rows[1:, COL["core_cost"]] = prices.spine_uplink(mode, domain, rows[1:, COL["domains_per_pod"]], rows[1:, COL["rails"]])
+    return rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["core_cost"]]) < (BEYOND if ends < BEYOND else 0)]
 
 
-def _pod_sizes(p: Problem, domains: int, ports: int) -> tuple[Ints, Ints]:
+def _pod_sizes(p: Problem, rails: int, domains: int, ports: int) -> tuple[Ints, Ints]:
     """Rails and domains per pod: for each count of pods the fewest of each; every divisor where the spine's down ports are pinned."""
     if "spine_down_ports" in p.pins:
         pin = p.pins["spine_down_ports"]
         divisors = np.array([v for v in range(1, max(pin, 0) + 1) if pin % v == 0], dtype=np.int64)
-        return divisors[divisors <= p.rails], divisors[divisors <= domains]
-    return _fewest(p.rails, ports), _fewest(domains, ports)
+        return divisors[divisors <= rails], divisors[divisors <= domains]
+    return _fewest(rails, ports), _fewest(domains, ports)
 
 
 @cache
@@ -102,20 +117,26 @@ def _fewest(items: int, most_parts: int) -> Ints:
     return np.unique(-(-items // parts))
 
 
-def _least_leaf_up(p: Problem, domain: int, domains: int) -> int:
-    """Hide what leaves a leaf: u1 >= D/ratio for the hop and rings/ratio for the all-reduce; one uplink where one domain holds all."""
+def _least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
+    """Hide what leaves a leaf of w GPUs a rack: u1 >= D·w/ratio for the hop and rings·w/ratio for the all-reduce; one where one domain holds all."""
     if domains == 1:
         return 1
-    return max(1, math.ceil(domain / p.ratios.hop), math.ceil(rings(p.request, domain) / p.ratios.allreduce))
+    hop, ring = domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce
+    return max(1, math.ceil(hop), math.ceil(ring))
 
 
-def _least_pod_up(p: Problem, rows: Ints) -> Ints:
-    """Hide what leaves a pod: s·u2 >= D·x·y/ratio for the hop and rings·x/ratio for the all-reduce; 0 where a pod holds every domain."""
+def _least_pod_up(p: Problem, m: Mode, rows: Ints) -> Ints:
+    """Hide what leaves a pod: s·u2 >= D·w·x·y/ratio for the hop and rings·w·x/ratio for the all-reduce; nothing where a pod holds every domain.
+
+    Where there are several pods, the floor between them besides: a share of D·w·x·y.
+    """
     domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
-    hop = np.ceil(domain * rails * width / p.ratios.hop)
+    ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    ring = np.ceil(shared * rails / p.ratios.allreduce)
-    need: Ints = np.where(width < rows[:, COL["domains"]], np.maximum(hop, ring), 0.0).astype(np.int64)
+    ring = np.ceil(shared * m.rail_gpus * rails / p.ratios.allreduce)
+    hidden = np.where(width < rows[:, COL["domains"]], np.maximum(np.ceil(ends / p.ratios.hop), ring), 0.0)
+    floor = np.where(rows[:, COL["pods"]] > 1, np.ceil(ends * p.network.min_core_share * (1 - TOLERANCE)), 0.0)
+    need: Ints = np.maximum(hidden, floor).astype(np.int64)
     return need
 
 
@@ -129,8 +150,8 @@ def _promising(p: Problem, mode: int, rows: Ints) -> Ints:
     groups = -(-least // np.maximum(bundle, 1))
     up = np.where(three, np.maximum(need, groups), 0)
     cores = np.where(three, np.maximum(groups, -(-up // (ports // np.maximum(pods, 1)))), 0)
-    links = rows[:, COL["leaves"]] * least + pods * up
-    rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + p.switch_cost(mode) * (pods * groups + cores) + p.link_cost * links
+    links = rows[:, COL["up_cost"]] * least + rows[:, COL["core_cost"]] * up
+    rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + p.switch_cost(mode) * (pods * groups + cores) + links
     return rows[keep]
 
 
@@ -178,34 +199,35 @@ def _bundles(most: int) -> tuple[Ints, Ints]:
 
 def _bound(p: Problem, rows: Ints) -> Ints:
     """Bound the cost of a row from below: its leaves and their uplinks, and s groups with the fewest uplinks and the fullest cores."""
-    price = np.array([p.switch_cost(m) for m in range(len(p.switches))], dtype=np.int64)[rows[:, COL["mode"]]]
+    price = np.array([p.switch_cost(m) for m in range(len(p.modes))], dtype=np.int64)[rows[:, COL["mode"]]]
     pods, up = rows[:, COL["pods"]], rows[:, COL["least_spine_up"]]
     cores = -(-up // np.maximum(rows[:, COL["ports"]] // np.maximum(pods, 1), 1))
-    group = price * (pods + cores) + p.link_cost * pods * up
-    total: Ints = leaf_cost(p, rows) + rows[:, COL["groups"]] * group
+    group = price * (pods + cores) + rows[:, COL["core_cost"]] * up
+    total: Ints = leaf_cost(rows) + rows[:, COL["groups"]] * group
     return total
 
 
 def completed(p: Problem, rows: Ints) -> Ints:
     """Cost of each row with the fewest spine uplinks: a design that can be built, so the cheapest is no cheaper than the least of these."""
-    cost = leaf_cost(p, rows)
+    cost = leaf_cost(rows)
     keys, key = np.unique(rows[:, KEY], axis=0, return_inverse=True)
-    for i, (mode, _, pods) in enumerate(keys.tolist()):
+    for i, one in enumerate(keys):
         at = key.ravel() == i
-        cost[at] += rows[at, COL["groups"]] * spine_group(p, mode, pods, rows[at, COL["least_spine_up"]])[0]
+        cost[at] += rows[at, COL["groups"]] * spine_group(p, one, rows[at, COL["least_spine_up"]])[0]
     return cost
 
 
-def spine_group(p: Problem, mode: int, pods: int, up: Ints) -> tuple[Ints, Ints]:
-    """Cost and boxes of one spine group: `pods` spines of `up` uplinks, in the largest bundles that divide them and fit the core."""
-    ports = p.switches[mode].ports
+def spine_group(p: Problem, key: Ints, up: Ints) -> tuple[Ints, Ints]:
+    """Cost and boxes of one spine group of a key: `pods` spines of `up` uplinks, in the largest bundles that divide them and fit the core."""
+    mode, _, pods, core_cost = (int(v) for v in key)
+    ports = p.modes[mode].switch.ports
     boxes: Ints = pods + up // largest_divisor(ports, ports // max(pods, 1))[up]
-    return p.switch_cost(mode) * boxes + p.link_cost * pods * up, boxes
+    return p.switch_cost(mode) * boxes + core_cost * up, p.modes[mode].networks * boxes
 
 
-def leaf_cost(p: Problem, rows: Ints) -> Ints:
-    """Price the leaves and their uplinks."""
-    cost: Ints = rows[:, COL["leaf_cost"]] + p.link_cost * rows[:, COL["leaves"]] * rows[:, COL["leaf_up"]]
+def leaf_cost(rows: Ints) -> Ints:
+    """Price the leaves, the links to GPUs and the leaves' uplinks."""
+    cost: Ints = rows[:, COL["leaf_cost"]] + rows[:, COL["up_cost"]] * rows[:, COL["leaf_up"]]
     return cost
 
 

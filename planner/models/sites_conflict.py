@@ -156,6 +156,12 @@ def _rtt(q: Question) -> str:
 def _wan_capacity(q: Question) -> str:
     unlit = sorted(pair for pair, steps in levels(q, most_sites(q)).items() if steps[-1][1] is None)
     most = q.wan.max_wavelengths_per_pair * q.wan.max_fibre_pairs * q.wan.wavelength_gbps
+    if q.parted or q.request.refused:
+        tried = "; ".join("-".join(sorted(s)) for s in sorted(q.request.refused, key=sorted))
+        parted = f"the fibre joins {len(q.pairs) - len(q.parted)} of {len(q.pairs)} pairs" + (
+            " whatever is cut" if q.wan.protection == "one_cut" else ""
+        )
+        return parted + (f", and carries no exchange between {tried}" if tried else "")
     if not unlit:
         return f"two sites can be joined by {most:,.6g} Gbps at most, and the sites that the other rules leave need more"
     easiest = min(unlit, key=lambda p: (q.need_gbps(p, 2), p))
@@ -185,11 +191,16 @@ def _ready(q: Question) -> str:
     return f"grid.rules.ready_within_months is {limit:g}: {len(late)} of {len(q.candidates)} sites{first} and {lines} new lines come later"
 
 
+def _security(q: Question) -> str:
+    return f'grid.rules.n1 "{q.grid.rules.n1}": flows after an outage must stay within ratings, and plants within what they can spare'
+
+
 def _facility_power(q: Question) -> str:
     return f"limits.facility_power_mw is {q.instance.limits.facility_power_mw:,.6g}"
 
 
 _CLAUSES: dict[str, Callable[[Question], str]] = {
+    "security": _security,
     "rating": _rating,
     "generation": _generation,
     "wan_capacity": _wan_capacity,

@@ -3,11 +3,11 @@
 from planner.instance import Instance
 from planner.physics import cost
 from planner.physics.power import rack_of
-from planner.plan import Cost, FabricPlan, SitesPlan
+from planner.plan import Cost, FabricPlan, SitesPlan, WanPlan
 
 
-def bill(instance: Instance, racks: int, sites: SitesPlan | None, fabric: FabricPlan | None) -> Cost:
-    """Price racks, sites, connections, lines, WAN and fabric; the total counts the instance's years of operation."""
+def bill(instance: Instance, racks: int, sites: SitesPlan | None, fabric: FabricPlan | None, design: WanPlan | None = None) -> Cost:
+    """Price racks, sites, connections, lines, WAN (as designed, else by its links) and fabric; the total counts the years of operation."""
     capex = {"racks": racks * rack_of(instance.hardware).price_usd}
     opex: dict[str, float] = {}
     if fabric is not None:
@@ -20,7 +20,9 @@ def bill(instance: Instance, racks: int, sites: SitesPlan | None, fabric: Fabric
         if sites.upgrades:
             step = {n.id: n.upgrade.capex_usd for n in grid.nodes if n.upgrade}
             capex["upgrades"] = sum(u.steps * step[u.node] for u in sites.upgrades)
-        if wan is not None:
+        if design is not None:
+            capex["wan"] = design.capex_usd
+        elif wan is not None:
             capex["wan"] = sum(cost.wan_fibre_usd(wan, k.route_km, k.wavelengths) + cost.wan_wavelength_usd(wan, k.wavelengths) for k in sites.links)
         energy = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
         opex["energy"] = sum(cost.energy_usd_per_year(s.facility_mw, energy[s.balancing_authority]) for s in sites.sites)

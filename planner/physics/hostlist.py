@@ -1,10 +1,23 @@
-"""Hostlists of racks, such as r[0001-0103,0205]: runs folded, order kept, numbers padded to one width."""
+"""Hostlists such as r[0001-0103,0205] or rack1node[01-02]: runs folded, order kept, numbers padded as they were.
 
+The looks and the order are Slurm's: names fold on their last number alone, and brackets before the last turn faster the
+further left they stand. What Slurm guesses at (a bracket left open, an empty item, a range without an end) is refused.
+"""
+
+import math
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
 
 PREFIX = "r"
-_LIST = re.compile(rf"{PREFIX}(?:(?P<one>\d+)|\[(?P<many>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)\])", re.ASCII)
+MAX_RANGE = 65_536  # Slurm refuses a longer range (MAX_RANGE of its hostlist.c), so longer runs are written as several.
+MAX_NAMES = 4_000_000  # Beyond any cluster: a slip of a digit must not fill the memory.
+MAX_DIGITS = 18  # Slurm keeps numbers in 64 bits; longer ones are written out.
+_RANGE = re.compile(rf"(\d{{1,{MAX_DIGITS}}})(?:-(\d{{1,{MAX_DIGITS}}}))?", re.ASCII)
+_RACKS = re.compile(rf"{PREFIX}(?:\d+|\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\])", re.ASCII)
+_TAIL = re.compile(r"(.*?)(\d+)", re.ASCII | re.DOTALL)
+_PLAIN = re.compile(r"[^\s,\[\]]+")
 
 
 def width(racks: int) -> int:
@@ -14,10 +27,7 @@ def width(racks: int) -> int:
 
 def fold(numbers: Iterable[int], digits: int = 1) -> str:
     """Write rack numbers in their order, ascending runs as first-last; nothing for no racks."""
-    parts = [f"{a:0{digits}d}" if a == b else f"{a:0{digits}d}-{b:0{digits}d}" for a, b in _runs(numbers)]
-    if len(parts) == 1 and "-" not in parts[0]:
-        return PREFIX + parts[0]
-    return f"{PREFIX}[{','.join(parts)}]" if parts else ""
+    return fold_names(f"{PREFIX}{n:0{digits}d}" for n in numbers)
 
 
 def parse(text: str) -> list[int]:
@@ -30,28 +40,115 @@ def parse(text: str) -> list[int]:
     """
     if not text:
         return []
-    found = _LIST.fullmatch(text)
-    if found is None:
+    if _RACKS.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a list of racks; write one as {PREFIX}[0001-0103,0205]")
-    numbers: list[int] = []
-    for part in (found["one"] or found["many"]).split(","):
-        first, _, last = part.partition("-")
-        if last and int(last) < int(first):
-            raise ValueError(f"{part} in {text!r} runs backwards; write racks in rank order, one by one")
-        numbers.extend(range(int(first), int(last or first) + 1))
-    return numbers
+    return [int(name.removeprefix(PREFIX)) for name in expand(text)]
 
 
-def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Cut numbers into ascending runs, in order."""
-    first = last = None
-    for n in numbers:
-        if first is None or last is None:
-            first = last = n
-        elif n == last + 1:
-            last = n
-        else:
-            yield first, last
-            first = last = n
-    if first is not None and last is not None:
-        yield first, last
+def fold_names(names: Iterable[str]) -> str:
+    """Write node names in their order; neighbours that differ in their last number alone share one bracket."""
+    items: list[str] = []
+    held, ranges = "", list[tuple[str, str]]()
+    for name in names:
+        found = _TAIL.fullmatch(name)
+        prefix, digits = (found[1], found[2]) if found and len(found[2]) <= MAX_DIGITS else (name, "")
+        if ranges and digits and prefix == held:
+            first, last = ranges[-1]
+            if digits == f"{int(last) + 1:0{len(first)}d}" and int(digits) - int(first) < MAX_RANGE:
+                ranges[-1] = first, digits
+            else:
+                ranges.append((digits, digits))
+            continue
+        items += _bracketed(held, ranges)
+        held, ranges = prefix, [(digits, digits)] if digits else []
+        if not digits:
+            items.append(name)
+    return ",".join([*items, *_bracketed(held, ranges)])
+
+
+def _bracketed(prefix: str, ranges: list[tuple[str, str]]) -> Iterator[str]:
+    """Write one prefix with its ranges; nothing where there are none."""
+    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
+        yield prefix + ranges[0][0]
+    elif ranges:
+        yield f"{prefix}[{','.join(a if a == b else f'{a}-{b}' for a, b in ranges)}]"
+
+
+def expand(text: str) -> list[str]:
+    """Read node names in their order; an empty text is an empty list.
+
+    Raises
+    ------
+    ValueError
+        Names what cannot be read: a bracket that is not closed, an empty item, a range that runs backwards or has no end.
+    """
+    parsed = [_parsed(item) for item in _items(text)]
+    size = sum(p.size for p in parsed)
+    if size > MAX_NAMES:
+        raise ValueError(f"{text[:40]!r}: stands for {size:,} names, more than {MAX_NAMES:,}; check its ranges")
+    return [name for p in parsed for name in p.names()]
+
+
+def _items(text: str) -> Iterator[str]:
+    """Cut a list at the commas outside brackets."""
+    if not text:
+        return
+    depth = start = 0
+    for at, c in enumerate(text):
+        depth += (c == "[") - (c == "]")
+        if depth not in (0, 1):
+            raise ValueError(f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4] with one pair a number")
+        if c == "," and not depth:
+            yield text[start:at]
+            start = at + 1
+    if depth:
+        raise ValueError(f"{text[start:][:40]!r}: a bracket is not closed; write n[1-4]")
+    yield text[start:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One name with its brackets: texts around them, and inside each its ranges as (first, last, digits)."""
+
+    texts: list[str]
+    brackets: list[list[tuple[int, int, int]]]
+
+    @property
+    def size(self) -> int:
+        """Names that it stands for, told before they are written out."""
+        return math.prod(sum(last - first + 1 for first, last, _ in ranges) for ranges in self.brackets)
+
+    def names(self) -> Iterator[str]:
+        """Write the names out, the brackets before the last one turning fastest from the left, as Slurm does."""
+        if not self.brackets:
+            yield self.texts[0]
+            return
+        *before, last = [[f"{n:0{digits}d}" for first, last, digits in ranges for n in range(first, last + 1)] for ranges in self.brackets]
+        *texts, end = self.texts
+        for outer in product(*reversed(before)):
+            head = "".join(map("".join, zip(texts, reversed(outer), strict=False))) + texts[-1]
+            yield from (head + number + end for number in last)
+
+
+def _parsed(item: str) -> _Item:
+    """Cut one name at its brackets."""
+    if not item:
+        raise ValueError("an item is empty; remove the comma too many")
+    parts = re.split(r"[\[\]]", item)
+    for text in parts[::2]:
+        if text and not _PLAIN.fullmatch(text):
+            raise ValueError(f"{item[:40]!r}: names hold no blanks; separate them by commas")
+    return _Item(parts[::2], [[_range(part, item) for part in inside.split(",")] for inside in parts[1::2]])
+
+
+def _range(part: str, item: str) -> tuple[int, int, int]:
+    """Read a number or a range as (first, last, digits)."""
+    found = _RANGE.fullmatch(part)
+    if found is None:
+        raise ValueError(f"{item[:40]!r}: {part[:40]!r} is neither a number nor a range; write n[1-4,7]")
+    first, last = found[1], found[2] or found[1]
+    if int(last) < int(first):
+        raise ValueError(f"{item[:40]!r}: {part} runs backwards; write its names in rank order, one by one")
+    if last.startswith("0") and len(last) != len(first):
+        raise ValueError(f"{item[:40]!r}: the ends of {part} are padded differently; write both with as many digits")
+    return int(first), int(last), len(first)

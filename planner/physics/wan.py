@@ -29,8 +29,13 @@ def exchange_need_gbps(wan: Wan, link_bytes: float, window_seconds: float, link_
 
     Infinite where the round trips alone fill the window.
     """
-    left = window_seconds - wan.round_trips * link_rtt_ms / 1e3
-    return 8 * link_bytes / left / 1e9 if left > 0 else math.inf
+    return need_gbps(link_bytes, window_seconds, wan.round_trips * link_rtt_ms / 1e3)
+
+
+def need_gbps(size_bytes: float, window_seconds: float, wait_seconds: float) -> float:
+    """Rate that moves bytes within a window of which some is spent waiting, in Gbps; infinite where the wait fills it."""
+    left = window_seconds - wait_seconds
+    return 8 * size_bytes / left / 1e9 if left > 0 else math.inf
 
 
 def wavelengths(wan: Wan, need_gbps: float) -> int:

@@ -1,9 +1,12 @@
 """Counts of a multi-plane, rail-optimised leaf-spine-core fabric that can be wired with equal bundles.
 
-Endpoints: every rack has `rails` GPUs, and GPU g of the D racks of a leaf domain meet at one leaf, so a domain has
-`rails` leaves. A pod joins x rails of y domains under s = u1/b1 spines, b1 links from each leaf to each of them. Each of
+Endpoints: the GPUs of a rack are `rails` sets of `rail_gpus`, and set g of the D racks of a leaf domain meets at one
+leaf, so a domain has `rails` leaves: one GPU to a set is rail-optimised, all GPUs of a rack in one set are rack leaves.
+Networks that nothing joins stand side by side: `apart` of them take GPUs of different index (rail-only), `lanes` of them
+a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 spines, b1 links from each leaf to each of them. Each of
 the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each core of its group.
-Counts are of boxes and cables: a box holds one chip of every plane and a cable carries every plane.
+Ports and bundles are those of one box. Counts are of boxes and cables of all networks, but for domains and pods, which
+every network has alike: a box holds one chip of every plane and a cable carries every plane.
 """
 
 import math
@@ -24,6 +27,25 @@ class Design:
     domains_per_pod: int = 0
     spine_up: int = 0
     spine_bundle: int = 0
+    rail_gpus: int = 1
+    apart: int = 1
+    lanes: int = 1
+    leaf_spare: int = 0
+
+    @property
+    def networks(self) -> int:
+        """Networks side by side."""
+        return self.apart * self.lanes
+
+    @property
+    def gpus_per_rack(self) -> int:
+        """GPUs of a rack."""
+        return self.rails * self.rail_gpus * self.apart
+
+    @property
+    def domain_racks(self) -> int:
+        """Racks of a leaf domain."""
+        return self.racks if self.tiers == 1 else self.leaf_down // self.rail_gpus
 
     @property
     def tiers(self) -> int:
@@ -32,22 +54,22 @@ class Design:
 
     @property
     def domains(self) -> int:
-        """Leaf domains: sets of leaf_down racks, the last one perhaps part full. A single tier is one switch for all."""
-        return 1 if self.tiers == 1 else math.ceil(self.racks / self.leaf_down)
+        """Leaf domains: sets of racks, the last one perhaps part full. A single tier is one switch for all."""
+        return 1 if self.tiers == 1 else math.ceil(self.racks / self.domain_racks)
 
     @property
     def endpoint_links(self) -> int:
         """Cables between GPUs and leaves."""
-        return self.racks * self.rails
+        return self.racks * self.gpus_per_rack * self.lanes
 
     @property
     def leaves(self) -> int:
         """Leaf boxes."""
-        return 1 if self.tiers == 1 else self.domains * self.rails
+        return self.networks * (1 if self.tiers == 1 else self.domains * self.rails)
 
     @property
     def pods(self) -> int:
-        """Pods; 0 without a second tier."""
+        """Pods of a network; 0 without a second tier."""
         return 0 if self.tiers == 1 else math.ceil(self.rails / self.rails_per_pod) * math.ceil(self.domains / self.domains_per_pod)
 
     @property
@@ -63,12 +85,12 @@ class Design:
     @property
     def spines(self) -> int:
         """Spine boxes."""
-        return self.pods * self.spines_per_pod
+        return self.networks * self.pods * self.spines_per_pod
 
     @property
     def cores(self) -> int:
         """Core boxes: one group for each spine position of a pod."""
-        return 0 if self.tiers < 3 else self.spines_per_pod * (self.spine_up // self.spine_bundle)
+        return 0 if self.tiers < 3 else self.networks * self.spines_per_pod * (self.spine_up // self.spine_bundle)
 
     @property
     def switches(self) -> int:
@@ -79,6 +101,16 @@ class Design:
     def switch_links(self) -> int:
         """Cables between switches."""
         return self.leaves * self.leaf_up + self.spines * self.spine_up
+
+    @property
+    def ring_uplinks(self) -> float:
+        """Uplinks of a leaf for one flow of every GPU that a rack has there: what rings between racks share."""
+        return self.leaf_up / self.rail_gpus
+
+    @property
+    def ring_pod_uplinks(self) -> float:
+        """Uplinks of a pod for one flow of every GPU that a rack has there; 0 without cores."""
+        return 0.0 if self.tiers < 3 else self.spines_per_pod * self.spine_up / (self.rails_per_pod * self.rail_gpus)
 
     @property
     def leaf_oversubscription(self) -> float:
@@ -96,11 +128,15 @@ def unwirable(d: Design, *, cross_rail: bool) -> list[str]:
 
     `cross_rail`: every GPU must reach every other through the fabric, and not only those of its own index.
     """
+    spare = f" + {d.leaf_spare} spare" if d.leaf_spare else ""
     if d.tiers == 1:
-        return [f"leaf ports: {d.endpoint_links} endpoints > {d.ports} ports"] * (d.endpoint_links > d.ports)
+        ends = d.endpoint_links // d.networks
+        return [f"leaf ports: {ends} endpoints{spare} > {d.ports} ports"] * (ends + d.leaf_spare > d.ports)
     bad = []
-    if d.leaf_down + d.leaf_up > d.ports:
-        bad.append(f"leaf ports: {d.leaf_down} down + {d.leaf_up} up > {d.ports} ports")
+    if d.leaf_down + d.leaf_up + d.leaf_spare > d.ports:
+        bad.append(f"leaf ports: {d.leaf_down} down + {d.leaf_up} up{spare} > {d.ports} ports")
+    if d.leaf_down % d.rail_gpus:
+        bad.append(f"leaf domain: {d.leaf_down} ports are not whole racks of {d.rail_gpus} GPUs")
     if d.leaf_bundle < 1 or d.leaf_up % d.leaf_bundle:
         bad.append(f"leaf bundle: {d.leaf_up} uplinks are not whole bundles of {d.leaf_bundle}")
     if not 1 <= d.rails_per_pod <= d.rails or d.domains_per_pod < 1:
@@ -149,3 +185,23 @@ def relaxed_tiers(endpoints: int, down_up: tuple[tuple[int, int], ...], top_port
 def tree_reach(down_ports: tuple[int, ...], top_ports: int) -> int:
     """Most endpoints of a tree: the product of the down-ports of its tiers, the top tier using every port."""
     return math.prod(down_ports) * top_ports
+
+
+def spare_ports(used: int, share: float, failure_chance: float, shortage_chance: float) -> int:
+    """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and so many that failures exceed them rarely.
+
+    The least n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail one by one and each by itself.
+    """
+    least = math.ceil(used * share - 1e-9)
+    if failure_chance <= 0:
+        return least
+    if failure_chance >= 1:
+        return used
+    log_odds = math.log(failure_chance) - math.log1p(-failure_chance)
+    term = used * math.log1p(-failure_chance)
+    below, n = math.exp(term), 0
+    while 1 - below > shortage_chance and n < used:
+        term += math.log((used - n) / (n + 1)) + log_odds
+        below += math.exp(term)
+        n += 1
+    return max(least, n)

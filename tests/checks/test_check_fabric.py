@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
+from planner.check import check
+
 PLAN = small()
 M = PLAN.layout.metrics
 
@@ -115,3 +117,59 @@ def test_hidden_allreduce() -> None:
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
     """What was fixed by hand is kept."""
     assert named(worked(instance_with(pins=pins))) == broken
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "message"),
+    [
+        ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 boxes of 16 ports"),
+        ("fabric.sites.e1.tiers.0.switches", 9, "leaf boxes without a cable: 0 stated, 1 recomputed"),
+        ("fabric.sites.e1.switch_links", 25, "switch_links: 25 stated, 24 recomputed"),
+        ("fabric.sites.e1.endpoint_links", 31, "NIC ports with a cable: 31 stated, 32 recomputed"),
+    ],
+)
+def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
+    """A box or cable too many or too few is found by laying every cable."""
+    assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
+
+
+@pytest.mark.parametrize(("share", "broken"), [(0.25, set()), (0.26, {"core_share"})])
+def test_core_share(share: float, broken: set[str]) -> None:
+    """Four uplinks of a pod of sixteen ports carry a quarter of them."""
+    assert rules(small(network__min_core_share=share)) == broken
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"network__families": ["rack", "rail-only"]}, "switch[e1]"),
+        ({"network__spares": {"share": 0.3}}, "counts[e1]"),
+        ({"network__spares": {"share": 1, "failure_chance": 1}}, "counts[e1]"),
+        ({"network__power_usd_per_watt": 1.0}, "price_and_power[e1]"),
+        ({"network__floor": {}, "network__media": [{"name": "short", "reach_m": 1, "price_usd": 1}]}, "price_and_power[e1]"),
+        ({"network__floor": {}, "network__media": [{"name": "long", "reach_m": 500, "price_usd": 1}]}, "price_and_power[e1]"),
+    ],
+)
+def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: str) -> None:
+    """A plan worked out without families, spares and prices by reach breaks the rule about each."""
+    assert rule in named(small(**change))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "rule"),
+    [
+        ("fabric.sites.e1.family", "rack", "wirable[e1]"),
+        ("fabric.sites.e1.lanes", 2, "switch[e1]"),
+        ("fabric.sites.e1.lanes", 0, "wirable[e1]"),
+        ("fabric.sites.e1.leaf_spare_ports", 1, "counts[e1]"),
+    ],
+)
+def test_family_lanes_and_spares_are_held_against_the_wiring(path: str, value: Any, rule: str) -> None:
+    """Each is part of the wiring that the counts are of."""
+    assert rule in named(edited_at(PLAN, path, value))
+
+
+def test_cables_beyond_every_medium_are_named() -> None:
+    """Where no medium reaches the message says so."""
+    plan = small(network__floor={}, network__media=[{"name": "short", "reach_m": 1, "price_usd": 1}])
+    assert any("longer than 1 m" in v.message for v in check(plan))

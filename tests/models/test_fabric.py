@@ -11,9 +11,11 @@ import pytest
 from planner.handoff import FabricRequest, Options
 from planner.instance import Instance, Switch
 from planner.models import fabric
+from planner.models.fabric_question import unavoidable_splits
 from planner.physics.cost import fabric_usd
+from planner.physics.fabric_bill import bill
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
-from planner.physics.wiring import Design, unwirable
+from planner.physics.wiring import Design, spare_ports, unwirable
 from planner.solvers.outcome import Outcome, Stop
 
 PHI = 1.05
@@ -24,7 +26,9 @@ def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800
     return Switch(name=f"{ports}x{planes}", ports=ports, port_gbps=port_gbps, planes=planes, price_usd=price_usd, power_watts=1000.0 * planes)
 
 
-def instance(rails: int, *switches: Switch, optics_usd: float = 1200, max_tiers: int = 3, pins: dict[str, object] | None = None) -> Instance:
+def instance(
+    rails: int, *switches: Switch, optics_usd: float = 1200, max_tiers: int = 3, pins: dict[str, object] | None = None, **rules: object
+) -> Instance:
     """Return an instance of which only the parts that a fabric reads are real."""
     gpu = {"name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {}, "matrix_efficiency": {"most": {}}}
     gpu |= {"scale_up_bytes_per_second": 1, "scale_up_latency_seconds": 0, "nic_bytes_per_second": 100e9, "nic_latency_seconds": 0}
@@ -36,6 +40,7 @@ def instance(rails: int, *switches: Switch, optics_usd: float = 1200, max_tiers:
         "optics": {"name": "o", "price_usd": optics_usd, "power_watts": 16},
         "transport": {"slowdown": PHI},
         "max_tiers": max_tiers,
+        **rules,
     }
     return Instance.model_validate(
         {
@@ -82,8 +87,8 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
     crosses = d.tiers == 3 and d.domains_per_pod < d.domains
     around = [0, 0]
     if r.group_racks > 1:
-        around[0] = min(math.ceil(d.leaf_down / r.group_racks) + 1, r.groups) * leaves
-        around[1] = min(math.ceil(d.domains_per_pod * d.leaf_down / r.group_racks) + 1, r.groups) * crosses
+        around[0] = min(math.ceil(d.domain_racks / r.group_racks) + 1, r.groups) * leaves
+        around[1] = min(math.ceil(d.domains_per_pod * d.domain_racks / r.group_racks) + 1, r.groups) * crosses
     hop = hop_slowdown(i.network, d, float(leaves), float(crosses))
     ring = allreduce_slowdown(i.network, d, *around)
     kept = r.hop_seconds * hop <= max(r.hop_window_seconds, r.hop_seconds * PHI) * (1 + 1e-9)
@@ -152,6 +157,59 @@ def test_agrees_with_brute_force(seed: int) -> None:
     assert (found.objective, found.solution.unavoidable_splits, d.switches) == (pytest.approx(best[0]), *best[1:])
     assert found.bound == found.objective
     assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and pinned(i, found.solution.switch, d)
+
+
+FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only": lambda g: (1, 1, g)}
+
+
+def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Design]]:
+    """Yield every design of every switch, family and number of lanes that the instance allows, with the spare ports that it asks for."""
+    n, gpus = i.network, i.hardware.rack.gpus
+    for s, family in itertools.product(n.switches, n.families):
+        rails, width, apart = FAMILIES[family](gpus)
+        lanes = math.ceil(800 / s.port_gbps)
+        for d in every_design(s.ports, rails, r.racks) if lanes <= n.max_lanes else ():
+            down = d.leaf_down * width
+            spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
+            yield s, dataclasses.replace(d, leaf_down=down, rail_gpus=width, apart=apart, lanes=lanes, leaf_spare=spare)
+
+
+def family_case(seed: int) -> tuple[Instance, FabricRequest]:
+    """Draw a small site with families, lanes, spares, a floor between rails, and perhaps prices by reach."""
+    r = random.Random(seed)
+    boxes = [switch(r.randint(4, 8), r.choice([500, 2000, 9000]), n, port_gbps=800 / n) for n in range(1, r.randint(1, 2) + 1)]
+    rules: dict[str, object] = {"families": r.sample(sorted(FAMILIES), r.randint(1, 3)), "max_lanes": r.randint(1, 2)}
+    rules |= {"min_core_share": r.choice([0, 0.1, 0.25, 0.5]), "spares": {"share": r.choice([0, 0, 0.2]), "failure_chance": r.choice([0, 0.05])}}
+    if r.random() < 0.6:
+        rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
+        near = {"name": "near", "reach_m": r.choice([2, 3, 5]), "price_usd": r.choice([0, 300]), "power_watts": r.choice([0, 30])}
+        far = {"name": "far", "reach_m": r.choice([6, 9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]), "power_watts": 16}
+        rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
+    i = instance(r.randint(1, 3), *boxes, optics_usd=r.choice([0, 100]), **rules)
+    racks = r.randint(1, 9)
+    group = r.randint(1, racks)
+    return i, request(racks, group=group, groups=racks // group, hop=r.choice([1, 2, 3, 8]), ring=r.choice([1, 1.5, 1e9]))
+
+
+def enough_between_pods(i: Instance, d: Design) -> bool:
+    """Say whether a full pod's uplinks carry the least share of its GPUs' ports."""
+    ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
+    return d.pods < 2 or d.spines_per_pod * d.spine_up >= i.network.min_core_share * ends - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_families_agree_with_brute_force(seed: int) -> None:
+    """Over families, lanes, spares, the floor between pods and prices by reach, the cost is that of the best design of all."""
+    i, r = family_case(seed)
+    good = [(s, d) for s, d in designs_by_family(i, r) if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d)]
+    cost = min((bill(i.network, s, d).usd for s, d in good), default=math.inf)
+    found = solve(i, r)
+    assert found.infeasible == math.isinf(cost), found.detail
+    if found.solution is not None:
+        assert found.objective == pytest.approx(cost, abs=0.02 * 100)
+        assert found.bound == found.objective
+        d = found.solution.design
+        assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -254,6 +312,41 @@ def test_pins_of_the_paper_are_met() -> None:
     assert not unwirable(d, cross_rail=True)
     # 7.6 times the ideal across both tiers does not fit 7.6 rounded down.
     assert solve(instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, hop=7.63)).infeasible
+
+
+@pytest.mark.parametrize(("domain", "split"), [(200, 108), (128, 43), (208, 1), (210, 4)])
+def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None:
+    """23,200 racks in 224 groups of 103: leaf domains of 200 racks split 108 groups whatever the placement, 208 split one."""
+    asked = request(23_200, group=103, groups=224, hop=8.0)
+    assert unavoidable_splits(asked, domain) == split
+    found = solve(instance(72, switch(256, 600e3, 4), pins={"fabric.leaf_domain_racks": domain}), asked)
+    assert found.solution.unavoidable_splits == split
+
+
+def test_frontier_trades_cost_for_whole_groups() -> None:
+    """Without a pin the cheapest splits groups; the frontier goes on to leaf domains of a multiple of the group that split fewer."""
+    several = fabric.alternatives(instance(4, switch(64, 600e3, 4)), request(960, group=11, groups=87, hop=8.0), Options())
+    splits = [a.merits["unavoidable_splits"] for a in several]
+    assert splits[0] > min(splits)
+    whole = min(several, key=lambda a: (a.merits["unavoidable_splits"], a.merits["cost_usd"]))
+    assert whole.choices["leaf_domain_racks"] // 11 * 11 + 3 >= whole.choices["leaf_domain_racks"]
+
+
+def test_a_floor_between_rails_makes_the_core_a_choice() -> None:
+    """Where groups stay within pods the cheapest core is a token; a floor of half a pod's rate makes it half, and costs more."""
+    asked = request(64, group=8, groups=8, hop=1.0)
+    token, half = (solve(instance(8, switch(16, 5000), min_core_share=x), asked).solution for x in (0, 0.5))
+    share = [d.spines_per_pod * d.spine_up / (d.leaf_down * d.rails_per_pod * d.domains_per_pod) for d in (token.design, half.design)]
+    assert share[0] < 0.5 <= share[1]
+    assert token.cost_usd < half.cost_usd
+
+
+def test_slow_ports_serve_a_nic_in_lanes() -> None:
+    """Ports of half the NIC's rate are taken where two lanes are allowed: two networks, every cable twice."""
+    slow = switch(32, 500, port_gbps=400)
+    assert solve(instance(2, slow), request(40)).infeasible
+    d = solve(instance(2, slow, max_lanes=2), request(40)).solution.design
+    assert (d.lanes, d.endpoint_links) == (2, 160)
 
 
 def test_no_time_still_gives_a_design_and_a_bound() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.hostlist import fold, parse, width
+from planner.physics.hostlist import MAX_NAMES, MAX_RANGE, expand, fold, fold_names, parse, width
 
 
 @given(st.lists(st.integers(0, 30_000)), st.integers(1, 6))
@@ -48,3 +48,83 @@ def test_refuses_what_is_not_a_list(text: str) -> None:
     """Anything else is an error that shows the text."""
     with pytest.raises(ValueError, match=r"write"):
         parse(text)
+
+
+NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,6}[0-9]{0,20}\Z") | st.builds("rack{}node{:02d}".format, st.integers(0, 3), st.integers(0, 120))
+
+
+@given(st.lists(NAMES))
+def test_names_round_trip(names: list[str]) -> None:
+    """Any names in any order, repeated or not, come back as they were."""
+    assert expand(fold_names(names)) == names
+
+
+@given(st.text(alphabet="n0129-,[]x ", max_size=24))
+def test_any_text_is_a_list_or_an_error(text: str) -> None:
+    """What is read once is read the same after folding."""
+    try:
+        names = expand(text)
+    except ValueError:
+        return
+    assert expand(fold_names(names)) == names
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["rack1node01", "rack1node02", "rack2node01", "rack2node02"], "rack1node[01-02],rack2node[01-02]"),
+        (["n3", "n2", "n1"], "n[3,2,1]"),
+        (["n01", "n02", "n3"], "n[01-02,3]"),
+        (["n08", "n09", "n10"], "n[08-10]"),
+        (["n99", "n100"], "n[99-100]"),
+        (["n9", "n010"], "n[9,010]"),
+        (["n1", "login", "n2"], "n1,login,n2"),
+        (["r1n1x", "r1n2x"], "r1n1x,r1n2x"),
+        (["007", "008"], "[007-008]"),
+        (["n1", "n1", "n2"], "n[1,1-2]"),
+    ],
+)
+def test_folds_as_slurm_does(names: list[str], text: str) -> None:
+    """The last number alone folds, padding is kept, order too."""
+    assert fold_names(names) == text
+    assert expand(text) == names
+
+
+def test_brackets_turn_in_slurms_order() -> None:
+    """The last bracket turns fastest, then the others from the left."""
+    assert expand("n[1-2]s[1-2]p[3-4]") == ["n1s1p3", "n1s1p4", "n2s1p3", "n2s1p4", "n1s2p3", "n1s2p4", "n2s2p3", "n2s2p4"]
+    assert expand("r[1-2]n[08-09]-ib") == ["r1n08-ib", "r1n09-ib", "r2n08-ib", "r2n09-ib"]
+
+
+def test_long_runs_are_cut_where_slurm_ends() -> None:
+    """Slurm refuses a range of more than 65,536 names."""
+    assert fold_names(f"n{i}" for i in range(1, MAX_RANGE + 2)) == f"n[1-{MAX_RANGE},{MAX_RANGE + 1}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("n[1-4", "a bracket is not closed"),
+        ("n1]", "brackets do not match"),
+        ("n[[1]]", "brackets do not match"),
+        ("n[]", "neither a number nor a range"),
+        ("n[1-]", "neither a number nor a range"),
+        ("n[1,,2]", "neither a number nor a range"),
+        ("n[a-b]", "neither a number nor a range"),
+        ("n[\u0661]", "neither a number nor a range"),
+        (f"n[{'9' * 5000}]", "neither a number nor a range"),
+        ("n[4-1]", "runs backwards"),
+        ("n[1-03]", "padded differently"),
+        ("n1,,n2", "an item is empty"),
+        ("n1,", "an item is empty"),
+        (",", "an item is empty"),
+        ("n1 n2", "hold no blanks"),
+        (f"n[1-{MAX_NAMES + 1}]", "more than 4,000,000"),
+        ("n[1-9999][1-9999]", "more than 4,000,000"),
+        ("n[1-3000000],m[1-3000000]", "more than 4,000,000"),
+    ],
+)
+def test_refuses_typing_slips(text: str, complaint: str) -> None:
+    """Slurm guesses at some of these; the planner names them."""
+    with pytest.raises(ValueError, match=complaint):
+        expand(text)

@@ -143,6 +143,30 @@ def test_agache_wirable_needs_more_than_relaxed() -> None:
     assert min(found) == 15_850 > sum(relaxed_tiers(800_000, ((128, 128), (128, 128)), 256))
 
 
+def test_rails_apart_are_networks_of_their_own() -> None:
+    """H100 cluster BOM: 8,192 GPUs are eight networks of 1,024, 256 leaves and 128 spines in all, 8,192 links between them."""
+    one = {"ports": 64, "rails": 1, "racks": 1024, "leaf_down": 32, "leaf_up": 32, "leaf_bundle": 2, "rails_per_pod": 1, "domains_per_pod": 32}
+    d = Design(**one, apart=8)
+    assert not unwirable(d, cross_rail=True)
+    assert (d.leaves, d.spines, d.cores, d.switches, d.switch_links, d.endpoint_links) == (256, 128, 0, 384, 8192, 8192)
+
+
+def test_rack_leaves_take_whole_racks() -> None:
+    """Leaves of 16 racks of 8 GPUs have 128 ports down; 130 ports are not whole racks."""
+    one = {"ports": 256, "rails": 1, "racks": 64, "leaf_up": 64, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 4, "rail_gpus": 8}
+    d = Design(**one, leaf_down=128)
+    assert not unwirable(d, cross_rail=True)
+    assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, d.leaf_oversubscription, d.ring_uplinks) == (16, 4, 4, 512, 2.0, 8.0)
+    assert unwirable(Design(**one, leaf_down=130), cross_rail=True)[0] == "leaf domain: 130 ports are not whole racks of 8 GPUs"
+
+
+def test_lanes_multiply_boxes_and_cables() -> None:
+    """Two lanes of every NIC are two networks: twice the boxes, twice the cables."""
+    d = Design(ports=8, rails=2, racks=8, leaf_down=4, leaf_up=4, leaf_bundle=1, rails_per_pod=2, domains_per_pod=2)
+    two = dataclasses.replace(d, lanes=2)
+    assert (two.switches, two.switch_links, two.endpoint_links) == (2 * d.switches, 2 * d.switch_links, 2 * d.endpoint_links) == (16, 32, 32)
+
+
 # --- ports counted twice --------------------------------------------------------------------------------------------------
 
 GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4, spine_bundle=2)

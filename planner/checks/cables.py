@@ -1,0 +1,86 @@
+"""The cables one by one: each port used once, and as many boxes, ports and cables as the plan counts."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.checks.context import Context
+from planner.checks.rule import Rule, broken, must_equal
+from planner.physics.cabling import Cables, lay
+from planner.physics.wiring import Design
+from planner.plan import SiteFabric, Violation
+
+MOST = 10**8  # cables, or ports of a tier, that are ticked off one by one: a byte each
+
+
+@dataclass
+class Count:
+    """What a stream of cables holds: cables by stage, ports in use by tier and box, and ports named twice or not there."""
+
+    cables: dict[tuple[str, str], int] = field(default_factory=dict)
+    used: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    twice: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+
+def count(stream: Iterable[Cables], boxes: dict[str, tuple[int, int]]) -> Count:
+    """Tick off both ends of every cable; `boxes` says how many boxes a tier has and how many ports each of them."""
+    found = Count(used={tier: np.zeros(shape, dtype=np.bool_) for tier, shape in boxes.items()})
+    for c in stream:
+        stage = c.low_tier, c.high_tier
+        found.cables[stage] = found.cables.get(stage, 0) + len(c.low)
+        for tier, box, port in ((c.low_tier, c.low, c.low_port), (c.high_tier, c.high, c.high_port)):
+            _tick(found, tier, box, port)
+    return found
+
+
+def _tick(found: Count, tier: str, box: NDArray[np.int64], port: NDArray[np.int64]) -> None:
+    n, ports = found.used[tier].shape
+    there = (box >= 0) & (box < n) & (port >= 0) & (port < ports)
+    if not there.all():
+        i = int(np.argmin(there))
+        found.absent.append(f"{tier} {box[i]:,} port {port[i]:,}: beyond {n:,} boxes of {ports:,} ports")
+    flat, at = found.used[tier].reshape(-1), (box * ports + port)[there]
+    seen, times = np.unique(at, return_counts=True)
+    again = flat[seen] | (times > 1)
+    if again.any():
+        first = int(seen[again][0])
+        found.twice.append(f"{tier} {first // ports:,} port {first % ports:,} has more than 1 cable")
+    flat[seen] = True
+
+
+def laid(c: Context) -> Iterator[tuple[str, SiteFabric, Design]]:
+    """Yield the fabrics whose cables can be laid and ticked off."""
+    held = c.plan.fabric.sites if c.plan.fabric else {}
+    for s, d in sorted(c.wired.items()):
+        if max(d.endpoint_links, d.switch_links, *(t.switches * d.ports for t in held[s].tiers)) <= MOST:
+            yield s, held[s], d
+
+
+def cables(c: Context) -> Iterator[Violation]:
+    """Lay every cable: no port twice, every GPU once, and the counts of the plan."""
+    for s, f, d in laid(c):
+        shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {t.name: (t.switches, d.ports) for t in f.tiers}
+        found = count(lay(d), shapes)
+        yield from (broken(f"cables[{s}]", text) for text in (*found.twice, *found.absent))
+        yield from _totals(f"cables[{s}]", f, found)
+
+
+def _totals(rule: str, f: SiteFabric, found: Count) -> Iterator[Violation]:
+    """Hold the plan's counts against what was laid."""
+    ends = sum(n for (low, _), n in found.cables.items() if low == "gpu")
+    yield from must_equal(rule, "endpoint_links", f.endpoint_links, ends)
+    yield from must_equal(rule, "switch_links", f.switch_links, sum(found.cables.values()) - ends)
+    yield from must_equal(rule, "NIC ports with a cable", f.endpoint_links, int(found.used["gpu"].sum()))
+    for t in f.tiers:
+        bare = int((~found.used[t.name].any(axis=1)).sum())
+        yield from must_equal(rule, f"{t.name} boxes without a cable", 0, bare)
+        # Down ports of a box at the edge may stay free; no box uses more than stated.
+        most = int(found.used[t.name].sum(axis=1).max(initial=0))
+        if most > t.down_ports + t.up_ports:
+            yield broken(rule, f"{t.name}: {most:,} ports of a box in use > {t.down_ports:,} down + {t.up_ports:,} up")
+
+
+RULES: tuple[Rule, ...] = (cables,)

@@ -1,0 +1,95 @@
+"""`planner fabric`: what is built of a plan's fabric, as files that others read."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.errors import InputError
+from planner.terminal import DONE, INFEASIBLE, read_pins, read_plan
+
+app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
+FORMATS = ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg")
+DETAILS = ("auto", "switch", "pod")
+
+
+@app.callback()
+def fabric() -> None:
+    """Work with the fabric of a site."""
+
+
+@app.command()
+def export(
+    plan: Annotated[Path, typer.Argument(help="Plan file (JSON).")],
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the file here.")],
+    site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
+    detail: Annotated[str, typer.Option(help="Of graphml: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")] = "auto",
+) -> None:
+    """Write the fabric of a site: cable list, graph, Slurm topology or picture."""
+    for name, value, known in (("--format", form, FORMATS), ("--detail", detail, DETAILS)):
+        if value not in known:
+            raise InputError(f"{name}: must be one of {', '.join(known)} (is {value!r})")
+    if not output.resolve().parent.is_dir():
+        raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
+    from planner.export import cable_list, picture, slurm
+    from planner.export.built import built
+    from planner.export.files import write_streamed
+
+    x = built(read_plan(plan), site)
+    pieces = {"csv": cable_list.cable_list, "slurm-conf": slurm.topology_conf, "slurm-yaml": slurm.topology_yaml, "svg": picture.picture}
+    if form == "graphml":
+        import networkx as nx
+
+        from planner.export.graph import MOST_EDGES, edges, graph
+
+        by_pod = detail == "pod" or (detail == "auto" and edges(x) > MOST_EDGES)
+        if by_pod and detail == "auto":
+            told = f"{edges(x):,} edges between switches > {MOST_EDGES:,}: written by pod; `--detail switch` writes every switch"
+            print(told, file=sys.stderr)
+        write_streamed(output, (f"{line}\n" for line in nx.generate_graphml(graph(x, by_pod=by_pod))))
+    else:
+        write_streamed(output, pieces[form](x))
+
+
+@app.command()
+def pareto(
+    given: Annotated[Path, typer.Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON).")],
+    leaf_sizes: Annotated[str | None, typer.Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds for each site and leaf size.")] = 60.0,
+    pin: Annotated[list[str] | None, typer.Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
+) -> None:
+    """Print the fabrics of which none is better in cost, slowdown and split groups at once, with power and leaf size."""
+    from planner.frontier import frontier, table
+    from planner.load import read_json
+
+    sizes = _sizes(leaf_sizes)
+    data = read_json(given)
+    if isinstance(data, dict) and "planner_version" in data:
+        plan = read_plan(given)
+    else:
+        import planner
+
+        plan = planner.solve(given, pins=read_pins(pin or []))
+    if plan.layout is None or plan.fabric is None:
+        raise InputError(f"{given}: holds no fabric to compare" + (f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"))
+    rows = list(frontier(plan, leaf_sizes=sizes, time_limit=time_limit))
+    if not rows:
+        print("no fabric carries the plan's traffic at these leaf sizes, or none was proven in time", file=sys.stderr)
+    if as_json:
+        print(json.dumps([{"site": site, **x.merits, **x.choices} for site, x in rows], indent=1))
+    elif rows:
+        print(table(rows))
+    raise typer.Exit(DONE if rows else INFEASIBLE)
+
+
+def _sizes(text: str | None) -> list[int]:
+    """Read the leaf sizes."""
+    parts = [] if text is None else text.split(",")
+    wrong = [x for x in parts if not (x.isdecimal() and int(x) >= 1)]
+    if wrong:
+        raise InputError(f"--leaf-sizes: must be whole numbers from 1, such as 200,208,210 (is {wrong[0]!r})")
+    return [int(x) for x in parts]

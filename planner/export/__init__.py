@@ -1,0 +1,1 @@
+"""Files that others read: a fabric as a graph, a cable list, a scheduler's topology and a picture."""

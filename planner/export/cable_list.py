@@ -1,0 +1,30 @@
+"""The cable list: a line a cable, port to port, with its length and medium."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner.export.built import Built
+from planner.physics.cabling import Cables
+from planner.physics.floor import Metres
+from planner.physics.media import NONE, MediaTable
+
+HEADER = "from,from_port,to,to_port,length_m,medium\n"
+
+
+def cable_list(x: Built) -> Iterator[str]:
+    """Yield the list as CSV, a block of cables at a time."""
+    yield HEADER
+    table = MediaTable.of(x.media, x.usd_per_watt)
+    media = [*(m.name for m in x.media), "none reaches"]
+    for c, metres in x.measured():
+        chosen = table.choose(metres)
+        yield "".join(_lines(x, c, metres, [media[i] for i in np.where(chosen == NONE, len(x.media), chosen)]))
+
+
+def _lines(x: Built, c: Cables, metres: Metres, media: list[str]) -> Iterator[str]:
+    high = x.names[c.high_tier]
+    low = (x.gpu_name(i) for i in c.low.tolist()) if c.low_tier == "gpu" else (x.names[c.low_tier][i] for i in c.low.tolist())
+    ends = zip(low, c.low_port.tolist(), c.high.tolist(), c.high_port.tolist(), metres.tolist(), media, strict=True)
+    for name, port, box, high_port, length, medium in ends:
+        yield f"{name},{port},{high[box]},{high_port},{length:.1f},{medium}\n"

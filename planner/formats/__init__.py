@@ -1,0 +1,1 @@
+"""What other programs read and write: topologies, node states, and placements for their schedulers."""

@@ -1,0 +1,48 @@
+"""The planner's own plan as a topology: racks as nodes under their leaf domains, pods above these, sites above pods."""
+
+from collections.abc import Iterator
+
+from planner.errors import InputError
+from planner.formats.sound import SwitchRow, tree
+from planner.physics.hostlist import PREFIX, width
+from planner.plan import Plan, SiteFabric
+from planner.topology import Topology
+
+WAN = "wan"
+
+
+def plan_topology(plan: Plan, source: str) -> Topology:
+    """Return the fabric of a plan's sites; racks have the names of its placement, after their site's where there are several.
+
+    Raises
+    ------
+    InputError
+        If the plan has no fabric, or a fabric for a site whose racks it does not tell.
+    """
+    if plan.fabric is None or not plan.fabric.sites:
+        raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
+    racks = {s.id: s.racks for s in plan.sites.sites} if plan.sites else dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
+    several = len(plan.fabric.sites) > 1
+    rows: list[SwitchRow] = []
+    for site, fabric in sorted(plan.fabric.sites.items()):
+        if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1 or fabric.leaf_domains_per_pod < 1:
+            raise InputError(f"{source}: fabric.sites.{site}: no racks, or a leaf domain or pod of none; run `planner check` on the plan")
+        rows += _site(site, fabric, racks[site], f"{site}-" if several else "")
+    if several:
+        rows.append(SwitchRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
+    return tree(source, rows)
+
+
+def _site(site: str, fabric: SiteFabric, racks: int, prefix: str) -> Iterator[SwitchRow]:
+    """Lay racks out as the placement does: leaf domain by leaf domain, the last one part-full."""
+    where, digits = f"fabric.sites.{site}", width(racks)
+    size, per_pod = fabric.leaf_domain_racks, fabric.leaf_domains_per_pod
+    leaves = []
+    for i, first in enumerate(range(0, racks, size)):
+        leaves.append(f"{prefix}leaf{i}")
+        yield SwitchRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{n:0{digits}d}" for n in range(first, min(first + size, racks))))
+    pods = [tuple(leaves[i : i + per_pod]) for i in range(0, len(leaves), per_pod)]
+    if len(pods) > 1:
+        for i, pod in enumerate(pods):
+            yield SwitchRow(where, f"{prefix}pod{i}", children=pod)
+    yield SwitchRow(where, site, children=tuple(f"{prefix}pod{i}" for i in range(len(pods))) if len(pods) > 1 else pods[0])

@@ -1,0 +1,66 @@
+"""Read a topology in whichever format it stands, recognised by what the file says."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError
+from planner.formats.source import read_text
+from planner.topology import Topology
+
+FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
+
+
+def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
+    """Return the topology of a cluster.
+
+    Parameters
+    ----------
+    keys
+        Kubernetes' node labels that name the switches above a node, leaf first; known families by default.
+    name
+        Which topology of a topology.yaml; the cluster's default by default.
+
+    Raises
+    ------
+    InputError
+        Names file, line or JSON path, value and remedy.
+    """
+    path = Path(path)
+    text = read_text(path)
+    if text.lstrip()[:1] in {"{", "["}:
+        return _from_json(path, keys)
+    if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("---", "- ", "-\t")):
+        from planner.formats.slurm_yaml import read_yaml
+
+        return read_yaml(text, str(path), name)
+    from planner.formats.slurm_conf import read_conf
+
+    return read_conf(text, str(path))
+
+
+def _from_json(path: Path, keys: Sequence[str]) -> Topology:
+    from planner.load import read_json
+
+    data: Any = read_json(path)
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: must be a JSON object (is {type(data).__name__}); give {FORMATS}")
+    if "instances" in data:
+        from planner.formats.topograph import read_topograph
+
+        return read_topograph(data, str(path))
+    if "items" in data:
+        from planner.formats.kubernetes import read_kubernetes
+
+        return read_kubernetes(data, str(path), keys)
+    if "planner_version" in data:
+        from planner.formats.plan_fabric import plan_topology
+        from planner.terminal import read_plan
+
+        return plan_topology(read_plan(path), str(path))
+    raise InputError(f"{path}: is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'}); give {FORMATS}")
+
+
+def _first(text: str) -> str:
+    """Return the first line that is neither blank nor a comment."""
+    return next((line.strip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")

@@ -1,0 +1,70 @@
+"""Write a placement, or a topology, in the format that a scheduler takes."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from planner.errors import InputError
+from planner.formats import kueue, openmpi, slurm_conf, slurm_job, slurm_yaml, volcano
+from planner.formats.placed import Placed
+from planner.formats.source import near
+from planner.topology import Topology
+
+Writer = Callable[[Placed, Topology], str]
+
+
+def as_document(placed: Placed, topology: Topology) -> dict[str, Any]:
+    """Return all that a scheduler's script needs: ranks, groups, certificate, and the lines to submit and start with."""
+    hostfile = slurm_job.HOSTFILE.format(job=placed.job)
+    return {
+        **placed.model_dump(mode="json"),
+        "hostlist": slurm_job.rank_hostlist(placed),
+        "sbatch": slurm_job.sbatch_line(placed, topology),
+        "srun": slurm_job.srun_line(placed, topology),
+        "mpirun": {"hostfile": openmpi.hostfile_line(placed, hostfile), "rankfile": openmpi.rankfile_line(placed, f"{placed.job}.rankfile")},
+        "hints": slurm_job.hints(placed, topology),
+    }
+
+
+WRITERS: Mapping[str, Writer] = {
+    "hostlist": lambda placed, _: slurm_job.rank_hostlist(placed) + "\n",
+    "sbatch": lambda placed, topology: slurm_job.sbatch_line(placed, topology) + "\n",
+    "hostfile": slurm_job.hostfile,
+    "mpi-hostfile": lambda placed, _: placed.hostfile,
+    "rankfile": lambda placed, _: openmpi.rankfile(placed),
+    "json": lambda placed, topology: json.dumps(as_document(placed, topology), indent=1) + "\n",
+    "kueue": lambda placed, _: kueue.kueue_job(placed),
+    "volcano": volcano.volcano_job,
+}
+TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
+    "conf": slurm_conf.write_conf,
+    "yaml": slurm_yaml.write_yaml,
+    "kueue": kueue.kueue_topology,
+    "volcano": volcano.volcano_hypernodes,
+}
+
+
+def write_placed(placed: Placed, topology: Topology, form: str) -> str:
+    """Return a placement in one of WRITERS' formats.
+
+    Raises
+    ------
+    InputError
+        If there is no such format, or the scheduler would refuse what it asks.
+    """
+    if form not in WRITERS:
+        raise InputError(f"--format {form!r}: unknown; {near(form, WRITERS)}")
+    return WRITERS[form](placed, topology)
+
+
+def write_topology(topology: Topology, form: str) -> str:
+    """Return a topology in one of TOPOLOGY_WRITERS' formats.
+
+    Raises
+    ------
+    InputError
+        If there is no such format, or it cannot hold the topology.
+    """
+    if form not in TOPOLOGY_WRITERS:
+        raise InputError(f"topology format {form!r}: unknown; {near(form, TOPOLOGY_WRITERS)}")
+    return TOPOLOGY_WRITERS[form](topology)

@@ -1,0 +1,125 @@
+"""Every cable of a fabric, port to port, in blocks: what the counts of `wiring` say, laid one by one in constant memory.
+
+Boxes are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
+group·c + position in the group. A box's ports are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of
+a rack) + its index, its NIC has a port for each lane.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.instance import Floor
+from planner.physics.floor import Metres, Places
+from planner.physics.wiring import Design
+
+Ints = NDArray[np.int64]
+BLOCK = 1 << 16  # cables laid at a time
+Ends = tuple[Ints, Ints, Ints, Ints]  # low box, its port, high box, its port
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The cables between two tiers: how many there are, and the ends of any of them by number."""
+
+    low: str
+    high: str
+    count: int
+    ends: Callable[[Ints], Ends]
+
+
+@dataclass(frozen=True, slots=True)
+class Cables:
+    """Some cables of one stage: the box and port at each end."""
+
+    low_tier: str
+    high_tier: str
+    low: Ints
+    low_port: Ints
+    high: Ints
+    high_port: Ints
+
+
+def lay(d: Design, *, block: int = BLOCK) -> Iterator[Cables]:
+    """Yield every cable of a design once, block by block; the design can be wired."""
+    for stage in stages(d):
+        for at in range(0, stage.count, block):
+            yield Cables(stage.low, stage.high, *stage.ends(np.arange(at, min(at + block, stage.count), dtype=np.int64)))
+
+
+def stages(d: Design) -> list[Stage]:
+    """Return the stages of a design from the GPUs up."""
+    found = [Stage("gpu", "leaf", d.endpoint_links, lambda e: _endpoints(d, e))]
+    if d.tiers > 1:
+        found.append(Stage("leaf", "spine", d.leaves * d.leaf_up, lambda e: _leaf_uplinks(d, e)))
+    if d.tiers > 2:
+        found.append(Stage("spine", "core", d.spines * d.spine_up, lambda e: _spine_uplinks(d, e)))
+    return found
+
+
+def boxes(d: Design) -> dict[str, int]:
+    """Return the boxes of each tier that a design has."""
+    return {tier: n for tier, n in (("leaf", d.leaves), ("spine", d.spines), ("core", d.cores)) if n}
+
+
+def _endpoints(d: Design, e: Ints) -> Ends:
+    """Set g of the racks of a domain meets at leaf g of the domain; a single switch takes its GPUs in order. Lanes go to networks in turn."""
+    gpu, lane = e // d.lanes, e % d.lanes
+    rack, index = gpu // d.gpus_per_rack, gpu % d.gpus_per_rack
+    apart, own = index // (d.rails * d.rail_gpus), index % (d.rails * d.rail_gpus)
+    network = apart * d.lanes + lane
+    if d.tiers == 1:
+        return gpu, lane, network, rack * d.rails * d.rail_gpus + own
+    leaf = rack // d.domain_racks * d.rails + own // d.rail_gpus
+    return gpu, lane, network * d.domains * d.rails + leaf, rack % d.domain_racks * d.rail_gpus + own % d.rail_gpus
+
+
+def _leaf_uplinks(d: Design, e: Ints) -> Ends:
+    """Each leaf sends a bundle to every spine of its pod; a spine keeps a bundle of ports for each leaf of a full pod."""
+    leaf, up = e // d.leaf_up, e % d.leaf_up
+    network, own = leaf // (d.domains * d.rails), leaf % (d.domains * d.rails)
+    domain, rail = own // d.rails, own % d.rails
+    pod = network * d.pods + domain // d.domains_per_pod * pods_across(d) + rail // d.rails_per_pod
+    seat = domain % d.domains_per_pod * d.rails_per_pod + rail % d.rails_per_pod
+    return leaf, d.leaf_down + up, pod * d.spines_per_pod + up // d.leaf_bundle, seat * d.leaf_bundle + up % d.leaf_bundle
+
+
+def _spine_uplinks(d: Design, e: Ints) -> Ends:
+    """Spine i of every pod of a network sends a bundle to each core of its group i; a core keeps a bundle of ports for each pod."""
+    spine, up = e // d.spine_up, e % d.spine_up
+    pod, group = spine // d.spines_per_pod, spine % d.spines_per_pod
+    network = pod // d.pods
+    core = (network * d.spines_per_pod + group) * (d.spine_up // d.spine_bundle) + up // d.spine_bundle
+    return spine, d.spine_down + up, core, pod % d.pods * d.spine_bundle + up % d.spine_bundle
+
+
+def pods_across(d: Design) -> int:
+    """Pods side by side that take the rails of one set of domains."""
+    return -(-d.rails // d.rails_per_pod)
+
+
+def lengths(d: Design, floor: Floor) -> Callable[[Cables], Metres]:
+    """Return what measures a block's cables; places of racks and boxes are worked out once."""
+    places = Places(floor, d.racks)
+    middles = {tier: places.middle(*_served(d, tier)) for tier in ("gpu", *boxes(d))}
+    return lambda c: places.metres(_at(d, middles, c.low_tier, c.low), _at(d, middles, c.high_tier, c.high), spread=c.low_tier != "gpu")
+
+
+def _at(d: Design, middles: dict[str, Metres], tier: str, box: Ints) -> Metres:
+    """Return where boxes stand: with the GPUs of a rack, the leaves of a domain and the spines of a set of domains, of all networks alike."""
+    if tier == "core" or (tier == "leaf" and d.tiers == 1):
+        return middles[tier][np.zeros_like(box)]
+    if tier == "gpu":
+        return middles[tier][box // d.gpus_per_rack]
+    if tier == "leaf":
+        return middles[tier][box % (d.domains * d.rails) // d.rails]
+    return middles[tier][box // d.spines_per_pod % d.pods // pods_across(d)]
+
+
+def _served(d: Design, tier: str) -> tuple[Ints, Ints]:
+    """Return the first rack that each place of a tier serves, and the one after its last."""
+    racks = {"gpu": 1, "leaf": d.domain_racks, "spine": d.domain_racks * d.domains_per_pod, "core": d.racks}[tier]
+    first = np.arange(0, d.racks, racks, dtype=np.int64)
+    return first, first + racks

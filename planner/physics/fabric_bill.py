@@ -1,0 +1,109 @@
+"""What a fabric costs and draws: boxes, and every cable by its length where the instance gives a floor and media."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.instance import Network, Switch
+from planner.physics.cost import endpoint_link_usd, fabric_mw, fabric_usd, switch_link_usd
+from planner.physics.floor import Ints, Metres, Places
+from planner.physics.media import MediaTable, media_of
+from planner.physics.wiring import Design
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Price, the watts over the years included, and power."""
+
+    usd: float
+    mw: float
+
+
+def by_reach(network: Network) -> bool:
+    """Tell whether links are priced by their length."""
+    return network.floor is not None and bool(network.media)
+
+
+def bill(network: Network, switch: Switch, d: Design) -> Bill:
+    """Price a design and add up its power; infinite where no medium reaches."""
+    boxes = {"switches": d.switches, "switch_links": 0, "endpoint_links": 0}
+    links = list(_links(network, d)) if by_reach(network) else [_flat(network, d)]
+    usd = fabric_usd(network, switch, **boxes) + switch.link_factor * sum(x.usd for x in links)
+    mw = fabric_mw(network, switch, **boxes) + switch.link_factor * sum(x.mw for x in links)
+    return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
+
+
+def _flat(network: Network, d: Design) -> Bill:
+    """Return all links at the one price of their kind."""
+    box = Switch(name="", ports=1, port_gbps=1, price_usd=0, power_watts=0)
+    counts = {"switches": 0, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
+    return Bill(fabric_usd(network, box, **counts), fabric_mw(network, box, **counts))
+
+
+def _links(network: Network, d: Design) -> Iterator[Bill]:
+    """Yield the links of each stage: lengths by place, and as many cables to each."""
+    floor = network.floor
+    if floor is None:
+        return
+    places, media = Places(floor, d.racks), table(network)
+    yield _sum(media, endpoint_metres(places, d.domain_racks), d.endpoint_links // d.racks)
+    if d.tiers > 1:
+        domain, pod = d.domain_racks, d.domain_racks * d.domains_per_pod
+        yield _sum(media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up)
+    if d.tiers > 2:
+        across = -(-d.rails // d.rails_per_pod)
+        yield _sum(media, spine_metres(places, np.arange(0, d.racks, pod), pod), d.networks * across * d.spines_per_pod * d.spine_up)
+
+
+def _sum(media: MediaTable, metres: Metres, cables: int) -> Bill:
+    """Return `cables` links of each length."""
+    usd, watts = media.usd_watts(metres)
+    return Bill(cables * float(usd.sum()), cables * float(watts.sum()) / 1e6)
+
+
+def table(network: Network) -> MediaTable:
+    """Return the instance's media as a table."""
+    return MediaTable.of(media_of(network), network.power_usd_per_watt)
+
+
+def endpoint_metres(places: Places, domain: int) -> Metres:
+    """Return the length of a cable from each rack to its leaves, in the middle of the domain."""
+    rack = np.arange(places.racks, dtype=np.int64)
+    first = rack // domain * domain
+    return places.metres(places.middle(rack, rack + 1), places.middle(first, first + domain), spread=False)
+
+
+def leaf_metres(places: Places, leaf: Ints, domain: int, pod: Ints | int) -> Metres:
+    """Return the length of a cable from the leaves of the domains that begin at racks `leaf` to their spines, amid the pod's racks."""
+    first = leaf // pod * pod
+    return places.metres(places.middle(leaf, leaf + domain), places.middle(first, first + pod), spread=True)
+
+
+def spine_metres(places: Places, first: Ints, pod: Ints | int) -> Metres:
+    """Return the length of a cable from the spines of the pods that begin at racks `first` to the cores, amid the site."""
+    site = np.zeros(1, dtype=np.int64)
+    return places.metres(places.middle(first, first + pod), places.middle(site, site + places.racks), spread=True)
+
+
+def box_usd(network: Network, switch: Switch) -> float:
+    """Price of a box with its power over the years."""
+    return switch.price_usd + switch.power_watts * network.power_usd_per_watt
+
+
+def flat_usd(network: Network, switch: Switch) -> tuple[float, float]:
+    """Price of a link to a GPU and of one between switches, with power over the years, where length does not count."""
+    watts = network.optics.power_watts * network.power_usd_per_watt
+    ends = endpoint_link_usd(network) + network.cables.endpoint_transceivers * watts
+    up = switch_link_usd(network) + network.cables.switch_transceivers * watts
+    return ends * switch.link_factor, up * switch.link_factor
+
+
+def least_endpoint_usd(network: Network, switch: Switch) -> float:
+    """Price of a GPU's link and of the leaf's port at its end, at the least: the shortest cable, a box with every port in use."""
+    if not by_reach(network) or network.floor is None:
+        link = flat_usd(network, switch)[0]
+    else:
+        usd, watts = table(network).usd_watts(np.array([2 * network.floor.rise_m]))
+        link = switch.link_factor * float(usd[0] + watts[0] * network.power_usd_per_watt)
+    return link + box_usd(network, switch) / switch.ports

@@ -1,0 +1,152 @@
+"""The replay of the wide area: silent on a good design, and each edited figure found by name."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from worked_plan import edited_at, instance_with, named
+
+import planner
+from planner.check import check
+from planner.plan import Plan
+
+NODES = [
+    {"id": "A", "latitude": 40, "longitude": -77},
+    {"id": "B", "latitude": 36, "longitude": -95},
+    {"id": "C", "latitude": 33, "longitude": -112},
+    {"id": "D", "latitude": 42, "longitude": -95},
+]
+EDGES = [{"a": "A", "b": "B"}, {"a": "B", "b": "C"}, {"a": "A", "b": "D"}, {"a": "D", "b": "C"}]
+TRAFFIC = [{"name": "checkpoint", "bytes": 1e7, "period_seconds": 10}, {"name": "logs", "bytes": 1e5, "deadline_seconds": 9, "priority": 2}]
+WAN = {"fibre_nodes": NODES, "fibre_edges": EDGES, "protection": "one_cut", "exchange": "auto", "traffic": TRAFFIC}
+FULL = {"max_wavelengths_per_pair": 2, "max_fibre_pairs": 3}
+
+
+def solved(**more: Any) -> Plan:
+    """Plan the worked instance with a wide area asked for."""
+    return planner.solve(instance_with(**{f"wan__{k}": v for k, v in (WAN | more).items()}))
+
+
+PLAN = solved()
+DATA = PLAN.model_dump(mode="json")
+
+
+def leaves(data: Any, path: str) -> list[tuple[str, Any]]:
+    if isinstance(data, dict):
+        return [p for k, v in data.items() if k != "certificate" for p in leaves(v, f"{path}.{k}")]
+    if isinstance(data, list):
+        return [p for i, v in enumerate(data) for p in leaves(v, f"{path}.{i}")]
+    return [(path, data)]
+
+
+FIGURES = [path for path, v in leaves(DATA["wan"], "wan") if isinstance(v, float) and v and not isinstance(v, bool)]
+
+
+def at(name: str) -> int:
+    """Return the place of a lit edge in the plan."""
+    return next(i for i, e in enumerate(DATA["wan"]["edges"]) if e["id"] == name)
+
+
+def test_a_good_design_breaks_nothing() -> None:
+    """Every rule holds, the fibre survives a cut, and all of the traffic is carried."""
+    assert check(PLAN) == []
+    assert PLAN.status == "optimal"
+    assert [d.name for d in PLAN.wan.demands] == ["sync", "checkpoint", "logs"]
+    assert all(d.missing_gbps == 0 for d in PLAN.wan.demands)
+    assert PLAN.cost.capex_usd["wan"] == pytest.approx(PLAN.wan.capex_usd)
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rule"),
+    [
+        (f"wan.edges.{at('B-C')}.wavelengths", lambda n: n - 1, "capacity[B-C]"),
+        (f"wan.edges.{at('D-C')}.wavelengths", lambda n: n - 1, "capacity[D-C]"),
+        (f"wan.edges.{at('A-B')}.id", lambda _: "A-C", "edges[A-C]"),
+        (f"wan.edges.{at('A-B')}.id", lambda _: "B-C", "edges[B-C]"),
+        (f"wan.edges.{at('A-B')}.wavelengths", lambda _: 10_000, "edges[A-B]"),
+        (f"wan.edges.{at('A-B')}.fibre_pairs", lambda n: n + 1, "edges[A-B]"),
+        ("wan.edges", lambda x: x[1:], "capacity[A-B]"),
+        ("wan.exchange", lambda _: "tree", "fastest_form"),
+        ("wan.forms.0.order", lambda x: x[::-1], "fastest_form[ring]"),
+        ("wan.forms", lambda x: x[:1], "fastest_form"),
+        ("wan.protection", lambda _: "none", "designed"),
+        ("wan.demands.0.routes.0.edges", lambda x: x[:2], "routes[sync, e1, w1]"),
+        ("wan.demands.0.routes.0.edges.1", lambda _: "nowhere", "routes[sync, e1, w1]"),
+        ("wan.demands.0.routes.0.backup_edges", lambda _: None, "routes[sync, e1, w1]"),
+        ("wan.demands.0.routes.0.backup_edges", lambda _: DATA["wan"]["demands"][0]["routes"][0]["edges"], "routes[sync, e1, w1]"),
+        ("wan.demands.0.routes", lambda _: [], "demands[sync, e1, w1]"),
+        ("wan.demands.0.routes", lambda x: [{**x[0], "share": 0.5}] * 2, "demands[sync, e1, w1]"),
+        ("wan.demands.1.routes.0.share", lambda _: -0.1, "routes[checkpoint, e1, w1]"),
+        ("wan.demands.1.routes.0.share", lambda _: 1.1, "demands[checkpoint, e1, w1]"),
+        ("wan.demands.1.priority", lambda _: 2, "demands[checkpoint, e1, w1]"),
+        ("wan.demands", lambda x: x[:2], "demands[logs, e1, w1]"),
+        ("wan.demands", lambda x: [*x, x[0]], "demands[sync, e1, w1]"),
+        ("wan", lambda _: None, "designed"),
+        ("cost.capex_usd.wan", lambda x: x * 0.999, "parts[capex_usd.wan]"),
+        ("wan.certificate.objective", lambda x: x * 0.999, "certified[wan]"),
+        ("wan.certificate.status", lambda _: "feasible", "status"),
+    ],
+)
+def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
+    """Each edited entry breaks the rule about it."""
+    assert rule in named(edited_at(PLAN, path, change))
+
+
+@pytest.mark.parametrize("path", FIGURES)
+def test_no_figure_can_be_moved(path: str) -> None:
+    """A figure that is one part in a thousand off is found, either way."""
+    assert check(edited_at(PLAN, path, lambda x: x * 1.001))
+    assert check(edited_at(PLAN, path, lambda x: x * 0.999))
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_bad_design_never_raises(data: st.DataObject) -> None:
+    """Whatever an entry is replaced with, the checker answers."""
+    path = data.draw(st.sampled_from([p for p, _ in leaves(DATA["wan"], "wan")]))
+    value = data.draw(st.sampled_from([None, -1, 0, 1e300, "nowhere", [], 10**12]))
+    try:
+        plan = edited_at(PLAN, path, lambda _: value)
+    except ValidationError:
+        return
+    assert isinstance(check(plan), list)
+
+
+def test_traffic_beyond_the_fibre_is_stated_as_missing() -> None:
+    """Six wavelengths carry the exchange and a part of the rest; a plan that claims all of it is found out."""
+    plan = solved(**FULL)
+    checkpoint = plan.wan.demands[1]
+    assert check(plan) == []
+    assert 0 < checkpoint.missing_gbps < checkpoint.asked_gbps
+    assert checkpoint.short_of
+    whole = edited_at(plan, "wan.demands.1", lambda d: {**d, "admitted_gbps": d["asked_gbps"], "missing_gbps": 0})
+    assert "demands[checkpoint, e1, w1]" in named(whole)
+
+
+def test_the_split_avoids_sites_that_one_cut_parts() -> None:
+    """With the way by D gone no two interconnections hold together under a cut: the fault split and the wide area are in conflict."""
+    plan = solved(fibre_edges=EDGES[:3])
+    assert plan.status == "infeasible"
+    assert plan.conflict.rules == ("fault_split", "wan_capacity")
+    assert "the fibre joins 1 of 3 pairs whatever is cut" in plan.conflict.reason
+    assert check(plan) == []
+
+
+def test_the_split_looks_elsewhere_where_no_design_is_found() -> None:
+    """Fibre into C that is too thin for the exchange refuses each western site there, one by one, with the numbers."""
+    thin = [{**e, "max_fibre_pairs": 1} for e in EDGES]
+    plan = solved(fibre_edges=thin, max_wavelengths_per_pair=2, max_fibre_pairs=4, traffic=[])
+    assert plan.status == "infeasible"
+    assert "wan_capacity" in plan.conflict.rules
+    assert "carries no exchange between e1-w1; e1-w2" in plan.conflict.reason
+    assert check(plan) == []
+
+
+def test_a_wide_area_that_is_not_asked_for_is_not_designed() -> None:
+    """Without any of the parts that ask for it the links stay an estimate."""
+    plan = planner.solve(instance_with())
+    assert plan.wan is None
+    assert check(plan) == []
+    assert "designed" in named(edited_at(PLAN, "instance.wan", lambda w: {k: v for k, v in w.items() if k not in WAN}))

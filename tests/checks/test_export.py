@@ -1,0 +1,155 @@
+"""Exported files agree with the plan: every cable, every rack, every switch."""
+
+import csv
+import io
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+from worked_plan import edited, instance_with, small, worked
+
+from planner.cli import app
+from planner.errors import InputError
+from planner.export import cable_list, graph, picture, slurm
+from planner.export.built import Built, built
+from planner.export.files import write_streamed
+from planner.instance import Floor, Medium
+from planner.physics.hostlist import parse
+from planner.physics.media import NONE, MediaTable
+
+PLAN = small()
+E1 = built(PLAN, "e1")
+
+
+def test_cable_list_names_each_port_once() -> None:
+    """A line a cable; no port of a box or GPU stands in two of them, and none is beyond the box."""
+    rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(E1)))))
+    assert len(rows) == E1.fabric.endpoint_links + E1.fabric.switch_links
+    ports = Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows])
+    assert set(ports.values()) == {1}
+    assert max(int(p) for _, p in ports) < E1.fabric.ports_per_switch
+    boxes = {name for name, _ in ports if "gpu" not in name}
+    assert len(boxes) == E1.fabric.switches
+
+
+def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
+    """Media and lengths are those of the instance; what none reaches is said."""
+    near = {"name": "near", "reach_m": 30, "price_usd": 1}
+    plan = small(network__floor=Floor(row_pitch_m=50, racks_per_row=1).model_dump(), network__media=[near])
+    rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(built(plan, "e1"))))))
+    assert {r["medium"] for r in rows} == {"near", "none reaches"}
+    assert all((float(r["length_m"]) <= 30) == (r["medium"] == "near") for r in rows)
+
+
+def test_cheapest_medium_that_reaches() -> None:
+    """A medium is taken up to its reach and while no other is cheaper at that length."""
+    media = (Medium(name="a", reach_m=3, price_usd=10), Medium(name="b", reach_m=100, price_usd=5, usd_per_m=2))
+    table = MediaTable.of(media)
+    assert table.choose(np.array([1.0, 3.0, 3.5, 200.0])).tolist() == [1, 0, 1, NONE]
+    assert table.usd_watts(np.array([1.0, 3.0, 3.5, 200.0]))[0].tolist() == [7.0, 10.0, 12.0, np.inf]
+
+
+@pytest.mark.parametrize("by_pod", [False, True])
+def test_graph_holds_every_cable(by_pod: bool) -> None:
+    """Edges sum to the cables, nodes to the switches and GPUs, whether by switch or by pod; the file reads back."""
+    g = nx.parse_graphml("\n".join(nx.generate_graphml(graph.graph(E1, by_pod=by_pod))))
+    assert sum(c for *_, c in g.edges(data="cables")) == E1.fabric.endpoint_links + E1.fabric.switch_links
+    assert sum(n.get("switches", 0) for _, n in g.nodes(data=True)) == E1.fabric.switches
+    assert sum(n.get("gpus", 0) for _, n in g.nodes(data=True)) == E1.fabric.endpoint_links
+    assert nx.is_connected(g)
+    if not by_pod:
+        assert g.number_of_edges() == graph.edges(E1)
+        assert g.number_of_nodes() == E1.fabric.switches + E1.design.domains
+
+
+def racks_in(text: str) -> list[int]:
+    """Return the racks of every hostlist of nodes in a topology file."""
+    return sorted(n for found in re.findall(r"[Nn]odes[=:] ?(\S+)", text) for n in parse(found))
+
+
+@pytest.mark.parametrize("write", [slurm.topology_conf, slurm.topology_yaml])
+@pytest.mark.parametrize("site", ["e1", "w1"])
+def test_slurm_names_every_rack_once(write, site: str) -> None:
+    """Each rack of the site is under one leaf, under the name that the placement gives it."""
+    x = built(PLAN, site)
+    text = "".join(write(x))
+    assert racks_in(text) == list(range(x.design.racks))
+    placed = {n for a in PLAN.placement.sites[site].assignment for n in parse(a.racks)}
+    assert placed <= set(racks_in(text))
+
+
+def test_slurm_tree_has_pods_and_a_core() -> None:
+    """Three leaf domains in pods of two: leaves under pods, pods under the core."""
+    plan = worked(instance_with(), leaf_down=3, domains_per_pod=2)
+    text = "".join(slurm.topology_conf(built(plan, "e1")))
+    assert [line.split()[0] for line in text.splitlines()[1:]] == [f"SwitchName={n}" for n in ("leaf0", "leaf1", "leaf2", "pod0", "pod1", "core")]
+    assert "SwitchName=leaf2 Nodes=r[6-7]" in text
+    assert "SwitchName=pod0 Switches=leaf[0-1]" in text and "SwitchName=pod1 Switches=leaf2" in text
+    assert "SwitchName=core Switches=pod[0-1]" in text
+
+
+def test_picture_is_xml_with_the_counts() -> None:
+    """The picture parses and names boxes and cables of every tier."""
+    root = ET.fromstring("".join(picture.picture(E1)))
+    text = " ".join(t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text"))
+    for t in E1.fabric.tiers:
+        assert f"{t.switches:,} {t.name}" in text
+    assert f"{E1.fabric.endpoint_links} cables" in text and f"{E1.design.racks} racks" in text
+
+
+def test_a_fabric_that_cannot_be_wired_is_refused() -> None:
+    """A plan edited beyond its ports is refused with the way to the reason."""
+    bad = edited(PLAN, fabric__sites__e1__tiers=[])
+    with pytest.raises(InputError, match="planner check"):
+        built(bad, "e1")
+
+
+def test_a_broken_write_leaves_no_file(tmp_path: Path) -> None:
+    """Where writing stops half-way neither the file nor the temporary one stays."""
+
+    def pieces():
+        yield "a"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_streamed(tmp_path / "x", pieces())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_command_writes_files(tmp_path: Path) -> None:
+    """Every format is written where it was asked for, and nothing beside it."""
+    (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
+    for form in ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg"):
+        done = CliRunner().invoke(
+            app, ["fabric", "export", str(tmp_path / "plan.json"), "--format", form, "--site", "e1", "-o", str(tmp_path / form)]
+        )
+        assert done.exit_code == 0, done.output
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["csv", "graphml", "plan.json", "slurm-conf", "slurm-yaml", "svg"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--format", "cvs", "--site", "e1"], "--format: must be one of csv"),
+        (["--format", "csv"], "--site: must be one of e1, w1"),
+        (["--format", "csv", "--site", "x"], "(is 'x')"),
+        (["--format", "graphml", "--site", "e1", "--detail", "all"], "--detail: must be one of auto"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: str) -> None:
+    """A wrong option is told with what it may be."""
+    (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
+    done = CliRunner().invoke(app, ["fabric", "export", str(tmp_path / "plan.json"), "-o", str(tmp_path / "out"), *options])
+    assert isinstance(done.exception, InputError) and message in str(done.exception)
+
+
+def test_numbers_of_another_tree_make_another_site() -> None:
+    """Boxes are named by where they stand, so every name is unique."""
+    x: Built = built(PLAN, "w1")
+    names = [name for tier in x.names.values() for name in tier]
+    assert len(names) == len(set(names)) == x.fabric.switches + x.design.racks

@@ -1,0 +1,85 @@
+"""The wide area as a user asks for it: bad input by path, value and remedy, and whole plans with it."""
+
+import copy
+from typing import Any
+
+import pytest
+from worked_plan import INSTANCE, instance_with, named
+
+import planner
+from planner.errors import InputError
+from planner.load import load_instance
+
+NODES = [{"id": "A", "latitude": 40, "longitude": -77}, {"id": "B", "latitude": 33, "longitude": -112}]
+TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
+
+
+def loaded(**wan: Any) -> None:
+    data = copy.deepcopy(INSTANCE)
+    data["wan"] |= wan
+    load_instance(data)
+
+
+@pytest.mark.parametrize(
+    ("wan", "said"),
+    [
+        ({"fibre_nodes": NODES}, "wan.fibre_edges: is missing"),
+        ({"fibre_nodes": NODES * 2, "fibre_edges": [{"a": "A", "b": "B"}]}, "wan.fibre_nodes[2].id: 'A' is already that of wan.fibre_nodes[0]"),
+        ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "B"}] * 2}, "wan.fibre_edges[1].id: 'A-B' is already that of wan.fibre_edges[0]"),
+        ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "a"}]}, "wan.fibre_edges[0].b: 'a' does not exist"),
+        ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "A"}]}, "wan.fibre_edges[0]: both ends are 'A'"),
+        ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "B", "id": "e1 access"}]}, "wan.fibre_edges[0].id: must not end in"),
+        ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "B", "route_km": 0}]}, "wan.fibre_edges[0].route_km"),
+        ({"traffic": [{**TRAFFIC, "name": "sync"}]}, "wan.traffic[0].name: must not be 'sync'"),
+        ({"traffic": [TRAFFIC, TRAFFIC]}, "wan.traffic[1].name: 'x' is already that of wan.traffic[0]"),
+        ({"traffic": [{**TRAFFIC, "a": "e1", "b": "w9"}]}, "wan.traffic[0].b: 'w9' does not exist; did you mean 'w2'?"),
+        ({"traffic": [{**TRAFFIC, "a": "e1", "b": "e1"}]}, "wan.traffic[0]: both ends are 'e1'"),
+        ({"traffic": [{**TRAFFIC, "a": "e1"}]}, "give both a and b, or neither"),
+        ({"traffic": [{"name": "x", "bytes": 1}]}, "exactly one of period_seconds and deadline_seconds"),
+        ({"traffic": [{**TRAFFIC, "deadline_seconds": 1}]}, "exactly one of period_seconds and deadline_seconds"),
+        ({"protection": "two_cuts"}, "wan.protection"),
+    ],
+)
+def test_bad_input_is_named(wan: dict[str, Any], said: str) -> None:
+    """A user's slip is an error of one line or a few, before anything is solved."""
+    with pytest.raises(InputError) as error:
+        loaded(**wan)
+    assert said in str(error.value)
+
+
+def test_parallel_edges_stay_apart() -> None:
+    """Two edges between the same nodes, told apart by id, survive a cut of either."""
+    edges = [{"a": "A", "b": "B", "id": "north"}, {"a": "A", "b": "B", "id": "south"}]
+    plan = planner.solve(instance_with(wan__fibre_nodes=NODES, wan__fibre_edges=edges, wan__protection="one_cut"))
+    assert plan.status == "optimal"
+    assert {e.id for e in plan.wan.edges} >= {"north", "south"}
+
+
+def test_three_sites_exchange_around_a_ring() -> None:
+    """Three sites on no given graph: three links, each carried over the third site while its own fibre is cut."""
+    pins = {"sites.racks": 14, "sites.racks.e1": 6, "sites.racks.w1": 4, "sites.racks.w2": 4}
+    grid = {"grid__rules__max_sites": 3, "grid__rules__max_rtt_ms": 100, "grid__rules__fault_split__max_share": 0.7}
+    plan = planner.solve(instance_with(pins=pins, wan__protection="one_cut", **grid))
+    assert plan.status == "optimal"
+    assert plan.wan.exchange == "ring"
+    assert sorted((d.a, d.b) for d in plan.wan.demands) == [("e1", "w1"), ("e1", "w2"), ("w1", "w2")]
+    assert all(len(d.routes[0].backup_edges) == 2 for d in plan.wan.demands)
+    assert named(plan) == set()
+    none = planner.solve(instance_with(pins=pins, wan__protection="none", **grid))
+    assert none.wan.certificate.objective <= plan.wan.certificate.objective
+
+
+def test_two_sites_without_a_graph_and_one_cut_are_no_plan() -> None:
+    """With two sites at most and one fibre between them no split is left, and the reason says what the fibre cannot do."""
+    plan = planner.solve(instance_with(wan__protection="one_cut"))
+    assert plan.status == "infeasible"
+    assert "wan_capacity" in plan.conflict.rules
+    assert "carries no exchange between e1-w1; e1-w2" in plan.conflict.reason
+
+
+def test_the_same_question_has_the_same_plan() -> None:
+    """Twice the same instance gives the same design, but for the seconds."""
+    edges = [{"a": "A", "b": "B", "id": x} for x in ("north", "south", "middle")]
+    given = instance_with(wan__fibre_nodes=NODES, wan__fibre_edges=edges, wan__protection="one_cut", wan__traffic=[TRAFFIC])
+    one, two = (planner.solve(given).wan.model_dump(exclude={"certificate": {"seconds"}}) for _ in range(2))
+    assert one == two

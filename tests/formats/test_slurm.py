@@ -1,0 +1,173 @@
+"""The real scheduler: what the planner writes, slurmctld reads, accepts and allocates to the node."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from slurm_controller import Controller, controller, why_not
+
+from planner.errors import InputError
+from planner.formats.placed import Placed
+from planner.formats.slurm_conf import read_conf, write_conf
+from planner.formats.slurm_job import hostfile, sbatch_arguments
+from planner.formats.states import read_states
+from planner.physics.hostlist import expand, fold_names
+from planner.topology import Switch, Topology
+
+RACKS, PER_RACK, PODS = 16, 16, 4
+
+
+def _topology() -> Topology:
+    """256 nodes named by rack and place, 16 a leaf, four leaves a pod."""
+    leaves = [Switch(name=f"leaf{r}", parent=f"pod{r % PODS}", nodes=tuple(f"rack{r:02d}node{n:02d}" for n in range(PER_RACK))) for r in range(RACKS)]
+    return Topology(switches=(*leaves, *(Switch(name=f"pod{p}", parent="core") for p in range(PODS)), Switch(name="core")))
+
+
+NODES = [n for s in _topology().switches for n in s.nodes]
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    """Start a controller that reads the topology.conf that the planner wrote."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    with controller(tmp_path_factory.mktemp("slurm") / "run", fold_names(NODES), write_conf(_topology())) as held:
+        yield held
+
+
+def _placed(seed: int, size: int) -> Placed:
+    return Placed(job=f"job{seed}", nodes=tuple(random.Random(seed).sample(NODES, size)), gpus_per_node=8)
+
+
+def test_the_controller_reads_the_tree_as_written(slurm: Controller) -> None:
+    """What scontrol shows of the topology has every switch with the planner's nodes and children, and so many levels."""
+    shown = dict[str, dict[str, str]]()
+    for line in slurm.run("scontrol", "show", "topology").splitlines():
+        words = dict(word.split("=", 1) for word in line.split())
+        shown[words["SwitchName"]] = words
+    tree = _topology()
+    assert shown.keys() == {s.name for s in tree.switches}
+    for s in tree.switches:
+        if s.nodes:
+            assert expand(shown[s.name]["Nodes"]) == list(s.nodes)
+        else:
+            assert set(expand(shown[s.name]["Switches"])) == {c.name for c in tree.switches if c.parent == s.name}
+    assert {s: words["Level"] for s, words in shown.items()} == {s.name: "0" if s.nodes else "2" if s.name == "core" else "1" for s in tree.switches}
+    assert not [line for line in slurm.log().splitlines() if "error" in line and ("opology" in line or "witch" in line)]
+
+
+@pytest.mark.parametrize(("seed", "size"), [(1, 1), (2, 13), (3, 64), (4, 128)])
+def test_the_controller_allocates_exactly_the_list(slurm: Controller, seed: int, size: int) -> None:
+    """The planner's sbatch arguments, as they are, get the planner's nodes, all and no others."""
+    placed = _placed(seed, size)
+    job = slurm.submit(*sbatch_arguments(placed, _topology()))
+    try:
+        assert sorted(expand(slurm.allocated(job))) == sorted(placed.nodes)
+    finally:
+        slurm.run("scancel", job)
+
+
+def test_the_controller_takes_the_hostfile(slurm: Controller, tmp_path: Path) -> None:
+    """A job of arbitrary distribution gets the nodes of the planner's SLURM_HOSTFILE and a task for each of its lines."""
+    placed = _placed(5, 20)
+    file = tmp_path / "ranks"
+    file.write_text(hostfile(placed, _topology()))
+    job = slurm.submit("-m", "arbitrary", f"-n{placed.ranks}", "--exclusive", environment={"SLURM_HOSTFILE": str(file)})
+    try:
+        assert sorted(expand(slurm.allocated(job))) == sorted(placed.nodes)
+        assert f"NumTasks={placed.ranks} " in slurm.run("scontrol", "show", "job", job, "-o")
+    finally:
+        slurm.run("scancel", job)
+
+
+def test_a_list_shorter_than_its_count_is_no_list(slurm: Controller) -> None:
+    """The trap that the planner's arguments keep clear of: a trial refuses such a list, a job gets nodes that nobody asked for."""
+    asked = _placed(6, 13).nodes
+    short = ("-N14", "--exclusive", "-w", fold_names(asked))
+    with pytest.raises(RuntimeError, match="not available"):
+        slurm.submit("--test-only", *short)
+    job = slurm.submit(*short)
+    try:
+        assert len(set(expand(slurm.allocated(job))) - set(asked)) == 1
+    finally:
+        slurm.run("scancel", job)
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_child_that_is_not_there_is_refused_by_both(tmp_path: Path) -> None:
+    """The reader is at least as strict as the controller."""
+    text = write_conf(_topology()).replace("Switches=pod[0-3]", "Switches=pod[0-4]")
+    with pytest.raises(RuntimeError, match="pod4"), controller(tmp_path / "run", fold_names(NODES), text):
+        pass
+    with pytest.raises(InputError, match="unknown child 'pod4'"):
+        read_conf(text, "topology.conf")
+
+
+@pytest.mark.usefixtures("slurm")
+@pytest.mark.parametrize(
+    ("found", "instead", "complaint"),
+    [
+        ("rack01node[00-15]", "rack01node[00-15],rack00node00", "node rack00node00 is under leaf 'leaf0'"),
+        ("SwitchName=core Switches=pod[0-3]\n", "", "the tree has 4 roots"),
+    ],
+)
+def test_what_the_controller_accepts_the_reader_refuses(tmp_path: Path, found: str, instead: str, complaint: str) -> None:
+    """A node under two leaves, or pods that nothing joins, start a controller all the same."""
+    text = write_conf(_topology()).replace(found, instead)
+    with controller(tmp_path / "run", fold_names(NODES), text) as held:
+        assert len(held.run("scontrol", "show", "topology").splitlines()) == text.count("SwitchName")
+    with pytest.raises(InputError, match=complaint):
+        read_conf(text, "topology.conf")
+
+
+def test_states_from_text_and_json_are_one(slurm: Controller, tmp_path: Path) -> None:
+    """Text and JSON of sinfo say the same: nodes of a job busy, drained ones down, the rest free."""
+    placed = _placed(7, 10)
+    drained = next(n for n in NODES if n not in placed.nodes)
+    slurm.run("scontrol", "update", f"nodename={drained}", "state=drain", "reason=test")
+    job = slurm.submit(*sbatch_arguments(placed, _topology()))
+    try:
+        slurm.allocated(job)
+        (tmp_path / "text").write_text(slurm.run("sinfo", "-h", "-N", "-o", "%N %t"))
+        (tmp_path / "json").write_text(slurm.run("sinfo", "--json"))
+    finally:
+        slurm.run("scancel", job)
+        slurm.run("scontrol", "update", f"nodename={drained}", "state=resume")
+    text = read_states(tmp_path / "text")
+    assert text == read_states(tmp_path / "json")
+    assert (text.busy, text.down, len(text.free)) == (set(placed.nodes), {drained}, len(NODES) - 11)
+
+
+def _random_names(random_: random.Random) -> list[str]:
+    """Names of several looks, in runs and out of order, repeated and padded or not."""
+    names: list[str] = []
+    for _ in range(random_.randint(1, 12)):
+        prefix = random_.choice(["n", "node-", "rack1node", "r2d", "a1b2c", "x-0y", "login", ""])
+        digits, first = random_.choice([0, 1, 2, 4]), random_.choice([0, 1, 7, 8, 98, 995, 9998])
+        names += [f"{prefix}{first + i:0{digits}d}" if digits or not prefix else f"{prefix}{first + i}" for i in range(random_.randint(1, 8))]
+        if random_.random() < 0.3:
+            names.append(random_.choice(["gateway", "n5-ib", names[-1], "z09x"]))
+        if random_.random() < 0.2:
+            random_.shuffle(names)
+    return names
+
+
+def test_hostlists_fold_and_expand_as_scontrol_does(slurm: Controller) -> None:
+    """On random names the planner's folding is the controller's to the letter, and each reads the other's."""
+    random_ = random.Random(22)
+    for _ in range(150):
+        names = _random_names(random_)
+        folded = slurm.run("scontrol", "show", "hostlist", ",".join(names)).strip()
+        assert fold_names(names) == folded
+        assert expand(folded) == names
+        assert slurm.run("scontrol", "show", "hostnames", folded).split() == names
+
+
+@pytest.mark.parametrize(
+    "text", ["r[1-2]n[01-02]", "n[1-2]s[01-02]p[3-4]", "n[1-2]s[1-2]p[3-4]q[5-6]", "n[8-11],m[099-101,7]", "a[1-3][1-2]", "[007-012]"]
+)
+def test_brackets_turn_as_in_slurm(slurm: Controller, text: str) -> None:
+    """Several brackets in one name give their names in Slurm's own order."""
+    assert slurm.run("scontrol", "show", "hostnames", text).split() == expand(text)

@@ -1,0 +1,119 @@
+"""Node states: every state has one meaning, and what names no node of the cluster is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.errors import InputError
+from planner.formats.states import BUSY, DOWN, FREE, MEANING, NodeStates, read_states, require_known, states_on
+from planner.topology import Switch, Topology
+
+TREE = Topology(switches=(Switch(name="leaf", nodes=("n1", "n2", "n3", "n4")),))
+
+
+def _read(directory: Path, text: str) -> NodeStates:
+    (directory / "states").write_text(text)
+    return read_states(directory / "states")
+
+
+@pytest.mark.parametrize(
+    ("state", "meaning"),
+    [
+        *[(s, FREE) for s in ("idle", "IDLE", "idle~", "idle#")],
+        *[(s, BUSY) for s in ("alloc", "allocated", "mix", "comp", "resv", "plnd", "mix-", "alloc~", "idle-", "alloc+")],
+        *[
+            (s, DOWN)
+            for s in (
+                "down",
+                "down*",
+                "drain",
+                "drng",
+                "maint",
+                "idle*",
+                "idle$",
+                "idle%",
+                "idle!",
+                "idle@",
+                "mix*",
+                "fail",
+                "unk",
+                "futr",
+                "inval",
+                "boot^",
+            )
+        ],
+    ],
+)
+def test_each_state_means_one_thing(tmp_path: Path, state: str, meaning: int) -> None:
+    """Idle nodes are free though powered off, nodes with work or a promise busy, all others down."""
+    found = _read(tmp_path, f"n[1-2] {state}\n")
+    assert [len(found.free), len(found.busy), len(found.down)] == [2 * (meaning == m) for m in (FREE, BUSY, DOWN)]
+
+
+def test_a_node_of_two_partitions_is_as_its_worst(tmp_path: Path) -> None:
+    """A node may be listed more than once."""
+    found = _read(tmp_path, "n1 idle\nn1 mix\n\nn2 drain\nn2 idle\nn3 idle\nn3 idle\n")
+    assert (found.free, found.busy, found.down) == ({"n3"}, {"n1"}, {"n2"})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"nodes": [{"name": "n1", "state": "idle", "state_flags": ["CLOUD"]}, {"name": "n2", "state": "idle", "state_flags": ["DRAIN"]}]},
+        {"nodes": [{"name": "n1", "state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, {"name": "n2", "state": ["IDLE", "DRAIN"]}]},
+        {
+            "sinfo": [
+                {"node": {"state": ["IDLE"]}, "nodes": {"nodes": ["n1"]}},
+                {"node": {"state": ["IDLE", "NOT_RESPONDING"]}, "nodes": {"nodes": ["n2"]}},
+            ]
+        },
+        {"items": [{"metadata": {"name": "n1"}}, {"metadata": {"name": "n2"}, "spec": {"unschedulable": True}}]},
+        {
+            "items": [
+                {"metadata": {"name": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+                {"metadata": {"name": "n2"}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
+            ]
+        },
+    ],
+)
+def test_json_of_every_age(tmp_path: Path, data: object) -> None:
+    """sinfo, scontrol and kubectl, as old and new ones print."""
+    found = _read(tmp_path, json.dumps(data))
+    assert (found.free, found.busy, found.down) == ({"n1"}, frozenset(), {"n2"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n1 idle\nn2 idel", "line 2: unknown state 'idel'; did you mean 'idle'"),
+        ("n1", "line 1: 'n1' must be a hostlist and a state"),
+        ("NODELIST STATE\n", "line 1: unknown state 'STATE'"),
+        ("n[1-2 idle", r"line 1: 'n\[1-2': a bracket is not closed"),
+        ("{}", "must hold a list of nodes or sinfo"),
+        ('{"nodes": [{"name": "n1"}]}', r"nodes\[0\]: names no node or no state"),
+        ('{"sinfo": [3]}', r"sinfo\[0\]: names no node"),
+        ('{"nodes": [{"name": "n1", "state": ["IDLY"]}]}', r"nodes\[0\].state: unknown state 'IDLY'"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, message: str) -> None:
+    """Line or path, value and remedy."""
+    with pytest.raises(InputError, match=message):
+        _read(tmp_path, text)
+
+
+def test_on_a_topology() -> None:
+    """Nodes that the list leaves out cannot be had; nodes that the cluster does not have are refused."""
+    found = states_on(TREE, NodeStates(free=frozenset({"n1"}), busy=frozenset({"n2"})))
+    assert (found.free, found.taken, found.down) == ({"n1"}, {"n2", "n3", "n4"}, {"n3", "n4"})
+    with pytest.raises(InputError, match=r"sinfo\.txt: 'm2' is no node of the topology; did you mean 'n2'"):
+        states_on(TREE, NodeStates(busy=frozenset({"m2"})), "sinfo.txt")
+    with pytest.raises(InputError, match="--busy: 'x5', 'x6' are no nodes of the topology"):
+        require_known(["n1", "x6", "x5"], TREE, "--busy")
+
+
+def test_every_meaning_is_one_of_three() -> None:
+    """No state is both free and taken."""
+    assert set(MEANING.values()) == {FREE, BUSY, DOWN}
+    assert MEANING["idle"] == FREE
+    assert MEANING["maint"] == DOWN

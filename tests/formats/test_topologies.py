@@ -1,0 +1,214 @@
+"""Topologies: read as they stand, written as they were, refused by line where they do not hold together."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import InputError
+from planner.formats.read import read_topology
+from planner.formats.slurm_conf import read_conf, write_conf
+from planner.formats.slurm_yaml import read_yaml, write_yaml
+from planner.formats.write import TOPOLOGY_WRITERS, write_topology
+from planner.topology import Block, Switch, Topology
+
+TREE = """\
+# two leaves under one core
+switchname=leaf1 NODES=n[01-04]   # the first
+SwitchName=leaf2 Nodes="n[05-06],m7" LinkSpeed=100
+SwitchName=core \\
+  Switches=leaf[1-2]
+"""
+YAML = """\
+---
+# a tree, blocks, and one that says nothing
+- topology: fabric
+  cluster_default: true
+  tree:
+    switches:
+    - switch: core
+      children: leaf[1-2]
+    - switch: leaf1   # the first
+      nodes: n[01-04]
+    - switch: leaf2
+      nodes: "n[05-06],m7"
+- topology: nvl
+  block:
+    block_sizes: [2, 4]
+    blocks:
+      - block: b1
+        nodes: n[01-02]
+      - block: b2
+        nodes: n[03-04]
+- topology: plain
+  flat: true
+"""
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """Trees of two or three tiers with leaves of any size, blocks inside them or alone, names of several looks."""
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=8))
+    look = draw(st.sampled_from(["n{}", "rack1-n{:04d}", "r{0}n{0:02d}", "node{}x"]))
+    names = [look.format(i) for i in range(sum(sizes))]
+    leaves = [tuple(names[sum(sizes[:i]) : sum(sizes[: i + 1])]) for i in range(len(sizes))]
+    blocks = tuple(Block(name=f"b{i}", nodes=nodes) for i, nodes in enumerate(leaves))
+    base = draw(st.integers(1, 4))
+    block_sizes = draw(st.sampled_from([(), (base,), (base, 2 * base), (base, 4 * base, 8 * base)]))
+    if draw(st.booleans()):
+        return Topology(kind="block", blocks=blocks, block_sizes=block_sizes)
+    pods = draw(st.integers(1, len(sizes)))
+    top = [Switch(name="core")] + [Switch(name=f"pod-{p}", parent="core") for p in range(pods)]
+    tree = [Switch(name=f"leaf{i}", parent=f"pod-{i % pods}", nodes=nodes) for i, nodes in enumerate(leaves)]
+    beside = draw(st.booleans())
+    return Topology(switches=(*tree, *top), blocks=blocks if beside else (), block_sizes=block_sizes if beside else ())
+
+
+@given(topologies())
+def test_yaml_round_trip(topology: Topology) -> None:
+    """A topology.yaml says all that a topology does."""
+    assert read_yaml(write_yaml(topology), "topology.yaml") == topology
+
+
+@given(topologies())
+def test_conf_round_trip(topology: Topology) -> None:
+    """A topology.conf says all but the blocks beside a tree."""
+    kept = topology if topology.kind == "block" else topology.model_copy(update={"blocks": (), "block_sizes": ()})
+    assert read_conf(write_conf(topology), "topology.conf") == kept
+
+
+def test_conf_as_people_write_it() -> None:
+    """Comments, continued lines, quotes, any case, hostlists for nodes and switches."""
+    assert read_conf(TREE, "t") == Topology(
+        switches=(
+            Switch(name="leaf1", parent="core", nodes=("n01", "n02", "n03", "n04")),
+            Switch(name="leaf2", parent="core", nodes=("n05", "n06", "m7")),
+            Switch(name="core"),
+        )
+    )
+
+
+def test_yaml_takes_the_default_and_the_blocks_beside_it() -> None:
+    """The cluster's default is the tree; the one block topology tells its scale-up domains; a name chooses another."""
+    tree = read_yaml(YAML, "y")
+    assert {s.name: s.parent for s in tree.switches} == {"core": None, "leaf1": "core", "leaf2": "core"}
+    assert (tree.kind, tree.blocks[1], tree.block_sizes) == ("tree", Block(name="b2", nodes=("n03", "n04")), (2, 4))
+    assert read_yaml(YAML, "y", "nvl").kind == "block"
+    with pytest.raises(InputError, match=r"line 21: 'plain' is flat"):
+        read_yaml(YAML, "y", "plain")
+    with pytest.raises(InputError, match="no topology 'nv'; did you mean 'nvl'"):
+        read_yaml(YAML, "y", "nv")
+
+
+BAD = {
+    "SwitchName=a Nodes=n[1-3]\nSwitchName=b Nodes=n[2-4]\nSwitchName=c Switches=a,b": r"line 2: node n\[2-3\] is under leaf 'a' \(line 1\)",
+    "SwitchName=a Nodes=n1,n1": "line 1: leaf 'a' names n1 twice",
+    "SwitchName=a Switches=b\nSwitchName=b Switches=a": "line 1: the tree has no root above 'a': .*a under b under a",
+    "SwitchName=r Nodes=n1\nSwitchName=a Switches=b\nSwitchName=b Switches=a": "line 2: the tree has no root above 'a'",
+    "SwitchName=a Switches=a": "line 1: the tree has no root above 'a'",
+    "SwitchName=a Nodes=n1\n\nSwitchName=b Nodes=n2": r"line 3: the tree has 2 roots, 'a' \(line 1\), 'b' \(line 3\).*join them",
+    "SwitchName=leaf1 Nodes=n1\nSwitchName=b Switches=leaf2": "line 2: switch 'b' has the unknown child 'leaf2'; did you mean 'leaf1'",
+    "SwitchName=a Nodes=n1\nSwitchName=b Switches=a\nSwitchName=c Switches=a,b": r"line 3: switch 'a' is a child of 'b' \(line 2\) and of 'c'",
+    "SwitchName=a Nodes=n1\nSwitchName=b Switches=a,a": "line 2: switch 'a' is twice a child of 'b'",
+    "SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2": "line 2: switch 'a' is already at line 1",
+    "SwitchName=a Nodes=n1 Switches=b": "line 1: switch 'a' has both nodes and switches",
+    "SwitchName=a": "line 1: switch 'a' has neither nodes nor switches",
+    "SwitchName=a[1-2] Nodes=n1": r"line 1: SwitchName=a\[1-2\] must be one name",
+    "SwitchName=a \\\n  # all\nNodes=n1\n": "line 3: Nodes= has no owner",
+    "# c\nSwitchName=a Nodes=n[1-4": r"line 2: Nodes: 'n\[1-4': a bracket is not closed",
+    "SwitchName=a Nodes=n[4-1]": "line 1: Nodes: .*4-1 runs backwards",
+    "SwitchName=a Nodes=n[1,,2]": "line 1: Nodes: .*neither a number nor a range",
+    "SwitchName=a Nodes=n1,": "line 1: Nodes: an item is empty",
+    "SwitchName=a Nodes=": "line 1: Nodes: the hostlist is empty",
+    "SwichName=a Nodes=n1": "line 1: unknown keyword 'SwichName'; did you mean 'SwitchName'",
+    "SwitchName=a Node=n1": "line 1: unknown keyword 'Node'; did you mean 'Nodes'",
+    "SwitchName=a Nodes=n1 Nodes=n2": "line 1: Nodes= stands twice",
+    "SwitchName=a Nodes=n1 BlockSizes=4": "line 1: BlockSizes= does not belong to SwitchName=",
+    "SwitchName=a Nodes=n1, n2": "line 1: 'n2' is not KEY=VALUE",
+    "Nodes=n1": "line 1: Nodes= has no owner",
+    "\n# nothing\n": "line 1: there is no switch",
+    "BlockName=a Nodes=n[1-4]\nBlockName=b Nodes=n[4-7]\nBlockSizes=4": r"line 2: node n4 is under block 'a' \(line 1\) and under block 'b'",
+    "BlockName=a Nodes=n[1-4]\nBlockSizes=4,12": "line 2: 12 is not 4 times a power of two",
+    "BlockName=a Nodes=n[1-4]\nBlockSizes=4,4": "line 2: 4 is not 4 times a power of two",
+    "BlockName=a Nodes=n[1-4]\nBlockSizes=0": "line 2: must be at least 1",
+    "BlockName=a Nodes=n[1-4]\nBlockSizes=4-8": "line 2: BlockSizes=4-8 must be whole numbers",
+    "BlockName=a Nodes=n[1-4]\nBlockSizes=4\nBlockSizes=8": "line 3: BlockSizes is already at line 2",
+    "BlockName=a": "line 1: block 'a' has no nodes",
+    "BlockName=a Nodes=n1\nBlockName=a Nodes=n2": "line 2: block 'a' is already at line 1",
+    "SwitchName=a Nodes=n1\nBlockName=b Nodes=n1": "line 2: blocks beside switches",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_conf_refuses_by_line(text: str) -> None:
+    """What does not hold together is named with its line, whether Slurm accepts it or not."""
+    with pytest.raises(InputError, match=r"\Atopology.conf: " + BAD[text]):
+        read_conf(text, "topology.conf")
+
+
+def _tree(*switches: str) -> str:
+    return "- topology: t\n  tree:\n    switches:\n" + "".join(f"    - {s}\n" for s in switches)
+
+
+BAD_YAML = {
+    _tree(
+        "switch: a\n      nodes: n[1-2]", "switch: b\n      nodes: n2", "switch: c\n      children: a,b"
+    ): r"line 6: node n2 is under leaf 'a' \(line 4\)",
+    _tree("switch: a\n      nodes: n1", "switch: b\n      nodes: n2"): "line 6: the tree has 2 roots",
+    _tree("switch: a\n      node: n1"): "line 5: unknown keyword 'node' in a switch; did you mean 'nodes'",
+    _tree("switch: a\n      nodes: n[1"): "line 5: nodes: .*a bracket is not closed",
+    _tree("nodes: n1"): "line 4: a switch has no 'switch'",
+    _tree("switch: a\n      nodes: n1\n      nodes: n2"): "line 6: 'nodes: n2' stands twice",
+    _tree("switch: a\n       nodes: n1"): "line 5: 'nodes: n1' is indented unlike",
+    _tree("switch: a\n      nodes: [n1, n2]"): "line 5: nodes must be a text",
+    _tree("switch: a\n      nodes: &x n1"): "line 5: .*is YAML that is not read here",
+    "- topology: t\n  tree: {switches: []}": "line 2: .*is YAML that is not read here",
+    "- topology: t\n  tree:\n\t  switches:": "line 3: .*holds a tab",
+    "- topology: t\n": "line 1: topology 't' must be exactly one of",
+    "- topology: t\n  flat: true\n- topology: t\n  flat: true": "line 3: topology 't' is already at line 1",
+    "topology: t": "line 1: the file must be a list",
+    "": "line 1: the file says nothing",
+    "- topology: t\n  block:\n    block_sizes: [4, x]\n    blocks:\n    - block: a\n      nodes: n1": "line 3: block_sizes must be whole numbers",
+    "- topology: t\n  block:\n    block_sizes: [4, 9]\n    blocks:\n    - block: a\n      nodes: n1": "line 3: block_sizes: 9 is not",
+    "- topology: t\n  block:\n    blocks: 7": "line 3: blocks must be a list",
+    "-\n" * 3: "line 1: a topology must be a mapping",
+    "- " * 99 + "x": "line 1: .*nested deeper",
+}
+
+
+@pytest.mark.parametrize("text", BAD_YAML)
+def test_yaml_refuses_by_line(text: str) -> None:
+    """The same mistakes in topology.yaml, and YAML beyond the plain."""
+    with pytest.raises(InputError, match=r"\Atopology.yaml: " + BAD_YAML[text]):
+        read_yaml(text, "topology.yaml")
+
+
+@given(st.text(alphabet="- :[]{}#'\"\\\n\tabn1=,&*|%", max_size=60))
+def test_no_text_ends_in_a_traceback(text: str) -> None:
+    """Any text is a topology or an InputError."""
+    for read in (read_conf, read_yaml):
+        try:
+            read(text, "t")
+        except InputError as error:
+            assert str(error).startswith("t: ")
+
+
+def test_formats_are_recognised_by_what_they_say(tmp_path: Path) -> None:
+    """The name of a file tells nothing that its text does not."""
+    for text in (TREE, YAML, "\n" + YAML.replace("---\n", "")):
+        (tmp_path / "topology").write_text(text)
+        assert len(read_topology(tmp_path / "topology").switches) == 3
+    with pytest.raises(InputError, match="no such file"):
+        read_topology(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("form", TOPOLOGY_WRITERS)
+def test_every_format_names_every_node(form: str) -> None:
+    """No node is lost on the way out."""
+    tree = read_conf("SwitchName=leaf1 Nodes=one,two\nSwitchName=core Switches=leaf1", "t")
+    text = write_topology(tree, form)
+    assert "one" in text
+    assert "two" in text
+    with pytest.raises(InputError, match="did you mean"):
+        write_topology(tree, form + "s")

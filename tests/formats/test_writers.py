@@ -1,0 +1,212 @@
+"""Placements written: what each scheduler takes, in the order of the ranks, and what it would refuse."""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from planner.errors import InputError
+from planner.formats.openmpi import rankfile_line
+from planner.formats.placed import Placed, PlacedGroup
+from planner.formats.slurm_job import hints, sbatch_arguments, srun_line
+from planner.formats.volcano import lowest_common_tier
+from planner.formats.write import WRITERS, write_placed, write_topology
+from planner.formats.yaml import Node, dump, parse
+from planner.physics.hostlist import expand
+from planner.topology import Block, Switch, Topology
+
+NODES = tuple(f"n{i:02d}" for i in range(1, 17))
+TREE = Topology(
+    switches=(
+        *(Switch(name=f"leaf{i}", parent=f"pod{i // 2}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)),
+        *(Switch(name=f"pod{i}", parent="core") for i in range(2)),
+        Switch(name="core"),
+    )
+)
+BLOCKS = Topology(kind="block", blocks=tuple(Block(name=f"b{i}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)), block_sizes=(4, 8))
+PLACED = Placed(
+    job="train",
+    nodes=("n07", "n05", "n01", "n02"),
+    groups=(PlacedGroup(name="dp0", nodes=("n07", "n05")), PlacedGroup(name="dp1", nodes=("n01", "n02"))),
+    gpus_per_node=2,
+    certificate={"status": "optimal", "bound": 0},
+)
+
+
+def _on(*nodes: int, groups: int = 0) -> Placed:
+    """Place a job on nodes by number, in groups of so many."""
+    names = tuple(f"n{i:02d}" for i in nodes)
+    cut = tuple(PlacedGroup(name=f"g{i}", nodes=names[i : i + groups]) for i in range(0, len(names), groups)) if groups else ()
+    return Placed(job="j", nodes=names, groups=cut)
+
+
+def _plain(node: Node) -> Any:
+    if isinstance(node.value, list):
+        return [_plain(x) for x in node.value]
+    return {k: _plain(x) for k, x in node.value.items()} if isinstance(node.value, dict) else node.value
+
+
+def _objects(text: str) -> list[Mapping[str, Any]]:
+    """Read the objects of a manifest, figures as text."""
+    return [_plain(parse(part, "manifest")) for part in text.split("---\n")]
+
+
+def _of_kind(text: str, kind: str) -> list[Mapping[str, Any]]:
+    return [o for o in _objects(text) if o["kind"] == kind]
+
+
+def test_sbatch_takes_the_whole_list_and_its_length() -> None:
+    """-N is the length of -w, which any order of names may stand in."""
+    words = sbatch_arguments(PLACED, TREE)
+    assert words[:-1] == ["--job-name=train", "-N4", "--ntasks-per-node=2", "--exclusive", "-w"]
+    assert words[-1] == "n[01-02,05,07]"
+    assert shlex.split(write_placed(PLACED, TREE, "sbatch"))[1:] == words
+    assert srun_line(PLACED, TREE) == "SLURM_HOSTFILE=train.hostfile srun -n8 -m arbitrary"
+
+
+def test_rank_order_is_kept_where_it_counts() -> None:
+    """The folded list, the hostfile and the rankfile follow the ranks."""
+    assert write_placed(PLACED, TREE, "hostlist") == "n[07,05,01-02]\n"
+    assert write_placed(PLACED, TREE, "hostfile").split() == ["n07", "n07", "n05", "n05", "n01", "n01", "n02", "n02"]
+    ranks = re.findall(r"rank (\d+)=(\S+) slot=(\d+)\n", write_placed(PLACED, TREE, "rankfile"))
+    assert [node for _, node, _ in ranks] == write_placed(PLACED, TREE, "hostfile").split()
+    assert [(int(r), int(s)) for r, _, s in ranks] == [(r, r % 2) for r in range(8)]
+    assert rankfile_line(PLACED, "train.rankfile") == "mpirun -np 8 --map-by rankfile:file=train.rankfile"
+
+
+def test_a_list_too_long_for_an_argument_is_refused() -> None:
+    """Linux takes 128 KiB an argument: names that do not fold fill it, names that fold do not."""
+    long = Placed(job="j", nodes=tuple(f"n{i:05d}-{i}x" for i in range(12_000)))
+    with pytest.raises(InputError, match="more than the 131,071 of one argument"):
+        sbatch_arguments(long)
+    assert len(sbatch_arguments(Placed(job="j", nodes=tuple(f"n{i}" for i in range(1, 100_000, 1))))[-1]) < 100
+
+
+def test_blocks_take_no_hostfile() -> None:
+    """topology/block refuses SLURM_HOSTFILE: so does the writer, and srun's line does without."""
+    with pytest.raises(InputError, match="topology/block refuses SLURM_HOSTFILE; take the format hostlist"):
+        write_placed(PLACED, BLOCKS, "hostfile")
+    assert srun_line(PLACED, BLOCKS) == "srun -N4 -n8"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "segment"),
+    [
+        ((1, 2, 3, 4), None),  # one base block
+        ((1, 2, 5, 6), 2),  # two base blocks where one would hold them
+        ((1, 2, 3, 5, 6), None),  # no base block holds five, one of 8 does
+        ((3, 4, 9, 10), 2),
+        ((1, 2, 3, 4, 9, 10, 11, 12), 4),  # 8 nodes in two blocks of 8
+        ((1, 2, 3, 9), 1),
+        (tuple(range(1, 13)), None),  # more than the largest block: two of them
+        (tuple(range(1, 17)), None),
+    ],
+)
+def test_blocks_take_a_list_by_segments(nodes: tuple[int, ...], segment: int | None) -> None:
+    """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block."""
+    assert [w for w in sbatch_arguments(_on(*nodes), BLOCKS) if "segment" in w] == ([f"--segment={segment}"] if segment else [])
+
+
+def test_hints_for_a_submission_without_the_list() -> None:
+    """Leaves used on a tree; the size of groups on blocks, unless it is no segment."""
+    assert hints(PLACED, TREE) == {"switches": "--switches=2"}
+    assert hints(_on(1, 2, 5, 6, groups=2), BLOCKS) == {"segment": "--segment=2"}
+    assert hints(_on(1, 2, 3, 4, 5, 6, 7, 8, groups=8), BLOCKS) == {}
+    assert hints(_on(1, 2, 3, groups=2), BLOCKS) == {}
+
+
+def test_json_holds_what_a_script_needs() -> None:
+    """Ranks, groups, certificate, and the lines that start them."""
+    found = json.loads(write_placed(PLACED, TREE, "json"))
+    assert found["nodes"] == list(PLACED.nodes) == expand(found["hostlist"])
+    assert found["certificate"] == {"status": "optimal", "bound": 0}
+    assert shlex.split(found["sbatch"])[2] == "-N4"
+    assert found["hints"] == {"switches": "--switches=2"}
+
+
+def test_kueue_orders_pods_as_the_ranks() -> None:
+    """Kueue sorts by the levels' values as text: sorted so, the labelled nodes are in rank order, each group in one domain."""
+    placed = _on(*range(16, 4, -1), groups=4)
+    text = write_placed(placed, TREE, "kueue")
+    levels = [x["nodeLabel"] for x in _of_kind(text, "Topology")[0]["spec"]["levels"]]
+    labelled = {o["metadata"]["name"]: o["metadata"]["labels"] for o in _of_kind(text, "Node")}
+    assert sorted(labelled, key=lambda n: [labelled[n][k] for k in levels]) == list(placed.nodes)
+    job = _of_kind(text, "Job")[0]
+    asked = job["spec"]["template"]["metadata"]["annotations"]
+    assert asked == {"kueue.x-k8s.io/podset-slice-required-topology": levels[0], "kueue.x-k8s.io/podset-slice-size": "4"}
+    assert {len({labelled[n][levels[0]] for n in g.nodes}) for g in placed.groups} == {1}
+    assert (job["spec"]["completions"], job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]) == ("12", "default")
+    flavor = _of_kind(text, "ResourceFlavor")[0]["spec"]
+    assert flavor == {"nodeLabels": {"planner/job": "j"}, "topologyName": _of_kind(text, "Topology")[0]["metadata"]["name"]}
+
+
+def test_kueue_asks_for_no_slices_of_unequal_groups() -> None:
+    """A slice has one size."""
+    text = write_placed(_on(1, 2, 3, groups=2), TREE, "kueue")
+    assert _of_kind(text, "Job")[0]["spec"]["template"]["metadata"]["annotations"] == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+
+
+def test_volcano_hypernodes_are_the_tree() -> None:
+    """A HyperNode a switch, members by name, tiers from the leaf up."""
+    found = {o["metadata"]["name"]: o["spec"] for o in _objects(write_topology(TREE, "volcano"))}
+    assert {name: spec["tier"] for name, spec in found.items()} == {**{f"leaf{i}": "1" for i in range(4)}, "pod0": "2", "pod1": "2", "core": "3"}
+    members = found["pod1"]["members"]
+    assert [(m["type"], m["selector"]["exactMatch"]["name"]) for m in members] == [("HyperNode", "leaf2"), ("HyperNode", "leaf3")]
+    assert [m["selector"]["exactMatch"]["name"] for m in found["leaf0"]["members"]] == list(NODES[:4])
+
+
+@pytest.mark.parametrize(("nodes", "tier"), [((1, 4), 1), ((1, 5), 2), ((1, 16), 3)])
+def test_volcano_allows_no_higher_tier_than_the_job_takes(nodes: tuple[int, ...], tier: int) -> None:
+    """The job stays within the lowest switch above all its nodes."""
+    assert lowest_common_tier(_on(*nodes), TREE) == tier
+    job = _of_kind(write_placed(_on(*nodes, groups=1), TREE, "volcano"), "Job")[0]["spec"]
+    assert job["networkTopology"] == {"mode": "hard", "highestTierAllowed": str(tier)}
+    assert [t["replicas"] for t in job["tasks"]] == ["1"] * len(nodes)
+
+
+def test_names_that_kubernetes_refuses_are_named() -> None:
+    """Labels and objects have rules of their own."""
+    with pytest.raises(InputError, match="job: 'a b' cannot be an object's name"):
+        write_placed(PLACED.model_copy(update={"job": "a b"}), TREE, "kueue")
+    with pytest.raises(InputError, match="two switches are called 'a-b'"):
+        write_topology(Topology(switches=(Switch(name="A_b", nodes=("n1",), parent="a-b"), Switch(name="a-b"))), "volcano")
+    with pytest.raises(InputError, match="blocks alone"):
+        write_topology(BLOCKS, "volcano")
+    deep = Topology(
+        switches=(
+            Switch(name="a", nodes=("n1",), parent="r"),
+            Switch(name="b", parent="r"),
+            Switch(name="c", nodes=("n2",), parent="b"),
+            Switch(name="r"),
+        )
+    )
+    with pytest.raises(InputError, match="different depths"):
+        write_topology(deep, "kueue")
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_every_format_has_every_node(form: str) -> None:
+    """No rank is lost on the way out."""
+    text = write_placed(_on(1, 3, 5), TREE, form)
+    assert all(re.search(rf"n0?\[?[^\n]*{i}", text) for i in (1, 3, 5))
+    with pytest.raises(InputError, match="did you mean"):
+        write_placed(PLACED, TREE, form + "x")
+
+
+def test_a_node_stands_once() -> None:
+    """A rank order with a node twice is no placement."""
+    with pytest.raises(ValueError, match="a node stands twice"):
+        Placed(job="j", nodes=("n1", "n1"))
+
+
+@pytest.mark.parametrize(
+    "value", ["true", "No", "0x1f", "12", "1e3", "a: b", "a #b", "- x", "", "null", "~", "n[01-02]", "n[1-2],m7", "[1-2]", "key:", "é", "a/b.c_d-e"]
+)
+def test_texts_stay_texts_in_yaml(value: str) -> None:
+    """What another reader would take for a number, a truth or a structure is quoted."""
+    text = dump({"key": value, "list": [value, {"inner": value}]})
+    assert _plain(parse(text, "y")) == {"key": value, "list": [value, {"inner": value}]}
+    assert ('"' in text) == (value not in {"n[01-02]", "a/b.c_d-e"})

@@ -1,0 +1,197 @@
+"""The wide area: agreement with every choice of routes, what fibre, protection and latency cost, and what is missing where."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from wan_graphs import asked, cheapest, edge, fibre, random_case
+
+from planner.handoff import Options, WanRequest
+from planner.instance import Instance
+from planner.models import wan
+from planner.models.wan_question import ask
+from planner.plan import WanPlan
+from planner.solvers.outcome import Outcome, Stop
+
+OPTIONS = Options()
+SQUARE = [edge("n0", "n1", 1000), edge("n1", "n4", 2000), edge("n0", "n2", 1200), edge("n2", "n4", 2200)]
+
+
+def solved(instance: Instance, request: WanRequest | None = None, **more: Any) -> Outcome[WanPlan]:
+    return wan.solve(instance, request or asked(**more), OPTIONS)
+
+
+def cost(outcome: Outcome[WanPlan]) -> float:
+    assert outcome.solution is not None
+    assert outcome.solution.certificate.status == "optimal"
+    return outcome.solution.certificate.objective
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_agrees_with_every_choice_of_routes(seed: int) -> None:
+    """The yearly cost is that of the cheapest choice of all, and where there is none, that is proven."""
+    instance, request = random_case(seed)
+    q = ask(instance, request)
+    links = [(d.a, d.b, d.size_bytes, d.window_seconds, d.trips) for d in q.demands.values()]
+    expected, outcome = cheapest(instance, links), solved(instance, request)
+    assert outcome.stop == Stop.PROVED
+    assert outcome.infeasible == (expected is None)
+    if expected is None:
+        assert outcome.detail
+    else:
+        assert cost(outcome) == pytest.approx(expected, rel=1e-9)
+
+
+def test_random_cases_are_of_both_kinds() -> None:
+    """The brute force would prove little if all its cases were alike."""
+    found = [solved(*random_case(seed)).solution for seed in range(60)]
+    held = [p for p in found if p]
+    assert 15 <= len(held) <= 55
+    assert {p.protection for p in held} == {"none", "one_cut"}
+    assert any(len(p.demands) == 3 for p in held)
+    assert {p.exchange for p in held} == {"ring", "tree"}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_surviving_a_cut_is_never_cheaper(seed: int) -> None:
+    """What holds whichever edge is cut holds where none is."""
+    instance, request = random_case(seed)
+
+    def protected(how: str) -> Outcome[WanPlan]:
+        return solved(instance.model_copy(update={"wan": instance.wan.model_copy(update={"protection": how})}), request)
+
+    bare, safe = protected("none"), protected("one_cut")
+    if safe.solution is not None:
+        assert cost(safe) >= cost(bare) * (1 - 1e-9)
+    if bare.solution is None:
+        assert safe.solution is None
+
+
+def test_wavelengths_kept_for_a_cut_are_shared() -> None:
+    """Two demands on different edges back each other on a third way: it is lit for one of them, not for both."""
+    dear = {"wavelength_usd": 100_000}
+    edges = [edge("n0", "n4", 1000, **dear), edge("n1", "n4", 1000, id="other", **dear)]
+    edges += [edge("n0", "n2", 800), edge("n1", "n2", 800), edge("n2", "n4", 900)]
+    bytes_a_day = {"period_seconds": 1.0, "bytes": 2e10}
+    traffic = [{"name": "first", "a": "E0", "b": "W0", **bytes_a_day}, {"name": "second", "a": "E1", "b": "W0", **bytes_a_day}]
+    sites = ("E0", "E1", "W0")
+    instance = fibre(edges, sites=sites, protection="one_cut", traffic=traffic, routes=20)
+    held = solved(instance, replace(asked(sites=sites), exchanging=("E0",))).solution
+    assert {e.id: e.wavelengths for e in held.edges} == {"E0-W0": 2, "other": 2, "E0-n2": 2, "E1-n2": 2, "n2-W0": 2}
+
+
+def test_a_longer_round_trip_allowed_never_costs_more() -> None:
+    """More routes are then open: none at 25 ms, one at 30 ms, the pair that survives a cut at 35 ms."""
+
+    def at(limit: float, protection: str) -> Outcome[WanPlan]:
+        return solved(fibre(SQUARE, rules={"max_rtt_ms": limit}, protection=protection))
+
+    assert at(29.0, "none").infeasible
+    assert cost(at(30.0, "none")) >= cost(at(35.0, "none"))
+    assert at(30.0, "one_cut").infeasible
+    assert at(35.0, "one_cut").solution
+
+
+def test_more_fibre_never_costs_more() -> None:
+    """Each pair more to lease leaves all that could be done before."""
+    costs = []
+    for pairs in (1, 2, 3, 4):
+        edges = [{**e, "max_fibre_pairs": pairs} for e in SQUARE]
+        out = solved(fibre(edges, protection="none"), size=2e10, window=0.3)
+        costs.append(cost(out) if out.solution else float("inf"))
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] == float("inf")
+    assert costs[-1] < float("inf")
+
+
+def test_what_is_missing_is_named() -> None:
+    """20 GB in 300 ms less 29.4 ms need 591.3 Gbps on an edge of 400: 191.3 are missing on each."""
+    edges = [{**e, "max_fibre_pairs": 1} for e in SQUARE]
+    out = solved(fibre(edges[:2], protection="none"), size=2e10, window=0.3)
+    assert out.infeasible
+    assert "E0-n1: 191.279 Gbps missing beyond its 1 fibre pair(s), for sync[E0,W0]" in out.detail
+
+
+@pytest.mark.parametrize(
+    ("edges", "window", "said"),
+    [
+        ([], 0.2, "no fibre route"),
+        (SQUARE, 0.029, "1 round trips of 29.4 ms fill the window of 29.0 ms"),
+        (SQUARE[:2], 0.2, "no two routes that share no edge"),
+    ],
+)
+def test_an_exchange_without_a_route_says_why(edges: list[dict[str, Any]], window: float, said: str) -> None:
+    """No fibre, too long a wait, or no second way."""
+    edges = edges or [edge("n2", "n3", 100)]
+    assert said in solved(fibre(edges, protection="one_cut"), window=window).detail
+
+
+def test_two_sites_without_a_graph_cannot_survive_a_cut() -> None:
+    """One fibre joins two sites where no graph is given; three are joined all round."""
+    two = fibre([], fibre_nodes=[], protection="one_cut")
+    assert "no two routes that share no edge" in solved(two).detail
+    sites = ("E0", "E1", "W0")
+    three = fibre([], sites=sites, fibre_nodes=[], protection="one_cut")
+    held = solved(three, sites=sites).solution
+    assert held.protection == "one_cut"
+    assert {len(d.routes[0].backup_edges) for d in held.demands} == {2}
+
+
+def traffic_on(edges: list[dict[str, Any]], **more: Any) -> WanPlan:
+    """Ask for 300 Gbps of the first, 200 of the second priority beside an exchange of 46.9 Gbps, on edges of one pair: 400 Gbps."""
+    traffic = [
+        {"name": "dataset", "bytes": 25e9, "period_seconds": 1.0, "priority": 2},
+        {"name": "checkpoint", "bytes": 37.5e9, "period_seconds": 1.0, "priority": 1},
+    ]
+    narrow = [{**e, "max_fibre_pairs": 1} for e in edges]
+    return solved(fibre(narrow, protection="none", traffic=traffic, **more)).solution
+
+
+def test_traffic_is_admitted_by_priority() -> None:
+    """One way of 400 Gbps: the exchange, all of the checkpoint, and what is left of the dataset."""
+    held = {d.name: d for d in traffic_on(SQUARE[:2]).demands}
+    assert held["sync"].missing_gbps == 0
+    assert held["checkpoint"].admitted_gbps == pytest.approx(300)
+    assert held["dataset"].admitted_gbps == pytest.approx(400 - 300 - held["sync"].asked_gbps, abs=1e-3)
+    assert held["dataset"].missing_gbps == pytest.approx(200 - held["dataset"].admitted_gbps)
+    assert held["dataset"].short_of == ("E0-n1", "n1-W0")
+
+
+def test_traffic_splits_over_routes_and_the_exchange_does_not() -> None:
+    """On two ways of 400 Gbps all of it fits, though not with each demand on one way only."""
+    held = {d.name: d for d in traffic_on(SQUARE).demands}
+    assert all(d.missing_gbps == 0 for d in held.values())
+    assert len(held["sync"].routes) == 1
+    bigger = fibre([{**e, "max_fibre_pairs": 1} for e in SQUARE], protection="none", traffic=[{"name": "x", "bytes": 6.5e10, "period_seconds": 1}])
+    split = {d.name: d for d in solved(bigger).solution.demands}["x"]
+    assert len(split.routes) == 2
+    assert split.missing_gbps == 0
+
+
+def test_a_deadline_counts_the_round_trip() -> None:
+    """1 GB by 100 ms over 29.4 ms needs 8 Gb in 70.6 ms; over a period of 100 ms it is 80 Gbps."""
+    for key, gbps in (("deadline_seconds", 8 / 0.0706), ("period_seconds", 80.0)):
+        held = solved(fibre(SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, key: 0.1}])).solution
+        assert next(d for d in held.demands if d.name == "x").asked_gbps == pytest.approx(gbps)
+
+
+def test_traffic_to_a_place_without_fibre_is_missing() -> None:
+    """A demand that no route serves is not dropped: all of it is missing."""
+    held = solved(fibre(SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, "period_seconds": 1, "a": "E0", "b": "n3"}])).solution
+    x = next(d for d in held.demands if d.name == "x")
+    assert (x.admitted_gbps, x.routes) == (0, ())
+    assert x.missing_gbps == pytest.approx(8)
+
+
+def test_free_fibre_takes_the_short_way() -> None:
+    """Where nothing is priced the fewest wavelength-kilometres are lit."""
+    free = [{**e, "usd_per_pair": 0, "wavelength_usd": 0} for e in SQUARE]
+    held = solved(fibre(free, protection="none")).solution
+    assert held.demands[0].routes[0].edges == ("E0-n1", "n1-W0")
+    assert held.certificate.minimizes.startswith("wavelengths")
+
+
+def test_a_moment_is_enough_for_an_answer_or_none() -> None:
+    """A limit that leaves no time gives no plan and does not call it infeasible."""
+    out = wan.solve(fibre(SQUARE, protection="one_cut"), asked(), Options(time_limit=0.0))
+    assert out.solution is not None or not out.infeasible

@@ -1,0 +1,157 @@
+"""Cabling: every cable laid once, ports conserved over random designs, and lengths on the floor."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.checks.cables import Count, count
+from planner.instance import Floor
+from planner.physics.cabling import boxes, lay, lengths
+from planner.physics.floor import Places
+from planner.physics.wiring import Design, spare_ports, unwirable
+
+GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4, spine_bundle=2)
+
+
+def counted(d: Design, stream=None) -> Count:
+    """Tick off the cables of a design, or of another stream for its boxes."""
+    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports) for tier, n in boxes(d).items()}
+    return count(lay(d, block=5) if stream is None else stream, shapes)
+
+
+@st.composite
+def wirable(draw: st.DrawFn) -> Design:
+    """Draw a design that can be wired, of up to three tiers, with ports sized to what it needs or above."""
+    rails, racks, tiers = draw(st.integers(1, 4)), draw(st.integers(1, 30)), draw(st.integers(1, 3))
+    width, spare = draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    side = {"rail_gpus": width, "apart": draw(st.integers(1, 3)), "lanes": draw(st.integers(1, 2)), "leaf_spare": spare}
+    if tiers == 1:
+        ends = rails * width * racks
+        return Design(ports=ends + spare, rails=rails, racks=racks, leaf_down=ends, **side)
+    domain, bundle, groups = draw(st.integers(1, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    domains = math.ceil(racks / domain)
+    x, y = (rails, domains) if tiers == 2 else (draw(st.integers(1, rails)), draw(st.integers(1, domains)))
+    spine_bundle, cores = (draw(st.integers(1, 3)), draw(st.integers(1, 3))) if tiers == 3 else (0, 0)
+    leaf = {"leaf_down": domain * width, "leaf_up": bundle * groups, "leaf_bundle": bundle, "rails_per_pod": x, "domains_per_pod": y}
+    d = Design(ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle, **side)
+    least = max(d.leaf_down + d.leaf_up + spare, d.spine_down + d.spine_up, d.pods * spine_bundle)
+    return dataclasses.replace(d, ports=least)
+
+
+@given(wirable())
+def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
+    """The cables laid are as many as the counts say, name no port twice and none that is not there."""
+    assert unwirable(d, cross_rail=True) == []
+    found = counted(d)
+    assert not found.twice and not found.absent
+    ends = found.cables.pop(("gpu", "leaf"))
+    assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links)
+    assert found.used["gpu"].all()
+    assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
+
+
+@given(wirable())
+def test_bundles_are_equal(d: Design) -> None:
+    """Two boxes that are joined at all are joined by exactly the bundle of their tier."""
+    bundle = {"leaf": d.leaf_bundle, "spine": d.spine_bundle}
+    for c in lay(d, block=10**6):
+        if c.low_tier != "gpu":
+            _, times = np.unique(c.low * 10**6 + c.high, return_counts=True)
+            assert set(times.tolist()) == {bundle[c.low_tier]}
+
+
+@given(wirable())
+def test_all_gpus_of_a_network_meet(d: Design) -> None:
+    """Walking up from a GPU and down again reaches every GPU that its networks join: all, or those of its own index."""
+    seen = {("gpu", 0)}
+    blocks = list(lay(d, block=10**6))
+    pairs = {((c.low_tier, int(a)), (c.high_tier, int(b))) for c in blocks for a, b in zip(c.low, c.high, strict=True)}
+    while True:
+        more = {b for a, b in pairs if a in seen} | {a for a, b in pairs if b in seen}
+        if more <= seen:
+            break
+        seen |= more
+    assert sum(tier == "gpu" for tier, _ in seen) == d.racks * d.rails * d.rail_gpus
+
+
+@given(wirable())
+def test_one_port_fewer_is_refused(d: Design) -> None:
+    """The designs drawn use every port of some box: with one port fewer none can be wired."""
+    assert unwirable(dataclasses.replace(d, ports=d.ports - 1), cross_rail=True)
+
+
+@pytest.mark.parametrize(
+    ("used", "share", "failure", "shortage", "spare"),
+    [(100, 0.0, 0.0, 0.01, 0), (100, 0.02, 0.0, 0.01, 2), (101, 0.02, 0.0, 0.01, 3), (2, 0.0, 0.5, 0.25, 1), (2, 0.0, 0.5, 0.24, 2), (9, 0, 1, 1, 9)],
+)
+def test_spare_ports(used: int, share: float, failure: float, shortage: float, spare: int) -> None:
+    """Two ports that fail by even chance both fail once in four."""
+    assert spare_ports(used, share, failure, shortage) == spare
+
+
+@given(st.integers(1, 200), st.floats(0.001, 0.9), st.floats(0.001, 0.5))
+def test_spare_ports_are_the_fewest(used: int, failure: float, shortage: float) -> None:
+    """The chance that more fail is within the limit, and above it with one spare fewer."""
+    n = spare_ports(used, 0.0, failure, shortage)
+
+    def beyond(k: int) -> float:
+        return math.fsum(math.comb(used, i) * failure**i * (1 - failure) ** (used - i) for i in range(k + 1, used + 1))
+
+    assert beyond(n) <= shortage + 1e-9
+    assert n == 0 or beyond(n - 1) > shortage - 1e-9
+
+
+@given(wirable(), st.integers(0, 10**6))
+def test_a_port_named_twice_is_found(d: Design, pick: int) -> None:
+    """A cable moved to a port that another cable has leaves one port with two cables."""
+    blocks = [c for c in lay(d, block=10**6) if len(c.low) > 1]
+    if blocks:
+        c = blocks[pick % len(blocks)]
+        i, j = pick % len(c.low), (pick + 1) % len(c.low)
+        for end in ("low", "high"):
+            box, port = getattr(c, end).copy(), getattr(c, f"{end}_port").copy()
+            box[i], port[i] = box[j], port[j]
+            moved = dataclasses.replace(c, **{end: box, f"{end}_port": port})
+            assert len(counted(d, [moved]).twice) == 1
+
+
+def test_a_port_that_is_not_there_is_found() -> None:
+    """A cable beyond the last port, or at a box beyond the last, is named."""
+    c = next(lay(GOOD))
+    for change in ({"high_port": c.high_port + 5}, {"high": c.high + 6}, {"low_port": c.low_port - 1}):
+        assert len(counted(GOOD, [dataclasses.replace(c, **change)]).absent) == 1
+
+
+def test_block_size_changes_nothing() -> None:
+    """The same cables come in blocks of any size."""
+    whole, parts = ([np.stack([c.low, c.low_port, c.high, c.high_port]) for c in lay(GOOD, block=n)] for n in (1000, 3))
+    assert np.array_equal(np.concatenate(whole, axis=1), np.concatenate(parts, axis=1))
+
+
+def test_lengths_by_hand() -> None:
+    """Four racks in rows of two, 1 m along and 10 m across: a leaf between racks 0 and 1, its spine amid all four."""
+    floor = Floor(rack_pitch_m=1, row_pitch_m=10, racks_per_row=2, rise_m=2, spread_m=5)
+    d = Design(ports=8, rails=1, racks=4, leaf_down=2, leaf_up=1, leaf_bundle=1, rails_per_pod=1, domains_per_pod=2)
+    measure = lengths(d, floor)
+    ends, up = list(lay(d))
+    assert measure(ends).tolist() == [4.5, 4.5, 4.5, 4.5]
+    assert measure(up).tolist() == [4 + 5 + 5.0, 4 + 5 + 5.0]
+
+
+def test_floor_is_nearly_square() -> None:
+    """Rows hold as many racks as make the floor as wide as deep."""
+    places = Places(Floor(rack_pitch_m=1, row_pitch_m=4), 100)
+    assert places.racks_per_row == 20
+    middle = places.middle(np.array([0, 20]), np.array([40, 25]))
+    assert middle.tolist() == [[9.5, 2.0], [2.0, 4.0]]
+
+
+@pytest.mark.parametrize(("first", "after", "middle"), [(0, 1, 0.0), (0, 3, 1.0), (2, 9, 2.5)])
+def test_middle_is_cut_at_the_last_rack(first: int, after: int, middle: float) -> None:
+    """The last run of racks may be part full."""
+    places = Places(Floor(rack_pitch_m=1, racks_per_row=10), 4)
+    assert places.middle(np.array([first]), np.array([after]))[0, 0] == middle
