@@ -33,7 +33,7 @@ def _tiers_table(site: str, f: SiteFabric) -> Table:
         count = figure(f"fabric.sites.{site}.tiers.{n}.switches", t.switches, f"{t.switches:,}")
         above = ("-", "-") if t.bundle == 0 else (f"{t.oversubscription:.3g} : 1", f"{t.bundle}")
         rows.append((t.name, count, f"{t.down_ports}", f"{t.up_ports}", *above))
-    return Table(f"{f.planes} plane{'s' if f.planes > 1 else ''} of {f.switch}", head, tuple(rows))
+    return Table(f"{f.family}: {f.planes} plane{'s' if f.planes > 1 else ''} of {f.switch}", head, tuple(rows))
 
 
 def _totals(site: str, f: SiteFabric) -> Table:

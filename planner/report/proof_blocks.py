@@ -9,7 +9,7 @@ from planner.report.parts import Block, Cell, Table, figure
 
 def proofs(plan: Plan) -> Iterator[Block]:
     """Show what is proven of each decision, for which givens, and what binds it."""
-    held = {k: getattr(plan, k).certificate for k in ("sites", "layout", "fabric", "placement") if getattr(plan, k) is not None}
+    held = {k: getattr(plan, k).certificate for k in ("sites", "wan", "layout", "fabric", "placement") if getattr(plan, k) is not None}
     if not held:
         return
     head = ("decision", "status", "objective", "bound", "gap", "seconds", "size", "what it measures", "solver")
