@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.commands import fabric, grid, limits, place, simulate
+from planner.commands import fabric, grid, limits, place, plot, report, simulate
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -153,6 +153,8 @@ app.add_typer(fabric.app, name="fabric")
 app.command()(place.place)
 app.command()(simulate.simulate)
 app.command()(limits.limits)
+app.command()(plot.plot)
+app.command()(report.report)
 
 
 def main() -> None:

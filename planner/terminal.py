@@ -56,11 +56,11 @@ def read_plan(path: Path) -> "Plan":
         raise InputError("\n".join(complaints(error, str(path), Plan))) from None
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file all at once: to a temporary name beside it, then renamed."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(content if isinstance(content, bytes) else content.encode())
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)

@@ -70,7 +70,7 @@ def test_wheel_is_whole(tmp_path: Path) -> None:
     files = {
         p.relative_to(ROOT).as_posix()
         for p in (ROOT / "planner").rglob("*")
-        if p.suffix in (".py", ".json", ".typed") and "__pycache__" not in p.parts
+        if p.suffix in (".py", ".json", ".typed", ".css", ".jinja") and "__pycache__" not in p.parts
     }
     assert top == {"planner"}
     assert files <= set(names)
