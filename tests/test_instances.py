@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import planner
 from planner.handoff import Options, SitesRequest
-from planner.instance import Instance
 from planner.load import load_instance
 from planner.models import sites
 from planner.solvers.outcome import Stop
 
-CATALOGUE = Path(planner.__file__).parent / "catalogue"
 INSTANCES = Path(__file__).parents[1] / "instances"
 NAMES = sorted(p.stem for p in INSTANCES.glob("*.json"))
 CHOICES = ("objective", "pins", "schema_version")  # what is asked, and not a figure of the world
@@ -23,19 +20,9 @@ def read(name):
     return json.loads((INSTANCES / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def entry(kind, name):
-    return json.loads((CATALOGUE / f"{kind}.json").read_text(encoding="utf-8"))[name]
-
-
 def resolved(name):
     """Return the instance with its catalogue names replaced by the entries."""
-    data = read(name)
-    for part, key, kind in (("workload", "model", "models"), ("hardware", "accelerator", "accelerators"), ("hardware", "rack", "racks")):
-        if isinstance(data[part][key], str):
-            data[part][key] = entry(kind, data[part][key])
-    if "network" in data:
-        data["network"]["switches"] = [entry("switches", s) if isinstance(s, str) else s for s in data["network"]["switches"]]
-    return Instance.model_validate(data)
+    return load_instance(INSTANCES / f"{name}.json", searched=False)
 
 
 def unsourced(value, path, inherited):

@@ -69,9 +69,13 @@ def _next(held: _Bracket, racks: int, over: float, tolerance: float) -> int:
     """Return the racks to try: as if days were inverse to racks; inside the bracket once there are both ends; then what closes it."""
     if held.high is None:
         return math.ceil(racks * min(max(over, 1 + tolerance), STEP))
-    aimed = min(math.floor(racks * over), math.floor(held.high / (1 + 0.9 * tolerance)), held.high - 1)
-    if aimed <= held.low or over > 1:
-        aimed = min(math.ceil(racks * over), held.high - 1) if over > 1 else math.floor(math.sqrt(max(held.low, 1) * held.high))
+    middle = math.floor(math.sqrt(max(held.low, 1) * held.high))
+    if over > 1:
+        aimed = math.ceil(racks * over) if over < STEP else middle
+    else:
+        aimed = min(math.floor(racks * over), math.floor(held.high / (1 + 0.9 * tolerance)))
+    if not held.low < aimed < held.high:
+        aimed = middle
     return min(max(aimed, held.low + 1), held.high - 1)
 
 

@@ -1,0 +1,79 @@
+"""The shape of a model for a number of parameters: agreement with trying every shape, and what must divide what."""
+
+import math
+import random
+
+import pytest
+
+from planner.choice import DepthLaw, Family
+from planner.models import shape
+from planner.physics import laws
+
+DEPTHS = [DepthLaw(aspect=64.0), DepthLaw(aspect=128.0), DepthLaw(kind="log", intercept=5.039, slope=0.0555)]
+
+
+def random_family(seed: int) -> tuple[Family, DepthLaw, float]:
+    r = random.Random(seed)
+    family = Family(
+        head_size=r.choice([64, 128]),
+        heads_multiple_of=r.choice([1, 2, 8]),
+        layers_multiple_of=r.choice([1, 1, 4]),
+        ffn_ratio=r.choice([4.0, 3.5, 8 / 3]),
+        gated_ffn=r.random() < 0.5,
+        vocabulary=r.choice([1000, 32_000]),
+        least_aspect=r.choice([16.0, 60.0]),
+        most_aspect=r.choice([140.0, 512.0]),
+        tolerance=r.choice([0.01, 0.05]),
+    )
+    return family, r.choice(DEPTHS), 10 ** r.uniform(7.5, 10.5)
+
+
+def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[int, float]]:
+    """List thousandths of a layer away from the law, and the miss of the target, of every shape that may be built."""
+    found = []
+    for units in range(1, 400):
+        hidden = units * family.heads_multiple_of * family.head_size
+        for layers in range(family.layers_multiple_of, math.ceil(hidden / family.least_aspect) + 1, family.layers_multiple_of):
+            if hidden > family.most_aspect * layers:
+                continue
+            size = shape.size(shape.model_of(family, layers, units))
+            if abs(size - target) <= family.tolerance * target:
+                found.append((abs(1000 * layers - round(1000 * laws.layers_of(depth, hidden))), abs(size - target)))
+            if size > 1.1 * target:
+                break
+        if hidden > 60_000:
+            break
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_agrees_with_trying_every_shape(seed: int) -> None:
+    """The shape is as near to the depth law as any; where none is found, there is none."""
+    family, depth, target = random_family(seed)
+    found, every = shape.choose(family, depth, target), every_shape(family, depth, target)
+    assert (found is None) == (not every)
+    if found is not None:
+        away = abs(1000 * found.layers - round(1000 * laws.layers_of(depth, found.hidden)))
+        assert away == min(a for a, _ in every)
+
+
+def test_random_families_are_of_both_kinds() -> None:
+    """Agreement would prove little if all or none could be built."""
+    found = [shape.choose(*random_family(seed)) is not None for seed in range(40)]
+    assert 10 <= sum(found) <= 38
+
+
+@pytest.mark.parametrize("target", [7e9, 175e9, 1e12, 52.5e12, 300e12])
+def test_large_shapes_are_buildable(target: float) -> None:
+    """Every target from 7e9 to 3e14 has a shape within a hundredth, its heads whole multiples, its width within bounds."""
+    family = Family()
+    found = shape.choose(family, DepthLaw(aspect=128.0), target)
+    assert found is not None
+    assert abs(shape.size(found) / target - 1) <= 0.01
+    assert found.heads % 8 == 0 and found.hidden == found.heads * 128
+    assert 32 <= found.hidden / found.layers <= 2048
+
+
+def test_no_shape_where_none_divides() -> None:
+    """Heads in multiples of 1024 leave no small model."""
+    assert shape.choose(Family(heads_multiple_of=1024), DepthLaw(aspect=128.0), 1e8) is None

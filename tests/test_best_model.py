@@ -1,0 +1,126 @@
+"""The best model for a deadline: a fixed point that holds, monotone in what is given, and refusals that say why."""
+
+import json
+from typing import Any
+
+import pytest
+
+from planner import check, solve
+from planner.errors import InputError
+from planner.plan import Plan
+
+FAMILY = {"heads_multiple_of": 2, "head_size": 64, "vocabulary": 32_000, "tolerance": 0.05, "least_aspect": 16}
+
+
+def question(*, racks: int = 2, days: float = 30.0, hbm: float = 1.0, **choose: Any) -> dict[str, Any]:
+    """Ask for the best model of a few DGX nodes."""
+    accelerator = json.loads(ACCELERATOR)
+    accelerator["hbm_bytes"] *= hbm
+    return {
+        "name": "small",
+        "objective": {"minimize": "loss"},
+        "limits": {"deadline_days": days, "max_batch_tokens": 2e6},
+        "workload": {
+            "sequence_length": 2048,
+            "precision": {
+                "compute": "bf16",
+                "parameter_bytes": 6,
+                "working_parameter_bytes": 2,
+                "gradient_bytes": 4,
+                "optimizer_bytes": 8,
+                "activation_bytes": 2,
+                "collective_bytes": 2,
+            },
+            "choose": {"law": "chinchilla-2", "family": FAMILY, "tolerance": 0.05} | choose,
+        },
+        "hardware": {"accelerator": accelerator, "rack": "DGX-A100", "racks": racks},
+    }
+
+
+ACCELERATOR = ""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _accelerator() -> None:
+    from planner.load import catalogue
+
+    global ACCELERATOR  # noqa: PLW0603
+    ACCELERATOR = json.dumps(catalogue("accelerators")["A100-80GB"])
+
+
+@pytest.fixture(scope="module")
+def best(_accelerator: None) -> Plan:
+    return solve(question())
+
+
+def test_the_fixed_point_is_one(best: Plan) -> None:
+    """The plan keeps the checker's rules, ends on the deadline, and solving its own model again takes as many days."""
+    assert check(best) == [] and best.status == "optimal"
+    assert best.layout is not None and best.choice is not None
+    assert best.layout.metrics.days_to_train == pytest.approx(30.0)
+    data = best.instance.model_dump(mode="json", exclude_none=True)
+    data["objective"] = {"minimize": "days_to_train"}
+    del data["workload"]["choose"], data["limits"]["deadline_days"]
+    again = solve(data)
+    assert again.layout is not None
+    assert again.layout.metrics.days_to_train == pytest.approx(30.0)
+
+
+def test_choosing_again_gives_the_same(best: Plan) -> None:
+    """The choice does not depend on the model that it starts from."""
+    again = solve(best.instance)
+    assert again.choice == best.choice
+
+
+def test_the_bracket_holds(best: Plan) -> None:
+    """The model for the compute proven to be too much is late, and the bound is within the tolerance."""
+    assert best.choice is not None
+    assert best.choice.flop <= best.choice.flop_bound <= best.choice.flop * 1.06
+    late = [d for c, d in best.choice.days_by_flop.items() if float(c) >= best.choice.flop_bound * 0.999]
+    assert late and min(late) > 30.0
+    assert best.choice.loss_bound <= best.choice.loss
+
+
+def test_use_is_below_the_ideal_and_its_parts_sum(best: Plan) -> None:
+    """The compute that is used and what each part takes sum to the ideal's."""
+    assert best.choice is not None
+    assert 0 < best.choice.lost["used"] < 1
+    assert sum(best.choice.lost.values()) == pytest.approx(1.0)
+    assert best.choice.lost["used"] == pytest.approx(best.choice.flop / best.choice.ideal.flop)
+    assert best.choice.loss > best.choice.ideal.loss
+
+
+@pytest.mark.parametrize("more", [{"racks": 4}, {"days": 60.0}, {"hbm": 2.0}])
+def test_more_never_makes_a_worse_model(best: Plan, more: dict[str, Any]) -> None:
+    """More racks, days or memory give no more loss, but for the width of the bracket."""
+    assert best.choice is not None
+    found = solve(question(**more))
+    assert found.choice is not None
+    assert found.choice.loss <= best.choice.loss + (best.choice.loss - best.choice.loss_bound) + 1e-9
+
+
+def test_an_edited_choice_is_found(best: Plan) -> None:
+    """More parameters, tokens or use than there are break a rule."""
+    for path, rule in (("parameters", "choice_figures[parameters]"), ("flop", "choice_figures[flop]"), ("loss", "choice_figures[loss]")):
+        data = best.model_dump(mode="json")
+        data["choice"][path] *= 1.01
+        assert rule in {v.rule for v in check(Plan.model_validate(data))}
+
+
+def test_the_batch_follows_its_law() -> None:
+    """Under a fixed critical batch of half a million tokens no step holds more."""
+    found = solve(question(critical_batch={"of": "fixed", "coefficient": 5e5}))
+    assert check(found) == []
+    assert found.layout is not None and found.layout.metrics.tokens_per_step <= 5e5
+
+
+def test_what_is_missing_is_named() -> None:
+    """No deadline, no law of that name, and no shape that can be built are refused with what to do."""
+    data = question()
+    del data["limits"]["deadline_days"]
+    with pytest.raises(InputError, match=r"limits.deadline_days: is missing"):
+        solve(data)
+    with pytest.raises(InputError, match=r"workload.choose.law: 'chinchila-2' is not in the catalogue; did you mean 'chinchilla-2'"):
+        solve(question(law="chinchila-2"))
+    with pytest.raises(InputError, match=r"workload.choose.family: no shape has"):
+        solve(question(family=FAMILY | {"heads_multiple_of": 100_000}))
