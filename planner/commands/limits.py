@@ -58,7 +58,8 @@ def changed(path: Path, changes: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise InputError(f"--set {text!r}: must be PATH=VALUE, such as hardware.accelerator.nic_bytes_per_second=x2")
         holder: Any = data
-        *parts, last = where.split(".")
+        # A pin's own name has dots.
+        *parts, last = ["pins", where.removeprefix("pins.")] if where.startswith("pins.") else where.split(".")
         for part in parts:
             holder = holder.get(part) if isinstance(holder, dict) else None
         if not isinstance(holder, dict):
