@@ -140,9 +140,8 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
     best = max((p.utilisation or 0.0 for p in points), default=0.0)
     drop, ends = fall(points), wall(points)
     yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it " + (f"from {drop:.1e} FLOP on" if drop else "nowhere in this range")
-    yield f"no layout meets {days:g} days " + (
-        f"from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven" if ends else "is not shown in this range"
-    )
+    last = f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven" if ends else "no end is proven in this range"
+    yield f"{days:g} days: {last}"
 
 
 def _drawn(path: Path, points: Sequence["LimitPoint"], days: float) -> None:
