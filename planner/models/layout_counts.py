@@ -11,6 +11,14 @@ from planner.models.layout_space import Floats, Ints, Row, effective, least_term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Ranges of a row's counts, both ends in them: of replicas and, in a pipeline that is not filled, of micro-batches."""
+
+    replicas: tuple[int, int]
+    batches: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """Replica and micro-batch counts of a row that could beat a cutoff, with what follows from them; one entry each."""
 
@@ -76,18 +84,20 @@ def most_batches(problem: Problem, row: Row, d: Ints) -> Ints:
     return np.where((m >= wanted) & (row.filled == (wanted >= row.pipeline)), wanted, 0)
 
 
-def replica_numbers(problem: Problem, row: Row, cutoff: float) -> Ints:
+def replica_numbers(problem: Problem, row: Row, cutoff: float, span: Span | None) -> Ints:
     """List the numbers of replicas that a row may have; those too few for the cutoff even without fill and tails are left out."""
     b, p = row.base.shape.micro_batch, row.pipeline
     caps, most = replica_caps(problem, row.base, p), problem.most_sequences // b
     slowest = math.ceil(problem.machine.model.layers / p) * row.base.least_layer
     low, top = max(1, int((caps > 0).sum()), math.floor(slowest / (cutoff * b))), min(int(caps.sum()), most // p if row.filled else most)
+    if span is not None:
+        low, top = max(low, span.replicas[0]), min(top, span.replicas[1])
     wanted, shares = problem.pin("data_parallel"), problem.pin("data_parallel_by_site")
     if shares is None:
         return np.arange(low, top + 1) if wanted is None else np.array([wanted] if low <= wanted <= top else [], dtype=np.int64)
     asked = np.array([shares.get(s, 0) for s in problem.sites])
     total = int(asked.sum())
-    held = np.all(asked <= caps) and 1 <= total <= top and wanted in (None, total)
+    held = np.all(asked <= caps) and (1 if span is None else span.replicas[0]) <= total <= top and wanted in (None, total)
     return np.array([total] if held else [], dtype=np.int64)
 
 
@@ -98,13 +108,13 @@ def _untailed(problem: Problem, row: Row, d: Ints, m: Ints) -> Floats:
     return np.asarray((effective(row, m) * (pace + each) + once) / (m * d * row.base.shape.micro_batch), dtype=np.float64)
 
 
-def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
-    """List the replica and micro-batch counts of a row whose time on even stages is under the cutoff, the fastest first.
+def candidates(problem: Problem, row: Row, cutoff: float, span: Span | None = None) -> Candidates | None:
+    """List the replica and micro-batch counts of a row (in a span of them) whose time on even stages is under the cutoff, the fastest first.
 
     Fewer micro-batches never make a sequence faster but by whole rounds, so the most that replicas leave bound all others.
     """
     shape, p = row.base.shape, row.pipeline
-    d = replica_numbers(problem, row, cutoff)
+    d = replica_numbers(problem, row, cutoff, span)
     m = most_batches(problem, row, d)
     d, m = d[m >= 1], m[m >= 1]
     if not len(d):
@@ -114,7 +124,10 @@ def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
     if not len(d):
         return None
     d, m = counts(problem, row, d)
-    d, m = d[m >= 1], m[m >= 1]
+    held = m >= 1
+    if span is not None and not row.filled:
+        held &= (m >= span.batches[0]) & (m <= span.batches[1])
+    d, m = d[held], m[held]
     bound = _untailed(problem, row, d, m)
     order = np.argsort(bound, kind="stable")
     order = order[bound[order] < cutoff]

@@ -1,6 +1,5 @@
 """Branch and bound over the rows of the layout space: a first layout soon, then the fastest, with a bound at any time."""
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.models.layout_best import Best, best_of_row
+from planner.models.layout_counts import Span
 from planner.models.layout_order import Queue
 from planner.models.layout_question import Base, Problem, bases
 from planner.models.layout_space import Row, RowTable, joined, packing, row_bounds, row_table
@@ -16,7 +16,7 @@ from planner.physics import step
 from planner.solvers.outcome import Stop
 
 AT_ONCE = 8  # ways to cut a layer whose rows are bounded before the best of them are opened
-TRIES = 8, 2  # rows of each that are opened while the table grows: before the first layout, and after
+TRIES = 2  # parts of them that are opened while the table grows
 SAMPLES = 12  # pipelines on which ways to cut a layer are compared at first
 
 
@@ -53,9 +53,9 @@ class Run:
         """Seconds per sequence that a layout must be under."""
         return self.best.seconds if self.best else math.inf
 
-    def open(self, row: Row, bound: float) -> None:
-        """Search a row for a better layout; `bound`: no layout of the space is under it."""
-        better = best_of_row(self.problem, row, self.cutoff, lambda: self.over)
+    def open(self, row: Row, bound: float, span: Span | None = None) -> None:
+        """Search a row, or a span of its counts, for a better layout; `bound`: no layout of the space is under it."""
+        better = best_of_row(self.problem, row, self.cutoff, lambda: self.over, span)
         if better is None:
             return
         self.best, self.row = better, row
@@ -81,15 +81,14 @@ def search(
     rest = math.inf
     if table is None:
         table, rest = _start(run, near)
-    queue = Queue(problem, table)
-    opened: list[Row] = []
+    queue = Queue(problem, table, run.cutoff)
+    opened: dict[int, Row] = {}
     bound, stop = math.inf, Stop.PROVED
-    for row in queue:
-        if run.best is not None and row.bound >= run.best.seconds:
-            break
-        opened.append(row)
-        low = min(row.bound, queue.bound)
-        run.open(row, min(low, rest))
+    for leaf in queue:
+        opened.setdefault(leaf.index, leaf.row)
+        low = min(leaf.row.bound, queue.bound)
+        run.open(leaf.row, min(low, rest), leaf.span)
+        queue.cutoff = run.cutoff
         if run.over and low < run.cutoff:
             bound, stop = low, Stop.LIMIT
             break
@@ -97,9 +96,9 @@ def search(
         bound, stop = min(bound, rest), Stop.LIMIT
     if run.best is not None and run.row is not None:
         bound = min(bound, run.best.seconds)
-        if not any(is_row_of(row, run.best.cut) for row in opened):
-            opened.append(run.row)
-    return Search(best=run.best, bound=bound, stop=stop, opened=opened, queue=queue, seconds=time.perf_counter() - run.started)
+        if not any(is_row_of(row, run.best.cut) for row in opened.values()):
+            opened[-1] = run.row
+    return Search(best=run.best, bound=bound, stop=stop, opened=list(opened.values()), queue=queue, seconds=time.perf_counter() - run.started)
 
 
 def _start(run: Run, near: step.Cut | None) -> tuple[RowTable, float]:
@@ -115,8 +114,7 @@ def _start(run: Run, near: step.Cut | None) -> tuple[RowTable, float]:
             return joined(run.problem, tables), min(least[k:])
         table = row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff)
         tables.append(table)
-        for row in _promising(run, table):
-            run.open(row, min(least))
+        _try(run, table, min(least))
     return joined(run.problem, tables), math.inf
 
 
@@ -141,15 +139,14 @@ def _rows_of(problem: Problem, paces: list[Base], cut: step.Cut | None) -> Itera
                 yield row
 
 
-def _promising(run: Run, table: RowTable) -> Iterator[Row]:
-    """Yield the first rows of a table that may beat the incumbent; before there is one, in the order in which memory leaves them."""
-    found: Iterator[Row] = itertools.islice(Queue(run.problem, table), TRIES[0])
-    if run.best is not None:
-        found = (table.row(i, float(table.bound[i])) for i in range(min(TRIES[1], len(table))))
-    for row in found:
-        if row.bound >= run.cutoff or run.over:
+def _try(run: Run, table: RowTable, bound: float) -> None:
+    """Open the first parts of a table's rows; before there is a layout, until there is one."""
+    queue, tries = Queue(run.problem, table, run.cutoff), 0
+    for leaf in queue:
+        run.open(leaf.row, bound, leaf.span)
+        queue.cutoff, tries = run.cutoff, tries + 1
+        if run.best is not None and (tries >= TRIES or run.over):
             return
-        yield row
 
 
 def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:

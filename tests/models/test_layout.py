@@ -37,9 +37,9 @@ def test_row_bounds_are_bounds(seed: int) -> None:
     i, asked = random_case(seed)
     problem = layout_question.problem_of(i, asked)
     table = layout_space.row_table(problem)
-    for row in itertools.islice(Queue(problem, table), 60):
-        held = layout_best.best_of_row(problem, row, math.inf)
-        assert held is None or held.seconds >= row.bound * (1 - 1e-12)
+    for leaf in itertools.islice(Queue(problem, table), 60):
+        held = layout_best.best_of_row(problem, leaf.row, math.inf, span=leaf.span)
+        assert held is None or held.seconds >= leaf.row.bound * (1 - 1e-12)
 
 
 def days(i: Instance, asked: LayoutRequest) -> float:
