@@ -54,7 +54,7 @@ def split_replicas(caps: Ints, replicas: Ints) -> Ints:
     return shares
 
 
-def counts(problem: Problem, row: Row, d: Ints) -> tuple[Ints, Ints]:
+def counts(problem: Problem, row: Row, d: Ints, span: Span | None = None) -> tuple[Ints, Ints]:
     """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
 
     A filled pipeline takes as many micro-batches as the batch holds. Interleaved, whole rounds may be better, and fewer
@@ -65,8 +65,10 @@ def counts(problem: Problem, row: Row, d: Ints) -> tuple[Ints, Ints]:
     if wanted is not None:
         return d, np.full(len(d), wanted)
     if not row.filled:
-        each = np.minimum(p - 1, most // d)
-        return np.repeat(d, each), np.concatenate([np.arange(1, c + 1) for c in each]) if len(each) else d
+        low, high = (1, p - 1) if span is None else span.batches
+        each = np.maximum(np.minimum(high, most // d) - low + 1, 0)
+        first = np.cumsum(each) - each
+        return np.repeat(d, each), low + np.arange(int(each.sum())) - np.repeat(first, each)
     if v == 1:
         return d, most // d
     m = most // d
@@ -123,11 +125,8 @@ def candidates(problem: Problem, row: Row, cutoff: float, span: Span | None = No
     d = d[_untailed(problem, row, d, m) / lost < cutoff]
     if not len(d):
         return None
-    d, m = counts(problem, row, d)
-    held = m >= 1
-    if span is not None and not row.filled:
-        held &= (m >= span.batches[0]) & (m <= span.batches[1])
-    d, m = d[held], m[held]
+    d, m = counts(problem, row, d, span)
+    d, m = d[m >= 1], m[m >= 1]
     bound = _untailed(problem, row, d, m)
     order = np.argsort(bound, kind="stable")
     order = order[bound[order] < cutoff]

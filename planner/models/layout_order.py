@@ -14,8 +14,8 @@ from planner.models.layout_counts import Span
 from planner.models.layout_question import Problem
 from planner.models.layout_space import Ints, Row, RowTable
 
-FIRST = 256  # cells split at once while there is no layout
-AT_ONCE = 8192  # and with one
+FIRST = 128  # cells split at once while there is no layout
+AT_ONCE = 1024  # and with one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Queue:
         rows = rows[self.table.bound[rows] < self.cutoff]
         if len(rows):
             cells = whole(self.problem, self.table, rows, self.cutoff)
-            possible = bounded(self.problem, self.table, cells, math.inf, memory=True)
+            possible = bounded(self.problem, self.table, cells, math.inf)
             self.hopeless += len(rows) - len(possible)
             self._keep(possible.part(possible.bound < self.cutoff))
 
@@ -81,7 +81,7 @@ class Queue:
             self._keep(cells.part(order[most:]))
             cells = cells.part(order[:most])
         if len(cells):
-            self._keep(bounded(self.problem, self.table, split(self.problem, self.table, cells), self.cutoff, memory=True))
+            self._keep(bounded(self.problem, self.table, split(self.problem, self.table, cells), self.cutoff))
 
     def _keep(self, cells: Cells) -> None:
         ripe = narrow(self.table, cells)

@@ -153,16 +153,19 @@ def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:
     """Order ways to cut a layer by their bounds on a sample of pipelines, those first of which one may fit memory."""
     layers = problem.machine.model.layers
     stages = problem.options("pipeline_parallel", range(1, layers + 1))
-    some = sorted({stages[min(len(stages) - 1, len(stages) * k // SAMPLES)] for k in range(SAMPLES)} | {stages[0]}) if stages else []
+    some = sorted({stages[min(len(stages) - 1, len(stages) * k // SAMPLES)] for k in range(SAMPLES)} | {stages[0], stages[-1]}) if stages else []
     pairs = sorted({(p, v) for p in some for v in (1, layers // p) if p > 1 or v == 1})
     p, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    zero = min(problem.options("zero_stage", (1, 0, 2, 3)), default=1)
+    options = problem.options("zero_stage", range(4))
 
     def promise(base: Base) -> float:
         own = (p > 1) | (not base.packed)
         own &= (v == 1) | (base.order == "1f1b")
-        bound, room, fits = row_bounds(problem, base, zero, p[own], v[own], np.ones(int(own.sum()), dtype=bool))
-        return float(np.min(bound, initial=math.inf, where=room & fits))
+        least = math.inf
+        for zero in sorted({options[min(1, len(options) - 1)], options[-1]} if options else ()):
+            bound, room, fits = row_bounds(problem, base, zero, p[own], v[own], np.ones(int(own.sum()), dtype=bool))
+            least = float(np.min(bound, initial=least, where=room & fits))
+        return least
 
     return sorted(paces, key=promise)
 
