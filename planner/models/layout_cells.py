@@ -44,8 +44,13 @@ def whole(problem: Problem, table: RowTable, rows: Ints, cutoff: float) -> Cells
     least = np.ceil(problem.machine.model.layers / p) * base.least_layer / (cutoff * base.shape.micro_batch)
     sites = (replica_caps(problem, base, p) > 0).sum(axis=0) if problem.pin("data_parallel_by_site") is None else 1
     fewest = np.maximum(np.maximum(1, sites), np.floor(least).astype(np.int64))
-    none = np.zeros(len(rows), dtype=np.int64)
-    return _counted(problem, table, base, rows, fewest, most, np.where(filled, p, 1), none + np.iinfo(np.int64).max)
+    shallowest, deepest = np.where(filled, p, 1), np.full(len(rows), np.iinfo(np.int64).max)
+    replicas, batches = problem.pin("data_parallel"), problem.pin("microbatches_per_step")
+    if replicas is not None:
+        fewest, most = np.maximum(fewest, replicas), np.minimum(most, replicas)
+    if batches is not None:
+        shallowest, deepest = np.maximum(shallowest, batches), np.minimum(deepest, batches)
+    return _counted(problem, table, base, rows, fewest, most, shallowest, deepest)
 
 
 def split(problem: Problem, table: RowTable, cells: Cells) -> Cells:

@@ -62,10 +62,11 @@ def counts(problem: Problem, row: Row, d: Ints, span: Span | None = None) -> tup
     """
     b, p, v = row.base.shape.micro_batch, row.pipeline, row.virtual_stages
     most, wanted = problem.most_sequences // b, problem.pin("microbatches_per_step")
+    low, high = (1, p - 1) if span is None else span.batches
     if wanted is not None:
+        d = d if row.filled or low <= wanted <= high else d[:0]
         return d, np.full(len(d), wanted)
     if not row.filled:
-        low, high = (1, p - 1) if span is None else span.batches
         each = np.maximum(np.minimum(high, most // d) - low + 1, 0)
         first = np.cumsum(each) - each
         return np.repeat(d, each), low + np.arange(int(each.sum())) - np.repeat(first, each)

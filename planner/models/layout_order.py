@@ -69,7 +69,7 @@ class Queue:
         if len(rows):
             cells = whole(self.problem, self.table, rows, self.cutoff)
             possible = bounded(self.problem, self.table, cells, math.inf)
-            self.hopeless += len(rows) - len(possible)
+            self.hopeless += len(cells) - len(possible)
             self._keep(possible.part(possible.bound < self.cutoff))
 
     def _split(self, cells: Cells) -> None:
