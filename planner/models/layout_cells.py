@@ -1,6 +1,6 @@
 """Parts of rows: ranges of replicas and of micro-batches, bounded from below and split until they are narrow."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -87,23 +87,27 @@ def _counted(problem: Problem, table: RowTable, base: Base, rows: Ints, fewest: 
 
 def bounded(problem: Problem, table: RowTable, cells: Cells, cutoff: float) -> Cells:
     """Return the cells under the cutoff with their bounds: of even stages, of those that memory leaves, of whole layers where cells are narrow."""
-    for floor_of in (None, least_stage, least_whole_stage):
-        if not len(cells):
-            return cells
-        first = cells.row[0]
-        base, zero, which = table.bases[table.base[first]], int(table.zero[first]), np.arange(len(cells))
-        floor = np.zeros(len(cells))
-        if floor_of is least_whole_stage:
-            which = np.flatnonzero(narrow(table, cells))
-        if floor_of is not None and len(which):
-            c = cells.part(which)
-            p, v = table.pipeline[c.row], table.virtual_stages[c.row]
-            floor[which] = floor_of(problem, base, zero, p, v, c.shallowest, c.most, least_layer(problem, base, zero, p, c.fewest))
-        fits = np.isfinite(floor)
-        p, v = table.pipeline[cells.row], table.virtual_stages[cells.row]
-        least = np.where(fits, floor, 0.0)
-        told = bound_between(problem, base, zero, p, v, fewest=cells.fewest, most=cells.most, deepest=cells.deepest, floor=least)
-        told = np.maximum(told, cells.bound)
-        kept = fits & (told < cutoff)
-        cells = Cells(**{f.name: getattr(cells, f.name)[kept] for f in fields(cells) if f.name != "bound"}, bound=told[kept])
+    if not len(cells):
+        return cells
+    base, zero = table.bases[table.base[cells.row[0]]], int(table.zero[cells.row[0]])
+    cells = _under(problem, table, cells, np.arange(len(cells)), np.zeros(len(cells)), cutoff)
+    for floor_of in (least_stage, least_whole_stage):
+        which = np.flatnonzero(narrow(table, cells)) if floor_of is least_whole_stage else np.arange(len(cells))
+        c = cells.part(which)
+        if not len(c):
+            continue
+        p, v = table.pipeline[c.row], table.virtual_stages[c.row]
+        floor = floor_of(problem, base, zero, p, v, c.shallowest, c.most, least_layer(problem, base, zero, p, c.fewest))
+        if np.any(floor):
+            cells = _under(problem, table, cells, which[floor > 0], floor[floor > 0], cutoff)
     return cells
+
+
+def _under(problem: Problem, table: RowTable, cells: Cells, which: Ints, floor: Floats, cutoff: float) -> Cells:
+    """Bound some of the cells with the least time of their largest stages; return all that are left under the cutoff."""
+    c, told = cells.part(which), cells.bound.copy()
+    base, zero = table.bases[table.base[cells.row[0]]], int(table.zero[cells.row[0]])
+    p, v, fits = table.pipeline[c.row], table.virtual_stages[c.row], np.isfinite(floor)
+    low = bound_between(problem, base, zero, p, v, fewest=c.fewest, most=c.most, deepest=c.deepest, floor=np.where(fits, floor, 0.0))
+    told[which] = np.where(fits, np.maximum(told[which], low), np.inf)
+    return replace(cells, bound=told).part(told < cutoff)

@@ -11,18 +11,21 @@ from planner.models.layout_question import Base, Problem
 from planner.models.layout_space import Floats, Ints
 from planner.physics import memory, step
 
-HALVINGS = 22
+HALVINGS = 14
 LARGE = 12  # layers of a stage, from which on they are taken as divisible
 HAIR = 1e-9  # relative, by which sums in another order may differ
 
 
 def least_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Ints, replicas: Ints, layer: Floats) -> Floats:
-    """Return the least time of the largest stage with which memory holds all layers, taken as divisible; infinite where it never does."""
+    """Return the least time of the largest stage with which memory holds all layers, divisible ones; zero where even stages do, infinite where none.
+
+    By bisection, since what stages hold grows with it.
+    """
     layers, again = problem.machine.model.layers, base.times.again
     held = _Held.of(problem, base, zero, p, v, batches, replicas, layer)
     low, high = layers / p * held.pace, layers * (layer + again) * (1 + HAIR)
-    least = np.where(held.layers(low) >= layers * (1 - HAIR), low, np.inf)
-    which = np.flatnonzero(~np.isfinite(least))
+    least = np.zeros(len(p))
+    which = np.flatnonzero(held.layers(low) < layers * (1 - HAIR))
     if len(which):
         held, low, high = held.part(which), low[which], high[which]
         possible = held.layers(high) >= layers * (1 - HAIR)
@@ -120,7 +123,7 @@ class _Held:
 
 
 def least_whole_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Ints, replicas: Ints, layer: Floats) -> Floats:
-    """Return the least time of the largest stage with which memory holds all layers, whole ones; zero where stages are too large to tell."""
+    """Return the least time of the largest stage with which memory holds all layers, whole ones; zero where even stages do or are large."""
     layers = problem.machine.model.layers
     even = -(-layers // p)
     least, which = np.zeros(len(p)), np.flatnonzero(even <= LARGE)
@@ -131,7 +134,7 @@ def least_whole_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints,
     unit = layer + (base.times.again if base.recomputes == "all" else 0.0)
     low, high = even[which] * unit, held.most * layer
     enough = held.layers(low) >= layers
-    least[which] = np.where(enough, low, _bisected(held.layers, layers, low, np.maximum(low, high)))
+    least[which] = np.where(enough, 0.0, _bisected(held.layers, layers, low, np.maximum(low, high)))
     return least
 
 

@@ -3,7 +3,7 @@
 import heapq
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,31 +20,38 @@ AT_ONCE = 1024  # and with one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """A row with narrow ranges of its counts; the row's bound is that of these."""
+    """A row, told apart by its key, with narrow ranges of its counts; the row's bound is that of these."""
 
-    index: int
+    key: tuple[int, int]
     row: Row
     span: Span
 
 
 class Queue:
-    """Narrow parts of rows in order of their bounds: rows are bounded by all their counts, then split, when their own bounds come up.
+    """Narrow parts of the rows of tables in order of their bounds: rows are bounded by all their counts, then split, when their own bounds come up.
 
-    `cutoff`, which may fall on the way: parts that are as slow are dropped.
+    `cutoff`, which may fall on the way: parts that are as slow are dropped. `over`: says when to stop short.
     """
 
-    def __init__(self, problem: Problem, table: RowTable, cutoff: float = math.inf) -> None:
-        self.problem, self.table, self.cutoff = problem, table, cutoff
+    def __init__(self, problem: Problem, *tables: RowTable, over: Callable[[], bool] = lambda: False) -> None:
+        self.problem, self.cutoff, self.over = problem, math.inf, over
+        self.tables: list[RowTable] = []
         self.hopeless = 0
-        self._heap: list[tuple[float, int, Any]] = []
+        self._heap: list[tuple[float, int, int, Any]] = []
         self._number = itertools.count()
+        for table in tables:
+            self.add(table)
+
+    def add(self, table: RowTable) -> None:
+        """Take in the rows of a table, those of a way to cut a layer and a ZeRO stage together."""
+        self.tables.append(table)
         keys = table.base * 4 + table.zero
         order = np.argsort(keys, kind="stable")
         for own in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(order) else ():
-            self._push(float(table.bound[own].min()), own)
+            self._push(float(table.bound[own].min()), len(self.tables) - 1, own)
 
-    def _push(self, bound: float, held: Any) -> None:
-        heapq.heappush(self._heap, (bound, next(self._number), held))
+    def _push(self, bound: float, table: int, held: Any) -> None:
+        heapq.heappush(self._heap, (bound, next(self._number), table, held))
 
     @property
     def bound(self) -> float:
@@ -53,42 +60,43 @@ class Queue:
 
     def __iter__(self) -> Iterator[Leaf]:
         """Yield every part of a row that memory does not rule out and that is under the cutoff."""
-        while self._heap and self.bound < self.cutoff:
-            bound, _, held = heapq.heappop(self._heap)
+        while self._heap and self.bound < self.cutoff and not self.over():
+            bound, _, table, held = heapq.heappop(self._heap)
             if isinstance(held, Cells):
-                self._split(held)
+                self._split(table, held)
             elif isinstance(held, tuple):
                 index, span = held
-                yield Leaf(index=index, row=self.table.row(index, bound), span=span)
+                yield Leaf(key=(table, index), row=self.tables[table].row(index, bound), span=span)
             else:
-                self._take(held)
+                self._take(table, held)
 
-    def _take(self, rows: Ints) -> None:
+    def _take(self, number: int, rows: Ints) -> None:
         """Bound rows of one way to cut a layer by all their counts together."""
-        rows = rows[self.table.bound[rows] < self.cutoff]
+        table = self.tables[number]
+        rows = rows[table.bound[rows] < self.cutoff]
         if len(rows):
-            cells = whole(self.problem, self.table, rows, self.cutoff)
-            possible = bounded(self.problem, self.table, cells, math.inf)
+            cells = whole(self.problem, table, rows, self.cutoff)
+            possible = bounded(self.problem, table, cells, math.inf)
             self.hopeless += len(cells) - len(possible)
-            self._keep(possible.part(possible.bound < self.cutoff))
+            self._keep(number, possible.part(possible.bound < self.cutoff))
 
-    def _split(self, cells: Cells) -> None:
+    def _split(self, number: int, cells: Cells) -> None:
         """Split the best of some cells."""
         cells = cells.part(cells.bound < self.cutoff)
         most = AT_ONCE if math.isfinite(self.cutoff) else FIRST
         if len(cells) > most:
             order = np.argpartition(cells.bound, most)
-            self._keep(cells.part(order[most:]))
+            self._keep(number, cells.part(order[most:]))
             cells = cells.part(order[:most])
         if len(cells):
-            self._keep(bounded(self.problem, self.table, split(self.problem, self.table, cells), self.cutoff))
+            table = self.tables[number]
+            self._keep(number, bounded(self.problem, table, split(self.problem, table, cells), self.cutoff))
 
-    def _keep(self, cells: Cells) -> None:
-        ripe = narrow(self.table, cells)
+    def _keep(self, number: int, cells: Cells) -> None:
+        ripe = narrow(self.tables[number], cells)
         for i in np.flatnonzero(ripe):
-            index, bound = int(cells.row[i]), float(cells.bound[i])
             replicas, batches = (int(cells.fewest[i]), int(cells.most[i])), (int(cells.shallowest[i]), int(cells.deepest[i]))
-            self._push(bound, (index, Span(replicas=replicas, batches=batches)))
+            self._push(float(cells.bound[i]), number, (int(cells.row[i]), Span(replicas=replicas, batches=batches)))
         rest = cells.part(~ripe)
         if len(rest):
-            self._push(float(rest.bound.min()), rest)
+            self._push(float(rest.bound.min()), number, rest)

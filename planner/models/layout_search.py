@@ -3,15 +3,15 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from planner.models.layout_best import Best, best_of_row
 from planner.models.layout_counts import Span
-from planner.models.layout_order import Queue
+from planner.models.layout_order import Leaf, Queue
 from planner.models.layout_question import Base, Problem, bases
-from planner.models.layout_space import Row, RowTable, joined, packing, row_bounds, row_table
+from planner.models.layout_space import Row, RowTable, packing, row_bounds, row_table
 from planner.physics import step
 from planner.solvers.outcome import Stop
 
@@ -42,6 +42,8 @@ class Run:
     progress: Callable[[str], None] | None
     best: Best | None = None
     row: Row | None = None  # of the best
+    opened: dict[tuple[int, int], Row] = field(default_factory=dict)
+    unsearched: float = math.inf  # the bound of a part that the limit cut short
 
     @property
     def over(self) -> bool:
@@ -52,6 +54,13 @@ class Run:
     def cutoff(self) -> float:
         """Seconds per sequence that a layout must be under."""
         return self.best.seconds if self.best else math.inf
+
+    def take(self, leaf: Leaf, bound: float) -> None:
+        """Search a part of a row; `bound`: no layout of the space is under it."""
+        self.opened.setdefault(leaf.key, leaf.row)
+        self.open(leaf.row, bound, leaf.span)
+        if self.over:
+            self.unsearched = min(self.unsearched, leaf.row.bound)
 
     def open(self, row: Row, bound: float, span: Span | None = None) -> None:
         """Search a row, or a span of its counts, for a better layout; `bound`: no layout of the space is under it."""
@@ -78,44 +87,47 @@ def search(
     `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first.
     """
     run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress)
-    rest = math.inf
+    queue, rest = Queue(problem, over=lambda: run.over), math.inf
     if table is None:
-        table, rest = _start(run, near)
-    queue = Queue(problem, table, run.cutoff)
-    opened: dict[int, Row] = {}
-    bound, stop = math.inf, Stop.PROVED
+        rest = _start(run, queue, near)
+    else:
+        queue.add(table)
+    queue.cutoff = run.cutoff
     for leaf in queue:
-        opened.setdefault(leaf.index, leaf.row)
-        low = min(leaf.row.bound, queue.bound)
-        run.open(leaf.row, min(low, rest), leaf.span)
+        run.take(leaf, min(leaf.row.bound, queue.bound, rest))
         queue.cutoff = run.cutoff
-        if run.over and low < run.cutoff:
-            bound, stop = low, Stop.LIMIT
-            break
-    if rest < run.cutoff:
-        bound, stop = min(bound, rest), Stop.LIMIT
-    if run.best is not None and run.row is not None:
-        bound = min(bound, run.best.seconds)
-        if not any(is_row_of(row, run.best.cut) for row in opened.values()):
-            opened[-1] = run.row
-    return Search(best=run.best, bound=bound, stop=stop, opened=list(opened.values()), queue=queue, seconds=time.perf_counter() - run.started)
+    bound = min(run.unsearched, queue.bound, rest, run.cutoff)
+    opened = list(run.opened.values())
+    if run.best is not None and run.row is not None and not any(is_row_of(row, run.best.cut) for row in opened):
+        opened.append(run.row)
+    return Search(
+        best=run.best,
+        bound=bound,
+        stop=Stop.PROVED if bound >= run.cutoff else Stop.LIMIT,
+        opened=opened,
+        queue=queue,
+        seconds=time.perf_counter() - run.started,
+    )
 
 
-def _start(run: Run, near: step.Cut | None) -> tuple[RowTable, float]:
-    """Build the table a few ways to cut a layer at a time and try the best rows of each; return it, and a bound for what is not in it."""
+def _start(run: Run, queue: Queue, near: step.Cut | None) -> float:
+    """Give the queue its rows, a few ways to cut a layer at a time, and open the first parts that come up; return a bound for what it did not get."""
     paces = bases(run.problem)
     for row in _rows_of(run.problem, paces, near):
         run.open(row, min(least_of(run.problem, base) for base in paces))
     paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
-    tables: list[RowTable] = []
     for k in range(0, len(paces), AT_ONCE):
         if run.over:
-            return joined(run.problem, tables), min(least[k:])
-        table = row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff)
-        tables.append(table)
-        _try(run, table, min(least))
-    return joined(run.problem, tables), math.inf
+            return min(least[k:])
+        queue.add(row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff))
+        queue.cutoff, tries = run.cutoff, 0
+        for leaf in queue:
+            run.take(leaf, min(least))
+            queue.cutoff, tries = run.cutoff, tries + 1
+            if run.best is not None and tries >= TRIES:
+                break
+    return math.inf
 
 
 def _rows_of(problem: Problem, paces: list[Base], cut: step.Cut | None) -> Iterator[Row]:
@@ -137,16 +149,6 @@ def _rows_of(problem: Problem, paces: list[Base], cut: step.Cut | None) -> Itera
             )
             if is_row_of(row, cut):
                 yield row
-
-
-def _try(run: Run, table: RowTable, bound: float) -> None:
-    """Open the first parts of a table's rows; before there is a layout, until there is one."""
-    queue, tries = Queue(run.problem, table, run.cutoff), 0
-    for leaf in queue:
-        run.open(leaf.row, bound, leaf.span)
-        queue.cutoff, tries = run.cutoff, tries + 1
-        if run.best is not None and (tries >= TRIES or run.over):
-            return
 
 
 def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:
