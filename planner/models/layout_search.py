@@ -11,7 +11,7 @@ from planner.models.layout_best import Best, best_of_row
 from planner.models.layout_counts import Span
 from planner.models.layout_order import Leaf, Queue
 from planner.models.layout_question import Base, Problem, bases
-from planner.models.layout_space import Row, RowTable, packing, row_bounds, row_table
+from planner.models.layout_space import Row, RowTable, row_bounds, row_table
 from planner.physics import step
 from planner.solvers.outcome import Stop
 
@@ -113,8 +113,10 @@ def search(
 def _start(run: Run, queue: Queue, near: step.Cut | None) -> float:
     """Give the queue its rows, a few ways to cut a layer at a time, and open the first parts that come up; return a bound for what it did not get."""
     paces = bases(run.problem)
-    for row in _rows_of(run.problem, paces, near):
-        run.open(row, min(least_of(run.problem, base) for base in paces))
+    for leaf in _leaves_of(run, paces, near) if near is not None else ():
+        run.open(leaf.row, min(least_of(run.problem, base) for base in paces), leaf.span)
+        if run.best is not None:
+            break
     paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
     for k in range(0, len(paces), AT_ONCE):
@@ -130,25 +132,14 @@ def _start(run: Run, queue: Queue, near: step.Cut | None) -> float:
     return math.inf
 
 
-def _rows_of(problem: Problem, paces: list[Base], cut: step.Cut | None) -> Iterator[Row]:
-    """Yield the rows that a layout belongs to."""
-    for base in paces if cut is not None else ():
-        if cut is not None and base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch:
-            p = cut.pipeline_parallel
-            q, r, spread = packing(problem, base, np.array(p))
-            row = Row(
-                base=base,
-                zero=cut.zero_stage,
-                pipeline=p,
-                virtual_stages=cut.virtual_stages,
-                filled=cut.micro_batches >= p,
-                stages_per_rack=int(q),
-                replicas_per_rack=int(r),
-                racks_per_replica=spread,
-                bound=0.0,
-            )
-            if is_row_of(row, cut):
-                yield row
+def _leaves_of(run: Run, paces: list[Base], cut: step.Cut) -> Iterator[Leaf]:
+    """Yield the parts of the rows that a layout belongs to."""
+    for base in paces:
+        if base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch:
+            table = row_table(run.problem, [base])
+            own = (table.pipeline == cut.pipeline_parallel) & (table.virtual_stages == cut.virtual_stages) & (table.zero == cut.zero_stage)
+            held = [i for i in np.flatnonzero(own) if is_row_of(table.row(int(i), 0.0), cut)]
+            yield from Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
 
 
 def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:

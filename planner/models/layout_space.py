@@ -61,7 +61,7 @@ class RowTable:
     def __len__(self) -> int:
         return len(self.bound)
 
-    def part(self, which: Flags) -> "RowTable":
+    def part(self, which: Flags | Ints) -> "RowTable":
         """Return the table of some of the rows."""
         kept = {k: getattr(self, k)[which] for k in ("base", "zero", "pipeline", "virtual_stages", "filled", "bound")}
         return replace(self, **kept)
