@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.layout_counts import Candidates, candidates
+from planner.models.layout_counts import Candidates, Span, candidates
 from planner.models.layout_question import Problem
 from planner.models.layout_space import Floats, Ints, Row, effective, replica_caps
 from planner.models.layout_stages import HAIR, Stages
@@ -25,13 +25,13 @@ class Best:
     cut: Cut
 
 
-def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bool] = lambda: False) -> Best | None:
-    """Find the fastest layout of a row that is faster than the cutoff, exactly unless it is `over` before; None where there is none.
+def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bool] = lambda: False, span: Span | None = None) -> Best | None:
+    """Find the fastest layout of a row, or of a span of its counts, under the cutoff, exactly unless it is `over` before; None where there is none.
 
     Counts are taken up in the order of their bounds: first those of even stages, then those of the least budget that
     memory leaves with as many chunks in flight and the most shards.
     """
-    c = candidates(problem, row, cutoff)
+    c = candidates(problem, row, cutoff, span)
     if c is None:
         return None
     times, search = Times(problem=problem, row=row), Depths(problem=problem, row=row, candidates=c)

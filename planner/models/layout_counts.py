@@ -11,6 +11,14 @@ from planner.models.layout_space import Floats, Ints, Row, effective, least_term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Ranges of a row's counts, both ends in them: of replicas and, in a pipeline that is not filled, of micro-batches."""
+
+    replicas: tuple[int, int]
+    batches: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """Replica and micro-batch counts of a row that could beat a cutoff, with what follows from them; one entry each."""
 
@@ -46,7 +54,7 @@ def split_replicas(caps: Ints, replicas: Ints) -> Ints:
     return shares
 
 
-def counts(problem: Problem, row: Row, d: Ints) -> tuple[Ints, Ints]:
+def counts(problem: Problem, row: Row, d: Ints, span: Span | None = None) -> tuple[Ints, Ints]:
     """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
 
     A filled pipeline takes as many micro-batches as the batch holds. Interleaved, whole rounds may be better, and fewer
@@ -54,11 +62,14 @@ def counts(problem: Problem, row: Row, d: Ints) -> tuple[Ints, Ints]:
     """
     b, p, v = row.base.shape.micro_batch, row.pipeline, row.virtual_stages
     most, wanted = problem.most_sequences // b, problem.pin("microbatches_per_step")
+    low, high = (1, p - 1) if span is None else span.batches
     if wanted is not None:
+        d = d if row.filled or low <= wanted <= high else d[:0]
         return d, np.full(len(d), wanted)
     if not row.filled:
-        each = np.minimum(p - 1, most // d)
-        return np.repeat(d, each), np.concatenate([np.arange(1, c + 1) for c in each]) if len(each) else d
+        each = np.maximum(np.minimum(high, most // d) - low + 1, 0)
+        first = np.cumsum(each) - each
+        return np.repeat(d, each), low + np.arange(int(each.sum())) - np.repeat(first, each)
     if v == 1:
         return d, most // d
     m = most // d
@@ -76,18 +87,20 @@ def most_batches(problem: Problem, row: Row, d: Ints) -> Ints:
     return np.where((m >= wanted) & (row.filled == (wanted >= row.pipeline)), wanted, 0)
 
 
-def replica_numbers(problem: Problem, row: Row, cutoff: float) -> Ints:
+def replica_numbers(problem: Problem, row: Row, cutoff: float, span: Span | None) -> Ints:
     """List the numbers of replicas that a row may have; those too few for the cutoff even without fill and tails are left out."""
     b, p = row.base.shape.micro_batch, row.pipeline
     caps, most = replica_caps(problem, row.base, p), problem.most_sequences // b
     slowest = math.ceil(problem.machine.model.layers / p) * row.base.least_layer
     low, top = max(1, int((caps > 0).sum()), math.floor(slowest / (cutoff * b))), min(int(caps.sum()), most // p if row.filled else most)
+    if span is not None:
+        low, top = max(low, span.replicas[0]), min(top, span.replicas[1])
     wanted, shares = problem.pin("data_parallel"), problem.pin("data_parallel_by_site")
     if shares is None:
         return np.arange(low, top + 1) if wanted is None else np.array([wanted] if low <= wanted <= top else [], dtype=np.int64)
     asked = np.array([shares.get(s, 0) for s in problem.sites])
     total = int(asked.sum())
-    held = np.all(asked <= caps) and 1 <= total <= top and wanted in (None, total)
+    held = np.all(asked <= caps) and (1 if span is None else span.replicas[0]) <= total <= top and wanted in (None, total)
     return np.array([total] if held else [], dtype=np.int64)
 
 
@@ -98,13 +111,13 @@ def _untailed(problem: Problem, row: Row, d: Ints, m: Ints) -> Floats:
     return np.asarray((effective(row, m) * (pace + each) + once) / (m * d * row.base.shape.micro_batch), dtype=np.float64)
 
 
-def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
-    """List the replica and micro-batch counts of a row whose time on even stages is under the cutoff, the fastest first.
+def candidates(problem: Problem, row: Row, cutoff: float, span: Span | None = None) -> Candidates | None:
+    """List the replica and micro-batch counts of a row (in a span of them) whose time on even stages is under the cutoff, the fastest first.
 
     Fewer micro-batches never make a sequence faster but by whole rounds, so the most that replicas leave bound all others.
     """
     shape, p = row.base.shape, row.pipeline
-    d = replica_numbers(problem, row, cutoff)
+    d = replica_numbers(problem, row, cutoff, span)
     m = most_batches(problem, row, d)
     d, m = d[m >= 1], m[m >= 1]
     if not len(d):
@@ -113,7 +126,7 @@ def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
     d = d[_untailed(problem, row, d, m) / lost < cutoff]
     if not len(d):
         return None
-    d, m = counts(problem, row, d)
+    d, m = counts(problem, row, d, span)
     d, m = d[m >= 1], m[m >= 1]
     bound = _untailed(problem, row, d, m)
     order = np.argsort(bound, kind="stable")

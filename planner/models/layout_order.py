@@ -1,104 +1,102 @@
-"""The rows of the space in order of their bounds, sharpened by what memory asks for, and no earlier than needed."""
+"""The rows of the space in order of their bounds, taken apart by their counts of replicas and micro-batches, and no earlier than needed."""
 
 import heapq
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from planner.models.layout_question import Base, Problem
-from planner.models.layout_space import Flags, Floats, Ints, Row, RowTable, bound_over_replicas, least_layer, most_counts
-from planner.physics import schedule, step
+from planner.models.layout_cells import Cells, bounded, narrow, split, whole
+from planner.models.layout_counts import Span
+from planner.models.layout_question import Problem
+from planner.models.layout_space import Ints, Row, RowTable
 
-BLOCK = 64, 2048  # rows sharpened at first, and at most at a time
-HALVINGS = 40
+FIRST = 128  # cells split at once while there is no layout
+AT_ONCE = 1024  # and with one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """A row, told apart by its key, with narrow ranges of its counts; the row's bound is that of these."""
+
+    key: tuple[int, int]
+    row: Row
+    span: Span
 
 
 class Queue:
-    """Rows in order of sharpened bounds: a block of the table is sharpened when its own bounds come up."""
+    """Narrow parts of the rows of tables in order of their bounds: rows are bounded by all their counts, then split, when their own bounds come up.
 
-    def __init__(self, problem: Problem, table: RowTable) -> None:
-        self.problem, self.table = problem, table
-        self._next, self._size = 0, BLOCK[0]
-        self._heap: list[tuple[float, int]] = []
+    `cutoff`, which may fall on the way: parts that are as slow are dropped. `over`: says when to stop short.
+    """
+
+    def __init__(self, problem: Problem, *tables: RowTable, over: Callable[[], bool] = lambda: False) -> None:
+        self.problem, self.cutoff, self.over = problem, math.inf, over
+        self.tables: list[RowTable] = []
         self.hopeless = 0
+        self._heap: list[tuple[float, int, int, Any]] = []
+        self._number = itertools.count()
+        for table in tables:
+            self.add(table)
+
+    def add(self, table: RowTable) -> None:
+        """Take in the rows of a table, those of a way to cut a layer and a ZeRO stage together."""
+        self.tables.append(table)
+        keys = table.base * 4 + table.zero
+        order = np.argsort(keys, kind="stable")
+        for own in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(order) else ():
+            self._push(float(table.bound[own].min()), len(self.tables) - 1, own)
+
+    def _push(self, bound: float, table: int, held: Any) -> None:
+        heapq.heappush(self._heap, (bound, next(self._number), table, held))
 
     @property
     def bound(self) -> float:
         """No row still to come is under this."""
-        waiting = float(self.table.bound[self._next]) if self._next < len(self.table) else math.inf
-        return min(waiting, self._heap[0][0] if self._heap else math.inf)
+        return self._heap[0][0] if self._heap else math.inf
 
-    def __iter__(self) -> Iterator[Row]:
-        """Yield every row that memory does not rule out."""
-        while True:
-            while self._next < len(self.table) and (not self._heap or self.table.bound[self._next] < self._heap[0][0]):
-                self._sharpen()
-            if not self._heap:
-                return
-            bound, i = heapq.heappop(self._heap)
-            yield self.table.row(i, bound)
+    def __iter__(self) -> Iterator[Leaf]:
+        """Yield every part of a row that memory does not rule out and that is under the cutoff."""
+        while self._heap and self.bound < self.cutoff and not self.over():
+            bound, _, table, held = heapq.heappop(self._heap)
+            if isinstance(held, Cells):
+                self._split(table, held)
+            elif isinstance(held, tuple):
+                index, span = held
+                yield Leaf(key=(table, index), row=self.tables[table].row(index, bound), span=span)
+            else:
+                self._take(table, held)
 
-    def _sharpen(self) -> None:
-        which = np.arange(self._next, min(self._next + self._size, len(self.table)))
-        bounds = sharpened(self.problem, self.table, which)
-        for i, bound in zip(which, bounds, strict=True):
-            if math.isfinite(bound):
-                heapq.heappush(self._heap, (float(bound), int(i)))
-        self.hopeless += int(np.sum(~np.isfinite(bounds)))
-        self._next, self._size = self._next + len(which), min(2 * self._size, BLOCK[1])
+    def _take(self, number: int, rows: Ints) -> None:
+        """Bound rows of one way to cut a layer by all their counts together."""
+        table = self.tables[number]
+        rows = rows[table.bound[rows] < self.cutoff]
+        if len(rows):
+            cells = whole(self.problem, table, rows, self.cutoff)
+            possible = bounded(self.problem, table, cells, math.inf)
+            self.hopeless += len(cells) - len(possible)
+            self._keep(number, possible.part(possible.bound < self.cutoff))
 
+    def _split(self, number: int, cells: Cells) -> None:
+        """Split the best of some cells."""
+        cells = cells.part(cells.bound < self.cutoff)
+        most = AT_ONCE if math.isfinite(self.cutoff) else FIRST
+        if len(cells) > most:
+            order = np.argpartition(cells.bound, most)
+            self._keep(number, cells.part(order[most:]))
+            cells = cells.part(order[:most])
+        if len(cells):
+            table = self.tables[number]
+            self._keep(number, bounded(self.problem, table, split(self.problem, table, cells), self.cutoff))
 
-def sharpened(problem: Problem, table: RowTable, which: Ints) -> Floats:
-    """Bound rows again with the least time of a stage in which memory holds all layers; infinite where it never does."""
-    found = table.bound[which].copy()
-    if problem.pin("layers_per_stage") is not None or problem.pin("recomputed_layers_per_stage") is not None:
-        return found
-    keys = np.stack([table.base[which], table.zero[which]])
-    for index, zero in sorted({(int(a), int(b)) for a, b in keys.T}):
-        own = np.flatnonzero((keys[0] == index) & (keys[1] == zero))
-        base, p, v, filled = table.bases[index], table.pipeline[which[own]], table.virtual_stages[which[own]], table.filled[which[own]]
-        replicas, batches = most_counts(problem, base, p, filled)
-        at_most = np.maximum(replicas, 1)
-        layer = least_layer(problem, base, zero, p, at_most // 2 + 1)
-        floor = _least_stage(problem, base, zero, p, v, filled, at_most, layer)
-        found[own] = np.maximum(found[own], bound_over_replicas(problem, base, zero, p, v, batches, at_most, floor))
-    return found
-
-
-def _least_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, replicas: Ints, layer: Floats) -> Floats:
-    """Return the least time of the largest stage, its layers taken as divisible: by bisection, since what the stages hold grows with it.
-
-    In a time S a stage recomputes at most (S - l·x)/y layers, so memory lets it hold l layers with
-    l·(s + n·a) <= room + n·(a - c)·(S - l·x)/y, and never more than S/x or, all recomputed, room/(s + n·c).
-    """
-    m = problem.machine
-    layers, x, y = m.model.layers, layer[:, None], base.times.again
-    state = step.held_state_bytes(m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=replicas)
-    s = np.broadcast_to(np.asarray(state, dtype=np.float64), p.shape)[:, None]
-    stage = np.arange(int(p.max()))[None, :]
-    batches = np.where(filled, p, 1)[:, None]
-    chunks = schedule.chunks_in_flight(base.order, np.minimum(stage, p[:, None] - 1), p[:, None], v[:, None], batches)
-    n = np.broadcast_to(np.asarray(chunks), (len(p), stage.shape[1])) / v[:, None]
-    gathered = 2 * base.weights.layer * m.precision.working_parameter_bytes if zero >= 3 else 0.0
-    inside, room, kept, checkpoint = stage < p[:, None], problem.memory_limit - gathered, base.bytes.kept, base.bytes.checkpoint
-
-    def held(seconds: Floats) -> Floats:
-        t = seconds[:, None]
-        if base.recomputes == "none":
-            most = np.minimum(t / x, room / (s + n * kept))
-        elif base.recomputes == "all":
-            most = np.minimum(t / (x + y), room / (s + n * checkpoint))
-        else:
-            saved = n * max(0.0, kept - checkpoint) / y
-            some = np.minimum((room + saved * t) / (s + n * kept + saved * x), room / (s + n * min(kept, checkpoint)))
-            most = np.minimum(t / x, np.maximum(some, room / (s + n * kept)))
-        return np.asarray(np.where(inside, most, 0.0).sum(axis=1), dtype=np.float64)
-
-    low, high = layers / p * layer, layers * (layer + y) * (1 + 1e-9)
-    possible = held(high) >= layers
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        enough = held(middle) >= layers
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.where(possible, low, np.inf)
+    def _keep(self, number: int, cells: Cells) -> None:
+        ripe = narrow(self.tables[number], cells)
+        for i in np.flatnonzero(ripe):
+            replicas, batches = (int(cells.fewest[i]), int(cells.most[i])), (int(cells.shallowest[i]), int(cells.deepest[i]))
+            self._push(float(cells.bound[i]), number, (int(cells.row[i]), Span(replicas=replicas, batches=batches)))
+        rest = cells.part(~ripe)
+        if len(rest):
+            self._push(float(rest.bound.min()), number, rest)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from planner.models.layout_best import Best
 from planner.models.layout_question import Problem
 from planner.models.layout_search import Search
+from planner.models.layout_space import joined
 from planner.physics import step, steptime
 from planner.plan import Assumptions, Certificate, LayoutMetrics, LayoutPlan
 
@@ -33,7 +34,7 @@ def given_by(problem: Problem) -> str:
 
 def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> dict[str, int | float | str | list[int] | list[str]]:
     """Say what the optimum was proven over, and how much of it each argument excluded."""
-    table = found.queue.table
+    table = joined(problem, found.queue.tables)
     return {
         "tensor_parallel": sorted({b.shape.tensor_parallel for b in table.bases}),
         "microbatch_sequences": sorted({b.shape.micro_batch for b in table.bases}),

@@ -1,22 +1,22 @@
 """Branch and bound over the rows of the layout space: a first layout soon, then the fastest, with a bound at any time."""
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from planner.models.layout_best import Best, best_of_row
-from planner.models.layout_order import Queue
+from planner.models.layout_counts import Span
+from planner.models.layout_order import Leaf, Queue
 from planner.models.layout_question import Base, Problem, bases
-from planner.models.layout_space import Row, RowTable, joined, packing, row_bounds, row_table
+from planner.models.layout_space import Row, RowTable, row_bounds, row_table
 from planner.physics import step
 from planner.solvers.outcome import Stop
 
 AT_ONCE = 8  # ways to cut a layer whose rows are bounded before the best of them are opened
-TRIES = 8, 2  # rows of each that are opened while the table grows: before the first layout, and after
+TRIES = 2  # parts of them that are opened while the table grows
 SAMPLES = 12  # pipelines on which ways to cut a layer are compared at first
 
 
@@ -42,6 +42,8 @@ class Run:
     progress: Callable[[str], None] | None
     best: Best | None = None
     row: Row | None = None  # of the best
+    opened: dict[tuple[int, int], Row] = field(default_factory=dict)
+    unsearched: float = math.inf  # the bound of a part that the limit cut short
 
     @property
     def over(self) -> bool:
@@ -53,9 +55,16 @@ class Run:
         """Seconds per sequence that a layout must be under."""
         return self.best.seconds if self.best else math.inf
 
-    def open(self, row: Row, bound: float) -> None:
-        """Search a row for a better layout; `bound`: no layout of the space is under it."""
-        better = best_of_row(self.problem, row, self.cutoff, lambda: self.over)
+    def take(self, leaf: Leaf, bound: float) -> None:
+        """Search a part of a row; `bound`: no layout of the space is under it."""
+        self.opened.setdefault(leaf.key, leaf.row)
+        self.open(leaf.row, bound, leaf.span)
+        if self.over:
+            self.unsearched = min(self.unsearched, leaf.row.bound)
+
+    def open(self, row: Row, bound: float, span: Span | None = None) -> None:
+        """Search a row, or a span of its counts, for a better layout; `bound`: no layout of the space is under it."""
+        better = best_of_row(self.problem, row, self.cutoff, lambda: self.over, span)
         if better is None:
             return
         self.best, self.row = better, row
@@ -78,94 +87,78 @@ def search(
     `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first.
     """
     run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress)
-    rest = math.inf
+    queue, rest = Queue(problem, over=lambda: run.over), math.inf
     if table is None:
-        table, rest = _start(run, near)
-    queue = Queue(problem, table)
-    opened: list[Row] = []
-    bound, stop = math.inf, Stop.PROVED
-    for row in queue:
-        if run.best is not None and row.bound >= run.best.seconds:
-            break
-        opened.append(row)
-        low = min(row.bound, queue.bound)
-        run.open(row, min(low, rest))
-        if run.over and low < run.cutoff:
-            bound, stop = low, Stop.LIMIT
-            break
-    if rest < run.cutoff:
-        bound, stop = min(bound, rest), Stop.LIMIT
-    if run.best is not None and run.row is not None:
-        bound = min(bound, run.best.seconds)
-        if not any(is_row_of(row, run.best.cut) for row in opened):
-            opened.append(run.row)
-    return Search(best=run.best, bound=bound, stop=stop, opened=opened, queue=queue, seconds=time.perf_counter() - run.started)
+        rest = _start(run, queue, near)
+    else:
+        queue.add(table)
+    queue.cutoff = run.cutoff
+    for leaf in queue:
+        run.take(leaf, min(leaf.row.bound, queue.bound, rest))
+        queue.cutoff = run.cutoff
+    bound = min(run.unsearched, queue.bound, rest, run.cutoff)
+    opened = list(run.opened.values())
+    if run.best is not None and run.row is not None and not any(is_row_of(row, run.best.cut) for row in opened):
+        opened.append(run.row)
+    return Search(
+        best=run.best,
+        bound=bound,
+        stop=Stop.PROVED if bound >= run.cutoff else Stop.LIMIT,
+        opened=opened,
+        queue=queue,
+        seconds=time.perf_counter() - run.started,
+    )
 
 
-def _start(run: Run, near: step.Cut | None) -> tuple[RowTable, float]:
-    """Build the table a few ways to cut a layer at a time and try the best rows of each; return it, and a bound for what is not in it."""
+def _start(run: Run, queue: Queue, near: step.Cut | None) -> float:
+    """Give the queue its rows, a few ways to cut a layer at a time, and open the first parts that come up; return a bound for what it did not get."""
     paces = bases(run.problem)
-    for row in _rows_of(run.problem, paces, near):
-        run.open(row, min(least_of(run.problem, base) for base in paces))
+    for leaf in _leaves_of(run, paces, near) if near is not None else ():
+        run.open(leaf.row, min(least_of(run.problem, base) for base in paces), leaf.span)
+        if run.best is not None:
+            break
     paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
-    tables: list[RowTable] = []
     for k in range(0, len(paces), AT_ONCE):
         if run.over:
-            return joined(run.problem, tables), min(least[k:])
-        table = row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff)
-        tables.append(table)
-        for row in _promising(run, table):
-            run.open(row, min(least))
-    return joined(run.problem, tables), math.inf
+            return min(least[k:])
+        queue.add(row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff))
+        queue.cutoff, tries = run.cutoff, 0
+        for leaf in queue:
+            run.take(leaf, min(least))
+            queue.cutoff, tries = run.cutoff, tries + 1
+            if run.best is not None and tries >= TRIES:
+                break
+    return math.inf
 
 
-def _rows_of(problem: Problem, paces: list[Base], cut: step.Cut | None) -> Iterator[Row]:
-    """Yield the rows that a layout belongs to."""
-    for base in paces if cut is not None else ():
-        if cut is not None and base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch:
-            p = cut.pipeline_parallel
-            q, r, spread = packing(problem, base, np.array(p))
-            row = Row(
-                base=base,
-                zero=cut.zero_stage,
-                pipeline=p,
-                virtual_stages=cut.virtual_stages,
-                filled=cut.micro_batches >= p,
-                stages_per_rack=int(q),
-                replicas_per_rack=int(r),
-                racks_per_replica=spread,
-                bound=0.0,
-            )
-            if is_row_of(row, cut):
-                yield row
-
-
-def _promising(run: Run, table: RowTable) -> Iterator[Row]:
-    """Yield the first rows of a table that may beat the incumbent; before there is one, in the order in which memory leaves them."""
-    found: Iterator[Row] = itertools.islice(Queue(run.problem, table), TRIES[0])
-    if run.best is not None:
-        found = (table.row(i, float(table.bound[i])) for i in range(min(TRIES[1], len(table))))
-    for row in found:
-        if row.bound >= run.cutoff or run.over:
-            return
-        yield row
+def _leaves_of(run: Run, paces: list[Base], cut: step.Cut) -> Iterator[Leaf]:
+    """Yield the parts of the rows that a layout belongs to."""
+    for base in paces:
+        if base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch:
+            table = row_table(run.problem, [base])
+            own = (table.pipeline == cut.pipeline_parallel) & (table.virtual_stages == cut.virtual_stages) & (table.zero == cut.zero_stage)
+            held = [i for i in np.flatnonzero(own) if is_row_of(table.row(int(i), 0.0), cut)]
+            yield from Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
 
 
 def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:
     """Order ways to cut a layer by their bounds on a sample of pipelines, those first of which one may fit memory."""
     layers = problem.machine.model.layers
     stages = problem.options("pipeline_parallel", range(1, layers + 1))
-    some = sorted({stages[min(len(stages) - 1, len(stages) * k // SAMPLES)] for k in range(SAMPLES)} | {stages[0]}) if stages else []
+    some = sorted({stages[min(len(stages) - 1, len(stages) * k // SAMPLES)] for k in range(SAMPLES)} | {stages[0], stages[-1]}) if stages else []
     pairs = sorted({(p, v) for p in some for v in (1, layers // p) if p > 1 or v == 1})
     p, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    zero = min(problem.options("zero_stage", (1, 0, 2, 3)), default=1)
+    options = problem.options("zero_stage", range(4))
 
     def promise(base: Base) -> float:
         own = (p > 1) | (not base.packed)
         own &= (v == 1) | (base.order == "1f1b")
-        bound, room, fits = row_bounds(problem, base, zero, p[own], v[own], np.ones(int(own.sum()), dtype=bool))
-        return float(np.min(bound, initial=math.inf, where=room & fits))
+        least = math.inf
+        for zero in sorted({options[min(1, len(options) - 1)], options[-1]} if options else ()):
+            bound, room, fits = row_bounds(problem, base, zero, p[own], v[own], np.ones(int(own.sum()), dtype=bool))
+            least = float(np.min(bound, initial=least, where=room & fits))
+        return least
 
     return sorted(paces, key=promise)
 

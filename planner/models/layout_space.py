@@ -61,7 +61,7 @@ class RowTable:
     def __len__(self) -> int:
         return len(self.bound)
 
-    def part(self, which: Flags) -> "RowTable":
+    def part(self, which: Flags | Ints) -> "RowTable":
         """Return the table of some of the rows."""
         kept = {k: getattr(self, k)[which] for k in ("base", "zero", "pipeline", "virtual_stages", "filled", "bound")}
         return replace(self, **kept)
@@ -158,7 +158,7 @@ def _in_order(problem: Problem, paces: list[Base], columns: list[Any], declared:
         zero=zero,
         pipeline=p,
         virtual_stages=v,
-        filled=filled,
+        filled=filled.astype(bool),
         bound=bound,
         declared=declared,
         no_room=no_room,
@@ -174,7 +174,7 @@ def row_bounds(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled
     replicas, batches = most_counts(problem, base, p, filled)
     room = (replicas >= 1) & (replicas * base.shape.gpus >= base.shape.expert_parallel)
     at_most = np.maximum(replicas, 1)
-    bound = bound_over_replicas(problem, base, zero, p, v, batches, at_most)
+    bound = bound_between(problem, base, zero, p, v, fewest=np.ones_like(at_most), most=at_most, deepest=batches)
     return bound, room, _may_fit(problem, base, zero, p, v, filled, at_most)
 
 
@@ -185,19 +185,16 @@ def most_counts(problem: Problem, base: Base, p: Ints, filled: Flags) -> tuple[I
     return np.minimum(caps, np.where(filled, most // p, most)), np.where(filled, np.inf, np.minimum(p - 1, most))
 
 
-def bound_over_replicas(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Floats, at_most: Ints, floor: Any = 0.0) -> Floats:
-    """Bound rows with at most so many replicas and micro-batches from below.
+def bound_between(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, *, fewest: Any, most: Any, deepest: Any, floor: Any = 0.0) -> Floats:
+    """Bound rows with so many replicas, and no more micro-batches than the deepest filling, from below in seconds per sequence.
 
-    `floor`: the least pace with more than half of the replicas, where it is known to be more than even.
-    Exchanges grow with the replicas: a layout has more than half of the most and the exchanges of that half, or it has no
-    more than half, twice the time of a sequence, and perhaps no exchanges.
+    `floor`: the least time of the largest stage, where it is known to be more than even. Exchanges are those of the fewest
+    replicas, the pace is shared by the most, and what comes once a step by the largest batch.
     """
-    b, largest, half = base.shape.micro_batch, problem.most_sequences, at_most // 2
-    slowest, once, each = least_terms(problem, base, zero, p, v, batches, fewest=half + 1, most=at_most)
-    pace = np.maximum(slowest, floor) + each
-    many = pace / (at_most * b) + np.maximum(once / largest, once / (np.maximum(batches, 1) * at_most * b))
-    few = np.ceil(problem.machine.model.layers / p) * base.least_layer / (np.maximum(half, 1) * b)
-    return np.asarray(np.where(half > 0, np.minimum(many, few), many))
+    b = base.shape.micro_batch
+    slowest, once, each = least_terms(problem, base, zero, p, v, deepest, fewest=fewest, most=most, floor=floor)
+    largest = np.minimum(problem.most_sequences // b, most * np.maximum(deepest, 1.0))
+    return np.asarray(((slowest + each) / most + once / largest) / b, dtype=np.float64)
 
 
 def _least_racks(problem: Problem, replicas_per_rack: Any, replicas: Any) -> Any:
@@ -213,10 +210,13 @@ def least_layer(problem: Problem, base: Base, zero: int, p: Ints, replicas: Ints
     return np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), p.shape)
 
 
-def least_terms(problem: Problem, base: Base, zero: int, p: Any, v: Any, batches: Any, *, fewest: Any, most: Any) -> tuple[Any, Any, Any]:
+def least_terms(
+    problem: Problem, base: Base, zero: int, p: Any, v: Any, batches: Any, *, fewest: Any, most: Any, floor: Any = 0.0
+) -> tuple[Any, Any, Any]:
     """Return the least pace of a micro-batch, what a step takes at least once, and what each micro-batch pays besides.
 
-    The most even stages; the exchanges of the fewest replicas, the shards of the most; nothing between sites.
+    The most even stages, of which the largest takes no less than the floor; the exchanges of the fewest replicas, the
+    shards of the most; nothing between sites.
     """
     m, layers = problem.machine, problem.machine.model.layers
     q, r, _ = packing(problem, base, np.asarray(p))
@@ -225,9 +225,10 @@ def least_terms(problem: Problem, base: Base, zero: int, p: Any, v: Any, batches
     pace = step.paces(m, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow)
     layer = pace.layer + base.least_layer - base.layer
     even = np.ceil(layers / p)
-    slowest = np.maximum(even * layer, (layers * layer + base.head) / p)
+    stage = np.maximum(even * layer, floor)
+    slowest = np.maximum(stage + np.where(p == 1, base.head, 0.0), (layers * layer + base.head) / p)
     hop = np.where(p == 1, 0.0, np.where(q >= p, base.hop_inside, base.hop_between))
-    fill = step.bubble_of(pace, base.order, p, v, even * layer, hop=hop, micro_batches=batches)
+    fill = step.bubble_of(pace, base.order, p, v, stage, hop=hop, micro_batches=batches)
     tails = step.tail_parts(
         m,
         base.shape,

@@ -104,7 +104,7 @@ def every_layout(i: Instance, asked: LayoutRequest) -> Iterator[Cut]:
             continue
         for q in sorted({1, min(p, max(1, 4 // (t * c)))}):
             r, column = max(1, 4 // (q * t * c)), -(-p // q) * -(-t * c // 4)
-            spans = [range(1, r * (n // column) + 1) if n // column else range(1) for n in racks]
+            spans = [range(1, min(r * (n // column), most // b) + 1) if n // column else range(1) for n in racks]
             for d in itertools.product(*spans):
                 if sum(d) and pin.get("data_parallel", sum(d)) == sum(d) and e <= t * c * min(x for x in d if x):
                     yield from _cuts(i, t, c, e, b, p, q, r, d)
@@ -153,22 +153,24 @@ def _recomputes(flash: bool, split: tuple[int, ...], pin: dict[str, Any]) -> lis
     return [("none", ()), *some] if flash else [("none", ()), ("selective", ()), *some]
 
 
-def least_seconds_per_sequence(i: Instance, asked: LayoutRequest) -> float | None:
-    """Time every layout that fits memory; None where none does. What depends on the shape alone is computed once."""
+def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, Cut]]:
+    """Yield every layout that fits memory with its seconds per sequence. What depends on the shape alone is computed once."""
     m, limit = step.machine_of(i), step.memory_limit_bytes(i)
     c = Conditions(hop_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0)
-    best: float | None = None
     known: dict[Any, Any] = {}
     whole = steptime.layer_times
     try:
         steptime.layer_times = lambda machine, s: known[s] if s in known else known.setdefault(s, whole(machine, s))
         for x in every_layout(i, asked):
-            seconds = sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch)
-            if (best is None or seconds < best) and sum(step.worst_memory(m, x).values()) <= limit:
-                best = seconds
+            if sum(step.worst_memory(m, x).values()) <= limit:
+                yield sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch), x
     finally:
         steptime.layer_times = whole
-    return best
+
+
+def least_seconds_per_sequence(i: Instance, asked: LayoutRequest) -> float | None:
+    """Time every layout that fits memory; None where none does."""
+    return min((seconds for seconds, _ in every_time(i, asked)), default=None)
 
 
 def random_case(seed: int) -> tuple[Instance, LayoutRequest]:
@@ -200,3 +202,15 @@ def random_case(seed: int) -> tuple[Instance, LayoutRequest]:
     return instance(
         layers=layers, sequences=r.randint(2, 7), hbm=hbm, pins=pins, kv_heads=r.choice([2, 4]), software=software, experts=experts
     ), asked
+
+
+def batch_limited_case(seed: int) -> tuple[Instance, LayoutRequest]:
+    """Return a small random question in which the batch leaves most racks idle; pins keep the brute force short."""
+    r = random.Random(seed)
+    pins: dict[str, Any] = {"layout.zero_stage": r.randint(0, 3), "layout.tensor_parallel": r.choice([1, 2, 4])}
+    pins["layout.sequence_parallel"] = pins["layout.tensor_parallel"] > 1
+    pins["layout.microbatch_sequences"] = r.choice([1, 1, 2])
+    software = r.choice([UNFUSED, FLASH, FLASH, ZERO_BUBBLE])
+    hbm = r.choice([0.25e9, 0.3e9, 0.35e9, 0.4e9, 0.5e9, 0.7e9, 1e9, 5e9])
+    i = instance(layers=r.choice([3, 4, 5]), sequences=r.randint(2, 9), hbm=hbm, pins=pins, software=software)
+    return i, request(a=r.choice([20, 40, 10**9]))

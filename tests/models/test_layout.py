@@ -11,9 +11,10 @@ from planner.handoff import LayoutRequest, Options
 from planner.instance import Instance
 from planner.models import layout, layout_best, layout_counts, layout_question, layout_space
 from planner.models.layout_order import Queue
+from planner.models.layout_search import is_row_of
 from planner.order import solve_instance
 from planner.physics import schedule
-from tests.models.layout_cases import ZERO_BUBBLE, instance, least_seconds_per_sequence, random_case, request
+from tests.models.layout_cases import ZERO_BUBBLE, batch_limited_case, every_time, instance, least_seconds_per_sequence, random_case, request
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -37,9 +38,39 @@ def test_row_bounds_are_bounds(seed: int) -> None:
     i, asked = random_case(seed)
     problem = layout_question.problem_of(i, asked)
     table = layout_space.row_table(problem)
-    for row in itertools.islice(Queue(problem, table), 60):
-        held = layout_best.best_of_row(problem, row, math.inf)
-        assert held is None or held.seconds >= row.bound * (1 - 1e-12)
+    for leaf in itertools.islice(Queue(problem, table), 60):
+        held = layout_best.best_of_row(problem, leaf.row, math.inf, span=leaf.span)
+        assert held is None or held.seconds >= leaf.row.bound * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_agrees_with_brute_force_where_the_batch_is_small(seed: int) -> None:
+    """Where the batch leaves most racks idle, the tables find the fastest of all layouts, or none where there is none."""
+    i, asked = batch_limited_case(seed)
+    right = least_seconds_per_sequence(i, asked)
+    found = layout.search(layout_question.problem_of(i, asked))
+    assert (found.best is None) == (right is None)
+    if found.best is not None:
+        assert found.best.seconds == pytest.approx(right, rel=1e-9)
+        assert found.bound == found.best.seconds
+
+
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_no_layout_is_faster_than_its_part_of_a_row(seed: int) -> None:
+    """Every layout that fits memory belongs to a part of a row, and none is faster than the bound of that part."""
+    i, asked = batch_limited_case(seed)
+    problem = layout_question.problem_of(i, asked)
+    leaves = list(Queue(problem, layout_space.row_table(problem)))
+    for seconds, cut in every_time(i, asked):
+        own = [
+            x.row.bound
+            for x in leaves
+            if x.span.replicas[0] <= cut.data_parallel <= x.span.replicas[1]
+            and (x.row.filled or x.span.batches[0] <= cut.micro_batches <= x.span.batches[1])
+            and is_row_of(x.row, cut)
+        ]
+        assert len(own) == 1
+        assert seconds >= own[0] * (1 - 1e-12)
 
 
 def days(i: Instance, asked: LayoutRequest) -> float:
