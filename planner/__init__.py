@@ -9,15 +9,17 @@ from planner.errors import PlannerError
 from planner.evaluate import evaluate
 from planner.explain import explain
 from planner.solve import solve
+from planner.sweep import sweep
 
 if TYPE_CHECKING:
     from planner.instance import Instance
     from planner.plan import Plan, Violation
+    from planner.sweeps.rows import Row
 
 __version__ = "0.1.0"
-__all__ = ["Instance", "Plan", "PlannerError", "Violation", "check", "evaluate", "explain", "solve"]
+__all__ = ["Instance", "Plan", "PlannerError", "Row", "Violation", "check", "evaluate", "explain", "solve", "sweep"]
 
-_HOMES = {"Instance": "planner.instance", "Plan": "planner.plan", "Violation": "planner.plan"}
+_HOMES = {"Instance": "planner.instance", "Plan": "planner.plan", "Row": "planner.sweeps.rows", "Violation": "planner.plan"}
 
 
 def __getattr__(name: str) -> Any:
