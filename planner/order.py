@@ -16,6 +16,7 @@ from planner.handoff import LayoutRequest, Options, SitesRequest, resolved_switc
 from planner.identity import instance_sha256
 from planner.instance import Accelerator, Instance
 from planner.models import layout, sites
+from planner.models.layout_memory import Memory
 from planner.physics.cost import endpoint_link_usd
 from planner.physics.power import facility_mw, rack_of
 from planner.plan import Conflict, ObjectiveValue, Plan, Status
@@ -78,12 +79,14 @@ class Run:
         self.progress(f"{racks:,} racks: {days:,.1f} days{behind}; ${found.cost.total_usd / 1e9:,.3f}B")
 
 
-def solve_instance(instance: Instance, options: Options, progress: Progress) -> Plan:
+def solve_instance(instance: Instance, options: Options, progress: Progress, layouts: Memory | None = None) -> Plan:
     """Take all decisions that a loaded instance asks for and return the checked plan.
 
-    A limit or an interrupt ends the search with the best plan so far; without one, the error is raised again.
+    `layouts` is what solves before this one learned of the layout space. A limit or an interrupt ends the search with the
+    best plan so far; without one, the error is raised again.
     """
-    run = Run(instance=instance, decider=Decider(instance=instance, options=options, progress=progress), progress=progress)
+    decider = Decider(instance=instance, options=options, progress=progress, layouts=layouts or Memory())
+    run = Run(instance=instance, decider=decider, progress=progress)
     conflict: Conflict | None = None
     try:
         conflict = _search(run)
@@ -169,7 +172,7 @@ def _joint_bound(run: Run, most: int) -> float | None:
     pins = {k: v for k, v in run.instance.pins.items() if k != "layout.data_parallel_by_site"}
     ideal = run.instance.model_copy(update={"hardware": hardware, "pins": pins})
     request = LayoutRequest(racks_by_site={"anywhere": most}, hop_slowdown=1.0, allreduce_slowdown=1.0)
-    return layout.least_days(ideal, request, time_limit=run.decider.options.time_limit)
+    return layout.least_days(ideal, request, time_limit=run.decider.options.time_limit, memory=run.decider.layouts)
 
 
 def _spend(run: Run, most: int) -> Conflict | None:

@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.layout_question import Problem
-from planner.models.layout_space import Floats, Ints, Row, effective, least_terms, replica_caps
+from planner.models.layout_question import Base, Problem
+from planner.models.layout_space import Flags, Floats, Ints, Row, effective, least_terms, replica_caps
+from planner.physics import schedule
+
+COUNTS = ("data_parallel", "data_parallel_by_site", "microbatches_per_step")  # choices that, pinned, leave few counts
+AT_ONCE = 500_000  # counts of rows bounded together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,3 +133,36 @@ def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
     )
     found = found.part(least * shape.gpus >= shape.expert_parallel) if len(d) else found
     return found if len(found.replicas) else None
+
+
+def least_over_counts(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, cutoff: float) -> Floats:
+    """Bound rows of one way to cut a layer by the best of their counts, each on even stages with its own whole micro-batches.
+
+    Counts that even stages alone make as slow as the cutoff are left out: a row with no other is bounded by infinity.
+    """
+    if any(problem.pin(name) is not None for name in COUNTS):
+        return np.zeros(len(p))
+    caps, most = replica_caps(problem, base, p), problem.most_sequences // base.shape.micro_batch
+    slowest = np.ceil(problem.machine.model.layers / p) * base.least_layer
+    low = np.maximum(np.maximum(1, np.sum(caps > 0, axis=0)), np.floor(slowest / (cutoff * base.shape.micro_batch))).astype(np.int64)
+    number = np.maximum(0, np.minimum(caps.sum(axis=0), np.where(filled, most // p, most)) - low + 1)
+    found = np.full(len(p), math.inf)
+    for part in np.split(np.arange(len(p)), np.flatnonzero(np.diff(np.cumsum(number) // AT_ONCE)) + 1):
+        rows = np.repeat(part, number[part])
+        if len(rows):
+            first = np.cumsum(number[part]) - number[part]
+            d = low[rows] + np.arange(len(rows)) - np.repeat(first, number[part])
+            some = number[part] > 0
+            found[part[some]] = np.minimum.reduceat(_least_each(problem, base, zero, p[rows], v[rows], filled[rows], d), first[some])
+    return found
+
+
+def _least_each(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, d: Ints) -> Floats:
+    """Bound counts of replicas with any number of micro-batches: the most that they leave, without what uneven rounds of it lose."""
+    b = base.shape.micro_batch
+    m = np.where(filled, problem.most_sequences // b // d, np.minimum(problem.most_sequences // b // d, p - 1))
+    held = np.maximum(m, 1)
+    pace, once, each = least_terms(problem, base, zero, p, v, held, fewest=d, most=d)
+    lost = schedule.effective_micro_batches(held, p, v) / held
+    whole = (schedule.effective_micro_batches(held, p, v) * (pace + each) + once) / (held * d * b) / lost
+    return np.where(m >= 1, whole, math.inf)

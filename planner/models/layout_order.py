@@ -41,7 +41,7 @@ class Queue:
 
     def _sharpen(self) -> None:
         which = np.arange(self._next, min(self._next + self._size, len(self.table)))
-        bounds = sharpened(self.problem, self.table, which)
+        bounds = self.table.bound[which] if self.table.sharp else sharpened(self.problem, self.table, which)
         for i, bound in zip(which, bounds, strict=True):
             if math.isfinite(bound):
                 heapq.heappush(self._heap, (float(bound), int(i)))
@@ -61,12 +61,12 @@ def sharpened(problem: Problem, table: RowTable, which: Ints) -> Floats:
         replicas, batches = most_counts(problem, base, p, filled)
         at_most = np.maximum(replicas, 1)
         layer = least_layer(problem, base, zero, p, at_most // 2 + 1)
-        floor = _least_stage(problem, base, zero, p, v, filled, at_most, layer)
+        floor = least_stage(problem, base, zero, p, v, filled, at_most, layer)
         found[own] = np.maximum(found[own], bound_over_replicas(problem, base, zero, p, v, batches, at_most, floor))
     return found
 
 
-def _least_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, replicas: Ints, layer: Floats) -> Floats:
+def least_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, replicas: Ints, layer: Floats) -> Floats:
     """Return the least time of the largest stage, its layers taken as divisible: by bisection, since what the stages hold grows with it.
 
     In a time S a stage recomputes at most (S - l·x)/y layers, so memory lets it hold l layers with

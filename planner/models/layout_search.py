@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.models.layout_best import Best, best_of_row
+from planner.models.layout_memory import Memory, Proof, is_alike
 from planner.models.layout_order import Queue
 from planner.models.layout_question import Base, Problem, bases
 from planner.models.layout_space import Row, RowTable, joined, packing, row_bounds, row_table
@@ -17,6 +18,7 @@ from planner.solvers.outcome import Stop
 
 AT_ONCE = 8  # ways to cut a layer whose rows are bounded before the best of them are opened
 TRIES = 8, 2  # rows of each that are opened while the table grows: before the first layout, and after
+UNHURRIED = 10.0  # seconds of a limit from which tables that others can share are worth their time
 SAMPLES = 12  # pipelines on which ways to cut a layer are compared at first
 
 
@@ -72,17 +74,20 @@ def search(
     progress: Callable[[str], None] | None = None,
     table: RowTable | None = None,
     near: step.Cut | None = None,
+    memory: Memory | None = None,
 ) -> Search:
     """Open rows in order of their bounds until none can beat the incumbent.
 
-    `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first.
+    `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first;
+    `memory`: what earlier searches of the whole space learned, and this one adds to.
     """
     run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress)
     rest = math.inf
-    if table is None:
-        table, rest = _start(run, near)
-    queue = Queue(problem, table)
     opened: list[Row] = []
+    memory = memory if table is None and is_alike(problem, problem) else None
+    if table is None:
+        table, rest, opened = _start(run, near or (memory.near(problem) if memory else None), memory)
+    queue = Queue(problem, table)
     bound, stop = math.inf, Stop.PROVED
     for row in queue:
         if run.best is not None and row.bound >= run.best.seconds:
@@ -99,25 +104,33 @@ def search(
         bound = min(bound, run.best.seconds)
         if not any(is_row_of(row, run.best.cut) for row in opened):
             opened.append(run.row)
+        if memory is not None and stop is Stop.PROVED:
+            memory.keep(Proof(problem=problem, best=run.best, opened=opened))
     return Search(best=run.best, bound=bound, stop=stop, opened=opened, queue=queue, seconds=time.perf_counter() - run.started)
 
 
-def _start(run: Run, near: step.Cut | None) -> tuple[RowTable, float]:
-    """Build the table a few ways to cut a layer at a time and try the best rows of each; return it, and a bound for what is not in it."""
+def _start(run: Run, near: step.Cut | None, memory: Memory | None) -> tuple[RowTable, float, list[Row]]:
+    """Return the table of rows, a bound for what is not in it, and the rows that earlier searches opened and excluded for this one.
+
+    Without a layout to start from, the table is built a few ways to cut a layer at a time, and the best rows of each are tried.
+    """
     paces = bases(run.problem)
     for row in _rows_of(run.problem, paces, near):
         run.open(row, min(least_of(run.problem, base) for base in paces))
+    if run.best is not None and memory is not None and (run.time_limit is None or run.time_limit > UNHURRIED):
+        table, carried = memory.unproven(memory.rows(run.problem, paces, run.cutoff), run.cutoff)
+        return table, math.inf, carried
     paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
     tables: list[RowTable] = []
     for k in range(0, len(paces), AT_ONCE):
         if run.over:
-            return joined(run.problem, tables), min(least[k:])
+            return joined(run.problem, tables), min(least[k:]), []
         table = row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff)
         tables.append(table)
         for row in _promising(run, table):
             run.open(row, min(least))
-    return joined(run.problem, tables), math.inf
+    return joined(run.problem, tables), math.inf, []
 
 
 def _rows_of(problem: Problem, paces: list[Base], cut: step.Cut | None) -> Iterator[Row]:

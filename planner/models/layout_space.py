@@ -57,6 +57,7 @@ class RowTable:
     declared: int
     no_room: int
     memory: int
+    sharp: bool = False  # whether the bounds know already what memory asks for
 
     def __len__(self) -> int:
         return len(self.bound)

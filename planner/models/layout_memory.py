@@ -1,0 +1,209 @@
+"""What one search of the layout space leaves to the next: bounds of rows, rows proven no better, and where to start.
+
+A question is *harder* than another where it asks the same of no more racks at any site and of a network that is no faster.
+Every layout of the harder question is one of the easier, and no faster there; so whatever bounds a row from below in the
+easier question bounds it in the harder. Two things follow. Rows bounded once for somewhat more racks than are asked need
+no second look where that bound already excludes them. And where a search ended with a proof, a row whose replicas by site
+are no more now than they were then holds nothing better than what that search found.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from planner.models.layout_best import Best
+from planner.models.layout_counts import least_over_counts
+from planner.models.layout_order import least_stage
+from planner.models.layout_question import Base, Problem
+from planner.models.layout_space import Flags, Floats, Ints, Row, RowTable, bound_over_replicas, least_layer, most_counts, replica_caps, row_table
+from planner.physics.step import Conditions, Cut
+
+ABOVE, BELOW = 1.08, 0.80  # racks that a family serves, as shares of those it was made for
+SLACK = 1.45  # of the incumbent: rows bounded above that are not kept; more than the time that a fifth fewer racks cost
+STEP = 1.05  # slowdowns of a family are rounded down to powers of this
+FAMILIES, PROOFS = 6, 48  # kept; the oldest go first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """A search that ended with a proof: no layout of its question takes less than the best."""
+
+    problem: Problem
+    best: Best
+    opened: list[Row]
+
+
+@dataclass(slots=True, kw_only=True)
+class Family:
+    """The rows of an easy question, and bounds of them that hold for every harder one down to the fewest racks.
+
+    `least` is the least time of the largest stage by row, as far as it was worked out (NaN: not yet).
+    """
+
+    easy: Problem
+    fewest: Problem
+    table: RowTable
+    cutoff: float
+    least: Floats
+    bound: Floats
+
+    def serves(self, problem: Problem, cutoff: float) -> bool:
+        """Tell whether the bounds hold for a question and leave out no row under a cutoff."""
+        return cutoff < self.cutoff and is_harder(problem, self.easy) and _no_fewer(problem, self.fewest)
+
+    def rows(self, problem: Problem, paces: list[Base], cutoff: float) -> RowTable:
+        """Return the rows that may hold a layout under a cutoff, with bounds for the question asked."""
+        some = np.arange(int(np.searchsorted(self.table.bound, cutoff)))
+        self._sharpen(some[np.isnan(self.least[some])])
+        left = some[self.bound[some] < cutoff]
+        bound = np.full(len(left), math.inf)
+        for index, zero, own in _groups(self.table, left):
+            which = left[own]
+            p, v, filled = self.table.pipeline[which], self.table.virtual_stages[which], self.table.filled[which]
+            replicas, batches = most_counts(problem, paces[index], p, filled)
+            found = bound_over_replicas(problem, paces[index], zero, p, v, batches, np.maximum(replicas, 1), self.least[which])
+            found[replicas * paces[index].shape.gpus < max(1, paces[index].shape.expert_parallel)] = math.inf
+            live = found < cutoff
+            found[live] = np.maximum(found[live], least_over_counts(problem, paces[index], zero, p[live], v[live], filled[live], cutoff))
+            bound[own] = found
+        order = np.argsort(bound, kind="stable")
+        order = order[bound[order] < cutoff]
+        which = left[order]
+        hopeless = int(np.sum(np.isposinf(self.least[some])))
+        kept = {k: getattr(self.table, k)[which] for k in ("base", "zero", "pipeline", "virtual_stages", "filled")}
+        return replace(self.table, problem=problem, bases=paces, bound=bound[order], memory=self.table.memory + hopeless, sharp=True, **kept)
+
+    def _sharpen(self, which: Ints) -> None:
+        """Work out the least time of the largest stage of some rows: the most shards, and the pace of the fewest replicas in question."""
+        for index, zero, own in _groups(self.table, which):
+            rows, base = which[own], self.table.bases[index]
+            p, v, filled = self.table.pipeline[rows], self.table.virtual_stages[rows], self.table.filled[rows]
+            replicas, batches = most_counts(self.easy, base, p, filled)
+            at_most = np.maximum(replicas, 1)
+            few = np.maximum(most_counts(self.fewest, base, p, filled)[0], 1)
+            layer = least_layer(self.easy, base, zero, p, few // 2 + 1)
+            least = least_stage(self.easy, base, zero, p, v, filled, at_most, layer)
+            self.least[rows] = least
+            self.bound[rows] = np.maximum(self.table.bound[rows], bound_over_replicas(self.easy, base, zero, p, v, batches, at_most, least))
+
+
+def _groups(table: RowTable, which: Ints) -> list[tuple[int, int, Ints]]:
+    """Group rows by their way to cut a layer and ZeRO stage; positions within `which`."""
+    keys = table.base[which] * 8 + table.zero[which]
+    order = np.argsort(keys, kind="stable")
+    values, first = np.unique(keys[order], return_index=True)
+    return [(int(k) // 8, int(k) % 8, np.sort(own)) for k, own in zip(values, np.split(order, first[1:]), strict=True)] if len(which) else []
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What was learned of layout questions, over one solve or over many."""
+
+    families: list[Family] = field(default_factory=list)
+    proofs: list[Proof] = field(default_factory=list)
+
+    def near(self, problem: Problem) -> Cut | None:
+        """Return the layout last found for the same question on other racks, or on another network."""
+        return next((p.best.cut for p in reversed(self.proofs) if is_alike(p.problem, problem)), None)
+
+    def proof(self, problem: Problem) -> Proof | None:
+        """Return the proof of this very question."""
+        return next((p for p in reversed(self.proofs) if p.problem.racks == problem.racks and p.problem == problem), None)
+
+    def keep(self, proof: Proof) -> None:
+        """Remember a proof."""
+        self.proofs.append(proof)
+        del self.proofs[:-PROOFS]
+
+    def rows(self, problem: Problem, paces: list[Base], cutoff: float) -> RowTable:
+        """Return the rows that may hold a layout under a cutoff, from a family that serves the question."""
+        family = next((f for f in reversed(self.families) if f.serves(problem, cutoff)), None)
+        if family is None:
+            family = _family(problem, cutoff)
+            self.families.append(family)
+            del self.families[:-FAMILIES]
+        return family.rows(problem, paces, cutoff)
+
+    def unproven(self, table: RowTable, cutoff: float) -> tuple[RowTable, list[Row]]:
+        """Leave out the rows in which an earlier search proved that nothing is under the cutoff; return those it opened, too."""
+        problem = table.problem
+        carried: dict[int, Row] = {}
+        for proof in reversed(self.proofs):
+            if not len(table):
+                break
+            if proof.best.seconds < cutoff or not _same_pace(problem, proof.problem):
+                continue
+            known = _within(table, proof.problem)
+            if not known.any():
+                continue
+            out = table.part(known)
+            names = {_name(out.row(i, 0.0)) for i in range(len(out))}
+            carried |= {id(row): row for row in proof.opened if _name(row) in names}
+            table = table.part(~known)
+        return table, list(carried.values())
+
+
+def _name(row: Row) -> tuple[object, ...]:
+    """Name a row by what tells it from all others."""
+    return (row.base.shape, row.base.order, row.base.packed, row.zero, row.pipeline, row.virtual_stages, row.filled)
+
+
+def _within(table: RowTable, easier: Problem) -> Flags:
+    """Say of which rows the racks hold no more replicas at any site than those of another question, at as many sites."""
+    found = np.zeros(len(table), dtype=bool)
+    for index, _, own in _groups(table, np.arange(len(table))):
+        base, p = table.bases[index], table.pipeline[own]
+        now, then = (np.sort(replica_caps(q, base, p), axis=0) for q in (table.problem, easier))
+        found[own] = np.all(now <= then, axis=0) & (np.sum(now > 0, axis=0) == np.sum(then > 0, axis=0))
+    return found
+
+
+def _family(problem: Problem, cutoff: float) -> Family:
+    """Bound all rows for more racks than are asked, and for a network that is somewhat faster."""
+    c = problem.conditions
+    swift = Conditions(hop_slowdown=_rounded(c.hop_slowdown), allreduce_slowdown=_rounded(c.allreduce_slowdown), wan_round_trips=c.wan_round_trips)
+    easy = replace(problem, racks=tuple(math.ceil(ABOVE * r) for r in problem.racks), conditions=swift)
+    fewest = replace(problem, racks=tuple(math.ceil(BELOW * r) for r in problem.racks), conditions=swift)
+    table = row_table(easy, cutoff=SLACK * cutoff)
+    table = table.part(table.bound < SLACK * cutoff)
+    return Family(easy=easy, fewest=fewest, table=table, cutoff=SLACK * cutoff, least=np.full(len(table), np.nan), bound=table.bound.copy())
+
+
+def _rounded(slowdown: float) -> float:
+    """Round a slowdown down, so that questions that hardly differ share a family."""
+    return min(slowdown, STEP ** math.floor(math.log(slowdown) / math.log(STEP) + 1e-9)) if slowdown > 1 else slowdown
+
+
+def is_alike(a: Problem, b: Problem) -> bool:
+    """Tell whether two questions differ in racks and network alone, and name as many sites."""
+    sizes = len(a.racks) == len(b.racks) and a.most_sequences == b.most_sequences and a.memory_limit == b.memory_limit
+    return sizes and a.pins == b.pins and a.machine == b.machine and "layout.data_parallel_by_site" not in a.pins
+
+
+def is_harder(a: Problem, b: Problem) -> bool:
+    """Tell whether a question has no more racks at any site, as many sites, and a network no faster than another."""
+    x, y = a.conditions, b.conditions
+    slower = x.hop_slowdown >= y.hop_slowdown and x.allreduce_slowdown >= y.allreduce_slowdown and _slower_between(x, y)
+    return slower and is_alike(a, b) and _no_fewer(b, a)
+
+
+def _slower_between(x: Conditions, y: Conditions) -> bool:
+    """Tell whether the exchange between sites takes no less time; where no rate is known it takes none."""
+    if y.wan_gbps is None:
+        return True
+    same = x.wan_round_trips == y.wan_round_trips
+    return x.wan_gbps is not None and x.wan_gbps <= y.wan_gbps and x.wan_rtt_ms >= y.wan_rtt_ms and same
+
+
+def _same_pace(a: Problem, b: Problem) -> bool:
+    """Tell whether a question cuts layers at the very pace of another and exchanges no faster between sites, on whatever racks."""
+    x, y = a.conditions, b.conditions
+    same = x.hop_slowdown == y.hop_slowdown and x.allreduce_slowdown == y.allreduce_slowdown
+    return same and _slower_between(x, y) and is_alike(a, b)
+
+
+def _no_fewer(a: Problem, b: Problem) -> bool:
+    """Tell whether one question has at least the racks of another at each of as many working sites."""
+    more, less = sorted(a.racks), sorted(b.racks)
+    return all(x >= y and (x > 0) == (y > 0) for x, y in zip(more, less, strict=True))
