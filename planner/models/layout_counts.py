@@ -135,10 +135,11 @@ def candidates(problem: Problem, row: Row, cutoff: float) -> Candidates | None:
     return found if len(found.replicas) else None
 
 
-def least_over_counts(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, cutoff: float) -> Floats:
+def least_over_counts(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, cutoff: float, floor: Floats, above: Ints) -> Floats:
     """Bound rows of one way to cut a layer by the best of their counts, each on even stages with its own whole micro-batches.
 
     Counts that even stages alone make as slow as the cutoff are left out: a row with no other is bounded by infinity.
+    `floor`: the least time of the largest stage with more replicas than `above`.
     """
     if any(problem.pin(name) is not None for name in COUNTS):
         return np.zeros(len(p))
@@ -152,17 +153,20 @@ def least_over_counts(problem: Problem, base: Base, zero: int, p: Ints, v: Ints,
         if len(rows):
             first = np.cumsum(number[part]) - number[part]
             d = low[rows] + np.arange(len(rows)) - np.repeat(first, number[part])
+            held = np.where(d > above[rows], floor[rows], 0.0)
+            each = _least_each(problem, base, zero, p[rows], v[rows], filled[rows], d, held)
             some = number[part] > 0
-            found[part[some]] = np.minimum.reduceat(_least_each(problem, base, zero, p[rows], v[rows], filled[rows], d), first[some])
+            found[part[some]] = np.minimum.reduceat(each, first[some])
     return found
 
 
-def _least_each(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, d: Ints) -> Floats:
+def _least_each(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, d: Ints, floor: Floats) -> Floats:
     """Bound counts of replicas with any number of micro-batches: the most that they leave, without what uneven rounds of it lose."""
     b = base.shape.micro_batch
     m = np.where(filled, problem.most_sequences // b // d, np.minimum(problem.most_sequences // b // d, p - 1))
     held = np.maximum(m, 1)
-    pace, once, each = least_terms(problem, base, zero, p, v, held, fewest=d, most=d)
+    stage = np.where(np.isposinf(floor), 0.0, floor)
+    pace, once, each = least_terms(problem, base, zero, p, v, held, fewest=d, most=d, floor=stage)
     lost = schedule.effective_micro_batches(held, p, v) / held
     whole = (schedule.effective_micro_batches(held, p, v) * (pace + each) + once) / (held * d * b) / lost
-    return np.where(m >= 1, whole, math.inf)
+    return np.where((m >= 1) & ~np.isposinf(floor), whole, math.inf)

@@ -15,13 +15,15 @@ import numpy as np
 from planner.models.layout_best import Best
 from planner.models.layout_counts import least_over_counts
 from planner.models.layout_order import least_stage
-from planner.models.layout_question import Base, Problem
+from planner.models.layout_question import Base, Problem, bases
 from planner.models.layout_space import Flags, Floats, Ints, Row, RowTable, bound_over_replicas, least_layer, most_counts, replica_caps, row_table
+from planner.models.layout_stages import HAIR, Stages
 from planner.physics.step import Conditions, Cut
 
 ABOVE, BELOW = 1.08, 0.80  # racks that a family serves, as shares of those it was made for
 SLACK = 1.45  # of the incumbent: rows bounded above that are not kept; more than the time that a fifth fewer racks cost
 STEP = 1.05  # slowdowns of a family are rounded down to powers of this
+COLUMNS = ("base", "zero", "pipeline", "virtual_stages", "filled")
 FAMILIES, PROOFS = 6, 48  # kept; the oldest go first
 
 
@@ -38,7 +40,8 @@ class Proof:
 class Family:
     """The rows of an easy question, and bounds of them that hold for every harder one down to the fewest racks.
 
-    `least` is the least time of the largest stage by row, as far as it was worked out (NaN: not yet).
+    `least` is the least time of the largest stage by row, with more than half of the replicas that the fewest racks hold: NaN
+    where it was not asked yet, else for divisible layers or, where `whole`, for whole ones.
     """
 
     easy: Problem
@@ -46,11 +49,13 @@ class Family:
     table: RowTable
     cutoff: float
     least: Floats
+    whole: Flags
     bound: Floats
 
     def serves(self, problem: Problem, cutoff: float) -> bool:
         """Tell whether the bounds hold for a question and leave out no row under a cutoff."""
-        return cutoff < self.cutoff and is_harder(problem, self.easy) and _no_fewer(problem, self.fewest)
+        near = _swift(problem.conditions) == self.easy.conditions  # a network far slower would get bounds that say little
+        return cutoff < self.cutoff and near and is_harder(problem, self.easy) and _no_fewer(problem, self.fewest)
 
     def rows(self, problem: Problem, paces: list[Base], cutoff: float) -> RowTable:
         """Return the rows that may hold a layout under a cutoff, with bounds for the question asked."""
@@ -59,20 +64,41 @@ class Family:
         left = some[self.bound[some] < cutoff]
         bound = np.full(len(left), math.inf)
         for index, zero, own in _groups(self.table, left):
-            which = left[own]
+            which, base = left[own], paces[index]
             p, v, filled = self.table.pipeline[which], self.table.virtual_stages[which], self.table.filled[which]
-            replicas, batches = most_counts(problem, paces[index], p, filled)
-            found = bound_over_replicas(problem, paces[index], zero, p, v, batches, np.maximum(replicas, 1), self.least[which])
-            found[replicas * paces[index].shape.gpus < max(1, paces[index].shape.expert_parallel)] = math.inf
-            live = found < cutoff
-            found[live] = np.maximum(found[live], least_over_counts(problem, paces[index], zero, p[live], v[live], filled[live], cutoff))
+            replicas, batches = most_counts(problem, base, p, filled)
+            found = bound_over_replicas(problem, base, zero, p, v, batches, np.maximum(replicas, 1), self.least[which])
+            found[replicas * base.shape.gpus < max(1, base.shape.expert_parallel)] = math.inf
             bound[own] = found
-        order = np.argsort(bound, kind="stable")
-        order = order[bound[order] < cutoff]
-        which = left[order]
         hopeless = int(np.sum(np.isposinf(self.least[some])))
-        kept = {k: getattr(self.table, k)[which] for k in ("base", "zero", "pipeline", "virtual_stages", "filled")}
-        return replace(self.table, problem=problem, bases=paces, bound=bound[order], memory=self.table.memory + hopeless, sharp=True, **kept)
+        kept = {k: getattr(self.table, k)[left] for k in COLUMNS}
+        whole = replace(self.table, problem=problem, bases=paces, bound=bound, memory=self.table.memory + hopeless, sharp=True, origin=left, **kept)
+        return whole.part(bound < cutoff)
+
+    def counted(self, table: RowTable, cutoff: float) -> RowTable:
+        """Bound rows again by the best of their counts, then with the stages of whole layers that memory leaves; in order of their bounds."""
+        for exact in (False, True):
+            if exact:
+                self._exact(table)
+            bound = table.bound.copy()
+            for index, zero, own in _groups(table, np.arange(len(table))):
+                base, origin = table.bases[index], table.origin[own]
+                p, v, filled = table.pipeline[own], table.virtual_stages[own], table.filled[own]
+                above = self._half(base, p, filled)
+                least = least_over_counts(table.problem, base, zero, p, v, filled, cutoff, self.least[origin], above)
+                bound[own] = np.maximum(bound[own], least)
+            table = replace(table, bound=bound).part(bound < cutoff)
+        order = np.argsort(table.bound, kind="stable")
+        return replace(table, origin=table.origin[order], bound=table.bound[order], **{k: getattr(table, k)[order] for k in COLUMNS})
+
+    def _half(self, base: Base, p: Ints, filled: Flags) -> Ints:
+        """Return half of the replicas that the fewest racks hold: with more the least times of stages hold."""
+        return np.asarray(np.maximum(most_counts(self.fewest, base, p, filled)[0], 1) // 2)
+
+    def _shards(self, base: Base, p: Ints, filled: Flags) -> Ints:
+        """Return the most replicas that the smallest working site may have."""
+        sites = np.maximum(1, np.sum(replica_caps(self.fewest, base, p) > 0, axis=0))
+        return np.asarray(np.maximum(1, most_counts(self.easy, base, p, filled)[0] // sites))
 
     def _sharpen(self, which: Ints) -> None:
         """Work out the least time of the largest stage of some rows: the most shards, and the pace of the fewest replicas in question."""
@@ -80,12 +106,30 @@ class Family:
             rows, base = which[own], self.table.bases[index]
             p, v, filled = self.table.pipeline[rows], self.table.virtual_stages[rows], self.table.filled[rows]
             replicas, batches = most_counts(self.easy, base, p, filled)
-            at_most = np.maximum(replicas, 1)
-            few = np.maximum(most_counts(self.fewest, base, p, filled)[0], 1)
-            layer = least_layer(self.easy, base, zero, p, few // 2 + 1)
-            least = least_stage(self.easy, base, zero, p, v, filled, at_most, layer)
+            layer = least_layer(self.easy, base, zero, p, self._half(base, p, filled) + 1)
+            least = np.zeros(len(rows))
+            if not any(self.easy.pin(name) is not None for name in ("layers_per_stage", "recomputed_layers_per_stage")):
+                least = least_stage(self.easy, base, zero, p, v, filled, self._shards(base, p, filled), layer)
             self.least[rows] = least
-            self.bound[rows] = np.maximum(self.table.bound[rows], bound_over_replicas(self.easy, base, zero, p, v, batches, at_most, least))
+            found = bound_over_replicas(self.easy, base, zero, p, v, batches, np.maximum(replicas, 1), least)
+            self.bound[rows] = np.maximum(self.table.bound[rows], found)
+
+    def _exact(self, table: RowTable) -> None:
+        """Work out the least time of the largest stage of filled pipelines again, with whole layers."""
+        if any(self.easy.pin(name) is not None for name in ("layers_per_stage", "recomputed_layers_per_stage")):
+            return
+        some = table.origin[table.filled & ~self.whole[table.origin]]
+        for index, zero, own in _groups(self.table, some):
+            rows, base = some[own], self.table.bases[index]
+            p, filled = self.table.pipeline[rows], self.table.filled[rows]
+            layer = least_layer(self.easy, base, zero, p, self._half(base, p, filled) + 1)
+            for i, shards, x in zip(rows, self._shards(base, p, filled), layer, strict=True):
+                row = self.table.row(int(i), 0.0)
+                most = self.easy.machine.model.layers - (row.pipeline - 1) * row.virtual_stages
+                stages = Stages(problem=self.easy, row=row, replicas=int(shards), batches=row.pipeline, layer=float(x), most_layers=most)
+                first = stages.first_budget()
+                self.least[i] = math.inf if first is None else max(self.least[i], float(stages.budgets[first]) * (1 - HAIR))
+                self.whole[i] = True
 
 
 def _groups(table: RowTable, which: Ints) -> list[tuple[int, int, Ints]]:
@@ -102,45 +146,50 @@ class Memory:
 
     families: list[Family] = field(default_factory=list)
     proofs: list[Proof] = field(default_factory=list)
+    cuts: list[tuple[Problem, list[Base]]] = field(default_factory=list)
+
+    def paces(self, problem: Problem) -> list[Base]:
+        """Return every way to cut a layer: racks do not change it, nor what crosses them but pipeline exchanges."""
+        hop = problem.conditions.hop_slowdown
+        for asked, paces in self.cuts:
+            if asked.conditions.hop_slowdown == hop and is_alike(asked, problem):
+                return paces
+        self.cuts.append((problem, bases(problem)))
+        del self.cuts[:-PROOFS]
+        return self.cuts[-1][1]
 
     def near(self, problem: Problem) -> Cut | None:
         """Return the layout last found for the same question on other racks, or on another network."""
         return next((p.best.cut for p in reversed(self.proofs) if is_alike(p.problem, problem)), None)
-
-    def proof(self, problem: Problem) -> Proof | None:
-        """Return the proof of this very question."""
-        return next((p for p in reversed(self.proofs) if p.problem.racks == problem.racks and p.problem == problem), None)
 
     def keep(self, proof: Proof) -> None:
         """Remember a proof."""
         self.proofs.append(proof)
         del self.proofs[:-PROOFS]
 
-    def rows(self, problem: Problem, paces: list[Base], cutoff: float) -> RowTable:
-        """Return the rows that may hold a layout under a cutoff, from a family that serves the question."""
+    def rows(self, problem: Problem, paces: list[Base], cutoff: float) -> tuple[RowTable, list[Row]]:
+        """Return the rows that may hold a layout under a cutoff, and those that an earlier search opened and excluded."""
         family = next((f for f in reversed(self.families) if f.serves(problem, cutoff)), None)
         if family is None:
             family = _family(problem, cutoff)
             self.families.append(family)
             del self.families[:-FAMILIES]
-        return family.rows(problem, paces, cutoff)
+        table, carried = self._unproven(family.rows(problem, paces, cutoff), cutoff)
+        return family.counted(table, cutoff), carried
 
-    def unproven(self, table: RowTable, cutoff: float) -> tuple[RowTable, list[Row]]:
+    def _unproven(self, table: RowTable, cutoff: float) -> tuple[RowTable, list[Row]]:
         """Leave out the rows in which an earlier search proved that nothing is under the cutoff; return those it opened, too."""
         problem = table.problem
-        carried: dict[int, Row] = {}
+        carried: dict[tuple[object, ...], Row] = {}
         for proof in reversed(self.proofs):
             if not len(table):
                 break
             if proof.best.seconds < cutoff or not _same_pace(problem, proof.problem):
                 continue
             known = _within(table, proof.problem)
-            if not known.any():
-                continue
-            out = table.part(known)
-            names = {_name(out.row(i, 0.0)) for i in range(len(out))}
-            carried |= {id(row): row for row in proof.opened if _name(row) in names}
-            table = table.part(~known)
+            if known.any():
+                carried |= {_name(row): row for row in proof.opened}
+                table = table.part(~known)
         return table, list(carried.values())
 
 
@@ -161,13 +210,18 @@ def _within(table: RowTable, easier: Problem) -> Flags:
 
 def _family(problem: Problem, cutoff: float) -> Family:
     """Bound all rows for more racks than are asked, and for a network that is somewhat faster."""
-    c = problem.conditions
-    swift = Conditions(hop_slowdown=_rounded(c.hop_slowdown), allreduce_slowdown=_rounded(c.allreduce_slowdown), wan_round_trips=c.wan_round_trips)
+    swift = _swift(problem.conditions)
     easy = replace(problem, racks=tuple(math.ceil(ABOVE * r) for r in problem.racks), conditions=swift)
     fewest = replace(problem, racks=tuple(math.ceil(BELOW * r) for r in problem.racks), conditions=swift)
     table = row_table(easy, cutoff=SLACK * cutoff)
     table = table.part(table.bound < SLACK * cutoff)
-    return Family(easy=easy, fewest=fewest, table=table, cutoff=SLACK * cutoff, least=np.full(len(table), np.nan), bound=table.bound.copy())
+    unknown, none = np.full(len(table), np.nan), np.zeros(len(table), dtype=bool)
+    return Family(easy=easy, fewest=fewest, table=table, cutoff=SLACK * cutoff, least=unknown, whole=none, bound=table.bound.copy())
+
+
+def _swift(c: Conditions) -> Conditions:
+    """Return a network that is somewhat faster, and takes no time between sites."""
+    return Conditions(hop_slowdown=_rounded(c.hop_slowdown), allreduce_slowdown=_rounded(c.allreduce_slowdown), wan_round_trips=c.wan_round_trips)
 
 
 def _rounded(slowdown: float) -> float:

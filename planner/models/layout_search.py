@@ -114,11 +114,11 @@ def _start(run: Run, near: step.Cut | None, memory: Memory | None) -> tuple[RowT
 
     Without a layout to start from, the table is built a few ways to cut a layer at a time, and the best rows of each are tried.
     """
-    paces = bases(run.problem)
+    paces = bases(run.problem) if memory is None else memory.paces(run.problem)
     for row in _rows_of(run.problem, paces, near):
         run.open(row, min(least_of(run.problem, base) for base in paces))
     if run.best is not None and memory is not None and (run.time_limit is None or run.time_limit > UNHURRIED):
-        table, carried = memory.unproven(memory.rows(run.problem, paces, run.cutoff), run.cutoff)
+        table, carried = memory.rows(run.problem, paces, run.cutoff)
         return table, math.inf, carried
     paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]

@@ -6,7 +6,7 @@ many of them are recomputed.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ class RowTable:
     no_room: int
     memory: int
     sharp: bool = False  # whether the bounds know already what memory asks for
+    origin: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # places in the table that this is a part of
 
     def __len__(self) -> int:
         return len(self.bound)
@@ -65,7 +66,7 @@ class RowTable:
     def part(self, which: Flags) -> "RowTable":
         """Return the table of some of the rows."""
         kept = {k: getattr(self, k)[which] for k in ("base", "zero", "pipeline", "virtual_stages", "filled", "bound")}
-        return replace(self, **kept)
+        return replace(self, origin=self.origin[which] if len(self.origin) else self.origin, **kept)
 
     def row(self, i: int, bound: float) -> Row:
         """Return row i with its sharpened bound."""
@@ -194,8 +195,10 @@ def bound_over_replicas(problem: Problem, base: Base, zero: int, p: Ints, v: Int
     more than half, twice the time of a sequence, and perhaps no exchanges.
     """
     b, largest, half = base.shape.micro_batch, problem.most_sequences, at_most // 2
-    slowest, once, each = least_terms(problem, base, zero, p, v, batches, fewest=half + 1, most=at_most)
-    pace = np.maximum(slowest, floor) + each
+    never = np.isposinf(floor)  # kept out of the sums: infinity over infinitely many micro-batches is no number
+    floor = np.where(never, 0.0, floor)
+    slowest, once, each = least_terms(problem, base, zero, p, v, batches, fewest=half + 1, most=at_most, floor=floor)
+    pace = np.where(never, np.inf, slowest + each)
     many = pace / (at_most * b) + np.maximum(once / largest, once / (np.maximum(batches, 1) * at_most * b))
     few = np.ceil(problem.machine.model.layers / p) * base.least_layer / (np.maximum(half, 1) * b)
     return np.asarray(np.where(half > 0, np.minimum(many, few), many))
@@ -214,10 +217,13 @@ def least_layer(problem: Problem, base: Base, zero: int, p: Ints, replicas: Ints
     return np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), p.shape)
 
 
-def least_terms(problem: Problem, base: Base, zero: int, p: Any, v: Any, batches: Any, *, fewest: Any, most: Any) -> tuple[Any, Any, Any]:
+def least_terms(
+    problem: Problem, base: Base, zero: int, p: Any, v: Any, batches: Any, *, fewest: Any, most: Any, floor: Any = 0.0
+) -> tuple[Any, Any, Any]:
     """Return the least pace of a micro-batch, what a step takes at least once, and what each micro-batch pays besides.
 
-    The most even stages; the exchanges of the fewest replicas, the shards of the most; nothing between sites.
+    The most even stages, the largest of which takes at least `floor`; the exchanges of the fewest replicas, the shards of
+    the most; nothing between sites.
     """
     m, layers = problem.machine, problem.machine.model.layers
     q, r, _ = packing(problem, base, np.asarray(p))
@@ -226,9 +232,10 @@ def least_terms(problem: Problem, base: Base, zero: int, p: Any, v: Any, batches
     pace = step.paces(m, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow)
     layer = pace.layer + base.least_layer - base.layer
     even = np.ceil(layers / p)
-    slowest = np.maximum(even * layer, (layers * layer + base.head) / p)
+    stage = np.maximum(even * layer, floor)
+    slowest = np.maximum(stage, (layers * layer + base.head) / p)
     hop = np.where(p == 1, 0.0, np.where(q >= p, base.hop_inside, base.hop_between))
-    fill = step.bubble_of(pace, base.order, p, v, even * layer, hop=hop, micro_batches=batches)
+    fill = step.bubble_of(pace, base.order, p, v, stage, hop=hop, micro_batches=batches)
     tails = step.tail_parts(
         m,
         base.shape,

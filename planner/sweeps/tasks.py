@@ -24,6 +24,7 @@ from planner.sweeps.rows import Row, failed_row, row_of_plan
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Two solves in threads of one process would fight over the solvers' signal handlers and thread pools.
 _one_at_a_time = threading.Lock()
+_learned: dict[str, Any] = {}  # what this process keeps from point to point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +90,13 @@ def written(point: Mapping[str, Any]) -> str:
 
 def solve_point(task: Task) -> Answer:
     """Solve one point; whatever goes wrong is the reason of its row."""
+    from planner.models.layout_memory import Memory
     from planner.order import solve_instance
 
     started = time.perf_counter()
     try:
         with _one_at_a_time:
-            plan = solve_instance(load_instance(task.data), task.options, _silent)
+            plan = solve_instance(load_instance(task.data), task.options, _silent, _learned.setdefault("layouts", Memory()))
     except Exception as error:  # a defect at one point must not end a sweep of thousands
         reason = f"{type(error).__name__}: {error}"
         return Answer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))
