@@ -22,7 +22,7 @@ from planner.physics.step import Conditions, Cut
 
 ABOVE, BELOW = 1.08, 0.80  # racks that a family serves, as shares of those it was made for
 SLACK = 1.45  # of the incumbent: rows bounded above that are not kept; more than the time that a fifth fewer racks cost
-STEP = 1.05  # slowdowns of a family are rounded down to powers of this
+STEP, NEAR = 1.05, 1.12  # slowdowns of a family are rounded down to powers of this; it serves those up to so many times its own
 COLUMNS = ("base", "zero", "pipeline", "virtual_stages", "filled")
 FAMILIES, PROOFS = 6, 48  # kept; the oldest go first
 
@@ -54,8 +54,12 @@ class Family:
 
     def serves(self, problem: Problem, cutoff: float) -> bool:
         """Tell whether the bounds hold for a question and leave out no row under a cutoff."""
-        near = _swift(problem.conditions) == self.easy.conditions  # a network far slower would get bounds that say little
-        return cutoff < self.cutoff and near and is_harder(problem, self.easy) and _no_fewer(problem, self.fewest)
+        return cutoff < self.cutoff and self._near(problem) and is_harder(problem, self.easy) and _no_fewer(problem, self.fewest)
+
+    def _near(self, problem: Problem) -> bool:
+        """Tell whether the network asked is hardly slower than the family's: bounds for a far faster one would say little."""
+        x, y = problem.conditions, self.easy.conditions
+        return max(x.hop_slowdown / y.hop_slowdown, x.allreduce_slowdown / y.allreduce_slowdown) < NEAR
 
     def rows(self, problem: Problem, paces: list[Base], cutoff: float) -> RowTable:
         """Return the rows that may hold a layout under a cutoff, with bounds for the question asked."""
@@ -77,19 +81,22 @@ class Family:
 
     def counted(self, table: RowTable, cutoff: float) -> RowTable:
         """Bound rows again by the best of their counts, then with the stages of whole layers that memory leaves; in order of their bounds."""
-        for exact in (False, True):
-            if exact:
-                self._exact(table)
-            bound = table.bound.copy()
-            for index, zero, own in _groups(table, np.arange(len(table))):
-                base, origin = table.bases[index], table.origin[own]
-                p, v, filled = table.pipeline[own], table.virtual_stages[own], table.filled[own]
-                above = self._half(base, p, filled)
-                least = least_over_counts(table.problem, base, zero, p, v, filled, cutoff, self.least[origin], above)
-                bound[own] = np.maximum(bound[own], least)
-            table = replace(table, bound=bound).part(bound < cutoff)
+        table = self._over_counts(table, cutoff)
+        if self._exact(table):
+            table = self._over_counts(table, cutoff)
         order = np.argsort(table.bound, kind="stable")
         return replace(table, origin=table.origin[order], bound=table.bound[order], **{k: getattr(table, k)[order] for k in COLUMNS})
+
+    def _over_counts(self, table: RowTable, cutoff: float) -> RowTable:
+        """Bound rows by the best of their counts, with the least times of stages that are known; leave out those over the cutoff."""
+        bound = table.bound.copy()
+        for index, zero, own in _groups(table, np.arange(len(table))):
+            base, origin = table.bases[index], table.origin[own]
+            p, v, filled = table.pipeline[own], table.virtual_stages[own], table.filled[own]
+            above = self._half(base, p, filled)
+            least = least_over_counts(table.problem, base, zero, p, v, filled, cutoff, self.least[origin], above)
+            bound[own] = np.maximum(bound[own], least)
+        return replace(table, bound=bound).part(bound < cutoff)
 
     def _half(self, base: Base, p: Ints, filled: Flags) -> Ints:
         """Return half of the replicas that the fewest racks hold: with more the least times of stages hold."""
@@ -108,16 +115,16 @@ class Family:
             replicas, batches = most_counts(self.easy, base, p, filled)
             layer = least_layer(self.easy, base, zero, p, self._half(base, p, filled) + 1)
             least = np.zeros(len(rows))
-            if not any(self.easy.pin(name) is not None for name in ("layers_per_stage", "recomputed_layers_per_stage")):
+            if not self._split_is_pinned:
                 least = least_stage(self.easy, base, zero, p, v, filled, self._shards(base, p, filled), layer)
             self.least[rows] = least
             found = bound_over_replicas(self.easy, base, zero, p, v, batches, np.maximum(replicas, 1), least)
             self.bound[rows] = np.maximum(self.table.bound[rows], found)
 
-    def _exact(self, table: RowTable) -> None:
-        """Work out the least time of the largest stage of filled pipelines again, with whole layers."""
-        if any(self.easy.pin(name) is not None for name in ("layers_per_stage", "recomputed_layers_per_stage")):
-            return
+    def _exact(self, table: RowTable) -> bool:
+        """Work out the least time of the largest stage of filled pipelines again, with whole layers; tell whether any was new."""
+        if self._split_is_pinned:
+            return False
         some = table.origin[table.filled & ~self.whole[table.origin]]
         for index, zero, own in _groups(self.table, some):
             rows, base = some[own], self.table.bases[index]
@@ -130,6 +137,12 @@ class Family:
                 first = stages.first_budget()
                 self.least[i] = math.inf if first is None else max(self.least[i], float(stages.budgets[first]) * (1 - HAIR))
                 self.whole[i] = True
+        return len(some) > 0
+
+    @property
+    def _split_is_pinned(self) -> bool:
+        """Whether the layers of stages, or those recomputed, are not the search's to place."""
+        return any(self.easy.pin(name) is not None for name in ("layers_per_stage", "recomputed_layers_per_stage"))
 
 
 def _groups(table: RowTable, which: Ints) -> list[tuple[int, int, Ints]]:
