@@ -172,8 +172,10 @@ class Memory:
         return self.cuts[-1][1]
 
     def near(self, problem: Problem) -> Cut | None:
-        """Return the layout last found for the same question on other racks, or on another network."""
-        return next((p.best.cut for p in reversed(self.proofs) if is_alike(p.problem, problem)), None)
+        """Return the layout last found for the same question on other racks, on a network as like the one asked as can be."""
+        hop = problem.conditions.hop_slowdown
+        alike = [p for p in reversed(self.proofs) if is_alike(p.problem, problem)]
+        return min(alike, key=lambda p: abs(math.log(p.problem.conditions.hop_slowdown / hop))).best.cut if alike else None
 
     def keep(self, proof: Proof) -> None:
         """Remember a proof."""

@@ -86,7 +86,7 @@ def search(
     opened: list[Row] = []
     memory = memory if table is None and is_alike(problem, problem) else None
     if table is None:
-        table, rest, opened = _start(run, near or (memory.near(problem) if memory else None), memory)
+        table, rest, opened = _start(run, (memory.near(problem) if memory else None) or near, memory)
     queue = Queue(problem, table)
     bound, stop = math.inf, Stop.PROVED
     for row in queue:
