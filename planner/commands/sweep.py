@@ -62,14 +62,18 @@ def sweep(
                     tally.counts[row.status] += 1
                     report(tally.line())
         except KeyboardInterrupt:
-            _end(store, f"interrupted with {tally.summary()} in {store.path}; go on with --resume", INTERRUPTED)
-        _end(store, f"{tally.summary()} in {store.output}", DONE)
+            _end(store, tally, own, INTERRUPTED)
+        _end(store, tally, own, DONE)
 
 
-def _end(store: "Store", words: str, status: int) -> None:
+def _end(store: "Store", tally: "Tally", own: set[str], status: int) -> None:
     """Write the table of what there is, say so, and leave."""
     store.tabulate()
-    print(words, file=sys.stderr if status else sys.stdout)
+    tally.counts = Counter(r.status for r in store.rows if r.key in own)
+    if status == INTERRUPTED:
+        print(f"interrupted with {tally.summary()} in {store.path}; go on with --resume", file=sys.stderr)
+    else:
+        print(f"{tally.summary()} in {store.output}")
     raise typer.Exit(status)
 
 

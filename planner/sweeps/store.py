@@ -96,7 +96,9 @@ class Store:
         self.rows.append(row)
 
     def tabulate(self) -> None:
-        """Write the table, where one was asked for, from all rows in the order of the sweep."""
+        """Write the table, where one was asked for, from all rows on the disk in the order of the sweep."""
+        # An interrupt may have come between a row's way to the disk and to the list.
+        self.rows = read_rows(self.path)
         rows = sorted(self.rows, key=lambda r: r.index)
         if self.output.suffix == ".csv":
             write_whole(self.output, csv_text(rows))
