@@ -12,6 +12,7 @@ from planner.limits import limits
 from planner.place import place
 from planner.simulate import simulate
 from planner.solve import solve
+from planner.sweep import sweep
 
 if TYPE_CHECKING:
     from planner.cluster import Cluster
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from planner.job import Job
     from planner.placement import Placement
     from planner.plan import Plan, Violation
+    from planner.sweeps.rows import Row
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "Placement",
     "Plan",
     "PlannerError",
+    "Row",
     "Violation",
     "check",
     "evaluate",
@@ -36,6 +39,7 @@ __all__ = [
     "place",
     "simulate",
     "solve",
+    "sweep",
 ]
 
 _HOMES = {
@@ -44,6 +48,7 @@ _HOMES = {
     "Job": "planner.job",
     "Placement": "planner.placement",
     "Plan": "planner.plan",
+    "Row": "planner.sweeps.rows",
     "Violation": "planner.plan",
 }
 

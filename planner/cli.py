@@ -1,6 +1,5 @@
 """The command line: parse, call, print. Everything heavy is imported by the command that needs it."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.commands import fabric, grid, limits, place, plot, report, simulate
+from planner.commands import compare, fabric, grid, limits, place, plot, report, simulate, sweep
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -124,21 +123,6 @@ def show(plan: Annotated[Path, typer.Argument(help="Plan file (JSON).")]) -> Non
 
 
 @app.command()
-def compare(
-    plans: Annotated[list[Path], typer.Argument(help="Plan files (JSON), two or more.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
-) -> None:
-    """Print plans side by side: decisions, times, cost and proofs."""
-    from planner.show import comparison, comparison_rows
-
-    if len(plans) < 2:
-        raise InputError(f"compare: give two plans or more (is {len(plans)})")
-    held = [read_plan(p) for p in plans]
-    names = [p.stem for p in plans]
-    print(json.dumps(comparison_rows(held), indent=1) if as_json else comparison(names, held))
-
-
-@app.command()
 def schema(what: Annotated[str, typer.Argument(help="instance, plan, job or placement.")]) -> None:
     """Print the JSON Schema of an instance, a plan, a job or a placement."""
     from planner.schema import SCHEMAS, schema_text
@@ -155,6 +139,8 @@ app.command()(simulate.simulate)
 app.command()(limits.limits)
 app.command()(plot.plot)
 app.command()(report.report)
+app.command()(compare.compare)
+app.command()(sweep.sweep)
 
 
 def main() -> None:

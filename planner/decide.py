@@ -16,6 +16,7 @@ from planner.handoff import FabricRequest, GradientExchange, LayoutRequest, Opti
 from planner.instance import Instance
 from planner.models import fabric, fabric_question, layout, placement, sites, sites_conflict
 from planner.models import wan as wan_design
+from planner.models.layout_memory import Memory
 from planner.physics import hostlist, transport, wan
 from planner.physics.bill import bill
 from planner.physics.exchange import counted_window_seconds
@@ -73,6 +74,7 @@ class Decider:
     proved: bool = True
     memory: dict[Hashable, Any] = field(default_factory=dict)
     requests: list[tuple[LayoutPlan, LayoutRequest]] = field(default_factory=list)
+    layouts: Memory = field(default_factory=Memory)
 
     def left(self) -> Options:
         """Return the options with the time that is left; a started decision always gets a moment for its first answer."""
@@ -187,7 +189,9 @@ class Decider:
             wan_rtt_ms=max(k.rtt_ms for k in links) if wide else None,
         )
         key = ("layout", tuple(sorted(by_site.items())), request.hop_slowdown, request.allreduce_slowdown, request.wan_gbps, request.wan_rtt_ms)
-        out = self._once(key, lambda: layout.solve(self.instance, request, self.left(), twice=False, near=self._nearest(), progress=self.progress))
+        near, memory = self._nearest(), self.layouts
+        solve = partial(layout.solve, self.instance, request, self.left(), twice=False, near=near, memory=memory, progress=self.progress)
+        out = self._once(key, solve)
         if out.solution is None:
             return Refusal("layout", partial(layout.conflict, self.instance, request))
         self.requests.append((out.solution, request))
@@ -200,7 +204,7 @@ class Decider:
     def confirmed(self, held: Trial) -> Trial:
         """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned."""
         request = next(r for found, r in self.requests if found is held.layout)
-        out = layout.solve(self.instance, request, self.left(), near=self._nearest())
+        out = layout.solve(self.instance, request, self.left(), near=cut_of(held.layout), memory=self.layouts)
         if out.solution is None:
             raise InternalError("layout: the search does not find again what it found before")
         return replace(held, layout=out.solution)

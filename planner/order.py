@@ -15,6 +15,7 @@ from planner.errors import InputError, InternalError
 from planner.handoff import LayoutRequest, Options, SitesRequest, resolved_switches
 from planner.identity import instance_sha256
 from planner.instance import Accelerator, Instance
+from planner.learned import Learned
 from planner.models import layout, sites
 from planner.physics.fabric_bill import least_endpoint_usd
 from planner.physics.power import facility_mw, rack_of
@@ -38,6 +39,7 @@ class Run:
     joint_days: float | None = None
     stopped: Literal["proved", "limit", "interrupted"] = "proved"
     tried: dict[int, Trial | Refusal] = field(default_factory=dict)
+    learned: Learned = field(default_factory=Learned)
 
     @property
     def budget(self) -> float:
@@ -79,14 +81,16 @@ class Run:
         self.progress(f"{racks:,} racks: {days:,.1f} days{behind}; ${found.cost.total_usd / 1e9:,.3f}B")
 
 
-def solve_instance(instance: Instance, options: Options, progress: Progress) -> Plan:
+def solve_instance(instance: Instance, options: Options, progress: Progress, learned: Learned | None = None) -> Plan:
     """Take all decisions that a loaded instance asks for, the model's choice among them, and return the checked plan.
 
-    A limit or an interrupt ends the search with the best plan so far; without one, the error is raised again.
+    `learned` is what solves before this one found out, and this one adds to. A limit or an interrupt ends the search with the
+    best plan so far; without one, the error is raised again.
     """
+    learned = learned or Learned()
     if instance.objective.minimize != "loss":
-        return _decided(instance, options, progress)
-    plan = best_model.solve(instance, lambda asked: _decided(asked, options, progress), progress)
+        return _decided(instance, options, progress, learned)
+    plan = best_model.solve(instance, lambda asked: _decided(asked, options, progress, learned), progress)
     _hold(check(plan))
     return plan
 
@@ -96,9 +100,10 @@ def _hold(broken: list[Violation]) -> None:
         raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
 
 
-def _decided(instance: Instance, options: Options, progress: Progress) -> Plan:
+def _decided(instance: Instance, options: Options, progress: Progress, learned: Learned) -> Plan:
     """Take all decisions for the instance's model and return the checked plan."""
-    run = Run(instance=instance, decider=Decider(instance=instance, options=options, progress=progress), progress=progress)
+    decider = Decider(instance=instance, options=options, progress=progress, layouts=learned.layouts)
+    run = Run(instance=instance, decider=decider, progress=progress, learned=learned)
     conflict: Conflict | None = None
     try:
         conflict = _search(run)
@@ -182,7 +187,7 @@ def _joint_bound(run: Run, most: int) -> float | None:
     pins = {k: v for k, v in run.instance.pins.items() if k != "layout.data_parallel_by_site"}
     ideal = run.instance.model_copy(update={"hardware": hardware, "pins": pins})
     request = LayoutRequest(racks_by_site={"anywhere": most}, hop_slowdown=1.0, allreduce_slowdown=1.0)
-    return layout.least_days(ideal, request, time_limit=run.decider.options.time_limit)
+    return layout.least_days(ideal, request, time_limit=run.decider.options.time_limit, memory=run.decider.layouts)
 
 
 def _spend(run: Run, most: int) -> Conflict | None:
@@ -190,6 +195,8 @@ def _spend(run: Run, most: int) -> Conflict | None:
     low, high = 0, most + run.module
     # A first guess that the budget is likely to cover: there is a plan early, and its bill shows the slope.
     guess = max(run.module, int(FIRST_GUESS * most) // run.module * run.module)
+    if run.learned.usd_per_rack is not None and run.budget < math.inf:
+        guess = min(high - run.module, max(run.module, int(run.budget / run.learned.usd_per_rack) // run.module * run.module))
     for _ in range(EVALUATIONS):
         last = run.at(guess)
         if run.keep(last):
@@ -205,6 +212,7 @@ def _spend(run: Run, most: int) -> Conflict | None:
     if run.best is None:
         return _refused(run)
     _climb(run)
+    run.learned.usd_per_rack = run.best.cost.total_usd / run.best.racks
     return None if _in_time(run, run.best) else _over(run, run.best)
 
 

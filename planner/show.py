@@ -1,24 +1,9 @@
-"""The story of a plan in one screen, and plans side by side."""
+"""The story of a plan in one screen."""
 
 from collections.abc import Iterator
 
 from planner.choice import ModelChoice
 from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan, TransportFactor, WanDemand, WanPlan
-
-CHOICES = (
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "virtual_stages",
-    "microbatch_sequences",
-    "microbatches_per_step",
-    "recompute",
-    "zero_stage",
-    "replicas_per_rack",
-    "gpus_used",
-    "gpus_idle",
-)
-Rows = dict[str, list[str | float | int | None]]
 
 
 def summary(plan: Plan) -> str:
@@ -174,48 +159,3 @@ def money(usd: float) -> str:
         if abs(usd) >= size:
             return f"${usd / size:,.2f}{unit}"
     return f"${usd:,.0f}"
-
-
-def comparison_rows(plans: list[Plan]) -> Rows:
-    """Collect what to compare: a row a figure, a column a plan."""
-    rows: Rows = {}
-
-    def add(name: str, values: list[str | float | int | None]) -> None:
-        if any(v is not None for v in values):
-            rows[name] = values
-
-    add("status", [p.status for p in plans])
-    add("objective", [p.objective.value for p in plans])
-    add("objective bound", [p.objective.bound for p in plans])
-    add("bound over all decisions", [p.objective.joint_bound for p in plans])
-    add("sites", [", ".join(f"{s.id} {s.racks}" for s in p.sites.sites) if p.sites else None for p in plans])
-    for name in CHOICES:
-        add(name, [getattr(p.layout, name) if p.layout else None for p in plans])
-    for name in ("days_to_train", "step_seconds", "tokens_per_step", "mfu", "memory_bytes_per_gpu"):
-        add(name, [getattr(p.layout.metrics, name) if p.layout else None for p in plans])
-    for part in sorted({k for p in plans if p.layout for k in p.layout.metrics.breakdown_seconds}):
-        add(f"seconds: {part}", [p.layout.metrics.breakdown_seconds.get(part) if p.layout else None for p in plans])
-    add("switches", [sum(f.switches for f in p.fabric.sites.values()) if p.fabric else None for p in plans])
-    add("switch links", [sum(f.switch_links for f in p.fabric.sites.values()) if p.fabric else None for p in plans])
-    add("groups split", [p.placement.groups_split if p.placement else None for p in plans])
-    for part in sorted({k for p in plans if p.cost for k in p.cost.capex_usd}):
-        add(f"usd: {part}", [p.cost.capex_usd.get(part) if p.cost else None for p in plans])
-    add("usd: total", [p.cost.total_usd if p.cost else None for p in plans])
-    return rows
-
-
-def comparison(names: list[str], plans: list[Plan]) -> str:
-    """Write the rows as a table; figures beside the first plan's say how many times as large they are."""
-    rows = comparison_rows(plans)
-    table = [["", *names], *([name, *_cells(values)] for name, values in rows.items())]
-    widths = [max(len(r[c]) for r in table) for c in range(len(names) + 1)]
-    return "\n".join("  ".join(cell.ljust(w) if c == 0 else cell.rjust(w) for c, (cell, w) in enumerate(zip(r, widths, strict=True))) for r in table)
-
-
-def _cells(values: list[str | float | int | None]) -> Iterator[str]:
-    first = values[0]
-    for n, v in enumerate(values):
-        ratio = ""
-        if n and isinstance(v, (int, float)) and isinstance(first, (int, float)) and first and not isinstance(v, bool) and v != first:
-            ratio = f" ({v / first:.3g}x)"
-        yield ("-" if v is None else f"{v:,.5g}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v) + ratio

@@ -15,6 +15,7 @@ from typing import Any
 from planner.errors import InternalError
 from planner.handoff import Alternative, LayoutRequest, Options
 from planner.instance import Instance
+from planner.models.layout_memory import Memory
 from planner.models.layout_question import Problem, problem_of
 from planner.models.layout_report import Confirmation, binding, declared_space, given_by, plan_of, racks_of_replica
 from planner.models.layout_row import solve_row
@@ -90,15 +91,17 @@ def solve(
     *,
     twice: bool = True,
     near: step.Cut | None = None,
+    memory: Memory | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Outcome[LayoutPlan]:
     """Return the fastest layout for the racks and the network given, with its certificate.
 
-    `twice`: CP-SAT decides the best rows again; `near`: a layout of a question like this one, to start from.
+    `twice`: CP-SAT decides the best rows again; `near`: a layout of a question like this one, to start from; `memory`: what
+    searches before this one found.
     """
     started = time.perf_counter()
     problem = problem_of(instance, request)
-    found = search(problem, time_limit=options.time_limit, progress=progress, near=near)
+    found = _remembered(problem, memory, options.time_limit, near, progress)
     if found.best is None:
         stop = found.stop
         return Outcome(stop=stop, infeasible=stop is Stop.PROVED, detail="no layout fits", seconds=time.perf_counter() - started)
@@ -156,10 +159,23 @@ def _days(instance: Instance, problem: Problem, seconds_per_sequence: float) -> 
     return steptime.days_to_train(w.tokens, problem.machine.sequence, seconds_per_sequence, w.availability)
 
 
-def least_days(instance: Instance, request: LayoutRequest, *, time_limit: float | None = None) -> float | None:
+def _remembered(
+    problem: Problem, memory: Memory | None, time_limit: float | None, near: step.Cut | None = None, progress: Callable[[str], None] | None = None
+) -> Search:
+    """Return the answer that memory has, or search from the layout that it has of the most alike question, and remember."""
+    if memory is None:
+        return search(problem, time_limit=time_limit, progress=progress, near=near)
+    found = memory.answer(problem)
+    if found is None:
+        found = search(problem, time_limit=time_limit, progress=progress, near=near or memory.near(problem))
+        memory.keep(problem, found)
+    return found
+
+
+def least_days(instance: Instance, request: LayoutRequest, *, time_limit: float | None = None, memory: Memory | None = None) -> float | None:
     """Return a proven lower bound on the days to train for the racks and network given; None where no layout fits."""
     problem = problem_of(instance, request)
-    found = search(problem, time_limit=time_limit)
+    found = _remembered(problem, memory, time_limit)
     return None if found.bound == math.inf else _days(instance, problem, found.bound)
 
 

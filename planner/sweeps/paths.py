@@ -1,0 +1,164 @@
+"""Dotted paths into an instance: checked against its types, set in its data; a wrong key is answered with the nearest right one."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from planner.errors import InputError
+from planner.instance import Instance
+from planner.pins import PINS, RACKS_AT
+
+STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
+PIN = "pins."
+
+
+def canonical(path: str) -> str:
+    """Write a pin in full: `layout.zero_stage` is `pins.layout.zero_stage`; other paths stay as they are."""
+    return PIN + path if path.partition(".")[0] in {p.partition(".")[0] for p in PINS} else path
+
+
+def parts_of(path: str) -> list[str | int]:
+    """Split `network.switches[0].price_usd` into its keys and positions."""
+    found: list[str | int] = []
+    end = 0
+    for step in STEP.finditer(path):
+        if step.start() != end:
+            break
+        key, place = step.groups()
+        found.append(key if key is not None else int(place) if place.isdigit() else place)
+        end = step.end()
+    if end != len(path) or not found:
+        raise InputError(f"{path!r}: must be a dotted path such as limits.budget_usd or network.switches[0].price_usd")
+    return found
+
+
+def check_path(instance: Instance, path: str) -> None:
+    """Refuse a path that leads nowhere in the instance.
+
+    Raises
+    ------
+    InputError
+        Names the path, the key that is wrong, and the nearest valid one.
+    """
+    path = canonical(path)
+    if path.startswith(PIN):
+        _check_pin(instance, path.removeprefix(PIN))
+        return
+    kind: Any = Instance
+    value: Any = instance
+    parts = parts_of(path)
+    for depth, part in enumerate(parts):
+        where = _written(parts[:depth])
+        if value is None:
+            raise InputError(f"{path}: {where} is not in the instance; add it there first")
+        if isinstance(value, BaseModel):
+            kind = type(value)
+            if part not in kind.model_fields:
+                raise InputError(f"{path}: no such key; {_nearest(instance, path, str(part), sorted(kind.model_fields))}")
+            value = getattr(value, str(part))
+        elif isinstance(value, tuple):
+            value = value[_position(path, where, part, value)]
+        elif isinstance(value, dict):
+            if part not in value:
+                raise InputError(f"{path}: no such key; {_nearest(instance, path, str(part), sorted(value))}")
+            value = value[part]
+        else:
+            raise InputError(f"{path}: {where} is a single value; end the path there")
+    if isinstance(value, (tuple, dict)):
+        raise InputError(f"{path}: is a whole {'list' if isinstance(value, tuple) else 'object'}; name one value inside it")
+
+
+def _check_pin(instance: Instance, pin: str) -> None:
+    nodes = [RACKS_AT + n.id for n in instance.grid.nodes if n.site] if instance.grid else []
+    known = [*PINS, *nodes]
+    if pin not in known:
+        near = difflib.get_close_matches(pin, known, 1, 0.4)
+        raise InputError(f"{PIN}{pin}: no such decision; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"))
+
+
+def _position(path: str, where: str, part: str | int, held: tuple[Any, ...]) -> int:
+    """Return the position that a step names in a list: by number, or by the id or name of the entry."""
+    if isinstance(part, int):
+        if part >= len(held):
+            raise InputError(f"{path}: {where} has {len(held)} entries; use 0 to {len(held) - 1}")
+        return part
+    names = [str(getattr(x, "id", None) or getattr(x, "name", None) or "") for x in held]
+    if part not in names:
+        near = difflib.get_close_matches(part, names, 1, 0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(n for n in names if n) or 'positions only'}"
+        raise InputError(f"{path}: {where} has no {part!r}; {hint}")
+    return names.index(part)
+
+
+def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
+    """Point to the nearest key: among those of the same object, else among all paths of the instance."""
+    near = difflib.get_close_matches(part, here, 1, 0.6)
+    if near:
+        return f"did you mean {path[: path.rindex(part)]}{near[0]}?"
+    last = path.rsplit(".", 1)[-1]
+    paths = [*leaves(instance), *(PIN + p for p in PINS)]
+    same = [p for p in paths if p.rsplit(".", 1)[-1] == last]
+    near = same or difflib.get_close_matches(path, paths, 1, 0.5) or difflib.get_close_matches(last, [p.rsplit(".", 1)[-1] for p in paths], 1, 0.6)
+    if near and near[0] not in paths:
+        near = [p for p in paths if p.rsplit(".", 1)[-1] == near[0]]
+    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"
+
+
+def leaves(instance: Instance) -> Iterator[str]:
+    """Yield every path of the instance that can hold a single value, those of parts that it does not have left out."""
+    yield from _leaves(instance, "")
+
+
+def _leaves(value: Any, where: str) -> Iterator[str]:
+    if isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            held, path = getattr(value, name), f"{where}.{name}" if where else name
+            if held is None and not _is_part(field.annotation) and name not in ("source", "note"):
+                yield path
+            elif name not in ("source", "note", "pins"):
+                yield from _leaves(held, path)
+    elif isinstance(value, tuple):
+        for i, x in enumerate(value):
+            yield from _leaves(x, f"{where}[{i}]")
+    elif isinstance(value, dict):
+        for k, x in value.items():
+            yield from _leaves(x, f"{where}.{k}")
+    elif value is not None:
+        yield where
+
+
+def _is_part(annotation: Any) -> bool:
+    """Tell whether a type is an object, a list or a choice with one of them."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return any(_is_part(a) for a in get_args(annotation))
+    kind = get_origin(annotation) or annotation
+    return isinstance(kind, type) and issubclass(kind, (BaseModel, tuple, list, dict))
+
+
+def _written(parts: list[str | int]) -> str:
+    text = ""
+    for p in parts:
+        text += f"[{p}]" if isinstance(p, int) else f".{p}" if text else p
+    return text
+
+
+def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None:
+    """Set one value in an instance's JSON data; the path was checked."""
+    path = canonical(path)
+    if path.startswith(PIN):
+        data.setdefault("pins", {})[path.removeprefix(PIN)] = value
+        return
+    *front, last = parts_of(path)
+    holder: Any = data
+    typed: Any = instance
+    for depth, part in enumerate(front):
+        if isinstance(typed, tuple):
+            place = _position(path, _written(front[:depth]), part, typed)
+            holder, typed = holder[place], typed[place]
+        else:
+            holder, typed = holder[part], typed[part] if isinstance(typed, dict) else getattr(typed, str(part))
+    holder[_position(path, _written(front), last, typed) if isinstance(typed, tuple) else last] = value

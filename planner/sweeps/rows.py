@@ -1,0 +1,69 @@
+"""One row a point: what was asked, what came back, and why where nothing did."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from planner import __version__
+from planner.digest import Figure, digest
+from planner.instance import Frozen
+from planner.plan import Plan
+
+FAILED: Literal["failed"] = "failed"
+
+
+class RowObjective(Frozen):
+    """The figure of merit of a point and what is proven of it."""
+
+    name: str
+    value: float | None = None
+    bound: float | None = None
+    gap: float | None = None
+    joint_bound: float | None = None
+    joint_gap: float | None = None
+
+
+class Row(Frozen):
+    """The answer at one point of a sweep."""
+
+    schema_version: Literal[1] = 1
+    index: int = Field(description="Place of the point in the whole sweep, from 0.")
+    key: str = Field(description="SHA-256 of the instance as solved, the planner's version and the options of the solve.")
+    point: dict[str, Any] = Field(description="Value by path; a pin's path begins with pins.")
+    status: Literal["optimal", "feasible", "infeasible", "unknown", "failed"]
+    stopped: Literal["proved", "limit", "interrupted"] | None = None
+    objective: RowObjective | None = None
+    reason: str | None = Field(None, description="Why there is no plan.")
+    rules: tuple[str, ...] = Field((), description="Rules in conflict, where the point is infeasible.")
+    plan: dict[str, Figure] = Field(default_factory=dict, description="Figures of the plan by their own dotted names.")
+    planner_version: str = __version__
+    seconds: float = Field(description="Wall time of the solve.")
+
+    def flat(self) -> dict[str, Any]:
+        """Return the row as one level of columns: the point's paths and the plan's names beside the row's own."""
+        own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version"})
+        own["rules"] = "; ".join(self.rules) or None
+        objective = {f"objective.{k}": v for k, v in (self.objective or RowObjective(name="")).model_dump().items()}
+        front = {k: own.pop(k) for k in ("index", "key")}
+        return {**front, **self.point, **own, **objective, **self.plan}
+
+
+def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds: float) -> Row:
+    """Sum up a plan in a row."""
+    return Row(
+        index=index,
+        key=key,
+        point=point,
+        status=plan.status,
+        stopped=plan.stopped,
+        objective=RowObjective.model_validate(plan.objective.model_dump()),
+        reason=plan.conflict.reason if plan.conflict else None,
+        rules=plan.conflict.rules if plan.conflict else (),
+        plan=digest(plan),
+        seconds=seconds,
+    )
+
+
+def failed_row(index: int, key: str, point: dict[str, Any], reason: str, seconds: float) -> Row:
+    """Say of a point that it could not be solved, and why."""
+    return Row(index=index, key=key, point=point, status=FAILED, reason=reason, seconds=seconds)

@@ -1,0 +1,65 @@
+"""A sweep from its points to its rows: which points are left, where they run, where their plans go."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError
+from planner.instance import Instance
+from planner.load import load_instance
+from planner.order import options_of
+from planner.sweeps.axes import Point, in_shard
+from planner.sweeps.paths import canonical, check_path
+from planner.sweeps.rows import Row
+from planner.sweeps.runner import at_home, on_executor
+from planner.sweeps.tasks import Task, solve_point, tasks_of
+from planner.terminal import write_whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What is asked of every point, and which points."""
+
+    shard: tuple[int, int] | None = None
+    time_limit: float | None = None
+    gap: float | None = None
+    seed: int = 0
+    plans: Path | None = None
+
+
+def tasks_for(instance: Instance | Mapping[str, Any] | str | Path, points: Sequence[Point], ask: Ask) -> list[Task]:
+    """Check every path and every point, and return the tasks of the shard.
+
+    Raises
+    ------
+    InputError
+        A path leads nowhere, or a point is no usable instance.
+    """
+    base = load_instance(instance)
+    points = [{canonical(path): value for path, value in point.items()} for point in points]
+    for path in sorted({p for point in points for p in point}):
+        check_path(base, path)
+    if ask.plans is not None and not ask.plans.is_dir():
+        raise InputError(f"{ask.plans}: is no folder; make it, or write the plans elsewhere")
+    options = options_of(time_limit=ask.time_limit, gap=ask.gap, seed=ask.seed, threads=1)
+    tasks = tasks_of(base, points, options, whole=ask.plans is not None)
+    return tasks if ask.shard is None else [tasks[i] for i in in_shard(len(tasks), ask.shard)]
+
+
+def rows_of(
+    tasks: Sequence[Task], ask: Ask, *, finished: Collection[str] = (), executor: Executor | None = None, workers: int | None = None
+) -> Iterator[Row]:
+    """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
+    left = [t for t in tasks if t.key not in finished]
+    answers = at_home(left, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
+    for task, answer in answers:
+        if answer.plan is not None and ask.plans is not None:
+            write_whole(plan_file(ask.plans, task), answer.plan)
+        yield answer.row
+
+
+def plan_file(folder: Path, task: Task) -> Path:
+    """Name the file of a point's plan: its place in the sweep and its key."""
+    return folder / f"{task.index:05d}-{task.key[:12]}.json"

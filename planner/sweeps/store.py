@@ -1,0 +1,192 @@
+"""The file of a sweep: rows appended whole, one writer at a time, finished keys found again; tables made of it at the end."""
+
+import csv
+import fcntl
+import io
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from planner.errors import InputError
+from planner.sweeps.rows import Row
+from planner.terminal import write_whole
+
+LINES = (".jsonl", ".ndjson")
+TABLES = (".csv", ".parquet")
+
+
+def journal_of(output: Path) -> Path:
+    """Return the file that rows go to as they come: the output, or the journal beside a table."""
+    if output.suffix in LINES:
+        return output
+    if output.suffix in TABLES:
+        return output.with_name(output.name + ".jsonl")
+    raise InputError(f"{output}: must end in {', '.join((*LINES, *TABLES))} (is {output.suffix or 'without an ending'!r})")
+
+
+class Store:
+    """Rows on disk, under a lock for as long as it is open.
+
+    Raises
+    ------
+    InputError
+        Another sweep writes the file, it holds rows and is not resumed, or a line of it is no row.
+    """
+
+    def __init__(self, output: Path, *, resume: bool) -> None:
+        self.output, self.path = output, journal_of(output)
+        if not output.resolve().parent.is_dir():
+            raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
+        if output.suffix == ".parquet":
+            _pyarrow()
+        self._lock = self._locked()
+        try:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            self.rows = self._held(resume)
+        except OSError as error:
+            self._lock.close()
+            raise InputError(f"{self.path}: cannot be written ({error.strerror}); choose another place") from None
+        except InputError:
+            self.close()
+            raise
+
+    def _locked(self) -> io.TextIOWrapper:
+        """Take the lock; the kernel gives it back when the process ends, however it ends."""
+        beside = self.path.with_name(f".{self.path.name}.lock")
+        try:
+            held = beside.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be written ({error.strerror}); choose another place") from None
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.seek(0)
+            owner = held.read().strip() or "unknown"
+            held.close()
+            raise InputError(f"{self.path}: another sweep is writing it (process {owner}); wait for it, or choose another file") from None
+        held.truncate(0)
+        held.write(f"{os.getpid()}\n")
+        held.flush()
+        return held
+
+    def _held(self, resume: bool) -> list[Row]:
+        """Read the rows that are there; cut off what a killed run left of its last line."""
+        text = self.path.read_bytes()
+        if text and not resume:
+            raise InputError(f"{self.path}: holds a sweep already; go on with --resume, or choose another file")
+        whole = text[: text.rfind(b"\n") + 1]
+        if len(whole) < len(text):
+            os.truncate(self.path, len(whole))
+        return parse_rows(self.path, whole.decode("utf-8", "replace"))
+
+    @property
+    def finished(self) -> frozenset[str]:
+        """Keys of the points that have a row."""
+        return frozenset(r.key for r in self.rows)
+
+    def append(self, row: Row) -> None:
+        """Write a row in one piece and see it onto the disk."""
+        line = (row.model_dump_json(exclude_none=True) + "\n").encode()
+        if os.write(self._file, line) < len(line):
+            raise InputError(f"{self.path}: the disk is full; free space and go on with --resume")
+        os.fsync(self._file)
+        self.rows.append(row)
+
+    def tabulate(self) -> None:
+        """Write the table, where one was asked for, from all rows on the disk in the order of the sweep."""
+        # An interrupt may have come between a row's way to the disk and to the list.
+        self.rows = read_rows(self.path)
+        rows = sorted(self.rows, key=lambda r: r.index)
+        if self.output.suffix == ".csv":
+            write_whole(self.output, csv_text(rows))
+        elif self.output.suffix == ".parquet":
+            write_parquet(self.output, rows)
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._file)
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        """Lend the open store."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close it."""
+        self.close()
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the rows of a JSONL file; a torn last line is left out."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; check the path") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give a file of rows") from None
+    return parse_rows(path, text[: text.rfind(b"\n") + 1].decode("utf-8", "replace"))
+
+
+def parse_rows(path: Path, text: str) -> list[Row]:
+    """Read rows, a line each, or name the line that is none."""
+    from pydantic import ValidationError
+
+    found = []
+    for n, line in enumerate(text.splitlines(), 1):
+        try:
+            found.append(Row.model_validate_json(line))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise InputError(f"{path}: line {n}: is no row of a sweep ({first['msg']}); remove the line, or choose another file") from None
+    return found
+
+
+def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """Turn rows into columns; numbers and texts in one column become texts, whole and other numbers become floats."""
+    flat = [r.flat() for r in rows]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    return {name: _alike([row.get(name) for row in flat]) for name in names}
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    plain = [json.dumps(v) if isinstance(v, (dict, list)) else v for v in values]
+    kinds = {type(v) for v in plain if v is not None}
+    if len(kinds) <= 1:
+        return plain
+    if kinds == {int, float}:
+        return [None if v is None else float(v) for v in plain]
+    return [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in plain]
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """Write rows as CSV."""
+    columns = columns_of(rows)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return out.getvalue()
+
+
+def write_parquet(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows as Parquet, to a temporary name first."""
+    pyarrow, parquet = _pyarrow()
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        parquet.write_table(pyarrow.table(columns_of(rows)), beside)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written ({error}); choose another place") from None
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError("a .parquet file needs the package pyarrow; install the extra `parquet` of this distribution, or write .csv") from None
+    return pyarrow, parquet

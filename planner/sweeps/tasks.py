@@ -1,0 +1,129 @@
+"""What a worker does: one point at a time, and an answer whatever happens."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from multiprocessing import connection, parent_process
+from typing import Any
+
+from planner import __version__
+from planner.errors import InputError
+from planner.handoff import Options
+from planner.identity import instance_sha256
+from planner.instance import Instance
+from planner.load import load_instance
+from planner.sweeps.axes import Point
+from planner.sweeps.paths import put
+from planner.sweeps.rows import Row, failed_row, row_of_plan
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# Two solves in threads of one process would fight over the solvers' signal handlers and thread pools.
+_one_at_a_time = threading.Lock()
+_learned: dict[str, Any] = {}  # what this process keeps from point to point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One point to solve: its instance in full, since a worker may be on another machine."""
+
+    index: int
+    key: str
+    point: Point
+    data: dict[str, Any]
+    options: Options
+    whole: bool  # whether the plan itself is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The row of a point and, where it was wanted, its plan as JSON."""
+
+    row: Row
+    plan: str | None = None
+
+
+def tasks_of(base: Instance, points: Sequence[Point], options: Options, *, whole: bool) -> list[Task]:
+    """Make a task of every point, points that ask the same question once.
+
+    Raises
+    ------
+    InputError
+        A point is no usable instance; the message names the point and what is wrong with it.
+    """
+    found: dict[str, Task] = {}
+    plain = base.model_dump(mode="json", exclude_none=True)
+    for index, point in enumerate(points):
+        data = _copied(plain)
+        for path, value in point.items():
+            put(data, base, path, value)
+        try:
+            instance = load_instance(data)
+        except InputError as error:
+            raise InputError(f"point {index} ({written(point)}): {error}") from None
+        key = key_of(instance, options)
+        found.setdefault(key, Task(index=index, key=key, point=point, data=data, options=options, whole=whole))
+    return list(found.values())
+
+
+def _copied(data: Any) -> Any:
+    """Copy JSON data, the objects and lists that a path may lead through."""
+    if isinstance(data, dict):
+        return {k: _copied(v) for k, v in data.items()}
+    return [_copied(x) for x in data] if isinstance(data, list) else data
+
+
+def key_of(instance: Instance, options: Options) -> str:
+    """Name a solve: its instance, the planner's version and the options that may change the answer."""
+    text = f"{instance_sha256(instance)} {__version__} {options.time_limit} {options.gap} {options.seed}"
+    return sha256(text.encode()).hexdigest()
+
+
+def written(point: Mapping[str, Any]) -> str:
+    """Write a point for a message."""
+    return ", ".join(f"{k}={v!r}" if isinstance(v, str) else f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in point.items())
+
+
+def solve_point(task: Task) -> Answer:
+    """Solve one point; whatever goes wrong is the reason of its row."""
+    from planner.learned import Learned
+    from planner.order import solve_instance
+
+    started = time.perf_counter()
+    try:
+        with _one_at_a_time:
+            plan = solve_instance(load_instance(task.data), task.options, _silent, _learned.setdefault("solves", Learned()))
+    except Exception as error:  # a defect at one point must not end a sweep of thousands
+        reason = f"{type(error).__name__}: {error}"
+        return Answer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))
+    row = row_of_plan(task.index, task.key, task.point, plan, time.perf_counter() - started)
+    return Answer(row, plan.model_dump_json(indent=1) + "\n" if task.whole else None)
+
+
+def _silent(_: str) -> None:
+    """Report nothing."""
+
+
+def begin_worker() -> None:
+    """Prepare a worker process: one thread, deaf to Ctrl-C, which the parent answers, and gone as soon as the parent is."""
+    for name in ONE_THREAD:
+        os.environ.setdefault(name, "1")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave(*_: object) -> None:
+    """Leave the point in hand, by way of all cleaning up."""
+    sys.exit(1)
+
+
+def _leave_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,314 @@
+"""Sweeps: a row a point whatever happens, from any executor; nothing twice and nothing lost."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweeping import ROOT, kills_at_two, kills_once, small, written
+
+import planner
+from planner.digest import digest, runs
+from planner.errors import InputError
+from planner.plan import Plan
+from planner.sweeps.run import Ask, tasks_for
+from planner.sweeps.runner import at_home, on_executor
+from planner.sweeps.store import Store, columns_of, read_rows
+from planner.sweeps.tasks import Answer, Task, solve_point
+
+RACKS = "hardware.racks"
+COMMAND = [sys.executable, "-m", "planner", "sweep"]
+
+
+def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run([*COMMAND, *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def tasks(*racks: int) -> list[Task]:
+    """Return the tasks of a sweep over racks."""
+    return tasks_for(small(), [{RACKS: n} for n in racks], Ask())
+
+
+def values(rows: list[Any]) -> dict[int, float]:
+    """Return the objective by number of racks."""
+    return {r.point[RACKS]: r.objective.value for r in rows if r.objective is not None}
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[int, float]:
+    """Objectives of separate solves."""
+    found = {}
+    for n in (1, 2, 3, 4):
+        plan = planner.solve({**small(), "hardware": {**small()["hardware"], "racks": n}})
+        found[n] = plan.objective.value or 0.0
+    return found
+
+
+def test_rows_are_what_separate_solves_find(alone: dict[int, float]) -> None:
+    """On an executor of the caller's each row holds the value of a solve of its own, under the plan's own names."""
+    with ThreadPoolExecutor(2) as pool:
+        rows = list(planner.sweep(small(), {RACKS: [1, 2, 3, 4]}, executor=pool))
+        assert pool.submit(int).result() == 0  # left open
+    assert values(rows) == pytest.approx(alone, rel=1e-12)
+    assert [r.status for r in rows] == ["optimal"] * 4
+    for r in rows:
+        assert r.objective is not None and r.plan["layout.metrics.days_to_train"] == r.objective.value
+        assert r.plan["layout.tensor_parallel"] == 8 and r.plan["cost.total_usd"] == 3e6 * r.point[RACKS]
+
+
+def test_rows_come_as_they_finish() -> None:
+    """A row is yielded as soon as its point is done, not when all are."""
+
+    class Slow(Executor):
+        """Holds back every point but the first."""
+
+        def __init__(self) -> None:
+            self.held: list[tuple[Future[Answer], Task]] = []
+
+        def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+            future: Future[Answer] = Future()
+            if not self.held:
+                future.set_result(fn(*args))
+            self.held.append((future, args[0]))
+            return future
+
+    executor = Slow()
+    rows = planner.sweep(small(), {RACKS: [3, 1, 2]}, executor=executor)
+    assert next(rows).point == {RACKS: 3}
+    for future, task in reversed(executor.held[1:]):
+        future.set_result(solve_point(task))
+        assert next(rows).point == task.point
+    assert list(rows) == []
+
+
+def test_infeasible_point_is_a_row_with_its_reason() -> None:
+    """What cannot be met is told in the row; the other points go on."""
+    with ThreadPoolExecutor(1) as pool:
+        rows = list(planner.sweep(small(), {"limits.deadline_days": [0.001, 1000.0]}, executor=pool))
+    assert [r.status for r in rows] == ["infeasible", "optimal"]
+    assert rows[0].rules == ("limits.deadline_days",) and "0.0" in (rows[0].reason or "") and not rows[0].plan
+
+
+def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception at one point is the reason of its row; the other points go on."""
+    from planner import order
+
+    solve = order.solve_instance
+
+    def fails_at_two(instance: Any, *args: Any) -> Plan:
+        if instance.hardware.racks == 2:
+            raise RuntimeError("no luck")
+        return solve(instance, *args)
+
+    monkeypatch.setattr(order, "solve_instance", fails_at_two)
+    with ThreadPoolExecutor(1) as pool:
+        rows = list(planner.sweep(small(), {RACKS: [1, 2, 3]}, executor=pool))
+    assert [r.status for r in rows] == ["optimal", "failed", "optimal"]
+    assert rows[1].reason == "RuntimeError: no luck"
+
+
+def test_executor_that_is_gone_fails_its_points() -> None:
+    """An executor that takes nothing more costs rows, not the sweep."""
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    rows = [a.row for _, a in on_executor(tasks(1, 2), solve_point, pool)]
+    assert [r.status for r in rows] == ["failed", "failed"] and "resume" in (rows[0].reason or "")
+
+
+def test_same_question_is_solved_once() -> None:
+    """Two points that ask the same are one, and the options are part of the key."""
+    found = tasks_for(small(), [{RACKS: 1}, {RACKS: 2}, {RACKS: 1}], Ask())
+    assert [t.index for t in found] == [0, 1]
+    assert {t.key for t in found}.isdisjoint(t.key for t in tasks_for(small(), [{RACKS: 1}], Ask(seed=1)))
+
+
+def test_worker_that_dies_twice_is_a_failed_row(alone: dict[int, float]) -> None:
+    """A point that kills its worker is tried once more elsewhere and then told as failed; no other point suffers."""
+    rows = [a.row for _, a in at_home(tasks(1, 2, 3), kills_at_two, workers=2)]
+    assert sorted((r.point[RACKS], r.status) for r in rows) == [(1, "optimal"), (2, "failed"), (3, "optimal")]
+    assert "died at this point, 2 times" in next(r.reason or "" for r in rows if r.status == "failed")
+    assert values(rows) == pytest.approx({n: alone[n] for n in (1, 3)})
+
+
+def test_worker_that_dies_once_costs_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: dict[int, float]) -> None:
+    """A point whose worker died for another reason is solved by the next one."""
+    monkeypatch.setenv("SWEEP_TEST_TOLD", str(tmp_path / "told"))
+    rows = [a.row for _, a in at_home(tasks(1, 2), kills_once, workers=1)]
+    assert (tmp_path / "told").exists() and values(rows) == pytest.approx({n: alone[n] for n in (1, 2)})
+
+
+def started(args: list[str | Path], path: Path, rows: int) -> subprocess.Popen[str]:
+    """Start a sweep and wait until it has written some rows."""
+    child = subprocess.Popen([*COMMAND, *map(str, args)], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while (not path.exists() or path.read_bytes().count(b"\n") < rows) and child.poll() is None:
+        time.sleep(0.02)
+    return child
+
+
+def test_killed_and_resumed_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """Killed at any moment, a sweep goes on where it was; meanwhile no second one may write its file."""
+    path, args = tmp_path / "rows.jsonl", [written(tmp_path), "--vary", f"{RACKS}=1:60:1", "-o", tmp_path / "rows.jsonl", "--workers", "1"]
+    child = started(args, path, 2)
+    refused = run(*args, "--resume")
+    assert refused.returncode == 2 and f"another sweep is writing it (process {child.pid})" in refused.stderr
+    child.kill()
+    child.communicate()
+    with path.open("ab") as file:
+        file.write(b'{"schema_version":1,"index":')  # torn, as by a power cut
+    before = read_rows(path)
+    assert 2 <= len(before) < 60
+    fresh = run(*args)
+    assert fresh.returncode == 2 and "--resume" in fresh.stderr
+    on = run(*args, "--resume", "--plans", tmp_path / "plans")
+    assert (on.returncode, on.stderr) == (0, "")
+    rows = read_rows(path)
+    assert rows[: len(before)] == before
+    assert sorted(r.point[RACKS] for r in rows) == list(range(1, 61)) and len({r.key for r in rows}) == 60
+    plans = sorted((tmp_path / "plans").iterdir())
+    assert len(plans) == 60 - len(before)
+    last = Plan.model_validate_json(plans[-1].read_text())
+    assert digest(last) == max(rows, key=lambda r: r.index).plan and planner.check(last) == []
+
+
+def test_interrupted_keeps_what_is_done(tmp_path: Path) -> None:
+    """Ctrl-C ends a sweep with status 130; its rows and its table stay, and no worker is left behind."""
+    path = tmp_path / "rows.csv"
+    child = started([written(tmp_path), "--vary", f"{RACKS}=1:200:1", "-o", path, "--workers", "1"], tmp_path / "rows.csv.jsonl", 2)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=30)
+    assert child.returncode == 130 and "go on with --resume" in said
+    with path.open() as file:
+        held = list(csv.DictReader(file))
+    assert len(held) == len(read_rows(tmp_path / "rows.csv.jsonl")) >= 2
+
+
+def test_lines_that_are_no_rows_are_named(tmp_path: Path) -> None:
+    """A file of something else is refused by line; nothing is written to it."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n')
+    with pytest.raises(InputError, match="line 1: is no row"):
+        Store(path, resume=True)
+    assert path.read_text() == '{"a": 1}\n'
+    with pytest.raises(InputError, match="must end in"):
+        Store(tmp_path / "rows.xlsx", resume=False)
+    with pytest.raises(InputError, match="folder does not exist"):
+        Store(tmp_path / "no" / "rows.jsonl", resume=False)
+
+
+def test_two_writers_in_one_process_are_refused(tmp_path: Path) -> None:
+    """The lock holds until the first store is closed."""
+    with Store(tmp_path / "rows.jsonl", resume=False), pytest.raises(InputError, match="another sweep"):
+        Store(tmp_path / "rows.jsonl", resume=True)
+    Store(tmp_path / "rows.jsonl", resume=True).close()
+
+
+def test_tables_hold_the_rows(tmp_path: Path) -> None:
+    """CSV and Parquet hold a line a point in the order of the sweep, whatever the order in which points finished."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    done = [a.row for _, a in on_executor(tasks(1, 2, 3), solve_point, ThreadPoolExecutor(1))]
+    for name in ("rows.csv", "rows.parquet"):
+        with Store(tmp_path / name, resume=False) as store:
+            for row in reversed(done):
+                store.append(row)
+            store.tabulate()
+    read = parquet.read_table(tmp_path / "rows.parquet").to_pydict()
+    assert read[RACKS] == [1, 2, 3] and read["objective.value"] == [r.objective.value for r in done if r.objective]
+    with (tmp_path / "rows.csv").open() as file:
+        held = list(csv.DictReader(file))
+    assert [float(row["layout.metrics.days_to_train"]) for row in held] == read["layout.metrics.days_to_train"]
+
+
+def test_columns_of_mixed_kinds() -> None:
+    """A column of numbers and words becomes words, one of whole and other numbers floats."""
+    a, b = (a.row.model_copy(update={"point": {"x": x, "y": y}}) for (_, a), x, y in zip(done_twice(), (1, 2.5), ("word", 3), strict=True))
+    columns = columns_of([a, b])
+    assert (columns["x"], columns["y"]) == ([1.0, 2.5], ["word", "3"])
+    assert runs((2, 2, 2, 1)) == "3x2 1"
+
+
+def done_twice() -> Iterator[tuple[Task, Answer]]:
+    """Yield two answers."""
+    yield from on_executor(tasks(1, 2), solve_point, ThreadPoolExecutor(1))
+
+
+def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
+    """The rows of all shards are those of the whole sweep, index and key included."""
+    whole = tasks(1, 2, 3)
+    parts = [tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], Ask(shard=(i, 2))) for i in (1, 2)]
+    assert [(t.index, t.key) for part in parts for t in part] == [(t.index, t.key) for t in whole]
+    out = run(written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--shard", "2/2", "--workers", "1")
+    assert out.stdout.startswith("2 of 2 points (2 optimal)") and [r.index for r in read_rows(tmp_path / "rows.jsonl")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--vary", "limits.budget=1", "-o", "rows.jsonl"], "did you mean limits.budget_usd?"),
+        (["-o", "rows.jsonl"], "nothing varies"),
+        (["--vary", "hardware.racks=1,2", "-o", "rows.xls"], "must end in"),
+        (["--vary", "hardware.racks=1,2", "-o", "no/rows.csv"], "does not exist"),
+        (["--vary", "hardware.racks=1,2", "-o", "rows.jsonl", "--workers", "0"], "--workers"),
+        (["--vary", "hardware.racks=1,2", "-o", "rows.jsonl", "--pairs", "no.csv"], "no such file"),
+    ],
+)
+def test_bad_usage_leaves_nothing_behind(tmp_path: Path, args: list[str], said: str) -> None:
+    """A user's mistake ends with status 2, a message, and no file."""
+    args = [str(tmp_path / a) if a.startswith(("rows", "no/", "no.")) else a for a in args]
+    out = run(written(tmp_path), *args)
+    assert (out.returncode, out.stdout) == (2, "") and said in out.stderr and "Traceback" not in out.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["small.json"]
+
+
+def test_dask_cluster_loses_a_worker_and_no_point(alone: dict[int, float]) -> None:
+    """On a local Dask scheduler with two worker processes, one killed in the middle, every point has its row."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        first = next(iter(cluster.workers.values())).pid
+        rows = []
+        for row in planner.sweep(small(), {RACKS: list(range(1, 13))}, executor=client.get_executor(pure=False)):
+            if not rows:
+                os.kill(first, signal.SIGKILL)
+            rows.append(row)
+    assert sorted(r.point[RACKS] for r in rows) == list(range(1, 13)) and {r.status for r in rows} == {"optimal"}
+    assert {n: values(rows)[n] for n in alone} == pytest.approx(alone, rel=1e-12)
+
+
+def test_dask_from_the_command(tmp_path: Path) -> None:
+    """--dask local ends as the home processes do, and a scheduler that is not there is a message."""
+    pytest.importorskip("distributed")
+    args = [written(tmp_path), "--vary", f"{RACKS}=1,2", "-o", tmp_path / "rows.jsonl", "--workers", "1"]
+    out = run(*args, "--dask", "local")
+    assert (out.returncode, out.stdout.split(" in ")[0]) == (0, "2 of 2 points (2 optimal)")
+
+
+def test_compare_rows_and_plans(tmp_path: Path) -> None:
+    """Rows and plans stand side by side; --diff leaves what differs, and a row differs in nothing from its own plan."""
+    plan, rows = tmp_path / "one.json", tmp_path / "rows.jsonl"
+    plan.write_text(planner.solve(small()).model_dump_json())
+    with Store(rows, resume=False) as store:
+        for _, answer in on_executor(tasks(1, 2), solve_point, ThreadPoolExecutor(1)):
+            store.append(answer.row)
+
+    def compare(*args: str | Path) -> str:
+        out = subprocess.run([sys.executable, "-m", "planner", "compare", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
+        assert (out.returncode, out.stderr) == (0, "")
+        return out.stdout
+
+    told = json.loads(compare(rows, "--json", "--diff"))
+    assert told["columns"] == ["hardware.racks=1", "hardware.racks=2"] and told[RACKS] == [1, 2]
+    assert "layout.tensor_parallel" not in told and told["cost.total_usd"] == [3e6, 6e6]
+    same = json.loads(compare(plan, f"{rows}#0", "--json", "--diff"))
+    assert set(same) == {"columns", RACKS}
+    assert "slack.batch_tokens" in compare(rows) and "layout.certificate.status" in compare(rows)
