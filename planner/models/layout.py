@@ -1,9 +1,10 @@
 """How one training step is cut over GPUs: the fastest layout of the declared space, proven.
 
-Tables of the physics bound every row of the space from below (layout_space). Rows are opened in order of
-their bounds; in an open row every count of replicas and micro-batches that could win is timed exactly, until the next
-bound is no better than the incumbent. CP-SAT then decides the opened rows again, from the same tables but with its own
-variables for replicas, micro-batches and the layers of every stage (planner.models.layout_row), and must agree.
+Tables of the physics bound every row of the space from below (layout_space). Rows are split by ranges of their counts of
+replicas and micro-batches, bounded again with what memory leaves (layout_cells, layout_held), in order of their bounds; in
+a narrow range every count is timed exactly, until the next bound is no better than the incumbent. CP-SAT then decides the
+opened rows again, from the same tables but with its own variables for replicas, micro-batches and the layers of every stage
+(planner.models.layout_row), and must agree.
 """
 
 import math
@@ -146,11 +147,11 @@ def solve(
 
 
 FORMULATION = (
-    "Every combination of the declared space is a row with a lower bound (most even stages, most replicas, largest batch, least tails). "
-    "Rows whose bound reaches the incumbent, or whose stages cannot hold the layers in memory, are excluded; in every other row all counts of "
-    "replicas and micro-batches and all splits of the layers, recomputed or not, are timed exactly. Of the rows opened, {out} cannot beat the "
-    "optimum on even stages; CP-SAT decided {count} of the other {all} again (replicas by site, micro-batches, layers and memory of every "
-    "stage){seen}."
+    "Every combination of the declared space is a row with a lower bound (most even stages, most replicas, largest batch, least tails). Rows are "
+    "split by ranges of their replicas and micro-batches; those whose bound reaches the incumbent, or whose stages cannot hold the layers in "
+    "memory, are excluded. In every other all counts and all splits of the layers, recomputed or not, are timed exactly. Of the rows opened, {out} "
+    "cannot beat the optimum on even stages; CP-SAT decided {count} of the other {all} again (replicas by site, micro-batches, layers and memory "
+    "of every stage){seen}."
 )
 
 
