@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.commands import fabric, grid, place
+from planner.commands import fabric, grid, place, topology
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -151,6 +151,7 @@ def schema(what: Annotated[str, typer.Argument(help="instance, plan, job or plac
 app.add_typer(grid.app, name="grid")
 app.add_typer(fabric.app, name="fabric")
 app.command()(place.place)
+app.command()(topology.topology)
 
 
 def main() -> None:

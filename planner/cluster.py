@@ -15,8 +15,28 @@ from planner.placement import Figure, PlacedGroup, Placement
 from planner.plan import Certificate
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.topology import Topology
+from planner.whole import uninterrupted
 
 DEFAULT_SECONDS = 10.0
+MOST_SEED = 2**31 - 1  # what CP-SAT takes
+
+
+def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
+    """Return how hard to search, with the limit that a call has unless given.
+
+    Raises
+    ------
+    InputError
+        If a solver would refuse one of them.
+    """
+    limit = DEFAULT_SECONDS if time_limit is None else time_limit
+    if not limit >= 0:
+        raise InputError(f"time_limit: must be 0 or more seconds (is {limit:g})")
+    if not 0 <= seed <= MOST_SEED:
+        raise InputError(f"seed: must be from 0 to {MOST_SEED:,} (is {seed:,})")
+    if threads is not None and not 1 <= threads <= 1_024:
+        raise InputError(f"threads: must be from 1 to 1,024 (is {threads:,})")
+    return Options(time_limit=limit, seed=seed, threads=threads)
 
 
 class Cluster:
@@ -38,7 +58,8 @@ class Cluster:
     @staticmethod
     def warm_up() -> None:
         """Load the solver now, so that a later call with little time may use it."""
-        import ortools.sat.python.cp_model  # noqa: F401
+        with uninterrupted():
+            import ortools.sat.python.cp_model  # noqa: F401
 
     @property
     def busy(self) -> frozenset[str]:
@@ -105,8 +126,8 @@ class Cluster:
             Search the last level of the objective too, the leaves left part-free (and the pods that groups without a pipeline
             spread over); otherwise best fit decides it.
         """
+        options = options_of(time_limit, seed, threads)
         q, units = self.question(job, busy, free=free)
-        options = Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
         outcome = solve(q, options, fragmentation=fragmentation)
         return placement(self, job, q, outcome, units, seed)
 
@@ -162,6 +183,7 @@ def placement(cluster: Cluster, job: Job, q: Question, outcome: Outcome[Found], 
         figures=tuple(Figure(name=n, value=v, bound=b, analytic_bound=a) for n, (v, b, a) in levels.items()),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=job.segment_nodes,
+        stopped=outcome.stop.value,
         certificate=_certificate(q, outcome, found, seed),
     )
 

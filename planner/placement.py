@@ -36,5 +36,6 @@ class Placement(Frozen):
     figures: tuple[Figure, ...] = Field(description="The levels of the objective in their order.")
     gpus_per_node: int | None = None
     segment_nodes: int = 1
+    stopped: str = Field("proved", description="Why the search ended: proved, limit or interrupted.")
     reason: str = Field("", description="Why the job does not fit, in numbers.")
     certificate: Certificate

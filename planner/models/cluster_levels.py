@@ -13,7 +13,7 @@ from planner.models.cluster_exact import Formulation, formulate, levels
 from planner.models.cluster_greedy import with_split
 from planner.models.cluster_question import Packing, Question, measure
 from planner.solvers.cpsat import SOLVER, Values, run
-from planner.solvers.outcome import Outcome
+from planner.solvers.outcome import Outcome, Stop
 
 MOST_VARIABLES = 60_000  # beyond it the translation alone takes seconds
 SECONDS_PER_VARIABLE = 2e-5  # to write a variable with its share of the rules down, so that little time is not spent on that alone
@@ -28,7 +28,7 @@ def improve(q: Question, held: Progress, options: Options, searched: int) -> Non
             if f is None or _time_left(held, options) <= 0:
                 return
             _search(f, held, level, options)
-        if not held.proven(level):
+        if held.interrupted or not held.proven(level):
             return
 
 
@@ -78,7 +78,8 @@ def _most_clusters(q: Question, held: Progress) -> int:
 def _search(f: Formulation, held: Progress, level: int, options: Options) -> None:
     """Solve, keep what is better, and raise the level's bound."""
     left = _time_left(held, options)
-    outcome = run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads)
+    outcome = run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads, interruptible=True)
+    held.interrupted = outcome.stop is Stop.INTERRUPTED
     held.variables += outcome.variables
     held.constraints += outcome.constraints
     held.solver = SOLVER
