@@ -1,9 +1,11 @@
 """`planner place`: what goes where, exit codes, and what is refused by name."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from cluster_worlds import some_busy, tree
 from typer.testing import CliRunner
 
 from planner.checks.cluster import check_placement
-from planner.cli import app
+from planner.cli import app, main
 from planner.formats.states import read_states
 from planner.formats.write import write_topology
 from planner.job import GroupKind, Job
@@ -31,8 +33,16 @@ def files(tmp_path: Path) -> Path:
 
 
 def place(files: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "planner", "place", "--topology", "topology.conf", "--job", "job.json", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=files)
+    """Run the command as its own process would, in this one, as loading it takes longer than placing."""
+    command = ["planner", "place", "--topology", "topology.conf", "--job", "job.json", *args]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with chdir(files), redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", command)
+        try:
+            main()
+        except SystemExit as error:
+            code = int(error.code or 0)
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
 
 def test_a_hostlist_is_all_of_stdout(files: Path) -> None:
