@@ -30,7 +30,9 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 {topology}
 SchedulerType=sched/backfill
-SchedulerParameters=max_switch_wait=1,bf_interval=1
+SchedulerParameters=max_switch_wait=1,bf_interval=1,bf_max_job_test=10000,default_queue_depth=10000,sched_interval=1,batch_sched_delay=0
+MaxArraySize=100001
+MaxJobCount=100000
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
