@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import Any
 
-from planner.errors import InputError
+from planner.checks.cluster import check_placement
+from planner.errors import InputError, InternalError
 from planner.handoff import Options
 from planner.job import Job
 from planner.models.cluster import FORMULATION, Found, solve
@@ -125,16 +126,34 @@ class Cluster:
         fragmentation
             Search the last level of the objective too, the leaves left part-free (and the pods that groups without a pipeline
             spread over); otherwise best fit decides it.
+
+        Raises
+        ------
+        InternalError
+            If the checker, which replays every placement from the topology, finds a rule broken.
         """
         options = options_of(time_limit, seed, threads)
-        q, units = self.question(job, busy, free=free)
+        taken = self.taken(busy, free)
+        q, units = self._counted(job, taken)
         outcome = solve(q, options, fragmentation=fragmentation)
-        return placement(self, job, q, outcome, units, seed)
+        placed = placement(self, job, q, outcome, units, seed)
+        # The checker shares no code with what it checks, and takes about as long as placing: 2 ms for 900 nodes, 40 ms for 15,000.
+        broken = check_placement(self.topology, job, placed, busy=taken)
+        if broken:
+            raise InternalError(f"the placement of job {job.name!r} breaks {broken[0].rule}: {broken[0].message}")
+        return placed
+
+    def taken(self, busy: Iterable[str] = (), free: Iterable[str] = ()) -> set[str]:
+        """Return the nodes that a call may not use: those that are busy but not `free`, and `busy`."""
+        with self._lock:
+            return self._busy.difference(self.known(free)).union(self.known(busy))
 
     def question(self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()) -> tuple[Question, list[list[tuple[str, ...]]]]:
         """Return the job's question in units of its segments, and each leaf's free units; `busy` and `free` hold for this call."""
-        with self._lock:
-            taken = self._busy.difference(self.known(free)).union(self.known(busy))
+        return self._counted(job, self.taken(busy, free))
+
+    def _counted(self, job: Job, taken: set[str]) -> tuple[Question, list[list[tuple[str, ...]]]]:
+        """Cut what is left of each leaf into units, and count them."""
         size = job.segment_nodes
         units = [list(_segments(leaf, taken, size)) for leaf in self.leaves]
         leaves = tuple(Leaf(leaf.path, len(free), _whole(leaf, size)) for leaf, free in zip(self.leaves, units, strict=True))

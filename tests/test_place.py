@@ -10,7 +10,7 @@ from cluster_worlds import renamed, some_busy, tree
 import planner
 from planner.checks.cluster import check_placement
 from planner.cluster import Cluster
-from planner.errors import InputError
+from planner.errors import InputError, PlannerError
 from planner.job import GroupKind, Job, read_job
 from planner.placement import Placement
 from planner.topology import Block, Switch, Topology
@@ -190,3 +190,17 @@ def test_bad_topologies_are_named(switches: list[Switch], says: str) -> None:
     """Switches that form no tree with nodes are refused by name."""
     with pytest.raises(InputError, match=says):
         Cluster(Topology(switches=tuple(switches)))
+
+
+def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the formulation gets wrong, the checker finds before the caller has it."""
+    from planner import cluster
+
+    def one_node_twice(*args: object) -> Placement:
+        found = placement(*args)  # type: ignore[arg-type]
+        return found.model_copy(update={"nodes": (found.nodes[1], *found.nodes[1:])})
+
+    placement = cluster.placement
+    monkeypatch.setattr(cluster, "placement", one_node_twice)
+    with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 stands 2 times > 1"):
+        planner.place(tree([8, 8], 2), Job(name="j", mesh={"data": 4}))
