@@ -113,8 +113,12 @@ class Controller:
 
 
 @contextmanager
-def controller(directory: Path, nodes: str, topology: str, plugin: str = "topology/tree") -> Iterator[Controller]:
+def controller(
+    directory: Path, nodes: str, topology: str, plugin: str = "topology/tree", *, files: Mapping[str, str] | None = None, more: str = ""
+) -> Iterator[Controller]:
     """Start a slurmctld that reads a topology.conf, and stop it at the end whatever happens.
+
+    `files` are put beside its configuration, `more` are lines of it.
 
     Raises
     ------
@@ -123,6 +127,9 @@ def controller(directory: Path, nodes: str, topology: str, plugin: str = "topolo
     """
     (directory / "state").mkdir(parents=True)
     (directory / "topology.conf").write_text(topology)
+    for name, text in (files or {}).items():
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
     port, node_port = _free_ports()
     (directory / "slurm.conf").write_text(
         CONFIGURATION.format(
@@ -130,7 +137,7 @@ def controller(directory: Path, nodes: str, topology: str, plugin: str = "topolo
             port=port,
             node_port=node_port,
             directory=directory,
-            topology=f"TopologyPlugin={plugin}",
+            topology=f"TopologyPlugin={plugin}\n{more}",
             nodes=nodes,
         )
     )
