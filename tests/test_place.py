@@ -204,3 +204,9 @@ def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(cluster, "placement", one_node_twice)
     with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 stands 2 times > 1"):
         planner.place(tree([8, 8], 2), Job(name="j", mesh={"data": 4}))
+
+
+def test_a_small_job_leaves_whole_leaves_whole() -> None:
+    """Of leaves that hold the job, the fullest takes it, though the groups would leave nothing over on a free one."""
+    placed = planner.place(tree([8, 8, 8, 8], 2), Job(name="j", mesh={"data": 2}), busy=["n00000", "n00001", "n00002"])
+    assert {leaf for g in placed.groups for leaf in g.leaves} == {"leaf0"}
