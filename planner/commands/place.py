@@ -27,6 +27,7 @@ def place(
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the proofs, 10 unless given.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Threads of the solver; 1 unless given.")] = None,
+    objective: Annotated[str, typer.Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")] = "locality",
     fragmentation: Annotated[bool, typer.Option("--fragmentation", help="Search the fewest leaves left part-free too.")] = False,
     topology_name: Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")] = None,
     label: Annotated[list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")] = None,
@@ -54,7 +55,7 @@ def place(
 
         found = replace_in_files(cluster, job, running, replace, **options)
     else:
-        found = planner.place(cluster, job, fragmentation=fragmentation, **options)
+        found = planner.place(cluster, job, fragmentation=fragmentation, objective=objective, **options)
     if not found.nodes:
         print(found.reason)
         raise typer.Exit(INFEASIBLE)
@@ -86,4 +87,6 @@ def summary(found: "Placement") -> str:
     """Say the figures and their bounds on one line."""
     searched = found.certificate.minimizes
     levels = ", ".join(f"{f.value} {f.name} ({'bound' if f.name in searched else 'not searched, at least'} {f.bound})" for f in found.figures)
+    if found.step_seconds is not None:
+        levels = f"step {found.step_seconds:.6g} s (at least {found.step_seconds_bound:.6g} s); {levels}"
     return f"{found.job}: {len(found.nodes):,} nodes, {len(found.groups):,} groups; {levels}; {found.certificate.status}"
