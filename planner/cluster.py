@@ -1,6 +1,7 @@
 """A cluster kept warm between calls: its topology read once, its node states followed, jobs placed and moved on it."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -143,6 +144,11 @@ class Cluster:
             raise InternalError(f"the placement of job {job.name!r} breaks {broken[0].rule}: {broken[0].message}")
         return placed
 
+    def blocks_of(self, units: Sequence[Sequence[tuple[str, ...]]], leaf: int) -> list[int]:
+        """Return the number of the block of each free node of a leaf."""
+        number = {node: b for b, block in enumerate(self.leaves[leaf].blocks) for node in block}
+        return [number[unit[0]] for unit in units[leaf]]
+
     def taken(self, busy: Iterable[str] = (), free: Iterable[str] = ()) -> set[str]:
         """Return the nodes that a call may not use: those that are busy but not `free`, and `busy`."""
         with self._lock:
@@ -186,7 +192,7 @@ def placement(cluster: Cluster, job: Job, q: Question, outcome: Outcome[Found], 
     found = outcome.solution
     if found is None:
         return does_not_fit(job, q, seed)
-    groups = rank(q, found.packing, job, units)
+    groups = rank(q, found.packing, job, units, partial(cluster.blocks_of, units) if cluster.topology.blocks and job.segment_nodes == 1 else None)
     levels = dict(zip(names(q), zip(found.values, found.bounds, found.analytic, strict=True), strict=True))
     split = len(found.packing.split)
     # Weighted, the first level is not a count of groups; then the closed form alone bounds that.
