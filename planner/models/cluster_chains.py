@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
 
-from planner.models.cluster_decode import Holes, settled, spread, walk
+from planner.models.cluster_decode import settled, spread, walk
 from planner.models.cluster_exact import Formulation, follow_leaves, leave_idle_leaves_alone, place_each_group_once, use_each_hole_once
-from planner.models.cluster_pieces import cut_cluster
+from planner.models.cluster_gather import Exchange
+from planner.models.cluster_pieces import Part, cut_cluster
 from planner.models.cluster_question import Packing, Question
 from planner.solvers.cpsat import Values
 
@@ -122,12 +123,19 @@ def decode_chains(f: Formulation, chains: dict[int, Chains], values: Values) -> 
     """Return the whole groups, and the split ones cut along their chains."""
     packing, sizes = Packing(), [k.size for k in f.q.kinds]
     for pod, x in chains.items():
-        holes: Holes = {}
-        for c, leaves in walk(f, values, pod, packing).items():
-            for i in leaves:
-                holes.setdefault(f.q.pod_of[i], {}).setdefault(c, []).append(i)
+        exchange = Exchange(f.q, packing, walk(f, values, pod, packing))
+        spanning = []
         for held, used in sorted(_followed(sizes, x, values), key=lambda chain: -chain[1].total()):
-            packing.split.extend(cut_cluster(sizes, *spread(f.q, [held[k] for k in range(len(sizes))], used, holes)))
+            groups, holes = [held[k] for k in range(len(sizes))], exchange.gather(used)
+            if holes is None:
+                spanning.append((groups, used))
+            else:
+                part = Part(holes=tuple(holes), local=tuple(k for k, n in enumerate(groups) for _ in range(n)))
+                packing.split.extend(cut_cluster(sizes, [part], []))
+        rest = exchange.rest()
+        for groups, used in spanning:
+            packing.split.extend(cut_cluster(sizes, *spread(f.q, groups, used, rest)))
+    packing.whole = +packing.whole
     return settled(packing)
 
 
