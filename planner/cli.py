@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.commands import compare, fabric, grid, limits, place, plot, report, simulate, sweep
+from planner.commands import compare, fabric, grid, limits, place, plot, report, simulate, sweep, topology
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -141,6 +141,7 @@ app.command()(plot.plot)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(sweep.sweep)
+app.command()(topology.topology)
 
 
 def main() -> None:

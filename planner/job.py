@@ -1,5 +1,6 @@
 """A training job as a scheduler sees it: which groups of nodes all-reduce with each other, and in which order ranks run."""
 
+import difflib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from planner.errors import InputError
 from planner.instance import Count, Frozen, NonNegative
 from planner.plan import Plan
 
-Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]  # one line: it stands in files and arguments
+AXES = ("data", "pipeline", "tensor", "context", "expert")
 
 
 class GroupKind(Frozen):
@@ -33,7 +35,7 @@ class Job(Frozen):
     )
     nodes_per_member: Count = Field(1, description="Consecutive nodes that one member of the mesh takes.")
     groups: tuple[GroupKind, ...] = Field((), description="In the place of a mesh: groups in rank order, kind by kind.")
-    gpus_per_node: Count | None = Field(None, description="GPUs, and so ranks, of one node.")
+    gpus_per_node: Annotated[int, Field(ge=1, le=1_024)] | None = Field(None, description="GPUs, and so ranks, of one node.")
     segment_nodes: Count = Field(1, description="Consecutive nodes that must stay in one block, or in one leaf where there are no blocks.")
     traffic_bytes_per_step: dict[Name, NonNegative] = Field(
         default_factory=dict,
@@ -47,6 +49,10 @@ class Job(Frozen):
             raise ValueError("give either mesh or groups; remove one or add the other")
         if self.mesh is not None and not self.mesh:
             raise ValueError('mesh must have an axis; write one such as {"data": 16}')
+        for axis in self.mesh or {}:
+            near = difflib.get_close_matches(axis, AXES, 1)
+            if near and axis not in AXES:
+                raise ValueError(f"mesh.{axis}: did you mean {near[0]!r}? rename it, or call an axis of your own something else")
         names = [k.name for k in self.groups]
         if len(set(names)) < len(names):
             raise ValueError(f"groups: each name must stand once (are {', '.join(names)}); join the kinds or rename one")

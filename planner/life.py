@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from planner.cluster import DEFAULT_SECONDS, Cluster
+from planner.cluster import Cluster, options_of
 from planner.errors import InputError
 from planner.handoff import Options
 from planner.job import Job, Slot, read_job, slots
@@ -31,11 +31,6 @@ class _Kept:
 
     slot: Slot
     units: tuple[Unit | None, ...]
-
-
-def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
-    """Return how hard to search, with the limit that a call has unless given."""
-    return Options(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit, seed=seed, threads=threads)
 
 
 def replace(
@@ -226,6 +221,7 @@ def _placement(
         figures=tuple(Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(LEVELS, held, strict=True)) if filled else (),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=job.segment_nodes,
+        stopped=outcome.stop.value,
         reason=reason,
         certificate=certificate,
     )

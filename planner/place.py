@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from planner.topology import Topology
 
 
+OBJECTIVES = ("locality", "step-time")
+
+
 def place(
     topology: "Cluster | Topology | str | Path",
     job: "Job | Plan | Mapping[str, Any] | str | Path",
@@ -22,6 +25,7 @@ def place(
     seed: int = 0,
     threads: int | None = None,
     fragmentation: bool = False,
+    objective: str = "locality",
 ) -> "Placement":
     """Place one job on a cluster's free nodes: fewest split groups, then fewest pieces, then fewest across pods.
 
@@ -41,6 +45,8 @@ def place(
         Of the solver, where one is needed; the same call gives the same placement where the proof is done.
     fragmentation
         Search the last level of the objective too, the leaves left part-free; otherwise best fit decides it.
+    objective
+        "locality", or "step-time": the predicted step of a plan's job on the plan's fabric (`planner.step_time`).
 
     Returns
     -------
@@ -52,9 +58,18 @@ def place(
     PlannerError
         The input cannot be used; the message says where and what to do.
     """
+    from planner.errors import InputError
     from planner.job import read_job
 
+    if objective not in OBJECTIVES:
+        raise InputError(f"objective: must be one of {', '.join(OBJECTIVES)} (is {objective!r})")
     cluster, taken = opened(topology, busy, state)
+    if objective == "step-time":
+        from planner.plan import Plan
+        from planner.step_time import place_by_time
+
+        given = job if isinstance(job, (str, Path, Plan)) else None
+        return place_by_time(cluster, given, busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation)
     return cluster.place(read_job(job), busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation)
 
 

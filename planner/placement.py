@@ -36,5 +36,8 @@ class Placement(Frozen):
     figures: tuple[Figure, ...] = Field(description="The levels of the objective in their order.")
     gpus_per_node: int | None = None
     segment_nodes: int = 1
+    step_seconds: float | None = Field(None, description="Predicted step on the plan's fabric, where that is the objective.")
+    step_seconds_bound: float | None = Field(None, description="No placement's step is shorter.")
+    stopped: str = Field("proved", description="Why the search ended: proved, limit or interrupted.")
     reason: str = Field("", description="Why the job does not fit, in numbers.")
     certificate: Certificate

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace as changed
 from typing import TYPE_CHECKING, Any
 
-from planner.cluster import Cluster, does_not_fit, placement
+from planner.cluster import Cluster, does_not_fit, options_of, placement
 from planner.errors import InputError
 from planner.job import Job
-from planner.life import options_of
 from planner.models.cluster import FORMULATION, Found, solve
 from planner.models.cluster_bounds import bounds, fewest_split
 from planner.models.cluster_question import Packing, Question, measure, used

@@ -1,17 +1,15 @@
 """Measure placements side by side: the planner, a greedy that takes leaf by leaf, and nodes in their order; then the latency of a warm cluster.
 
-Run `scripts/bench_placement.py`; with `--controller FILE`, a JSON object {"<nodes>-<busy percent>": [node, ...]} of what a running
-Slurm controller chose for the same free nodes, its ranks in node order are measured beside the others.
+Run `scripts/bench_placement.py`; with `--controller` a slurmctld of its own (Debian's packages) with the same topology and the same
+nodes drained is asked too: for one job, its ranks in node order, and for one job a group.
 """
 
 import argparse
 import gc
-import json
 import random
 import resource
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from planner.cluster import Cluster
 from planner.job import GroupKind, Job, slots
@@ -62,7 +60,7 @@ def timed(call: Callable[[], Sequence[str]]) -> tuple[Sequence[str], float]:
     return found, time.perf_counter() - started
 
 
-def compare(nodes: int, share: float, kinds: Sequence[tuple[int, float]], limit: float, controller: dict[str, list[str]]) -> None:
+def compare(nodes: int, share: float, kinds: Sequence[tuple[int, float]], limit: float, *, controller: bool) -> None:
     """Print a row for each way to choose nodes and ranks."""
     cluster = Cluster(cluster_of(nodes))
     cluster.set_busy(busy_nodes(cluster, share, 1))
@@ -81,12 +79,14 @@ def compare(nodes: int, share: float, kinds: Sequence[tuple[int, float]], limit:
         "greedy, roomiest leaf": lambda: leaf_by_leaf(cluster, job),
         "node order": lambda: in_node_order(cluster, job),
     }
-    chosen = controller.get(f"{nodes}-{share * 100:.0f}")
-    if chosen is not None:
-        rivals["controller, node order"] = lambda: chosen
     for name, call in rivals.items():
         found, took = timed(call)
         row(name, figures(cluster, job, found), took, "")
+    if controller:
+        from slurm_choice import choices
+
+        for name, (chosen, took) in choices(cluster, job).items():
+            row(name, figures(cluster, job, chosen), took, "")
 
 
 def row(name: str, found: tuple[int, int, int], seconds: float, note: str) -> None:
@@ -99,46 +99,56 @@ def latency(nodes: int, calls: int, limit: float) -> None:
     cluster = Cluster(cluster_of(nodes))
     r = random.Random(0)
     cluster.set_busy(busy_nodes(cluster, 0.25, 0))
-    seconds, proven = [], 0
+    seconds, cpu, proven = [], [], 0
     for _ in range(calls):
         cluster.set_free(r.sample(sorted(cluster.busy), nodes // 64))
         cluster.set_busy(r.sample(sorted(cluster.leaf_of), nodes // 64))
         share, data = r.choice([0.02, 0.1, 0.5, 0.9]), r.choice([4, 8, 13, 16, 24])
         free = nodes - len(cluster.busy)
         job = Job(name="j", mesh={"pipeline": max(1, int(free * share) // data), "data": data})
-        started = time.perf_counter()
+        started = time.perf_counter(), time.process_time()
         placed = cluster.place(job, time_limit=limit)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.perf_counter() - started[0])
+        cpu.append(time.process_time() - started[1])
         proven += placed.certificate.status == "optimal"
-    ordered = sorted(seconds)
-    at = [ordered[min(int(q * calls), calls - 1)] * 1e3 for q in (0.5, 0.9, 0.99)]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{nodes:>7,} nodes: p50 {at[0]:.1f} ms, p90 {at[1]:.1f} ms, p99 {at[2]:.1f} ms; {proven} of {calls} proven; {memory:.0f} MB")
+    print(f"{nodes:>7,} nodes: CPU {percentiles(cpu)}; wall {percentiles(seconds)}; {proven} of {calls} proven; {memory:.0f} MB")
+
+
+def percentiles(seconds: Sequence[float]) -> str:
+    """Return the middle and the slow end in milliseconds."""
+    ordered = sorted(seconds)
+    return ", ".join(f"p{100 * q:.0f} {1e3 * ordered[min(int(q * len(ordered)), len(ordered) - 1)]:.1f} ms" for q in (0.5, 0.9, 0.99))
 
 
 def main() -> None:
     """Compare, then measure latency."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--controller", type=Path, help="What a running Slurm controller chose, as JSON.")
+    parser.add_argument("--controller", action="store_true", help="Ask a slurmctld of one's own too.")
+    parser.add_argument("--only", type=int, help="Clusters of so many nodes alone.")
     parser.add_argument("--limit", type=float, default=5.0, help="Seconds for each proof of the comparison.")
     parser.add_argument("--calls", type=int, default=200, help="Calls of the latency measurement.")
     given = parser.parse_args()
-    controller = json.loads(given.controller.read_text(encoding="utf-8")) if given.controller else {}
+    full = [(16, 0.2475), (13, 0.2475), (8, 0.2475), (4, 0.2475)]
     mixed = [(16, 0.2), (13, 0.2), (8, 0.2), (4, 0.2)]
     for nodes, share, kinds in [
         (1024, 0.05, [(13, 1.0)]),
-        (1024, 0.25, [(13, 0.75)]),
+        (1024, 0.25, [(13, 0.77)]),
         (1024, 0.25, [(13, 0.9)]),
         (8192, 0.25, mixed),
         (23200, 0.25, mixed),
+        (8192, 0.25, full),
+        (23200, 0.25, full),
     ]:
-        compare(nodes, share, kinds, given.limit, controller)
+        if given.only in (None, nodes):
+            compare(nodes, share, kinds, given.limit, controller=given.controller)
     # What a long-running service does after loading: the solver's many modules are then no work for the garbage collector.
     Cluster.warm_up()
     gc.freeze()
     print("\nlatency of a warm cluster, 25 % busy, states changing between calls")
     for nodes, limit in ((1024, 0.03), (16384, 0.3)):
-        latency(nodes, given.calls, limit)
+        if given.only in (None, nodes):
+            latency(nodes, given.calls, limit)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,11 @@
 Start it with `scripts/examples_place_service.py TOPOLOGY [PORT]`; it answers on 127.0.0.1:
 
     POST /place      {"job": {...}, "busy": ["n1"]}       the placement (JSON)
-    POST /busy       ["n1", "n2"]                         nodes that are taken now; /free gives them back
+    POST /slurm      {"mesh": ...}, a job                 its number of nodes and its hostlist (text)
+    POST /busy       "n[1-2]" or ["n1", "n2"]             nodes that are taken now; /free gives them back
     POST /filter     ExtenderArgs of kube-scheduler       ExtenderFilterResult: the one node of the pod's rank
 
-Slurm: a job_submit.lua asks /place and sets `job_desc.req_nodes` to the answer's `hostlist` and `job_desc.min_nodes` to the
-number of its `nodes`; the ranks follow with SLURM_HOSTFILE and `srun -m arbitrary`. A prolog posts the nodes of the job to
-/busy, an epilog to /free. Kubernetes: pods carry the job as JSON in the annotation `planner/job` and their rank in the label
-`batch.kubernetes.io/job-completion-index`; the scheduler's configuration names this service as an extender with
-`filterVerb: filter` and `nodeCacheCapable: true`.
+docs/placement-calls.md has a job_submit.lua, a prolog and a scheduler's configuration that call it.
 """
 
 import json
@@ -21,10 +18,11 @@ from threading import Lock
 from typing import Any
 
 from planner.cluster import Cluster
-from planner.errors import PlannerError
+from planner.errors import InputError, PlannerError
 from planner.formats.read import read_topology
 from planner.job import read_job
 from planner.physics.hostlist import fold_names
+from planner.place import hosts
 from planner.placement import Placement
 
 SECONDS = 0.1  # what a scheduler may wait for a proof; a placement comes back in any case
@@ -44,12 +42,18 @@ class Service:
         if path == "/place":
             placed = self.cluster.place(read_job(data["job"]), busy=data.get("busy", ()), time_limit=SECONDS)
             return {**placed.model_dump(mode="json"), "hostlist": fold_names(placed.nodes)}
+        if path == "/slurm":
+            placed = self.cluster.place(read_job(data), time_limit=SECONDS)
+            if not placed.nodes:
+                raise InputError(placed.reason)
+            return f"{len(placed.nodes)} {fold_names(placed.nodes)}\n"
         if path in ("/busy", "/free"):
-            (self.cluster.set_busy if path == "/busy" else self.cluster.set_free)(data)
+            nodes = hosts(data, path) if isinstance(data, str) else data
+            (self.cluster.set_busy if path == "/busy" else self.cluster.set_free)(nodes)
             return {"busy": len(self.cluster.busy)}
         if path == "/filter":
             return self.filtered(data["Pod"]["metadata"], data.get("NodeNames") or [])
-        raise PlannerError(f"{path}: must be one of /place, /busy, /free, /filter")
+        raise PlannerError(f"{path}: must be one of /place, /slurm, /busy, /free, /filter")
 
     def filtered(self, pod: dict[str, Any], offered: list[str]) -> dict[str, Any]:
         """Place the pod's job with its first pod, and offer each pod the node of its rank."""
@@ -82,9 +86,9 @@ def handler_of(service: Service) -> type[BaseHTTPRequestHandler]:
                 status, found = 200, service.answer(self.path, data)
             except (PlannerError, KeyError, IndexError, TypeError, ValueError) as error:
                 status, found = 400, {"Error": f"{type(error).__name__}: {error}"}
-            body = json.dumps(found).encode()
+            body = (found if isinstance(found, str) else json.dumps(found) + "\n").encode()
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", "text/plain" if isinstance(found, str) else "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

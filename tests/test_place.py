@@ -10,7 +10,7 @@ from cluster_worlds import renamed, some_busy, tree
 import planner
 from planner.checks.cluster import check_placement
 from planner.cluster import Cluster
-from planner.errors import InputError
+from planner.errors import InputError, PlannerError
 from planner.job import GroupKind, Job, read_job
 from planner.placement import Placement
 from planner.topology import Block, Switch, Topology
@@ -190,3 +190,52 @@ def test_bad_topologies_are_named(switches: list[Switch], says: str) -> None:
     """Switches that form no tree with nodes are refused by name."""
     with pytest.raises(InputError, match=says):
         Cluster(Topology(switches=tuple(switches)))
+
+
+def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the formulation gets wrong, the checker finds before the caller has it."""
+    from planner import cluster
+
+    def one_node_twice(*args: object) -> Placement:
+        found = placement(*args)  # type: ignore[arg-type]
+        return found.model_copy(update={"nodes": (found.nodes[1], *found.nodes[1:])})
+
+    placement = cluster.placement
+    monkeypatch.setattr(cluster, "placement", one_node_twice)
+    with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 stands 2 times > 1"):
+        planner.place(tree([8, 8], 2), Job(name="j", mesh={"data": 4}))
+
+
+def test_a_small_job_leaves_whole_leaves_whole() -> None:
+    """Of leaves that hold the job, the fullest takes it, though the groups would leave nothing over on a free one."""
+    placed = planner.place(tree([8, 8, 8, 8], 2), Job(name="j", mesh={"data": 2}), busy=["n00000", "n00001", "n00002"])
+    assert {leaf for g in placed.groups for leaf in g.leaves} == {"leaf0"}
+
+
+def straddling(topology: Topology, placed: Placement) -> int:
+    """Count the groups that need more blocks than one, of those that stand in one leaf."""
+    block = {n: b.name for b in topology.blocks for n in b.nodes}
+    return sum(len({block[n] for n in g.nodes}) > 1 for g in placed.groups if len(g.leaves) == 1)
+
+
+def test_groups_stay_in_scale_up_blocks_unasked() -> None:
+    """Without segments, groups of 6 and 3 nodes fill a leaf of four blocks of 9 so that none spans two blocks."""
+    topology = tree([36, 36], 2, block=9)
+    job = Job(name="j", groups=(GroupKind(name="a", size=6, count=4), GroupKind(name="b", size=3, count=4)))
+    placed = planner.place(topology, job)
+    assert (placed.groups_split, straddling(topology, placed)) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_blocks_never_cost_a_leaf(seed: int) -> None:
+    """With blocks the figures are those without, and as many equal groups stay in blocks as these hold."""
+    topology, r = tree([24] * 4, 2, block=8), random.Random(seed)
+    busy = some_busy(topology, 0.2, seed)
+    size = r.randint(2, 5)
+    job = Job(name="j", mesh={"pipeline": 60 // size // 2 * 2, "data": size})
+    placed = planner.place(topology, job, busy=busy)
+    assert check_placement(topology, job, placed, busy=busy) == []
+    assert levels(placed) == levels(planner.place(topology.model_copy(update={"blocks": ()}), job, busy=busy))
+    taken = {x.name: sum(g.leaves == (x.name,) for g in placed.groups) for x in topology.switches if x.nodes}
+    room = {x.name: sum(sum(n in x.nodes and n not in busy for n in b.nodes) // size for b in topology.blocks) for x in topology.switches if x.nodes}
+    assert straddling(topology, placed) <= sum(max(0, taken[x] - room[x]) for x in taken)

@@ -1,16 +1,23 @@
 """`planner place`: what goes where, exit codes, and what is refused by name."""
 
+import io
 import json
+import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from cluster_worlds import tree
+from cluster_worlds import some_busy, tree
+from typer.testing import CliRunner
 
 from planner.checks.cluster import check_placement
+from planner.cli import app, main
+from planner.formats.states import read_states
 from planner.formats.write import write_topology
-from planner.job import Job
+from planner.job import GroupKind, Job
+from planner.models import cluster_levels
 from planner.physics.hostlist import expand
 from planner.placement import Placement
 
@@ -26,8 +33,16 @@ def files(tmp_path: Path) -> Path:
 
 
 def place(files: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "planner", "place", "--topology", "topology.conf", "--job", "job.json", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=files)
+    """Run the command as its own process would, in this one, as loading it takes longer than placing."""
+    command = ["planner", "place", "--topology", "topology.conf", "--job", "job.json", *args]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with chdir(files), redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", command)
+        try:
+            main()
+        except SystemExit as error:
+            code = int(error.code or 0)
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
 
 def test_a_hostlist_is_all_of_stdout(files: Path) -> None:
@@ -59,7 +74,17 @@ def test_failed_nodes_are_replaced(files: Path) -> None:
     assert [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [4]
 
 
-@pytest.mark.parametrize(("form", "first"), [("hostfile", "n0"), ("rankfile", "rank 0="), ("kueue", "apiVersion"), ("volcano", "apiVersion")])
+@pytest.mark.parametrize(
+    ("form", "first"),
+    [
+        ("sbatch", "sbatch --job-name=run -N18"),
+        ("hostfile", "n0"),
+        ("mpi-hostfile", "n0"),
+        ("rankfile", "rank 0="),
+        ("kueue", "apiVersion"),
+        ("volcano", "apiVersion"),
+    ],
+)
 def test_every_scheduler_is_written_for(files: Path, form: str, first: str) -> None:
     """Each format comes out whole on stdout."""
     out = place(files, "--format", form)
@@ -89,6 +114,11 @@ def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
         (["--replace", "n00001"], "--replace, --running: give both"),
         (["--replace", "n00001", "--running", "job.json"], "job.json: mesh: unknown key"),
         (["--time-limit", "-1"], "--time-limit: must be 0 or more"),
+        (["--time-limit", "nan"], "--time-limit: must be 0 or more"),
+        (["--threads", "0"], "threads: must be from 1 to 1,024 (is 0)"),
+        (["--seed", "99999999999999999999"], "seed: must be from 0 to 2,147,483,647"),
+        (["--seed", "-1"], "seed: must be from 0 to 2,147,483,647 (is -1)"),
+        (["--topology-name", "none", "--topology", "t.yaml"], "t.yaml: there is no topology 'none'; did you mean"),
         (["-o", "no/where.json"], "its folder does not exist"),
         (["--job", "topology.conf"], "fix the JSON there"),
         (["--topology", "none.conf"], "none.conf: "),
@@ -96,7 +126,83 @@ def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
 )
 def test_bad_input_is_named(files: Path, args: list[str], says: str) -> None:
     """Exit 2 with one message and nothing on stdout."""
+    (files / "t.yaml").write_text(write_topology(TOPOLOGY, "yaml").replace("fabric", "nine"))
     out = place(files, *args)
     assert (out.returncode, out.stdout) == (2, "")
     assert says in out.stderr
     assert "Traceback" not in out.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"name": "run\nkind: Secret"}, "job.json: name: "),
+        ({"gpus_per_node": 1_000_000_000}, "job.json: gpus_per_node: "),
+        ({"mesh": {"pipeline": 3, "dta": 6}}, "mesh.dta: did you mean 'data'?"),
+        ({"mesh": {"pipline": 3, "data": 6}}, "mesh.pipline: did you mean 'pipeline'?"),
+    ],
+)
+def test_a_job_that_would_do_harm_is_refused(files: Path, change: dict[str, object], says: str) -> None:
+    """A name of two lines, more ranks than memory, an axis misspelt: named, exit 2."""
+    (files / "job.json").write_text(json.dumps({**JOB.model_dump(exclude_none=True), **change}))
+    out = place(files)
+    assert (out.returncode, out.stdout) == (2, "")
+    assert says in out.stderr
+
+
+def crowded(files: Path) -> list[str]:
+    """Write a cluster and a job that need a search, and return the arguments that place it."""
+    topology = tree([32] * 64, 16)
+    (files / "topology.conf").write_text(write_topology(topology, "conf"))
+    kinds = [GroupKind(name=f"g{n}", size=n, count=1600 // 4 // n) for n in (16, 13, 8, 4)]
+    (files / "job.json").write_text(Job(name="run", groups=tuple(kinds)).model_dump_json())
+    (files / "busy").write_text("".join(f"{n} alloc\n" for n in some_busy(topology, 0.2, 1)))
+    states = read_states(files / "busy").busy
+    (files / "states").write_text("".join(f"{n} {'alloc' if n in states else 'idle'}\n" for s in topology.switches for n in s.nodes))
+    paths = {"--topology": "topology.conf", "--job": "job.json", "--state": "states", "-o": "out.json"}
+    return ["place", *(x for option, name in paths.items() for x in (option, str(files / name))), "--format", "json"]
+
+
+def test_ctrl_c_leaves_the_best_placement_so_far(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit 130 with a whole file that replays, and nothing beside it."""
+    before = crowded(files)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_levels, "improve", interrupted)
+    out = CliRunner().invoke(app, before)
+    assert out.exit_code == 130
+    data = json.loads((files / "out.json").read_text())
+    assert (data["stopped"], data["certificate"]["status"], len(data["nodes"])) == ("interrupted", "feasible", len(set(data["nodes"])))
+    assert [f.name for f in files.iterdir() if f.name.startswith(".")] == []
+
+
+def test_a_tenth_of_a_second_places(files: Path) -> None:
+    """Exit 4 where the proof is not done, with a placement and its gap all the same."""
+    arguments = [*crowded(files), "--time-limit", "0.1"]
+    out = subprocess.run([sys.executable, "-m", "planner", *arguments], capture_output=True, text=True, check=False)
+    data = json.loads((files / "out.json").read_text())
+    status = data["certificate"]["status"]
+    assert (out.returncode, out.stderr, len(data["nodes"])) == (0 if status == "optimal" else 4, "", sum(len(g["nodes"]) for g in data["groups"]))
+
+
+def test_a_link_stays_and_its_file_changes(files: Path) -> None:
+    """-o through a symbolic link writes the file that it leads to."""
+    (files / "real.txt").write_text("before")
+    (files / "link.txt").symlink_to("real.txt")
+    assert place(files, "-o", "link.txt").returncode == 0
+    assert (files / "link.txt").is_symlink()
+    assert len(expand((files / "real.txt").read_text().strip())) == 18
+
+
+def test_a_pipe_stays_a_pipe(files: Path) -> None:
+    """-o to what is no file writes to it, and does not put a file in its place."""
+    os.mkfifo(files / "pipe")
+    reader = os.open(files / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        assert place(files, "-o", "pipe").returncode == 0
+        assert (files / "pipe").is_fifo()
+        assert len(expand(os.read(reader, 10_000).decode().strip())) == 18
+    finally:
+        os.close(reader)

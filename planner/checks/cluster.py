@@ -140,6 +140,8 @@ def least_split(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Vio
         yield broken("lower_bound", f"{placed.lower_bound_split} stated < {closed} by the closed form")
     levels = [f for f in placed.figures if f.name in placed.certificate.minimizes]
     proven = all(f.value == f.bound for f in levels)
+    if placed.step_seconds is not None and placed.step_seconds_bound is not None:
+        proven = placed.step_seconds <= placed.step_seconds_bound
     if (placed.certificate.status == "optimal") != proven:
         yield broken("certificate", f"status {placed.certificate.status} with {sum(f.value != f.bound for f in levels)} figures off their bounds")
 

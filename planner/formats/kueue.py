@@ -59,17 +59,20 @@ def annotations(placed: Placed) -> dict[str, str]:
 
 
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
-    """Return the cluster's Topology by fabric tiers, highest first, and its nodes' labels, as topograph names them.
+    """Return the cluster's Topology by fabric tiers, highest first, or by blocks, and its nodes' labels, as topograph names them.
 
     Raises
     ------
     InputError
         If leaves stand at different depths: Kueue wants every level on every node.
     """
+    if topology.kind == "block":
+        named = (_node(n, {DOMAIN_LABELS[0]: label(b.name, "block")}) for b in topology.blocks for n in b.nodes)
+        return documents("Apply with kubectl apply --server-side -f.", [_topology(name, [DOMAIN_LABELS[0], HOSTNAME]), *named])
     above = chains(topology)
     depths = {len(c) for c in above.values()}
     if len(depths) != 1:
-        raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above, or blocks alone")
+        raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
     levels = [TIER.format(n) for n in reversed(range(depths.pop()))]
     domain = {n: b.name for b in topology.blocks for n in b.nodes}
     nodes = (

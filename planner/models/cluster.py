@@ -9,6 +9,7 @@ from planner.models.cluster_bounds import bounds, fewest_split
 from planner.models.cluster_greedy import greedy
 from planner.models.cluster_question import Packing, Question, measure
 from planner.solvers.outcome import Outcome, Stop
+from planner.whole import uninterrupted
 
 FORMULATION = (
     "Counts of leaves by free nodes and whole groups held, of clusters of split groups by the holes that they share; "
@@ -40,7 +41,13 @@ class Progress:
     variables: int = 0
     constraints: int = 0
     solver: str = ANALYTIC
+    interrupted: bool = False
     started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def stop(self) -> Stop:
+        """Why the search ends where it is not proven."""
+        return Stop.INTERRUPTED if self.interrupted else Stop.LIMIT
 
     def proven(self, level: int) -> bool:
         """Tell whether a level and all before it are at their bounds."""
@@ -67,9 +74,12 @@ def solve(q: Question, options: Options, *, fragmentation: bool = True) -> Outco
     held = Progress(packing, measure(q, packing).values, list(analytic), started=started)
     searched = len(analytic) - (not fragmentation) - (not fragmentation and not q.follows)
     if not held.proven(searched - 1) and solver_at_hand(options):
-        from planner.models.cluster_levels import improve
-
-        improve(q, held, options, searched)
+        try:
+            with uninterrupted():
+                from planner.models.cluster_levels import improve
+            improve(q, held, options, searched)
+        except KeyboardInterrupt:
+            held.interrupted = True
     found = Found(
         packing=held.packing,
         values=held.values,
@@ -79,7 +89,7 @@ def solve(q: Question, options: Options, *, fragmentation: bool = True) -> Outco
         searched=searched,
     )
     return Outcome(
-        stop=Stop.PROVED if held.proven(searched - 1) else Stop.LIMIT,
+        stop=Stop.PROVED if held.proven(searched - 1) else held.stop,
         solution=found,
         objective=float(found.values[0]),
         bound=float(found.bounds[0]),

@@ -16,14 +16,16 @@ def decode(f: Formulation, values: Values) -> tuple[Packing, list[int]]:
     packing = Packing()
     holes: Holes = {}
     for pod in f.pods:
-        for c, leaves in _walk(f, values, pod, packing).items():
+        for c, leaves in walk(f, values, pod, packing).items():
             for i in leaves:
                 holes.setdefault(f.q.pod_of[i], {}).setdefault(c, []).append(i)
     left = [int(values.of(f.split(k))) if f.q.kinds[k].count else 0 for k in range(len(f.q.kinds))]
     for j in range(f.slots):
         held = [values.of(v) for v in f.held[j]]
         if any(held):
-            packing.split.extend(cut_cluster([k.size for k in f.q.kinds], *_parts(f, values, j, held, holes)))
+            wanted = Counter({c: int(values.of(v)) for (_, c), v in f.take[j].items()})
+            parts = _parts(f, values, j, held, holes) if f.by_pod else spread(f.q, held, wanted, holes)
+            packing.split.extend(cut_cluster([k.size for k in f.q.kinds], *parts))
             left = [a - b for a, b in zip(left, held, strict=True)]
     return settled(packing), left
 
@@ -34,7 +36,7 @@ def settled(packing: Packing) -> Packing:
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
-def _walk(f: Formulation, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
+def walk(f: Formulation, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
     """Lead the leaves of a pod along the flow, wholly free ones to rest first, and return them by the hole they keep."""
     at: dict[int, list[int]] = {}
     for i in f.pods[pod]:
@@ -55,14 +57,26 @@ def _walk(f: Formulation, values: Values, pod: int, packing: Packing) -> dict[in
     return found
 
 
+def spread(q: Question, held: Sequence[int], wanted: Counter[int], holes: Holes) -> tuple[list[Part], list[int]]:
+    """Return a cluster's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
+    left, found = list(held), []
+    for pod, here_wanted in sorted(_by_pod(wanted, holes).items(), key=lambda item: _height(q, item[0])):
+        here = tuple((holes[pod][c].pop(), c) for c in sorted(here_wanted, reverse=True) for _ in range(here_wanted[c]))
+        local = _most_local(q, left, here)
+        left = [a - b for a, b in zip(left, local, strict=True)]
+        if here:
+            found.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
+    return found, [k for k, n in enumerate(left) for _ in range(n)]
+
+
 def _parts(f: Formulation, values: Values, j: int, held: Sequence[int], holes: Holes) -> tuple[list[Part], list[int]]:
     """Return a cluster's holes pod by pod with the groups local to each, and the kinds of its other groups."""
     q, left = f.q, list(held)
-    taken = {p: Counter({c: values.of(v) for (pod, c), v in f.take[j].items() if pod == p}) for p in f.pods}
     found = []
-    for pod, wanted in sorted((taken if f.by_pod else _by_pod(taken[0], holes)).items(), key=lambda item: _height(q, item[0])):
+    for pod in sorted(f.pods, key=lambda pod: _height(q, pod)):
+        wanted = Counter({c: int(values.of(v)) for (p, c), v in f.take[j].items() if p == pod})
         here = tuple((holes[pod][c].pop(), c) for c in sorted(wanted, reverse=True) for _ in range(wanted[c]))
-        local = [values.of(f.local[j][0, pod, k]) for k in range(len(left))] if f.by_pod and q.tiers else _most_local(q, left, here)
+        local = [int(values.of(f.local[j][0, pod, k])) for k in range(len(left))] if q.tiers else _most_local(q, left, here)
         left = [a - b for a, b in zip(left, local, strict=True)]
         if here:
             found.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))

@@ -56,8 +56,7 @@ def formulate(q: Question, *, by_pod: bool, slots: int | None) -> Formulation:
     f = Formulation(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=slots or 0)
     for pod in f.pods:
         follow_leaves(f, pod)
-    for k, kind in enumerate(q.kinds):
-        f.model.add(sum(v for (_, _, i), v in f.arcs.items() if i == k) <= kind.count).with_name(f"place_each_group_once[{k}]")
+    place_each_group_once(f)
     if slots is not None:
         _clusters(f)
         for rule in (place_split_groups, use_each_hole_once, fit_the_holes, order_clusters, keep_local_groups_within, leave_idle_leaves_alone):
@@ -84,6 +83,12 @@ def follow_leaves(f: Formulation, pod: int) -> None:
         f.model.add(sources[c] + sum(coming.get(c, [])) == sum(going) + f.rest[pod, c]).with_name(f"follow_leaves[{pod},{c}]")
 
 
+def place_each_group_once(f: Formulation) -> None:
+    """Keep no more groups whole than there are."""
+    for k, kind in enumerate(f.q.kinds):
+        f.model.add(sum(v for (_, _, i), v in f.arcs.items() if i == k) <= kind.count).with_name(f"place_each_group_once[{k}]")
+
+
 def place_split_groups(f: Formulation) -> None:
     """Put every group that is not whole into a cluster."""
     for k in range(len(f.q.kinds)):
@@ -93,7 +98,7 @@ def place_split_groups(f: Formulation) -> None:
 def use_each_hole_once(f: Formulation) -> None:
     """Let no two clusters share a hole."""
     for (pod, c), rest in f.rest.items():
-        f.model.add(sum(take[pod, c] for take in f.take) <= rest).with_name(f"use_each_hole_once[{pod},{c}]")
+        f.model.add(sum(take[pod, c] for take in f.take if (pod, c) in take) <= rest).with_name(f"use_each_hole_once[{pod},{c}]")
 
 
 def fit_the_holes(f: Formulation) -> None:
@@ -114,11 +119,11 @@ def keep_local_groups_within(f: Formulation) -> None:
     sizes = [kind.size for kind in f.q.kinds]
     for j in range(f.slots):
         for t in range(f.q.tiers if f.by_pod else 0):
-            for s, pods in _switches(f.q, t).items():
+            for s, pods in switches(f.q, t).items():
                 inside = sum(g * f.local[j][t, s, k] for k, g in enumerate(sizes))
                 f.model.add(inside <= f.units(j, pods)).with_name(f"keep_local_groups_within[{j},{t},{s}]")
             for k in range(len(sizes)):
-                inside = sum(f.local[j][t, s, k] for s in _switches(f.q, t))
+                inside = sum(f.local[j][t, s, k] for s in switches(f.q, t))
                 f.model.add(inside <= f.held[j][k]).with_name(f"count_local_groups_once[{j},{t},{k}]")
 
 
@@ -130,7 +135,7 @@ def leave_idle_leaves_alone(f: Formulation) -> None:
             if c:
                 v = f.model.new_int_var(0, n, f"idle[{pod},{c}]")
                 f.idle[pod, c] = v
-                taken = sum(take[pod, c] for take in f.take)
+                taken = sum(take[pod, c] for take in f.take if (pod, c) in take)
                 f.model.add(v <= f.rest[pod, c] - taken).with_name(f"leave_idle_leaves_alone[{pod},{c}]")
 
 
@@ -164,7 +169,7 @@ def count_pods_with_groups(f: Formulation) -> list[cp_model.IntVar]:
     return list(used.values())
 
 
-def _switches(q: Question, tier: int) -> dict[int, list[int]]:
+def switches(q: Question, tier: int) -> dict[int, list[int]]:
     """Return the pods under each switch of a tier."""
     found: dict[int, list[int]] = {}
     for pod, leaves in q.pods.items():
@@ -180,7 +185,7 @@ def _clusters(f: Formulation) -> None:
         f.take.append({(pod, c): f.model.new_int_var(0, count[pod], f"take[{j},{pod},{c}]") for pod, c in f.rest})
         most = [min(kind.count, f.slots) for kind in f.q.kinds]
         f.held.append([f.model.new_int_var(0, n, f"held[{j},{k}]") for k, n in enumerate(most)])
-        places = [(t, s, k) for t in range(f.q.tiers if f.by_pod else 0) for s in _switches(f.q, t) for k in range(len(most))]
+        places = [(t, s, k) for t in range(f.q.tiers if f.by_pod else 0) for s in switches(f.q, t) for k in range(len(most))]
         f.local.append({at: f.model.new_int_var(0, most[at[2]], f"local[{j},{at}]") for at in places})
         f.opened.append(f.model.new_bool_var(f"opened[{j}]"))
         f.wasteful.append(f.model.new_bool_var(f"wasteful[{j}]"))

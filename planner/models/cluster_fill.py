@@ -159,7 +159,7 @@ def _search(
         if cost(leaves, groups, best)[level] > bounds[level]:
             left = None if options.time_limit is None else options.time_limit - (time.perf_counter() - started)
             f.model.minimize(goal)
-            outcome = run(f.model, time_limit=left, seed=options.seed, threads=options.threads)
+            outcome = run(f.model, time_limit=left, seed=options.seed, threads=options.threads, interruptible=True)
             if outcome.solution is None or outcome.bound is None:
                 break
             of = outcome.solution.of

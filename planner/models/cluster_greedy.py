@@ -3,6 +3,7 @@
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from planner.models.cluster_bounds import fewest_extra_pieces, fewest_split
 from planner.models.cluster_question import Packing, Piece, Question, measure
@@ -65,17 +66,19 @@ def best_fit(q: Question, leaves: Iterable[int], counts: Counts) -> tuple[Counte
 
 
 def _one_size(q: Question, leaves: Iterable[int], count: int) -> tuple[Counter[tuple[int, int]], Counts]:
-    """Fill leaves of the least left over first, wholly free ones last; end in the leaf that just holds what is left."""
+    """Fill leaves of the least left over first, wholly free ones last; end in the fullest leaf that holds what is left."""
     size = q.kinds[0].size
     held = [(i, q.leaves[i]) for i in leaves]
     order = sorted((leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in held)
     found: Counter[tuple[int, int]] = Counter()
     rooms = [(free // size, i) for _, _, free, i in order if free >= size]
+    most = [*accumulate((r for r, _ in reversed(rooms)), max)][::-1]
     for at, (room, i) in enumerate(rooms):
-        if room > count:
-            last = next((j for r, j in rooms[at:] if r == count), i)
-            if count:
-                found[last, 0] = count
+        if not count:
+            break
+        if most[at] >= count:
+            last = min((j for r, j in rooms[at:] if r >= count), key=lambda j: (q.leaves[j].free == q.leaves[j].size, q.leaves[j].free, j))
+            found[last, 0] = count
             return found, [0]
         found[i, 0] = room
         count -= room

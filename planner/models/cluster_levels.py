@@ -3,17 +3,20 @@
 import math
 import time
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 from planner.handoff import Options
 from planner.models.cluster import Progress
+from planner.models.cluster_chains import decode_chains, formulate_chains, size_of
 from planner.models.cluster_decode import decode, settled
 from planner.models.cluster_equal import place_equal
 from planner.models.cluster_exact import Formulation, formulate, levels
 from planner.models.cluster_greedy import with_split
 from planner.models.cluster_question import Packing, Question, measure
 from planner.solvers.cpsat import SOLVER, Values, run
-from planner.solvers.outcome import Outcome
+from planner.solvers.outcome import Outcome, Stop
 
 MOST_VARIABLES = 60_000  # beyond it the translation alone takes seconds
 SECONDS_PER_VARIABLE = 2e-5  # to write a variable with its share of the rules down, so that little time is not spent on that alone
@@ -24,11 +27,10 @@ def improve(q: Question, held: Progress, options: Options, searched: int) -> Non
     _start_from_equal(q, held, options)
     for level in range(searched):
         if held.values[level] > held.bounds[level]:
-            f = _formulation(q, held, level, options)
-            if f is None or _time_left(held, options) <= 0:
-                return
-            _search(f, held, level, options)
-        if not held.proven(level):
+            for model in _models(q, held, level, options):
+                if held.values[level] > held.bounds[level] and not held.interrupted and _time_left(held, options) > 0:
+                    _search(model, held, level, options)
+        if held.interrupted or not held.proven(level):
             return
 
 
@@ -52,21 +54,33 @@ def _time_left(held: Progress, options: Options) -> float:
     return math.inf if options.time_limit is None else options.time_limit - (time.perf_counter() - held.started)
 
 
-def _formulation(q: Question, held: Progress, level: int, options: Options) -> Formulation | None:
-    """Write the model of a level with those before it fixed; None where it would be too large."""
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model of a level with those before it fixed, how to read its packing, and whether it holds every packing that is as good."""
+
+    f: Formulation
+    read: Callable[[Values], Packing]
+    exact: bool
+
+
+def _models(q: Question, held: Progress, level: int, options: Options) -> Iterator[_Model]:
+    """Write the models of a level, one after another while it is open: groups within pods first, then across them."""
+    local = not any(held.values[2 : 2 + q.tiers])
+    if level and _affordable(size_of(q, by_pod=level > 1), held, options):
+        f, chains = formulate_chains(q, by_pod=level > 1)
+        yield _Model(f, partial(decode_chains, f, chains), exact=level == 1 or local)
+        if level == 1 or local:
+            return
     slots = None if level == 0 else _most_clusters(q, held)
-    by_pod = level > 1
-    holes = max(leaf.free for leaf in q.leaves) * (len(q.pods) if by_pod else 1)
-    variables = holes * (len(q.kinds) + 1 + (slots or 0))
-    if variables > min(MOST_VARIABLES, _time_left(held, options) / SECONDS_PER_VARIABLE):
-        return None
-    f = formulate(q, by_pod=by_pod, slots=slots)
-    goals = levels(f)
-    for goal, value in zip(goals[:level], held.values, strict=False):
-        f.model.add(goal <= value).with_name("keep_the_levels_before")
-    f.model.add(goals[level] >= held.bounds[level]).with_name("respect_the_analytic_bound")
-    f.model.minimize(goals[level])
-    return f
+    holes = max(leaf.free for leaf in q.leaves) * (len(q.pods) if level > 1 else 1)
+    if _affordable(holes * (len(q.kinds) + 1 + (slots or 0)), held, options):
+        f = formulate(q, by_pod=level > 1, slots=slots)
+        yield _Model(f, partial(_cut_what_is_left, f), exact=True)
+
+
+def _affordable(variables: int, held: Progress, options: Options) -> bool:
+    """Tell whether a model is small enough to be written down and searched in the time that is left."""
+    return variables <= min(MOST_VARIABLES, _time_left(held, options) / SECONDS_PER_VARIABLE)
 
 
 def _most_clusters(q: Question, held: Progress) -> int:
@@ -75,23 +89,33 @@ def _most_clusters(q: Question, held: Progress) -> int:
     return min(q.groups, held.values[0] // least) if least else q.groups
 
 
-def _search(f: Formulation, held: Progress, level: int, options: Options) -> None:
+def _search(model: _Model, held: Progress, level: int, options: Options) -> None:
     """Solve, keep what is better, and raise the level's bound."""
+    f = model.f
+    goals = levels(f)
+    for goal, value in zip(goals[:level], held.values, strict=False):
+        f.model.add(goal <= value).with_name("keep_the_levels_before")
+    f.model.add(goals[level] >= held.bounds[level]).with_name("respect_the_analytic_bound")
+    f.model.minimize(goals[level])
     left = _time_left(held, options)
-    outcome = run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads)
+    outcome = run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads, interruptible=True)
+    held.interrupted = outcome.stop is Stop.INTERRUPTED
     held.variables += outcome.variables
     held.constraints += outcome.constraints
     held.solver = SOLVER
+    if outcome.infeasible and not model.exact:
+        held.bounds[level] = max(held.bounds[level], int(level == 2))
     if outcome.solution is None:
         return
-    packing = _packing(f, outcome.solution)
+    packing = model.read(outcome.solution)
     values = measure(f.q, packing).values
     if values < held.values:
         held.packing, held.values = packing, values
-    held.bounds[level] = max(held.bounds[level], _proven(outcome))
+    if model.exact:
+        held.bounds[level] = max(held.bounds[level], _proven(outcome))
 
 
-def _packing(f: Formulation, values: Values) -> Packing:
+def _cut_what_is_left(f: Formulation, values: Values) -> Packing:
     """Read the packing, cutting what the model only counts."""
     packing, left = decode(f, values)
     if any(left):

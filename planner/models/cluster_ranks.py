@@ -1,10 +1,12 @@
 """From counts to ranks: which group of the job is which of the packing, and which nodes carry its ranks."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from planner.job import Job, slots
-from planner.models.cluster_question import Packing, Piece, Question
+from planner.models.cluster_greedy import greedy
+from planner.models.cluster_question import Kind, Leaf, Packing, Piece, Question
 
 Pieces = tuple[Piece, ...]
 
@@ -19,19 +21,49 @@ class Ranked:
     ranks: tuple[int, ...]
 
 
-def rank(q: Question, packing: Packing, job: Job, units: Sequence[Sequence[tuple[str, ...]]]) -> list[Ranked]:
-    """Give the job's groups their nodes: `units` are the free segments of each leaf, taken in their order."""
+Units = Sequence[Sequence[tuple[str, ...]]]
+
+
+def rank(q: Question, packing: Packing, job: Job, units: Units, blocks: Callable[[int], Sequence[int]] | None = None) -> list[Ranked]:
+    """Give the job's groups their nodes: `units` are the free segments of each leaf, taken in their order.
+
+    With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as they can.
+    """
     following = [0] * len(units)
-    queue = [iter(_in_order(q, packing, k)) for k in range(len(q.kinds))]
+    queue = [_in_order(q, packing, k) for k in range(len(q.kinds))]
+    chosen = {} if blocks is None else _within_blocks([p for kind in queue for pieces in kind for p in pieces], blocks)
+    orders = [iter(kind) for kind in queue]
     found = []
     for slot in slots(job):
         nodes: list[str] = []
-        pieces = next(queue[slot.kind])
+        pieces = next(orders[slot.kind])
         for i, n in pieces:
-            for unit in units[i][following[i] : following[i] + n]:
-                nodes.extend(unit)
+            taken = chosen[i, n].pop() if (i, n) in chosen else range(following[i], following[i] + n)
+            for at in taken:
+                nodes.extend(units[i][at])
             following[i] += n
         found.append(Ranked(slot.name, tuple(nodes), tuple(i for i, _ in pieces), slot.ranks))
+    return found
+
+
+def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int]]) -> dict[Piece, list[list[int]]]:
+    """Choose the free segments of the pieces of each leaf: the question of groups on leaves again, of pieces on the leaf's blocks."""
+    by_leaf: dict[int, Counter[int]] = {}
+    for i, n in pieces:
+        by_leaf.setdefault(i, Counter())[n] += 1
+    found: dict[Piece, list[list[int]]] = {}
+    for i, sizes in by_leaf.items():
+        free: dict[int, list[int]] = {}
+        for at, block in enumerate(blocks(i)):
+            free.setdefault(block, []).append(at)
+        if len(free) < 2:
+            continue
+        held = list(free.values())
+        kinds = tuple(Kind(n, times) for n, times in sorted(sizes.items()))
+        inner = greedy(Question(leaves=tuple(Leaf((), len(b), len(b)) for b in held), kinds=kinds, line=1, follows=False))
+        placed = [(k, ((b, kinds[k].size),)) for (b, k), times in sorted(inner.whole.items()) for _ in range(times)] + inner.split
+        for k, parts in placed:
+            found.setdefault((i, kinds[k].size), []).append([held[b].pop(0) for b, n in parts for _ in range(n)])
     return found
 
 

@@ -30,7 +30,9 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 {topology}
 SchedulerType=sched/backfill
-SchedulerParameters=max_switch_wait=1,bf_interval=1
+SchedulerParameters=max_switch_wait=1,bf_interval=1,bf_max_job_test=10000,default_queue_depth=10000,sched_interval=1,batch_sched_delay=0
+MaxArraySize=100001
+MaxJobCount=100000
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -111,8 +113,12 @@ class Controller:
 
 
 @contextmanager
-def controller(directory: Path, nodes: str, topology: str, plugin: str = "topology/tree") -> Iterator[Controller]:
+def controller(
+    directory: Path, nodes: str, topology: str, plugin: str = "topology/tree", *, files: Mapping[str, str] | None = None, more: str = ""
+) -> Iterator[Controller]:
     """Start a slurmctld that reads a topology.conf, and stop it at the end whatever happens.
+
+    `files` are put beside its configuration, `more` are lines of it.
 
     Raises
     ------
@@ -121,6 +127,9 @@ def controller(directory: Path, nodes: str, topology: str, plugin: str = "topolo
     """
     (directory / "state").mkdir(parents=True)
     (directory / "topology.conf").write_text(topology)
+    for name, text in (files or {}).items():
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
     port, node_port = _free_ports()
     (directory / "slurm.conf").write_text(
         CONFIGURATION.format(
@@ -128,7 +137,7 @@ def controller(directory: Path, nodes: str, topology: str, plugin: str = "topolo
             port=port,
             node_port=node_port,
             directory=directory,
-            topology=f"TopologyPlugin={plugin}",
+            topology=f"TopologyPlugin={plugin}\n{more}",
             nodes=nodes,
         )
     )

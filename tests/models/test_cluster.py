@@ -1,5 +1,7 @@
 """A job's counts on a cluster: agreement with all ways there are, on unequal leaves, several kinds and tiers."""
 
+import random
+
 import pytest
 from cluster_cases import best, cost, random_question
 
@@ -71,3 +73,29 @@ def test_regular_clusters_agree_with_the_plan(busy: int) -> None:
     f = found(q)
     assert f.values == replayed(q, f)
     assert f.values[:3] == f.bounds[:3] == (plan.solution.split, plan.solution.extra_pieces, plan.solution.cross_pod)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_chains_prove_the_pieces_of_a_full_cluster(seed: int) -> None:
+    """With 99 % taken by groups of several sizes the closed forms say nothing of pieces; the flow of chains proves them."""
+    r = random.Random(seed)
+    leaves = tuple(Leaf((), r.randint(18, 29), 32) for _ in range(64))
+    free = sum(leaf.free for leaf in leaves)
+    f = found(Question(leaves=leaves, kinds=tuple(Kind(n, int(0.99 * free / 4 / n)) for n in (16, 13, 8, 4)), line=1), Options(time_limit=20))
+    assert f.values[:2] == f.bounds[:2]
+    assert f.values[1] > f.analytic[1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_chains_share_holes(seed: int) -> None:
+    """Small full clusters, where chains of several groups share holes, agree with all ways there are."""
+    r = random.Random(seed)
+    leaves = tuple(Leaf((i // 2,), r.randint(1, 4), 4) for i in range(4))
+    free, kinds = sum(leaf.free for leaf in leaves), []
+    for size in (3, 2):
+        kinds.append(Kind(size, max(1, (free - sum(k.size * k.count for k in kinds)) // (size if size == 2 else 2 * size))))
+    q = Question(leaves=leaves, kinds=tuple(kinds), line=sum(k.count for k in kinds))
+    if q.need <= q.free:
+        f = found(q)
+        assert f.values == replayed(q, f) == best(q)
+        assert f.bounds == f.values

@@ -1,0 +1,147 @@
+"""Placement of a plan's job by the step time that the plan's own fabric predicts for it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.checks.cluster import expected_groups
+from planner.checks.context import Context, cut_of, domain_racks
+from planner.cluster import Cluster
+from planner.errors import InputError
+from planner.job import Job, job_of_plan
+from planner.load import read_json
+from planner.physics import step
+from planner.physics.locality import Locality, locality
+from planner.physics.step import Conditions
+from planner.physics.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.wiring import Design
+from planner.placement import Figure, PlacedGroup, Placement
+from planner.plan import Plan
+from planner.solvers.outcome import relative_gap
+from planner.terminal import read_plan
+
+FORMULATION = "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A plan's step as its fabric times it, given which nodes carry the racks of each stage."""
+
+    plan: Plan
+    design: Design
+    places: Mapping[str, int]
+    wrap: bool
+
+    def crossings(self, job: Job, nodes: tuple[str, ...]) -> Locality:
+        """Count what a rank order sends across leaf domains and pods."""
+        stages = [[self.places[nodes[r]] for r in ranks] for ranks in expected_groups(job).values()]
+        d = self.design
+        return locality(stages, leaf_domain_racks=domain_racks(d), domains_per_pod=d.domains_per_pod or 1, wrap=self.wrap)
+
+    def seconds(self, x: Locality | None) -> float:
+        """Predict the step; with None, what no placement is faster than: the transport's own slowdown alone."""
+        network, layout = self.plan.instance.network, self.plan.layout
+        if network is None or layout is None:
+            raise InputError("step-time: the plan holds no network or no layout; solve an instance with both")
+        phi = network.transport.slowdown
+        hop = phi if x is None else hop_slowdown(network, self.design, x.share_leaving_leaf, x.share_leaving_pod)
+        ring = phi if x is None else allreduce_slowdown(network, self.design, x.rings_leaving_leaf, x.rings_leaving_pod)
+        found = step.metrics(self.plan.instance, Conditions(hop_slowdown=hop, allreduce_slowdown=ring), cut_of(layout))["step_seconds"]
+        return float(found)  # type: ignore[arg-type]
+
+
+def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
+    """Read the fabric of a plan at one site, and give each node of the cluster the place of a rack in it.
+
+    Raises
+    ------
+    InputError
+        If the plan has no such fabric, or the cluster does not have its shape.
+    """
+    x = Context(plan=plan)
+    if plan.layout is None or plan.instance.network is None or len(x.wired) != 1:
+        raise InputError(f"{where}: --objective step-time needs a plan with a layout and the fabric of one site (has {len(x.wired)}); take locality")
+    (design,) = x.wired.values()
+    size, per_pod = domain_racks(design), design.domains_per_pod or design.domains
+    seen: dict[int, int] = {}
+    first: dict[int, int] = {}
+    places = {}
+    for leaf in cluster.leaves:
+        pod = first.setdefault(leaf.path[0] if leaf.path else 0, len(first))
+        at = seen[pod] = seen.get(pod, -1) + 1
+        if len(leaf.nodes) > size or (leaf.path and at >= per_pod):
+            raise InputError(
+                f"{where}: leaf {leaf.name!r} has {len(leaf.nodes)} nodes, its pod {at + 1} leaves or more; the plan's fabric has {size} racks "
+                f"a leaf domain and {per_pod} domains a pod; give the topology of the plan's fabric, or take --objective locality"
+            )
+        places.update({n: (pod * per_pod + at) * size + i for i, n in enumerate(leaf.nodes)})
+    return Clock(plan, design, places, plan.layout.virtual_stages > 1)
+
+
+def place_by_time(cluster: Cluster, given: Plan | str | Path | None, *, busy: Iterable[str] = (), **options: Any) -> Placement:
+    """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
+
+    Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is slower
+    depends on the fabric's oversubscription and on what the layout hides. The bound is the step without any crossing.
+    """
+    where = str(given) if isinstance(given, (str, Path)) else "job"
+    if given is None or (not isinstance(given, Plan) and "planner_version" not in (read_json(Path(given)) or ())):
+        raise InputError(f"{where}: --objective step-time needs a plan, which knows its layout and fabric; give one, or take locality")
+    plan = given if isinstance(given, Plan) else read_plan(Path(given))
+    job, taken = job_of_plan(plan, where), list(busy)
+    clock = clock_of(cluster, plan, where)
+    first = cluster.place(job, busy=taken, **options)
+    if not first.nodes:
+        return first
+    bound = clock.seconds(None)
+    timed = [(clock.seconds(clock.crossings(job, first.nodes)), first)]
+    if job.mesh and timed[0][0] > bound and len(job.mesh) == 2:
+        turned = _pipelines_whole(cluster, job, first, taken, options)
+        timed.append((clock.seconds(clock.crossings(job, turned.nodes)), turned))
+    seconds, best = min(timed, key=lambda t: t[0])
+    gap = relative_gap(seconds, bound)
+    certificate = best.certificate.model_copy(
+        update={
+            "status": "optimal" if seconds <= bound else "feasible",
+            "objective": seconds,
+            "bound": bound,
+            "gap": gap,
+            "formulation": FORMULATION,
+            "minimizes": "predicted seconds of a step; the bound is the step where nothing crosses a leaf",
+        }
+    )
+    return best.model_copy(update={"step_seconds": seconds, "step_seconds_bound": bound, "certificate": certificate})
+
+
+def _pipelines_whole(cluster: Cluster, job: Job, first: Placement, busy: list[str], options: Mapping[str, Any]) -> Placement:
+    """Place the job turned round, so that its pipelines take the place of rings, and count what that makes of the rings.
+
+    Beside the first level nothing is proven of its figures, as they are not what was made least.
+    """
+    stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
+    turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
+    nodes = tuple(turned.nodes[d * stages + s] for s in range(stages) for d in range(replicas))
+    groups = []
+    for name, ranks in expected_groups(job).items():
+        on = tuple(nodes[r] for r in ranks)
+        groups.append(PlacedGroup(name=name, nodes=on, leaves=tuple(dict.fromkeys(cluster.leaves[cluster.leaf_of[n]].name for n in on))))
+    leaf = {x.name: x for x in cluster.leaves}
+    tiers = len(cluster.leaves[0].path)
+    crossing = [sum(len({leaf[name].path[t] for name in g.leaves}) > 1 for g in groups) for t in range(tiers)]
+    values = [sum(len(g.leaves) > 1 for g in groups), sum(len(g.leaves) - 1 for g in groups), *crossing]
+    bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
+    figures = [
+        Figure(name=f.name, value=v, bound=b, analytic_bound=min(b, f.analytic_bound))
+        for f, v, b in zip(first.figures[: len(values)], values, bounds, strict=True)
+    ]
+    return first.model_copy(
+        update={
+            "nodes": nodes,
+            "groups": tuple(groups),
+            "groups_split": values[0],
+            "extra_pieces": values[1],
+            "groups_cross_pod": values[2] if tiers else 0,
+            "figures": tuple(figures),
+        }
+    )

@@ -1,0 +1,15 @@
+"""Leave no half: Ctrl-C waits while something is done that must not be cut in two."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back until the end, where it is raised: a compiled module that it cuts short fails to load with errors of its own."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)

@@ -1,0 +1,49 @@
+"""Chains gathered in pods: leaves exchange what they hold, and nothing is lost or made."""
+
+import random
+from collections import Counter
+
+from planner.models.cluster_gather import Exchange
+from planner.models.cluster_question import Kind, Leaf, Packing, Question
+
+
+def used(q: Question, packing: Packing, i: int) -> int:
+    return sum(n * q.kinds[k].size for (leaf, k), n in packing.whole.items() if leaf == i)
+
+
+def test_holes_of_two_pods_meet_in_one() -> None:
+    """Two holes of 2 in leaves of different pods come together by one exchange of leaves that have equal room."""
+    q = Question(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 3), Kind(6, 2)), line=5)
+    packing = Packing(whole=Counter({(0, 0): 1, (1, 1): 1, (2, 0): 1, (3, 1): 1}))
+    held = Exchange(q, packing, {2: [0, 2], 0: [1, 3]}).gather(Counter({2: 2}))
+    assert held is not None
+    assert len({q.pod_of[i] for i, _ in held}) == 1
+    assert all(q.leaves[i].free - used(q, packing, i) == 2 for i, _ in held)
+    assert Counter(k for (_, k), n in packing.whole.items() for _ in range(n)) == {0: 2, 1: 2}
+
+
+def test_a_pod_too_small_holds_no_chain() -> None:
+    """Three holes do not fit the two leaves of any pod."""
+    q = Question(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 5),), line=5)
+    packing = Packing(whole=Counter({(i, 0): 1 for i in range(4)}))
+    assert Exchange(q, packing, {2: [0, 1, 2, 3]}).gather(Counter({2: 3})) is None
+
+
+def test_nothing_is_lost_or_made() -> None:
+    """On random clusters every hole that is given is there, each leaf is given once, and the rest keeps its holes."""
+    for seed in range(60):
+        r = random.Random(seed)
+        q = Question(leaves=tuple(Leaf((i // 4,), r.randint(4, 6), 6) for i in range(16)), kinds=(Kind(2, 40), Kind(1, 1)), line=41)
+        whole = Counter({(i, 0): r.randint(0, leaf.free // 2) for i, leaf in enumerate(q.leaves)})
+        packing, before = Packing(whole=whole), whole.total()
+        holes: dict[int, list[int]] = {}
+        for i, leaf in enumerate(q.leaves):
+            holes.setdefault(leaf.free - 2 * whole[i, 0], []).append(i)
+        exchange = Exchange(q, packing, {c: list(leaves) for c, leaves in holes.items() if c})
+        sizes = [c for c, leaves in holes.items() for _ in leaves if c]
+        chains = [Counter(r.sample(sizes, 2)) for _ in range(3)] if len(sizes) > 5 and len(set(sizes)) == 1 else [Counter(sizes[:2])]
+        given = [piece for wanted in chains for piece in exchange.gather(wanted) or []]
+        rest = [(i, c) for at in exchange.rest().values() for c, leaves in at.items() for i in leaves]
+        assert len({i for i, _ in given + rest}) == len(given) + len(rest) == len(sizes)
+        assert all(q.leaves[i].free - used(q, packing, i) == c for i, c in given + rest)
+        assert packing.whole.total() == before

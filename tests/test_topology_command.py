@@ -1,0 +1,62 @@
+"""`planner topology`: a cluster's topology checked, summed up and written for other schedulers."""
+
+from pathlib import Path
+
+import pytest
+from cluster_worlds import tree
+from typer.testing import CliRunner
+
+from planner.cli import app
+from planner.errors import InputError
+from planner.formats.read import read_topology
+from planner.formats.write import write_topology
+from planner.topology import Block, Topology
+
+TREE = tree([8, 8, 4], 2, block=4)
+
+
+def ask(*args: str) -> str:
+    out = CliRunner().invoke(app, ["topology", *args], catch_exceptions=False)
+    assert out.exit_code == 0
+    return out.stdout
+
+
+def test_a_topology_is_summed_up(tmp_path: Path) -> None:
+    """Nodes, leaves, tiers and blocks on one line."""
+    (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
+    said = ask(str(tmp_path / "t.yaml"))
+    assert said == "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"
+
+
+@pytest.mark.parametrize("form", ["conf", "yaml"])
+def test_what_is_written_reads_the_same(tmp_path: Path, form: str) -> None:
+    """From a file to another format and back: the same leaves under the same switches."""
+    (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
+    ask(str(tmp_path / "t.yaml"), "--format", form, "-o", str(tmp_path / f"again.{form}"))
+    again = read_topology(tmp_path / f"again.{form}")
+    assert again.switches == TREE.switches
+    assert again.blocks == (TREE.blocks if form == "yaml" else ())
+
+
+def test_blocks_alone_are_a_level_for_kueue() -> None:
+    """Without switches the block is the level above the node, and every node carries its label."""
+    blocks = Topology(kind="block", blocks=(Block(name="b0", nodes=("n0", "n1")), Block(name="b1", nodes=("n2",))))
+    text = write_topology(blocks, "kueue")
+    assert text.count("nodeLabel: ") == 2
+    assert text.count("accelerator.topograph.run/domain: b0") == 2
+    assert text.count("accelerator.topograph.run/domain: b1") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--format", "xml"], "must be one of conf, yaml, kueue, volcano"),
+        (["-o", "x"], "say in which --format"),
+        (["--name", "no"], "no topology 'no'"),
+    ],
+)
+def test_bad_input_is_named(tmp_path: Path, args: list[str], says: str) -> None:
+    """What cannot be done is said before anything is written."""
+    (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
+    with pytest.raises(InputError, match=says):
+        CliRunner().invoke(app, ["topology", str(tmp_path / "t.yaml"), *args], catch_exceptions=False)
