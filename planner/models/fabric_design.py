@@ -1,0 +1,91 @@
+"""The fabric chosen for a site: its design, its price, and which rules bind."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from planner.instance import Switch
+from planner.models.fabric_question import Mode, Problem
+from planner.models.fabric_table import largest_divisor
+from planner.physics.fabric_bill import bill
+from planner.physics.wiring import Design
+
+
+@dataclass(frozen=True, slots=True)
+class FabricDesign:
+    """The fabric chosen for a site, and how much of the space each argument excluded."""
+
+    mode: Mode
+    design: Design
+    cost_usd: float
+    power_mw: float
+    unavoidable_splits: int
+    binding: tuple[str, ...] = ()
+    space: Mapping[str, int] = field(default_factory=dict)
+    declared: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def switch(self) -> Switch:
+        """The box that it is built of."""
+        return self.mode.switch
+
+
+def fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> FabricDesign:
+    """Return the design that a solution stands for, with the largest spine bundle that its core allows."""
+    mode, three = p.modes[v["mode"]], v["tiers"] == 3
+    switch = mode.switch
+    d = Design(
+        ports=switch.ports,
+        rails=mode.rails,
+        racks=p.request.racks,
+        leaf_down=v["down_ports"],
+        leaf_up=v["leaf_up"],
+        leaf_bundle=v["leaf_bundle"],
+        rails_per_pod=v["rails"],
+        domains_per_pod=v["domains_per_pod"],
+        spine_up=v["spine_up"],
+        spine_bundle=int(largest_divisor(switch.ports, switch.ports // v["pods"])[v["spine_up"]]) if three else 0,
+        rail_gpus=mode.rail_gpus,
+        apart=mode.apart,
+        lanes=mode.lanes,
+        leaf_spare=mode.spare(p.network, v["down_ports"]),
+    )
+    price = bill(p.network, switch, d)
+    return FabricDesign(
+        mode=mode,
+        design=d,
+        cost_usd=price.usd,
+        power_mw=price.mw,
+        unavoidable_splits=v["splits"],
+        binding=tuple(_binding(d, v)),
+        space=space,
+        declared=declared(p),
+    )
+
+
+def declared(p: Problem) -> dict[str, str]:
+    """Say over which values the decisions range; pins narrow them."""
+    ports = max(m.switch.ports for m in p.modes)
+    return {
+        "modes": ", ".join(f"{m.switch.name} ({m.switch.ports} ports, {m.planes} planes, {m.family})" for m in p.modes),
+        "tiers": f"1..{p.network.max_tiers}",
+        "ports_of_each_kind": f"1..{ports - 1}, every bundle that divides them, unused ports allowed",
+        "rails_per_pod": f"1..{max(m.rails for m in p.modes)}",
+        "leaf_domains_per_pod": "1..all",
+        "pins": ", ".join(f"{name}={value}" for name, value in sorted(p.pins.items())) or "none",
+    }
+
+
+def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
+    """Name the rules that one port fewer would break, or that leave no port over."""
+    if d.tiers == 1:
+        return
+    if d.leaf_up == v["least_up"]:
+        yield "hide_leaf_crossing"
+    if d.leaf_down + d.leaf_up + d.leaf_spare == d.ports:
+        yield "leaf_ports"
+    if d.spine_down + d.spine_up == d.ports:
+        yield "spine_ports"
+    if d.tiers == 3 and d.spines_per_pod * (d.spine_up - 1) < v["need_up"]:
+        yield "hide_pod_crossing"
+    if d.tiers == 3 and d.pods * d.spine_bundle == d.ports:
+        yield "core_ports"
