@@ -516,7 +516,7 @@ class Floor(Sourced):
     spread_m: NonNegative = Field(5.0, description="Between the network racks of one middle, added to every cable between two switches [m].")
 
 
-FabricFamily = Literal["rail", "rack", "rail-only"]
+FabricFamily = Literal["rail", "rack", "rail-only", "dragonfly", "dragonfly+"]
 
 
 class Spares(Sourced):
@@ -547,7 +547,12 @@ class Network(Sourced):
         ("rail",),
         min_length=1,
         description="rail: a leaf takes one GPU index of many racks; rack: all GPUs of some racks; rail-only: a network for each GPU index, "
-        "nothing joins them.",
+        "nothing joins them; dragonfly: leaves as of rail, in groups of which every two are joined; dragonfly+: groups of leaves below spines.",
+    )
+    group_routing: Literal["shortest", "valiant"] = Field(
+        "shortest",
+        description="Of dragonflies. shortest: flows between two groups share the links of those two; valiant: they go by way of a third drawn at "
+        "random, twice the links but over all of them.",
     )
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over where a port is slower than it.")
     min_core_share: Fraction = Field(0.0, description="Least rate that can leave a full pod at once, over that of its GPUs: the floor between rails.")

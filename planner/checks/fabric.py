@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator
 
-from planner.checks.context import Context, design_fault, domain_racks
+from planner.checks.context import Context, domain_racks
+from planner.checks.design import design_fault
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.instance import Accelerator, Network, Switch
+from planner.physics.dragonfly import Dragonfly
 from planner.physics.fabric_bill import bill
 from planner.physics.media import media_of
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
@@ -66,8 +68,9 @@ def wirable(c: Context) -> Iterator[Violation]:
 
 def _tiers(d: Design) -> dict[str, tuple[int, int, int, float, int]]:
     """Return switches, ports down, ports up, oversubscription and bundle of each tier that a design has."""
-    down = d.endpoint_links // d.networks if d.tiers == 1 else d.leaf_down
-    found = {"leaf": (d.leaves, down, d.leaf_up, d.leaf_oversubscription, d.leaf_bundle)}
+    down = d.endpoint_links // d.networks if d.single else d.leaf_down
+    up = d.up_ports if isinstance(d, Dragonfly) else d.leaf_up
+    found = {"leaf": (d.leaves, down, up, d.leaf_oversubscription, d.leaf_bundle)}
     if d.tiers > 1:
         found["spine"] = d.spines, d.spine_down, d.spine_up, d.spine_oversubscription, d.spine_bundle
     if d.tiers > 2:
@@ -91,6 +94,7 @@ def counts(c: Context) -> Iterator[Violation]:
         planes = c.switches[f.switch].planes
         found = {"switches": d.switches, "chips": d.switches * planes, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
         found |= {"leaf_domain_racks": domain_racks(d), "leaf_domains": d.domains, "pods": d.pods, "leaf_spare_ports": d.leaf_spare}
+        found["group_links"] = d.group_links if isinstance(d, Dragonfly) else 0
         for name, value in found.items():
             yield from must_equal(f"counts[{s}]", name, getattr(f, name), value)
 
@@ -99,8 +103,8 @@ def core_share(c: Context) -> Iterator[Violation]:
     """Let the least share of a full pod's rate leave it that the instance asks for."""
     for s, _, network, d in _wired(c):
         if d.pods > 1:
-            ends, up = d.leaf_down * d.rails_per_pod * d.domains_per_pod, d.spines_per_pod * d.spine_up
-            yield from at_most(f"core_share[{s}]", network.min_core_share * ends, float(up), f"of {ends:,} ports may leave a pod", "uplinks of a pod")
+            ends, up = d.leaf_down * d.rails_per_pod * d.domains_per_pod, float(d.pod_uplinks)
+            yield from at_most(f"core_share[{s}]", network.min_core_share * ends, up, f"of {ends:,} ports may leave a pod", "uplinks of a pod")
 
 
 def priced(network: Network, box: Switch, d: Design) -> float:

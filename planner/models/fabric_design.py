@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from planner.instance import Switch
 from planner.models.fabric_question import Mode, Problem
 from planner.models.fabric_table import largest_divisor
+from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
 from planner.physics.fabric_bill import bill
 from planner.physics.wiring import Design
 
@@ -31,24 +32,8 @@ class FabricDesign:
 
 def fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> FabricDesign:
     """Return the design that a solution stands for, with the largest spine bundle that its core allows."""
-    mode, three = p.modes[v["mode"]], v["tiers"] == 3
-    switch = mode.switch
-    d = Design(
-        ports=switch.ports,
-        rails=mode.rails,
-        racks=p.request.racks,
-        leaf_down=v["down_ports"],
-        leaf_up=v["leaf_up"],
-        leaf_bundle=v["leaf_bundle"],
-        rails_per_pod=v["rails"],
-        domains_per_pod=v["domains_per_pod"],
-        spine_up=v["spine_up"],
-        spine_bundle=int(largest_divisor(switch.ports, switch.ports // v["pods"])[v["spine_up"]]) if three else 0,
-        rail_gpus=mode.rail_gpus,
-        apart=mode.apart,
-        lanes=mode.lanes,
-        leaf_spare=mode.spare(p.network, v["down_ports"]),
-    )
+    mode = p.modes[v["mode"]]
+    switch, d = mode.switch, _design(p, mode, v)
     price = bill(p.network, switch, d)
     return FabricDesign(
         mode=mode,
@@ -60,6 +45,22 @@ def fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> Fa
         space=space,
         declared=declared(p),
     )
+
+
+def _design(p: Problem, mode: Mode, v: dict[str, int]) -> Design:
+    """Return the design of a row of the tables and the spine's uplinks."""
+    switch = mode.switch
+    own = {"ports": switch.ports, "rails": mode.rails, "racks": p.request.racks, "leaf_down": v["down_ports"], "rail_gpus": mode.rail_gpus}
+    own |= {"apart": mode.apart, "lanes": mode.lanes, "leaf_spare": mode.spare(p.network, v["down_ports"])}
+    own |= {"rails_per_pod": v["rails"], "domains_per_pod": v["domains_per_pod"]}
+    valiant = p.network.group_routing == "valiant"
+    if mode.family == "dragonfly":
+        return dragonfly(Dragonfly, **own, leaf_bundle=v["router_bundle"], group_links=v["group_links"], valiant=valiant)
+    own |= {"leaf_up": v["leaf_up"], "leaf_bundle": v["leaf_bundle"]}
+    if mode.family == "dragonfly+":
+        return dragonfly(DragonflyPlus, **own, group_links=v["group_links"], valiant=valiant)
+    bundle = int(largest_divisor(switch.ports, switch.ports // v["pods"])[v["spine_up"]]) if v["tiers"] == 3 else 0
+    return Design(**own, spine_up=v["spine_up"], spine_bundle=bundle)
 
 
 def declared(p: Problem) -> dict[str, str]:
@@ -77,7 +78,10 @@ def declared(p: Problem) -> dict[str, str]:
 
 def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
     """Name the rules that one port fewer would break, or that leave no port over."""
-    if d.tiers == 1:
+    if d.single:
+        return
+    if isinstance(d, Dragonfly):
+        yield from _group_binding(d)
         return
     if d.leaf_up == v["least_up"]:
         yield "hide_leaf_crossing"
@@ -89,3 +93,13 @@ def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
         yield "hide_pod_crossing"
     if d.tiers == 3 and d.pods * d.spine_bundle == d.ports:
         yield "core_ports"
+
+
+def _group_binding(d: Dragonfly) -> Iterator[str]:
+    """Name what of a dragonfly leaves no port over, and the traffic between groups where it asks for more than a link."""
+    if d.leaf_down + d.up_ports + d.leaf_spare == d.ports:
+        yield "leaf_ports"
+    if isinstance(d, DragonflyPlus) and d.spine_down + d.global_ports == d.ports:
+        yield "spine_ports"
+    if d.group_links > 1:
+        yield "hide_pod_crossing"

@@ -1,11 +1,12 @@
 """Prices of links for the fabric's tables, in units: flat, or by their length for each leaf domain and pod of the floor."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.models.fabric_question import Ints, Problem
-from planner.physics.fabric_bill import by_reach, endpoint_metres, flat_usd, leaf_metres, spine_metres, table
+from planner.models.fabric_question import BEYOND, Ints, Problem
+from planner.physics.fabric_bill import beside_metres, by_reach, endpoint_metres, flat_usd, group_metres, leaf_metres, spine_metres, table
 from planner.physics.floor import Metres, Places
 from planner.physics.media import MediaTable
 
@@ -54,6 +55,35 @@ class LinkPrices:
             return flat
         by_reach: Ints = across * self._by_width("spine", domain, width, m.networks * m.switch.link_factor)
         return by_reach
+
+    def beside(self, mode: int, links: Ints) -> Ints:
+        """Links between switches that stand together."""
+        p, m = self.problem, self.problem.modes[mode]
+        if self.places is None:
+            return links * (m.networks * p.units(flat_usd(p.network, m.switch)[1]))
+        each = float(self._powered(beside_metres(self.places))[0]) * m.networks * m.switch.link_factor
+        if math.isinf(each):
+            return np.where(links > 0, BEYOND, 0)
+        return np.rint(links * each * 100 / p.unit_cents).astype(np.int64)
+
+    def between(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
+        """One link between each two groups, by domains and rails of a group."""
+        p, m = self.problem, self.problem.modes[mode]
+        across = -(-m.rails // rails)
+        if self.places is None:
+            domains = -(-p.request.racks // domain)
+            pods = across * -(-domains // width)
+            flat: Ints = pods * (pods - 1) // 2 * (m.networks * p.units(flat_usd(p.network, m.switch)[1]))
+            return flat
+        usd = [self._between(domain * w, n) * m.networks * m.switch.link_factor for w, n in zip(width.tolist(), across.tolist(), strict=True)]
+        return np.array([p.units(x) for x in usd], dtype=np.int64)
+
+    def _between(self, pod: int, across: int) -> float:
+        """Price one link between each two groups of so many racks; lengths do not depend on how a group's racks are cut into domains."""
+        if ("between", pod, across) not in self.known:
+            priced = ((float(self._powered(metres).sum()), times) for metres, times in group_metres(self._floor(), pod, across))
+            self.known["between", pod, across] = sum(usd * times for usd, times in priced if times)
+        return self.known["between", pod, across]
 
     def _by_width(self, kind: str, domain: int, width: Ints, times: float) -> Ints:
         """Return the prices by width, worked out once for each, those of one domain together."""

@@ -47,6 +47,11 @@ class Mode:
         """Planes of chips over all lanes of a NIC."""
         return self.switch.planes * self.lanes
 
+    @property
+    def grouped(self) -> bool:
+        """A dragonfly of either kind."""
+        return self.family in ("dragonfly", "dragonfly+")
+
     def spare(self, network: Network, used: int) -> int:
         """Ports of a leaf kept free."""
         return spare_ports(used, network.spares.share, network.spares.failure_chance, network.spares.shortage_chance)
@@ -145,4 +150,6 @@ FAMILIES: dict[FabricFamily, Callable[[int], tuple[int, int, int]]] = {
     "rail": lambda gpus: (gpus, 1, 1),
     "rack": lambda gpus: (1, gpus, 1),
     "rail-only": lambda gpus: (1, 1, gpus),
+    "dragonfly": lambda gpus: (gpus, 1, 1),
+    "dragonfly+": lambda gpus: (gpus, 1, 1),
 }

@@ -7,6 +7,7 @@ from planner.handoff import FabricRequest
 from planner.instance import Instance
 from planner.models.fabric_design import FabricDesign
 from planner.models.fabric_question import leaf_domain_racks, network_of
+from planner.physics.dragonfly import Dragonfly
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design
 from planner.plan import Certificate, SiteFabric, Status, Tier
@@ -42,6 +43,7 @@ def site_fabric(
         family=found.mode.family,
         lanes=d.lanes,
         leaf_spare_ports=d.leaf_spare,
+        group_links=d.group_links if isinstance(d, Dragonfly) else 0,
         planes=found.mode.planes,
         ports_per_switch=found.switch.ports,
         tiers=tuple(_tiers(d)),
@@ -95,8 +97,8 @@ def certificate(outcomes: dict[str, Outcome[FabricDesign]], seed: int) -> Certif
 
 def _tiers(d: Design) -> Iterator[Tier]:
     """Tiers from the leaf up; the bundle of a tier is that of its links upwards."""
-    over = d.leaf_oversubscription
-    yield Tier(name="leaf", switches=d.leaves, down_ports=d.leaf_down, up_ports=d.leaf_up, oversubscription=over, bundle=d.leaf_bundle)
+    over, up = d.leaf_oversubscription, d.up_ports if isinstance(d, Dragonfly) else d.leaf_up
+    yield Tier(name="leaf", switches=d.leaves, down_ports=d.leaf_down, up_ports=up, oversubscription=over, bundle=d.leaf_bundle)
     if d.tiers > 1:
         over = d.spine_oversubscription
         yield Tier(name="spine", switches=d.spines, down_ports=d.spine_down, up_ports=d.spine_up, oversubscription=over, bundle=d.spine_bundle)

@@ -10,7 +10,8 @@ from planner.handoff import Options
 from planner.models.fabric_design import FabricDesign, fabric_design
 from planner.models.fabric_model import break_ties, formulate, read
 from planner.models.fabric_question import Ints, Problem
-from planner.models.fabric_table import COL, COLUMNS, SHAPE, completed, expand, shape_table
+from planner.models.fabric_table import completed, expand, shape_table
+from planner.models.fabric_table_columns import COL, COLUMNS, SHAPE
 from planner.solvers.cpsat import SOLVER, Values, run
 from planner.solvers.outcome import Outcome, Stop
 

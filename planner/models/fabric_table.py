@@ -5,18 +5,10 @@ from functools import cache
 
 import numpy as np
 
+from planner.models.fabric_groups import group_shapes, plus_bound, plus_links
 from planner.models.fabric_prices import LinkPrices
 from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, rings, unavoidable_splits
-
-# Columns of the table of leaf domains and pod shapes, and those that its expansion by leaf uplinks adds.
-SHAPE = (
-    "mode", "tiers", "pods", "ports", "domain", "down_ports", "domains", "leaves", "leaf_cost", "splits",
-    "rails", "domains_per_pod", "leaves_per_pod", "least_up", "most_up", "need_up", "up_cost", "core_cost", "bound",
-)  # fmt: skip
-COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up")
-CHUNK = 256  # pod shapes expanded at a time
-COL = {name: i for i, name in enumerate(COLUMNS)}
-KEY = [COL["mode"], COL["tiers"], COL["pods"], COL["core_cost"]]  # what fixes the rows of a spine group
+from planner.models.fabric_table_columns import CHUNK, COL, COLUMNS, KEY, SHAPE, pod_sizes
 
 
 def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
@@ -25,12 +17,13 @@ def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
     prices = LinkPrices(p)
     parts = [np.empty((0, len(SHAPE)), dtype=np.int64)]
     for mode in range(len(p.modes)):
-        parts.append(_single_switch(p, mode, prices))
+        if not p.modes[mode].grouped:
+            parts.append(_single_switch(p, mode, prices))
         for domain in _domains(p, mode):
-            rows = _pod_shapes(p, mode, domain, prices)
+            rows, promising = _shapes(p, mode, domain, prices)
             space["leaf_domain_sizes"] += 1
-            space["pod_shapes"] += len(rows)
-            parts.append(_promising(p, mode, rows))
+            space["pod_shapes"] += rows
+            parts.append(promising)
     table = np.concatenate(parts)
     keep = table[:, COL["tiers"]] <= p.network.max_tiers
     for name, column in (("tiers", "tiers"), ("leaf_domain_racks", "domain"), ("leaf_down_ports", "down_ports")):
@@ -42,6 +35,15 @@ def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
     table = table[np.argsort(table[:, COL["bound"]], kind="stable")]
     space["pod_shapes_within_ports"] = len(table)
     return table, space
+
+
+def _shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> tuple[int, Ints]:
+    """Return how many pod shapes a domain size has, and those that ports allow."""
+    if p.modes[mode].grouped:
+        rows = group_shapes(p, mode, domain, _left(p, mode, domain), prices)
+        return len(rows), plus_bound(p, mode, rows) if p.modes[mode].family == "dragonfly+" else rows
+    rows = _pod_shapes(p, mode, domain, prices)
+    return len(rows), _promising(p, mode, rows)
 
 
 def _domains(p: Problem, mode: int) -> list[int]:
@@ -77,7 +79,7 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
     """Rows of a domain size: two tiers, and three with every pod shape that spine and core ports can hold."""
     m, domains = p.modes[mode], -(-p.request.racks // domain)
     ports = m.switch.ports
-    by_rail, by_domain = _pod_sizes(p, m.rails, domains, ports)
+    by_rail, by_domain = pod_sizes(p, m.rails, domains, ports)
     rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
     pods = -(-m.rails // rails) * -(-domains // width)
     three = (rails * width < ports) & (pods <= ports)
@@ -99,22 +101,6 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, rows[:, COL["domains_per_pod"]])
     rows[1:, COL["core_cost"]] = prices.spine_uplink(mode, domain, rows[1:, COL["domains_per_pod"]], rows[1:, COL["rails"]])
     return rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["core_cost"]]) < (BEYOND if ends < BEYOND else 0)]
-
-
-def _pod_sizes(p: Problem, rails: int, domains: int, ports: int) -> tuple[Ints, Ints]:
-    """Rails and domains per pod: for each count of pods the fewest of each; every divisor where the spine's down ports are pinned."""
-    if "spine_down_ports" in p.pins:
-        pin = p.pins["spine_down_ports"]
-        divisors = np.array([v for v in range(1, max(pin, 0) + 1) if pin % v == 0], dtype=np.int64)
-        return divisors[divisors <= rails], divisors[divisors <= domains]
-    return _fewest(rails, ports), _fewest(domains, ports)
-
-
-@cache
-def _fewest(items: int, most_parts: int) -> Ints:
-    """Return the sizes ceil(items / parts), once each: no smaller size makes as few parts."""
-    parts = np.arange(1, min(items, most_parts) + 1, dtype=np.int64)
-    return np.unique(-(-items // parts))
 
 
 def _least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
@@ -181,10 +167,11 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     if "spine_down_ports" in p.pins:
         keep &= down == p.pins["spine_down_ports"]
     if "spine_up_ports" in p.pins:
-        least_spine, most_spine = np.maximum(least_spine, p.pins["spine_up_ports"]), np.minimum(most_spine, p.pins["spine_up_ports"])
+        tree = rows[:, COL["grouped"]] == 0
+        least_spine, most_spine = np.maximum(least_spine, p.pins["spine_up_ports"] * tree), np.minimum(most_spine, p.pins["spine_up_ports"])
     for name, column in zip(COLUMNS[len(SHAPE) :], (up[pair], bundle[pair], groups, down, least_spine, most_spine), strict=True):
         rows[:, COL[name]] = column
-    rows = rows[keep & (least_spine <= most_spine)]
+    rows = plus_links(p, rows[keep & (least_spine <= most_spine)])
     rows[:, COL["bound"]] = _bound(p, rows)
     return rows
 
@@ -226,8 +213,9 @@ def spine_group(p: Problem, key: Ints, up: Ints) -> tuple[Ints, Ints]:
 
 
 def leaf_cost(rows: Ints) -> Ints:
-    """Price the leaves, the links to GPUs and the leaves' uplinks."""
-    cost: Ints = rows[:, COL["leaf_cost"]] + rows[:, COL["up_cost"]] * rows[:, COL["leaf_up"]]
+    """Price the leaves, the links to GPUs, the leaves' uplinks and the links between groups."""
+    between = rows[:, COL["between_cost"]] * rows[:, COL["group_links"]]
+    cost: Ints = rows[:, COL["leaf_cost"]] + rows[:, COL["up_cost"]] * rows[:, COL["leaf_up"]] + between
     return cost
 
 

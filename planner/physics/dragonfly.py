@@ -18,7 +18,8 @@ worst choice of who sends to whom:
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from planner.physics.wiring import Design
 
@@ -242,3 +243,9 @@ def router_share(least: int, most: int, *, several: bool, valiant: bool) -> floa
         return 1 / (1 + several)
     alone = (least - 1) / 2
     return min(alone, least**2 / (2 * least + most)) if several else alone
+
+
+def dragonfly(kind: type[Dragonfly], **choices: Any) -> Dragonfly:
+    """Return a dragonfly of the ports that its bundles and groups make."""
+    d = kind(**{"leaf_up": 1, **choices})
+    return replace(d, leaf_up=choices.get("leaf_up", d.local_ports), spine_up=d.global_ports)

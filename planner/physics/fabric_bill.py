@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.instance import Network, Switch
+from planner.physics.cabling import pods_across, routers
 from planner.physics.cost import endpoint_link_usd, fabric_mw, fabric_usd, switch_link_usd
+from planner.physics.dragonfly import Dragonfly
 from planner.physics.floor import Ints, Metres, Places
 from planner.physics.media import MediaTable, media_of
 from planner.physics.wiring import Design
@@ -47,6 +49,9 @@ def _links(network: Network, d: Design) -> Iterator[Bill]:
     if floor is None:
         return
     places, media = Places(floor, d.racks), table(network)
+    if isinstance(d, Dragonfly):
+        yield from _group_links(media, places, d)
+        return
     yield _sum(media, endpoint_metres(places, d.domain_racks), d.endpoint_links // d.racks)
     if d.tiers > 1:
         domain, pod = d.domain_racks, d.domain_racks * d.domains_per_pod
@@ -56,8 +61,23 @@ def _links(network: Network, d: Design) -> Iterator[Bill]:
         yield _sum(media, spine_metres(places, np.arange(0, d.racks, pod), pod), d.networks * across * d.spines_per_pod * d.spine_up)
 
 
+def _group_links(media: MediaTable, places: Places, d: Dragonfly) -> Iterator[Bill]:
+    """Yield the links of a dragonfly: routers stand amid the racks of their group, the leaves of a dragonfly+ amid their domain's."""
+    domain, pod, per_rack = d.domain_racks, d.domain_racks * d.domains_per_pod, d.endpoint_links // d.racks
+    if routers(d):
+        yield _sum(media, endpoint_metres(places, pod), per_rack)
+        yield _sum(media, beside_metres(places), d.local_links)
+    else:
+        yield _sum(media, endpoint_metres(places, domain), per_rack)
+        yield _sum(media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up)
+    for metres, times in group_metres(places, pod, pods_across(d)):
+        yield _sum(media, metres, d.networks * d.group_links * times)
+
+
 def _sum(media: MediaTable, metres: Metres, cables: int) -> Bill:
     """Return `cables` links of each length."""
+    if not cables:
+        return Bill(0.0, 0.0)
     usd, watts = media.usd_watts(metres)
     return Bill(cables * float(usd.sum()), cables * float(watts.sum()) / 1e6)
 
@@ -84,6 +104,21 @@ def spine_metres(places: Places, first: Ints, pod: Ints | int) -> Metres:
     """Return the length of a cable from the spines of the pods that begin at racks `first` to the cores, amid the site."""
     site = np.zeros(1, dtype=np.int64)
     return places.metres(places.middle(first, first + pod), places.middle(site, site + places.racks), spread=True)
+
+
+def beside_metres(places: Places) -> Metres:
+    """Return the length of a cable between two switches of one middle."""
+    middle = np.zeros((1, 2))
+    return places.metres(middle, middle, spread=True)
+
+
+def group_metres(places: Places, pod: int, across: int) -> Iterator[tuple[Metres, int]]:
+    """Yield the lengths of cables, one between each two groups, and how often each comes; `across` groups stand at one place."""
+    yield beside_metres(places), len(range(0, places.racks, pod)) * (across * (across - 1) // 2)
+    first = np.arange(0, places.racks, pod, dtype=np.int64)
+    middle = places.middle(first, first + pod)
+    for i in range(1, len(first)):
+        yield places.metres(middle[i:], middle[:-i], spread=True), across**2
 
 
 def box_usd(network: Network, switch: Switch) -> float:
