@@ -8,16 +8,42 @@ from planner.check import check
 from planner.errors import PlannerError
 from planner.evaluate import evaluate
 from planner.explain import explain
+from planner.place import place
+from planner.simulate import simulate
 from planner.solve import solve
 
 if TYPE_CHECKING:
+    from planner.cluster import Cluster
     from planner.instance import Instance
+    from planner.job import Job
+    from planner.placement import Placement
     from planner.plan import Plan, Violation
 
 __version__ = "0.1.0"
-__all__ = ["Instance", "Plan", "PlannerError", "Violation", "check", "evaluate", "explain", "solve"]
+__all__ = [
+    "Cluster",
+    "Instance",
+    "Job",
+    "Placement",
+    "Plan",
+    "PlannerError",
+    "Violation",
+    "check",
+    "evaluate",
+    "explain",
+    "place",
+    "simulate",
+    "solve",
+]
 
-_HOMES = {"Instance": "planner.instance", "Plan": "planner.plan", "Violation": "planner.plan"}
+_HOMES = {
+    "Cluster": "planner.cluster",
+    "Instance": "planner.instance",
+    "Job": "planner.job",
+    "Placement": "planner.placement",
+    "Plan": "planner.plan",
+    "Violation": "planner.plan",
+}
 
 
 def __getattr__(name: str) -> Any:

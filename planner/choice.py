@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from planner.data import Count, Fraction, Positive, Share, Sourced
+from planner.data import Count, Frozen, Positive, Sourced
 
 
 class PointsLaw(Sourced):
@@ -84,5 +84,29 @@ class Choose(Sourced):
     law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
     critical_batch: PowerOf | str | None = Field(None, description="Law of the most tokens of a step; absent: limits.max_batch_tokens.")
     family: Family = Family()
-    utilisation: Share | None = Field(None, description="Assume this share of the peak and do not compute it.")
-    tolerance: Fraction = Field(0.01, description="Relative width of the bracket around the compute that is had.")
+    loss: LossLaw | str = Field("parametric-2024", description="What the loss is told by; a law of loss tells its own.")
+    tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(0.01, description="Relative width of the bracket around the compute that is had.")
+
+
+class Ideal(Frozen):
+    """The model that the law gives where every GPU is used at its peak all the time."""
+
+    flop: float
+    parameters: float
+    tokens: float
+    loss: float
+
+
+class ModelChoice(Frozen):
+    """The model that was chosen, and what keeps it from the ideal one."""
+
+    flop: float = Field(description="6·N·D of the model: the compute that is had by the deadline.")
+    flop_bound: float = Field(description="For the model that the law gives for this, the deadline is missed, proven by its layout's bound.")
+    parameters: float = Field(description="That a token meets, embeddings included.")
+    tokens: float
+    batch_tokens: float = Field(description="Most tokens of a step, by the law of the critical batch or as given.")
+    loss: float
+    loss_bound: float = Field(description="Loss at flop_bound.")
+    ideal: Ideal
+    lost: dict[str, float] = Field(description="Shares of the ideal's compute: what is used, and what each part of the step costs; they sum to 1.")
+    days_by_flop: dict[str, float] = Field(description="Days to train the law's model for each compute that was tried.")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.commands import fabric, grid
+from planner.commands import fabric, grid, place, simulate
 from planner.errors import InputError, PlannerError
 from planner.terminal import (
     BAD_INPUT,
@@ -139,8 +139,8 @@ def compare(
 
 
 @app.command()
-def schema(what: Annotated[str, typer.Argument(help="instance or plan.")]) -> None:
-    """Print the JSON Schema of an instance or a plan."""
+def schema(what: Annotated[str, typer.Argument(help="instance, plan, job or placement.")]) -> None:
+    """Print the JSON Schema of an instance, a plan, a job or a placement."""
     from planner.schema import SCHEMAS, schema_text
 
     if what not in SCHEMAS:
@@ -150,6 +150,8 @@ def schema(what: Annotated[str, typer.Argument(help="instance or plan.")]) -> No
 
 app.add_typer(grid.app, name="grid")
 app.add_typer(fabric.app, name="fabric")
+app.command()(place.place)
+app.command()(simulate.simulate)
 
 
 def main() -> None:

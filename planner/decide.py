@@ -86,7 +86,7 @@ class Decider:
     @property
     def phi(self) -> float:
         """Slowdown of the transport itself."""
-        return self.instance.network.transport.slowdown if self.instance.network else 1.0
+        return transport.slowdown(self.instance.network)
 
     def trial(self, racks: int | None, *, fixed: dict[str, int] | None = None) -> Trial | Refusal:
         """Take every decision for `racks` racks (None: what the pins or the hardware say), or for `fixed` racks by site."""

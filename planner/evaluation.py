@@ -7,7 +7,7 @@ from pydantic import Field
 
 from planner.errors import InputError
 from planner.instance import Frozen, Instance
-from planner.physics import step
+from planner.physics import step, transport
 from planner.physics.step import Conditions, Cut
 from planner.plan import Assumptions, Certificate, LayoutMetrics, LayoutPlan
 
@@ -36,7 +36,7 @@ class Evaluation(LayoutMetrics):
 def evaluated(instance: Instance) -> Evaluation:
     """Predict the layout that the instance's pins give in full."""
     cut = cut_of(instance)
-    slowdown = instance.network.transport.slowdown if instance.network else 1.0
+    slowdown = transport.slowdown(instance.network)
     conditions = Conditions(hop_slowdown=slowdown, allreduce_slowdown=slowdown)
     measured = step.metrics(instance, conditions, cut)
     problems = tuple(_problems(instance, cut, LayoutMetrics.model_validate(measured)))

@@ -8,6 +8,7 @@ from planner.handoff import LayoutRequest, Options
 from planner.instance import Frozen, Instance
 from planner.models import layout_explain
 from planner.order import solve_instance
+from planner.physics import transport
 from planner.plan import Conflict, LayoutPlan, Plan, Status
 
 
@@ -69,7 +70,7 @@ def _lacks(instance: Instance) -> tuple[Lack, ...]:
     """Say what a single cluster lacks; where a grid decides the racks, their number is no given."""
     if instance.hardware.racks is None:
         return ()
-    slowdown = instance.network.transport.slowdown if instance.network else 1.0
+    slowdown = transport.slowdown(instance.network)
     asked = LayoutRequest(racks_by_site={"cluster": instance.hardware.racks}, hop_slowdown=slowdown, allreduce_slowdown=slowdown)
     return tuple(Lack(limit=x.limit, now=x.now, needed=x.needed, unit=x.unit) for x in layout_explain.relief(instance, asked))
 

@@ -261,7 +261,7 @@ class PowerNode(Sourced):
     longitude: Annotated[float, Field(ge=-180, le=180)]
     generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
     interconnect_mw: NonNegative | None = Field(None, description="Usable interconnect, the largest circuit already out; for the explicit reading.")
-    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit among the node's plants; full N-1 loses it.")
+    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit of its plants, lost under full N-1; absent: they are one unit.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
     site: bool = Field(True, description="A site may stand here.")
     ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
@@ -276,7 +276,7 @@ class Line(Sourced):
     b: str
     circuits: Count = 1
     rating_mw: Positive = Field(description="Usable MW of one circuit.")
-    reactance_pu: Positive | None = Field(None, description="Reactance of one circuit on a base of 100 MVA; the dc model needs it.")
+    reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
 
 
 class NewLine(Sourced):
@@ -287,6 +287,7 @@ class NewLine(Sourced):
     b: str
     max_circuits: Count = 1
     rating_mw: Positive = Field(description="MW of one circuit.")
+    reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
     capex_usd: NonNegative = Field(description="Price of one circuit, ends included.")
     lead_months: NonNegative = Field(0.0, description="From the decision to service.")
 
@@ -349,7 +350,15 @@ class Scenario(Sourced):
 class GridRules(Sourced):
     """Rules of the split; each is one named family of rows."""
 
-    grid_model: Literal["none", "transport"] = Field("transport", description="none: headroom and generation; transport: flows in line ratings.")
+    grid_model: Literal["none", "transport", "dc"] = Field(
+        "transport", description="none: headroom and generation; transport: flows in line ratings; dc: flows that follow from reactances, too."
+    )
+    n1: Literal["off", "margin", "node", "full"] = Field(
+        "off",
+        description="What the grid survives. margin: ratings times n1_margin; node: the largest circuit at each site out; "
+        "full: any circuit, or the largest unit of any node, out.",
+    )
+    n1_margin: Share = Field(0.7, description="Share of the ratings that may be used under margin.")
     headroom: bool = Field(True, description="Each balancing authority's headroom binds.")
     generation: bool = Field(True, description="What each node's plants can spare binds.")
     interconnect: InterconnectRule = InterconnectRule()
@@ -527,11 +536,22 @@ class Spares(Sourced):
     shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="That more ports of a leaf fail than it has spare, at most.")
 
 
+class TransportRuns(Frozen):
+    """Simulate the transport on a reference tree of the network's switches: a random permutation of equal flows."""
+
+    transport: Literal["ecmp", "spray", "adaptive"]
+    seeds: Annotated[int, Field(ge=1, le=1000)] = Field(16, description="Runs.")
+    percentile: Annotated[float, Field(ge=0, le=100)] = Field(50.0, description="Of the runs' slowdowns, each that of its slowest flow.")
+    hosts: Annotated[int, Field(ge=2, le=65_536)] = Field(1024, description="Hosts of the reference tree; fewer where the switches reach no more.")
+    oversubscription: Annotated[float, Field(ge=1)] = Field(1.0, description="Ports down over ports up at its leaves.")
+
+
 class Transport(Sourced):
-    """How far the transport stays from the fluid ideal."""
+    """How far the transport stays from the fluid ideal: a given constant, or what runs of it show."""
 
     name: str = "spray"
-    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Completion time over the fluid ideal (phi).")
+    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Completion time over the fluid ideal (phi), where nothing is simulated.")
+    simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs, in the place of the constant.")
 
 
 class Network(Sourced):

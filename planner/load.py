@@ -11,8 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from planner.choice import Choose, Family
 from planner.errors import InputError
 from planner.instance import SOFT_UNITS, Accelerator, Grid, Instance, Wan, Workload
+from planner.physics.grid import power_flow_gaps
 from planner.pins import check_pins
 from planner.wan_references import wan_problems
 
@@ -23,6 +25,8 @@ NAMED = {
     ("hardware", "rack"): "racks",
     ("workload", "software"): "software",
 }
+# The same inside workload.choose.
+NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}
 
 
 @cache
@@ -100,6 +104,8 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
     data = json.loads(json.dumps(data))
     if isinstance(data.get("workload"), dict):
         data["workload"].setdefault("software", Workload.model_fields["software"].default)
+        if isinstance(data["workload"].get("choose"), dict):
+            _resolve_choice(data["workload"], where)
     for (part, key), kind in NAMED.items():
         holder = data.get(part)
         if isinstance(holder, dict) and isinstance(holder.get(key), str):
@@ -109,6 +115,30 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
         if isinstance(network, dict) and isinstance(network.get(kind), list):
             network[kind] = [_entry(kind, x, f"{where}: network.{kind}[{i}]") if isinstance(x, str) else x for i, x in enumerate(network[kind])]
     return data
+
+
+def _resolve_choice(workload: dict[str, Any], where: str) -> None:
+    """Put laws in the place of their names, and a model to start from where none is given."""
+    choose = workload["choose"]
+    for key, kind in NAMED_LAWS.items():
+        given = choose.setdefault(key, Choose.model_fields[key].default)
+        if isinstance(given, str):
+            choose[key] = _entry(kind, given, f"{where}: workload.choose.{key}")
+    family = choose.setdefault("family", {})
+    if isinstance(family, dict):
+        depth = family.setdefault("depth", Family.model_fields["depth"].default)
+        if isinstance(depth, str):
+            family["depth"] = _entry("depth_laws", depth, f"{where}: workload.choose.family.depth")
+    if "model" not in workload or "tokens" not in workload:
+        try:
+            asked = Choose.model_validate(choose)
+        except ValidationError:
+            return  # the whole instance is refused with the same complaint, under its own path
+        from planner.models.model_choice import any_model
+
+        start = any_model(asked)
+        workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
+        workload.setdefault("tokens", start.tokens)
 
 
 def _entry(kind: str, name: str, path: str) -> Any:
@@ -178,7 +208,8 @@ def _reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
         has = ", ".join(sorted(gpu.peak_flop_per_second))
         yield f"workload.precision.compute: {gpu.name} has no {compute} (has {has}); choose one of these or add its peak"
-    if instance.limits.max_batch_tokens is None and searched:
+    law = instance.workload.choose.critical_batch if instance.workload.choose else None
+    if instance.limits.max_batch_tokens is None and searched and law is None:
         yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
     elif instance.limits.max_batch_tokens is not None and instance.limits.max_batch_tokens < instance.workload.sequence_length:
         yield (
@@ -194,6 +225,11 @@ def _reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
         yield from wan_problems(instance.grid, instance.wan or Wan())
     elif instance.network is not None and instance.hardware.racks is None:
         yield "hardware.racks: is missing; without a grid the one cluster needs its number of racks"
+    if instance.objective.minimize == "loss":
+        if instance.workload.choose is None:
+            yield "workload.choose: is missing; say by which law and of which family the model is chosen"
+        if instance.limits.deadline_days is None:
+            yield "limits.deadline_days: is missing; the best model without a deadline has no end; give one"
     if instance.objective.minimize == "cost_usd" and instance.limits.deadline_days is None:
         yield "limits.deadline_days: is missing; the cheapest plan that may take for ever is no plan; give a deadline"
 
@@ -219,18 +255,23 @@ def _grid_problems(grid: Grid) -> Iterator[str]:
     yield from _scenario_problems(grid, authorities, nodes)
     for name in sorted(set(grid.rules.soft) - set(SOFT_UNITS)):
         yield f"grid.rules.soft.{name}: no rule of that name can be soft; known: {', '.join(SOFT_UNITS)}"
+    if "rating" in grid.rules.soft and grid.rules.grid_model == "dc":
+        yield 'grid.rules.soft.rating: needs the grid model "transport" (is "dc"); remove it'
     for path, a, b in corridors:
         for end, node in (("a", a), ("b", b)):
             if node not in nodes:
                 yield f"{path}.{end}: {_unknown(node, nodes)}"
         if a == b:
             yield f"{path}: both ends are {a!r}; a line joins two nodes"
+    yield from power_flow_gaps(grid)
 
 
 def _scenario_problems(grid: Grid, authorities: list[str], nodes: list[str]) -> Iterator[str]:
     total = sum(s.weight for s in grid.scenarios)
     if total > 1 + 1e-9:
         yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
+    if grid.rules.scenarios != "off" and grid.rules.grid_model == "dc":
+        yield 'grid.rules.scenarios: need the grid model "none" or "transport" (is "dc"); choose one of these, or "off"'
     names = Counter(s.name for s in grid.scenarios)
     for i, s in enumerate(grid.scenarios):
         if names[s.name] > 1:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from planner import __version__
+from planner import __version__, best_model
 from planner.checks.rules import check
 from planner.decide import Decider, Refusal, Trial
 from planner.errors import InputError, InternalError
@@ -18,7 +18,8 @@ from planner.instance import Accelerator, Instance
 from planner.models import layout, sites
 from planner.physics.fabric_bill import least_endpoint_usd
 from planner.physics.power import facility_mw, rack_of
-from planner.plan import Conflict, ObjectiveValue, Plan, Status
+from planner.plan import Conflict, ObjectiveValue, Plan, Status, Violation
+from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
@@ -79,10 +80,24 @@ class Run:
 
 
 def solve_instance(instance: Instance, options: Options, progress: Progress) -> Plan:
-    """Take all decisions that a loaded instance asks for and return the checked plan.
+    """Take all decisions that a loaded instance asks for, the model's choice among them, and return the checked plan.
 
     A limit or an interrupt ends the search with the best plan so far; without one, the error is raised again.
     """
+    if instance.objective.minimize != "loss":
+        return _decided(instance, options, progress)
+    plan = best_model.solve(instance, lambda asked: _decided(asked, options, progress), progress)
+    _hold(check(plan))
+    return plan
+
+
+def _hold(broken: list[Violation]) -> None:
+    if broken:
+        raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
+
+
+def _decided(instance: Instance, options: Options, progress: Progress) -> Plan:
+    """Take all decisions for the instance's model and return the checked plan."""
     run = Run(instance=instance, decider=Decider(instance=instance, options=options, progress=progress), progress=progress)
     conflict: Conflict | None = None
     try:
@@ -102,8 +117,7 @@ def solve_instance(instance: Instance, options: Options, progress: Progress) -> 
         run.stopped = "limit"
         plan = _plan(run, None)
         broken = check(plan)
-    if broken:
-        raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
+    _hold(broken)
     return plan
 
 
@@ -340,6 +354,7 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
         wan=best.wan if best else None,
         layout=best.layout if best else None,
         fabric=best.fabric if best else None,
+        transport=factor(run.instance.network),
         placement=best.placement if best else None,
         cost=best.cost if best else None,
         conflict=conflict,

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from planner.choice import ModelChoice
 from planner.instance import FabricFamily, Frozen, Instance
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -294,6 +295,21 @@ class SiteFabric(Frozen):
     allreduce_slowdown: float
 
 
+class TransportFactor(Frozen):
+    """The transport's slowdown as runs on a reference tree showed it: what the plan counts on in the place of the constant."""
+
+    transport: Literal["ecmp", "spray", "adaptive"]
+    pattern: Literal["permutation"] = "permutation"
+    switch: str = Field(description="Switch of the reference tree: the one of the instance's on which the transport is slowest.")
+    tiers: int
+    hosts: int
+    oversubscription: float = Field(description="Ports down over ports up at the leaves, rounded up to whole ports.")
+    seeds: int
+    percentile: float
+    slowdown: float = Field(description="That percentile over the seeds of the slowest flow's time over the fluid ideal.")
+    given_slowdown: float = Field(description="The constant of the instance, which was not used.")
+
+
 class FabricPlan(Frozen):
     """The fabric of every site."""
 
@@ -365,8 +381,10 @@ class Plan(Frozen):
     wan: WanPlan | None = Field(None, description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.")
     layout: LayoutPlan | None = None
     fabric: FabricPlan | None = None
+    transport: TransportFactor | None = Field(None, description="Where the instance asks for the transport's slowdown to be simulated.")
     placement: PlacementPlan | None = None
     cost: Cost | None = None
+    choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     conflict: Conflict | None = None
     stopped: Literal["proved", "limit", "interrupted"] = Field("proved", description="Why the run ended.")
     threads: int = 1

@@ -5,9 +5,11 @@ import json
 from pydantic import BaseModel
 
 from planner.instance import Instance
+from planner.job import Job
+from planner.placement import Placement
 from planner.plan import Plan
 
-SCHEMAS: dict[str, type[BaseModel]] = {"instance": Instance, "plan": Plan}
+SCHEMAS: dict[str, type[BaseModel]] = {"instance": Instance, "plan": Plan, "job": Job, "placement": Placement}
 
 
 def schema_text(what: str) -> str:

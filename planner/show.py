@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan, WanDemand, WanPlan
+from planner.choice import ModelChoice
+from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan, TransportFactor, WanDemand, WanPlan
 
 CHOICES = (
     "tensor_parallel",
@@ -33,10 +34,13 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"  rules in conflict ({plan.conflict.decision}): {', '.join(plan.conflict.rules) or 'not determined'}"
         return
     if o.value is not None:
-        unit = "days to train" if o.name == "days_to_train" else "USD"
+        unit = {"days_to_train": "days to train", "cost_usd": "USD", "loss": "nats a token"}[o.name]
         away = f" ({100 * (o.joint_gap or 0):.1f} % away)"
         joint = "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f}{away}"
-        yield f"  {o.value:,.1f} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
+        value = f"{o.value:,.4f}" if o.name == "loss" else f"{o.value:,.1f}"
+        yield f"  {value} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
+    if plan.choice:
+        yield from _choice(plan.choice, plan)
     if plan.sites:
         # Where the wide area is designed, its routes say more than the links that the split reckoned with.
         yield from _sites(plan.sites.model_copy(update={"links": ()}) if plan.wan else plan.sites)
@@ -46,6 +50,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _layout(plan.layout)
     if plan.fabric:
         yield from _fabric(plan.fabric)
+    if plan.transport:
+        yield from _transport(plan.transport)
     if plan.placement:
         yield from _placement(plan.placement)
     if plan.cost:
@@ -56,6 +62,17 @@ def _lines(plan: Plan) -> Iterator[str]:
         running = ", ".join(f"{k} {money(v)}" for k, v in plan.cost.opex_usd_per_year.items())
         if running:
             yield f"           a year: {running}"
+
+
+def _choice(x: ModelChoice, plan: Plan) -> Iterator[str]:
+    model = plan.instance.workload.model
+    shape = "" if isinstance(model, str) else f"{model.layers} layers of {model.hidden:,}, {model.heads} heads; "
+    yield f"MODEL      {x.parameters / 1e12:,.2f}T parameters on {x.tokens / 1e12:,.1f}T tokens: {shape}{x.flop:.4g} FLOP by the deadline"
+    y = x.ideal
+    yield f"           at full use {y.parameters / 1e12:,.1f}T on {y.tokens / 1e12:,.0f}T, {y.flop:.4g} FLOP, loss {y.loss:.4f}; of it:"
+    parts = sorted(((v, k) for k, v in x.lost.items() if abs(v) >= 5e-4), reverse=True)
+    yield "           " + ", ".join(f"{k.replace('_', ' ')} {100 * v:.1f} %" for v, k in parts)
+    yield f"           {x.flop_bound:.4g} FLOP is proven to be too many; batch of {x.batch_tokens / 1e6:,.1f}M tokens"
 
 
 def _sites(s: SitesPlan) -> Iterator[str]:
@@ -130,6 +147,11 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
         crossing = f"{100 * f.share_leaving_leaf:.0f} % leaves the leaf, {100 * f.share_leaving_pod:.0f} % the pod"
         yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.hop_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
     yield proof(x.certificate)
+
+
+def _transport(x: TransportFactor) -> Iterator[str]:
+    runs = f"p{x.percentile:g} of {x.seeds} seeds, {x.pattern} of {x.hosts:,} hosts under {x.tiers} tiers of {x.switch}"
+    yield f"TRANSPORT  {x.transport}: {x.slowdown:.3f}x the fluid ideal ({runs}), in the place of {x.given_slowdown:g}"
 
 
 def _placement(x: PlacementPlan) -> Iterator[str]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from planner.checks.design import design_fault, design_of
 from planner.instance import BalancingAuthority, Grid, Instance, PowerNode, Switch, Wan
-from planner.physics import cost, fibre, hostlist, power, step
+from planner.physics import cost, fibre, hostlist, power, step, transport
 from planner.physics.locality import Locality, locality
 from planner.physics.step import Conditions, Cut
 from planner.physics.wiring import Design, unwirable
@@ -55,7 +55,7 @@ class Context:
     @property
     def phi(self) -> float:
         """Slowdown of the transport itself."""
-        return self.instance.network.transport.slowdown if self.instance.network else 1.0
+        return transport.slowdown(self.instance.network)
 
     @cached_property
     def standing(self) -> tuple[Standing, ...]:

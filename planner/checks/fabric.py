@@ -13,6 +13,7 @@ from planner.physics.media import media_of
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design, unwirable
 from planner.plan import SiteFabric, Violation
+from planner.simulation.factor import factor
 
 
 def _held(c: Context) -> Iterator[tuple[str, SiteFabric, Network]]:
@@ -160,6 +161,18 @@ def hidden_allreduce(c: Context) -> Iterator[Violation]:
             yield from at_most(f"hidden_allreduce[{s}]", took, allowed, "s of a layer's all-reduce", "s that hide it")
 
 
+def transport_factor(c: Context) -> Iterator[Violation]:
+    """Record the transport's simulated slowdown as a replay of its runs finds it, and only where the instance asks for one."""
+    stated, found = c.plan.transport, factor(c.instance.network)
+    if stated is None or found is None:
+        if stated is not found:
+            yield broken("transport_factor", f"{int(stated is not None)} factors held, {int(found is not None)} asked for by the instance")
+        return
+    yield from must_equal("transport_factor", "slowdown", stated.slowdown, found.slowdown)
+    for name in sorted(set(type(found).model_fields) - {"slowdown"}):
+        yield from must_be("transport_factor", name, getattr(stated, name), getattr(found, name))
+
+
 def pins(c: Context) -> Iterator[Violation]:
     """Keep what was fixed by hand."""
     fixed = {k: v for k, v in sorted(c.instance.pins.items()) if k.startswith("fabric.")}
@@ -180,5 +193,5 @@ def pins(c: Context) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule, ...] = (
-    every_site, switch, wirable, tiers, counts, core_share, price_and_power, slowdowns, hidden_exchange, hidden_allreduce, pins,
+    every_site, switch, wirable, tiers, counts, core_share, price_and_power, transport_factor, slowdowns, hidden_exchange, hidden_allreduce, pins,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from planner.checks import wan
+from planner.checks.choice import told_loss
 from planner.checks.context import Context
 from planner.checks.cost import recomputed
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
@@ -125,7 +126,8 @@ def objective(c: Context) -> Iterator[Violation]:
     yield from must_be("objective", "name", o.name, name)
     price = recomputed(c.plan, c)
     days = c.metrics.days_to_train if c.metrics else None
-    value = days if name == "days_to_train" else price.total_usd if price else None
+    figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": told_loss(c)}
+    value = figures[name]
     if value is not None:
         yield from must_equal("objective", name, o.value, value)
     yield from _gap("objective", o.value, o.bound, o.gap)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from planner.checks.context import Context
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_equal, show
 from planner.physics import cost
+from planner.physics.grid import normal_share
 from planner.plan import Flow, Violation
 
 BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
@@ -128,8 +129,9 @@ def balance(c: Context) -> Iterator[Violation]:
 
 def rating(c: Context) -> Iterator[Violation]:
     """Keep each corridor's flow, either way, within its circuits, built ones included."""
-    capacity = {x.id: x.circuits * x.rating_mw for x in c.grid.lines}
-    capacity |= {x.id: c.built.get(x.id, 0) * x.rating_mw for x in c.grid.new_lines}
+    share = normal_share(c.grid)
+    capacity = {x.id: share * x.circuits * x.rating_mw for x in c.grid.lines}
+    capacity |= {x.id: share * c.built.get(x.id, 0) * x.rating_mw for x in c.grid.new_lines}
     for year in years(c):
         for line, count in sorted(Counter(f.line for f in year.flows).items()):
             if line not in capacity:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from planner.handoff import FabricRequest, resolved_switches
 from planner.instance import FabricFamily, Instance, Network, Rack, Switch
 from planner.physics.fabric_bill import box_usd, by_reach, flat_usd
+from planner.physics.transport import slowdown
 from planner.physics.wiring import Design, spare_ports
 
 Ints = npt.NDArray[np.int64]
@@ -124,7 +125,7 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
     if not isinstance(rack, Rack) or isinstance(gpu, str):
         raise TypeError("hardware: names are not resolved; load the instance through planner.load")
     pins = {name: int(instance.pins[f"fabric.{name}"]) for name in PINS if f"fabric.{name}" in instance.pins}
-    phi = network.transport.slowdown
+    phi = slowdown(network)
     hop = largest_ratio(request.hop_seconds, request.hop_window_seconds, phi, request.hop_limit)
     ring = largest_ratio(request.allreduce_seconds, request.allreduce_window_seconds, phi, request.allreduce_limit)
     modes = tuple(_modes(network, rack.gpus, pins, gpu.nic_bytes_per_second))

@@ -20,8 +20,9 @@ FORMULATION = (
     "row per leaf domain, pod shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores). Left out "
     "because no better: leaf domains larger than the site, pods that take more rails or domains than their count needs (fewer give the same "
     "boxes and cables with fewer ports and less traffic; kept where spine_down_ports is pinned), a spine bundle below the largest that divides "
-    "the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the design held. Dragonflies are rows of their own with the fewest "
-    "links between routers and between groups that the rules allow, since more cost more. The time rules take the worst placement; slowdowns are compared within 1e-9."
+    "the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the design held. Dragonflies are rows of "
+    "their own with the fewest links between routers and between groups that the rules allow, since more cost more. The time rules take the "
+    "worst placement; slowdowns are compared within 1e-9."
 )
 
 

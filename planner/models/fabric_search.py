@@ -12,6 +12,7 @@ from planner.models.fabric_model import break_ties, formulate, read
 from planner.models.fabric_question import Ints, Problem
 from planner.models.fabric_table import completed, expand, shape_table
 from planner.models.fabric_table_columns import COL, COLUMNS, SHAPE
+from planner.physics.transport import slowdown
 from planner.solvers.cpsat import SOLVER, Values, run
 from planner.solvers.outcome import Outcome, Stop
 
@@ -48,7 +49,7 @@ def search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
 
 def _hopeless(p: Problem) -> str:
     """Say what rules out every fabric before any is looked at; empty where nothing does."""
-    phi = p.network.transport.slowdown
+    phi = slowdown(p.network)
     if not p.modes:
         return "no switch mode carries a NIC over the lanes allowed and meets the pins on planes and ports"
     if p.ratios.hop < 1:

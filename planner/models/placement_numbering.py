@@ -143,21 +143,21 @@ def _split_groups(shape: Shape, cluster: Cluster, leaves: list[list[int]]) -> It
         local.append(min(over, shape.capacity(p.leaves, last=p.last) // shape.group))
         over -= local[-1]
     room = [shape.capacity(p.leaves, last=p.last) - n * shape.group for p, n in zip(cluster.parts, local, strict=True)]
-    fragments = _next_fit([shape.group] * over, room)
+    fragments = next_fit([shape.group] * over, room)
     across: list[Group] = [[] for _ in range(over)]
     for j, numbers in enumerate(leaves):
         here = [(k, n) for k, cut in enumerate(fragments) for part, n in cut if part == j]
         going = [(k, n) for k, n in here if fragments[k][-1][0] > j]
         coming = [(k, n) for k, n in here if fragments[k][-1][0] <= j]
         sizes = [n for _, n in coming] + [shape.group] * local[j] + [n for _, n in going]
-        cuts = [[(numbers[x], n) for x, n in cut] for cut in _next_fit(sizes, [shape.rest_hole if x == shape.full else shape.hole for x in numbers])]
+        cuts = [[(numbers[x], n) for x, n in cut] for cut in next_fit(sizes, [shape.rest_hole if x == shape.full else shape.hole for x in numbers])]
         yield from cuts[len(coming) : len(coming) + local[j]]
         for (k, _), cut in zip([*coming, *going], cuts[: len(coming)] + cuts[len(coming) + local[j] :], strict=True):
             across[k].extend(cut)
     yield from across
 
 
-def _next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[Group]:
+def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[Group]:
     """Cut items along rooms in order: each item goes on where the last one stopped."""
     cuts: list[Group] = []
     room, free = 0, rooms[0] if rooms else 0

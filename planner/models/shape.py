@@ -5,7 +5,6 @@ hidden over layers within the bounds, and as near as can be to the depth that th
 """
 
 import math
-from functools import lru_cache
 
 from ortools.sat.python import cp_model
 
@@ -43,7 +42,6 @@ def size(model: Model) -> int:
     return transformer.active_parameters(model, embedding=True)
 
 
-@lru_cache(maxsize=64)
 def _columns(family: Family, most: int) -> tuple[list[int], list[int]]:
     """Return a layer's parameters and those beside the layers, by units of width from 1."""
     layer, rest = [], []

@@ -1,8 +1,8 @@
 """Decide how many megawatts go where, and what joins them: a MILP over the grid, in two proven solves.
 
 First the most racks where the total is free, then the least yearly cost for that total. Power flows by transport (each
-corridor within its rating, lossless) or not at all. Every two open sites are joined by a link: a mesh, of which a ring
-uses a part.
+corridor within its rating, lossless), by the DC equations, with outages where asked (rows found on the way), or not at all.
+Every two open sites are joined by a link: a mesh, of which a ring uses a part.
 """
 
 import math
@@ -18,6 +18,7 @@ from planner.instance import Instance
 from planner.models import sites_scenarios, sites_soft
 from planner.models.sites_binding import Decision, Run, binding
 from planner.models.sites_conflict import conflict
+from planner.models.sites_flow import flows_of, security_space
 from planner.models.sites_question import Question, ask
 from planner.models.sites_rules import build, most_modules, most_sites, yearly_musd
 from planner.physics import cost, power, wan
@@ -136,7 +137,7 @@ def read(m: Any, q: Question, values: highs.Values) -> Decision:
         modules={s: round(m.modules[s].value) for s in q.candidates if round(m.modules[s].value)},
         circuits={k: round(m.circuits[k].value) for k in m.circuits if round(m.circuits[k].value)},
         generated={n: m.generated[n].value for n in m.generated},
-        flow={k: m.flow[k].value for k in m.flow},
+        flow={k: m.flow[k].value for k in m.flow} if q.system is None else flows_of(m, q.system),
         steps={s: round(m.steps[s].value) for s in m.steps if round(m.steps[s].value)},
         excess=sites_soft.exceeded(m),
         scenarios={n: _read_scenario(sites_scenarios.block_of(m, n), q) for n in sites_scenarios.scenarios(q)},
@@ -151,7 +152,8 @@ def _read_scenario(block: Any, q: Question) -> Run:
 def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> Decision:
     """Keep the decisions and send the power the shortest way: the cost leaves flows free, and loops would confuse a reader."""
     held = read(m, q, values)
-    if not held.flow:
+    # Under dc, angles leave no choice.
+    if not held.flow or q.system is not None:
         return held
     for var in m.component_data_objects(pyo.Var):
         # What a soft rule is exceeded by stays as it was chosen: it has a price, and the flows have none.
@@ -351,6 +353,8 @@ def _space(q: Question, proof: _Proof | None) -> dict[str, int | float | str | l
         "pairs_over_rtt": sum(limit is not None and q.rtt_ms(p) > limit for p in q.pairs),
         "pairs_that_cannot_be_lit": sum(q.wavelengths(p, 2) is None for p in q.pairs),
     }
+    if q.system is not None:
+        space |= security_space(q.system)
     if proof is not None:
         space |= {"most_racks": proof.modules * q.module_racks, "most_racks_bound": proof.bound * q.module_racks}
     return space

@@ -1,13 +1,18 @@
 """What stops a split from holding one module more: the rules without room for it, read off the decision itself."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import networkx as nx
+import pyomo.environ as pyo
+from networkx.algorithms.flow import shortest_augmenting_path
 
+from planner.models.sites_network import System
 from planner.models.sites_question import Question
-from planner.models.sites_rules import label, module_capital_musd
+from planner.models.sites_rules import RULES, build, label, module_capital_musd
 from planner.physics import power, wan
+from planner.solvers import lazy
 
 # Rules on pairs are equalities by their form and would always be named; power flow is judged by cuts.
 _BY_SLACK = ("area", "budget", "facility_power", "fault_split", "headroom", "interconnect", "min_site", "pins", "share_balance", "site_count")
@@ -99,13 +104,51 @@ def _power_cuts(q: Question, held: Decision) -> set[str]:
     """
     if q.grid.rules.grid_model == "none":
         return _area_cuts(q, held)
+    if q.system is not None:
+        return _angle_cuts(q, q.system, held)
     left = _residual(q, held)
     names: set[str] = set()
     for s in sorted(held.modules):
-        flow, (near, far) = nx.minimum_cut(left, "plants", ("node", s))
-        if flow < q.module_mw * _WATTS - 1:
-            names |= {name for a, b, name in left.edges(data="name") if name and a in near and b in far}
+        far = _short_of(left, ("node", s), q.module_mw * _WATTS - 1)
+        names |= {name for a, b, name in left.edges(data="name") if name and a not in far and b in far}
     return names
+
+
+def _short_of(left: nx.DiGraph, node: tuple[str, str], enough: float) -> set[Any]:
+    """Return the node's side of a smallest cut between it and the plants; nothing where enough comes through."""
+    rest = shortest_augmenting_path(left, "plants", node, cutoff=enough)
+    if rest.graph["flow_value"] >= enough:
+        return set()
+    rest.remove_edges_from([(a, b) for a, b, d in rest.edges(data=True) if d["flow"] == d["capacity"]])
+    return set(nx.ancestors(rest, node)) | {node}
+
+
+def _angle_cuts(q: Question, system: System, held: Decision) -> set[str]:
+    """Name the plants, authorities, corridors and outages that keep one more module from an open site, whatever the plants feed in.
+
+    They are the rows with a price when the most that one site can draw beside the others is sought.
+    """
+    m = build(q, without=set(RULES) - {"generation", "rating", "security"})
+    m.goal = pyo.Objective(expr=0.0)
+    # What a plant can spare must stop it as a row with a name, and not as a bound.
+    for fed in m.generated.values():
+        fed.setub(None)
+    names = set()
+    modules = {system.modules_at + i: float(held.modules.get(s, 0)) for i, s in enumerate(system.candidates)}
+    binaries = {system.open_at + i: float(s in held.modules) for i, s in enumerate(system.candidates)}
+    binaries |= {system.stands_at + i: float(j < held.circuits.get(k, 0)) for i, (k, j) in enumerate(system.circuits_to_build)}
+    for at in (at for at, n in modules.items() if n):
+        search = lazy.Search(m, m.lazy, {"threads": 1}, None)
+        names |= search.stops(at, modules[at] + 1.0, {**{i: n for i, n in modules.items() if i != at}, **binaries})
+    # Balances and what only ties variables together are no rules.
+    stated = {row.name: label(family.removesuffix("_asked").replace("new_rating", "rating"), index) for family, index, row in _power_rows(m)}
+    return {stated.get(name, name) for name in names if name in stated or name.startswith(("rating[", "security["))}
+
+
+def _power_rows(m: Any) -> Iterator[tuple[str, Any, Any]]:
+    for family in ("generation", "new_rating", "security", "security_asked"):
+        for index, row in m.component(family).items() if m.component(family) is not None else ():
+            yield family, index, row
 
 
 def _area_cuts(q: Question, held: Decision) -> set[str]:

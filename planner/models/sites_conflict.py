@@ -191,11 +191,16 @@ def _ready(q: Question) -> str:
     return f"grid.rules.ready_within_months is {limit:g}: {len(late)} of {len(q.candidates)} sites{first} and {lines} new lines come later"
 
 
+def _security(q: Question) -> str:
+    return f'grid.rules.n1 "{q.grid.rules.n1}": flows after an outage must stay within ratings, and plants within what they can spare'
+
+
 def _facility_power(q: Question) -> str:
     return f"limits.facility_power_mw is {q.instance.limits.facility_power_mw:,.6g}"
 
 
 _CLAUSES: dict[str, Callable[[Question], str]] = {
+    "security": _security,
     "rating": _rating,
     "generation": _generation,
     "wan_capacity": _wan_capacity,

@@ -171,9 +171,12 @@ def _fewer(instance: Instance, request: SitesRequest, options: Options) -> Relax
 def shadow_prices(instance: Instance, request: SitesRequest, held: SitesPlan) -> list[Price]:
     """Return what one more unit of each limit saves per year with sites, lines and upgrades as held, the dearest first.
 
-    Modules and wavelengths are divisible there, so a price holds for small changes only.
+    Modules and wavelengths are divisible there, so a price holds for small changes only. None are told under dc, whose
+    rows are found as they are broken: the duals of those not yet found would be missing.
     """
     q = ask(instance, request)
+    if q.system is not None:
+        return []
     m = build(q)
     steps = {u.node: u.steps for u in held.upgrades}
     circuits = {n.line: n.circuits for n in held.new_lines}

@@ -10,7 +10,9 @@ import networkx as nx
 from planner.errors import InputError
 from planner.handoff import SitesRequest
 from planner.instance import BalancingAuthority, Grid, Hardware, Instance, PowerNode, Wan
+from planner.models.sites_network import Corridor, System
 from planner.physics import cost, fibre, power, wan
+from planner.physics.grid import power_flow_gaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,23 +22,6 @@ class Pins:
     racks: int | None = None
     max_sites: int | None = None
     racks_by_site: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corridor:
-    """A corridor of the grid: existing circuits, or circuits that can be built."""
-
-    id: str
-    a: str
-    b: str
-    rating_mw: float
-    circuits: int
-    capex_usd: float | None
-
-    @property
-    def new(self) -> bool:
-        """Circuits must be built first."""
-        return self.capex_usd is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +40,7 @@ class Question:
     pairs: dict[tuple[str, str], float]
     parted: frozenset[tuple[str, str]]
     pins: Pins
+    system: System | None = None
 
     @property
     def module_racks(self) -> int:
@@ -119,6 +105,9 @@ def ask(instance: Instance, request: SitesRequest) -> Question:
                     f"grid.nodes[{i}].interconnect_mw: missing for {node.id!r}; the explicit interconnect rule needs it: "
                     'give it, set "site": false, or choose the reading "capacity_n1"'
                 )
+    gaps = list(power_flow_gaps(grid))
+    if gaps:
+        raise InputError("\n".join(gaps))
     corridors = _corridors(grid)
     links = instance.wan or Wan()
     joined = fibre.reach(links, {s: (n.latitude, n.longitude) for s, n in candidates.items()})
@@ -135,12 +124,22 @@ def ask(instance: Instance, request: SitesRequest) -> Question:
         pairs=joined.km,
         parted=joined.parted,
         pins=_pins(instance.pins, list(candidates)),
+        system=_system(instance.hardware, grid, corridors, list(candidates)) if grid.rules.grid_model == "dc" else None,
     )
 
 
+def _system(hardware: Hardware, grid: Grid, corridors: dict[str, Corridor], candidates: list[str]) -> System:
+    return System(grid=grid, corridors=corridors, candidates=candidates, module_mw=power.facility_mw(hardware, hardware.racks_per_module))
+
+
 def _corridors(grid: Grid) -> dict[str, Corridor]:
-    rows = [Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.circuits, capex_usd=None) for x in grid.lines]
-    rows += [Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.max_circuits, capex_usd=x.capex_usd) for x in grid.new_lines]
+    rows = [
+        Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.circuits, capex_usd=None, reactance_pu=x.reactance_pu) for x in grid.lines
+    ]
+    rows += [
+        Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.max_circuits, capex_usd=x.capex_usd, reactance_pu=x.reactance_pu)
+        for x in grid.new_lines
+    ]
     found: dict[str, Corridor] = {}
     for i, row in enumerate(rows):
         if row.id in found:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from planner.models import sites_flow
 from planner.models.sites_question import Question
 from planner.models.sites_scenarios import expected_musd, scenarios, state
 from planner.models.sites_soft import label, penalty_musd, room, soften
 from planner.physics import cost, power, wan
-from planner.physics.grid import largest_circuit_mw
+from planner.physics.grid import largest_circuit_mw, normal_share
 
 __all__ = ["RULES", "build", "label", "levels", "module_capital_musd", "most_modules", "most_sites", "yearly_musd"]
 
@@ -30,11 +31,12 @@ def build(q: Question, *, without: Collection[str] = (), sites: int | None = Non
     soften(m, q)
     for name, year in scenarios(q).items():
         block = state(m, year, name, most_modules(q, without))
-        _power(block, year, most_modules(q, without) * q.module_mw)
+        _power(block, year, frozenset(without), most_modules(q, without) * q.module_mw)
         _balance(block, year)
         for rule_name in ("headroom", "generation", "rating"):
             if rule_name not in without:
                 RULES[rule_name](block, year)
+    sites_flow.state_lazily(m, q, without, load_mw=most_modules(q, without) * q.module_mw)
     if sites is not None:
         m.exact_sites = pyo.Constraint(expr=sum(m.open.values()) == sites)
     return m
@@ -90,14 +92,15 @@ def _variables(m: Any, q: Question, without: frozenset[str], exact: int | None) 
     m.circuits = pyo.Var(new, domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, q.corridors[k].circuits))
     upgrades = {s: n.upgrade.max_steps for s, n in q.candidates.items() if n.upgrade}
     m.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, s: (0, upgrades[s]))
-    _power(m, q, load)
+    _power(m, q, without, load)
     _wan_variables(m, q, without, exact)
 
 
-def _power(m: Any, q: Question, load: float) -> None:
+def _power(m: Any, q: Question, without: frozenset[str], load: float) -> None:
     """Create what plants feed in and corridors carry."""
     transport = q.grid.rules.grid_model == "transport"
-    m.generated = pyo.Var(list(q.graph) if transport else [], domain=pyo.NonNegativeReals, bounds=(0, load))
+    plants = list(q.graph) if transport else sites_flow.plants(q, without)
+    m.generated = pyo.Var(plants, domain=pyo.NonNegativeReals, bounds=(0, load))
     m.flow = pyo.Var(list(q.corridors) if transport else [], domain=pyo.Reals, bounds=(-load, load))
 
 
@@ -184,6 +187,8 @@ def _balance(m: Any, q: Question) -> None:
         return m.generated[n] + inflow == (_load(m, q, [n]) if n in q.candidates else 0)
 
     m.balance = pyo.Constraint(list(q.graph) if q.grid.rules.grid_model == "transport" else [], rule=row)
+    if q.system is not None:
+        sites_flow.balance(m, q, q.system)
 
 
 def demand(m: Any, q: Question) -> None:
@@ -234,9 +239,10 @@ def generation(m: Any, q: Question) -> None:
     def row(m: Any, x: str, kind: str) -> Any:
         if kind == "node":
             return m.generated[x] <= spare[x]
-        return sum(m.generated[n] for n in by_area[x]) <= q.authorities[x].headroom_mw
+        fed = [m.generated[n] for n in by_area[x] if n in m.generated]
+        return sum(fed) <= q.authorities[x].headroom_mw if fed else pyo.Constraint.Skip
 
-    m.generation = pyo.Constraint([(n, "node") for n in q.graph] + areas, rule=row)
+    m.generation = pyo.Constraint([(n, "node") for n in m.generated] + areas, rule=row)
 
 
 def rating(m: Any, q: Question) -> None:
@@ -244,10 +250,18 @@ def rating(m: Any, q: Question) -> None:
 
     def row(m: Any, key: str, way: int) -> Any:
         c = q.corridors[key]
-        return way * m.flow[key] <= c.rating_mw * (m.circuits[key] if c.new else c.circuits)
+        return way * m.flow[key] <= normal_share(q.grid) * c.rating_mw * (m.circuits[key] if c.new else c.circuits)
 
     keys = list(q.corridors) if q.grid.rules.grid_model == "transport" else []
     m.rating = pyo.Constraint([(k, way) for k in keys for way in (1, -1)], rule=row)
+    if q.system is not None:
+        sites_flow.new_circuits(m, q, q.system)
+
+
+def security(m: Any, q: Question) -> None:
+    """Keep the grid within its ratings, and its plants within what they can spare, after each outage that N-1 asks for."""
+    if q.system is not None and q.grid.rules.n1 == "full":
+        sites_flow.reserves(m, q.system)
 
 
 def interconnect(m: Any, q: Question) -> None:
@@ -400,6 +414,7 @@ def budget(m: Any, q: Question) -> None:
 
 # Rules by name, in the order in which a conflict tries to do without them: what says least to the user goes first.
 RULES: dict[str, Callable[[Any, Question], None]] = {
+    "security": security,
     "rating": rating,
     "generation": generation,
     "wan_capacity": wan_capacity,

@@ -24,7 +24,7 @@ PER_UNIT: dict[str, tuple[float, str]] = {
     "min_site": (1.0, "modules"),
 }
 # Leading entries of a row's index that name it to the user; the rest only tell its parts apart.
-_NAMED = {"generation": 1, "interconnect": 1, "rating": 1, "wan_capacity": 2, "fault_split": 1}
+_NAMED = {"generation": 1, "interconnect": 1, "rating": 1, "security": 2, "wan_capacity": 2, "fault_split": 1}
 
 
 def label(family: str, index: Any) -> str:

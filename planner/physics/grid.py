@@ -1,6 +1,6 @@
 """The grid around a site: what its interconnect can carry."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from planner.instance import Grid, PowerNode
 
@@ -25,3 +25,31 @@ def usable_interconnect_mw(grid: Grid, node: PowerNode, built: Mapping[str, int]
         return None if node.interconnect_mw is None else node.interconnect_mw + added - (largest - standing)
     total = sum(line.circuits * line.rating_mw for line in grid.lines if node.id in (line.a, line.b)) + added
     return total if reading == "capacity" else total - largest
+
+
+def normal_share(grid: Grid) -> float:
+    """Share of the ratings that flows may use with everything in service: what `n1: margin` keeps back is for outages."""
+    return grid.rules.n1_margin if grid.rules.n1 == "margin" else 1.0
+
+
+def lost_share(node: PowerNode) -> float:
+    """Share of what a node's plants feed in that is lost with its largest unit: all units of a node run alike."""
+    if node.largest_unit_mw is None:
+        return 1.0
+    return min(node.largest_unit_mw / node.generation_mw, 1.0) if node.generation_mw else 0.0
+
+
+def power_flow_gaps(grid: Grid) -> Iterator[str]:
+    """Say what a grid lacks for the power flow that its rules ask for."""
+    rules = grid.rules
+    if rules.n1 in ("node", "full") and rules.grid_model != "dc":
+        yield f'grid.rules.n1: {rules.n1!r} follows flows after an outage, which grid_model {rules.grid_model!r} has not; set grid_model "dc"'
+    if rules.n1 == "margin" and rules.grid_model == "none":
+        yield 'grid.rules.n1: "margin" keeps back a share of ratings, which grid_model "none" does not read; set grid_model "transport" or "dc"'
+    if rules.grid_model != "dc":
+        return
+    lines = [(f"grid.lines[{i}]", x.id, x.reactance_pu) for i, x in enumerate(grid.lines)]
+    lines += [(f"grid.new_lines[{i}]", x.id, x.reactance_pu) for i, x in enumerate(grid.new_lines)]
+    for path, name, reactance in lines:
+        if reactance is None:
+            yield f'{path}.reactance_pu: missing for {name!r}; grid_model "dc" needs it: give it on 100 MVA for one circuit, or choose "transport"'

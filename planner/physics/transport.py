@@ -2,6 +2,15 @@
 
 from planner.instance import Network
 from planner.physics.wiring import Design
+from planner.simulation.factor import factor
+
+
+def slowdown(network: Network | None) -> float:
+    """Return the transport's own slowdown over the fluid ideal (phi): simulated where the instance asks for it, else its constant."""
+    simulated = factor(network)
+    if simulated is not None:
+        return simulated.slowdown
+    return network.transport.slowdown if network is not None else 1.0
 
 
 def hop_slowdown(network: Network, d: Design, share_leaving_leaf: float, share_leaving_pod: float) -> float:
@@ -11,7 +20,7 @@ def hop_slowdown(network: Network, d: Design, share_leaving_leaf: float, share_l
     """
     leaf = share_leaving_leaf * d.leaf_oversubscription
     pod = share_leaving_pod * d.leaf_oversubscription * d.spine_oversubscription
-    return network.transport.slowdown * max(1.0, leaf, pod)
+    return slowdown(network) * max(1.0, leaf, pod)
 
 
 def allreduce_slowdown(network: Network, d: Design, rings_leaving_leaf: int, rings_leaving_pod: int) -> float:
@@ -21,4 +30,4 @@ def allreduce_slowdown(network: Network, d: Design, rings_leaving_leaf: int, rin
     """
     leaf = rings_leaving_leaf / d.ring_uplinks if d.leaf_up else 0.0
     pod = rings_leaving_pod / d.ring_pod_uplinks if d.spine_up else 0.0
-    return network.transport.slowdown * max(1.0, leaf, pod)
+    return slowdown(network) * max(1.0, leaf, pod)

@@ -11,6 +11,7 @@ from pyomo.contrib.solver.common.results import SolutionStatus
 from pyomo.contrib.solver.solvers.highs import Highs
 from pyomo.version import version as pyomo_version
 
+from planner.solvers.lazy import Rows, Search
 from planner.solvers.outcome import Outcome, Stop
 
 HIGHS_VERSION = f"{highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
@@ -64,6 +65,8 @@ def run(
 ) -> Outcome[Values]:
     """Solve the model; one thread unless told otherwise, and to a gap of zero, so that a run repeats byte for byte.
 
+    A model with rows that are found on the way has them as `model.lazy`.
+
     Parameters
     ----------
     absolute_gap
@@ -81,6 +84,9 @@ def run(
 def _run(
     model: pyo.ConcreteModel, time_limit: float | None, gap: float | None, absolute_gap: float | None, seed: int, threads: int | None, presolve: bool
 ) -> tuple[Outcome[Values], Any]:
+    lazy = getattr(model, "lazy", None)
+    if lazy is not None:
+        return _run_lazily(model, lazy, time_limit, gap, absolute_gap, seed, threads, presolve)
     solver = Highs()
     started = time.perf_counter()
     results = solver.solve(
@@ -91,13 +97,7 @@ def _run(
         time_limit=None if time_limit is None else max(time_limit, 0.0),
         rel_gap=gap or 0.0,
         abs_gap=1e-6 if absolute_gap is None else absolute_gap,
-        solver_options={
-            "random_seed": seed,
-            "presolve": "on" if presolve else "off",
-            "mip_feasibility_tolerance": FEASIBILITY,
-            "primal_feasibility_tolerance": FEASIBILITY,
-            "dual_feasibility_tolerance": FEASIBILITY,
-        },
+        solver_options=_options(seed, presolve),
     )
     # The wrapper keeps no native status; this attribute is the only way to it.
     status = solver._solver_model.getModelStatus()
@@ -129,3 +129,43 @@ def duals(model: pyo.ConcreteModel) -> Mapping[Any, float]:
         return {}
     found: Mapping[Any, float] = results.solution_loader.get_duals()
     return found
+
+
+def _options(seed: int, presolve: bool) -> dict[str, Any]:
+    return {
+        "random_seed": seed,
+        "presolve": "on" if presolve else "off",
+        "mip_feasibility_tolerance": FEASIBILITY,
+        "primal_feasibility_tolerance": FEASIBILITY,
+        "dual_feasibility_tolerance": FEASIBILITY,
+    }
+
+
+def _run_lazily(
+    model: pyo.ConcreteModel,
+    lazy: Rows,
+    time_limit: float | None,
+    gap: float | None,
+    absolute_gap: float | None,
+    seed: int,
+    threads: int | None,
+    presolve: bool,
+) -> tuple[Outcome[Values], Any]:
+    started = time.perf_counter()
+    gaps = {"mip_rel_gap": gap or 0.0, "mip_abs_gap": 1e-6 if absolute_gap is None else absolute_gap}
+    search = Search(model, lazy, _options(seed, presolve) | gaps | {"threads": threads or 1}, time_limit)
+    found = search.search(gaps["mip_rel_gap"], gaps["mip_abs_gap"])
+    point = found.point
+    outcome = Outcome(
+        stop=STOP_BY_STATUS[found.status],
+        solution=None if point is None else Values(lambda v: float(point[search.column[id(v)]]) if id(v) in search.column else 0.0),
+        objective=found.objective,
+        bound=found.bound,
+        infeasible=found.infeasible and found.status == _Native.kInfeasible,
+        detail=str(found.status.name)[1:],
+        solver=SOLVER,
+        variables=model.nvariables(),
+        constraints=model.nconstraints() + found.rows,
+        seconds=time.perf_counter() - started,
+    )
+    return outcome, found.status

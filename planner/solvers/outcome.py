@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Stop(StrEnum):
@@ -30,6 +31,22 @@ class Outcome(Generic[T]):
     variables: int = 0
     constraints: int = 0
     seconds: float = 0.0
+
+
+def holding(outcome: Outcome[T], solution: U | None) -> Outcome[U]:
+    """Return the outcome with its solution read into other terms."""
+    return Outcome(
+        stop=outcome.stop,
+        solution=solution,
+        objective=outcome.objective,
+        bound=outcome.bound,
+        infeasible=outcome.infeasible,
+        detail=outcome.detail,
+        solver=outcome.solver,
+        variables=outcome.variables,
+        constraints=outcome.constraints,
+        seconds=outcome.seconds,
+    )
 
 
 def relative_gap(objective: float | None, bound: float | None) -> float | None:

@@ -13,13 +13,15 @@ from worked_plan import edited_at, named
 
 import planner
 from planner.check import check
-from planner.checks.context import Context
+from planner.decide import crossings
+from planner.errors import InputError
 from planner.export import cable_list, graph, picture, slurm
 from planner.export.built import built
 from planner.frontier import request_of
 from planner.handoff import Options
 from planner.models import fabric
 from planner.plan import Plan
+from planner.simulation.built import part_of_plan
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 FLOOR = {"floor": {}, "media": [{"name": "dac", "reach_m": 3, "price_usd": 150}, {"name": "fr4", "reach_m": 500, "price_usd": 1400}]}
@@ -38,9 +40,9 @@ def leaves(routers: Plan) -> Plan:
     """Put a dragonfly+ in its place, for the same layout and placement."""
     network = routers.instance.network.model_copy(update={"families": ("dragonfly+",)})
     instance = routers.instance.model_copy(update={"network": network, "pins": {**routers.instance.pins, "fabric.leaf_domain_racks": 32}})
-    x = Context(plan=routers).crossings["cluster"]
     asked = request_of(routers.layout, "cluster", 128)
     found = {"cluster": fabric.solve(instance, asked, Options(), site="cluster")}
+    x = crossings(routers.layout.rack_stages, routers.placement.sites["cluster"], found["cluster"].solution, wrap=True)
     shares = {"share_leaving_leaf": x.share_leaving_leaf, "share_leaving_pod": x.share_leaving_pod}
     flows = {"rings_leaving_leaf": x.rings_leaving_leaf, "rings_leaving_pod": x.rings_leaving_pod}
     section = fabric.site_fabric(instance, asked, found["cluster"].solution, **shares, **flows)
@@ -93,6 +95,12 @@ def test_the_floor_between_groups(routers: Plan) -> None:
         update={"instance": routers.instance.model_copy(update={"network": network.model_copy(update={"min_core_share": 0.5})})}
     )
     assert "core_share[cluster]" in named(asked)
+
+
+def test_a_simulation_is_of_trees(routers: Plan) -> None:
+    """Simulating a dragonfly is refused, and not done as if it were a tree."""
+    with pytest.raises(InputError, match="dragonfly"):
+        part_of_plan(routers, None, 64)
 
 
 @pytest.mark.parametrize("kind", ["routers", "leaves"])

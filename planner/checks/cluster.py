@@ -1,0 +1,177 @@
+"""A job's placement on a cluster, replayed from the topology alone: nodes, groups, figures and bounds."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+from math import prod
+
+from planner.checks.rule import broken, must_equal
+from planner.job import Job
+from planner.placement import Placement
+from planner.plan import Violation
+from planner.topology import Topology
+
+Above = dict[str, tuple[str, ...]]
+
+
+def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
+    """Return the rules that a placement breaks; nothing where all hold."""
+    leaf, above = _leaves(topology)
+    free = Counter(leaf[n] for n in leaf if n not in busy)
+    if not placed.nodes:
+        return list(refusal(topology, job, leaf, set(busy)))
+    found = list(known_free_nodes(placed, leaf, set(busy)))
+    if found:
+        return found
+    found += [
+        *ranks_of_groups(job, placed),
+        *figures(placed, leaf, above),
+        *neighbours(job, placed, leaf, above),
+        *segments(topology, job, placed, leaf),
+    ]
+    return [*found, *least_split(job, placed, free)]
+
+
+def known_free_nodes(placed: Placement, leaf: dict[str, str], busy: set[str]) -> Iterator[Violation]:
+    """Use nodes that exist and are free, each once."""
+    for node, n in Counter(placed.nodes).items():
+        if node not in leaf:
+            yield broken("known_nodes", f"node {node} is not in the topology")
+        elif node in busy:
+            yield broken("free_nodes", f"node {node} is busy")
+        if n > 1:
+            yield broken("one_rank_per_node", f"node {node} stands {n} times > 1")
+
+
+def ranks_of_groups(job: Job, placed: Placement) -> Iterator[Violation]:
+    """Give every group of the job the nodes of its ranks."""
+    wanted = expected_groups(job)
+    yield from must_equal("job_size", "nodes", len(placed.nodes), job.nodes)
+    yield from must_equal("job_size", "groups", len(placed.groups), len(wanted))
+    if len(placed.nodes) != job.nodes:
+        return
+    held = {g.name: g for g in placed.groups}
+    for name, ranks in wanted.items():
+        nodes = tuple(placed.nodes[r] for r in ranks)
+        if name not in held:
+            yield broken("ranks_of_groups", f"group {name} is missing")
+        elif held[name].nodes != nodes:
+            yield broken("ranks_of_groups", f"group {name} has {len(held[name].nodes)} nodes, not the {len(nodes)} of its ranks in their order")
+
+
+def expected_groups(job: Job) -> dict[str, list[int]]:
+    """Return the ranks of each group by name: of a mesh those that differ in the data axis alone."""
+    found: dict[str, list[int]] = {}
+    if job.mesh is None:
+        first = 0
+        for kind in job.groups:
+            for i in range(kind.count):
+                found[f"{kind.name}[{i}]"] = list(range(first, first + kind.size))
+                first += kind.size
+        return found
+    axes = list(job.mesh.items())
+    for member in range(prod(job.mesh.values())):
+        rest, at = member, {}
+        for axis, n in reversed(axes):
+            rest, at[axis] = divmod(rest, n)
+        label = ",".join(f"{a}={at[a]}" for a, _ in axes if a != "data")
+        ranks = range(member * job.nodes_per_member, (member + 1) * job.nodes_per_member)
+        found.setdefault(f"data[{label}]" if label else "data", []).extend(ranks)
+    return found
+
+
+def figures(placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[Violation]:
+    """Count split groups, pieces, groups across switches of each tier and neighbours across pods as the nodes make them."""
+    on = [{leaf[n] for n in g.nodes} for g in placed.groups]
+    for g, leaves in zip(placed.groups, on, strict=True):
+        if set(g.leaves) != leaves or len(g.leaves) != len(leaves):
+            yield broken("leaves_of_groups", f"group {g.name} states leaves {', '.join(g.leaves)}, its nodes stand in {', '.join(sorted(leaves))}")
+    tiers = len(next(iter(above.values()), ()))
+    crossing = [sum(len({above[x][t] for x in leaves}) > 1 for leaves in on) for t in range(tiers)]
+    yield from must_equal("figures", "groups_split", placed.groups_split, sum(len(leaves) > 1 for leaves in on))
+    yield from must_equal("figures", "extra_pieces", placed.extra_pieces, sum(len(leaves) - 1 for leaves in on))
+    yield from must_equal("figures", "groups_cross_pod", placed.groups_cross_pod, crossing[0] if crossing else 0)
+    for figure, n in zip([f for f in placed.figures if f.name.startswith("groups across")], crossing, strict=False):
+        yield from must_equal("figures", figure.name, figure.value, n)
+    for figure in placed.figures:
+        if figure.bound > figure.value or figure.analytic_bound > figure.bound:
+            yield broken(
+                "bounds", f"{figure.name}: analytic bound {figure.analytic_bound}, bound {figure.bound}, value {figure.value} are not in this order"
+            )
+
+
+def neighbours(job: Job, placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[Violation]:
+    """Count the neighbours along the lines of the job that are not together in one pod; without lines, what any numbering has."""
+    pods = {g.name: frozenset(above[leaf[n]][:1] for n in g.nodes) for g in placed.groups}
+    stated = next((f.value for f in placed.figures if "boundaries" in f.name), None)
+    if stated is None:
+        return
+    if not job.mesh or not job.numbering:
+        alone = {p for p in pods.values() if len(p) == 1}
+        found = len(alone) + sum(len(p) > 1 for p in pods.values()) - 1
+    else:
+        lines: dict[str, list[frozenset[tuple[str, ...]]]] = {}
+        for name, held in pods.items():
+            at = dict(part.split("=") for part in name.removeprefix("data[").removesuffix("]").split(","))
+            lines.setdefault(",".join(n for axis, n in at.items() if axis != job.numbering[-1]), []).append(held)
+        found = sum(len(a | b) > 1 for line in lines.values() for a, b in pairwise(line))
+    yield from must_equal("figures", "pipeline boundaries across pods", stated, found)
+
+
+def segments(topology: Topology, job: Job, placed: Placement, leaf: dict[str, str]) -> Iterator[Violation]:
+    """Keep each segment within a block, or within a leaf where it has none."""
+    size = job.segment_nodes
+    block = {n: b.name for b in topology.blocks for n in b.nodes}
+    for g in placed.groups if size > 1 else ():
+        for i in range(0, len(g.nodes), size):
+            where = {(leaf[n], block.get(n)) for n in g.nodes[i : i + size]}
+            if len(where) > 1:
+                yield broken("segments", f"group {g.name}: nodes {i} to {i + size - 1} stand in {len(where)} blocks > 1")
+
+
+def least_split(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Violation]:
+    """Split no fewer groups than the closed form allows, and call no bound above what is held a proof."""
+    if placed.lower_bound_split > placed.groups_split:
+        yield broken("lower_bound", f"{placed.lower_bound_split} groups split in any placement > {placed.groups_split} groups split")
+    sizes = sorted({k.size for k in job.kinds})
+    counts = {g: sum(k.count for k in job.kinds if k.size >= g) for g in sizes}
+    closed = max(max(0, n - sum(f // g for f in free.values())) for g, n in counts.items())
+    if job.segment_nodes == 1 and placed.lower_bound_split < closed:
+        yield broken("lower_bound", f"{placed.lower_bound_split} stated < {closed} by the closed form")
+    levels = [f for f in placed.figures if f.name in placed.certificate.minimizes]
+    proven = all(f.value == f.bound for f in levels)
+    if (placed.certificate.status == "optimal") != proven:
+        yield broken("certificate", f"status {placed.certificate.status} with {sum(f.value != f.bound for f in levels)} figures off their bounds")
+
+
+def refusal(topology: Topology, job: Job, leaf: dict[str, str], busy: set[str]) -> Iterator[Violation]:
+    """Refuse only a job that is larger than what is free."""
+    size = job.segment_nodes
+    block = {n: b.name for b in topology.blocks for n in b.nodes}
+    free = Counter((leaf[n], block.get(n) if size > 1 else None) for n in leaf if n not in busy)
+    room = sum(n // size * size for n in free.values())
+    if job.nodes <= room:
+        yield broken("refusal", f"{job.nodes} nodes needed <= {room} free, and no placement is given")
+
+
+def _leaves(topology: Topology) -> tuple[dict[str, str], Above]:
+    """Return the leaf of each node, and the switches above each leaf without a root that all share."""
+    if topology.kind == "block" or not topology.switches:
+        base, *larger = topology.block_sizes or (0,)
+        spans = [n // base for n in larger if n // base < len(topology.blocks)]
+        above = {b.name: tuple(f"{t}:{i // n}" for t, n in enumerate(spans)) for i, b in enumerate(topology.blocks)}
+        return {n: b.name for b in topology.blocks for n in b.nodes}, above
+    parent = {s.name: s.parent for s in topology.switches}
+    chains: dict[str, list[str]] = {}
+    for s in topology.switches:
+        if s.nodes:
+            chain, at = [], s.parent
+            while at is not None:
+                chain.append(at)
+                at = parent[at]
+            chains[s.name] = chain
+    if len({chain[-1] if chain else "" for chain in chains.values()}) == 1:
+        chains = {name: chain[:-1] for name, chain in chains.items()}
+    depth = max(map(len, chains.values()), default=0)
+    padded = {name: tuple((chain or [name]) + (chain or [name])[-1:] * (depth - len(chain or [name]))) for name, chain in chains.items()}
+    return {n: s.name for s in topology.switches for n in s.nodes}, {name: path[:depth] for name, path in padded.items()}

@@ -1,0 +1,120 @@
+"""Run a pattern over a transport on a network, seed by seed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.simulation.adaptive import adaptive
+from planner.simulation.dice import Floats
+from planner.simulation.failures import failed_cables
+from planner.simulation.fair import completion_seconds, static_tail_seconds
+from planner.simulation.result import Percentiles, Run, Simulation, TransportName
+from planner.simulation.routes import Alive, Flows, Routes, ecmp, spray
+from planner.simulation.tree import Tree
+
+EXACT_PARTS = 16_384  # parts of flows whose every completion is an event of its own
+COARSE = 0.005  # share of the time within which the completions of more parts are one event
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """What to simulate; `flows` draws the flows of a seed."""
+
+    name: str
+    simulated: str
+    pattern: str
+    tree: Tree
+    flows: Callable[[int], Flows]
+    transport: TransportName
+    failed: int | Sequence[int] = 0
+    steps: int = 1
+    assumed: float | None = None
+
+
+def routed(tree: Tree, flows: Flows, transport: TransportName, seed: int, failed: int | Sequence[int] = 0) -> Routes:
+    """Route flows by a transport around the failed cables."""
+    out = failed_cables(tree, failed, seed)
+    alive = Alive(tree, out) if len(out) or transport == "adaptive" else None
+    if transport == "ecmp":
+        return ecmp(tree, flows, seed, alive)
+    if transport == "spray":
+        return spray(tree, flows, alive)
+    return adaptive(tree, flows, seed, alive or Alive(tree, out))
+
+
+def ideal_seconds(tree: Tree, flows: Flows) -> float:
+    """Return the time that no transport beats: every link between the same subtrees loaded alike, planes by their rates, nothing failed."""
+    return static_tail_seconds(spray(replace(tree, planes=(sum(tree.planes),)), flows))
+
+
+def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
+    """Run every seed and gather the completion times."""
+    runs, times, ratios, flows, coarsest = [], [], [], q.flows(seeds[0]), 0.0
+    for seed in seeds:
+        flows = q.flows(seed)
+        routes = routed(q.tree, flows, q.transport, seed, q.failed)
+        ideal, found, coarsest = ideal_seconds(q.tree, flows), flow_seconds(routes, len(flows)), resolution(routes.parts)
+        line = float(flows.size.max()) / q.tree.host_rate
+        tail = float(found.max())
+        runs.append(
+            Run(seed=seed, ideal_seconds=ideal, tail_seconds=tail, slowdown=tail / ideal, line_rates=tail / line, fct_seconds=percentiles(found))
+        )
+        times.append(found)
+        ratios.append(found / ideal)
+    tails = np.asarray([r.slowdown for r in runs])
+    return Simulation(
+        name=q.name,
+        simulated=q.simulated,
+        pattern=q.pattern,
+        transport=q.transport,
+        hosts=q.tree.hosts,
+        flows=len(flows),
+        steps=q.steps,
+        flow_bytes=float(flows.size.max()),
+        failed_links=q.failed if isinstance(q.failed, int) else len(q.failed),
+        resolution=coarsest,
+        runs=tuple(runs),
+        fct_seconds=percentiles(np.concatenate(times)),
+        fct_over_ideal=percentiles(np.concatenate(ratios)),
+        slowdown=percentiles(tails),
+        mean_slowdown=float(tails.mean()),
+        mean_line_rates=float(np.mean([r.line_rates for r in runs])),
+        assumed_line_rates=q.assumed,
+    )
+
+
+def flow_seconds(routes: Routes, flows: int) -> Floats:
+    """Return when each flow's last part ends."""
+    found = np.zeros(flows)
+    np.maximum.at(found, routes.flow, completion_seconds(routes, resolution=resolution(routes.parts)))
+    return found
+
+
+def resolution(parts: int) -> float:
+    """Return how finely completions are told apart: exactly, but where there are very many."""
+    return 0.0 if parts <= EXACT_PARTS else COARSE
+
+
+def percentiles(values: Floats) -> Percentiles:
+    """Describe a distribution."""
+    p50, p90, p99, most = (float(x) for x in np.percentile(values, [50, 90, 99, 100]))
+    return Percentiles(p50=p50, p90=p90, p99=p99, max=most)
+
+
+def summary(s: Simulation) -> str:
+    """Tell a simulation in a few lines."""
+    fct, over, tail = s.fct_seconds, s.fct_over_ideal, s.slowdown
+    steps = f"; a ring of {s.steps} such steps takes {s.steps * fct.max * 1e3:.3f} ms" if s.steps > 1 else ""
+    assumed = "" if s.assumed_line_rates is None else f"; the plan counts on {s.assumed_line_rates:.2f}"
+    failed = f", {s.failed_links:,} links failed" if s.failed_links else ""
+    return "\n".join(
+        [
+            f"{s.name}: {s.pattern} over {s.transport}, {s.hosts:,} hosts, {s.flows:,} flows of up to {s.flow_bytes / 1e6:,.4g} MB{failed}",
+            f"SIMULATED  {s.simulated}",
+            f"FCT        p50 {fct.p50 * 1e3:.3f}, p90 {fct.p90 * 1e3:.3f}, p99 {fct.p99 * 1e3:.3f}, max {fct.max * 1e3:.3f} ms{steps}",
+            f"           over the ideal: p50 {over.p50:.2f}, p90 {over.p90:.2f}, p99 {over.p99:.2f}, max {over.max:.2f}",
+            f"SLOWDOWN   tail over ideal, {len(s.runs)} seed(s): mean {s.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
+            f"           tail over the line-rate time of a flow: mean {s.mean_line_rates:.2f}{assumed}",
+        ]
+    )

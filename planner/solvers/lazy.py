@@ -1,0 +1,236 @@
+"""Solve a Pyomo model on HiGHS with rows that are found on the way: on the LP relaxation first, then on whole solutions."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import highspy
+import numpy as np
+import numpy.typing as npt
+import pyomo.environ as pyo
+from pyomo.contrib.solver.solvers.highs import Highs
+
+_Status = highspy.HighsModelStatus
+LOOSE = 1e-6  # slack of a row that does not matter at a relaxation's optimum
+_INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row `values · x[columns] <= upper` over the columns of a `Rows`."""
+
+    name: str
+    columns: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+    upper: float
+
+
+class Rows(Protocol):
+    """Rows of a model that are stated only where a point breaks them."""
+
+    columns: Sequence[Any]  # Pyomo variables
+    gates: Sequence[tuple[int, int]]  # whole columns and the binaries without which they are zero
+
+    def known(self) -> list[Row]:
+        """Return the rows found so far."""
+
+    def forget(self) -> None:
+        """Take all rows back: none is stated any more."""
+
+    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
+        """Return rows that the point breaks, nothing where it keeps all.
+
+        `whole`: its integers are whole; `quick`: those that take long to find may be left out.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the search holds: the best point that keeps all rows, its value, and the bound."""
+
+    status: Any
+    point: npt.NDArray[np.float64] | None
+    objective: float | None
+    bound: float | None
+    infeasible: bool
+    rows: int
+
+
+class Search:
+    """One model in HiGHS, translated once; rows are added to it as they are found."""
+
+    def __init__(self, model: pyo.ConcreteModel, rows: Rows, options: dict[str, Any], time_limit: float | None) -> None:
+        wrapper = Highs()
+        wrapper.set_instance(model)
+        # The wrapper keeps no access to these; its own solve would run the model before the rows are there.
+        self.h = wrapper._solver_model
+        self.column: dict[int, int] = wrapper._pyomo_var_to_solver_var_map
+        self._wrapper = wrapper
+        self.rows, self.until = rows, math.inf if time_limit is None else time.perf_counter() + time_limit
+        self.h.setOptionValue("output_flag", False)
+        self.h.HandleKeyboardInterrupt = True
+        for key, value in options.items():
+            self.h.setOptionValue(key, value)
+        self._join(rows.columns)
+        kinds = self.h.getLp().integrality_
+        self.whole = np.asarray([i for i, kind in enumerate(kinds) if kind == highspy.HighsVarType.kInteger], dtype=np.int32)
+        lp = self.h.getLp()
+        self.low, self.high = np.asarray(lp.col_lower_)[self.whole], np.asarray(lp.col_upper_)[self.whole]
+        self.sense = 1.0 if lp.sense_ == highspy.ObjSense.kMinimize else -1.0
+        self.found: dict[int, str] = {}
+        self.add(rows.known())
+
+    def _join(self, columns: Sequence[Any]) -> None:
+        """Find the variables; one that no row mentions was left out by the wrapper."""
+        for v in columns:
+            if v is not None and id(v) not in self.column:
+                self.column[id(v)] = self.h.getNumCol()
+                self.h.addCol(0.0, v.lb, v.ub, 0, np.empty(0, dtype=np.int32), np.empty(0))
+                if v.is_integer() or v.is_binary():
+                    self.h.changeColIntegrality(self.column[id(v)], highspy.HighsVarType.kInteger)
+        self.at = np.asarray([-1 if v is None else self.column[id(v)] for v in columns], dtype=np.int64)
+
+    def add(self, rows: Sequence[Row], *, kept: bool = False) -> None:
+        """State rows; a column without a variable is zero. Those kept are never dropped."""
+        if not rows:
+            return
+        parts = [(self.at[r.columns][self.at[r.columns] >= 0], r.values[self.at[r.columns] >= 0]) for r in rows]
+        starts = np.cumsum([0] + [len(i) for i, _ in parts])[:-1].astype(np.int32)
+        index = np.concatenate([i for i, _ in parts]).astype(np.int32)
+        upper = np.asarray([r.upper for r in rows])
+        self.h.addRows(len(rows), np.full(len(rows), -highspy.kHighsInf), upper, len(index), starts, index, np.concatenate([v for _, v in parts]))
+        if not kept:
+            self.found |= {self.h.getNumRow() - len(rows) + i: r.name for i, r in enumerate(rows)}
+
+    def run(self) -> Any:
+        """Run HiGHS as the model stands, for the time that is left."""
+        left = self.until - time.perf_counter()
+        if left <= 0:
+            return _Status.kTimeLimit
+        # HiGHS counts the time of all its runs together.
+        self.h.setOptionValue("time_limit", self.h.getRunTime() + left)
+        self.h.run()
+        return self.h.getModelStatus()
+
+    def point(self) -> npt.NDArray[np.float64]:
+        """Return the values of all columns of the model."""
+        return np.asarray(self.h.getSolution().col_value)
+
+    def _seen(self, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.where(self.at >= 0, point[self.at], 0.0)
+
+    def relax(self, fixed: npt.NDArray[np.float64] | None = None, *, quick: bool = False) -> Any:
+        """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken."""
+        if fixed is not None:
+            self.h.changeColsBounds(len(self.whole), self.whole, fixed, fixed)
+        return self._keep_all(whole=fixed is not None, quick=quick)
+
+    def _keep_all(self, *, whole: bool, quick: bool) -> Any:
+        kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
+        self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
+        while True:
+            status = self.run()
+            if status != _Status.kOptimal:
+                return status
+            rows = self.rows.broken(self._seen(self.point()), whole=whole, quick=quick)
+            if not rows:
+                return status
+            self.add(rows)
+
+    def stops(self, column: int, most: float, fixed: Mapping[int, float]) -> set[str]:
+        """Name the rows that keep a column below `most` with others fixed, binaries among them at whole values."""
+        for i, at in fixed.items():
+            self.h.changeColBounds(int(self.at[i]), at, at)
+        self.h.changeColBounds(int(self.at[column]), 0.0, most)
+        costs = np.zeros(self.h.getNumCol())
+        costs[self.at[column]] = -self.sense
+        self.h.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), costs)
+        if self._keep_all(whole=True, quick=False) != _Status.kOptimal or self.point()[self.at[column]] >= most - 1e-6:
+            return set()
+        stated = {i: row.name for row, i in self._wrapper._pyomo_con_to_solver_con_map.items()}
+        duals = np.asarray(self.h.getSolution().row_dual)
+        return {(stated | self.found).get(int(i), "") for i in np.flatnonzero(np.abs(duals) > 1e-6)}
+
+    def tighten(self) -> Any:
+        """Bound each gated column by its own largest value, which also finds the rows that hold it there.
+
+        A tie `x <= bound · gate` with a loose bound lets a relaxation open a hundredth of everything.
+        """
+        lp = self.h.getLp()
+        costs, every = np.asarray(lp.col_cost_), np.arange(lp.num_col_, dtype=np.int32)
+        none = np.zeros(len(every))
+        for column, gate in self.rows.gates:
+            at = self.at[column]
+            none[at] = -self.sense
+            self.h.changeColsCost(len(every), every, none)
+            none[at] = 0.0
+            status = self.relax(quick=True)
+            most = np.floor(self.point()[at] + 1e-6) if status == _Status.kOptimal else math.inf
+            if status in _INFEASIBLE or status not in (_Status.kOptimal, _Status.kTimeLimit):
+                return status
+            if math.isfinite(most):
+                self.add([Row(name="", columns=np.asarray([column, gate]), values=np.asarray([1.0, -most]), upper=0.0)], kept=True)
+        self.h.changeColsCost(len(every), every, costs)
+        self.forget(list(self.found))
+        status = self.relax()
+        if status == _Status.kOptimal:
+            slack = np.asarray(self.h.getLp().row_upper_) - np.asarray(self.h.getSolution().row_value)
+            self.forget([i for i in self.found if slack[i] > LOOSE])
+        return status
+
+    def forget(self, rows: list[int]) -> None:
+        """Drop rows found, dense as they are; the few that matter are found again."""
+        kept = np.delete(np.arange(self.h.getNumRow()), rows)
+        place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
+        self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
+        self.found = {place[i]: name for i, name in self.found.items() if i in place}
+        self.rows.forget()
+
+    def restore(self) -> None:
+        """Make the integers whole and free again."""
+        kinds = np.full(len(self.whole), int(highspy.HighsVarType.kInteger), dtype=np.uint8)
+        self.h.changeColsBounds(len(self.whole), self.whole, self.low, self.high)
+        self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
+
+    def search(self, relative_gap: float, absolute_gap: float) -> Found:
+        """Find the best point that keeps all rows.
+
+        Each whole solution is kept and the rest chosen anew beside it until all rows hold: mostly the value stays, and
+        the proof is done. Where nothing can be chosen beside it, the rows found shut it out.
+        """
+        status = self.relax(quick=True)
+        if status == _Status.kOptimal:
+            status = self.tighten()
+        best: npt.NDArray[np.float64] | None = None
+        value = bound = None
+        while status == _Status.kOptimal:
+            self.restore()
+            status = self.run()
+            info = self.h.getInfo()
+            if status not in _INFEASIBLE and math.isfinite(info.mip_dual_bound):
+                bound = self.sense * max(self.sense * info.mip_dual_bound, -math.inf if bound is None else self.sense * bound)
+            if not self.h.getSolution().value_valid or status in _INFEASIBLE:
+                break
+            held = status
+            inner = self.relax(np.round(self.point()[self.whole]))
+            if inner == _Status.kOptimal:
+                found = self.h.getInfo().objective_function_value
+                if value is None or self.sense * found < self.sense * value:
+                    best, value = self.point(), found
+            elif inner not in _INFEASIBLE:
+                status = inner
+                break
+            if held != _Status.kOptimal or _close(value, bound, relative_gap, absolute_gap):
+                status = held
+                break
+            status = _Status.kOptimal
+        infeasible = best is None and status in _INFEASIBLE
+        return Found(status=status, point=best, objective=value, bound=bound, infeasible=infeasible, rows=len(self.found))
+
+
+def _close(value: float | None, bound: float | None, relative_gap: float, absolute_gap: float) -> bool:
+    if value is None or bound is None:
+        return False
+    return abs(value - bound) <= max(absolute_gap, relative_gap * abs(value), 1e-9 * abs(value))

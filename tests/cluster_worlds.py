@@ -1,0 +1,35 @@
+"""Clusters with names, for the tests of the library and of the command."""
+
+import random
+
+from planner.topology import Block, Switch, Topology
+
+
+def tree(leaves: list[int], per_pod: int, *, block: int = 0) -> Topology:
+    """Return leaves of so many nodes under pods under one root, with blocks of so many nodes inside the leaves."""
+    switches, blocks, first = [Switch(name="root")], [], 0
+    for i, size in enumerate(leaves):
+        if i % per_pod == 0:
+            switches.append(Switch(name=f"pod{i // per_pod}", parent="root"))
+        nodes = tuple(f"n{n:05d}" for n in range(first, first + size))
+        first += size
+        switches.append(Switch(name=f"leaf{i}", parent=f"pod{i // per_pod}", nodes=nodes))
+        if block:
+            blocks += [Block(name=f"block{i}.{b}", nodes=nodes[b : b + block]) for b in range(0, size, block)]
+    return Topology(switches=tuple(switches), blocks=tuple(blocks))
+
+
+def some_busy(topology: Topology, share: float, seed: int) -> list[str]:
+    """Return a share of the nodes at random."""
+    nodes = [n for s in topology.switches for n in s.nodes]
+    return sorted(random.Random(seed).sample(nodes, round(share * len(nodes))))
+
+
+def renamed(topology: Topology, seed: int) -> tuple[Topology, dict[str, str]]:
+    """Return the same cluster with the names of each leaf's nodes permuted, and the new name at the place of each old one."""
+    r, names = random.Random(seed), {}
+    for s in topology.switches:
+        names.update(zip(s.nodes, r.sample(s.nodes, len(s.nodes)), strict=True))
+    switches = tuple(s.model_copy(update={"nodes": tuple(names[n] for n in s.nodes)}) for s in topology.switches)
+    blocks = tuple(b.model_copy(update={"nodes": tuple(names[n] for n in b.nodes)}) for b in topology.blocks)
+    return topology.model_copy(update={"switches": switches, "blocks": blocks}), names

@@ -1,0 +1,69 @@
+"""Small clusters and jobs at random, and the best of all ways to place them, by counts and without the code under test."""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+from planner.models.cluster_question import Kind, Leaf, Question
+
+Way = tuple[int, ...]
+
+
+def random_question(seed: int, *, tiers: int = 1) -> Question:
+    """Return unequal leaves under a few pods, part of them busy, and one or two kinds of groups that fit."""
+    r = random.Random(seed)
+    while True:
+        leaves = []
+        for _ in range(r.randint(1, 4)):
+            size, pod = r.randint(1, 6), r.randint(0, 1 if tiers == 1 else 2)
+            path = (pod, pod // 2)[:tiers]
+            leaves.append(Leaf(path, size if r.random() < 0.4 else r.randint(0, size), size))
+        kinds = tuple(Kind(g, r.randint(1, 3), r.choice([1, 1, 2])) for g in r.sample(range(1, 6), r.randint(1, 2)))
+        q = Question(leaves=tuple(leaves), kinds=kinds, line=sum(k.count for k in kinds))
+        if q.need <= q.free and q.groups <= 4:
+            return q
+
+
+def ways(free: Way, size: int) -> Iterator[Way]:
+    """Yield every way to take a group from the leaves."""
+    for head in itertools.product(*(range(min(f, size) + 1) for f in free[:-1])):
+        if 0 <= size - sum(head) <= free[-1]:
+            yield (*head, size - sum(head))
+
+
+def placements(q: Question) -> Iterator[tuple[tuple[int, Way], ...]]:
+    """Yield every placement as (kind, units by leaf) of each group; equal groups in one order only."""
+    order = [k for k, kind in enumerate(q.kinds) for _ in range(kind.count)]
+
+    def further(at: int, free: Way, last: Way) -> Iterator[tuple[tuple[int, Way], ...]]:
+        if at == len(order):
+            yield ()
+            return
+        same = at > 0 and order[at - 1] == order[at]
+        for way in ways(free, q.kinds[order[at]].size):
+            if not same or way >= last:
+                for rest in further(at + 1, tuple(f - n for f, n in zip(free, way, strict=True)), way):
+                    yield ((order[at], way), *rest)
+
+    yield from further(0, tuple(leaf.free for leaf in q.leaves), ())
+
+
+def cost(q: Question, placed: tuple[tuple[int, Way], ...]) -> tuple[int, ...]:
+    """Count the levels of the objective on one placement."""
+    on = [[i for i, n in enumerate(way) if n] for _, way in placed]
+    crossing = [sum(len({q.leaves[i].path[t] for i in group}) > 1 for group in on) for t in range(len(q.leaves[0].path))]
+    within = [{q.leaves[i].path[0] for i in group} for group in on]
+    runs = len({next(iter(p)) for p in within if len(p) == 1}) + sum(len(p) > 1 for p in within)
+    left = [leaf.free - sum(way[i] for _, way in placed) for i, leaf in enumerate(q.leaves)]
+    return (
+        sum(q.kinds[k].weight for (k, _), group in zip(placed, on, strict=True) if len(group) > 1),
+        sum(len(group) - 1 for group in on),
+        *crossing,
+        runs - 1,
+        sum(0 < n < leaf.size for n, leaf in zip(left, q.leaves, strict=True)),
+    )
+
+
+def best(q: Question) -> tuple[int, ...]:
+    """Return the least cost over all placements."""
+    return min(cost(q, p) for p in placements(q))

@@ -1,0 +1,73 @@
+"""A job's counts on a cluster: agreement with all ways there are, on unequal leaves, several kinds and tiers."""
+
+import pytest
+from cluster_cases import best, cost, random_question
+
+from planner.handoff import Options, PlacementRequest
+from planner.models.cluster import Found, solve
+from planner.models.cluster_bounds import bounds
+from planner.models.cluster_question import Kind, Leaf, Question
+from planner.models.placement import solve as place_racks
+from planner.solvers.outcome import Stop
+
+
+def found(q: Question, options: Options | None = None) -> Found:
+    outcome = solve(q, options or Options())
+    assert outcome.solution is not None
+    return outcome.solution
+
+
+def replayed(q: Question, f: Found) -> tuple[int, ...]:
+    """Count the packing by the brute force's own rules."""
+    placed = [(k, tuple(q.kinds[k].size * (i == leaf) for i in range(len(q.leaves)))) for (leaf, k), n in f.packing.whole.items() for _ in range(n)]
+    placed += [(k, tuple(dict(pieces).get(i, 0) for i in range(len(q.leaves)))) for k, pieces in f.packing.split]
+    sizes = sorted((k, sum(way)) for k, way in placed)
+    assert sizes == sorted((k, kind.size) for k, kind in enumerate(q.kinds) for _ in range(kind.count))
+    assert all(sum(way[i] for _, way in placed) <= leaf.free for i, leaf in enumerate(q.leaves))
+    return cost(q, tuple(placed))
+
+
+@pytest.mark.parametrize("tiers", [1, 2])
+@pytest.mark.parametrize("seed", range(150))
+def test_agrees_with_brute_force(seed: int, tiers: int) -> None:
+    """Every level is that of the best of all placements, and proven so."""
+    q = random_question(seed, tiers=tiers)
+    f = found(q)
+    assert f.values == replayed(q, f) == best(q)
+    assert f.bounds == f.values
+
+
+@pytest.mark.parametrize("seed", range(200, 400))
+def test_analytic_bounds_hold(seed: int) -> None:
+    """No placement is below a closed form at the first level, nor at a later one among those best before it."""
+    q = random_question(seed, tiers=2)
+    assert all(b <= v for b, v in zip(bounds(q).values, best(q), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(400, 440))
+def test_no_time_still_places(seed: int) -> None:
+    """Without time to search the packing is whole, and its bounds are below the best."""
+    q = random_question(seed)
+    outcome = solve(q, Options(time_limit=0.0))
+    f = outcome.solution
+    assert f is not None
+    assert f.values == replayed(q, f)
+    assert all(b <= v for b, v in zip(f.bounds, best(q), strict=True))
+    assert (outcome.stop is Stop.PROVED) == (f.values == f.bounds)
+
+
+@pytest.mark.parametrize("busy", [0, 3])
+def test_regular_clusters_agree_with_the_plan(busy: int) -> None:
+    """Equal groups on equal leaves in equal pods are what the plan's own placement makes of them, proofs included."""
+    leaves, size, per_pod = 24, 10, 6
+    held = [Leaf((i // per_pod,), size - busy * (i == leaves - 1), size) for i in range(leaves)]
+    racks = sum(leaf.free for leaf in held)
+    groups = racks // 13
+    q = Question(leaves=tuple(held), kinds=(Kind(13, groups),), line=groups)
+    plan = place_racks(
+        PlacementRequest(racks=racks, groups=groups, group_racks=13, leaf_domain_racks=size, domains_per_pod=per_pod), Options(), site="a"
+    )
+    assert plan.solution is not None
+    f = found(q)
+    assert f.values == replayed(q, f)
+    assert f.values[:3] == f.bounds[:3] == (plan.solution.split, plan.solution.extra_pieces, plan.solution.cross_pod)

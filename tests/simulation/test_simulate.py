@@ -1,0 +1,253 @@
+"""`simulate` as a library and as a command: patterns, plans, fabrics, and messages for bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.check import check
+from planner.errors import InputError
+from planner.physics import transport
+from planner.plan import Plan
+from planner.simulation import patterns
+from planner.simulation.factor import factor
+from planner.simulation.result import Simulation
+from tests.checks.worked_plan import small
+
+ROOT = Path(__file__).parents[2]
+K8: dict[str, Any] = {"hosts": 128, "ports_per_switch": 8}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """Return a small plan with two sites, leaves, spines and cores."""
+    return small()
+
+
+def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run([sys.executable, "-m", "planner", "simulate", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_patterns_send_and_receive_once() -> None:
+    """Every host of a permutation sends to one other and receives once; stages send rank to rank; rings and all-to-all stay in their group."""
+    slots = np.arange(10) * 3
+    p = patterns.permutation(slots, 5.0, 1)
+    assert sorted(p.source) == sorted(p.target) == slots.tolist()
+    assert (p.source != p.target).all()
+    groups = patterns.blocks(slots, 4)
+    s = patterns.p2p(groups, 5.0, wrap=True)
+    assert list(zip(s.source.tolist(), s.target.tolist(), strict=True)) == [(0, 12), (3, 15), (6, 18), (9, 21), (12, 24), (15, 27), (24, 0), (27, 3)]
+    ring = patterns.allreduce(groups, 8.0)
+    assert list(zip(ring.source.tolist(), ring.target.tolist(), ring.size.tolist(), strict=True))[:5] == [
+        (0, 3, 2.0), (3, 6, 2.0), (6, 9, 2.0), (9, 0, 2.0), (12, 15, 2.0)
+    ]  # fmt: skip
+    assert (len(ring), patterns.ring_steps(groups)) == (10, 6)
+    every = patterns.alltoall(groups, 6.0)
+    assert sorted(zip(every.source.tolist(), every.target.tolist(), strict=True)) == sorted(
+        (a, b) for g in groups for a in g.tolist() for b in g.tolist() if a != b
+    )
+    assert np.bincount(every.source, every.size)[slots] == pytest.approx(6.0)
+
+
+def test_a_fabric_over_some_seeds() -> None:
+    """Seeds differ, the same seeds do not, and the summary statistics are those of the runs."""
+    s = planner.simulate(K8, seeds=4)
+    assert s == planner.simulate(K8, seeds=4)
+    assert len({r.fct_seconds for r in s.runs}) > 1
+    assert s.mean_slowdown == pytest.approx(np.mean([r.slowdown for r in s.runs]))
+    assert s.fct_seconds.max == max(r.tail_seconds for r in s.runs)
+    assert s.runs[0].line_rates == pytest.approx(s.runs[0].tail_seconds / (300e6 / 100e9))
+    assert (s.hosts, s.flows, s.slowdown.max) == (128, 128, max(r.slowdown for r in s.runs))
+
+
+def at_port_rate(plan: Plan) -> Plan:
+    """Return the plan with ports as fast as its NICs, which the plan's formula takes them to be."""
+    network, gbps = plan.instance.network, plan.instance.hardware.accelerator.nic_bytes_per_second * 8 / 1e9
+    boxes = tuple(s.model_copy(update={"port_gbps": gbps}) for s in network.switches)
+    return plan.model_copy(update={"instance": plan.instance.model_copy(update={"network": network.model_copy(update={"switches": boxes})})})
+
+
+def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
+    """Sprayed, the pipeline exchange of a planned site takes the time of the plan's formula less the transport's own slowdown."""
+    plan = at_port_rate(plan)
+    for site, held in plan.fabric.sites.items():
+        s = planner.simulate(plan, pattern="p2p", transport="spray", site=site)
+        formula = held.hop_slowdown / plan.instance.network.transport.slowdown
+        assert s.assumed_line_rates == held.hop_slowdown
+        assert s.mean_line_rates == pytest.approx(formula, rel=1e-6)
+        assert s.flow_bytes == pytest.approx(plan.layout.metrics.hop_nic_seconds * plan.instance.hardware.accelerator.nic_bytes_per_second)
+
+
+def test_a_planned_sites_rings(plan: Plan) -> None:
+    """A planned site's all-reduce has a ring for each stage and index, of the racks of its group."""
+    s = planner.simulate(plan, pattern="allreduce", site="e1")
+    racks = plan.layout.racks_per_stage_by_site["e1"]
+    rails = s.flows // (racks * plan.layout.rack_stages)
+    assert s.steps == 2 * (racks - 1)
+    assert s.flows == rails * racks * plan.layout.rack_stages
+    assert rails % plan.fabric.sites["e1"].rails_per_pod == 0
+
+
+def test_fewer_hosts_are_a_sample_and_said_so(plan: Plan) -> None:
+    """A number of hosts below a block of indices keeps the first racks, and the text says which."""
+    whole = planner.simulate(plan, site="e1")
+    part = planner.simulate(plan, site="e1", hosts=whole.hosts - plan.fabric.sites["e1"].rails_per_pod)
+    assert part.hosts < whole.hosts
+    assert "a sample" in part.simulated
+    assert "a sample" not in whole.simulated
+
+
+def test_flows_from_a_file(tmp_path: Path) -> None:
+    """Two flows into one host share its link: 2 bytes and 1 byte at 1 GB/s end after 2 s and 3 s of a billionth."""
+    path = tmp_path / "flows.csv"
+    path.write_text("src,dst,bytes\n0,2,2\n1,2,1\n")
+    s = planner.simulate(K8 | {"host_gbps": 8}, pattern=str(path))
+    assert (s.flows, s.fct_seconds.max, s.runs[0].ideal_seconds) == (2, pytest.approx(3e-9), pytest.approx(3e-9))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b,c\n0,1,2\n", "line 1: must be the header src,dst,bytes"),
+        ("src,dst,bytes\n", "has no flows"),
+        ("src,dst,bytes\n0,1\n", "line 2: must have 3 values"),
+        ("src,dst,bytes\n0,1,5\n0,128,5\n", "line 3: dst: must be a host from 0 to 127 (is '128')"),
+        ("src,dst,bytes\nx,1,5\n", "line 2: src: must be a host"),
+        ("src,dst,bytes\n0,1,nan\n", "line 2: bytes: must be a finite number greater than 0 (is 'nan')"),
+        ("src,dst,bytes\n4,4,1\n", "line 2: dst: must be another host than src"),
+    ],
+)
+def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) -> None:
+    """A bad list of flows ends in its file, line, value and remedy."""
+    path = tmp_path / "flows.csv"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        planner.simulate(K8, pattern=str(path))
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "message"),
+    [
+        ({"hosts": 129, "ports_per_switch": 8}, "hosts must be at most 128"),
+        ({"hosts": 64, "ports_per_switch": 8, "oversubscription": [3]}, "oversubscription[0] leaves 1.33333 ports up of 4 down"),
+        ({"hosts": 64, "ports_per_switch": 8, "down_ports": [5]}, "5 ports down + 5 up > 8 ports"),
+        ({"hosts": 64, "ports_per_switch": 8, "oversubscription": [1, 1, 1]}, "at most 2 entries"),
+        ({"hosts": 64, "ports_per_switch": 8, "plane_shares": [0.9, 0.9]}, "plane_shares must add up to 1 at most"),
+        ({"hosts": 64, "port_per_switch": 8}, "did you mean 'ports_per_switch'"),
+        ({"hosts": 64}, "ports_per_switch: is missing"),
+        ({"hosts": 1, "ports_per_switch": 8}, "hosts: input should be greater than or equal to 2 (is 1)"),
+    ],
+)
+def test_bad_fabrics_are_named(fabric: dict[str, Any], message: str) -> None:
+    """A fabric that cannot be wired, or is not whole, ends in what is wrong with it."""
+    with pytest.raises(InputError) as caught:
+        planner.simulate(fabric)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"transport": "rocky"}, "--transport rocky: must be one of ecmp, spray, adaptive"),
+        ({"pattern": "rocky"}, "--pattern rocky: must be one of permutation, p2p, allreduce, alltoall"),
+        ({"pattern": "no.csv"}, "no such file"),
+        ({"seeds": 0}, "--seeds 0: must be at least 1"),
+        ({"hosts": 1}, "--hosts 1: must be at least 2"),
+        ({"hosts": 129}, "hosts must be at most 128"),
+        ({"bytes_per_host": 0.0}, "--bytes 0: must be"),
+        ({"failed_links": 10**6}, "--failed-links 1000000: must be from 0 to 256"),
+        ({"site": "e1"}, "a fabric has no sites"),
+        ({"group": 1, "pattern": "allreduce"}, "no host sends to another"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
+    """A bad option ends in its name, its value and what is possible."""
+    with pytest.raises(InputError) as caught:
+        planner.simulate(K8, **options)
+    assert message in str(caught.value)
+
+
+def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
+    """A plan without a fabric, a dict that is no plan, and a site that the plan has not end in what is missing."""
+    with pytest.raises(InputError, match="no fabric that can be wired"):
+        planner.simulate(plan.model_copy(update={"fabric": None}))
+    with pytest.raises(InputError, match="plan: plan_version: unknown key"):
+        planner.simulate(plan.model_dump() | {"plan_version": 1})
+    with pytest.raises(InputError, match="choose one of e1, w1"):
+        planner.simulate(plan, site="mars")
+
+
+def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: Plan) -> None:
+    """The command prints a summary, or the result as JSON and nothing else; a mistake ends in exit code 2 and a message."""
+    fabric, planned = tmp_path / "fabric.json", tmp_path / "plan.json"
+    fabric.write_text(json.dumps(K8))
+    planned.write_text(plan.model_dump_json())
+    out = run(fabric, "--seeds", "2", "--json")
+    assert (out.returncode, out.stderr) == (0, "")
+    assert Simulation.model_validate_json(out.stdout) == planner.simulate(fabric, seeds=2)
+    assert "the plan counts on" in run(planned, "--pattern", "p2p", "--transport", "spray").stdout
+    for wrong in (
+        [fabric, "--transport", "x"],
+        [tmp_path / "none.json"],
+        [ROOT / "pyproject.toml"],
+        [ROOT / "instances" / "schema" / "plan.schema.json"],
+    ):
+        out = run(*wrong)
+        assert out.returncode == 2
+        assert out.stderr
+        assert "Traceback" not in out.stderr
+
+
+def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
+    """Asked for, the factor is the percentile of the tails over the ideal; else the constant stands."""
+    network = small().instance.network
+    assert (factor(network), transport.slowdown(network), transport.slowdown(None)) == (None, network.transport.slowdown, 1.0)
+
+    def asked(**runs: Any) -> Any:
+        return network.model_copy(update={"transport": type(network.transport).model_validate({"simulate": runs, "slowdown": 1.5})})
+
+    hashed = asked(transport="ecmp", seeds=5, percentile=100, hosts=128)
+    found = factor(hashed)
+    box = network.switches[0]
+    tiers, half = found.tiers, box.ports // 2
+    same = {"hosts": found.hosts, "ports_per_switch": box.ports, "tiers": tiers, "down_ports": [half] * (tiers - 1)}
+    runs = planner.simulate(same | {"plane_shares": [1 / box.planes] * box.planes}, seeds=5)
+    assert found.slowdown == pytest.approx(max(r.slowdown for r in runs.runs), rel=1e-6) == transport.slowdown(hashed)
+    assert (found.given_slowdown, found.switch) == (1.5, box.name)
+    assert transport.slowdown(asked(transport="spray", hosts=128)) == pytest.approx(1.0)
+
+
+def test_the_checker_replays_the_factor() -> None:
+    """A plan that holds a factor that nobody asked for, another than its runs find, or none where asked, is refused."""
+    plain = small()
+    simulated = plain.instance.network.transport.model_validate({"simulate": {"transport": "ecmp", "seeds": 3, "hosts": 64}})
+    instance = plain.instance.model_copy(update={"network": plain.instance.network.model_copy(update={"transport": simulated})})
+    true = factor(instance.network)
+    asked = plain.model_copy(update={"instance": instance})
+
+    def broken(p: Plan) -> list[str]:
+        return [v.message for v in check(p) if v.rule == "transport_factor"]
+
+    assert broken(plain) == []
+    assert broken(plain.model_copy(update={"transport": true})) == ["1 factors held, 0 asked for by the instance"]
+    assert broken(asked) == ["0 factors held, 1 asked for by the instance"]
+    assert broken(asked.model_copy(update={"transport": true})) == []
+    low = true.model_copy(update={"slowdown": true.slowdown * 0.99})
+    assert "recomputed" in broken(asked.model_copy(update={"transport": low}))[0]
+    assert "seeds: 4 stated, 3 expected" in broken(asked.model_copy(update={"transport": true.model_copy(update={"seeds": 4})}))
+
+
+def test_the_constant_is_read_in_one_place() -> None:
+    """Nothing but `planner.physics.transport` and the factor's record reads the constant, so that no decision misses the runs."""
+    readers = [
+        p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "planner").rglob("*.py")) if ".transport.slowdown" in p.read_text(encoding="utf-8")
+    ]
+    assert readers == ["planner/physics/transport.py", "planner/simulation/factor.py"]

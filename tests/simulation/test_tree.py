@@ -1,0 +1,110 @@
+"""The tree: its cables are those of a planned design, each once, and routes run along them without a gap."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.physics.wiring import Design, unwirable
+from planner.simulation.built import tree_of_design
+from planner.simulation.fabric import Fabric, tree_of_fabric
+from planner.simulation.patterns import permutation
+from planner.simulation.routes import Alive, Flows, ecmp
+from planner.simulation.tree import Tree
+
+
+@st.composite
+def designs(draw: st.DrawFn) -> Design:
+    """Draw a design of two or three tiers whose last pods and domains may be part full."""
+    rails, down, bundle, spines = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    x, y = draw(st.integers(1, rails)), draw(st.integers(1, 3))
+    up = draw(st.integers(1, 2))
+    return Design(
+        ports=256,
+        rails=rails,
+        racks=draw(st.integers(1, 12)),
+        leaf_down=down,
+        leaf_up=spines * bundle,
+        leaf_bundle=bundle,
+        rails_per_pod=x,
+        domains_per_pod=y,
+        spine_up=up * draw(st.integers(1, 2)),
+        spine_bundle=up,
+    )
+
+
+def nodes_on(tree: Tree, cable: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Return the lower and the upper end of a cable as (tier, subtree, position), found by trying all."""
+    for t in range(tree.tiers):
+        for s, p, lane in itertools.product(range(tree.subtrees[t]), range(tree.widths[t + 1]), range(tree.bundle[t])):
+            if int(tree.cable(t, np.int64(s), np.int64(p), lane)) == cable:
+                return (t, s, p // tree.up[t]), (t + 1, s // tree.down[t], p)
+    raise AssertionError(cable)
+
+
+@settings(deadline=None, max_examples=60)
+@given(designs())
+def test_a_designs_cables_are_all_there(d: Design) -> None:
+    """Full pods wire as many cables as the design counts, and every GPU has a place of its own on a leaf of its index."""
+    assert not unwirable(d, cross_rail=True)
+    part = tree_of_design(d, cable_rate=1.0, host_rate=1.0)
+    tree, slots = part.tree, part.slots
+    assert len(np.unique(slots)) == d.endpoint_links
+    leaves = slots // d.leaf_down
+    assert len(np.unique(leaves)) == d.leaves
+    for rack, rail in np.ndindex(slots.shape):
+        same = leaves == leaves[rack, rail]
+        assert (np.nonzero(same)[1] == rail).all()
+        assert set(np.nonzero(same)[0]) == {r for r in range(d.racks) if r // d.leaf_down == rack // d.leaf_down}
+    used = np.unique(leaves)
+    assert len(used) * tree.up[1] * tree.bundle[1] == d.leaves * d.leaf_up
+    pods = np.unique(slots // tree.spans[2])
+    assert len(pods) == d.pods
+    assert len(pods) * tree.widths[2] * tree.up[2] * tree.bundle[2] == d.spines * d.spine_up
+    assert tree.widths[3] == d.cores
+
+
+def small_trees() -> list[Tree]:
+    """Return trees with bundles, planes and two to four tiers."""
+    d = Design(ports=64, rails=2, racks=5, leaf_down=2, leaf_up=4, leaf_bundle=2, rails_per_pod=2, domains_per_pod=2, spine_up=4, spine_bundle=2)
+    four = Fabric(hosts=16, ports_per_switch=4, tiers=4, plane_shares=(0.5, 0.25))
+    return [
+        tree_of_design(d, cable_rate=1.0, host_rate=1.0, planes=2).tree,
+        tree_of_fabric(four),
+        tree_of_fabric(Fabric(hosts=8, ports_per_switch=4)),
+    ]
+
+
+@pytest.mark.parametrize("tree", small_trees(), ids=["design", "four-tiers", "k-ary"])
+@pytest.mark.parametrize("failures", [False, True])
+def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
+    """Every part climbs from its host to one switch and descends to its target, cable after cable, within one plane."""
+    hosts = np.asarray(list(itertools.permutations(tree.slots.tolist(), 2)))
+    flows = Flows(source=hosts[:, 0], target=hosts[:, 1], size=np.ones(len(hosts)))
+    r = ecmp(tree, flows, 3, Alive(tree, np.asarray([1])) if failures else None)
+    each = sum(tree.cables)
+    ends = {c: nodes_on(tree, c) for c in range(each)}
+    for part in range(r.parts):
+        links = r.link[r.start[part] : r.start[part + 1]]
+        assert len({int(x) // (2 * each) for x in links}) == 1
+        ups, downs = [int(x) % each for x in links if x // each % 2 == 0], [int(x) % each for x in links if x // each % 2 == 1]
+        flow = int(r.flow[part])
+        for cables, end in ((ups, flows.source[flow]), (downs, flows.target[flow])):
+            chain = sorted(ends[c] for c in cables)
+            assert chain[0][0] == (0, end, 0)
+            assert all(low[1] == high[0] for low, high in itertools.pairwise(chain))
+        assert max(ends[c][1] for c in ups) == max(ends[c][1] for c in downs)
+
+
+def test_failed_cables_are_not_used() -> None:
+    """No hashed route takes a failed cable in either direction, and others still use the rest of its bundle."""
+    tree = small_trees()[0]
+    flows = permutation(tree.slots, 1.0, 0)
+    out = np.arange(0, 8, 2)
+    used = np.unique(np.concatenate([ecmp(tree, flows, seed, Alive(tree, out)).link for seed in range(30)]))
+    each = sum(tree.cables)
+    taken = set((used[used < 2 * each] % each).tolist())
+    assert not taken & set((tree.cables[0] + out).tolist())
+    assert taken & set((tree.cables[0] + out + 1).tolist())

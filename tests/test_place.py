@@ -1,0 +1,192 @@
+"""The library's `place` on named clusters: replayed by the checker, blind to names, and never worse with more nodes."""
+
+import pickle
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from cluster_worlds import renamed, some_busy, tree
+
+import planner
+from planner.checks.cluster import check_placement
+from planner.cluster import Cluster
+from planner.errors import InputError
+from planner.job import GroupKind, Job, read_job
+from planner.placement import Placement
+from planner.topology import Block, Switch, Topology
+
+
+def random_world(seed: int) -> tuple[Topology, Job, list[str]]:
+    """Return a cluster of unequal leaves and a job that fits more often than not."""
+    r = random.Random(seed)
+    topology = tree([r.randint(4, 20) for _ in range(r.randint(2, 10))], r.randint(1, 4), block=r.choice([0, 0, 4]))
+    if r.random() < 0.5:
+        mesh = {"pipeline": r.randint(1, 4), "data": r.randint(2, 5), "context": r.choice([1, 1, 2])}
+        k = r.choice([1, 2])
+        job = Job(name="mesh", mesh=mesh, nodes_per_member=k, segment_nodes=r.choice([1, k]))
+    else:
+        job = Job(
+            name="mixed", groups=tuple(GroupKind(name=f"k{i}", size=2 * r.randint(1, 6), count=r.randint(1, 3)) for i in range(r.randint(1, 3)))
+        )
+    return topology, job, some_busy(topology, r.choice([0.0, 0.1, 0.3]), seed)
+
+
+def levels(p: Placement) -> tuple[int, ...]:
+    return tuple(f.value for f in p.figures)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_every_placement_is_replayed(seed: int) -> None:
+    """The checker finds nothing wrong, from the topology alone; a refusal is one too."""
+    topology, job, busy = random_world(seed)
+    placed = planner.place(topology, job, busy=busy, fragmentation=seed % 2 == 0)
+    assert check_placement(topology, job, placed, busy=busy) == []
+    # Of several lines the fewest boundaries are bounded, not searched; the level after them may then stay open.
+    lines = sum(k.count for k in job.kinds) // job.line
+    assert placed.certificate.status != "feasible" or (lines > 1 and seed % 2 == 0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_names_change_nothing_but_names(seed: int) -> None:
+    """Other names within a leaf leave every rank where it was."""
+    topology, job, busy = random_world(seed)
+    other, name = renamed(topology, seed)
+    a = planner.place(topology, job, busy=busy)
+    b = planner.place(other, job, busy=[name[n] for n in busy])
+    assert tuple(name[n] for n in a.nodes) == b.nodes
+    assert levels(a) == levels(b)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_more_free_nodes_never_hurt(seed: int) -> None:
+    """A node more leaves the levels before fragmentation no worse."""
+    topology, job, busy = random_world(seed)
+    before = planner.place(topology, job, busy=busy)
+    after = planner.place(topology, job, busy=busy[1:])
+    assert not before.nodes or levels(after)[:-1] <= levels(before)[:-1]
+
+
+@pytest.mark.parametrize("busy", [0.05, 0.25])
+def test_groups_of_13_reach_the_bound(busy: int) -> None:
+    """1,024 nodes in leaves of 32: no more groups split than the closed form says must, in a tenth of a second's search."""
+    topology = tree([32] * 32, 8)
+    taken = some_busy(topology, busy, 1)
+    job = Job(name="j", mesh={"pipeline": (1024 - len(taken)) // 13, "data": 13})
+    placed = planner.place(topology, job, busy=taken, time_limit=0.1)
+    assert placed.groups_split == placed.lower_bound_split > 0
+    assert check_placement(topology, job, placed, busy=taken) == []
+
+
+def test_mesh_is_in_rank_order() -> None:
+    """Ranks run through the mesh slowest axis first; a data line is every other node here."""
+    topology = tree([8], 1)
+    placed = planner.place(topology, {"name": "j", "mesh": {"pipeline": 2, "data": 2, "context": 2}})
+    assert [g.name for g in placed.groups][:2] == ["data[pipeline=0,context=0]", "data[pipeline=1,context=0]"]
+    assert placed.groups[0].nodes == (placed.nodes[0], placed.nodes[2])
+    assert placed.groups[1].nodes == (placed.nodes[4], placed.nodes[6])
+
+
+def test_segments_stay_in_blocks() -> None:
+    """Blocks of 4 with a node missing hold one segment of 3; leaves of 8 then hold two, and a group of two segments is whole."""
+    topology = tree([8, 8], 2, block=4)
+    job = Job(name="j", groups=(GroupKind(name="g", size=6, count=2),), segment_nodes=3)
+    placed = planner.place(topology, job, busy=["n00001"])
+    assert (placed.groups_split, check_placement(topology, job, placed, busy=["n00001"])) == (0, [])
+    refused = planner.place(topology, job, busy=["n00001", "n00002"])
+    assert (refused.nodes, refused.reason) == ((), "job 'j' needs 12 nodes in whole segments of 3 > 9 free")
+
+
+def test_traffic_chooses_what_splits() -> None:
+    """One of two kinds must split: the one with fewer bytes does."""
+    topology = tree([4, 4, 4], 3)
+    kinds = (GroupKind(name="a", size=3, count=2), GroupKind(name="b", size=3, count=2))
+    for heavy, light in (("a", "b"), ("b", "a")):
+        placed = planner.place(topology, Job(name="j", groups=kinds, traffic_bytes_per_step={heavy: 2e9, light: 1e9}))
+        assert [g.name[0] for g in placed.groups if len(g.leaves) > 1] == [light]
+        assert placed.lower_bound_split == placed.groups_split == 1
+
+
+def test_blocks_alone_are_leaves() -> None:
+    """Blocks aggregate in rows: four blocks under sizes (4, 8) make two pods."""
+    blocks = tuple(Block(name=f"b{i}", nodes=tuple(f"x{4 * i + n}" for n in range(4))) for i in range(4))
+    topology = Topology(kind="block", blocks=blocks, block_sizes=(4, 8))
+    job = Job(name="j", mesh={"pipeline": 2, "data": 4})
+    placed = planner.place(topology, job, busy=["x0"])
+    assert [g.leaves for g in placed.groups] == [("b2",), ("b3",)]
+    assert check_placement(topology, job, placed, busy=["x0"]) == []
+
+
+def test_a_warm_cluster_follows_states() -> None:
+    """Turning nodes busy and free again is what naming them at the call is; unknown ones change nothing."""
+    topology = tree([8, 8], 1)
+    cluster, job = Cluster(topology), Job(name="j", mesh={"data": 8})
+    cluster.set_busy(["n00000"])
+    assert cluster.place(job).groups[0].leaves == ("leaf1",)
+    cluster.set_free(["n00000"])
+    assert cluster.place(job, busy=["n00009"]).groups[0].leaves == ("leaf0",)
+    with pytest.raises(InputError, match="n00016"):
+        cluster.set_busy(["n00001", "n00016"])
+    assert cluster.busy == frozenset()
+
+
+def test_threads_share_a_cluster() -> None:
+    """Calls at the same time give what they give one after another."""
+    topology = tree([16] * 8, 4)
+    cluster = Cluster(topology, busy=some_busy(topology, 0.2, 3))
+    jobs = [Job(name=f"j{n}", mesh={"pipeline": 3, "data": n}) for n in range(3, 15)]
+    with ThreadPoolExecutor(4) as pool:
+        together = [p.nodes for p in pool.map(cluster.place, jobs)]
+    assert together == [cluster.place(j).nodes for j in jobs]
+
+
+def test_a_cluster_goes_to_other_processes() -> None:
+    """A copy by way of pickle has the same nodes busy and places alike."""
+    topology = tree([16] * 4, 2)
+    cluster, job = Cluster(topology, busy=some_busy(topology, 0.2, 3)), Job(name="j", mesh={"pipeline": 3, "data": 5})
+    copy = pickle.loads(pickle.dumps(cluster))
+    assert copy.busy == cluster.busy
+    assert copy.place(job).nodes == cluster.place(job).nodes
+
+
+def test_a_tenth_of_a_second_is_enough() -> None:
+    """Within 0.1 s a valid placement comes back where the proof takes longer, and says which figure is open."""
+    topology = tree([24] * 64, 8)
+    busy = some_busy(topology, 0.25, 5)
+    job = Job(name="j", mesh={"pipeline": 72, "data": 16})
+    placed = planner.place(topology, job, busy=busy, time_limit=0.1)
+    assert check_placement(topology, job, placed, busy=busy) == []
+    assert placed.groups_split == placed.lower_bound_split > 0
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({"name": "j"}, "either mesh or groups"),
+        ({"name": "j", "mesh": {"data": 0}}, "mesh.data: input should be greater than or equal to 1"),
+        ({"name": "j", "mesh": {"data": 3}, "traffic_bytes_per_step": {"date": 1}}, "traffic_bytes_per_step.date: must be one of data"),
+        ({"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}], "segment_nodes": 2}, "multiple of segment_nodes"),
+        ({"name": "j", "mesh": {"data": 3}, "node_per_member": 2}, "did you mean 'nodes_per_member'"),
+        ({"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}] * 2}, "must stand once"),
+    ],
+)
+def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:
+    """A job that cannot be read says where and what was expected."""
+    with pytest.raises(InputError, match="job: ") as error:
+        read_job(data)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("switches", "says"),
+    [
+        ([Switch(name="a", nodes=("x", "y")), Switch(name="b", nodes=("y",))], "'y' is under 'a' and 'b'"),
+        ([Switch(name="a", nodes=("x", "x"))], "a leaf names a node twice"),
+        ([Switch(name="a", parent="c", nodes=("x",))], "'c', which is missing"),
+        ([Switch(name="a", parent="b", nodes=("x",)), Switch(name="b", parent="c"), Switch(name="c", parent="b")], "'b', which is above itself"),
+        ([Switch(name="a")], "has no leaf"),
+    ],
+)
+def test_bad_topologies_are_named(switches: list[Switch], says: str) -> None:
+    """Switches that form no tree with nodes are refused by name."""
+    with pytest.raises(InputError, match=says):
+        Cluster(Topology(switches=tuple(switches)))
