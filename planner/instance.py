@@ -486,6 +486,11 @@ class Switch(Sourced):
     link_factor: Positive = Field(
         1.0, description="Price and power of a link at this port rate over those of the network's optics, cables and media."
     )
+    breakout: Annotated[int, Field(ge=1, le=16)] = Field(
+        1,
+        description="Most slower ports that a leaf's port towards GPUs can be split into, where NICs are slower; links between switches stay whole.",
+    )
+    breakout_link_factor: Positive = Field(1.0, description="Price and power of a GPU's link at a split port over those at a whole one.")
 
 
 class Optics(Sourced):

@@ -14,7 +14,14 @@ def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Netw
     leaf, spine, spares = f.tiers[0], f.tiers[1] if len(f.tiers) > 1 else None, network.spares
     rails, rail_gpus, apart = {"rack": (1, gpus, 1), "rail-only": (1, 1, gpus)}.get(f.family, (gpus, 1, 1))
     own = {"ports": ports, "rails": rails, "racks": racks, "leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
-    own |= {"rail_gpus": rail_gpus, "apart": apart, "lanes": f.lanes, "rails_per_pod": f.rails_per_pod, "domains_per_pod": f.leaf_domains_per_pod}
+    own |= {
+        "rail_gpus": rail_gpus,
+        "apart": apart,
+        "lanes": f.lanes,
+        "split": f.split,
+        "rails_per_pod": f.rails_per_pod,
+        "domains_per_pod": f.leaf_domains_per_pod,
+    }
     own["leaf_spare"] = spare_ports(leaf.down_ports, spares.share, spares.failure_chance, spares.shortage_chance)
     if f.family in GROUPED:
         own |= {"group_links": f.group_links, "valiant": network.group_routing == "valiant"}
@@ -27,6 +34,8 @@ def design_fault(f: SiteFabric, racks: int) -> str | None:
     """Say what of a fabric's choices makes its counts meaningless."""
     if racks < 1 or not 1 <= f.lanes <= MOST_LANES:
         return f"{racks} racks and {f.lanes} lanes; at least 1 rack and 1 to {MOST_LANES} lanes expected"
+    if f.split < 1:
+        return f"ports split in {f.split}; at least 1 expected"
     return group_fault(f) if f.family in GROUPED else tree_fault(f)
 
 

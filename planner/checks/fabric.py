@@ -53,7 +53,8 @@ def switch(c: Context) -> Iterator[Violation]:
         yield from must_equal(rule, "planes", f.planes, held.planes * f.lanes)
         yield from must_equal(rule, "ports_per_switch", f.ports_per_switch, held.ports)
         nic = gpu.nic_bytes_per_second * 8 / 1e9 if isinstance(gpu, Accelerator) else 0.0
-        yield from at_most(rule, nic, held.port_gbps * f.lanes, "Gbps of a NIC", "Gbps of its ports")
+        yield from at_most(rule, f.split, held.breakout, "parts of a port", "parts that it can be split into")
+        yield from at_most(rule, nic * max(1, f.split), held.port_gbps * f.lanes, "Gbps of the NICs at a port", "Gbps of the ports")
 
 
 def wirable(c: Context) -> Iterator[Violation]:
@@ -104,8 +105,10 @@ def core_share(c: Context) -> Iterator[Violation]:
     """Let the least share of a full pod's rate leave it that the instance asks for."""
     for s, _, network, d in _wired(c):
         if d.pods > 1:
-            ends, up = d.leaf_down * d.rails_per_pod * d.domains_per_pod, float(d.pod_uplinks)
-            yield from at_most(f"core_share[{s}]", network.min_core_share * ends, up, f"of {ends:,} ports may leave a pod", "uplinks of a pod")
+            ends, up = d.leaf_down * d.rails_per_pod * d.domains_per_pod, float(d.pod_uplinks * d.split)
+            yield from at_most(
+                f"core_share[{s}]", network.min_core_share * ends, up, f"of {ends:,} ports may leave a pod", "ports' worth of a pod's uplinks"
+            )
 
 
 def priced(network: Network, box: Switch, d: Design) -> float:

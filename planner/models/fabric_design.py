@@ -1,5 +1,6 @@
 """The fabric chosen for a site: its design, its price, and which rules bind."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -51,7 +52,7 @@ def _design(p: Problem, mode: Mode, v: dict[str, int]) -> Design:
     """Return the design of a row of the tables and the spine's uplinks."""
     switch = mode.switch
     own = {"ports": switch.ports, "rails": mode.rails, "racks": p.request.racks, "leaf_down": v["down_ports"], "rail_gpus": mode.rail_gpus}
-    own |= {"apart": mode.apart, "lanes": mode.lanes, "leaf_spare": mode.spare(p.network, v["down_ports"])}
+    own |= {"apart": mode.apart, "lanes": mode.lanes, "split": mode.split, "leaf_spare": mode.spare(p.network, v["down_ports"])}
     own |= {"rails_per_pod": v["rails"], "domains_per_pod": v["domains_per_pod"]}
     valiant = p.network.group_routing == "valiant"
     if mode.family == "dragonfly":
@@ -67,7 +68,7 @@ def declared(p: Problem) -> dict[str, str]:
     """Say over which values the decisions range; pins narrow them."""
     ports = max(m.switch.ports for m in p.modes)
     return {
-        "modes": ", ".join(f"{m.switch.name} ({m.switch.ports} ports, {m.planes} planes, {m.family})" for m in p.modes),
+        "modes": ", ".join(f"{m.switch.name} ({m.switch.ports} ports, {m.planes} planes, {m.family}{_parted(m)})" for m in p.modes),
         "tiers": f"1..{p.network.max_tiers}",
         "ports_of_each_kind": f"1..{ports - 1}, every bundle that divides them, unused ports allowed",
         "rails_per_pod": f"1..{max(m.rails for m in p.modes)}",
@@ -85,7 +86,7 @@ def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
         return
     if d.leaf_up == v["least_up"]:
         yield "hide_leaf_crossing"
-    if d.leaf_down + d.leaf_up + d.leaf_spare == d.ports:
+    if math.ceil((d.leaf_down + d.leaf_spare) / d.split) + d.leaf_up == d.ports:
         yield "leaf_ports"
     if d.spine_down + d.spine_up == d.ports:
         yield "spine_ports"
@@ -97,9 +98,13 @@ def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
 
 def _group_binding(d: Dragonfly) -> Iterator[str]:
     """Name what of a dragonfly leaves no port over, and the traffic between groups where it asks for more than a link."""
-    if d.leaf_down + d.up_ports + d.leaf_spare == d.ports:
+    if math.ceil((d.leaf_down + d.leaf_spare) / d.split) + d.up_ports == d.ports:
         yield "leaf_ports"
     if isinstance(d, DragonflyPlus) and d.spine_down + d.global_ports == d.ports:
         yield "spine_ports"
     if d.group_links > 1:
         yield "hide_pod_crossing"
+
+
+def _parted(m: Mode) -> str:
+    return f", ports split in {m.split}" if m.split > 1 else ""

@@ -45,7 +45,7 @@ def _leaf_flows(p: Problem, m: Mode, domain: int, domains: int) -> float:
     """Links that what leaves a leaf must be able to count on."""
     if domains == 1:
         return 0.0
-    return max(domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce)
+    return max(domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce) / m.split
 
 
 def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
@@ -53,8 +53,8 @@ def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
     domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
     ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    flows = np.maximum(ends / p.ratios.hop, shared * m.rail_gpus * rails / p.ratios.allreduce)
-    floor = np.ceil(ends * p.network.min_core_share * (1 - TOLERANCE)).astype(np.int64)
+    flows = np.maximum(ends / p.ratios.hop, shared * m.rail_gpus * rails / p.ratios.allreduce) / m.split
+    floor = np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
     return np.where(width < rows[:, COL["domains"]], flows, 0.0), floor
 
 
@@ -180,7 +180,7 @@ def _fewest_links(p: Problem, mode: int, rows: Ints) -> tuple[Ints, NDArray[np.b
         least = _direct(need, others, np.zeros_like(floor))
         hop = rows[:, COL["domain"]] * m.rail_gpus / p.ratios.hop
         shared = np.array([rings(p.request, int(d)) for d in rows[:, COL["domain"]]]) * m.rail_gpus / p.ratios.allreduce
-        leaf = np.where(rows[:, COL["domains"]] > 1, np.maximum(hop, shared), 0.0)
+        leaf = np.where(rows[:, COL["domains"]] > 1, np.maximum(hop, shared) / m.split, 0.0)
         whole = np.where(least < s, least, s * -(-least // s))
         links = np.maximum(whole, np.minimum(np.ceil(leaf / rows[:, COL["leaf_bundle"]]).astype(np.int64), s))
         links = np.maximum(links, -(-floor // others))

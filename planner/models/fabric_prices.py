@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.models.fabric_question import BEYOND, Ints, Problem
-from planner.physics.fabric_bill import beside_metres, by_reach, endpoint_metres, flat_usd, group_metres, leaf_metres, spine_metres, table
+from planner.physics.fabric_bill import (
+    beside_metres,
+    by_reach,
+    endpoint_factor,
+    endpoint_metres,
+    flat_usd,
+    group_metres,
+    leaf_metres,
+    spine_metres,
+    table,
+)
 from planner.physics.floor import Metres, Places
 from planner.physics.media import MediaTable
 
@@ -32,10 +42,10 @@ class LinkPrices:
         p, m = self.problem, self.problem.modes[mode]
         cables = m.networks * m.rails * m.rail_gpus
         if self.places is None:
-            return p.request.racks * cables * p.units(flat_usd(p.network, m.switch)[0])
+            return p.request.racks * cables * p.units(flat_usd(p.network, m.switch, m.split)[0])
         if ("endpoint", domain, 0) not in self.known:
             self.known["endpoint", domain, 0] = float(self._powered(endpoint_metres(self.places, domain)).sum())
-        return p.units(self.known["endpoint", domain, 0] * cables * m.switch.link_factor)
+        return p.units(self.known["endpoint", domain, 0] * cables * endpoint_factor(m.switch, m.split))
 
     def leaf_uplink(self, mode: int, domain: int, width: Ints) -> Ints:
         """One uplink of every leaf, by domains per pod."""

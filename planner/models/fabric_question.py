@@ -37,6 +37,7 @@ class Mode:
     rail_gpus: int
     apart: int
     lanes: int
+    split: int = 1
 
     @property
     def networks(self) -> int:
@@ -129,7 +130,7 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
     hop = largest_ratio(request.hop_seconds, request.hop_window_seconds, phi, request.hop_limit)
     ring = largest_ratio(request.allreduce_seconds, request.allreduce_window_seconds, phi, request.allreduce_limit)
     modes = tuple(_modes(network, rack.gpus, pins, gpu.nic_bytes_per_second))
-    prices = [usd for m in modes for usd in (box_usd(network, m.switch), *flat_usd(network, m.switch))]
+    prices = [usd for m in modes for usd in (box_usd(network, m.switch), *flat_usd(network, m.switch, m.split))]
     whole = not by_reach(network) and all(abs(usd * 100 - cents(usd)) < TOLERANCE * max(1.0, usd) for usd in prices)
     unit = math.gcd(*(cents(usd) for usd in prices)) if whole and prices else 1
     return Problem(network, request, modes, pins, Ratios(hop, ring), max(unit, 1))
@@ -143,7 +144,16 @@ def _modes(network: Network, gpus: int, pins: Mapping[str, int], nic_bytes_per_s
         if not pinned or lanes > network.max_lanes:
             continue
         for family in dict.fromkeys(network.families):
-            yield Mode(s, family, *FAMILIES[family](gpus), lanes)
+            for split in splits(s, nic_bytes_per_second):
+                yield Mode(s, family, *FAMILIES[family](gpus), lanes, split)
+
+
+def splits(switch: Switch, nic_bytes_per_second: float) -> Iterator[int]:
+    """Yield 1, 2, 4 and so on: parts of a port that still carry a NIC, as many as the box splits it into."""
+    split = 1
+    while split <= switch.breakout and (split == 1 or nic_bytes_per_second * 8 * split <= switch.port_gbps * 1e9 * (1 + TOLERANCE)):
+        yield split
+        split *= 2
 
 
 # Rails, GPUs of a rack at one leaf, and networks apart, of a rack of so many GPUs.

@@ -44,6 +44,7 @@ def site_fabric(
         family=found.mode.family,
         lanes=d.lanes,
         leaf_spare_ports=d.leaf_spare,
+        split=d.split,
         group_links=d.group_links if isinstance(d, Dragonfly) else 0,
         planes=found.mode.planes,
         ports_per_switch=found.switch.ports,

@@ -49,7 +49,7 @@ def _shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> tuple[int
 def _domains(p: Problem, mode: int) -> list[int]:
     """Racks of a leaf domain: no more than the site has, unless a pin says so, and a port left for an uplink."""
     m = p.modes[mode]
-    most = next((n for n in range(m.switch.ports // m.rail_gpus, 0, -1) if _left(p, mode, n) > 0), 0)
+    most = next((n for n in range(m.switch.ports * m.split // m.rail_gpus, 0, -1) if _left(p, mode, n) > 0), 0)
     sizes = set(range(1, min(most, p.request.racks) + 1))
     if "leaf_domain_racks" in p.pins:
         sizes = {p.pins["leaf_domain_racks"]}
@@ -61,7 +61,7 @@ def _domains(p: Problem, mode: int) -> list[int]:
 def _left(p: Problem, mode: int, domain: int) -> int:
     """Ports of a leaf that GPUs of so many racks and spares leave for uplinks."""
     m = p.modes[mode]
-    return m.switch.ports - domain * m.rail_gpus - m.spare(p.network, domain * m.rail_gpus)
+    return m.switch.ports - -(-(domain * m.rail_gpus + m.spare(p.network, domain * m.rail_gpus)) // m.split)
 
 
 def _single_switch(p: Problem, mode: int, prices: LinkPrices) -> Ints:
@@ -72,7 +72,7 @@ def _single_switch(p: Problem, mode: int, prices: LinkPrices) -> Ints:
     row |= {"mode": mode, "tiers": 1, "ports": m.switch.ports, "domain": racks, "down_ports": ends, "domains": 1}
     row |= {"leaves": m.networks, "leaf_cost": price, "splits": unavoidable_splits(p.request, racks), "bound": price}
     rows = np.array([[row[c] for c in SHAPE]], dtype=np.int64)
-    return rows[: int(ends + m.spare(p.network, ends) <= m.switch.ports and price < BEYOND)]
+    return rows[: int(ends + m.spare(p.network, ends) <= m.switch.ports * m.split and price < BEYOND)]
 
 
 def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
@@ -108,7 +108,7 @@ def _least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
     if domains == 1:
         return 1
     hop, ring = domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce
-    return max(1, math.ceil(hop), math.ceil(ring))
+    return max(1, math.ceil(hop / m.split), math.ceil(ring / m.split))
 
 
 def _least_pod_up(p: Problem, m: Mode, rows: Ints) -> Ints:
@@ -119,9 +119,9 @@ def _least_pod_up(p: Problem, m: Mode, rows: Ints) -> Ints:
     domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
     ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    ring = np.ceil(shared * m.rail_gpus * rails / p.ratios.allreduce)
-    hidden = np.where(width < rows[:, COL["domains"]], np.maximum(np.ceil(ends / p.ratios.hop), ring), 0.0)
-    floor = np.where(rows[:, COL["pods"]] > 1, np.ceil(ends * p.network.min_core_share * (1 - TOLERANCE)), 0.0)
+    ring = np.ceil(shared * m.rail_gpus * rails / p.ratios.allreduce / m.split)
+    hidden = np.where(width < rows[:, COL["domains"]], np.maximum(np.ceil(ends / p.ratios.hop / m.split), ring), 0.0)
+    floor = np.where(rows[:, COL["pods"]] > 1, np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)), 0.0)
     need: Ints = np.maximum(hidden, floor).astype(np.int64)
     return need
 

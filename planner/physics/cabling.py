@@ -2,7 +2,8 @@
 
 Boxes are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
 group·c + position in the group. A box's ports are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of
-a rack) + its index, its NIC has a port for each lane.
+a rack) + its index, its NIC has a port for each lane. Where a leaf's ports are split, its ends towards GPUs are numbered by
+part of a port: the first port has parts 0 to split - 1.
 """
 
 from collections.abc import Callable, Iterator
@@ -97,7 +98,7 @@ def _leaf_uplinks(d: Design, e: Ints) -> Ends:
     domain, rail = own // d.rails, own % d.rails
     pod = network * d.pods + domain // d.domains_per_pod * pods_across(d) + rail // d.rails_per_pod
     seat = domain % d.domains_per_pod * d.rails_per_pod + rail % d.rails_per_pod
-    return leaf, d.leaf_down + up, pod * d.spines_per_pod + up // d.leaf_bundle, seat * d.leaf_bundle + up % d.leaf_bundle
+    return leaf, d.leaf_down_used + up, pod * d.spines_per_pod + up // d.leaf_bundle, seat * d.leaf_bundle + up % d.leaf_bundle
 
 
 def _spine_uplinks(d: Design, e: Ints) -> Ends:

@@ -113,7 +113,7 @@ class Dragonfly(Design):
     @property
     def leaf_oversubscription(self) -> float:
         """Endpoints of a router over the links that it can count on inside its group."""
-        return self.leaf_down / self.leaf_exit
+        return self.leaf_down / (self.leaf_exit * self.split)
 
     @property
     def spine_oversubscription(self) -> float:
@@ -125,12 +125,12 @@ class Dragonfly(Design):
     @property
     def ring_uplinks(self) -> float:
         """Links that a ring between racks can count on, for one flow of every GPU that a rack has at a router."""
-        return self.leaf_exit / self.rail_gpus
+        return self.leaf_exit * self.split / self.rail_gpus
 
     @property
     def ring_pod_uplinks(self) -> float:
         """The same of a group."""
-        return self.pod_exit / (self.rails_per_pod * self.rail_gpus)
+        return self.pod_exit * self.split / (self.rails_per_pod * self.rail_gpus)
 
     @property
     def joined(self) -> bool:

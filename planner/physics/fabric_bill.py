@@ -30,21 +30,27 @@ def by_reach(network: Network) -> bool:
 def bill(network: Network, switch: Switch, d: Design) -> Bill:
     """Price a design and add up its power; infinite where no medium reaches."""
     boxes = {"switches": d.switches, "switch_links": 0, "endpoint_links": 0}
-    links = list(_links(network, d)) if by_reach(network) else [_flat(network, d)]
-    usd = fabric_usd(network, switch, **boxes) + switch.link_factor * sum(x.usd for x in links)
-    mw = fabric_mw(network, switch, **boxes) + switch.link_factor * sum(x.mw for x in links)
+    ends, *links = list(_links(network, d)) if by_reach(network) else [_flat(network, 0, d.endpoint_links), _flat(network, d.switch_links, 0)]
+    each = [(endpoint_factor(switch, d.split), ends), *((switch.link_factor, x) for x in links)]
+    usd = fabric_usd(network, switch, **boxes) + sum(factor * x.usd for factor, x in each)
+    mw = fabric_mw(network, switch, **boxes) + sum(factor * x.mw for factor, x in each)
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
 
 
-def _flat(network: Network, d: Design) -> Bill:
-    """Return all links at the one price of their kind."""
+def endpoint_factor(switch: Switch, split: int) -> float:
+    """Price and power of a GPU's link over those of the network's optics, cables and media."""
+    return switch.link_factor * (switch.breakout_link_factor if split > 1 else 1.0)
+
+
+def _flat(network: Network, switch_links: int, endpoint_links: int) -> Bill:
+    """Return links at the one price of their kind."""
     box = Switch(name="", ports=1, port_gbps=1, price_usd=0, power_watts=0)
-    counts = {"switches": 0, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
+    counts = {"switches": 0, "switch_links": switch_links, "endpoint_links": endpoint_links}
     return Bill(fabric_usd(network, box, **counts), fabric_mw(network, box, **counts))
 
 
 def _links(network: Network, d: Design) -> Iterator[Bill]:
-    """Yield the links of each stage: lengths by place, and as many cables to each."""
+    """Yield the links of each stage, those of GPUs first: lengths by place, and as many cables to each."""
     floor = network.floor
     if floor is None:
         return
@@ -126,19 +132,19 @@ def box_usd(network: Network, switch: Switch) -> float:
     return switch.price_usd + switch.power_watts * network.power_usd_per_watt
 
 
-def flat_usd(network: Network, switch: Switch) -> tuple[float, float]:
+def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, float]:
     """Price of a link to a GPU and of one between switches, with power over the years, where length does not count."""
     watts = network.optics.power_watts * network.power_usd_per_watt
     ends = endpoint_link_usd(network) + network.cables.endpoint_transceivers * watts
     up = switch_link_usd(network) + network.cables.switch_transceivers * watts
-    return ends * switch.link_factor, up * switch.link_factor
+    return ends * endpoint_factor(switch, split), up * switch.link_factor
 
 
 def least_endpoint_usd(network: Network, switch: Switch) -> float:
     """Price of a GPU's link and of the leaf's port at its end, at the least: the shortest cable, a box with every port in use."""
     if not by_reach(network) or network.floor is None:
-        link = flat_usd(network, switch)[0]
+        link = min(flat_usd(network, switch, split)[0] for split in (1, switch.breakout))
     else:
         usd, watts = table(network).usd_watts(np.array([2 * network.floor.rise_m]))
-        link = switch.link_factor * float(usd[0] + watts[0] * network.power_usd_per_watt)
-    return link + box_usd(network, switch) / switch.ports
+        link = min(endpoint_factor(switch, split) for split in (1, switch.breakout)) * float(usd[0] + watts[0] * network.power_usd_per_watt)
+    return link + box_usd(network, switch) / (switch.ports * switch.breakout)

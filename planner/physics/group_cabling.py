@@ -51,7 +51,7 @@ class Groups:
         group = np.searchsorted(self._first, own, side="right") - 1
         pair, k = divmod(own - self._first[group], d.leaf_bundle)
         low, high = two_of(pair)
-        ports = d.leaf_down + (high - 1) * d.leaf_bundle + k, d.leaf_down + low * d.leaf_bundle + k
+        ports = d.leaf_down_used + (high - 1) * d.leaf_bundle + k, d.leaf_down_used + low * d.leaf_bundle + k
         return self._leaf(network, group, low), ports[0], self._leaf(network, group, high), ports[1]
 
     def between(self, e: Ints) -> Ends:
@@ -60,7 +60,7 @@ class Groups:
         found: list[Ints] = []
         for group, n in ends:
             size = self._sizes[1][group]
-            found += [self._leaf(network, group, n % size), self.d.leaf_down + (size - 1) * self.d.leaf_bundle + n // size]
+            found += [self._leaf(network, group, n % size), self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle + n // size]
         return found[0], found[1], found[2], found[3]
 
 

@@ -5,8 +5,10 @@ leaf, so a domain has `rails` leaves: one GPU to a set is rail-optimised, all GP
 Networks that nothing joins stand side by side: `apart` of them take GPUs of different index (rail-only), `lanes` of them
 a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 spines, b1 links from each leaf to each of them. Each of
 the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each core of its group.
-Ports and bundles are those of one box. Counts are of boxes and cables of all networks, but for domains and pods, which
-every network has alike: a box holds one chip of every plane and a cable carries every plane.
+Ports and bundles are those of one box. A leaf's port may be split into `split` slower ones, each for a GPU: `leaf_down`
+and `leaf_spare` count these; a link between switches takes a whole port and carries what `split` GPUs send. Counts are of
+boxes and cables of all networks, but for domains and pods, which every network has alike: a box holds one chip of every
+plane and a cable carries every plane.
 """
 
 import math
@@ -31,6 +33,7 @@ class Design:
     apart: int = 1
     lanes: int = 1
     leaf_spare: int = 0
+    split: int = 1
 
     @property
     def networks(self) -> int:
@@ -108,6 +111,11 @@ class Design:
         return self.leaves * self.leaf_up + self.spines * self.spine_up
 
     @property
+    def leaf_down_used(self) -> int:
+        """Whole ports of a leaf that its GPUs take."""
+        return math.ceil(self.leaf_down / self.split)
+
+    @property
     def pod_uplinks(self) -> int:
         """Links that leave a pod; 0 where nothing joins pods."""
         return self.spines_per_pod * self.spine_up
@@ -115,17 +123,17 @@ class Design:
     @property
     def ring_uplinks(self) -> float:
         """Uplinks of a leaf for one flow of every GPU that a rack has there: what rings between racks share."""
-        return self.leaf_up / self.rail_gpus
+        return self.leaf_up * self.split / self.rail_gpus
 
     @property
     def ring_pod_uplinks(self) -> float:
         """Uplinks of a pod for one flow of every GPU that a rack has there; 0 without cores."""
-        return 0.0 if self.tiers < 3 else self.pod_uplinks / (self.rails_per_pod * self.rail_gpus)
+        return 0.0 if self.tiers < 3 else self.pod_uplinks * self.split / (self.rails_per_pod * self.rail_gpus)
 
     @property
     def leaf_oversubscription(self) -> float:
         """Down over up at the leaf; 1 in a single switch."""
-        return 1.0 if self.single else self.leaf_down / self.leaf_up
+        return 1.0 if self.single else self.leaf_down / (self.leaf_up * self.split)
 
     @property
     def spine_oversubscription(self) -> float:
@@ -141,7 +149,7 @@ class Design:
         """Say which ports or bundles do not add up."""
         if self.single:
             ends = self.endpoint_links // self.networks
-            return [f"leaf ports: {ends} endpoints{self._spare} > {self.ports} ports"] * (ends + self.leaf_spare > self.ports)
+            return [f"leaf ports: {ends} endpoints{self._spare} > {self._ports}"] * (ends + self.leaf_spare > self.ports * self.split)
         bad = self._leaf_faults(self.leaf_up)
         if self.leaf_bundle < 1 or self.leaf_up % self.leaf_bundle:
             bad.append(f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}")
@@ -157,14 +165,18 @@ class Design:
         return bad
 
     @property
+    def _ports(self) -> str:
+        return f"{self.ports} ports" + (f", each for {self.split} GPUs or a link up" if self.split > 1 else "")
+
+    @property
     def _spare(self) -> str:
         return f" + {self.leaf_spare} spare" if self.leaf_spare else ""
 
     def _leaf_faults(self, up: int) -> list[str]:
         """Say what of a leaf with so many ports in use beside those of GPUs, or of its pod, is amiss."""
         bad = []
-        if self.leaf_down + up + self.leaf_spare > self.ports:
-            bad.append(f"leaf ports: {self.leaf_down} down + {up} up{self._spare} > {self.ports} ports")
+        if self.leaf_down + up * self.split + self.leaf_spare > self.ports * self.split:
+            bad.append(f"leaf ports: {self.leaf_down} down + {up} up{self._spare} > {self._ports}")
         if self.leaf_down % self.rail_gpus:
             bad.append(f"leaf domain: {self.leaf_down} ports are not whole racks of {self.rail_gpus} GPUs")
         if not 1 <= self.rails_per_pod <= self.rails or self.domains_per_pod < 1:

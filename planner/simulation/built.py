@@ -89,9 +89,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     if not isinstance(gpu, Accelerator):
         raise InputError("simulate: the plan's accelerator is a bare name; solve the instance again")
     if isinstance(d, Dragonfly):
-        raise InputError(
-            f"simulate: {name} has a {plan.fabric.sites[name].family}; only trees are simulated, so plan with other families"
-        )
+        raise InputError(f"simulate: {name} has a {plan.fabric.sites[name].family}; only trees are simulated, so plan with other families")
     block = d.rails_per_pod or d.rails
     wanted = hosts or min(block * d.racks, MOST_HOSTS)
     rails = min(d.rails, -(-max(1, wanted // d.racks) // block) * block)

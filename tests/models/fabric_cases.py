@@ -12,9 +12,10 @@ from planner.solvers.outcome import Outcome
 PHI = 1.05
 
 
-def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800) -> Switch:
+def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800, **more: float) -> Switch:
     """Return a box of `ports` ports."""
-    return Switch(name=f"{ports}x{planes}", ports=ports, port_gbps=port_gbps, planes=planes, price_usd=price_usd, power_watts=1000.0 * planes)
+    own = {"ports": ports, "port_gbps": port_gbps, "planes": planes, "price_usd": price_usd, "power_watts": 1000.0 * planes}
+    return Switch(name=f"{ports}x{planes}", **own, **more)
 
 
 def instance(

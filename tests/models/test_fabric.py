@@ -107,10 +107,14 @@ def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, D
     for s, family in itertools.product(n.switches, n.families):
         rails, width, apart = FAMILIES[family](gpus)
         lanes = math.ceil(800 / s.port_gbps)
-        for d in every_design(s.ports, rails, r.racks) if lanes <= n.max_lanes else ():
-            down = d.leaf_down * width
-            spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
-            yield s, dataclasses.replace(d, leaf_down=down, rail_gpus=width, apart=apart, lanes=lanes, leaf_spare=spare)
+        for split in (1, 2, 4) if lanes <= n.max_lanes else ():
+            if split > max(1, min(s.breakout, s.port_gbps / 800)):
+                continue
+            for d in every_design(s.ports * split, rails, r.racks):
+                down = d.leaf_down * width
+                spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
+                side = {"ports": s.ports, "rail_gpus": width, "apart": apart, "lanes": lanes, "leaf_spare": spare, "split": split}
+                yield s, dataclasses.replace(d, leaf_down=down, **side)
 
 
 def family_case(seed: int) -> tuple[Instance, FabricRequest]:
@@ -133,13 +137,33 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
 def enough_between_pods(i: Instance, d: Design) -> bool:
     """Say whether a full pod's uplinks carry the least share of its GPUs' ports."""
     ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
-    return d.pods < 2 or d.spines_per_pod * d.spine_up >= i.network.min_core_share * ends - 1e-9
+    return d.pods < 2 or d.spines_per_pod * d.spine_up * d.split >= i.network.min_core_share * ends - 1e-9
+
+
+def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
+    """Draw a small site of boxes whose ports are some times faster than a NIC, and can be split."""
+    i, asked = family_case(seed)
+    r = random.Random(seed)
+    factor = r.choice([1, 0.25, 2])
+    fast = [switch(r.randint(2, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4, breakout_link_factor=factor)]
+    network = i.network.model_copy(update={"switches": tuple(fast), "families": i.network.families[:1]})
+    return i.model_copy(update={"network": network}), asked
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_split_ports_agree_with_brute_force(seed: int) -> None:
+    """Where ports can be split, the cost is that of the best design over every split that still carries a NIC."""
+    compare_families(*breakout_case(seed))
 
 
 @pytest.mark.parametrize("seed", range(80))
 def test_families_agree_with_brute_force(seed: int) -> None:
     """Over families, lanes, spares, the floor between pods and prices by reach, the cost is that of the best design of all."""
-    i, r = family_case(seed)
+    compare_families(*family_case(seed))
+
+
+def compare_families(i: Instance, r: FabricRequest) -> None:
+    """Hold the design found against every design of every family that the rules accept."""
     good = [(s, d) for s, d in designs_by_family(i, r) if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d)]
     cost = min((bill(i.network, s, d).usd for s, d in good), default=math.inf)
     found = solve(i, r)

@@ -21,22 +21,33 @@ KINDS = {"dragonfly": Dragonfly, "dragonfly+": DragonflyPlus}
 def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Dragonfly]]:
     """Yield every dragonfly of every box that the instance offers, by plain loops; most cannot be wired."""
     n, rails = i.network, i.hardware.rack.gpus
-    for s, family, down in itertools.product(n.switches, n.families, range(1, max(s.ports for s in n.switches))):
+    kinds = ((s, family, split) for s in n.switches for family in n.families for split in range(1, s.breakout + 1))
+    for (s, family, split), down in itertools.product(kinds, range(1, 2 * max(s.ports for s in n.switches))):
+        if down >= s.ports * split:
+            continue
         spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
-        same = {"ports": s.ports, "rails": rails, "racks": r.racks, "leaf_down": down, "leaf_spare": spare, "valiant": n.group_routing == "valiant"}
+        same = {
+            "ports": s.ports,
+            "rails": rails,
+            "racks": r.racks,
+            "leaf_down": down,
+            "leaf_spare": spare,
+            "split": split,
+            "valiant": n.group_routing == "valiant",
+        }
         widths = itertools.product(range(1, rails + 1), range(1, math.ceil(r.racks / down) + 1))
         for (x, y), bundle, links in itertools.product(widths, range(1, s.ports), range(2 * s.ports)):
             shape = same | {"rails_per_pod": x, "domains_per_pod": y, "leaf_bundle": bundle, "group_links": links}
             if family == "dragonfly":
                 yield s, dragonfly(Dragonfly, **shape)
             else:
-                for up in range(bundle, s.ports - down - spare + 1, bundle):
+                for up in range(bundle, s.ports - math.ceil((down + spare) / split) + 1, bundle):
                     yield s, dragonfly(DragonflyPlus, **shape, leaf_up=up)
 
 
 def enough_between_groups(i: Instance, d: Dragonfly) -> bool:
     """Say whether a full group's links carry the least share of its GPUs' ports."""
-    return d.pods < 2 or d.pod_uplinks >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
+    return d.pods < 2 or d.pod_uplinks * d.split >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
 
 
 def accepted(i: Instance, r: FabricRequest, d: Dragonfly) -> bool:
@@ -55,7 +66,8 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
         near = {"name": "near", "reach_m": r.choice([2, 3, 5]), "price_usd": r.choice([0, 300]), "power_watts": r.choice([0, 30])}
         far = {"name": "far", "reach_m": r.choice([9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]), "power_watts": 16}
         rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
-    i = instance(r.randint(1, 3), switch(r.randint(4, 7), r.choice([500, 2000, 9000])), optics_usd=r.choice([0, 100, 1000]), **rules)
+    fast = {"port_gbps": 1600, "breakout": 2, "breakout_link_factor": r.choice([0.5, 2])} if r.random() < 0.3 else {}
+    i = instance(r.randint(1, 3), switch(r.randint(4, 7), r.choice([500, 2000, 9000]), **fast), optics_usd=r.choice([0, 100, 1000]), **rules)
     racks = r.randint(2, 8)
     group = r.randint(1, racks)
     return i, request(racks, group=group, groups=racks // group, hop=r.choice([1, 2, 3, 4, 8]), ring=r.choice([1, 1.5, 3, 1e9]))

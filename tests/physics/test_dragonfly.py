@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.cables import Count, count
+from planner.checks.cables import Count, count, in_parts
 from planner.physics.cabling import boxes, lay
 from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
 from planner.physics.wiring import Design, unwirable
@@ -26,7 +26,13 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     rails, racks, width = draw(st.integers(1, 4)), draw(st.integers(1, 24)), draw(st.integers(1, 2))
     domain, spare = draw(st.integers(1, 5)), draw(st.integers(0, 2))
     domains = math.ceil(racks / domain)
-    side = {"rail_gpus": width, "apart": draw(st.integers(1, 2)), "lanes": draw(st.integers(1, 2)), "leaf_spare": spare}
+    side = {
+        "rail_gpus": width,
+        "apart": draw(st.integers(1, 2)),
+        "lanes": draw(st.integers(1, 2)),
+        "leaf_spare": spare,
+        "split": draw(st.integers(1, 3)),
+    }
     side |= {"rails": rails, "racks": racks, "leaf_down": domain * width, "leaf_bundle": draw(st.integers(1, 3))}
     side |= {"rails_per_pod": draw(st.integers(1, rails)), "domains_per_pod": draw(st.integers(1, domains)), "valiant": draw(st.booleans())}
     one = Dragonfly(ports=1, group_links=0, **side)
@@ -42,14 +48,14 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     switches = spines or max(d.group_sizes)
     if d.valiant and several:
         d = made(type(d), **side, group_links=max(links, math.ceil(switches / (d.pods - 1))))
-    used = d.leaf_down + d.up_ports + spare
+    used = math.ceil((d.leaf_down + spare) / d.split) + d.up_ports
     return dataclasses.replace(d, ports=max(used, d.spine_down + d.global_ports) if plus else used)
 
 
 def counted(d: Design) -> Count:
     """Tick off the cables of a design."""
-    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports) for tier, n in boxes(d).items()}
-    return count(lay(d, block=97), shapes)
+    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports * d.split) for tier, n in boxes(d).items()}
+    return count(in_parts(lay(d, block=97), d.split), shapes)
 
 
 # Kim et al. 2008: figure 5 (p = h = 2, a = 4, 72 endpoints), and section 3.1's 64-port routers (balanced a = 2p = 2h: p + a + h - 1 = 63).
@@ -87,10 +93,10 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
     found = counted(d)
     assert not found.twice and not found.absent
     ends = found.cables.pop(("gpu", "leaf"))
-    assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links)
+    assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
     assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
-    assert max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier != "gpu") + d.leaf_spare * (d.tiers == 1) <= d.ports
+    assert max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier != "gpu") + d.leaf_spare * (d.tiers == 1) <= d.ports * d.split
 
 
 @settings(deadline=None)
