@@ -9,6 +9,7 @@ from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.instance import Accelerator, Network, Switch
 from planner.physics.dragonfly import Dragonfly
 from planner.physics.fabric_bill import bill
+from planner.physics.locality import exchange_leaving, expert_racks
 from planner.physics.media import media_of
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design, unwirable
@@ -176,6 +177,17 @@ def transport_factor(c: Context) -> Iterator[Violation]:
         yield from must_be("transport_factor", name, getattr(stated, name), getattr(found, name))
 
 
+def hidden_alltoall(c: Context) -> Iterator[Violation]:
+    """Slow the all-to-all of experts on several racks, which nothing hides, by no more than the transport itself does."""
+    held = c.plan.layout
+    for s, _, network, d in _wired(c):
+        if held is not None and s in c.crossings:
+            group, pod = expert_racks(held.expert_parallel, c.gpus_per_rack), domain_racks(d) * max(1, d.domains_per_pod)
+            shares = [exchange_leaving(c.stages[s], block, group) for block in (domain_racks(d), pod)]
+            took = hop_slowdown(network, d, shares[0], shares[1])
+            yield from at_most(f"hidden_alltoall[{s}]", took, c.phi, f"times the ideal all-to-all of {group} racks", "that the transport takes")
+
+
 def pins(c: Context) -> Iterator[Violation]:
     """Keep what was fixed by hand."""
     fixed = {k: v for k, v in sorted(c.instance.pins.items()) if k.startswith("fabric.")}
@@ -196,5 +208,6 @@ def pins(c: Context) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule, ...] = (
-    every_site, switch, wirable, tiers, counts, core_share, price_and_power, transport_factor, slowdowns, hidden_exchange, hidden_allreduce, pins,
+    every_site, switch, wirable, tiers, counts, core_share, price_and_power, transport_factor, slowdowns, hidden_exchange, hidden_allreduce,
+    hidden_alltoall, pins,
 )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.models.fabric_prices import LinkPrices
-from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, rings, unavoidable_splits
+from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, exchange_flows, rings, unavoidable_splits
 from planner.models.fabric_table_columns import COL, SHAPE, pod_sizes
 from planner.physics.dragonfly import router_share
 from planner.physics.floor import Metres
@@ -45,7 +45,18 @@ def _leaf_flows(p: Problem, m: Mode, domain: int, domains: int) -> float:
     """Links that what leaves a leaf must be able to count on."""
     if domains == 1:
         return 0.0
-    return max(domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce) / m.split
+    rates = domain / p.ratios.hop, rings(p.request, domain) / p.ratios.allreduce, exchange_flows(p.request, domain)
+    return max(rates) * m.rail_gpus / m.split
+
+
+def pod_exchange(p: Problem, rows: Ints) -> Metres:
+    """Most all-to-all flows of one GPU index that leave each row's pod."""
+    racks = rows[:, COL["domain"]] * rows[:, COL["domains_per_pod"]]
+    if p.request.exchange_racks < 2:
+        return np.zeros(len(rows))
+    each, which = np.unique(racks, return_inverse=True)
+    flows: Metres = np.array([exchange_flows(p.request, n) for n in each.tolist()])[which.ravel()]
+    return flows
 
 
 def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
@@ -53,7 +64,8 @@ def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
     domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
     ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    flows = np.maximum(ends / p.ratios.hop, shared * m.rail_gpus * rails / p.ratios.allreduce) / m.split
+    around = np.maximum(shared / p.ratios.allreduce, pod_exchange(p, rows)) * m.rail_gpus * rails
+    flows = np.maximum(ends / p.ratios.hop, around) / m.split
     floor = np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
     return np.where(width < rows[:, COL["domains"]], flows, 0.0), floor
 
@@ -178,9 +190,8 @@ def _fewest_links(p: Problem, mode: int, rows: Ints) -> tuple[Ints, NDArray[np.b
         links = _spread(need, others, [s], floor)
     else:
         least = _direct(need, others, np.zeros_like(floor))
-        hop = rows[:, COL["domain"]] * m.rail_gpus / p.ratios.hop
-        shared = np.array([rings(p.request, int(d)) for d in rows[:, COL["domain"]]]) * m.rail_gpus / p.ratios.allreduce
-        leaf = np.where(rows[:, COL["domains"]] > 1, np.maximum(hop, shared) / m.split, 0.0)
+        each, which = np.unique(rows[:, COL["domain"]], return_inverse=True)
+        leaf = np.array([_leaf_flows(p, m, d, -(-p.request.racks // d)) for d in each.tolist()])[which.ravel()]
         whole = np.where(least < s, least, s * -(-least // s))
         links = np.maximum(whole, np.minimum(np.ceil(leaf / rows[:, COL["leaf_bundle"]]).astype(np.int64), s))
         links = np.maximum(links, -(-floor // others))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from planner.handoff import FabricRequest, resolved_switches
 from planner.instance import FabricFamily, Instance, Network, Rack, Switch
 from planner.physics.fabric_bill import box_usd, by_reach, flat_usd
+from planner.physics.locality import exchange_bound
 from planner.physics.transport import slowdown
 from planner.physics.wiring import Design, spare_ports
 
@@ -105,6 +106,11 @@ def largest_ratio(ideal_seconds: float, window_seconds: float, phi: float, limit
 def rings(request: FabricRequest, racks: int) -> int:
     """Most groups that cross the edge of so many racks, whole groups laid out one after another: those within, and one more."""
     return 0 if request.group_racks == 1 else min(-(-racks // request.group_racks) + 1, request.groups)
+
+
+def exchange_flows(request: FabricRequest, racks: int) -> float:
+    """Most all-to-all flows of one GPU index that leave so many racks."""
+    return exchange_bound(rings(request, racks), racks, request.exchange_racks) * (1 - TOLERANCE)
 
 
 def cents(usd: float) -> int:

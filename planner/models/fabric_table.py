@@ -5,9 +5,9 @@ from functools import cache
 
 import numpy as np
 
-from planner.models.fabric_groups import group_shapes, plus_bound, plus_links
+from planner.models.fabric_groups import group_shapes, plus_bound, plus_links, pod_exchange
 from planner.models.fabric_prices import LinkPrices
-from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, rings, unavoidable_splits
+from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, exchange_flows, rings, unavoidable_splits
 from planner.models.fabric_table_columns import CHUNK, COL, COLUMNS, KEY, SHAPE, pod_sizes
 
 
@@ -104,11 +104,15 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
 
 
 def _least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
-    """Hide what leaves a leaf of w GPUs a rack: u1 >= D·w/ratio for the hop and rings·w/ratio for the all-reduce; one where one domain holds all."""
+    """Hide what leaves a leaf of w GPUs a rack: u1 >= D·w/ratio for the hop, rings·w/ratio for the all-reduce, and the all-to-all as it is.
+
+    One where one domain holds all.
+    """
     if domains == 1:
         return 1
     hop, ring = domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce
-    return max(1, math.ceil(hop / m.split), math.ceil(ring / m.split))
+    exchange = exchange_flows(p.request, domain) * m.rail_gpus
+    return max(1, *(math.ceil(flows / m.split) for flows in (hop, ring, exchange)))
 
 
 def _least_pod_up(p: Problem, m: Mode, rows: Ints) -> Ints:
@@ -120,7 +124,8 @@ def _least_pod_up(p: Problem, m: Mode, rows: Ints) -> Ints:
     ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
     ring = np.ceil(shared * m.rail_gpus * rails / p.ratios.allreduce / m.split)
-    hidden = np.where(width < rows[:, COL["domains"]], np.maximum(np.ceil(ends / p.ratios.hop / m.split), ring), 0.0)
+    exchange = np.ceil(pod_exchange(p, rows) * m.rail_gpus * rails / m.split)
+    hidden = np.where(width < rows[:, COL["domains"]], np.maximum.reduce([np.ceil(ends / p.ratios.hop / m.split), ring, exchange]), 0.0)
     floor = np.where(rows[:, COL["pods"]] > 1, np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)), 0.0)
     need: Ints = np.maximum(hidden, floor).astype(np.int64)
     return need

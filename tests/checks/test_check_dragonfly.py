@@ -40,7 +40,7 @@ def leaves(routers: Plan) -> Plan:
     """Put a dragonfly+ in its place, for the same layout and placement."""
     network = routers.instance.network.model_copy(update={"families": ("dragonfly+",)})
     instance = routers.instance.model_copy(update={"network": network, "pins": {**routers.instance.pins, "fabric.leaf_domain_racks": 32}})
-    asked = request_of(routers.layout, "cluster", 128)
+    asked = request_of(routers.layout, "cluster", 128, 8)
     found = {"cluster": fabric.solve(instance, asked, Options(), site="cluster")}
     x = crossings(routers.layout.rack_stages, routers.placement.sites["cluster"], found["cluster"].solution, wrap=True)
     shares = {"share_leaving_leaf": x.share_leaving_leaf, "share_leaving_pod": x.share_leaving_pod}

@@ -184,3 +184,11 @@ def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
     plan = worked(instance_with(network__switches=[switch]), split=2, leaf_up=2, leaf_bundle=1)
     assert {n.partition("[")[0] for n in named(plan)} == broken
     assert plan.fabric.sites["e1"].tiers[0].oversubscription == 4 / (2 * 2)
+
+
+@pytest.mark.parametrize(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])
+def test_hidden_alltoall(experts: int, leaf_up: int, broken: bool) -> None:
+    """Experts on two racks under two leaves send whole racks' rates up: two of 4 racks fit two uplinks of a leaf, not one; in a rack none goes up."""
+    split = {"e1": [(0, 0, "r3"), (0, 1, "r[4-5]"), (1, 0, "r2"), (1, 1, "r[6-7]")], "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")]}
+    plan = edited_at(worked(instance_with(), assignment=split, leaf_up=leaf_up, leaf_bundle=1), "layout.expert_parallel", experts)
+    assert ("hidden_alltoall[e1]" in named(plan)) == broken

@@ -77,6 +77,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     limits = {"hop_limit": PHI * r.choice([1, 2, 3])} if r.random() < 0.3 else {}
     limits |= {"allreduce_limit": PHI * r.choice([1, 2])} if r.random() < 0.2 else {}
     # Ratios that some design meets exactly test the edges of the rules.
+    limits |= {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.2 else {}
     asked = request(racks, group=group, groups=racks // group, hop=r.choice([0.5, 1, 1.5, 2, 3, 8]), ring=r.choice([1, 1.5, 3, 1e9]), **limits)
     return i, asked
 

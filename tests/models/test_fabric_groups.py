@@ -70,7 +70,8 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     i = instance(r.randint(1, 3), switch(r.randint(4, 7), r.choice([500, 2000, 9000]), **fast), optics_usd=r.choice([0, 100, 1000]), **rules)
     racks = r.randint(2, 8)
     group = r.randint(1, racks)
-    return i, request(racks, group=group, groups=racks // group, hop=r.choice([1, 2, 3, 4, 8]), ring=r.choice([1, 1.5, 3, 1e9]))
+    limits = {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.25 else {}
+    return i, request(racks, group=group, groups=racks // group, hop=r.choice([1, 2, 3, 4, 8]), ring=r.choice([1, 1.5, 3, 1e9]), **limits)
 
 
 @pytest.mark.parametrize("seed", range(60))
