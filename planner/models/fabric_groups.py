@@ -18,12 +18,12 @@ from planner.physics.floor import Metres
 NONE = np.empty((0, len(SHAPE)), dtype=np.int64)
 
 
-def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPrices) -> Ints:
-    """Return the rows of a domain size: every shape of group that ports can hold, with their bounds; `left` ports of a leaf are not the GPUs'."""
+def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPrices) -> tuple[int, Ints]:
+    """Return how many shapes of groups a domain size has, and rows of those that ports hold, with bounds; `left` ports of a leaf are not the GPUs'."""
     m, domains = p.modes[mode], -(-p.request.racks // domain)
     plus = m.family == "dragonfly+"
     if not plus and {"leaf_up_ports", "spine_down_ports", "spine_up_ports"} & set(p.pins):
-        return NONE
+        return 0, NONE
     by_rail, by_domain = pod_sizes(p, m.rails, domains, max(m.rails, domains))
     rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
     keep = rails * width < m.switch.ports if plus else rails * width <= left + 1
@@ -37,8 +37,8 @@ def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPric
         rows[:, COL[name]] = values
     rows[:, COL["pods"]] = -(-m.rails // rails) * -(-domains // width)
     if plus:
-        return _plus(p, mode, domain, rows[rows[:, COL["pods"]] > 1], left, prices)
-    return _routers(p, mode, domain, rows[(rows[:, COL["pods"]] > 1) | (rows[:, COL["leaves_per_pod"]] > 1)], left, prices)
+        return len(rows), _plus(p, mode, domain, rows[rows[:, COL["pods"]] > 1], left, prices)
+    return len(rows), _routers(p, mode, domain, rows[(rows[:, COL["pods"]] > 1) | (rows[:, COL["leaves_per_pod"]] > 1)], left, prices)
 
 
 def _leaf_flows(p: Problem, m: Mode, domain: int, domains: int) -> float:
@@ -123,11 +123,16 @@ def _local(m: Mode, rows: Ints) -> Ints:
 
 
 def _priced(p: Problem, mode: int, domain: int, rows: Ints, local: Ints, prices: LinkPrices) -> Ints:
-    """Price routers amid their groups."""
+    """Price routers amid their groups; by length only those that may still be worth it."""
+    m, leaves = p.modes[mode], p.modes[mode].rails * rows[:, COL["domains"]] * p.switch_cost(mode)
+    if prices.places is not None:
+        pairs = rows[:, COL["pods"]] * (rows[:, COL["pods"]] - 1) // 2
+        gpus = p.request.racks * m.networks * m.rails * m.rail_gpus
+        keep = leaves + prices.least(mode, local + pairs * rows[:, COL["group_links"]], gpus) <= prices.most
+        rows, local, leaves = rows[keep], local[keep], leaves[keep]
     width = rows[:, COL["domains_per_pod"]]
     each = {w: prices.endpoints(mode, domain * w) for w in np.unique(width).tolist()}
     ends = np.array([each[w] for w in width.tolist()], dtype=np.int64)
-    leaves = p.modes[mode].rails * rows[:, COL["domains"]] * p.switch_cost(mode)
     between, beside = prices.between(mode, domain, width, rows[:, COL["rails"]]), prices.beside(mode, local)
     rows[:, COL["leaf_cost"]], rows[:, COL["between_cost"]] = leaves + np.minimum(ends, BEYOND) + beside, between
     rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + between * rows[:, COL["group_links"]]
@@ -143,15 +148,23 @@ def _plus(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: Lin
     rows[:, COL["least_up"]] = least if pin is None else np.maximum(least, pin)
     rows[:, COL["most_up"]] = left if pin is None else min(left, pin)
     rows = rows[rows[:, COL["least_up"]] <= rows[:, COL["most_up"]]]
-    width = rows[:, COL["domains_per_pod"]]
     ends = prices.endpoints(mode, domain)
     rows[:, COL["leaf_cost"]] = rows[:, COL["leaves"]] // m.networks * p.switch_cost(mode) + ends
+    if ends >= BEYOND or not len(rows):
+        return rows[:0]
+    if prices.places is not None:
+        pairs = rows[:, COL["pods"]] * (rows[:, COL["pods"]] - 1) // 2
+        rows[:, COL["up_cost"]] = prices.least(mode, rows[:, COL["leaves"]] // m.networks, 0)
+        rows[:, COL["between_cost"]] = prices.least(mode, pairs, 0)
+        rows = _plus_bound(p, mode, rows)
+        rows = rows[rows[:, COL["bound"]] <= prices.most]
+    width = rows[:, COL["domains_per_pod"]]
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, width)
     rows[:, COL["between_cost"]] = prices.between(mode, domain, width, rows[:, COL["rails"]])
-    return rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["between_cost"]]) < (BEYOND if ends < BEYOND else 0)]
+    return _plus_bound(p, mode, rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["between_cost"]]) < BEYOND])
 
 
-def plus_bound(p: Problem, mode: int, rows: Ints) -> Ints:
+def _plus_bound(p: Problem, mode: int, rows: Ints) -> Ints:
     """Drop shapes of a dragonfly+ whose ports do not suffice, and bound the others by ports alone: fewest spines, fewest links between groups."""
     ports, least, per_pod, pods = (rows[:, COL[c]] for c in ("ports", "least_up", "leaves_per_pod", "pods"))
     groups = -(-least // np.maximum((ports - 1) // per_pod, 1))

@@ -31,6 +31,7 @@ class LinkPrices:
     places: Places | None = field(init=False)
     media: MediaTable = field(init=False)
     known: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    most: float = math.inf  # units: what a design in hand costs
 
     def __post_init__(self) -> None:
         network = self.problem.network
@@ -71,7 +72,7 @@ class LinkPrices:
         p, m = self.problem, self.problem.modes[mode]
         if self.places is None:
             return links * (m.networks * p.units(flat_usd(p.network, m.switch)[1]))
-        each = float(self._powered(beside_metres(self.places))[0]) * m.networks * m.switch.link_factor
+        each = self.beside_usd * m.networks * m.switch.link_factor
         if math.isinf(each):
             return np.where(links > 0, BEYOND, 0)
         return np.rint(links * each * 100 / p.unit_cents).astype(np.int64)
@@ -90,10 +91,28 @@ class LinkPrices:
 
     def _between(self, pod: int, across: int) -> float:
         """Price one link between each two groups of so many racks; lengths do not depend on how a group's racks are cut into domains."""
-        if ("between", pod, across) not in self.known:
-            priced = ((float(self._powered(metres).sum()), times) for metres, times in group_metres(self._floor(), pod, across))
-            self.known["between", pod, across] = sum(usd * times for usd, times in priced if times)
-        return self.known["between", pod, across]
+        if ("between", pod, 0) not in self.known:
+            self.known["between", pod, 0] = sum(float(self._powered(metres).sum()) for metres in group_metres(self._floor(), pod))
+        apart = self.known["between", pod, 0]
+        together = len(range(0, self._floor().racks, pod)) * (across * (across - 1) // 2)
+        return across**2 * apart + (together * self.beside_usd if together else 0.0)
+
+    @property
+    def beside_usd(self) -> float:
+        """Price of a cable between two switches that stand together."""
+        return float(self._powered(beside_metres(self._floor()))[0])
+
+    @property
+    def least_usd(self) -> float:
+        """Price that no cable is below: the cheapest medium at no length."""
+        return float((self.media.price_usd + self.media.watts * self.media.usd_per_watt).min())
+
+    def least(self, mode: int, links: Ints, ends: int) -> Ints:
+        """Bound the price of links between switches and to GPUs from below, by reach."""
+        m = self.problem.modes[mode]
+        factors = m.switch.link_factor * links * m.networks + endpoint_factor(m.switch, m.split) * ends
+        bound: Ints = np.floor(factors * self.least_usd * 100 / self.problem.unit_cents).astype(np.int64)
+        return bound
 
     def _by_width(self, kind: str, domain: int, width: Ints, times: float) -> Ints:
         """Return the prices by width, worked out once for each, those of one domain together."""

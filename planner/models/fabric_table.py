@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from planner.models.fabric_groups import group_shapes, plus_bound, plus_links, pod_exchange
+from planner.models.fabric_groups import group_shapes, plus_links, pod_exchange
 from planner.models.fabric_prices import LinkPrices
 from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, exchange_flows, rings, unavoidable_splits
 from planner.models.fabric_table_columns import CHUNK, COL, COLUMNS, KEY, SHAPE, pod_sizes
@@ -16,32 +16,48 @@ def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
     space = {"switch_modes": len(p.modes), "leaf_domain_sizes": 0, "pod_shapes": 0}
     prices = LinkPrices(p)
     parts = [np.empty((0, len(SHAPE)), dtype=np.int64)]
-    for mode in range(len(p.modes)):
+    lazy = prices.places is not None and any(m.grouped for m in p.modes)
+    for mode in sorted(range(len(p.modes)), key=lambda i: p.modes[i].grouped):
         if not p.modes[mode].grouped:
             parts.append(_single_switch(p, mode, prices))
-        for domain in _domains(p, mode):
+        for domain in reversed(_domains(p, mode)):
             rows, promising = _shapes(p, mode, domain, prices)
             space["leaf_domain_sizes"] += 1
             space["pod_shapes"] += rows
             parts.append(promising)
-    table = np.concatenate(parts)
-    keep = table[:, COL["tiers"]] <= p.network.max_tiers
-    for name, column in (("tiers", "tiers"), ("leaf_domain_racks", "domain"), ("leaf_down_ports", "down_ports")):
-        if name in p.pins:
-            keep &= table[:, COL[column]] == p.pins[name]
-    if p.most_splits is not None:
-        keep &= table[:, COL["splits"]] <= p.most_splits
-    table = table[keep]
+            if lazy:
+                _hold(p, promising, prices)
+    table = _allowed(p, np.concatenate(parts))
     table = table[np.argsort(table[:, COL["bound"]], kind="stable")]
     space["pod_shapes_within_ports"] = len(table)
     return table, space
 
 
+def _allowed(p: Problem, rows: Ints) -> Ints:
+    """Drop rows that pins or limits forbid."""
+    keep = rows[:, COL["tiers"]] <= p.network.max_tiers
+    for name, column in (("tiers", "tiers"), ("leaf_domain_racks", "domain"), ("leaf_down_ports", "down_ports")):
+        if name in p.pins:
+            keep &= rows[:, COL[column]] == p.pins[name]
+    if p.most_splits is not None:
+        keep &= rows[:, COL["splits"]] <= p.most_splits
+    kept: Ints = rows[keep]
+    return kept
+
+
+def _hold(p: Problem, rows: Ints, prices: LinkPrices) -> None:
+    """Remember the cost of one design of some shapes, the one of least bound: dragonflies that cost more need no prices by length."""
+    rows = _allowed(p, rows)
+    if len(rows):
+        best = expand(p, rows[[rows[:, COL["bound"]].argmin()]], prices.most)
+        if len(best):
+            prices.most = min(prices.most, float(completed(p, best).min()))
+
+
 def _shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> tuple[int, Ints]:
     """Return how many pod shapes a domain size has, and those that ports allow."""
     if p.modes[mode].grouped:
-        rows = group_shapes(p, mode, domain, _left(p, mode, domain), prices)
-        return len(rows), plus_bound(p, mode, rows) if p.modes[mode].family == "dragonfly+" else rows
+        return group_shapes(p, mode, domain, _left(p, mode, domain), prices)
     rows = _pod_shapes(p, mode, domain, prices)
     return len(rows), _promising(p, mode, rows)
 

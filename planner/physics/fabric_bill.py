@@ -13,6 +13,8 @@ from planner.physics.floor import Ints, Metres, Places
 from planner.physics.media import MediaTable, media_of
 from planner.physics.wiring import Design
 
+PAIRS = 1 << 18  # cables between groups measured at a time
+
 
 @dataclass(frozen=True, slots=True)
 class Bill:
@@ -76,8 +78,10 @@ def _group_links(media: MediaTable, places: Places, d: Dragonfly) -> Iterator[Bi
     else:
         yield _sum(media, endpoint_metres(places, domain), per_rack)
         yield _sum(media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up)
-    for metres, times in group_metres(places, pod, pods_across(d)):
-        yield _sum(media, metres, d.networks * d.group_links * times)
+    across, links = pods_across(d), d.networks * d.group_links
+    yield _sum(media, beside_metres(places), links * len(range(0, d.racks, pod)) * (across * (across - 1) // 2))
+    for metres in group_metres(places, pod):
+        yield _sum(media, metres, links * across**2)
 
 
 def _sum(media: MediaTable, metres: Metres, cables: int) -> Bill:
@@ -118,13 +122,15 @@ def beside_metres(places: Places) -> Metres:
     return places.metres(middle, middle, spread=True)
 
 
-def group_metres(places: Places, pod: int, across: int) -> Iterator[tuple[Metres, int]]:
-    """Yield the lengths of cables, one between each two groups, and how often each comes; `across` groups stand at one place."""
-    yield beside_metres(places), len(range(0, places.racks, pod)) * (across * (across - 1) // 2)
+def group_metres(places: Places, pod: int) -> Iterator[Metres]:
+    """Yield the lengths of cables, one between each two places of groups of so many racks, some places at a time."""
     first = np.arange(0, places.racks, pod, dtype=np.int64)
     middle = places.middle(first, first + pod)
-    for i in range(1, len(first)):
-        yield places.metres(middle[i:], middle[:-i], spread=True), across**2
+    step = max(1, PAIRS // len(first))
+    for at in range(0, len(first), step):
+        low, high = np.nonzero(np.arange(at, min(at + step, len(first)))[:, None] < np.arange(len(first)))
+        if len(low):
+            yield places.metres(middle[at + low], middle[high], spread=True)
 
 
 def box_usd(network: Network, switch: Switch) -> float:
