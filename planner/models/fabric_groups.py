@@ -19,7 +19,7 @@ NONE = np.empty((0, len(SHAPE)), dtype=np.int64)
 
 
 def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPrices) -> tuple[int, Ints]:
-    """Return how many shapes of groups a domain size has, and rows of those that ports hold, with bounds; `left` ports of a leaf are not the GPUs'."""
+    """Count the shapes of groups of a domain size, and return those that ports hold, with bounds; `left` ports of a leaf are not the GPUs'."""
     m, domains = p.modes[mode], -(-p.request.racks // domain)
     plus = m.family == "dragonfly+"
     if not plus and {"leaf_up_ports", "spine_down_ports", "spine_up_ports"} & set(p.pins):
