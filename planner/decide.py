@@ -20,7 +20,8 @@ from planner.models.layout_memory import Memory
 from planner.physics import hostlist, transport, wan
 from planner.physics.bill import bill
 from planner.physics.exchange import counted_window_seconds
-from planner.physics.locality import Locality, locality
+from planner.physics.locality import Locality, expert_racks, locality
+from planner.physics.power import rack_of
 from planner.physics.step import Cut
 from planner.physics.wiring import Design
 from planner.plan import Conflict, Cost, FabricPlan, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan, WanPlan
@@ -269,6 +270,7 @@ class Decider:
             allreduce_window_seconds=m.allreduce_window_seconds,
             hop_limit=self.hop_limit,
             allreduce_limit=self.allreduce_limit,
+            exchange_racks=expert_racks(found.expert_parallel, rack_of(self.instance.hardware).gpus),
         )
 
     def _site_fabric(

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from planner.handoff import Alternative, FabricRequest, Options
+from planner.physics.locality import expert_racks
 from planner.plan import LayoutPlan, Plan
 
 
-def request_of(held: LayoutPlan, site: str, racks: int) -> FabricRequest:
+def request_of(held: LayoutPlan, site: str, racks: int, gpus_per_rack: int) -> FabricRequest:
     """Return what a site's fabric must carry for a plan's layout, with no more slowdown than the layout counts on."""
     m, a = held.metrics, held.assumptions
     return FabricRequest(
@@ -19,6 +20,7 @@ def request_of(held: LayoutPlan, site: str, racks: int) -> FabricRequest:
         allreduce_window_seconds=m.allreduce_window_seconds,
         hop_limit=a.hop_slowdown,
         allreduce_limit=a.allreduce_slowdown,
+        exchange_racks=expert_racks(held.expert_parallel, gpus_per_rack),
     )
 
 
@@ -35,11 +37,12 @@ def frontier(plan: Plan, *, leaf_sizes: Sequence[int] = (), time_limit: float | 
 
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan holds no fabric")
-    for site, racks in sorted(Context(plan=plan).racks_by_site.items()):
+    held = Context(plan=plan)
+    for site, racks in sorted(held.racks_by_site.items()):
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {"fabric.leaf_domain_racks": size})
             instance = plan.instance.model_copy(update={"pins": pins})
-            found = alternatives(instance, request_of(plan.layout, site, racks), Options(time_limit=time_limit, seed=plan.seed))
+            found = alternatives(instance, request_of(plan.layout, site, racks, held.gpus_per_rack), Options(time_limit=time_limit, seed=plan.seed))
             yield from ((site, x) for x in found)
 
 

@@ -486,6 +486,11 @@ class Switch(Sourced):
     link_factor: Positive = Field(
         1.0, description="Price and power of a link at this port rate over those of the network's optics, cables and media."
     )
+    breakout: Annotated[int, Field(ge=1, le=16)] = Field(
+        1,
+        description="Most slower ports that a leaf's port towards GPUs can be split into, where NICs are slower; links between switches stay whole.",
+    )
+    breakout_link_factor: Positive = Field(1.0, description="Price and power of a GPU's link at a split port over those at a whole one.")
 
 
 class Optics(Sourced):
@@ -525,7 +530,7 @@ class Floor(Sourced):
     spread_m: NonNegative = Field(5.0, description="Between the network racks of one middle, added to every cable between two switches [m].")
 
 
-FabricFamily = Literal["rail", "rack", "rail-only"]
+FabricFamily = Literal["rail", "rack", "rail-only", "dragonfly", "dragonfly+"]
 
 
 class Spares(Sourced):
@@ -567,7 +572,12 @@ class Network(Sourced):
         ("rail",),
         min_length=1,
         description="rail: a leaf takes one GPU index of many racks; rack: all GPUs of some racks; rail-only: a network for each GPU index, "
-        "nothing joins them.",
+        "nothing joins them; dragonfly: leaves as of rail, in groups of which every two are joined; dragonfly+: groups of leaves below spines.",
+    )
+    group_routing: Literal["shortest", "valiant"] = Field(
+        "shortest",
+        description="Of dragonflies. shortest: flows between two groups share the links of those two; valiant: they go by way of a third drawn at "
+        "random, twice the links but over all of them.",
     )
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over where a port is slower than it.")
     min_core_share: Fraction = Field(0.0, description="Least rate that can leave a full pod at once, over that of its GPUs: the floor between rails.")

@@ -283,6 +283,8 @@ class SiteFabric(Frozen):
     family: FabricFamily = "rail"
     lanes: int = Field(1, description="Networks that every NIC is split over.")
     leaf_spare_ports: int = Field(0, description="Ports of each leaf kept free.")
+    split: int = Field(1, description="GPU links that share a port of a leaf; the leaf's down_ports and leaf_spare_ports count the parts.")
+    group_links: int = Field(0, description="Links between each two groups of a dragonfly; its groups are the pods.")
     leaf_domains: int
     rails_per_pod: int = Field(description="GPU indices that share a pod.")
     leaf_domains_per_pod: int = Field(description="Leaf domains that share a pod; a group within them never crosses the core.")

@@ -23,7 +23,7 @@ def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> Non
     rows = list(frontier(PLAN, leaf_sizes=sizes))
     assert {site for site, _ in rows} == {"e1", "w1"}
     for site, x in rows:
-        request = request_of(PLAN.layout, site, 8)
+        request = request_of(PLAN.layout, site, 8, 4)
         assert x.merits["hop_slowdown"] <= request.hop_limit * (1 + 1e-9)
         assert not sizes or x.choices["leaf_domain_racks"] in sizes
 

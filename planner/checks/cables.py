@@ -62,25 +62,38 @@ def laid(c: Context) -> Iterator[tuple[str, SiteFabric, Design]]:
 def cables(c: Context) -> Iterator[Violation]:
     """Lay every cable: no port twice, every GPU once, and the counts of the plan."""
     for s, f, d in laid(c):
-        shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {t.name: (t.switches, d.ports) for t in f.tiers}
-        found = count(lay(d), shapes)
+        shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {t.name: (t.switches, d.ports * d.split) for t in f.tiers}
+        found = count(in_parts(lay(d), d.split), shapes)
         yield from (broken(f"cables[{s}]", text) for text in (*found.twice, *found.absent))
-        yield from _totals(f"cables[{s}]", f, found)
+        yield from _totals(f"cables[{s}]", f, found, d.split)
 
 
-def _totals(rule: str, f: SiteFabric, found: Count) -> Iterator[Violation]:
+def in_parts(stream: Iterable[Cables], split: int) -> Iterator[Cables]:
+    """Name the parts of ports that cables take: one at a GPU's end of a leaf, all of both ports between switches."""
+    part = np.arange(split, dtype=np.int64)
+    for c in stream:
+        if split == 1 or c.low_tier == "gpu":
+            yield c
+        else:
+            low, high = (np.repeat(box, split) for box in (c.low, c.high))
+            ports = [(port[:, None] * split + part).reshape(-1) for port in (c.low_port, c.high_port)]
+            yield Cables(c.low_tier, c.high_tier, low, ports[0], high, ports[1])
+
+
+def _totals(rule: str, f: SiteFabric, found: Count, split: int) -> Iterator[Violation]:
     """Hold the plan's counts against what was laid."""
     ends = sum(n for (low, _), n in found.cables.items() if low == "gpu")
     yield from must_equal(rule, "endpoint_links", f.endpoint_links, ends)
-    yield from must_equal(rule, "switch_links", f.switch_links, sum(found.cables.values()) - ends)
+    yield from must_equal(rule, "switch_links", f.switch_links, (sum(found.cables.values()) - ends) // split)
     yield from must_equal(rule, "NIC ports with a cable", f.endpoint_links, int(found.used["gpu"].sum()))
     for t in f.tiers:
         bare = int((~found.used[t.name].any(axis=1)).sum())
         yield from must_equal(rule, f"{t.name} boxes without a cable", 0, bare)
         # Down ports of a box at the edge may stay free; no box uses more than stated.
         most = int(found.used[t.name].sum(axis=1).max(initial=0))
-        if most > t.down_ports + t.up_ports:
-            yield broken(rule, f"{t.name}: {most:,} ports of a box in use > {t.down_ports:,} down + {t.up_ports:,} up")
+        parts = t.down_ports * (1 if t.name == "leaf" else split) + t.up_ports * split
+        if most > parts:
+            yield broken(rule, f"{t.name}: {most:,} ports of a box in use > {parts:,}, {t.down_ports:,} down + {t.up_ports:,} up")
 
 
 RULES: tuple[Rule, ...] = (cables,)

@@ -5,15 +5,15 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.instance import BalancingAuthority, Grid, Instance, PowerNode, Spares, Switch, Wan
+from planner.checks.design import design_fault, design_of
+from planner.instance import BalancingAuthority, Grid, Instance, PowerNode, Switch, Wan
 from planner.physics import cost, fibre, hostlist, power, step, transport
 from planner.physics.locality import Locality, locality
 from planner.physics.step import Conditions, Cut
-from planner.physics.wiring import Design, spare_ports, unwirable
+from planner.physics.wiring import Design, unwirable
 from planner.plan import LayoutMetrics, LayoutPlan, Link, Plan, Site, SiteFabric
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
-MOST_LANES = 16  # of a NIC
 MOST_WHOLE = 10**9  # a count above this is a slip, not a plan, and would overflow the arrays
 
 
@@ -160,28 +160,10 @@ class Context:
         return {s: d for s, d in found.items() if d is not None}
 
     def _design(self, f: SiteFabric, racks: int) -> Design | None:
-        if design_fault(f, racks) or f.switch not in self.switches:
+        network = self.instance.network
+        if network is None or design_fault(f, racks) or f.switch not in self.switches:
             return None
-        leaf, spine, g = f.tiers[0], f.tiers[1] if len(f.tiers) > 1 else None, self.gpus_per_rack
-        rails, rail_gpus, apart = {"rail": (g, 1, 1), "rack": (1, g, 1), "rail-only": (1, 1, g)}[f.family]
-        spares = self.instance.network.spares if self.instance.network else Spares()
-        down = leaf.down_ports
-        return Design(
-            ports=self.switches[f.switch].ports,
-            rails=rails,
-            racks=racks,
-            leaf_down=down,
-            leaf_up=leaf.up_ports,
-            leaf_bundle=leaf.bundle,
-            rails_per_pod=f.rails_per_pod,
-            domains_per_pod=f.leaf_domains_per_pod,
-            spine_up=spine.up_ports if spine else 0,
-            spine_bundle=spine.bundle if spine else 0,
-            rail_gpus=rail_gpus,
-            apart=apart,
-            lanes=f.lanes,
-            leaf_spare=spare_ports(down, spares.share, spares.failure_chance, spares.shortage_chance),
-        )
+        return design_of(f, racks, ports=self.switches[f.switch].ports, gpus=self.gpus_per_rack, network=network)
 
     @cached_property
     def wired(self) -> dict[str, Design]:
@@ -283,21 +265,3 @@ def layout_faults(held: LayoutPlan) -> list[str]:
     if a.wan_rtt_ms is not None and a.wan_rtt_ms < 0:
         faults.append(f"assumptions.wan_rtt_ms {a.wan_rtt_ms:g} < 0")
     return faults
-
-
-def design_fault(f: SiteFabric, racks: int) -> str | None:
-    """Say what of a fabric's choices makes its counts meaningless."""
-    names = tuple(t.name for t in f.tiers)
-    if names not in (("leaf",), ("leaf", "spine"), ("leaf", "spine", "core")):
-        return f"tiers are {', '.join(names) or 'none'}; leaf, then spine, then core expected"
-    if racks < 1:
-        return f"{racks} racks < 1"
-    if not 1 <= f.lanes <= MOST_LANES:
-        return f"{f.lanes} lanes; 1 to {MOST_LANES} expected"
-    last = len(f.tiers) - 1
-    for i, t in enumerate(f.tiers):
-        if t.down_ports < 1 or (t.up_ports > 0) != (i < last) or (t.bundle > 0) != (i < last) or min(t.up_ports, t.bundle) < 0:
-            return f"{t.name}: {t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}; only the top tier, {names[-1]}, has no uplinks"
-    if last > 0 and min(f.rails_per_pod, f.leaf_domains_per_pod) < 1:
-        return f"a pod of {f.rails_per_pod} rails and {f.leaf_domains_per_pod} leaf domains; at least 1 of each expected"
-    return None

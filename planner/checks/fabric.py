@@ -3,10 +3,13 @@
 import math
 from collections.abc import Iterator
 
-from planner.checks.context import Context, design_fault, domain_racks
+from planner.checks.context import Context, domain_racks
+from planner.checks.design import design_fault
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.instance import Accelerator, Network, Switch
+from planner.physics.dragonfly import Dragonfly
 from planner.physics.fabric_bill import bill
+from planner.physics.locality import exchange_leaving, expert_racks
 from planner.physics.media import media_of
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design, unwirable
@@ -51,7 +54,8 @@ def switch(c: Context) -> Iterator[Violation]:
         yield from must_equal(rule, "planes", f.planes, held.planes * f.lanes)
         yield from must_equal(rule, "ports_per_switch", f.ports_per_switch, held.ports)
         nic = gpu.nic_bytes_per_second * 8 / 1e9 if isinstance(gpu, Accelerator) else 0.0
-        yield from at_most(rule, nic, held.port_gbps * f.lanes, "Gbps of a NIC", "Gbps of its ports")
+        yield from at_most(rule, f.split, held.breakout, "parts of a port", "parts that it can be split into")
+        yield from at_most(rule, nic * max(1, f.split), held.port_gbps * f.lanes, "Gbps of the NICs at a port", "Gbps of the ports")
 
 
 def wirable(c: Context) -> Iterator[Violation]:
@@ -67,8 +71,9 @@ def wirable(c: Context) -> Iterator[Violation]:
 
 def _tiers(d: Design) -> dict[str, tuple[int, int, int, float, int]]:
     """Return switches, ports down, ports up, oversubscription and bundle of each tier that a design has."""
-    down = d.endpoint_links // d.networks if d.tiers == 1 else d.leaf_down
-    found = {"leaf": (d.leaves, down, d.leaf_up, d.leaf_oversubscription, d.leaf_bundle)}
+    down = d.endpoint_links // d.networks if d.single else d.leaf_down
+    up = d.up_ports if isinstance(d, Dragonfly) else d.leaf_up
+    found = {"leaf": (d.leaves, down, up, d.leaf_oversubscription, d.leaf_bundle)}
     if d.tiers > 1:
         found["spine"] = d.spines, d.spine_down, d.spine_up, d.spine_oversubscription, d.spine_bundle
     if d.tiers > 2:
@@ -92,6 +97,7 @@ def counts(c: Context) -> Iterator[Violation]:
         planes = c.switches[f.switch].planes
         found = {"switches": d.switches, "chips": d.switches * planes, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
         found |= {"leaf_domain_racks": domain_racks(d), "leaf_domains": d.domains, "pods": d.pods, "leaf_spare_ports": d.leaf_spare}
+        found["group_links"] = d.group_links if isinstance(d, Dragonfly) else 0
         for name, value in found.items():
             yield from must_equal(f"counts[{s}]", name, getattr(f, name), value)
 
@@ -100,8 +106,10 @@ def core_share(c: Context) -> Iterator[Violation]:
     """Let the least share of a full pod's rate leave it that the instance asks for."""
     for s, _, network, d in _wired(c):
         if d.pods > 1:
-            ends, up = d.leaf_down * d.rails_per_pod * d.domains_per_pod, d.spines_per_pod * d.spine_up
-            yield from at_most(f"core_share[{s}]", network.min_core_share * ends, float(up), f"of {ends:,} ports may leave a pod", "uplinks of a pod")
+            ends, up = d.leaf_down * d.rails_per_pod * d.domains_per_pod, float(d.pod_uplinks * d.split)
+            yield from at_most(
+                f"core_share[{s}]", network.min_core_share * ends, up, f"of {ends:,} ports may leave a pod", "ports' worth of a pod's uplinks"
+            )
 
 
 def priced(network: Network, box: Switch, d: Design) -> float:
@@ -169,6 +177,17 @@ def transport_factor(c: Context) -> Iterator[Violation]:
         yield from must_be("transport_factor", name, getattr(stated, name), getattr(found, name))
 
 
+def hidden_alltoall(c: Context) -> Iterator[Violation]:
+    """Slow the all-to-all of experts on several racks, which nothing hides, by no more than the transport itself does."""
+    held = c.plan.layout
+    for s, _, network, d in _wired(c):
+        if held is not None and s in c.crossings:
+            group, pod = expert_racks(held.expert_parallel, c.gpus_per_rack), domain_racks(d) * max(1, d.domains_per_pod)
+            shares = [exchange_leaving(c.stages[s], block, group) for block in (domain_racks(d), pod)]
+            took = hop_slowdown(network, d, shares[0], shares[1])
+            yield from at_most(f"hidden_alltoall[{s}]", took, c.phi, f"times the ideal all-to-all of {group} racks", "that the transport takes")
+
+
 def pins(c: Context) -> Iterator[Violation]:
     """Keep what was fixed by hand."""
     fixed = {k: v for k, v in sorted(c.instance.pins.items()) if k.startswith("fabric.")}
@@ -189,5 +208,6 @@ def pins(c: Context) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule, ...] = (
-    every_site, switch, wirable, tiers, counts, core_share, price_and_power, transport_factor, slowdowns, hidden_exchange, hidden_allreduce, pins,
+    every_site, switch, wirable, tiers, counts, core_share, price_and_power, transport_factor, slowdowns, hidden_exchange, hidden_allreduce,
+    hidden_alltoall, pins,
 )  # fmt: skip

@@ -34,7 +34,7 @@ class Built:
         """Names of all boxes by tier, in their order, and of all racks."""
         d = self.design
         positions = max(1, d.spines_per_pod)
-        second = {"leaf": d.rails if d.tiers > 1 else 1, "spine": positions, "core": d.cores // positions}
+        second = {"leaf": 1 if d.single else d.rails, "spine": positions, "core": d.cores // positions}
         found = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in boxes(d).items()}
         return found | {"rack": [f"{PREFIX}{i:0{width(d.racks)}d}" for i in range(d.racks)]}
 
@@ -52,7 +52,7 @@ class Built:
     def domain_of(self, tier: str, box: Ints) -> Ints:
         """Return the leaf domain of GPUs and leaves."""
         d = self.design
-        if d.tiers == 1:
+        if d.single:
             return np.zeros_like(box)
         if tier == "gpu":
             return box // d.gpus_per_rack // d.domain_racks
@@ -61,7 +61,7 @@ class Built:
     def pod_of(self, tier: str, box: Ints) -> Ints:
         """Return the pod of leaves and spines, counted over all networks; 0 for what is in none."""
         d = self.design
-        if d.tiers == 1 or tier not in ("leaf", "spine"):
+        if d.single or tier not in ("leaf", "spine"):
             return np.zeros_like(box)
         if tier == "spine":
             return box // d.spines_per_pod

@@ -6,13 +6,16 @@ import numpy as np
 
 from planner.export.built import Built
 from planner.physics.cabling import Ints, boxes
+from planner.physics.dragonfly import Dragonfly
 
 MOST_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
 
 
 def edges(x: Built) -> int:
-    """Count the edges at the level of switches: pairs that are joined, a bundle being one edge."""
+    """Count the edges at the level of switches: pairs that are joined, a bundle being one edge; links between groups each as one, at the most."""
     d = x.design
+    if isinstance(d, Dragonfly):
+        return d.leaves + d.local_links // d.leaf_bundle + d.global_links
     return d.leaves * (1 + d.spines_per_pod) + (d.spines * (d.spine_up // d.spine_bundle) if d.tiers > 2 else 0)
 
 
@@ -31,7 +34,9 @@ def graph(x: Built, *, by_pod: bool) -> Any:
         longest = np.zeros(len(cables))
         np.maximum.at(longest, which.ravel(), metres)
         for a, b, n, m in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
-            _join(g, _label(x, c.low_tier, a, by_pod=by_pod), _label(x, c.high_tier, b, by_pod=by_pod), n, round(m, 1))
+            ends = _label(x, c.low_tier, a, by_pod=by_pod), _label(x, c.high_tier, b, by_pod=by_pod)
+            if ends[0] != ends[1]:
+                _join(g, *ends, n, round(m, 1))
             if c.low_tier == "gpu":
                 _count_gpus(g, _label(x, "gpu", a, by_pod=by_pod), n)
     return g

@@ -6,6 +6,7 @@ from xml.sax.saxutils import escape
 
 from planner.export.built import Built
 from planner.physics.cabling import stages
+from planner.physics.dragonfly import Dragonfly
 
 WIDTH, ROW, BOX = 900, 130, 62  # of the picture, of a tier with the cables below it, and of a tier's box
 MOST_DRAWN = 12  # boxes of a tier that are drawn; the count says how many there are
@@ -19,7 +20,10 @@ def picture(x: Built) -> Iterator[str]:
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     yield f' font-family="sans-serif" font-size="14" fill="{INK}">\n<rect width="{WIDTH}" height="{height}" fill="{PAPER}"/>\n'
     f = x.fabric
-    yield _text(20, 28, f"{x.site}: {f.switches:,} boxes of {f.switch}, {f.switch_links + f.endpoint_links:,} cables", 18)
+    told = f"{x.site}: {f.switches:,} boxes of {f.switch}, {f.switch_links + f.endpoint_links:,} cables"
+    if isinstance(x.design, Dragonfly):
+        told += f"; {f.pods:,} groups, {f.group_links:,} links between each two"
+    yield _text(20, 28, told, 18)
     cables = {s.low: s.count for s in stages(x.design)}
     drawn = {t.name: min(t.switches, MOST_DRAWN) for t in tiers} | {"gpu": min(x.design.racks, MOST_DRAWN)}
     names = [*(t.name for t in tiers), "gpu"]

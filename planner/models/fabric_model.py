@@ -6,7 +6,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from planner.models.fabric_question import Ints, Problem
-from planner.models.fabric_table import COL, COLUMNS, KEY, completed, leaf_cost, spine_group
+from planner.models.fabric_table import completed, leaf_cost, spine_group
+from planner.models.fabric_table_columns import COL, COLUMNS, KEY
 from planner.solvers.cpsat import Values
 
 

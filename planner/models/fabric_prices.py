@@ -1,11 +1,22 @@
 """Prices of links for the fabric's tables, in units: flat, or by their length for each leaf domain and pod of the floor."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.models.fabric_question import Ints, Problem
-from planner.physics.fabric_bill import by_reach, endpoint_metres, flat_usd, leaf_metres, spine_metres, table
+from planner.models.fabric_question import BEYOND, Ints, Problem
+from planner.physics.fabric_bill import (
+    beside_metres,
+    by_reach,
+    endpoint_factor,
+    endpoint_metres,
+    flat_usd,
+    group_metres,
+    leaf_metres,
+    spine_metres,
+    table,
+)
 from planner.physics.floor import Metres, Places
 from planner.physics.media import MediaTable
 
@@ -20,6 +31,7 @@ class LinkPrices:
     places: Places | None = field(init=False)
     media: MediaTable = field(init=False)
     known: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    most: float = math.inf  # units: what a design in hand costs
 
     def __post_init__(self) -> None:
         network = self.problem.network
@@ -31,10 +43,10 @@ class LinkPrices:
         p, m = self.problem, self.problem.modes[mode]
         cables = m.networks * m.rails * m.rail_gpus
         if self.places is None:
-            return p.request.racks * cables * p.units(flat_usd(p.network, m.switch)[0])
+            return p.request.racks * cables * p.units(flat_usd(p.network, m.switch, m.split)[0])
         if ("endpoint", domain, 0) not in self.known:
             self.known["endpoint", domain, 0] = float(self._powered(endpoint_metres(self.places, domain)).sum())
-        return p.units(self.known["endpoint", domain, 0] * cables * m.switch.link_factor)
+        return p.units(self.known["endpoint", domain, 0] * cables * endpoint_factor(m.switch, m.split))
 
     def leaf_uplink(self, mode: int, domain: int, width: Ints) -> Ints:
         """One uplink of every leaf, by domains per pod."""
@@ -54,6 +66,53 @@ class LinkPrices:
             return flat
         by_reach: Ints = across * self._by_width("spine", domain, width, m.networks * m.switch.link_factor)
         return by_reach
+
+    def beside(self, mode: int, links: Ints) -> Ints:
+        """Links between switches that stand together."""
+        p, m = self.problem, self.problem.modes[mode]
+        if self.places is None:
+            return links * (m.networks * p.units(flat_usd(p.network, m.switch)[1]))
+        each = self.beside_usd * m.networks * m.switch.link_factor
+        if math.isinf(each):
+            return np.where(links > 0, BEYOND, 0)
+        return np.rint(links * each * 100 / p.unit_cents).astype(np.int64)
+
+    def between(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
+        """One link between each two groups, by domains and rails of a group."""
+        p, m = self.problem, self.problem.modes[mode]
+        across = -(-m.rails // rails)
+        if self.places is None:
+            domains = -(-p.request.racks // domain)
+            pods = across * -(-domains // width)
+            flat: Ints = pods * (pods - 1) // 2 * (m.networks * p.units(flat_usd(p.network, m.switch)[1]))
+            return flat
+        usd = [self._between(domain * w, n) * m.networks * m.switch.link_factor for w, n in zip(width.tolist(), across.tolist(), strict=True)]
+        return np.array([p.units(x) for x in usd], dtype=np.int64)
+
+    def _between(self, pod: int, across: int) -> float:
+        """Price one link between each two groups of so many racks; lengths do not depend on how a group's racks are cut into domains."""
+        if ("between", pod, 0) not in self.known:
+            self.known["between", pod, 0] = sum(float(self._powered(metres).sum()) for metres in group_metres(self._floor(), pod))
+        apart = self.known["between", pod, 0]
+        together = len(range(0, self._floor().racks, pod)) * (across * (across - 1) // 2)
+        return across**2 * apart + (together * self.beside_usd if together else 0.0)
+
+    @property
+    def beside_usd(self) -> float:
+        """Price of a cable between two switches that stand together."""
+        return float(self._powered(beside_metres(self._floor()))[0])
+
+    @property
+    def least_usd(self) -> float:
+        """Price that no cable is below: the cheapest medium at no length."""
+        return float((self.media.price_usd + self.media.watts * self.media.usd_per_watt).min())
+
+    def least(self, mode: int, links: Ints, ends: int) -> Ints:
+        """Bound the price of links between switches and to GPUs from below, by reach."""
+        m = self.problem.modes[mode]
+        factors = m.switch.link_factor * links * m.networks + endpoint_factor(m.switch, m.split) * ends
+        bound: Ints = np.floor(factors * self.least_usd * 100 / self.problem.unit_cents).astype(np.int64)
+        return bound
 
     def _by_width(self, kind: str, domain: int, width: Ints, times: float) -> Ints:
         """Return the prices by width, worked out once for each, those of one domain together."""

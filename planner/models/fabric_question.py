@@ -10,6 +10,7 @@ import numpy.typing as npt
 from planner.handoff import FabricRequest, resolved_switches
 from planner.instance import FabricFamily, Instance, Network, Rack, Switch
 from planner.physics.fabric_bill import box_usd, by_reach, flat_usd
+from planner.physics.locality import exchange_bound
 from planner.physics.transport import slowdown
 from planner.physics.wiring import Design, spare_ports
 
@@ -37,6 +38,7 @@ class Mode:
     rail_gpus: int
     apart: int
     lanes: int
+    split: int = 1
 
     @property
     def networks(self) -> int:
@@ -47,6 +49,11 @@ class Mode:
     def planes(self) -> int:
         """Planes of chips over all lanes of a NIC."""
         return self.switch.planes * self.lanes
+
+    @property
+    def grouped(self) -> bool:
+        """A dragonfly of either kind."""
+        return self.family in ("dragonfly", "dragonfly+")
 
     def spare(self, network: Network, used: int) -> int:
         """Ports of a leaf kept free."""
@@ -101,6 +108,11 @@ def rings(request: FabricRequest, racks: int) -> int:
     return 0 if request.group_racks == 1 else min(-(-racks // request.group_racks) + 1, request.groups)
 
 
+def exchange_flows(request: FabricRequest, racks: int) -> float:
+    """Most all-to-all flows of one GPU index that leave so many racks."""
+    return exchange_bound(rings(request, racks), racks, request.exchange_racks) * (1 - TOLERANCE)
+
+
 def cents(usd: float) -> int:
     """Round to whole cents."""
     return round(usd * 100)
@@ -124,7 +136,7 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
     hop = largest_ratio(request.hop_seconds, request.hop_window_seconds, phi, request.hop_limit)
     ring = largest_ratio(request.allreduce_seconds, request.allreduce_window_seconds, phi, request.allreduce_limit)
     modes = tuple(_modes(network, rack.gpus, pins, gpu.nic_bytes_per_second))
-    prices = [usd for m in modes for usd in (box_usd(network, m.switch), *flat_usd(network, m.switch))]
+    prices = [usd for m in modes for usd in (box_usd(network, m.switch), *flat_usd(network, m.switch, m.split))]
     whole = not by_reach(network) and all(abs(usd * 100 - cents(usd)) < TOLERANCE * max(1.0, usd) for usd in prices)
     unit = math.gcd(*(cents(usd) for usd in prices)) if whole and prices else 1
     return Problem(network, request, modes, pins, Ratios(hop, ring), max(unit, 1))
@@ -138,7 +150,16 @@ def _modes(network: Network, gpus: int, pins: Mapping[str, int], nic_bytes_per_s
         if not pinned or lanes > network.max_lanes:
             continue
         for family in dict.fromkeys(network.families):
-            yield Mode(s, family, *FAMILIES[family](gpus), lanes)
+            for split in splits(s, nic_bytes_per_second):
+                yield Mode(s, family, *FAMILIES[family](gpus), lanes, split)
+
+
+def splits(switch: Switch, nic_bytes_per_second: float) -> Iterator[int]:
+    """Yield 1, 2, 4 and so on: parts of a port that still carry a NIC, as many as the box splits it into."""
+    split = 1
+    while split <= switch.breakout and (split == 1 or nic_bytes_per_second * 8 * split <= switch.port_gbps * 1e9 * (1 + TOLERANCE)):
+        yield split
+        split *= 2
 
 
 # Rails, GPUs of a rack at one leaf, and networks apart, of a rack of so many GPUs.
@@ -146,4 +167,6 @@ FAMILIES: dict[FabricFamily, Callable[[int], tuple[int, int, int]]] = {
     "rail": lambda gpus: (gpus, 1, 1),
     "rack": lambda gpus: (1, gpus, 1),
     "rail-only": lambda gpus: (1, 1, gpus),
+    "dragonfly": lambda gpus: (gpus, 1, 1),
+    "dragonfly+": lambda gpus: (gpus, 1, 1),
 }

@@ -5,18 +5,10 @@ from functools import cache
 
 import numpy as np
 
+from planner.models.fabric_groups import group_shapes, plus_links, pod_exchange
 from planner.models.fabric_prices import LinkPrices
-from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, rings, unavoidable_splits
-
-# Columns of the table of leaf domains and pod shapes, and those that its expansion by leaf uplinks adds.
-SHAPE = (
-    "mode", "tiers", "pods", "ports", "domain", "down_ports", "domains", "leaves", "leaf_cost", "splits",
-    "rails", "domains_per_pod", "leaves_per_pod", "least_up", "most_up", "need_up", "up_cost", "core_cost", "bound",
-)  # fmt: skip
-COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up")
-CHUNK = 256  # pod shapes expanded at a time
-COL = {name: i for i, name in enumerate(COLUMNS)}
-KEY = [COL["mode"], COL["tiers"], COL["pods"], COL["core_cost"]]  # what fixes the rows of a spine group
+from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, exchange_flows, rings, unavoidable_splits
+from planner.models.fabric_table_columns import CHUNK, COL, COLUMNS, KEY, SHAPE, pod_sizes
 
 
 def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
@@ -24,30 +16,56 @@ def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
     space = {"switch_modes": len(p.modes), "leaf_domain_sizes": 0, "pod_shapes": 0}
     prices = LinkPrices(p)
     parts = [np.empty((0, len(SHAPE)), dtype=np.int64)]
-    for mode in range(len(p.modes)):
-        parts.append(_single_switch(p, mode, prices))
-        for domain in _domains(p, mode):
-            rows = _pod_shapes(p, mode, domain, prices)
+    lazy = prices.places is not None and any(m.grouped for m in p.modes)
+    for mode in sorted(range(len(p.modes)), key=lambda i: p.modes[i].grouped):
+        if not p.modes[mode].grouped:
+            parts.append(_single_switch(p, mode, prices))
+        for domain in reversed(_domains(p, mode)):
+            rows, promising = _shapes(p, mode, domain, prices)
             space["leaf_domain_sizes"] += 1
-            space["pod_shapes"] += len(rows)
-            parts.append(_promising(p, mode, rows))
-    table = np.concatenate(parts)
-    keep = table[:, COL["tiers"]] <= p.network.max_tiers
-    for name, column in (("tiers", "tiers"), ("leaf_domain_racks", "domain"), ("leaf_down_ports", "down_ports")):
-        if name in p.pins:
-            keep &= table[:, COL[column]] == p.pins[name]
-    if p.most_splits is not None:
-        keep &= table[:, COL["splits"]] <= p.most_splits
-    table = table[keep]
+            space["pod_shapes"] += rows
+            parts.append(promising)
+            if lazy:
+                _hold(p, promising, prices)
+    table = _allowed(p, np.concatenate(parts))
     table = table[np.argsort(table[:, COL["bound"]], kind="stable")]
     space["pod_shapes_within_ports"] = len(table)
     return table, space
 
 
+def _allowed(p: Problem, rows: Ints) -> Ints:
+    """Drop rows that pins or limits forbid."""
+    keep = rows[:, COL["tiers"]] <= p.network.max_tiers
+    for name, column in (("tiers", "tiers"), ("leaf_domain_racks", "domain"), ("leaf_down_ports", "down_ports")):
+        if name in p.pins:
+            keep &= rows[:, COL[column]] == p.pins[name]
+    if p.most_splits is not None:
+        keep &= rows[:, COL["splits"]] <= p.most_splits
+    kept: Ints = rows[keep]
+    return kept
+
+
+def _hold(p: Problem, rows: Ints, prices: LinkPrices) -> None:
+    """Remember the cost of one design of some shapes, the one of least bound: dragonflies that cost more need no prices by length."""
+    rows = _allowed(p, rows)
+    if len(rows):
+        best = expand(p, rows[[rows[:, COL["bound"]].argmin()]], prices.most)
+        if len(best):
+            prices.most = min(prices.most, float(completed(p, best).min()))
+
+
+def _shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> tuple[int, Ints]:
+    """Return how many pod shapes a domain size has, and those that ports allow."""
+    if p.modes[mode].grouped:
+        return group_shapes(p, mode, domain, _left(p, mode, domain), prices)
+    rows = _pod_shapes(p, mode, domain, prices)
+    return len(rows), _promising(p, mode, rows)
+
+
 def _domains(p: Problem, mode: int) -> list[int]:
     """Racks of a leaf domain: no more than the site has, unless a pin says so, and a port left for an uplink."""
     m = p.modes[mode]
-    most = next((n for n in range(m.switch.ports // m.rail_gpus, 0, -1) if _left(p, mode, n) > 0), 0)
+    most = next((n for n in range(m.switch.ports * m.split // m.rail_gpus, 0, -1) if _left(p, mode, n) > 0), 0)
     sizes = set(range(1, min(most, p.request.racks) + 1))
     if "leaf_domain_racks" in p.pins:
         sizes = {p.pins["leaf_domain_racks"]}
@@ -59,7 +77,7 @@ def _domains(p: Problem, mode: int) -> list[int]:
 def _left(p: Problem, mode: int, domain: int) -> int:
     """Ports of a leaf that GPUs of so many racks and spares leave for uplinks."""
     m = p.modes[mode]
-    return m.switch.ports - domain * m.rail_gpus - m.spare(p.network, domain * m.rail_gpus)
+    return m.switch.ports - -(-(domain * m.rail_gpus + m.spare(p.network, domain * m.rail_gpus)) // m.split)
 
 
 def _single_switch(p: Problem, mode: int, prices: LinkPrices) -> Ints:
@@ -70,14 +88,14 @@ def _single_switch(p: Problem, mode: int, prices: LinkPrices) -> Ints:
     row |= {"mode": mode, "tiers": 1, "ports": m.switch.ports, "domain": racks, "down_ports": ends, "domains": 1}
     row |= {"leaves": m.networks, "leaf_cost": price, "splits": unavoidable_splits(p.request, racks), "bound": price}
     rows = np.array([[row[c] for c in SHAPE]], dtype=np.int64)
-    return rows[: int(ends + m.spare(p.network, ends) <= m.switch.ports and price < BEYOND)]
+    return rows[: int(ends + m.spare(p.network, ends) <= m.switch.ports * m.split and price < BEYOND)]
 
 
 def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
     """Rows of a domain size: two tiers, and three with every pod shape that spine and core ports can hold."""
     m, domains = p.modes[mode], -(-p.request.racks // domain)
     ports = m.switch.ports
-    by_rail, by_domain = _pod_sizes(p, m.rails, domains, ports)
+    by_rail, by_domain = pod_sizes(p, m.rails, domains, ports)
     rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
     pods = -(-m.rails // rails) * -(-domains // width)
     three = (rails * width < ports) & (pods <= ports)
@@ -101,28 +119,16 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
     return rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["core_cost"]]) < (BEYOND if ends < BEYOND else 0)]
 
 
-def _pod_sizes(p: Problem, rails: int, domains: int, ports: int) -> tuple[Ints, Ints]:
-    """Rails and domains per pod: for each count of pods the fewest of each; every divisor where the spine's down ports are pinned."""
-    if "spine_down_ports" in p.pins:
-        pin = p.pins["spine_down_ports"]
-        divisors = np.array([v for v in range(1, max(pin, 0) + 1) if pin % v == 0], dtype=np.int64)
-        return divisors[divisors <= rails], divisors[divisors <= domains]
-    return _fewest(rails, ports), _fewest(domains, ports)
-
-
-@cache
-def _fewest(items: int, most_parts: int) -> Ints:
-    """Return the sizes ceil(items / parts), once each: no smaller size makes as few parts."""
-    parts = np.arange(1, min(items, most_parts) + 1, dtype=np.int64)
-    return np.unique(-(-items // parts))
-
-
 def _least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
-    """Hide what leaves a leaf of w GPUs a rack: u1 >= D·w/ratio for the hop and rings·w/ratio for the all-reduce; one where one domain holds all."""
+    """Hide what leaves a leaf of w GPUs a rack: u1 >= D·w/ratio for the hop, rings·w/ratio for the all-reduce, and the all-to-all as it is.
+
+    One where one domain holds all.
+    """
     if domains == 1:
         return 1
     hop, ring = domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce
-    return max(1, math.ceil(hop), math.ceil(ring))
+    exchange = exchange_flows(p.request, domain) * m.rail_gpus
+    return max(1, *(math.ceil(flows / m.split) for flows in (hop, ring, exchange)))
 
 
 def _least_pod_up(p: Problem, m: Mode, rows: Ints) -> Ints:
@@ -133,9 +139,10 @@ def _least_pod_up(p: Problem, m: Mode, rows: Ints) -> Ints:
     domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
     ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    ring = np.ceil(shared * m.rail_gpus * rails / p.ratios.allreduce)
-    hidden = np.where(width < rows[:, COL["domains"]], np.maximum(np.ceil(ends / p.ratios.hop), ring), 0.0)
-    floor = np.where(rows[:, COL["pods"]] > 1, np.ceil(ends * p.network.min_core_share * (1 - TOLERANCE)), 0.0)
+    ring = np.ceil(shared * m.rail_gpus * rails / p.ratios.allreduce / m.split)
+    exchange = np.ceil(pod_exchange(p, rows) * m.rail_gpus * rails / m.split)
+    hidden = np.where(width < rows[:, COL["domains"]], np.maximum.reduce([np.ceil(ends / p.ratios.hop / m.split), ring, exchange]), 0.0)
+    floor = np.where(rows[:, COL["pods"]] > 1, np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)), 0.0)
     need: Ints = np.maximum(hidden, floor).astype(np.int64)
     return need
 
@@ -181,10 +188,11 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     if "spine_down_ports" in p.pins:
         keep &= down == p.pins["spine_down_ports"]
     if "spine_up_ports" in p.pins:
-        least_spine, most_spine = np.maximum(least_spine, p.pins["spine_up_ports"]), np.minimum(most_spine, p.pins["spine_up_ports"])
+        tree = rows[:, COL["grouped"]] == 0
+        least_spine, most_spine = np.maximum(least_spine, p.pins["spine_up_ports"] * tree), np.minimum(most_spine, p.pins["spine_up_ports"])
     for name, column in zip(COLUMNS[len(SHAPE) :], (up[pair], bundle[pair], groups, down, least_spine, most_spine), strict=True):
         rows[:, COL[name]] = column
-    rows = rows[keep & (least_spine <= most_spine)]
+    rows = plus_links(p, rows[keep & (least_spine <= most_spine)])
     rows[:, COL["bound"]] = _bound(p, rows)
     return rows
 
@@ -226,8 +234,9 @@ def spine_group(p: Problem, key: Ints, up: Ints) -> tuple[Ints, Ints]:
 
 
 def leaf_cost(rows: Ints) -> Ints:
-    """Price the leaves, the links to GPUs and the leaves' uplinks."""
-    cost: Ints = rows[:, COL["leaf_cost"]] + rows[:, COL["up_cost"]] * rows[:, COL["leaf_up"]]
+    """Price the leaves, the links to GPUs, the leaves' uplinks and the links between groups."""
+    between = rows[:, COL["between_cost"]] * rows[:, COL["group_links"]]
+    cost: Ints = rows[:, COL["leaf_cost"]] + rows[:, COL["up_cost"]] * rows[:, COL["leaf_up"]] + between
     return cost
 
 

@@ -2,7 +2,8 @@
 
 Boxes are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
 group·c + position in the group. A box's ports are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of
-a rack) + its index, its NIC has a port for each lane.
+a rack) + its index, its NIC has a port for each lane. Where a leaf's ports are split, its ends towards GPUs are numbered by
+part of a port: the first port has parts 0 to split - 1.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.instance import Floor
+from planner.physics.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.floor import Metres, Places
+from planner.physics.group_cabling import Groups, between_groups
 from planner.physics.wiring import Design
 
 Ints = NDArray[np.int64]
@@ -52,11 +55,23 @@ def lay(d: Design, *, block: int = BLOCK) -> Iterator[Cables]:
 def stages(d: Design) -> list[Stage]:
     """Return the stages of a design from the GPUs up."""
     found = [Stage("gpu", "leaf", d.endpoint_links, lambda e: _endpoints(d, e))]
+    if isinstance(d, Dragonfly):
+        return found + _group_stages(d)
     if d.tiers > 1:
         found.append(Stage("leaf", "spine", d.leaves * d.leaf_up, lambda e: _leaf_uplinks(d, e)))
     if d.tiers > 2:
         found.append(Stage("spine", "core", d.spines * d.spine_up, lambda e: _spine_uplinks(d, e)))
     return found
+
+
+def _group_stages(d: Dragonfly) -> list[Stage]:
+    """Return the stages above the leaves of a dragonfly: inside groups, then between them."""
+    if isinstance(d, DragonflyPlus):
+        inside = Stage("leaf", "spine", d.local_links, lambda e: _leaf_uplinks(d, e))
+        return [inside, Stage("spine", "spine", d.global_links, lambda e: between_groups(d, e))]
+    groups = Groups(d)
+    stages = [Stage("leaf", "leaf", d.local_links, groups.inside), Stage("leaf", "leaf", d.global_links, groups.between)]
+    return [s for s in stages if s.count]
 
 
 def boxes(d: Design) -> dict[str, int]:
@@ -70,7 +85,7 @@ def _endpoints(d: Design, e: Ints) -> Ends:
     rack, index = gpu // d.gpus_per_rack, gpu % d.gpus_per_rack
     apart, own = index // (d.rails * d.rail_gpus), index % (d.rails * d.rail_gpus)
     network = apart * d.lanes + lane
-    if d.tiers == 1:
+    if d.single:
         return gpu, lane, network, rack * d.rails * d.rail_gpus + own
     leaf = rack // d.domain_racks * d.rails + own // d.rail_gpus
     return gpu, lane, network * d.domains * d.rails + leaf, rack % d.domain_racks * d.rail_gpus + own % d.rail_gpus
@@ -83,7 +98,7 @@ def _leaf_uplinks(d: Design, e: Ints) -> Ends:
     domain, rail = own // d.rails, own % d.rails
     pod = network * d.pods + domain // d.domains_per_pod * pods_across(d) + rail // d.rails_per_pod
     seat = domain % d.domains_per_pod * d.rails_per_pod + rail % d.rails_per_pod
-    return leaf, d.leaf_down + up, pod * d.spines_per_pod + up // d.leaf_bundle, seat * d.leaf_bundle + up % d.leaf_bundle
+    return leaf, d.leaf_down_used + up, pod * d.spines_per_pod + up // d.leaf_bundle, seat * d.leaf_bundle + up % d.leaf_bundle
 
 
 def _spine_uplinks(d: Design, e: Ints) -> Ends:
@@ -107,19 +122,26 @@ def lengths(d: Design, floor: Floor) -> Callable[[Cables], Metres]:
     return lambda c: places.metres(_at(d, middles, c.low_tier, c.low), _at(d, middles, c.high_tier, c.high), spread=c.low_tier != "gpu")
 
 
+def routers(d: Design) -> bool:
+    """Tell whether the first tier stands together, group by group, amid the racks of its group: routers of a dragonfly."""
+    return isinstance(d, Dragonfly) and not isinstance(d, DragonflyPlus)
+
+
 def _at(d: Design, middles: dict[str, Metres], tier: str, box: Ints) -> Metres:
-    """Return where boxes stand: with the GPUs of a rack, the leaves of a domain and the spines of a set of domains, of all networks alike."""
-    if tier == "core" or (tier == "leaf" and d.tiers == 1):
+    """Return where boxes stand: with the GPUs of a rack, the leaves of a domain (routers: of a group), spines of a pod, all networks alike."""
+    if tier == "core" or (d.single and tier == "leaf"):
         return middles[tier][np.zeros_like(box)]
     if tier == "gpu":
         return middles[tier][box // d.gpus_per_rack]
     if tier == "leaf":
-        return middles[tier][box % (d.domains * d.rails) // d.rails]
+        domain = box % (d.domains * d.rails) // d.rails
+        return middles[tier][domain // d.domains_per_pod if routers(d) else domain]
     return middles[tier][box // d.spines_per_pod % d.pods // pods_across(d)]
 
 
 def _served(d: Design, tier: str) -> tuple[Ints, Ints]:
     """Return the first rack that each place of a tier serves, and the one after its last."""
-    racks = {"gpu": 1, "leaf": d.domain_racks, "spine": d.domain_racks * d.domains_per_pod, "core": d.racks}[tier]
+    pod = d.domain_racks * d.domains_per_pod
+    racks = {"gpu": 1, "leaf": pod if routers(d) else d.domain_racks, "spine": pod, "core": d.racks}[tier]
     first = np.arange(0, d.racks, racks, dtype=np.int64)
     return first, first + racks

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.instance import Network, Switch
+from planner.physics.cabling import pods_across, routers
 from planner.physics.cost import endpoint_link_usd, fabric_mw, fabric_usd, switch_link_usd
+from planner.physics.dragonfly import Dragonfly
 from planner.physics.floor import Ints, Metres, Places
 from planner.physics.media import MediaTable, media_of
 from planner.physics.wiring import Design
+
+PAIRS = 1 << 18  # cables between groups measured at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +32,34 @@ def by_reach(network: Network) -> bool:
 def bill(network: Network, switch: Switch, d: Design) -> Bill:
     """Price a design and add up its power; infinite where no medium reaches."""
     boxes = {"switches": d.switches, "switch_links": 0, "endpoint_links": 0}
-    links = list(_links(network, d)) if by_reach(network) else [_flat(network, d)]
-    usd = fabric_usd(network, switch, **boxes) + switch.link_factor * sum(x.usd for x in links)
-    mw = fabric_mw(network, switch, **boxes) + switch.link_factor * sum(x.mw for x in links)
+    ends, *links = list(_links(network, d)) if by_reach(network) else [_flat(network, 0, d.endpoint_links), _flat(network, d.switch_links, 0)]
+    each = [(endpoint_factor(switch, d.split), ends), *((switch.link_factor, x) for x in links)]
+    usd = fabric_usd(network, switch, **boxes) + sum(factor * x.usd for factor, x in each)
+    mw = fabric_mw(network, switch, **boxes) + sum(factor * x.mw for factor, x in each)
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
 
 
-def _flat(network: Network, d: Design) -> Bill:
-    """Return all links at the one price of their kind."""
+def endpoint_factor(switch: Switch, split: int) -> float:
+    """Price and power of a GPU's link over those of the network's optics, cables and media."""
+    return switch.link_factor * (switch.breakout_link_factor if split > 1 else 1.0)
+
+
+def _flat(network: Network, switch_links: int, endpoint_links: int) -> Bill:
+    """Return links at the one price of their kind."""
     box = Switch(name="", ports=1, port_gbps=1, price_usd=0, power_watts=0)
-    counts = {"switches": 0, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
+    counts = {"switches": 0, "switch_links": switch_links, "endpoint_links": endpoint_links}
     return Bill(fabric_usd(network, box, **counts), fabric_mw(network, box, **counts))
 
 
 def _links(network: Network, d: Design) -> Iterator[Bill]:
-    """Yield the links of each stage: lengths by place, and as many cables to each."""
+    """Yield the links of each stage, those of GPUs first: lengths by place, and as many cables to each."""
     floor = network.floor
     if floor is None:
         return
     places, media = Places(floor, d.racks), table(network)
+    if isinstance(d, Dragonfly):
+        yield from _group_links(media, places, d)
+        return
     yield _sum(media, endpoint_metres(places, d.domain_racks), d.endpoint_links // d.racks)
     if d.tiers > 1:
         domain, pod = d.domain_racks, d.domain_racks * d.domains_per_pod
@@ -56,8 +69,25 @@ def _links(network: Network, d: Design) -> Iterator[Bill]:
         yield _sum(media, spine_metres(places, np.arange(0, d.racks, pod), pod), d.networks * across * d.spines_per_pod * d.spine_up)
 
 
+def _group_links(media: MediaTable, places: Places, d: Dragonfly) -> Iterator[Bill]:
+    """Yield the links of a dragonfly: routers stand amid the racks of their group, the leaves of a dragonfly+ amid their domain's."""
+    domain, pod, per_rack = d.domain_racks, d.domain_racks * d.domains_per_pod, d.endpoint_links // d.racks
+    if routers(d):
+        yield _sum(media, endpoint_metres(places, pod), per_rack)
+        yield _sum(media, beside_metres(places), d.local_links)
+    else:
+        yield _sum(media, endpoint_metres(places, domain), per_rack)
+        yield _sum(media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up)
+    across, links = pods_across(d), d.networks * d.group_links
+    yield _sum(media, beside_metres(places), links * len(range(0, d.racks, pod)) * (across * (across - 1) // 2))
+    for metres in group_metres(places, pod):
+        yield _sum(media, metres, links * across**2)
+
+
 def _sum(media: MediaTable, metres: Metres, cables: int) -> Bill:
     """Return `cables` links of each length."""
+    if not cables:
+        return Bill(0.0, 0.0)
     usd, watts = media.usd_watts(metres)
     return Bill(cables * float(usd.sum()), cables * float(watts.sum()) / 1e6)
 
@@ -86,24 +116,41 @@ def spine_metres(places: Places, first: Ints, pod: Ints | int) -> Metres:
     return places.metres(places.middle(first, first + pod), places.middle(site, site + places.racks), spread=True)
 
 
+def beside_metres(places: Places) -> Metres:
+    """Return the length of a cable between two switches of one middle."""
+    middle = np.zeros((1, 2))
+    return places.metres(middle, middle, spread=True)
+
+
+def group_metres(places: Places, pod: int) -> Iterator[Metres]:
+    """Yield the lengths of cables, one between each two places of groups of so many racks, some places at a time."""
+    first = np.arange(0, places.racks, pod, dtype=np.int64)
+    middle = places.middle(first, first + pod)
+    step = max(1, PAIRS // len(first))
+    for at in range(0, len(first), step):
+        low, high = np.nonzero(np.arange(at, min(at + step, len(first)))[:, None] < np.arange(len(first)))
+        if len(low):
+            yield places.metres(middle[at + low], middle[high], spread=True)
+
+
 def box_usd(network: Network, switch: Switch) -> float:
     """Price of a box with its power over the years."""
     return switch.price_usd + switch.power_watts * network.power_usd_per_watt
 
 
-def flat_usd(network: Network, switch: Switch) -> tuple[float, float]:
+def flat_usd(network: Network, switch: Switch, split: int = 1) -> tuple[float, float]:
     """Price of a link to a GPU and of one between switches, with power over the years, where length does not count."""
     watts = network.optics.power_watts * network.power_usd_per_watt
     ends = endpoint_link_usd(network) + network.cables.endpoint_transceivers * watts
     up = switch_link_usd(network) + network.cables.switch_transceivers * watts
-    return ends * switch.link_factor, up * switch.link_factor
+    return ends * endpoint_factor(switch, split), up * switch.link_factor
 
 
 def least_endpoint_usd(network: Network, switch: Switch) -> float:
     """Price of a GPU's link and of the leaf's port at its end, at the least: the shortest cable, a box with every port in use."""
     if not by_reach(network) or network.floor is None:
-        link = flat_usd(network, switch)[0]
+        link = min(flat_usd(network, switch, split)[0] for split in (1, switch.breakout))
     else:
         usd, watts = table(network).usd_watts(np.array([2 * network.floor.rise_m]))
-        link = switch.link_factor * float(usd[0] + watts[0] * network.power_usd_per_watt)
-    return link + box_usd(network, switch) / switch.ports
+        link = min(endpoint_factor(switch, split) for split in (1, switch.breakout)) * float(usd[0] + watts[0] * network.power_usd_per_watt)
+    return link + box_usd(network, switch) / (switch.ports * switch.breakout)

@@ -60,6 +60,36 @@ def rings_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
     return _most_common(blocks[shared]) if shared.any() else 0
 
 
+def expert_racks(expert_parallel: int, gpus_per_rack: int) -> int:
+    """Racks over which one expert-parallel group spreads: consecutive ones of a stage."""
+    return -(-expert_parallel // gpus_per_rack)
+
+
+def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) -> float:
+    """Return the most of one block's all-to-all flows that leave it, over the block's size; every `group` racks of a stage exchange.
+
+    A rack sends as much to each other rack of its group, so i of n racks in the block send i·(n - i)/(n - 1) out of it.
+    """
+    if group < 2 or not any(len(s) for s in stages):
+        return 0.0
+    held = [np.asarray(s, dtype=np.int64) for s in stages]
+    sizes = [np.minimum(group, len(s) - np.arange(len(s)) // group * group) for s in held]
+    labels = np.concatenate([i * (max(map(len, held)) + 1) + np.arange(len(s)) // group for i, s in enumerate(held)])
+    blocks, n = np.concatenate(held) // block, np.concatenate(sizes)
+    span = int(blocks.max()) + 1
+    pairs, at, inside = np.unique(labels * span + blocks, return_index=True, return_counts=True)
+    out = inside * (n[at] - inside) / np.maximum(1, n[at] - 1)
+    return float(np.bincount(pairs % span, weights=out).max()) / block
+
+
+def exchange_bound(pieces: int, racks: int, group: int) -> float:
+    """Bound what `exchange_leaving` says of so many racks that hold pieces of so many stages, each piece in rank order.
+
+    Only the groups at the two ends of a piece are cut, and one cut in the middle sends most.
+    """
+    return min(float(racks), 2 * pieces * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
+
+
 def groups_split(stages: Sequence[Sequence[int]], block: int) -> int:
     """Count the groups that are spread over more than one block."""
     stage, _ = _pieces(stages, block)

@@ -5,8 +5,10 @@ leaf, so a domain has `rails` leaves: one GPU to a set is rail-optimised, all GP
 Networks that nothing joins stand side by side: `apart` of them take GPUs of different index (rail-only), `lanes` of them
 a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 spines, b1 links from each leaf to each of them. Each of
 the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each core of its group.
-Ports and bundles are those of one box. Counts are of boxes and cables of all networks, but for domains and pods, which
-every network has alike: a box holds one chip of every plane and a cable carries every plane.
+Ports and bundles are those of one box. A leaf's port may be split into `split` slower ones, each for a GPU: `leaf_down`
+and `leaf_spare` count these; a link between switches takes a whole port and carries what `split` GPUs send. Counts are of
+boxes and cables of all networks, but for domains and pods, which every network has alike: a box holds one chip of every
+plane and a cable carries every plane.
 """
 
 import math
@@ -31,6 +33,7 @@ class Design:
     apart: int = 1
     lanes: int = 1
     leaf_spare: int = 0
+    split: int = 1
 
     @property
     def networks(self) -> int:
@@ -43,19 +46,24 @@ class Design:
         return self.rails * self.rail_gpus * self.apart
 
     @property
+    def single(self) -> bool:
+        """One switch of each network holds every endpoint."""
+        return self.leaf_up == 0
+
+    @property
     def domain_racks(self) -> int:
         """Racks of a leaf domain."""
-        return self.racks if self.tiers == 1 else self.leaf_down // self.rail_gpus
+        return self.racks if self.single else self.leaf_down // self.rail_gpus
 
     @property
     def tiers(self) -> int:
         """Tiers of switches."""
-        return 1 if self.leaf_up == 0 else 2 if self.spine_up == 0 else 3
+        return 1 if self.single else 2 if self.spine_up == 0 else 3
 
     @property
     def domains(self) -> int:
         """Leaf domains: sets of racks, the last one perhaps part full. A single tier is one switch for all."""
-        return 1 if self.tiers == 1 else math.ceil(self.racks / self.domain_racks)
+        return 1 if self.single else math.ceil(self.racks / self.domain_racks)
 
     @property
     def endpoint_links(self) -> int:
@@ -65,17 +73,17 @@ class Design:
     @property
     def leaves(self) -> int:
         """Leaf boxes."""
-        return self.networks * (1 if self.tiers == 1 else self.domains * self.rails)
+        return self.networks * (1 if self.single else self.domains * self.rails)
 
     @property
     def pods(self) -> int:
         """Pods of a network; 0 without a second tier."""
-        return 0 if self.tiers == 1 else math.ceil(self.rails / self.rails_per_pod) * math.ceil(self.domains / self.domains_per_pod)
+        return 0 if self.single else math.ceil(self.rails / self.rails_per_pod) * math.ceil(self.domains / self.domains_per_pod)
 
     @property
     def spines_per_pod(self) -> int:
         """Spines that each leaf of a pod reaches."""
-        return 0 if self.tiers == 1 else self.leaf_up // self.leaf_bundle
+        return 0 if self.single else self.leaf_up // self.leaf_bundle
 
     @property
     def spine_down(self) -> int:
@@ -103,24 +111,77 @@ class Design:
         return self.leaves * self.leaf_up + self.spines * self.spine_up
 
     @property
+    def leaf_down_used(self) -> int:
+        """Whole ports of a leaf that its GPUs take."""
+        return math.ceil(self.leaf_down / self.split)
+
+    @property
+    def pod_uplinks(self) -> int:
+        """Links that leave a pod; 0 where nothing joins pods."""
+        return self.spines_per_pod * self.spine_up
+
+    @property
     def ring_uplinks(self) -> float:
         """Uplinks of a leaf for one flow of every GPU that a rack has there: what rings between racks share."""
-        return self.leaf_up / self.rail_gpus
+        return self.leaf_up * self.split / self.rail_gpus
 
     @property
     def ring_pod_uplinks(self) -> float:
         """Uplinks of a pod for one flow of every GPU that a rack has there; 0 without cores."""
-        return 0.0 if self.tiers < 3 else self.spines_per_pod * self.spine_up / (self.rails_per_pod * self.rail_gpus)
+        return 0.0 if self.tiers < 3 else self.pod_uplinks * self.split / (self.rails_per_pod * self.rail_gpus)
 
     @property
     def leaf_oversubscription(self) -> float:
         """Down over up at the leaf; 1 in a single switch."""
-        return 1.0 if self.tiers == 1 else self.leaf_down / self.leaf_up
+        return 1.0 if self.single else self.leaf_down / (self.leaf_up * self.split)
 
     @property
     def spine_oversubscription(self) -> float:
         """Down over up at the spine of a full pod; 1 without cores."""
         return 1.0 if self.tiers < 3 else self.spine_down / self.spine_up
+
+    @property
+    def joined(self) -> bool:
+        """Something joins the pods, or there is but one switch."""
+        return self.tiers != 2
+
+    def faults(self) -> list[str]:
+        """Say which ports or bundles do not add up."""
+        if self.single:
+            ends = self.endpoint_links // self.networks
+            return [f"leaf ports: {ends} endpoints{self._spare} > {self._ports}"] * (ends + self.leaf_spare > self.ports * self.split)
+        bad = self._leaf_faults(self.leaf_up)
+        if self.leaf_bundle < 1 or self.leaf_up % self.leaf_bundle:
+            bad.append(f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}")
+        if bad:
+            return bad
+        if self.spine_down + self.spine_up > self.ports:
+            bad.append(f"spine ports: {self.spine_down} down + {self.spine_up} up > {self.ports} ports")
+        if self.tiers == 3:
+            if self.spine_bundle < 1 or self.spine_up % self.spine_bundle:
+                bad.append(f"spine bundle: {self.spine_up} uplinks are not whole bundles of {self.spine_bundle}")
+            elif self.pods * self.spine_bundle > self.ports:
+                bad.append(f"core ports: {self.pods} pods x {self.spine_bundle} links > {self.ports} ports")
+        return bad
+
+    @property
+    def _ports(self) -> str:
+        return f"{self.ports} ports" + (f", each for {self.split} GPUs or a link up" if self.split > 1 else "")
+
+    @property
+    def _spare(self) -> str:
+        return f" + {self.leaf_spare} spare" if self.leaf_spare else ""
+
+    def _leaf_faults(self, up: int) -> list[str]:
+        """Say what of a leaf with so many ports in use beside those of GPUs, or of its pod, is amiss."""
+        bad = []
+        if self.leaf_down + up * self.split + self.leaf_spare > self.ports * self.split:
+            bad.append(f"leaf ports: {self.leaf_down} down + {up} up{self._spare} > {self._ports}")
+        if self.leaf_down % self.rail_gpus:
+            bad.append(f"leaf domain: {self.leaf_down} ports are not whole racks of {self.rail_gpus} GPUs")
+        if not 1 <= self.rails_per_pod <= self.rails or self.domains_per_pod < 1:
+            bad.append(f"pod: {self.rails_per_pod} rails of {self.rails}, {self.domains_per_pod} domains")
+        return bad
 
 
 def unwirable(d: Design, *, cross_rail: bool) -> list[str]:
@@ -128,29 +189,8 @@ def unwirable(d: Design, *, cross_rail: bool) -> list[str]:
 
     `cross_rail`: every GPU must reach every other through the fabric, and not only those of its own index.
     """
-    spare = f" + {d.leaf_spare} spare" if d.leaf_spare else ""
-    if d.tiers == 1:
-        ends = d.endpoint_links // d.networks
-        return [f"leaf ports: {ends} endpoints{spare} > {d.ports} ports"] * (ends + d.leaf_spare > d.ports)
-    bad = []
-    if d.leaf_down + d.leaf_up + d.leaf_spare > d.ports:
-        bad.append(f"leaf ports: {d.leaf_down} down + {d.leaf_up} up{spare} > {d.ports} ports")
-    if d.leaf_down % d.rail_gpus:
-        bad.append(f"leaf domain: {d.leaf_down} ports are not whole racks of {d.rail_gpus} GPUs")
-    if d.leaf_bundle < 1 or d.leaf_up % d.leaf_bundle:
-        bad.append(f"leaf bundle: {d.leaf_up} uplinks are not whole bundles of {d.leaf_bundle}")
-    if not 1 <= d.rails_per_pod <= d.rails or d.domains_per_pod < 1:
-        bad.append(f"pod: {d.rails_per_pod} rails of {d.rails}, {d.domains_per_pod} domains")
-    if bad:
-        return bad
-    if d.spine_down + d.spine_up > d.ports:
-        bad.append(f"spine ports: {d.spine_down} down + {d.spine_up} up > {d.ports} ports")
-    if d.tiers == 3:
-        if d.spine_bundle < 1 or d.spine_up % d.spine_bundle:
-            bad.append(f"spine bundle: {d.spine_up} uplinks are not whole bundles of {d.spine_bundle}")
-        elif d.pods * d.spine_bundle > d.ports:
-            bad.append(f"core ports: {d.pods} pods x {d.spine_bundle} links > {d.ports} ports")
-    elif d.domains_per_pod < d.domains or (cross_rail and d.rails_per_pod < d.rails):
+    bad = d.faults()
+    if not bad and not d.joined and (d.domains_per_pod < d.domains or (cross_rail and d.rails_per_pod < d.rails)):
         bad.append(f"reach: {d.pods} pods and no core to join them")
     return bad
 

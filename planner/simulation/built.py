@@ -8,6 +8,7 @@ from planner.checks.context import Context
 from planner.errors import InputError
 from planner.instance import Accelerator
 from planner.physics import hostlist
+from planner.physics.dragonfly import Dragonfly
 from planner.physics.wiring import Design
 from planner.plan import Plan
 from planner.simulation.dice import Ints
@@ -87,6 +88,8 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     gpu, d, box = plan.instance.hardware.accelerator, c.wired[name], c.switches[plan.fabric.sites[name].switch]
     if not isinstance(gpu, Accelerator):
         raise InputError("simulate: the plan's accelerator is a bare name; solve the instance again")
+    if isinstance(d, Dragonfly):
+        raise InputError(f"simulate: {name} has a {plan.fabric.sites[name].family}; only trees are simulated, so plan with other families")
     block = d.rails_per_pod or d.rails
     wanted = hosts or min(block * d.racks, MOST_HOSTS)
     rails = min(d.rails, -(-max(1, wanted // d.racks) // block) * block)

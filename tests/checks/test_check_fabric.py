@@ -161,6 +161,8 @@ def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: st
         ("fabric.sites.e1.family", "rack", "wirable[e1]"),
         ("fabric.sites.e1.lanes", 2, "switch[e1]"),
         ("fabric.sites.e1.lanes", 0, "wirable[e1]"),
+        ("fabric.sites.e1.split", 2, "switch[e1]"),
+        ("fabric.sites.e1.split", 0, "wirable[e1]"),
         ("fabric.sites.e1.leaf_spare_ports", 1, "counts[e1]"),
     ],
 )
@@ -173,3 +175,20 @@ def test_cables_beyond_every_medium_are_named() -> None:
     """Where no medium reaches the message says so."""
     plan = small(network__floor={}, network__media=[{"name": "short", "reach_m": 1, "price_usd": 1}])
     assert any("longer than 1 m" in v.message for v in check(plan))
+
+
+@pytest.mark.parametrize(("gbps", "broken"), [(0.016, set()), (0.0159, {"switch"})])
+def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
+    """Two NICs of 1 MB/s on one port need 16 Mbps, and a box that splits its ports; half the uplinks then carry as much."""
+    switch = {**INSTANCE["network"]["switches"][0], "port_gbps": gbps, "breakout": 2}
+    plan = worked(instance_with(network__switches=[switch]), split=2, leaf_up=2, leaf_bundle=1)
+    assert {n.partition("[")[0] for n in named(plan)} == broken
+    assert plan.fabric.sites["e1"].tiers[0].oversubscription == 4 / (2 * 2)
+
+
+@pytest.mark.parametrize(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])
+def test_hidden_alltoall(experts: int, leaf_up: int, broken: bool) -> None:
+    """Experts on two racks under two leaves send whole racks' rates up: two of 4 racks fit two uplinks of a leaf, not one; in a rack none goes up."""
+    split = {"e1": [(0, 0, "r3"), (0, 1, "r[4-5]"), (1, 0, "r2"), (1, 1, "r[6-7]")], "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")]}
+    plan = edited_at(worked(instance_with(), assignment=split, leaf_up=leaf_up, leaf_bundle=1), "layout.expert_parallel", experts)
+    assert ("hidden_alltoall[e1]" in named(plan)) == broken

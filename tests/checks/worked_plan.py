@@ -346,6 +346,7 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
             "ports_per_switch": box.ports,
             "tiers": tiers,
             "chips": d.switches * box.planes,
+            "split": d.split,
             **_counts(d),
             "cost_usd": _usd(instance, d),
             "power_mw": cost.fabric_mw(network, box, **_counts(d)),

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from fabric_cases import PHI, hidden, instance, request, solve, switch
 
 from planner.handoff import FabricRequest, Options
 from planner.instance import Instance, Switch
@@ -14,55 +15,8 @@ from planner.models import fabric
 from planner.models.fabric_question import unavoidable_splits
 from planner.physics.cost import fabric_usd
 from planner.physics.fabric_bill import bill
-from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design, spare_ports, unwirable
-from planner.solvers.outcome import Outcome, Stop
-
-PHI = 1.05
-
-
-def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800) -> Switch:
-    """Return a box of `ports` ports."""
-    return Switch(name=f"{ports}x{planes}", ports=ports, port_gbps=port_gbps, planes=planes, price_usd=price_usd, power_watts=1000.0 * planes)
-
-
-def instance(
-    rails: int, *switches: Switch, optics_usd: float = 1200, max_tiers: int = 3, pins: dict[str, object] | None = None, **rules: object
-) -> Instance:
-    """Return an instance of which only the parts that a fabric reads are real."""
-    gpu = {"name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {}, "matrix_efficiency": {"most": {}}}
-    gpu |= {"scale_up_bytes_per_second": 1, "scale_up_latency_seconds": 0, "nic_bytes_per_second": 100e9, "nic_latency_seconds": 0}
-    roles = ("parameter", "working_parameter", "gradient", "optimizer", "activation", "collective")
-    model = {"name": "m", "layers": 1, "hidden": 1, "heads": 1, "ffn": 1, "vocabulary": 1}
-    precision = {"compute": "bf16"} | {f"{role}_bytes": 2 for role in roles}
-    network = {
-        "switches": [s.model_dump() for s in switches],
-        "optics": {"name": "o", "price_usd": optics_usd, "power_watts": 16},
-        "transport": {"slowdown": PHI},
-        "max_tiers": max_tiers,
-        **rules,
-    }
-    return Instance.model_validate(
-        {
-            "name": "test",
-            "workload": {"model": model, "tokens": 1, "sequence_length": 1, "precision": precision},
-            "hardware": {"accelerator": gpu, "rack": {"name": "rack", "gpus": rails, "it_kw": 1, "price_usd": 0}},
-            "network": network,
-            "pins": pins or {},
-        }
-    )
-
-
-def request(racks: int, *, group: int = 1, groups: int = 1, hop: float = 1.0, ring: float = 1e9, **limits: float) -> FabricRequest:
-    """Return a request whose windows hide slowdowns up to phi·hop and phi·ring."""
-    times = {"hop_seconds": 1.0, "hop_window_seconds": PHI * hop, "allreduce_seconds": 1.0, "allreduce_window_seconds": PHI * ring}
-    return FabricRequest(racks=racks, group_racks=group, groups=groups, **times, **limits)
-
-
-def solve(i: Instance, r: FabricRequest, **options: float) -> Outcome[fabric.FabricDesign]:
-    """Solve one site."""
-    return fabric.solve(i, r, Options(**options), site="here")
-
+from planner.solvers.outcome import Stop
 
 # --- brute force ----------------------------------------------------------------------------------------------------------
 
@@ -79,21 +33,6 @@ def every_design(ports: int, rails: int, racks: int) -> Iterator[Design]:
                 for spine_up in range(1, ports - rail * width * bundle + 1):
                     for spine_bundle in range(1, spine_up + 1):
                         yield dataclasses.replace(two, spine_up=spine_up, spine_bundle=spine_bundle)
-
-
-def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
-    """Say whether the worst placement's traffic stays within the windows, in floats by the physics."""
-    leaves = d.domains > 1
-    crosses = d.tiers == 3 and d.domains_per_pod < d.domains
-    around = [0, 0]
-    if r.group_racks > 1:
-        around[0] = min(math.ceil(d.domain_racks / r.group_racks) + 1, r.groups) * leaves
-        around[1] = min(math.ceil(d.domains_per_pod * d.domain_racks / r.group_racks) + 1, r.groups) * crosses
-    hop = hop_slowdown(i.network, d, float(leaves), float(crosses))
-    ring = allreduce_slowdown(i.network, d, *around)
-    kept = r.hop_seconds * hop <= max(r.hop_window_seconds, r.hop_seconds * PHI) * (1 + 1e-9)
-    kept &= r.allreduce_seconds * ring <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
-    return kept and hop <= (r.hop_limit or math.inf) * (1 + 1e-9) and ring <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
 
 
 def splits(r: FabricRequest, d: Design) -> int:
@@ -138,6 +77,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     limits = {"hop_limit": PHI * r.choice([1, 2, 3])} if r.random() < 0.3 else {}
     limits |= {"allreduce_limit": PHI * r.choice([1, 2])} if r.random() < 0.2 else {}
     # Ratios that some design meets exactly test the edges of the rules.
+    limits |= {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.2 else {}
     asked = request(racks, group=group, groups=racks // group, hop=r.choice([0.5, 1, 1.5, 2, 3, 8]), ring=r.choice([1, 1.5, 3, 1e9]), **limits)
     return i, asked
 
@@ -168,10 +108,14 @@ def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, D
     for s, family in itertools.product(n.switches, n.families):
         rails, width, apart = FAMILIES[family](gpus)
         lanes = math.ceil(800 / s.port_gbps)
-        for d in every_design(s.ports, rails, r.racks) if lanes <= n.max_lanes else ():
-            down = d.leaf_down * width
-            spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
-            yield s, dataclasses.replace(d, leaf_down=down, rail_gpus=width, apart=apart, lanes=lanes, leaf_spare=spare)
+        for split in (1, 2, 4) if lanes <= n.max_lanes else ():
+            if split > max(1, min(s.breakout, s.port_gbps / 800)):
+                continue
+            for d in every_design(s.ports * split, rails, r.racks):
+                down = d.leaf_down * width
+                spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
+                side = {"ports": s.ports, "rail_gpus": width, "apart": apart, "lanes": lanes, "leaf_spare": spare, "split": split}
+                yield s, dataclasses.replace(d, leaf_down=down, **side)
 
 
 def family_case(seed: int) -> tuple[Instance, FabricRequest]:
@@ -194,13 +138,33 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
 def enough_between_pods(i: Instance, d: Design) -> bool:
     """Say whether a full pod's uplinks carry the least share of its GPUs' ports."""
     ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
-    return d.pods < 2 or d.spines_per_pod * d.spine_up >= i.network.min_core_share * ends - 1e-9
+    return d.pods < 2 or d.spines_per_pod * d.spine_up * d.split >= i.network.min_core_share * ends - 1e-9
+
+
+def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
+    """Draw a small site of boxes whose ports are some times faster than a NIC, and can be split."""
+    i, asked = family_case(seed)
+    r = random.Random(seed)
+    factor = r.choice([1, 0.25, 2])
+    fast = [switch(r.randint(2, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4, breakout_link_factor=factor)]
+    network = i.network.model_copy(update={"switches": tuple(fast), "families": i.network.families[:1]})
+    return i.model_copy(update={"network": network}), asked
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_split_ports_agree_with_brute_force(seed: int) -> None:
+    """Where ports can be split, the cost is that of the best design over every split that still carries a NIC."""
+    compare_families(*breakout_case(seed))
 
 
 @pytest.mark.parametrize("seed", range(80))
 def test_families_agree_with_brute_force(seed: int) -> None:
     """Over families, lanes, spares, the floor between pods and prices by reach, the cost is that of the best design of all."""
-    i, r = family_case(seed)
+    compare_families(*family_case(seed))
+
+
+def compare_families(i: Instance, r: FabricRequest) -> None:
+    """Hold the design found against every design of every family that the rules accept."""
     good = [(s, d) for s, d in designs_by_family(i, r) if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d)]
     cost = min((bill(i.network, s, d).usd for s, d in good), default=math.inf)
     found = solve(i, r)

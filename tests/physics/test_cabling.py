@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.checks.cables import Count, count
+from planner.checks.cables import Count, count, in_parts
 from planner.instance import Floor
 from planner.physics.cabling import boxes, lay, lengths
 from planner.physics.floor import Places
@@ -19,8 +19,8 @@ GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2,
 
 def counted(d: Design, stream=None) -> Count:
     """Tick off the cables of a design, or of another stream for its boxes."""
-    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports) for tier, n in boxes(d).items()}
-    return count(lay(d, block=5) if stream is None else stream, shapes)
+    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports * d.split) for tier, n in boxes(d).items()}
+    return count(in_parts(lay(d, block=5) if stream is None else stream, d.split), shapes)
 
 
 @st.composite
@@ -28,17 +28,23 @@ def wirable(draw: st.DrawFn) -> Design:
     """Draw a design that can be wired, of up to three tiers, with ports sized to what it needs or above."""
     rails, racks, tiers = draw(st.integers(1, 4)), draw(st.integers(1, 30)), draw(st.integers(1, 3))
     width, spare = draw(st.integers(1, 3)), draw(st.integers(0, 2))
-    side = {"rail_gpus": width, "apart": draw(st.integers(1, 3)), "lanes": draw(st.integers(1, 2)), "leaf_spare": spare}
+    side = {
+        "rail_gpus": width,
+        "apart": draw(st.integers(1, 3)),
+        "lanes": draw(st.integers(1, 2)),
+        "leaf_spare": spare,
+        "split": draw(st.integers(1, 3)),
+    }
     if tiers == 1:
         ends = rails * width * racks
-        return Design(ports=ends + spare, rails=rails, racks=racks, leaf_down=ends, **side)
+        return Design(ports=math.ceil((ends + spare) / side["split"]), rails=rails, racks=racks, leaf_down=ends, **side)
     domain, bundle, groups = draw(st.integers(1, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
     domains = math.ceil(racks / domain)
     x, y = (rails, domains) if tiers == 2 else (draw(st.integers(1, rails)), draw(st.integers(1, domains)))
     spine_bundle, cores = (draw(st.integers(1, 3)), draw(st.integers(1, 3))) if tiers == 3 else (0, 0)
     leaf = {"leaf_down": domain * width, "leaf_up": bundle * groups, "leaf_bundle": bundle, "rails_per_pod": x, "domains_per_pod": y}
     d = Design(ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle, **side)
-    least = max(d.leaf_down + d.leaf_up + spare, d.spine_down + d.spine_up, d.pods * spine_bundle)
+    least = max(math.ceil((d.leaf_down + spare) / d.split) + d.leaf_up, d.spine_down + d.spine_up, d.pods * spine_bundle)
     return dataclasses.replace(d, ports=least)
 
 
@@ -49,7 +55,7 @@ def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
     found = counted(d)
     assert not found.twice and not found.absent
     ends = found.cables.pop(("gpu", "leaf"))
-    assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links)
+    assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
     assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
 

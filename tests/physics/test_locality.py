@@ -4,8 +4,21 @@ import itertools
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from planner.physics.locality import Locality, domain_racks, extra_pieces, groups_split, locality, lower_bound_split, rings_leaving, share_leaving
+from planner.physics.locality import (
+    Locality,
+    domain_racks,
+    exchange_bound,
+    exchange_leaving,
+    extra_pieces,
+    groups_split,
+    locality,
+    lower_bound_split,
+    rings_leaving,
+    share_leaving,
+)
 
 
 def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, int, int, int]:
@@ -95,3 +108,29 @@ def test_absurd_rack_numbers_are_counted_too() -> None:
     """A rack number far outside the site costs no memory."""
     assert groups_split([[0, 10**15]], 4) == 1
     assert share_leaving([[0], [10**15]], 4, wrap=False) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("stages", "group", "share"),
+    [
+        ([[0, 1, 2, 3]], 1, 0.0),  # experts within a rack
+        ([[0, 1, 2, 3]], 2, 0.0),  # groups 0-1 and 2-3, each in its block of 4
+        ([[3, 4, 5, 6]], 2, 1 / 4),  # 3-4 is cut: rack 3 sends all to 4
+        ([[2, 3, 4, 5]], 4, 4 / 3 / 4),  # two of four racks send two thirds each to the other two
+        ([[3, 4], [2, 5]], 2, 2 / 4),
+        ([[0, 1, 4]], 2, 0.0),  # the last group is of one rack, and sends nothing
+        ([[], []], 2, 0.0),
+    ],
+)
+def test_exchange_leaving(stages: list[list[int]], group: int, share: float) -> None:
+    """All-to-all flows that leave a block of four racks, by hand."""
+    assert exchange_leaving(stages, 4, group) == pytest.approx(share)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(2, 6), st.integers(1, 8))
+def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
+    """Stages laid out one after another never send more out of a block than the bound says of the pieces that it holds."""
+    ends = list(itertools.accumulate(sizes))
+    stages = [list(range(b - n, b)) for n, b in zip(sizes, ends, strict=True)]
+    pieces = max(sum(any(r // block == k for r in s) for s in stages) for k in range(-(-ends[-1] // block)))
+    assert exchange_leaving(stages, block, group) * block <= exchange_bound(pieces, block, group) + 1e-9

@@ -1,0 +1,69 @@
+"""The design that a plan's fabric stands for, and what of its choices cannot be computed with."""
+
+from planner.instance import Network
+from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
+from planner.physics.wiring import Design, spare_ports
+from planner.plan import SiteFabric
+
+GROUPED = {"dragonfly": ("leaf",), "dragonfly+": ("leaf", "spine")}  # families without a core, and their tiers
+MOST_LANES = 16  # of a NIC
+
+
+def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Network) -> Design:
+    """Return the design of a fabric without a fault, of boxes of so many ports and racks of so many GPUs."""
+    leaf, spine, spares = f.tiers[0], f.tiers[1] if len(f.tiers) > 1 else None, network.spares
+    rails, rail_gpus, apart = {"rack": (1, gpus, 1), "rail-only": (1, 1, gpus)}.get(f.family, (gpus, 1, 1))
+    own = {"ports": ports, "rails": rails, "racks": racks, "leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
+    own |= {
+        "rail_gpus": rail_gpus,
+        "apart": apart,
+        "lanes": f.lanes,
+        "split": f.split,
+        "rails_per_pod": f.rails_per_pod,
+        "domains_per_pod": f.leaf_domains_per_pod,
+    }
+    own["leaf_spare"] = spare_ports(leaf.down_ports, spares.share, spares.failure_chance, spares.shortage_chance)
+    if f.family in GROUPED:
+        own |= {"group_links": f.group_links, "valiant": network.group_routing == "valiant"}
+        return dragonfly(Dragonfly, **own) if spine is None else dragonfly(DragonflyPlus, **own, leaf_up=leaf.up_ports)
+    own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
+    return Design(**own, leaf_up=leaf.up_ports)
+
+
+def design_fault(f: SiteFabric, racks: int) -> str | None:
+    """Say what of a fabric's choices makes its counts meaningless."""
+    if racks < 1 or not 1 <= f.lanes <= MOST_LANES:
+        return f"{racks} racks and {f.lanes} lanes; at least 1 rack and 1 to {MOST_LANES} lanes expected"
+    if f.split < 1:
+        return f"ports split in {f.split}; at least 1 expected"
+    return group_fault(f) if f.family in GROUPED else tree_fault(f)
+
+
+def tree_fault(f: SiteFabric) -> str | None:
+    """Say what is wrong with the tiers of a tree."""
+    names = tuple(t.name for t in f.tiers)
+    if names not in (("leaf",), ("leaf", "spine"), ("leaf", "spine", "core")):
+        return f"tiers are {', '.join(names) or 'none'}; leaf, then spine, then core expected"
+    last = len(f.tiers) - 1
+    for i, t in enumerate(f.tiers):
+        if t.down_ports < 1 or (t.up_ports > 0) != (i < last) or (t.bundle > 0) != (i < last) or min(t.up_ports, t.bundle) < 0:
+            return f"{t.name}: {t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}; only the top tier, {names[-1]}, has no uplinks"
+    if last > 0 and min(f.rails_per_pod, f.leaf_domains_per_pod) < 1:
+        return f"a pod of {f.rails_per_pod} rails and {f.leaf_domains_per_pod} leaf domains; at least 1 of each expected"
+    return None
+
+
+def group_fault(f: SiteFabric) -> str | None:
+    """Say what of a dragonfly's choices makes its counts meaningless."""
+    names, expected = tuple(t.name for t in f.tiers), GROUPED[f.family]
+    if names != expected:
+        return f"tiers of a {f.family} are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
+    t = f.tiers[0]
+    if min(t.down_ports, t.up_ports, t.bundle, f.rails_per_pod, f.leaf_domains_per_pod) < 1 or f.group_links < 0:
+        return (
+            f"leaf: {t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}; groups of {f.rails_per_pod} rails and "
+            f"{f.leaf_domains_per_pod} leaf domains, {f.group_links} links between two; at least 1 of each, and no link fewer than 0, expected"
+        )
+    if len(f.tiers) > 1 and t.up_ports % t.bundle:
+        return f"leaf bundle: {t.up_ports} uplinks are not whole bundles of {t.bundle}"
+    return None

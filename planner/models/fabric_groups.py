@@ -1,0 +1,216 @@
+"""The rows of dragonflies for the fabric's tables: group shapes, the fewest links between groups, and what they take of the ports.
+
+More links than the traffic asks for between two groups, or two routers of a group, cost more and gain nothing, so the
+fewest that meet every rule are taken: what flows can count on never falls where links are added (`physics.dragonfly`).
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.models.fabric_prices import LinkPrices
+from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, exchange_flows, rings, unavoidable_splits
+from planner.models.fabric_table_columns import COL, SHAPE, pod_sizes
+from planner.physics.dragonfly import router_share
+from planner.physics.floor import Metres
+
+NONE = np.empty((0, len(SHAPE)), dtype=np.int64)
+
+
+def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPrices) -> tuple[int, Ints]:
+    """Count the shapes of groups of a domain size, and return those that ports hold, with bounds; `left` ports of a leaf are not the GPUs'."""
+    m, domains = p.modes[mode], -(-p.request.racks // domain)
+    plus = m.family == "dragonfly+"
+    if not plus and {"leaf_up_ports", "spine_down_ports", "spine_up_ports"} & set(p.pins):
+        return 0, NONE
+    by_rail, by_domain = pod_sizes(p, m.rails, domains, max(m.rails, domains))
+    rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
+    keep = rails * width < m.switch.ports if plus else rails * width <= left + 1
+    rows = np.zeros((int(keep.sum()), len(SHAPE)), dtype=np.int64)
+    rails, width = rails[keep], width[keep]
+    same = {"mode": mode, "tiers": 1 + plus, "ports": m.switch.ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains}
+    same |= {"leaves": m.networks * m.rails * domains, "splits": unavoidable_splits(p.request, domain), "grouped": 1}
+    for name, value in same.items():
+        rows[:, COL[name]] = value
+    for name, values in (("rails", rails), ("domains_per_pod", width), ("leaves_per_pod", rails * width)):
+        rows[:, COL[name]] = values
+    rows[:, COL["pods"]] = -(-m.rails // rails) * -(-domains // width)
+    if plus:
+        return len(rows), _plus(p, mode, domain, rows[rows[:, COL["pods"]] > 1], left, prices)
+    return len(rows), _routers(p, mode, domain, rows[(rows[:, COL["pods"]] > 1) | (rows[:, COL["leaves_per_pod"]] > 1)], left, prices)
+
+
+def _leaf_flows(p: Problem, m: Mode, domain: int, domains: int) -> float:
+    """Links that what leaves a leaf must be able to count on."""
+    if domains == 1:
+        return 0.0
+    rates = domain / p.ratios.hop, rings(p.request, domain) / p.ratios.allreduce, exchange_flows(p.request, domain)
+    return max(rates) * m.rail_gpus / m.split
+
+
+def pod_exchange(p: Problem, rows: Ints) -> Metres:
+    """Most all-to-all flows of one GPU index that leave each row's pod."""
+    racks = rows[:, COL["domain"]] * rows[:, COL["domains_per_pod"]]
+    if p.request.exchange_racks < 2:
+        return np.zeros(len(rows))
+    each, which = np.unique(racks, return_inverse=True)
+    flows: Metres = np.array([exchange_flows(p.request, n) for n in each.tolist()])[which.ravel()]
+    return flows
+
+
+def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
+    """Links that what leaves a group must be able to count on, and links that the floor between groups asks for."""
+    domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
+    ends = domain * m.rail_gpus * rails * width
+    shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
+    around = np.maximum(shared / p.ratios.allreduce, pod_exchange(p, rows)) * m.rail_gpus * rails
+    flows = np.maximum(ends / p.ratios.hop, around) / m.split
+    floor = np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
+    return np.where(width < rows[:, COL["domains"]], flows, 0.0), floor
+
+
+def _edges(m: Mode, rows: Ints) -> list[Ints]:
+    """Leaves of the groups: full ones, and those at either edge, which may be smaller."""
+    rails, width = rows[:, COL["rails"]], rows[:, COL["domains_per_pod"]]
+    last = m.rails - (-(-m.rails // rails) - 1) * rails, rows[:, COL["domains"]] - (-(-rows[:, COL["domains"]] // width) - 1) * width
+    return [x * y for x in (rails, last[0]) for y in (width, last[1])]
+
+
+def _spread(need: Metres, others: Ints, switches: list[Ints], floor: Ints) -> Ints:
+    """Fewest links between two groups where a group's links share its traffic evenly: n·floor(L/n)/2 >= need at each number n of switches."""
+    total = np.maximum(floor, 1)
+    for n in switches:
+        total = np.maximum(total, n * np.maximum(1, np.ceil(2 * need / n).astype(np.int64)))
+    links: Ints = np.where(others > 0, -(-total // np.maximum(others, 1)), 0)
+    return links
+
+
+def _direct(need: Metres, others: Ints, floor: Ints) -> Ints:
+    """Fewest links between two groups where the two share them alone."""
+    least = np.maximum(np.ceil(need).astype(np.int64), -(-floor // np.maximum(others, 1)))
+    links: Ints = np.where(others > 0, np.maximum(1, least), 0)
+    return links
+
+
+def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: LinkPrices) -> Ints:
+    """Complete the rows of a dragonfly: fewest links between routers and between groups, and the price of all."""
+    m, others, valiant = p.modes[mode], rows[:, COL["pods"]] - 1, p.network.group_routing == "valiant"
+    sizes = _edges(m, rows)
+    need, floor = _group_flows(p, m, rows)
+    leaf = _leaf_flows(p, m, domain, -(-p.request.racks // domain))
+    most = np.max(sizes, axis=0)
+    need = np.maximum(need, np.where(most == 1, leaf, 0.0))
+    links = _spread(need, others, sizes, floor) if valiant else _direct(need, others, floor)
+    least = np.min([np.where(s > 1, s, most) for s in sizes], axis=0)
+    pairs = zip(least.tolist(), most.tolist(), (others > 0).tolist(), strict=True)
+    share = np.array([router_share(n, a, several=several, valiant=valiant) if a > 1 else math.inf for n, a, several in pairs])
+    bundle = np.maximum(1, np.ceil(leaf / share)).astype(np.int64)
+    used = np.max([(s - 1) * bundle + -(-others * links // s) for s in sizes], axis=0)
+    rows[:, COL["router_bundle"]], rows[:, COL["group_links"]] = bundle, links
+    keep = used <= left
+    rows = rows[keep]
+    return _priced(p, mode, domain, rows, _local(m, rows), prices)
+
+
+def _local(m: Mode, rows: Ints) -> Ints:
+    """Cables inside the groups of one network: a bundle for each two of a group's routers; sums over groups are products of sums."""
+    squares, rails, domains = np.ones(len(rows), dtype=np.int64), m.rails, rows[:, COL["domains"]]
+    for items, size in ((rails, rows[:, COL["rails"]]), (domains, rows[:, COL["domains_per_pod"]])):
+        squares = squares * (items // size * size**2 + (items % size) ** 2)
+    pairs: Ints = (squares - rails * domains) // 2 * rows[:, COL["router_bundle"]]
+    return pairs
+
+
+def _priced(p: Problem, mode: int, domain: int, rows: Ints, local: Ints, prices: LinkPrices) -> Ints:
+    """Price routers amid their groups; by length only those that may still be worth it."""
+    m, leaves = p.modes[mode], p.modes[mode].rails * rows[:, COL["domains"]] * p.switch_cost(mode)
+    if prices.places is not None:
+        pairs = rows[:, COL["pods"]] * (rows[:, COL["pods"]] - 1) // 2
+        gpus = p.request.racks * m.networks * m.rails * m.rail_gpus
+        keep = leaves + prices.least(mode, local + pairs * rows[:, COL["group_links"]], gpus) <= prices.most
+        rows, local, leaves = rows[keep], local[keep], leaves[keep]
+    width = rows[:, COL["domains_per_pod"]]
+    each = {w: prices.endpoints(mode, domain * w) for w in np.unique(width).tolist()}
+    ends = np.array([each[w] for w in width.tolist()], dtype=np.int64)
+    between, beside = prices.between(mode, domain, width, rows[:, COL["rails"]]), prices.beside(mode, local)
+    rows[:, COL["leaf_cost"]], rows[:, COL["between_cost"]] = leaves + np.minimum(ends, BEYOND) + beside, between
+    rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + between * rows[:, COL["group_links"]]
+    return rows[np.maximum(np.maximum(ends, beside), between) < BEYOND]
+
+
+def _plus(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: LinkPrices) -> Ints:
+    """Complete the rows of a dragonfly+ but for leaf uplinks, and what depends on them."""
+    m, leaf = p.modes[mode], _leaf_flows(p, p.modes[mode], domain, -(-p.request.racks // domain))
+    sizes, pin = _edges(m, rows), p.pins.get("leaf_up_ports")
+    more = 1 + np.max(sizes, axis=0) / np.min(sizes, axis=0) if p.network.group_routing == "valiant" else np.ones(len(rows))
+    least = np.maximum(1, np.ceil(leaf * more)).astype(np.int64)
+    rows[:, COL["least_up"]] = least if pin is None else np.maximum(least, pin)
+    rows[:, COL["most_up"]] = left if pin is None else min(left, pin)
+    rows = rows[rows[:, COL["least_up"]] <= rows[:, COL["most_up"]]]
+    ends = prices.endpoints(mode, domain)
+    rows[:, COL["leaf_cost"]] = rows[:, COL["leaves"]] // m.networks * p.switch_cost(mode) + ends
+    if ends >= BEYOND or not len(rows):
+        return rows[:0]
+    if prices.places is not None:
+        pairs = rows[:, COL["pods"]] * (rows[:, COL["pods"]] - 1) // 2
+        rows[:, COL["up_cost"]] = prices.least(mode, rows[:, COL["leaves"]] // m.networks, 0)
+        rows[:, COL["between_cost"]] = prices.least(mode, pairs, 0)
+        rows = _plus_bound(p, mode, rows)
+        rows = rows[rows[:, COL["bound"]] <= prices.most]
+    width = rows[:, COL["domains_per_pod"]]
+    rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, width)
+    rows[:, COL["between_cost"]] = prices.between(mode, domain, width, rows[:, COL["rails"]])
+    return _plus_bound(p, mode, rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["between_cost"]]) < BEYOND])
+
+
+def _plus_bound(p: Problem, mode: int, rows: Ints) -> Ints:
+    """Drop shapes of a dragonfly+ whose ports do not suffice, and bound the others by ports alone: fewest spines, fewest links between groups."""
+    ports, least, per_pod, pods = (rows[:, COL[c]] for c in ("ports", "least_up", "leaves_per_pod", "pods"))
+    groups = -(-least // np.maximum((ports - 1) // per_pod, 1))
+    need, floor = _group_flows(p, p.modes[mode], rows)
+    twice = 2 if p.network.group_routing == "valiant" else 1
+    links = np.maximum(1, np.ceil(np.maximum(need * twice / np.where(twice == 2, pods - 1, 1), floor / (pods - 1))).astype(np.int64))
+    spines = np.maximum(groups, -(-(pods - 1) * links // np.maximum(ports - per_pod, 1)))
+    total = rows[:, COL["up_cost"]] * np.maximum(least, spines) + rows[:, COL["between_cost"]] * links
+    rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + p.switch_cost(mode) * pods * spines + total
+    kept: Ints = rows[spines <= rows[:, COL["most_up"]]]
+    return kept
+
+
+def plus_links(p: Problem, rows: Ints) -> Ints:
+    """Give each wiring of a dragonfly+ the fewest links between groups, and drop those whose spines have no port for them."""
+    at = np.nonzero(rows[:, COL["grouped"]] * rows[:, COL["tiers"]] == 2)[0]
+    if not len(at):
+        return rows
+    own = rows[at]
+    kinds = own[:, COL["mode"]]
+    links, keep = np.zeros(len(own), dtype=np.int64), np.ones(len(own), dtype=bool)
+    for mode in np.unique(kinds).tolist():
+        these = kinds == mode
+        links[these], keep[these] = _fewest_links(p, mode, own[these])
+    rows[at, COL["group_links"]] = links
+    whole = np.ones(len(rows), dtype=bool)
+    whole[at] = keep
+    return rows[whole]
+
+
+def _fewest_links(p: Problem, mode: int, rows: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Return the fewest links between two groups under s spines, and whether the spines have ports for them."""
+    m, others, s = p.modes[mode], rows[:, COL["pods"]] - 1, rows[:, COL["groups"]]
+    need, floor = _group_flows(p, m, rows)
+    if p.network.group_routing == "valiant":
+        links = _spread(need, others, [s], floor)
+    else:
+        least = _direct(need, others, np.zeros_like(floor))
+        each, which = np.unique(rows[:, COL["domain"]], return_inverse=True)
+        leaf = np.array([_leaf_flows(p, m, d, -(-p.request.racks // d)) for d in each.tolist()])[which.ravel()]
+        whole = np.where(least < s, least, s * -(-least // s))
+        links = np.maximum(whole, np.minimum(np.ceil(leaf / rows[:, COL["leaf_bundle"]]).astype(np.int64), s))
+        links = np.maximum(links, -(-floor // others))
+    pin = p.pins.get("spine_up_ports")
+    if pin is not None:
+        links = np.maximum(links, (pin - 1) * s // others + 1)
+    up = -(-others * links // s)
+    fits = rows[:, COL["spine_down"]] + up <= rows[:, COL["ports"]]
+    return links, fits if pin is None else fits & (up == pin)

@@ -1,0 +1,76 @@
+"""Small questions of a fabric: boxes, instances, requests, and the time rules in floats by the physics."""
+
+import math
+
+from planner.handoff import FabricRequest, Options
+from planner.instance import Instance, Switch
+from planner.models import fabric
+from planner.physics.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.wiring import Design
+from planner.solvers.outcome import Outcome
+
+PHI = 1.05
+
+
+def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800, **more: float) -> Switch:
+    """Return a box of `ports` ports."""
+    own = {"ports": ports, "port_gbps": port_gbps, "planes": planes, "price_usd": price_usd, "power_watts": 1000.0 * planes}
+    return Switch(name=f"{ports}x{planes}", **own, **more)
+
+
+def instance(
+    rails: int, *switches: Switch, optics_usd: float = 1200, max_tiers: int = 3, pins: dict[str, object] | None = None, **rules: object
+) -> Instance:
+    """Return an instance of which only the parts that a fabric reads are real."""
+    gpu = {"name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {}, "matrix_efficiency": {"most": {}}}
+    gpu |= {"scale_up_bytes_per_second": 1, "scale_up_latency_seconds": 0, "nic_bytes_per_second": 100e9, "nic_latency_seconds": 0}
+    roles = ("parameter", "working_parameter", "gradient", "optimizer", "activation", "collective")
+    model = {"name": "m", "layers": 1, "hidden": 1, "heads": 1, "ffn": 1, "vocabulary": 1}
+    precision = {"compute": "bf16"} | {f"{role}_bytes": 2 for role in roles}
+    network = {
+        "switches": [s.model_dump() for s in switches],
+        "optics": {"name": "o", "price_usd": optics_usd, "power_watts": 16},
+        "transport": {"slowdown": PHI},
+        "max_tiers": max_tiers,
+        **rules,
+    }
+    return Instance.model_validate(
+        {
+            "name": "test",
+            "workload": {"model": model, "tokens": 1, "sequence_length": 1, "precision": precision},
+            "hardware": {"accelerator": gpu, "rack": {"name": "rack", "gpus": rails, "it_kw": 1, "price_usd": 0}},
+            "network": network,
+            "pins": pins or {},
+        }
+    )
+
+
+def request(racks: int, *, group: int = 1, groups: int = 1, hop: float = 1.0, ring: float = 1e9, **limits: float) -> FabricRequest:
+    """Return a request whose windows hide slowdowns up to phi·hop and phi·ring."""
+    times = {"hop_seconds": 1.0, "hop_window_seconds": PHI * hop, "allreduce_seconds": 1.0, "allreduce_window_seconds": PHI * ring}
+    return FabricRequest(racks=racks, group_racks=group, groups=groups, **times, **limits)
+
+
+def solve(i: Instance, r: FabricRequest, **options: float) -> Outcome[fabric.FabricDesign]:
+    """Solve one site."""
+    return fabric.solve(i, r, Options(**options), site="here")
+
+
+def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
+    """Say whether the worst placement's traffic stays within the windows, in floats by the physics."""
+    leaves = d.domains > 1
+    crosses = d.pods > 1 and d.domains_per_pod < d.domains
+    around = [0, 0]
+    cut = r.exchange_racks**2 // 4 / max(1, r.exchange_racks - 1)
+    if r.group_racks > 1:
+        around[0] = min(math.ceil(d.domain_racks / r.group_racks) + 1, r.groups) * leaves
+        around[1] = min(math.ceil(d.domains_per_pod * d.domain_racks / r.group_racks) + 1, r.groups) * crosses
+    block = d.domain_racks, d.domain_racks * max(1, d.domains_per_pod)
+    shares = [min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0 for n, racks in zip(around, block, strict=True)]
+    if hop_slowdown(i.network, d, *shares) > PHI * (1 + 1e-9):
+        return False
+    hop = hop_slowdown(i.network, d, float(leaves), float(crosses))
+    ring = allreduce_slowdown(i.network, d, *around)
+    kept = r.hop_seconds * hop <= max(r.hop_window_seconds, r.hop_seconds * PHI) * (1 + 1e-9)
+    kept &= r.allreduce_seconds * ring <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
+    return kept and hop <= (r.hop_limit or math.inf) * (1 + 1e-9) and ring <= (r.allreduce_limit or math.inf) * (1 + 1e-9)

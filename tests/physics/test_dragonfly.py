@@ -1,0 +1,192 @@
+"""Dragonflies: published sizes, every cable laid once, each pair joined alike, and what flows can count on held against fluid loads."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.checks.cables import Count, count, in_parts
+from planner.physics.cabling import boxes, lay
+from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
+from planner.physics.wiring import Design, unwirable
+
+
+def made(kind: type[Dragonfly], **choices: int) -> Dragonfly:
+    """Return a dragonfly that does not yet say how many ports its switches have."""
+    return dragonfly(kind, **{"ports": 1, **choices})
+
+
+@st.composite
+def dragonflies(draw: st.DrawFn) -> Dragonfly:
+    """Draw a dragonfly or dragonfly+ that can be wired, with no more ports than its fullest switch uses."""
+    rails, racks, width = draw(st.integers(1, 4)), draw(st.integers(1, 24)), draw(st.integers(1, 2))
+    domain, spare = draw(st.integers(1, 5)), draw(st.integers(0, 2))
+    domains = math.ceil(racks / domain)
+    side = {
+        "rail_gpus": width,
+        "apart": draw(st.integers(1, 2)),
+        "lanes": draw(st.integers(1, 2)),
+        "leaf_spare": spare,
+        "split": draw(st.integers(1, 3)),
+    }
+    side |= {"rails": rails, "racks": racks, "leaf_down": domain * width, "leaf_bundle": draw(st.integers(1, 3))}
+    side |= {"rails_per_pod": draw(st.integers(1, rails)), "domains_per_pod": draw(st.integers(1, domains)), "valiant": draw(st.booleans())}
+    one = Dragonfly(ports=1, group_links=0, **side)
+    plus = one.pods > 1 and draw(st.booleans())
+    if one.pods == 1 and one.leaves == one.networks:
+        side |= {"rails": 2, "rails_per_pod": 1, "apart": 1}
+    several = Dragonfly(ports=1, group_links=0, **side).pods > 1
+    spines = draw(st.integers(1, 4)) if plus else 0
+    links = draw(st.integers(1, 4)) * several
+    if plus:
+        side |= {"leaf_up": spines * side["leaf_bundle"]}
+    d = made(DragonflyPlus if plus else Dragonfly, group_links=links, **side)
+    switches = spines or max(d.group_sizes)
+    if d.valiant and several:
+        d = made(type(d), **side, group_links=max(links, math.ceil(switches / (d.pods - 1))))
+    used = math.ceil((d.leaf_down + spare) / d.split) + d.up_ports
+    return dataclasses.replace(d, ports=max(used, d.spine_down + d.global_ports) if plus else used)
+
+
+def counted(d: Design) -> Count:
+    """Tick off the cables of a design."""
+    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports * d.split) for tier, n in boxes(d).items()}
+    return count(in_parts(lay(d, block=97), d.split), shapes)
+
+
+# Kim et al. 2008: figure 5 (p = h = 2, a = 4, 72 endpoints), and section 3.1's 64-port routers (balanced a = 2p = 2h: p + a + h - 1 = 63).
+@pytest.mark.parametrize(("p", "a", "h", "groups", "endpoints"), [(2, 4, 2, 9, 72), (16, 32, 16, 513, 262_656)])
+def test_published_dragonflies(p: int, a: int, h: int, groups: int, endpoints: int) -> None:
+    """The largest dragonfly has g = a·h + 1 groups and N = a·p·g endpoints; one more group finds no port."""
+    assert (groups, endpoints) == (a * h + 1, a * p * (a * h + 1))
+    side = {"rails": 1, "leaf_down": p, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": a, "group_links": 1}
+    d = made(Dragonfly, racks=endpoints, **side)
+    d = dataclasses.replace(d, ports=p + a - 1 + h)
+    assert unwirable(d, cross_rail=True) == []
+    assert (d.pods, d.leaves, d.global_ports) == (groups, a * groups, h)
+    assert d.switch_links == groups * a * (a - 1) // 2 + groups * (groups - 1) // 2
+    more = dataclasses.replace(made(Dragonfly, racks=endpoints + a * p, **side), ports=d.ports)
+    assert "leaf ports" in unwirable(more, cross_rail=True)[0]
+
+
+def test_largest_dragonfly_plus() -> None:
+    """Shpiner et al. 2017: switches of k ports, half down and half up, make groups of (k/2)² endpoints and (k/2)² + 1 groups."""
+    half = 4
+    side = {"rails": 1, "leaf_down": half, "leaf_up": half, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": half, "group_links": 1}
+    racks = half**2 * (half**2 + 1)
+    d = dataclasses.replace(made(DragonflyPlus, racks=racks, **side), ports=2 * half)
+    assert unwirable(d, cross_rail=True) == []
+    assert (d.pods, d.leaves, d.spines, d.endpoint_links) == (17, 68, 68, 272)
+    more = dataclasses.replace(made(DragonflyPlus, racks=racks + 1, **side), ports=2 * half)
+    assert unwirable(more, cross_rail=True) == ["spine ports: 4 down + 5 global > 8 ports"]
+
+
+@settings(deadline=None)
+@given(dragonflies())
+def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
+    """The cables laid are as many as the counts say, name no port twice and none that is not there."""
+    assert unwirable(d, cross_rail=True) == []
+    found = counted(d)
+    assert not found.twice and not found.absent
+    ends = found.cables.pop(("gpu", "leaf"))
+    assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
+    assert found.used["gpu"].all()
+    assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
+    assert max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier != "gpu") + d.leaf_spare * (d.tiers == 1) <= d.ports * d.split
+
+
+@settings(deadline=None)
+@given(dragonflies())
+def test_one_port_fewer_is_refused(d: Dragonfly) -> None:
+    """The designs drawn use every port of some switch."""
+    assert unwirable(dataclasses.replace(d, ports=d.ports - 1), cross_rail=True)
+
+
+def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:
+    """Return the group of leaves or spines, over all networks."""
+    if tier == "spine":
+        return box // d.spines_per_pod
+    across = math.ceil(d.rails / d.rails_per_pod)
+    network, own = box // (d.domains * d.rails), box % (d.domains * d.rails)
+    return network * d.pods + own // d.rails // d.domains_per_pod * across + own % d.rails // d.rails_per_pod
+
+
+@settings(deadline=None)
+@given(dragonflies())
+def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
+    """Every two routers of a group have one bundle, every two groups of a network the same links, spread over switches within one."""
+    local: dict[tuple[int, int], int] = {}
+    between: dict[tuple[int, int], int] = {}
+    at: dict[int, int] = {}
+    for c in (c for c in lay(d, block=10**6) if c.low_tier == c.high_tier):
+        ga, gb = groups_of(d, c.low_tier, c.low), groups_of(d, c.high_tier, c.high)
+        for a, b, x, y in zip(c.low.tolist(), c.high.tolist(), ga.tolist(), gb.tolist(), strict=True):
+            table, key = (local, (a, b)) if x == y else (between, (x, y))
+            table[key] = table.get(key, 0) + 1
+            for box in (a, b) if x != y else ():
+                at[box] = at.get(box, 0) + 1
+    each = [g for n in range(d.networks) for g in itertools.combinations(range(n * d.pods, (n + 1) * d.pods), 2)]
+    assert between == (dict.fromkeys(each, d.group_links) if d.group_links else {})
+    assert set(local.values()) <= {d.leaf_bundle}
+    if d.tiers == 1:
+        assert len(local) == d.networks * sum(n * a * (a - 1) // 2 for a, n in d.group_sizes.items())
+    by_group: dict[int, list[int]] = {}
+    tier, n = ("spine", d.spines) if d.tiers == 2 else ("leaf", d.leaves)
+    for box, g in enumerate(groups_of(d, tier, np.arange(n)).tolist()):
+        by_group.setdefault(g, []).append(at.get(box, 0))
+    assert all(max(held) - min(held) <= 1 for held in by_group.values())
+
+
+@settings(deadline=None)
+@given(dragonflies(), st.integers(0, 10**6))
+def test_shortest_paths_carry_what_is_counted_on(d: Dragonfly, seed: int) -> None:
+    """With any partner for every endpoint no link between routers or groups carries more than the exits say, on shortest paths."""
+    if d.valiant or d.tiers == 2 or d.networks > 1:
+        return
+    loads = _loads(d, np.random.default_rng(seed))
+    ends = d.racks * d.rails * d.rail_gpus
+    leaving_leaf, leaving_pod = (max(loads[0].values(), default=0.0), max(loads[1].values(), default=0.0))
+    assert ends and max(loads[2].values(), default=0.0) <= max(leaving_leaf / d.leaf_exit, 0.0) + 1e-9
+    assert max(loads[3].values(), default=0.0) <= (leaving_pod / d.pod_exit if d.pods > 1 else 0.0) + 1e-9
+
+
+def _loads(d: Dragonfly, rng: np.random.Generator) -> tuple[dict, dict, dict, dict]:
+    """Send one flow from every endpoint to its partner: flows leaving (or entering) routers and groups, loads by bundle link and group link."""
+    n = d.racks * d.rails * d.rail_gpus
+    ends = next(c for c in lay(d, block=10**6) if c.low_tier == "gpu")
+    leaf = dict(zip(ends.low.tolist(), ends.high.tolist(), strict=False))
+    group = dict(enumerate(groups_of(d, "leaf", np.arange(d.leaves)).tolist()))
+    gates: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for c in (c for c in lay(d, block=10**6) if c.low_tier == c.high_tier):
+        for a, b in zip(c.low.tolist(), c.high.tolist(), strict=True):
+            if group[a] != group[b]:
+                gates.setdefault((group[a], group[b]), []).append((a, b))
+                gates.setdefault((group[b], group[a]), []).append((b, a))
+    out, leave, local, between = {}, {}, {}, {}
+
+    def add(table: dict, key: object, amount: float) -> None:
+        table[key] = table.get(key, 0.0) + amount
+
+    for src, dst in enumerate(rng.permutation(n).tolist()):
+        a, b = leaf[src], leaf[dst]
+        if a == b:
+            continue
+        add(out, ("from", a), 1.0)
+        add(out, ("to", b), 1.0)
+        if group[a] == group[b]:
+            add(local, (a, b), 1 / d.leaf_bundle)
+            continue
+        add(leave, ("from", group[a]), 1.0)
+        add(leave, ("to", group[b]), 1.0)
+        ways = gates[group[a], group[b]]
+        add(between, (group[a], group[b]), 1 / len(ways))
+        for g, h in ways:
+            if g != a:
+                add(local, (a, g), 1 / len(ways) / d.leaf_bundle)
+            if h != b:
+                add(local, (h, b), 1 / len(ways) / d.leaf_bundle)
+    return out, leave, local, between
