@@ -11,6 +11,7 @@ from typing import Literal
 from planner.handoff import LayoutRequest
 from planner.instance import Instance
 from planner.models.layout_question import LONG_SEQUENCE, Problem, problem_of
+from planner.models.layout_report import racks_of_replica
 from planner.models.layout_search import search
 from planner.physics import steptime, transport
 from planner.physics.step import Conditions, Cut
@@ -43,14 +44,16 @@ def fewest_racks(
     instance: Instance, deadline_days: float, *, guess: int, tolerance: float = 0.01, near: Cut | None = None, time_limit: float | None = None
 ) -> Fewest:
     """Bracket the fewest racks to the tolerance, from a guess; `time_limit` is that of one search."""
-    most, held, racks = useful_racks(instance), _Bracket(), max(1, guess)
+    most, held, racks, last = useful_racks(instance), _Bracket(), max(1, guess), 0.0
     for n in range(1, SEARCHES + 1):
         racks = min(racks, most)
         found = search(_problem(instance, racks), near=near, time_limit=time_limit)
         days = math.inf
         if found.best is not None:
             days, near = days_of(instance, found.best.seconds), found.best.cut
-        if days <= deadline_days:
+        if found.best is not None and days <= deadline_days:
+            # A layout that leaves racks idle is one of fewer racks.
+            racks = min(racks, used_racks(instance, found.best.cut))
             held.high, held.days, held.cut = racks, days, near
         elif days_of(instance, found.bound) > deadline_days:
             held.low = max(held.low, racks)
@@ -60,7 +63,9 @@ def fewest_racks(
             return Fewest(status="infeasible", racks=None, too_few=most, days=None, cut=None, searches=n)
         if held.high is not None and held.high <= max(held.low + 1, held.low * (1 + tolerance)):
             return Fewest(status="optimal", racks=held.high, too_few=held.low, days=held.days, cut=held.cut, searches=n)
-        racks = _next(held, racks, days / deadline_days, tolerance)
+        # Where more racks no longer help, only the most can tell that none do.
+        stuck = held.high is None and days >= last > 0
+        racks, last = most if stuck else _next(held, racks, days / deadline_days, tolerance), days
     status: Literal["feasible", "unknown"] = "unknown" if held.high is None else "feasible"
     return Fewest(status=status, racks=held.high, too_few=held.low, days=held.days, cut=held.cut, searches=n)
 
@@ -77,6 +82,12 @@ def _next(held: _Bracket, racks: int, over: float, tolerance: float) -> int:
     if not held.low < aimed < held.high:
         aimed = middle
     return min(max(aimed, held.low + 1), held.high - 1)
+
+
+def used_racks(instance: Instance, cut: Cut) -> int:
+    """Count the racks that a layout works on."""
+    replicas = sum(math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site)
+    return replicas * racks_of_replica(_problem(instance, 1), cut)
 
 
 def useful_racks(instance: Instance) -> int:

@@ -19,6 +19,8 @@ from planner.pins import pinned
 MICRO_BATCHES = (1, 2, 4, 8, 16)
 LONG_SEQUENCE = 16_384  # tokens from which context parallelism belongs to the space
 WIDE = 16  # TP ranks from which 2-D tensor parallelism belongs to the space
+WIDE_HIDDEN = 24_576  # width from which TP over several scale-up domains belongs to it, where no fabric is to be designed
+MOST_DOMAINS = 64  # that TP spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class Problem:
     racks: tuple[int, ...]
     most_sequences: int
     memory_limit: float
+    wide: bool = False
     pins: dict[str, Any] = field(default_factory=dict)
 
     def pin(self, name: str) -> Any:
@@ -68,6 +71,8 @@ def problem_of(instance: Instance, request: LayoutRequest) -> Problem:
         racks=tuple(request.racks_by_site[s] for s in sites),
         most_sequences=math.floor(tokens / machine.sequence),
         memory_limit=step.memory_limit_bytes(instance),
+        # The fabric is designed for pipeline and gradient traffic; TP between racks is offered where its network is taken as given.
+        wide=instance.network is None and machine.model.hidden >= WIDE_HIDDEN,
         pins={p: pinned(instance, p) for p in instance.pins if p.startswith("layout.")},
     )
 
@@ -133,7 +138,7 @@ def bases(problem: Problem) -> list[Base]:
 def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
     m = problem.machine
     shared = math.gcd(m.model.heads, m.model.kv)
-    degrees = problem.options("tensor_parallel", [t for t in range(1, m.rack.gpus + 1) if shared % t == 0])
+    degrees = problem.options("tensor_parallel", [t for t in (*range(1, m.rack.gpus + 1), *_over_domains(problem)) if shared % t == 0])
     for t in degrees:
         inner, contexts = problem.choices("tensor_parallel_inner", _inner(t)), problem.choices("context_parallel", _contexts(m, t))
         sizes = problem.choices("microbatch_sequences", MICRO_BATCHES)
@@ -152,6 +157,11 @@ def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
                     tensor_inner=i,
                 )
                 yield shape, recomputes
+
+
+def _over_domains(problem: Problem) -> list[int]:
+    """Offer degrees that fill whole scale-up domains, for wide models."""
+    return [problem.machine.rack.gpus * k for k in range(2, MOST_DOMAINS + 1)] if problem.wide else []
 
 
 def _inner(t: int) -> list[int]:
