@@ -149,25 +149,32 @@ def _finished(instance: Instance, choose: Choose, held: Bracket, solve_days: Cal
 
 def choice_of(plan: Plan, choose: Choose, deadline: float, held: Bracket) -> ModelChoice:
     """Describe the model of a plan, the ideal one, and what lies between."""
-    law, told = law_of(choose), loss_law_of(choose)
+    told = loss_law_of(choose)
     w = plan.instance.workload
     candidate = model_for(choose, held.low)
     flop = float(scaling.training_flop(candidate.parameters, w.tokens))
     full = _ideal_flop(plan, deadline)
-    size = laws.best_parameters(law, full)
-    above = model_at(choose, min(held.high, full))
+    above = max(min(held.high, full), flop)
+    counted = choose.assumed_flop_per_second
     return ModelChoice(
         flop=flop,
-        flop_bound=min(held.high, full),
+        flop_bound=above,
         parameters=candidate.parameters,
         tokens=w.tokens,
         batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
         loss=laws.loss(told, candidate.parameters, w.tokens),
-        loss_bound=min(laws.loss(told, *above), laws.loss(told, candidate.parameters, w.tokens)),
-        ideal=Ideal(flop=full, parameters=size, tokens=laws.tokens_for(size, full), loss=laws.loss(told, size, laws.tokens_for(size, full))),
+        loss_bound=min(laws.loss(told, *model_at(choose, above)), laws.loss(told, candidate.parameters, w.tokens)),
+        ideal=ideal_at(choose, full),
+        assumed=None if counted is None else ideal_at(choose, float(scaling.budget_flop(gpus_of(plan) * counted, deadline * DAY))),
         lost=lost_by_part(plan, candidate),
         days_by_flop={f"{c:.6g}": d for c, d in sorted(held.days.items())},
     )
+
+
+def ideal_at(choose: Choose, flop: float) -> Ideal:
+    """Describe the model that the law gives for a compute, its shape left open."""
+    size, tokens = model_at(choose, flop)
+    return Ideal(flop=flop, parameters=size, tokens=tokens, loss=laws.loss(loss_law_of(choose), size, tokens))
 
 
 def model_at(choose: Choose, flop: float) -> tuple[float, float]:

@@ -85,6 +85,9 @@ class Choose(Sourced):
     critical_batch: PowerOf | str | None = Field(None, description="Law of the most tokens of a step; absent: limits.max_batch_tokens.")
     family: Family = Family()
     loss: LossLaw | str = Field("parametric-2024", description="What the loss is told by; a law of loss tells its own.")
+    assumed_flop_per_second: Positive | None = Field(
+        None, description="What somebody counts on from each GPU, at all times; the law's model for it is told beside the plan's."
+    )
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(0.01, description="Relative width of the bracket around the compute that is had.")
 
 
@@ -108,5 +111,6 @@ class ModelChoice(Frozen):
     loss: float
     loss_bound: float = Field(description="Loss at flop_bound.")
     ideal: Ideal
+    assumed: Ideal | None = Field(None, description="The same for workload.choose.assumed_flop_per_second.")
     lost: dict[str, float] = Field(description="Shares of the ideal's compute: what is used, and what each part of the step costs; they sum to 1.")
     days_by_flop: dict[str, float] = Field(description="Days to train the law's model for each compute that was tried.")

@@ -53,6 +53,9 @@ def _choice(x: ModelChoice, plan: Plan) -> Iterator[str]:
     model = plan.instance.workload.model
     shape = "" if isinstance(model, str) else f"{model.layers} layers of {model.hidden:,}, {model.heads} heads; "
     yield f"MODEL      {x.parameters / 1e12:,.2f}T parameters on {x.tokens / 1e12:,.1f}T tokens: {shape}{x.flop:.4g} FLOP by the deadline"
+    if x.assumed:
+        z = x.assumed
+        yield f"           as assumed {z.parameters / 1e12:,.1f}T on {z.tokens / 1e12:,.0f}T tokens, {z.flop:.4g} FLOP"
     y = x.ideal
     yield f"           at full use {y.parameters / 1e12:,.1f}T on {y.tokens / 1e12:,.0f}T, {y.flop:.4g} FLOP, loss {y.loss:.4f}; of it:"
     parts = sorted(((v, k) for k, v in x.lost.items() if abs(v) >= 5e-4), reverse=True)

@@ -63,6 +63,11 @@ def choice_figures(c: Context) -> Iterator[Violation]:
     yield from must_equal("choice_figures[flop]", "6·N·D", x.flop, float(scaling.training_flop(size, tokens)))
     yield from must_equal("choice_figures[loss]", "loss", x.loss, loss)
     yield from must_equal("choice_figures[lost]", "sum of the shares of the ideal", sum(x.lost.values()), 1.0)
+    if choose.assumed_flop_per_second is not None and isinstance(choose.law, (PointsLaw, LossLaw)):
+        gpus, days = sum(c.racks_by_site.values()) * c.gpus_per_rack, c.instance.limits.deadline_days or 0.0
+        flop = float(scaling.budget_flop(gpus * choose.assumed_flop_per_second, days * 86_400))
+        stated = x.assumed.parameters if x.assumed else None
+        yield from must_equal("choice_figures[assumed]", "parameters as assumed", stated, laws.best_parameters(choose.law, flop))
     yield from at_most("choice_figures[flop_bound]", x.flop, x.flop_bound, "FLOP held", "FLOP proven to be too many")
     if isinstance(choose.law, (PointsLaw, LossLaw)):
         law, slack = laws.best_parameters(choose.law, x.flop), choose.family.tolerance + choose.tolerance
