@@ -8,6 +8,11 @@ from planner.report.drawings import leaves, tiers
 from planner.report.leaf_domains import MOST_KINDS, Kind, by_pieces, kinds_of
 from planner.report.parts import Block, Cell, Picture, Table, figure
 
+FAMILIES = {
+    "rail": "rail: a leaf takes one GPU index of many racks",
+    "rack": "rack: a leaf takes all GPUs of some racks",
+    "rail-only": "rail-only: a network for each GPU index, nothing joins them",
+}
 GROUPS = {
     "groups": "all-reduce groups",
     "groups_leaf_local": "under one leaf domain",
@@ -33,12 +38,14 @@ def _tiers_table(site: str, f: SiteFabric) -> Table:
         count = figure(f"fabric.sites.{site}.tiers.{n}.switches", t.switches, f"{t.switches:,}")
         above = ("-", "-") if t.bundle == 0 else (f"{t.oversubscription:.3g} : 1", f"{t.bundle}")
         rows.append((t.name, count, f"{t.down_ports}", f"{t.up_ports}", *above))
-    return Table(f"{f.family}: {f.planes} plane{'s' if f.planes > 1 else ''} of {f.switch}", head, tuple(rows))
+    return Table(f"{f.planes} plane{'s' if f.planes > 1 else ''} of {f.switch}", head, tuple(rows))
 
 
 def _totals(site: str, f: SiteFabric) -> Table:
     at = f"fabric.sites.{site}"
     rows: tuple[tuple[Cell, ...], ...] = (
+        ("family", figure(f"{at}.family", f.family, FAMILIES[f.family])),
+        ("networks that a NIC is split over", figure(f"{at}.lanes", f.lanes, f"{f.lanes}")),
         ("switches", figure(f"{at}.switches", f.switches, f"{f.switches:,}")),
         ("links between switches", figure(f"{at}.switch_links", f.switch_links, f"{f.switch_links:,}")),
         ("links to GPUs", figure(f"{at}.endpoint_links", f.endpoint_links, f"{f.endpoint_links:,}")),
