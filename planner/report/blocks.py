@@ -98,7 +98,7 @@ def step(plan: Plan) -> Iterator[Block]:
     yield Block(
         "Step time and memory",
         (Picture(times, "Time of a step."), Picture(bytes_held, "Memory of the worst GPU; the dashed line is the limit.")),
-        (Table("Time", ("part", "time", "share"), tuple(time_table)), Table("Memory", ("part", "memory", "share"), tuple(memory_table))),
+        (Table("Memory", ("part", "memory", "share"), tuple(memory_table)), Table("Time", ("part", "time", "share"), tuple(time_table))),
     )
 
 

@@ -28,7 +28,7 @@ def fabric(plan: Plan) -> Iterator[Block]:
     if plan.fabric is not None:
         for site, f in sorted(plan.fabric.sites.items()):
             picture = Picture(tiers(site, f), "From the top tier down; between tiers the over-subscription.")
-            yield Block(f"Fabric of {site}", (picture,), (_tiers_table(site, f), _totals(site, f)))
+            yield Block(f"Fabric of {site}", (picture,), (_tiers_table(site, f), _takes(site, f), _traffic(f)))
 
 
 def _tiers_table(site: str, f: SiteFabric) -> Table:
@@ -41,7 +41,7 @@ def _tiers_table(site: str, f: SiteFabric) -> Table:
     return Table(f"{f.planes} plane{'s' if f.planes > 1 else ''} of {f.switch}", head, tuple(rows))
 
 
-def _totals(site: str, f: SiteFabric) -> Table:
+def _takes(site: str, f: SiteFabric) -> Table:
     at = f"fabric.sites.{site}"
     rows: tuple[tuple[Cell, ...], ...] = (
         ("family", figure(f"{at}.family", f.family, FAMILIES[f.family])),
@@ -51,12 +51,18 @@ def _totals(site: str, f: SiteFabric) -> Table:
         ("links to GPUs", figure(f"{at}.endpoint_links", f.endpoint_links, f"{f.endpoint_links:,}")),
         ("cost", figure(f"{at}.cost_usd", f.cost_usd, usd(f.cost_usd))),
         ("power", figure(f"{at}.power_mw", f.power_mw, f"{f.power_mw:,.3g} MW")),
+    )
+    return Table("What it takes", ("figure", "value"), rows)
+
+
+def _traffic(f: SiteFabric) -> Table:
+    rows: tuple[tuple[Cell, ...], ...] = (
         ("pods", f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains"),
         ("pipeline flows that leave the leaf", f"{100 * f.share_leaving_leaf:.0f} %"),
         ("pipeline flows that leave the pod", f"{100 * f.share_leaving_pod:.0f} %"),
         ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.hop_slowdown:.2f} x ideal"),
     )
-    return Table("Totals", ("figure", "value"), rows)
+    return Table("Traffic", ("figure", "value"), rows)
 
 
 def placement(plan: Plan) -> Iterator[Block]:
