@@ -36,7 +36,7 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield held
 
 
-@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@pytest.mark.parametrize("size", [PHONE, (768, 1024), (1024, 800), DESKTOP], ids=["phone", "tablet", "small", "desktop"])
 @pytest.mark.parametrize("name", ["one", "two", "three", "rich", "plot"])
 def test_silent_still_and_not_too_wide(chrome: Browser, pages: dict[str, Path], name: str, size: tuple[int, int], tmp_path: Path) -> None:
     """The console stays empty, nothing but the page itself is asked for, no content is wider than the screen, and there is something to see."""
