@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 
+from planner.instance import FabricFamily
 from planner.pictures.words import usd
 from planner.plan import Plan, SiteFabric, SitePlacement
 from planner.report.drawings import leaves, tiers
 from planner.report.leaf_domains import MOST_KINDS, Kind, by_pieces, kinds_of
 from planner.report.parts import Block, Cell, Picture, Table, figure
 
-FAMILIES = {
+FAMILIES: dict[FabricFamily, str] = {
     "rail": "rail: a leaf takes one GPU index of many racks",
     "rack": "rack: a leaf takes all GPUs of some racks",
     "rail-only": "rail-only: a network for each GPU index, nothing joins them",
+    "dragonfly": "dragonfly: leaves as of rail, in groups of which every two are joined",
+    "dragonfly+": "dragonfly+: groups of leaves below spines, every two of them joined",
 }
 GROUPS = {
     "groups": "all-reduce groups",
@@ -28,7 +31,7 @@ def fabric(plan: Plan) -> Iterator[Block]:
     if plan.fabric is not None:
         for site, f in sorted(plan.fabric.sites.items()):
             picture = Picture(tiers(site, f), "From the top tier down; between tiers the over-subscription.")
-            yield Block(f"Fabric of {site}", (picture,), (_tiers_table(site, f), _takes(site, f), _traffic(f)))
+            yield Block(f"Fabric of {site}", (picture,), (_tiers_table(site, f), _takes(site, f), _traffic(site, f)))
 
 
 def _tiers_table(site: str, f: SiteFabric) -> Table:
@@ -46,6 +49,7 @@ def _takes(site: str, f: SiteFabric) -> Table:
     rows: tuple[tuple[Cell, ...], ...] = (
         ("family", figure(f"{at}.family", f.family, FAMILIES[f.family])),
         ("networks that a NIC is split over", figure(f"{at}.lanes", f.lanes, f"{f.lanes}")),
+        ("GPU links that share a port", figure(f"{at}.split", f.split, f"{f.split}")),
         ("switches", figure(f"{at}.switches", f.switches, f"{f.switches:,}")),
         ("links between switches", figure(f"{at}.switch_links", f.switch_links, f"{f.switch_links:,}")),
         ("links to GPUs", figure(f"{at}.endpoint_links", f.endpoint_links, f"{f.endpoint_links:,}")),
@@ -55,14 +59,18 @@ def _takes(site: str, f: SiteFabric) -> Table:
     return Table("What it takes", ("figure", "value"), rows)
 
 
-def _traffic(f: SiteFabric) -> Table:
-    rows: tuple[tuple[Cell, ...], ...] = (
-        ("pods", f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains"),
+def _traffic(site: str, f: SiteFabric) -> Table:
+    at = f"fabric.sites.{site}"
+    pods = "groups" if f.group_links else "pods"
+    rows: list[tuple[Cell, ...]] = [(pods, f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains")]
+    if f.group_links:
+        rows.append(("links between each two groups", figure(f"{at}.group_links", f.group_links, f"{f.group_links:,}")))
+    rows += [
         ("pipeline flows that leave the leaf", f"{100 * f.share_leaving_leaf:.0f} %"),
-        ("pipeline flows that leave the pod", f"{100 * f.share_leaving_pod:.0f} %"),
+        (f"pipeline flows that leave the {pods.removesuffix('s')}", f"{100 * f.share_leaving_pod:.0f} %"),
         ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.hop_slowdown:.2f} x ideal"),
-    )
-    return Table("Traffic", ("figure", "value"), rows)
+    ]
+    return Table("Traffic", ("figure", "value"), tuple(rows))
 
 
 def placement(plan: Plan) -> Iterator[Block]:

@@ -3,9 +3,11 @@
 import json
 import math
 import re
+from typing import get_args
 
 import pytest
 
+from planner.instance import FabricFamily
 from planner.report.bars import stacked
 from planner.report.fibre_map import at_work, fibre_map
 from planner.report.page import report_page
@@ -117,6 +119,16 @@ def test_names_of_the_fibre_are_text() -> None:
     html = report_page([("rich", type(rich()).model_validate(plan))])
     assert "<b>" not in html
     assert "&lt;b&gt;dark" in html
+
+
+@pytest.mark.parametrize("family", get_args(FabricFamily))
+def test_every_family_of_fabrics_has_its_words(family: str) -> None:
+    """Each family that a plan may hold is told in words; groups are told of where there are any, in the drawing too."""
+    groups = 3 if family.startswith("dragonfly") else 0
+    html = report_page([("x", edited(small(), fabric__sites__e1__family=family, fabric__sites__e1__group_links=groups))])
+    assert f'data-path="fabric.sites.e1.family" value="&#34;{family}&#34;">{family}: ' in html
+    assert ("groups, 3 links between each two" in html) == (groups > 0)
+    assert ('data-path="fabric.sites.e1.group_links" value="3"' in html) == (groups > 0)
 
 
 @pytest.mark.parametrize("columns", [3, 4])
