@@ -54,7 +54,7 @@ def tiers(site: str, f: SiteFabric) -> str:
     drawn, top = [], 2.0
     if f.group_links:
         told = f"{f.pods:,} groups, {f.group_links:,} link{'' if f.group_links == 1 else 's'} between each two"
-        drawn += [rect(WIDTH * 0.225, 2, WIDTH * 0.55, 22, "box"), text(WIDTH / 2, 17, told, "strong", "middle")]
+        drawn += [rect(WIDTH * 0.1, 2, WIDTH * 0.8, 22, "box"), text(WIDTH / 2, 17, told, "strong", "middle")]
         drawn += [line(WIDTH / 2 + dx, 24, WIDTH / 2 + dx, 40, "line") for dx in (-90, -30, 30, 90)]
         top = 40.0
     for n, t in enumerate(rows):
