@@ -1,4 +1,4 @@
-"""Sites, power and cost, layout and step of a plan, as blocks."""
+"""Power and cost, layout and step of a plan, as blocks."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -7,66 +7,18 @@ from planner.plan import LayoutPlan, Plan
 from planner.report.bars import Limit, colours, stacked
 from planner.report.cards import WAYS
 from planner.report.drawings import pipeline, rack
-from planner.report.map import site_map
 from planner.report.parts import Block, Cell, Picture, Swatch, Table, figure
 
-CHOICES = (
-    *(f"{way}_parallel" for way in WAYS),
-    *("schedule", "virtual_stages", "microbatch_sequences", "microbatches_per_step", "recompute", "sequence_parallel", "zero_stage"),
-    *("replicas_per_rack", "racks_per_replica", "stages_per_rack", "gpus_used", "gpus_idle"),
-)
+CHOICES = {
+    "Parallel ways": tuple(f"{way}_parallel" for way in WAYS),
+    "Schedule and memory": (
+        *("schedule", "virtual_stages", "microbatch_sequences", "microbatches_per_step"),
+        *("recompute", "sequence_parallel", "zero_stage"),
+    ),
+    "Racks and GPUs": ("replicas_per_rack", "racks_per_replica", "stages_per_rack", "gpus_used", "gpus_idle"),
+}
 OTHER = "other parts"
 SMALL = 5e-4  # share of the whole below which a part goes with the others
-
-
-def sites(plan: Plan) -> Iterator[Block]:
-    """Show where the racks stand, what joins them and what is built."""
-    s = plan.sites
-    if s is None or not s.sites:
-        return
-    svg, in_us = site_map(s, plan.instance.grid)
-    told = "Sites (area by power), the grid's nodes and lines, and links between sites (dashed). "
-    told += "Albers equal-area; outline: Natural Earth." if in_us else "Places only: they lie beyond the outline that this page has."
-    rows = tuple(
-        (
-            x.id,
-            f"{x.balancing_authority} ({x.interconnection})",
-            figure(f"sites.sites.{n}.racks", x.racks, f"{x.racks:,}"),
-            figure(f"sites.sites.{n}.gpus", x.gpus, f"{x.gpus:,}"),
-            figure(f"sites.sites.{n}.facility_mw", x.facility_mw, amount(x.facility_mw)),
-            "-" if x.interconnect_mw is None else amount(x.interconnect_mw),
-            "-" if x.cooling_m2 is None else f"{x.cooling_m2:,.0f}",
-        )
-        for n, x in enumerate(s.sites)
-    )
-    head = ("site", "authority", "racks", "GPUs", "facility MW", "interconnect MW", "cooling m²")
-    tables = [Table("Sites", head, rows, ("authority",))]
-    if s.links:
-        links = tuple(
-            (f"{k.a} - {k.b}", f"{k.route_km:,.0f}", f"{k.rtt_ms:.1f}", amount(k.required_gbps), f"{k.wavelengths:,}", f"{k.fibre_pairs:,}")
-            for k in s.links
-        )
-        tables.append(Table("Links", ("link", "km", "round trip ms", "Gb/s needed", "wavelengths", "fibre pairs"), links))
-    notes = [f"builds {x.circuits} circuit(s) in {x.line}" for x in s.new_lines]
-    notes += [f"buys {x.steps} step(s) of interconnect at {x.node}" for x in s.upgrades]
-    notes += [f"exceeds {x.rule} by {x.amount:,.6g} {x.unit}, weighed at {usd(x.usd_per_year)} a year" for x in s.excess]
-    notes += [f"in {name}: {sum(r.running_mw.values()):,.0f} MW run, energy {usd(r.energy_usd_per_year)} a year" for name, r in s.scenarios.items()]
-    yield Block("Sites", (Picture(svg, told),), tuple(tables), tuple(notes))
-
-
-def grid(plan: Plan) -> Iterator[Block]:
-    """Show what the grid offers, where no split was found."""
-    g = plan.instance.grid
-    if g is None or plan.sites is not None:
-        return
-    rows: list[tuple[Cell, ...]] = []
-    for n, area in enumerate(g.balancing_authorities):
-        nodes = [x for x in g.nodes if x.balancing_authority == area.id]
-        headroom = figure(f"instance.grid.balancing_authorities.{n}.headroom_mw", area.headroom_mw, amount(area.headroom_mw))
-        offered = amount(sum(x.generation_mw for x in nodes))
-        rows.append((area.id, area.interconnection, headroom, offered, f"{sum(x.site for x in nodes)}"))
-    head = ("authority", "interconnection", "headroom MW", "generation to spare MW", "nodes for sites")
-    yield Block("What the grid offers", (), (Table("By balancing authority", head, tuple(rows)),))
 
 
 def power_and_cost(plan: Plan) -> Iterator[Block]:
@@ -114,18 +66,13 @@ def layout(plan: Plan) -> Iterator[Block]:
     if not isinstance(gpus, str) and (svg := rack(x, gpus.gpus)) is not None:
         told = f"GPUs of a rack by the group that they work in: {x.replicas_per_rack} x {x.stages_per_rack} (replicas x stages); grey: idle."
         pictures.append(Picture(svg, told))
-    names = ("tensor", "context", "expert", "pipeline", "data")
-    choices: list[tuple[Cell, ...]] = [_choice(x, f"{n}_parallel") for n in names]
-    choices += [
-        _choice(x, n) for n in ("virtual_stages", "microbatch_sequences", "microbatches_per_step", "recompute", "sequence_parallel", "schedule")
-    ]
-    choices += [_choice(x, n) for n in ("zero_stage", "replicas_per_rack", "racks_per_replica", "stages_per_rack", "gpus_used", "gpus_idle")]
     held: list[tuple[Cell, ...]] = [
         (site, figure(f"layout.data_parallel_by_site.{site}", n, f"{n:,}"), f"{x.racks_per_stage_by_site.get(site, 0):,}")
         for site, n in x.data_parallel_by_site.items()
     ]
-    tables = (Table("Choices", ("choice", "value"), tuple(choices)), Table("By site", ("site", "replicas", "racks a stage"), tuple(held)))
-    yield Block("Layout", tuple(pictures), tables)
+    tables = [Table(told, ("choice", "value"), tuple(_choice(x, n) for n in names)) for told, names in CHOICES.items()]
+    tables.append(Table("By site", ("site", "replicas", "racks a stage"), tuple(held)))
+    yield Block("Layout", tuple(pictures), tuple(tables))
 
 
 def _choice(x: LayoutPlan, name: str) -> tuple[Cell, ...]:
@@ -151,7 +98,7 @@ def step(plan: Plan) -> Iterator[Block]:
     yield Block(
         "Step time and memory",
         (Picture(times, "Time of a step."), Picture(bytes_held, "Memory of the worst GPU; the dashed line is the limit.")),
-        (Table("Time", ("part", "time", "share"), tuple(time_table)), Table("Memory", ("part", "memory", "share"), tuple(memory_table))),
+        (Table("Memory", ("part", "memory", "share"), tuple(memory_table)), Table("Time", ("part", "time", "share"), tuple(time_table))),
     )
 
 

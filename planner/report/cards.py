@@ -21,6 +21,9 @@ def _days(value: float) -> str:
 
 
 KEYS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("model compute, 6·N·D in FLOP", "choice.flop", lambda v: f"{v:.4g}"),
+    ("parameters of the best model", "choice.parameters", short),
+    ("used of the ideal's compute", "choice.lost.used", _percent),
     ("time to train", "layout.metrics.days_to_train", _days),
     ("total cost", "cost.total_usd", usd),
     ("gap, decision by decision", "objective.gap", gap),
@@ -34,6 +37,8 @@ KEYS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("tokens a step", "layout.metrics.tokens_per_step", short),
     ("memory of the worst GPU", "layout.metrics.memory_bytes_per_gpu", gigabytes),
     ("switches", "fabric.sites[*].switches", _count),
+    ("fibre between sites", "wan.capex_usd", usd),
+    ("transport's slowdown, simulated", "transport.slowdown", lambda v: f"{v:.3f} x"),
     ("groups split", "placement.groups_split", _count),
 )
 WAYS = ("tensor", "context", "expert", "pipeline", "data")

@@ -51,9 +51,14 @@ def tiers(site: str, f: SiteFabric) -> str:
     """Draw the tiers of a site from the top down to its GPUs."""
     high, gap = 34.0, 30.0
     rows = list(reversed(f.tiers))
-    drawn = []
+    drawn, top = [], 2.0
+    if f.group_links:
+        told = f"{f.pods:,} groups, {f.group_links:,} link{'' if f.group_links == 1 else 's'} between each two"
+        drawn += [rect(WIDTH * 0.1, 2, WIDTH * 0.8, 22, "box"), text(WIDTH / 2, 17, told, "strong", "middle")]
+        drawn += [line(WIDTH / 2 + dx, 24, WIDTH / 2 + dx, 40, "line") for dx in (-90, -30, 30, 90)]
+        top = 40.0
     for n, t in enumerate(rows):
-        y, width = 2 + n * (high + gap), WIDTH * (0.55 + 0.4 * n / max(1, len(rows)))
+        y, width = top + n * (high + gap), WIDTH * (0.55 + 0.4 * n / max(1, len(rows)))
         left = (WIDTH - width) / 2
         drawn.append(rect(left, y, width, high, "box"))
         drawn.append(text(WIDTH / 2, y + 15, f"{t.switches:,} {t.name} switches", "strong", "middle"))
@@ -62,10 +67,13 @@ def tiers(site: str, f: SiteFabric) -> str:
         told = f"{below.oversubscription:.3g} : 1, {below.bundle} parallel" if below else f"{f.endpoint_links:,} cables to GPUs"
         drawn += [line(WIDTH / 2 + dx, y + high, WIDTH / 2 + dx, y + high + gap, "line") for dx in (-90, -30, 30, 90)]
         drawn.append(text(WIDTH / 2, y + high + gap / 2 + 4, told, "small halo", "middle"))
-    y = 2 + len(rows) * (high + gap)
+    y = top + len(rows) * (high + gap)
     drawn.append(rect(2, y, WIDTH - 4, 22, "box"))
-    drawn.append(text(WIDTH / 2, y + 15, f"{f.leaf_domains} leaf domains of {f.leaf_domain_racks} racks", "", "middle"))
+    drawn.append(
+        text(WIDTH / 2, y + 15, f"{f.leaf_domains} leaf domain{'' if f.leaf_domains == 1 else 's'} of {f.leaf_domain_racks} racks", "", "middle")
+    )
     alt = f"Fabric of {site}: " + ", ".join(f"{t.switches:,} {t.name} switches" for t in rows) + f" in {f.planes} plane(s)"
+    alt += f"; {f.pods:,} groups, every two joined" if f.group_links else ""
     return drawing(y + 26, alt, "".join(drawn))
 
 

@@ -2,12 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 
+from planner.instance import FabricFamily
 from planner.pictures.words import usd
 from planner.plan import Plan, SiteFabric, SitePlacement
 from planner.report.drawings import leaves, tiers
 from planner.report.leaf_domains import MOST_KINDS, Kind, by_pieces, kinds_of
 from planner.report.parts import Block, Cell, Picture, Table, figure
 
+FAMILIES: dict[FabricFamily, str] = {
+    "rail": "rail: a leaf takes one GPU index of many racks",
+    "rack": "rack: a leaf takes all GPUs of some racks",
+    "rail-only": "rail-only: a network for each GPU index, nothing joins them",
+    "dragonfly": "dragonfly: leaves as of rail, in groups of which every two are joined",
+    "dragonfly+": "dragonfly+: groups of leaves below spines, every two of them joined",
+}
 GROUPS = {
     "groups": "all-reduce groups",
     "groups_leaf_local": "under one leaf domain",
@@ -23,7 +31,7 @@ def fabric(plan: Plan) -> Iterator[Block]:
     if plan.fabric is not None:
         for site, f in sorted(plan.fabric.sites.items()):
             picture = Picture(tiers(site, f), "From the top tier down; between tiers the over-subscription.")
-            yield Block(f"Fabric of {site}", (picture,), (_tiers_table(site, f), _totals(site, f)))
+            yield Block(f"Fabric of {site}", (picture,), (_tiers_table(site, f), _takes(site, f), _traffic(site, f)))
 
 
 def _tiers_table(site: str, f: SiteFabric) -> Table:
@@ -33,23 +41,36 @@ def _tiers_table(site: str, f: SiteFabric) -> Table:
         count = figure(f"fabric.sites.{site}.tiers.{n}.switches", t.switches, f"{t.switches:,}")
         above = ("-", "-") if t.bundle == 0 else (f"{t.oversubscription:.3g} : 1", f"{t.bundle}")
         rows.append((t.name, count, f"{t.down_ports}", f"{t.up_ports}", *above))
-    return Table(f"{f.family}: {f.planes} plane{'s' if f.planes > 1 else ''} of {f.switch}", head, tuple(rows))
+    return Table(f"{f.planes} plane{'s' if f.planes > 1 else ''} of {f.switch}", head, tuple(rows))
 
 
-def _totals(site: str, f: SiteFabric) -> Table:
+def _takes(site: str, f: SiteFabric) -> Table:
     at = f"fabric.sites.{site}"
     rows: tuple[tuple[Cell, ...], ...] = (
+        ("family", figure(f"{at}.family", f.family, FAMILIES[f.family])),
+        ("networks that a NIC is split over", figure(f"{at}.lanes", f.lanes, f"{f.lanes}")),
+        ("GPU links that share a port", figure(f"{at}.split", f.split, f"{f.split}")),
         ("switches", figure(f"{at}.switches", f.switches, f"{f.switches:,}")),
         ("links between switches", figure(f"{at}.switch_links", f.switch_links, f"{f.switch_links:,}")),
         ("links to GPUs", figure(f"{at}.endpoint_links", f.endpoint_links, f"{f.endpoint_links:,}")),
         ("cost", figure(f"{at}.cost_usd", f.cost_usd, usd(f.cost_usd))),
         ("power", figure(f"{at}.power_mw", f.power_mw, f"{f.power_mw:,.3g} MW")),
-        ("pods", f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains"),
-        ("pipeline flows that leave the leaf", f"{100 * f.share_leaving_leaf:.0f} %"),
-        ("pipeline flows that leave the pod", f"{100 * f.share_leaving_pod:.0f} %"),
-        ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.hop_slowdown:.2f} x ideal"),
     )
-    return Table("Totals", ("figure", "value"), rows)
+    return Table("What it takes", ("figure", "value"), rows)
+
+
+def _traffic(site: str, f: SiteFabric) -> Table:
+    at = f"fabric.sites.{site}"
+    pods = "groups" if f.group_links else "pods"
+    rows: list[tuple[Cell, ...]] = [(pods, f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains")]
+    if f.group_links:
+        rows.append(("links between each two groups", figure(f"{at}.group_links", f.group_links, f"{f.group_links:,}")))
+    rows += [
+        ("pipeline flows that leave the leaf", f"{100 * f.share_leaving_leaf:.0f} %"),
+        (f"pipeline flows that leave the {pods.removesuffix('s')}", f"{100 * f.share_leaving_pod:.0f} %"),
+        ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.hop_slowdown:.2f} x ideal"),
+    ]
+    return Table("Traffic", ("figure", "value"), tuple(rows))
 
 
 def placement(plan: Plan) -> Iterator[Block]:

@@ -8,17 +8,21 @@ from typing import Any
 from planner.errors import InputError
 from planner.pictures.page import POLICY, style
 from planner.plan import Plan
-from planner.report import blocks, network_blocks, proof_blocks
+from planner.report import blocks, choice_blocks, network_blocks, proof_blocks, site_blocks, wan_blocks
 from planner.report.cards import cards, side_by_side
 from planner.report.parts import Block, Figure, Section, Swatch
 
 STORY = (
-    blocks.sites,
-    blocks.grid,
+    choice_blocks.choice,
+    site_blocks.sites,
+    site_blocks.scenarios,
+    wan_blocks.wan,
+    site_blocks.grid,
     blocks.power_and_cost,
     blocks.layout,
     blocks.step,
     network_blocks.fabric,
+    choice_blocks.transport,
     network_blocks.placement,
     proof_blocks.proofs,
     proof_blocks.question,
