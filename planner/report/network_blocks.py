@@ -49,7 +49,17 @@ def _totals(site: str, f: SiteFabric) -> Table:
         ("pipeline flows that leave the pod", f"{100 * f.share_leaving_pod:.0f} %"),
         ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.hop_slowdown:.2f} x ideal"),
     )
-    return Table("Totals", ("figure", "value"), rows)
+    return Table("Totals", ("figure", "value"), (*rows, *_border(at, f)))
+
+
+def _border(at: str, f: SiteFabric) -> tuple[tuple[Cell, ...], ...]:
+    """Show what takes the wide area, where the fabric has a border."""
+    if f.border is None:
+        return ()
+    return (
+        ("border switches", figure(f"{at}.border.switches", f.border.switches, f"{f.border.switches:,}")),
+        ("ports to the wide area", figure(f"{at}.border.wan_ports", f.border.wan_ports, f"{f.border.wan_ports:,}")),
+    )
 
 
 def placement(plan: Plan) -> Iterator[Block]:

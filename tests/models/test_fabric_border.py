@@ -9,6 +9,7 @@ from test_fabric import every_design
 
 from planner.handoff import FabricRequest
 from planner.instance import Instance
+from planner.models.fabric_table import core_bundles
 from planner.physics.border import wan_ports
 from planner.physics.fabric_bill import bill
 from planner.physics.wiring import unwirable
@@ -78,3 +79,9 @@ def test_lengths_price_the_border_as_the_bill_does() -> None:
     out = solve(i, dataclasses.replace(request(9), wan_gbps=2400.0))
     assert out.solution.cost_usd == pytest.approx(bill(i.network, i.network.switches[0], out.solution.design).usd)
     assert out.bound == out.objective == pytest.approx(least_usd(i, dataclasses.replace(request(9), wan_gbps=2400.0)), abs=1)
+
+
+@pytest.mark.parametrize(("border", "bundle"), [(0, 4), (1, 2), (8, 2), (9, 1), (16, 1)])
+def test_bundles_leave_the_border_its_ports(border: int, bundle: int) -> None:
+    """Two spines of four uplinks fill a core of eight ports; two cores leave eight free, four leave 24."""
+    assert core_bundles(8, 2, border)[4] == bundle
