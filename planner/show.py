@@ -133,7 +133,7 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
         yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.hop_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
         if f.border is not None:
             took = f"{f.border.wan_ports:,} port(s) to the wide area, {f.border.uplinks:,} up"
-            yield f"           border of {f.border.wan_gbps:,.0f} Gbps: {f.border.switches:,} box(es), {took}; {money(f.border.cost_usd)} of the above"
+            yield f"           border of {f.border.wan_gbps:,.0f} Gbps: {f.border.switches:,} box(es), {took}; {money(f.border.cost_usd)} of it"
     yield proof(x.certificate)
 
 
