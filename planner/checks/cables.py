@@ -55,8 +55,9 @@ def laid(c: Context) -> Iterator[tuple[str, SiteFabric, Design]]:
     """Yield the fabrics whose cables can be laid and ticked off."""
     held = c.plan.fabric.sites if c.plan.fabric else {}
     for s, d in sorted(c.wired.items()):
-        edge = f.border.switches if (f := held[s]).border else 0
-        if max(d.endpoint_links, d.switch_links, d.border_links, edge * d.ports, *(t.switches * d.ports for t in f.tiers)) <= MOST:
+        f = held[s]
+        boxes = max(f.border.switches if f.border else 0, *(t.switches for t in f.tiers))
+        if max(d.endpoint_links, d.switch_links, d.border_links, boxes * d.ports * d.split) <= MOST:
             yield s, f, d
 
 

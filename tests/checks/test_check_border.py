@@ -45,6 +45,7 @@ def test_a_border_of_five_ports() -> None:
         ("border.switches", 2, {"border_counts", "cables"}),
         ("border.switches", 0, {"border_counts", "cables"}),
         ("border.switches", 10**12, {"border_counts"}),
+        ("split", 10**12, {"switch"}),
         ("border.wan_gbps", 4.0, {"border_counts"}),
         ("border.cost_usd", 1e4, {"border_counts"}),
         ("border.power_mw", 1e-4, {"border_counts"}),
