@@ -55,6 +55,16 @@ def test_a_border_that_finds_no_port_makes_another_tier(gbps: float, tiers: int,
     assert (d.tiers, d.borders) == (tiers, borders)
 
 
+@pytest.mark.parametrize(
+    ("gbps", "said"), [(800, ""), (801, "no mode, leaf domain and pod shape has the ports for 3 racks and 801 Gbps of the wide area")]
+)
+def test_no_room_is_said(gbps: float, said: str) -> None:
+    """Three GPUs on the one box of four ports allowed leave one port; who asks for two is told what for."""
+    out = solve(instance(1, switch(4, 100_000), max_tiers=1), dataclasses.replace(request(3), wan_gbps=gbps))
+    assert out.infeasible == bool(said)
+    assert said in out.detail
+
+
 def test_the_border_is_paid() -> None:
     """One box, two links of two modules each, and nothing for what faces the wide area."""
     i = instance(1, switch(8, 100_000), optics_usd=1_000)
