@@ -14,6 +14,7 @@ from planner.export.built import built
 from planner.export.cable_list import cable_list
 from planner.export.graph import graph
 from planner.export.picture import picture
+from planner.frontier import frontier
 from planner.load import load_instance
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a border of five ports.
@@ -90,6 +91,12 @@ def test_exports_name_the_border() -> None:
         assert len(border) == 1
         assert sum(g.edges[border[0], n]["cables"] for n in g[border[0]]) == 5
     assert "border: 1 boxes, 5 ports to the wide area" in "".join(picture(x))
+
+
+def test_alternatives_hold_the_border() -> None:
+    """The cheapest alternative of a site costs what its fabric does, border and all."""
+    least = min(x.merits["cost_usd"] for site, x in frontier(PLAN) if site == SITE)
+    assert least == pytest.approx(PLAN.fabric.sites[SITE].cost_usd)
 
 
 def test_one_site_has_no_border() -> None:
