@@ -17,7 +17,7 @@ from planner.instance import Instance
 from planner.models import fabric, fabric_question, layout, placement, sites, sites_conflict
 from planner.models import wan as wan_design
 from planner.models.layout_memory import Memory
-from planner.physics import hostlist, transport, wan
+from planner.physics import border, hostlist, transport, wan
 from planner.physics.bill import bill
 from planner.physics.exchange import counted_window_seconds
 from planner.physics.locality import Locality, expert_racks, locality
@@ -111,7 +111,7 @@ class Decider:
                 continue
             if self.instance.network is None:
                 return self._trial(by_site, sites_plan, joined, found, None, None)
-            built = self._build(by_site, found)
+            built = self._build(by_site, found, sites_plan, joined)
             if isinstance(built, Refusal):
                 return built
             fabric_plan, placement_plan, worst = built
@@ -226,12 +226,14 @@ class Decider:
         self.exchange = asked
         return True
 
-    def _build(self, by_site: dict[str, int], found: LayoutPlan) -> tuple[FabricPlan, PlacementPlan, tuple[float, float]] | Refusal:
+    def _build(
+        self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
+    ) -> tuple[FabricPlan, PlacementPlan, tuple[float, float]] | Refusal:
+        requests = {s: self._fabric_request(s, racks, found, self._border_gbps(s, split, joined)) for s, racks in sorted(by_site.items())}
         designs: dict[str, Outcome[fabric.FabricDesign]] = {}
         placed: dict[str, Outcome[placement.Placed]] = {}
         worst = (self.phi, self.phi)
-        for site, racks in sorted(by_site.items()):
-            request = self._fabric_request(site, racks, found)
+        for site, request in requests.items():
             designs[site] = self._once(("fabric", request), partial(fabric.solve, self.instance, request, self.left(), site=site))
             design = designs[site].solution
             if design is None:
@@ -243,7 +245,7 @@ class Decider:
             if not found.data_parallel_by_site[site]:
                 continue  # too few racks for a single replica: nothing to place
             wanted = PlacementRequest(
-                racks=racks,
+                racks=request.racks,
                 groups=found.rack_stages,
                 group_racks=found.racks_per_stage_by_site[site],
                 leaf_domain_racks=fabric_question.leaf_domain_racks(design.design),
@@ -255,10 +257,17 @@ class Decider:
                 return Refusal("placement", partial(_same, why))
         section = placement.plan(placed, seed=self.options.seed)
         wrap = found.virtual_stages > 1
-        fabrics = {s: self._site_fabric(s, by_site[s], found, designs[s].solution, section.sites.get(s), wrap=wrap) for s in sorted(by_site)}
+        fabrics = {s: self._site_fabric(s, r, found, designs[s].solution, section.sites.get(s), wrap=wrap) for s, r in requests.items()}
         return FabricPlan(sites=fabrics, certificate=fabric.certificate(designs, self.options.seed)), section, worst
 
-    def _fabric_request(self, site: str, racks: int, found: LayoutPlan) -> FabricRequest:
+    def _border_gbps(self, site: str, split: SitesPlan | None, joined: WanPlan | None) -> float:
+        """Return the rate of the wavelengths that the fabric's border takes, 0 where none is asked for."""
+        network, wide = self.instance.network, self.instance.wan
+        if network is None or wide is None or not network.border or split is None:
+            return 0.0
+        return border.wan_gbps(wide, split.links, joined, site)
+
+    def _fabric_request(self, site: str, racks: int, found: LayoutPlan, wan_gbps: float) -> FabricRequest:
         m = found.metrics
         return FabricRequest(
             racks=racks,
@@ -271,17 +280,18 @@ class Decider:
             hop_limit=self.hop_limit,
             allreduce_limit=self.allreduce_limit,
             exchange_racks=expert_racks(found.expert_parallel, rack_of(self.instance.hardware).gpus),
+            wan_gbps=wan_gbps,
         )
 
     def _site_fabric(
-        self, site: str, racks: int, found: LayoutPlan, design: fabric.FabricDesign | None, held: SitePlacement | None, *, wrap: bool
+        self, site: str, request: FabricRequest, found: LayoutPlan, design: fabric.FabricDesign | None, held: SitePlacement | None, *, wrap: bool
     ) -> SiteFabric:
         if design is None:
             raise InternalError(f"fabric[{site}]: no design is held")
         where = crossings(found.rack_stages, held, design, wrap=wrap)
         return fabric.site_fabric(
             self.instance,
-            self._fabric_request(site, racks, found),
+            request,
             design,
             share_leaving_leaf=where.share_leaving_leaf,
             share_leaving_pod=where.share_leaving_pod,

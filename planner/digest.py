@@ -102,6 +102,8 @@ def _fabric(x: FabricPlan) -> Iterator[tuple[str, Figure]]:
         yield from ((f"fabric.sites.{site}.{name}", getattr(f, name)) for name in FABRIC)
         for tier in f.tiers:
             yield f"fabric.sites.{site}.tiers.{tier.name}", f"{tier.switches} of {tier.down_ports}/{tier.up_ports}"
+        if f.border is not None:
+            yield f"fabric.sites.{site}.border", f"{f.border.switches} with {f.border.wan_ports} ports"
     yield from _proof("fabric", x.certificate)
 
 

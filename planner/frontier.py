@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from planner.handoff import Alternative, FabricRequest, Options
 from planner.physics.locality import expert_racks
-from planner.plan import LayoutPlan, Plan
+from planner.plan import Border, LayoutPlan, Plan
 
 
-def request_of(held: LayoutPlan, site: str, racks: int, gpus_per_rack: int) -> FabricRequest:
-    """Return what a site's fabric must carry for a plan's layout, with no more slowdown than the layout counts on."""
+def request_of(held: LayoutPlan, site: str, racks: int, gpus_per_rack: int, border: Border | None = None) -> FabricRequest:
+    """Return what a site's fabric must carry for a plan's layout, with no more slowdown than the layout counts on, and the plan's border."""
     m, a = held.metrics, held.assumptions
     return FabricRequest(
         racks=racks,
@@ -21,6 +21,7 @@ def request_of(held: LayoutPlan, site: str, racks: int, gpus_per_rack: int) -> F
         hop_limit=a.hop_slowdown,
         allreduce_limit=a.allreduce_slowdown,
         exchange_racks=expert_racks(held.expert_parallel, gpus_per_rack),
+        wan_gbps=border.wan_gbps if border else 0.0,
     )
 
 
@@ -42,7 +43,9 @@ def frontier(plan: Plan, *, leaf_sizes: Sequence[int] = (), time_limit: float | 
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {"fabric.leaf_domain_racks": size})
             instance = plan.instance.model_copy(update={"pins": pins})
-            found = alternatives(instance, request_of(plan.layout, site, racks, held.gpus_per_rack), Options(time_limit=time_limit, seed=plan.seed))
+            built = plan.fabric.sites.get(site)
+            request = request_of(plan.layout, site, racks, held.gpus_per_rack, built.border if built else None)
+            found = alternatives(instance, request, Options(time_limit=time_limit, seed=plan.seed))
             yield from ((site, x) for x in found)
 
 

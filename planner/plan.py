@@ -266,8 +266,19 @@ class Tier(Frozen):
     bundle: int = Field(description="Parallel links from one switch to each switch above it; 0 at the top.")
 
 
+class Border(Frozen):
+    """The switches of a site at which the wide area ends: beside the tiers, of the same box; counts are over all networks."""
+
+    wan_gbps: float = Field(description="Rate of the wavelengths that end here, each way.")
+    wan_ports: int = Field(description="Ports towards the wide area, as many in every network.")
+    switches: int
+    uplinks: int = Field(description="Links to free ports of the top tier, one for each port towards the wide area.")
+    cost_usd: float
+    power_mw: float
+
+
 class SiteFabric(Frozen):
-    """The fabric of one site; counts are of boxes and of cables (all planes together)."""
+    """The fabric of one site; counts are of boxes and of cables (all planes together), those of its border apart."""
 
     switch: str
     planes: int
@@ -277,8 +288,9 @@ class SiteFabric(Frozen):
     chips: int
     switch_links: int
     endpoint_links: int
-    cost_usd: float
-    power_mw: float
+    cost_usd: float = Field(description="Border included.")
+    power_mw: float = Field(description="Border included.")
+    border: Border | None = Field(None, description="Where the instance asks for it and wavelengths end at the site.")
     leaf_domain_racks: int = Field(description="Racks whose GPUs of one index share a leaf.")
     family: FabricFamily = "rail"
     lanes: int = Field(1, description="Networks that every NIC is split over.")

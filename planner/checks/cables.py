@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from planner.checks.context import Context
 from planner.checks.rule import Rule, broken, must_equal
-from planner.physics.cabling import Cables, lay
+from planner.physics.cabling import BORDER, Cables, lay
 from planner.physics.wiring import Design
 from planner.plan import SiteFabric, Violation
 
@@ -55,17 +55,22 @@ def laid(c: Context) -> Iterator[tuple[str, SiteFabric, Design]]:
     """Yield the fabrics whose cables can be laid and ticked off."""
     held = c.plan.fabric.sites if c.plan.fabric else {}
     for s, d in sorted(c.wired.items()):
-        if max(d.endpoint_links, d.switch_links, *(t.switches * d.ports for t in held[s].tiers)) <= MOST:
-            yield s, held[s], d
+        f = held[s]
+        boxes = max(f.border.switches if f.border else 0, *(t.switches for t in f.tiers))
+        if max(d.endpoint_links, d.switch_links, d.border_links, boxes * d.ports * d.split) <= MOST:
+            yield s, f, d
 
 
 def cables(c: Context) -> Iterator[Violation]:
     """Lay every cable: no port twice, every GPU once, and the counts of the plan."""
     for s, f, d in laid(c):
         shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {t.name: (t.switches, d.ports * d.split) for t in f.tiers}
+        shapes |= {BORDER: (f.border.switches, d.ports * d.split)} if f.border else {}
         found = count(in_parts(lay(d), d.split), shapes)
         yield from (broken(f"cables[{s}]", text) for text in (*found.twice, *found.absent))
-        yield from _totals(f"cables[{s}]", f, found, d.split)
+        joined = sum(found.cables.pop(stage, 0) for stage in [x for x in found.cables if x[0] == BORDER]) // d.split
+        yield from _border(f"cables[{s}]", f, found, d, joined)
+        yield from _totals(f"cables[{s}]", f, found, d)
 
 
 def in_parts(stream: Iterable[Cables], split: int) -> Iterator[Cables]:
@@ -80,8 +85,19 @@ def in_parts(stream: Iterable[Cables], split: int) -> Iterator[Cables]:
             yield Cables(c.low_tier, c.high_tier, low, ports[0], high, ports[1])
 
 
-def _totals(rule: str, f: SiteFabric, found: Count, split: int) -> Iterator[Violation]:
+def _border(rule: str, f: SiteFabric, found: Count, d: Design, joined: int) -> Iterator[Violation]:
+    """Hold a border's links against those laid, and leave each of its boxes a port to the wide area for every link up."""
+    if f.border is None:
+        return
+    yield from must_equal(rule, "border's uplinks", f.border.uplinks, joined)
+    up = found.used[BORDER].sum(axis=1) // d.split
+    yield from must_equal(rule, "ports to the wide area beside as many links up", f.border.wan_ports, int(np.minimum(up, d.ports - up).sum()))
+    yield from must_equal(rule, "border boxes without a cable", 0, int((up == 0).sum()))
+
+
+def _totals(rule: str, f: SiteFabric, found: Count, d: Design) -> Iterator[Violation]:
     """Hold the plan's counts against what was laid."""
+    split = d.split
     ends = sum(n for (low, _), n in found.cables.items() if low == "gpu")
     yield from must_equal(rule, "endpoint_links", f.endpoint_links, ends)
     yield from must_equal(rule, "switch_links", f.switch_links, (sum(found.cables.values()) - ends) // split)
@@ -92,6 +108,7 @@ def _totals(rule: str, f: SiteFabric, found: Count, split: int) -> Iterator[Viol
         # Down ports of a box at the edge may stay free; no box uses more than stated.
         most = int(found.used[t.name].sum(axis=1).max(initial=0))
         parts = t.down_ports * (1 if t.name == "leaf" else split) + t.up_ports * split
+        parts += d.top_border * split * (t is f.tiers[-1])
         if most > parts:
             yield broken(rule, f"{t.name}: {most:,} ports of a box in use > {parts:,}, {t.down_ports:,} down + {t.up_ports:,} up")
 

@@ -7,6 +7,7 @@ from planner.plan import SiteFabric
 
 GROUPED = {"dragonfly": ("leaf",), "dragonfly+": ("leaf", "spine")}  # families without a core, and their tiers
 MOST_LANES = 16  # of a NIC
+MOST_WAN_PORTS = 10**9  # of a border: more are a slip
 
 
 def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Network) -> Design:
@@ -27,6 +28,7 @@ def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Netw
         own |= {"group_links": f.group_links, "valiant": network.group_routing == "valiant"}
         return dragonfly(Dragonfly, **own) if spine is None else dragonfly(DragonflyPlus, **own, leaf_up=leaf.up_ports)
     own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
+    own["wan_ports"] = -(-f.border.wan_ports // (apart * f.lanes)) if f.border else 0
     return Design(**own, leaf_up=leaf.up_ports)
 
 
@@ -36,6 +38,8 @@ def design_fault(f: SiteFabric, racks: int) -> str | None:
         return f"{racks} racks and {f.lanes} lanes; at least 1 rack and 1 to {MOST_LANES} lanes expected"
     if f.split < 1:
         return f"ports split in {f.split}; at least 1 expected"
+    if f.border is not None and not 1 <= f.border.wan_ports <= MOST_WAN_PORTS:
+        return f"a border of {f.border.wan_ports:,} ports; 1 to {MOST_WAN_PORTS:,} expected"
     return group_fault(f) if f.family in GROUPED else tree_fault(f)
 
 

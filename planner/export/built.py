@@ -10,7 +10,7 @@ from planner.checks.context import Context
 from planner.errors import InputError
 from planner.instance import Floor, Medium
 from planner.load import catalogue
-from planner.physics.cabling import Cables, Ints, boxes, lay, lengths, pods_across
+from planner.physics.cabling import BORDER, Cables, Ints, boxes, lay, lengths, pods_across
 from planner.physics.floor import Metres
 from planner.physics.hostlist import PREFIX, width
 from planner.physics.media import media_of
@@ -34,7 +34,7 @@ class Built:
         """Names of all boxes by tier, in their order, and of all racks."""
         d = self.design
         positions = max(1, d.spines_per_pod)
-        second = {"leaf": 1 if d.single else d.rails, "spine": positions, "core": d.cores // positions}
+        second = {"leaf": 1 if d.single else d.rails, "spine": positions, "core": d.cores // positions, BORDER: d.borders // d.networks}
         found = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in boxes(d).items()}
         return found | {"rack": [f"{PREFIX}{i:0{width(d.racks)}d}" for i in range(d.racks)]}
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from planner.export.built import Built
-from planner.physics.cabling import Ints, boxes
+from planner.physics.cabling import BORDER, Ints, boxes
 from planner.physics.dragonfly import Dragonfly
 
 MOST_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
@@ -16,7 +16,7 @@ def edges(x: Built) -> int:
     d = x.design
     if isinstance(d, Dragonfly):
         return d.leaves + d.local_links // d.leaf_bundle + d.global_links
-    return d.leaves * (1 + d.spines_per_pod) + (d.spines * (d.spine_up // d.spine_bundle) if d.tiers > 2 else 0)
+    return d.border_links + d.leaves * (1 + d.spines_per_pod) + (d.spines * (d.spine_up // d.spine_bundle) if d.tiers > 2 else 0)
 
 
 def graph(x: Built, *, by_pod: bool) -> Any:
@@ -65,5 +65,5 @@ def _label(x: Built, tier: str, node: int, *, by_pod: bool) -> str:
     if tier == "gpu":
         return "racks" if by_pod else f"racks-{node}"
     if by_pod:
-        return tier if tier == "core" else f"{tier}-pod-{node}"
+        return tier if tier in ("core", BORDER) else f"{tier}-pod-{node}"
     return x.names[tier][node]

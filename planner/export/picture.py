@@ -23,6 +23,8 @@ def picture(x: Built) -> Iterator[str]:
     told = f"{x.site}: {f.switches:,} boxes of {f.switch}, {f.switch_links + f.endpoint_links:,} cables"
     if isinstance(x.design, Dragonfly):
         told += f"; {f.pods:,} groups, {f.group_links:,} links between each two"
+    if f.border is not None:
+        told += f"; border: {f.border.switches:,} boxes, {f.border.wan_ports:,} ports to the wide area, {f.border.uplinks:,} up"
     yield _text(20, 28, told, 18)
     cables = {s.low: s.count for s in stages(x.design)}
     drawn = {t.name: min(t.switches, MOST_DRAWN) for t in tiers} | {"gpu": min(x.design.racks, MOST_DRAWN)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from planner.instance import Switch
 from planner.models.fabric_question import Mode, Problem
-from planner.models.fabric_table import largest_divisor
+from planner.models.fabric_table import core_bundles
 from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
 from planner.physics.fabric_bill import bill
 from planner.physics.wiring import Design
@@ -57,10 +57,10 @@ def _design(p: Problem, mode: Mode, v: dict[str, int]) -> Design:
     valiant = p.network.group_routing == "valiant"
     if mode.family == "dragonfly":
         return dragonfly(Dragonfly, **own, leaf_bundle=v["router_bundle"], group_links=v["group_links"], valiant=valiant)
-    own |= {"leaf_up": v["leaf_up"], "leaf_bundle": v["leaf_bundle"]}
+    own |= {"leaf_up": v["leaf_up"], "leaf_bundle": v["leaf_bundle"], "wan_ports": v["wan_ports"]}
     if mode.family == "dragonfly+":
         return dragonfly(DragonflyPlus, **own, group_links=v["group_links"], valiant=valiant)
-    bundle = int(largest_divisor(switch.ports, switch.ports // v["pods"])[v["spine_up"]]) if v["tiers"] == 3 else 0
+    bundle = int(core_bundles(switch.ports, v["pods"], v["border"])[v["spine_up"]]) if v["tiers"] == 3 else 0
     return Design(**own, spine_up=v["spine_up"], spine_bundle=bundle)
 
 
@@ -79,6 +79,8 @@ def declared(p: Problem) -> dict[str, str]:
 
 def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
     """Name the rules that one port fewer would break, or that leave no port over."""
+    if d.wan_ports and d.top_taken + d.top_border == d.ports:
+        yield "border_ports"
     if d.single:
         return
     if isinstance(d, Dragonfly):

@@ -67,6 +67,14 @@ class LinkPrices:
         by_reach: Ints = across * self._by_width("spine", domain, width, m.networks * m.switch.link_factor)
         return by_reach
 
+    def border(self, mode: int) -> int:
+        """Boxes and links of the border of every network."""
+        p, m = self.problem, self.problem.modes[mode]
+        ports = m.wan_ports(p.request)
+        if not ports:
+            return 0
+        return math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode) + int(self.beside(mode, np.array([ports]))[0])
+
     def beside(self, mode: int, links: Ints) -> Ints:
         """Links between switches that stand together."""
         p, m = self.problem, self.problem.modes[mode]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from planner.handoff import FabricRequest, resolved_switches
 from planner.instance import FabricFamily, Instance, Network, Rack, Switch
+from planner.physics.border import wan_ports
 from planner.physics.fabric_bill import box_usd, by_reach, flat_usd
 from planner.physics.locality import exchange_bound
 from planner.physics.transport import slowdown
@@ -58,6 +59,10 @@ class Mode:
     def spare(self, network: Network, used: int) -> int:
         """Ports of a leaf kept free."""
         return spare_ports(used, network.spares.share, network.spares.failure_chance, network.spares.shortage_chance)
+
+    def wan_ports(self, request: FabricRequest) -> int:
+        """Ports of a network's border towards the wide area."""
+        return wan_ports(request.wan_gbps, self.networks, self.switch.port_gbps)
 
 
 @dataclass(frozen=True, slots=True)

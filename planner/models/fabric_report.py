@@ -4,13 +4,14 @@ import math
 from collections.abc import Iterator
 
 from planner.handoff import FabricRequest
-from planner.instance import Instance
+from planner.instance import Instance, Network
 from planner.models.fabric_design import FabricDesign
 from planner.models.fabric_question import leaf_domain_racks, network_of
 from planner.physics.dragonfly import Dragonfly
+from planner.physics.fabric_bill import border_bill
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design
-from planner.plan import Certificate, SiteFabric, Status, Tier
+from planner.plan import Border, Certificate, SiteFabric, Status, Tier
 from planner.solvers.cpsat import SOLVER
 from planner.solvers.outcome import Outcome, relative_gap
 
@@ -21,8 +22,9 @@ FORMULATION = (
     "because no better: leaf domains larger than the site, pods that take more rails or domains than their count needs (fewer give the same "
     "boxes and cables with fewer ports and less traffic; kept where spine_down_ports is pinned), a spine bundle below the largest that divides "
     "the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the design held. Dragonflies are rows of "
-    "their own with the fewest links between routers and between groups that the rules allow, since more cost more. The time rules take the "
-    "worst placement; slowdowns are compared within 1e-9."
+    "their own with the fewest links between routers and between groups that the rules allow, since more cost more. A border is the same boxes "
+    "and links whatever the wiring, and every row leaves its ports in the top tier free. The time rules take the worst placement; slowdowns are "
+    "compared within 1e-9."
 )
 
 
@@ -55,6 +57,7 @@ def site_fabric(
         endpoint_links=d.endpoint_links,
         cost_usd=found.cost_usd,
         power_mw=found.power_mw,
+        border=_border(network, request, found),
         leaf_domain_racks=leaf_domain_racks(d),
         leaf_domains=d.domains,
         rails_per_pod=d.rails_per_pod,
@@ -95,6 +98,16 @@ def certificate(outcomes: dict[str, Outcome[FabricDesign]], seed: int) -> Certif
         space=space,
         binding=tuple(sorted({f"{s}: {rule}" for s in outcomes if (h := outcomes[s].solution) for rule in h.binding})),
     )
+
+
+def _border(network: Network, request: FabricRequest, found: FabricDesign) -> Border | None:
+    """Return the plan's section for the border, of a site that has one."""
+    d = found.design
+    if not d.wan_ports:
+        return None
+    price = border_bill(network, found.switch, d)
+    counts = {"wan_ports": d.border_links, "switches": d.borders, "uplinks": d.border_links}
+    return Border(wan_gbps=request.wan_gbps, **counts, cost_usd=price.usd, power_mw=price.mw)
 
 
 def _tiers(d: Design) -> Iterator[Tier]:

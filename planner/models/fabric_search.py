@@ -39,7 +39,8 @@ def search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
     shapes, space = (np.empty((0, len(SHAPE)), dtype=np.int64), {}) if reason else shape_table(p)
     found = _cheapest(p, shapes, options, started)
     if found.outcome.infeasible:
-        why = reason or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks under the time rules and pins"
+        edge = f" and {p.request.wan_gbps:,.6g} Gbps of the wide area" if p.request.wan_gbps else ""
+        why = reason or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks{edge} under the time rules and pins"
         found.outcome = replace(found.outcome, detail=f"{site}: {why}")
     elif found.chosen is not None and found.bound == found.cost:
         _prefer(p, found, options, started)

@@ -84,11 +84,13 @@ def _single_switch(p: Problem, mode: int, prices: LinkPrices) -> Ints:
     """One row where one switch of each network holds every endpoint, none otherwise."""
     m, row = p.modes[mode], dict.fromkeys(SHAPE, 0)
     racks = p.request.racks
-    ends, price = racks * m.rails * m.rail_gpus, p.switch_cost(mode) + prices.endpoints(mode, racks)
+    ends, price = racks * m.rails * m.rail_gpus, p.switch_cost(mode) + prices.endpoints(mode, racks) + prices.border(mode)
+    taken = -(-(ends + m.spare(p.network, ends)) // m.split)
     row |= {"mode": mode, "tiers": 1, "ports": m.switch.ports, "domain": racks, "down_ports": ends, "domains": 1}
     row |= {"leaves": m.networks, "leaf_cost": price, "splits": unavoidable_splits(p.request, racks), "bound": price}
+    row |= {"wan_ports": m.wan_ports(p.request)}
     rows = np.array([[row[c] for c in SHAPE]], dtype=np.int64)
-    return rows[: int(ends + m.spare(p.network, ends) <= m.switch.ports * m.split and price < BEYOND)]
+    return rows[: int(taken + row["wan_ports"] <= m.switch.ports and price < BEYOND)]
 
 
 def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
@@ -106,7 +108,8 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
         rows[1:, COL[name]] = values[three]
     leaves, ends = domains * m.rails, prices.endpoints(mode, domain)
     same = {"mode": mode, "ports": ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains, "leaves": m.networks * leaves}
-    same |= {"leaf_cost": leaves * p.switch_cost(mode) + ends, "splits": unavoidable_splits(p.request, domain)}
+    same |= {"leaf_cost": leaves * p.switch_cost(mode) + ends + prices.border(mode), "splits": unavoidable_splits(p.request, domain)}
+    same |= {"wan_ports": m.wan_ports(p.request)}
     least, most = _least_leaf_up(p, m, domain, domains), _left(p, mode, domain)
     pin = p.pins.get("leaf_up_ports")
     same |= {"least_up": least if pin is None else max(least, pin), "most_up": most if pin is None else min(most, pin)}
@@ -182,7 +185,9 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     three = rows[:, COL["tiers"]] == 3
     least_spine = np.where(three, np.maximum(1, -(-rows[:, COL["need_up"]] // np.maximum(groups, 1))), 0)
     most_spine = np.where(three, rows[:, COL["ports"]] - down, 0)
-    keep = np.ones(len(rows), dtype=bool)
+    border = -(-rows[:, COL["wan_ports"]] // np.maximum(groups, 1))
+    least_spine = np.maximum(least_spine, _least_for_border(rows, border) * three)
+    keep = (rows[:, COL["tiers"]] != 2) | (down + border <= rows[:, COL["ports"]])
     if "leaf_up_ports" in p.pins:
         keep &= up[pair] == p.pins["leaf_up_ports"]
     if "spine_down_ports" in p.pins:
@@ -190,11 +195,18 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     if "spine_up_ports" in p.pins:
         tree = rows[:, COL["grouped"]] == 0
         least_spine, most_spine = np.maximum(least_spine, p.pins["spine_up_ports"] * tree), np.minimum(most_spine, p.pins["spine_up_ports"])
-    for name, column in zip(COLUMNS[len(SHAPE) :], (up[pair], bundle[pair], groups, down, least_spine, most_spine), strict=True):
+    for name, column in zip(COLUMNS[len(SHAPE) :], (up[pair], bundle[pair], groups, down, least_spine, most_spine, border), strict=True):
         rows[:, COL[name]] = column
     rows = plus_links(p, rows[keep & (least_spine <= most_spine)])
     rows[:, COL["bound"]] = _bound(p, rows)
     return rows
+
+
+def _least_for_border(rows: Ints, border: Ints) -> Ints:
+    """Return the fewest spine uplinks whose cores, one for each, leave `border` ports free in a spine group: u2·(ports - pods)."""
+    free = rows[:, COL["ports"]] - rows[:, COL["pods"]]
+    least: Ints = np.where(border == 0, 0, np.where(free > 0, -(-border // np.maximum(free, 1)), BEYOND))
+    return least
 
 
 @cache
@@ -227,9 +239,8 @@ def completed(p: Problem, rows: Ints) -> Ints:
 
 def spine_group(p: Problem, key: Ints, up: Ints) -> tuple[Ints, Ints]:
     """Cost and boxes of one spine group of a key: `pods` spines of `up` uplinks, in the largest bundles that divide them and fit the core."""
-    mode, _, pods, core_cost = (int(v) for v in key)
-    ports = p.modes[mode].switch.ports
-    boxes: Ints = pods + up // largest_divisor(ports, ports // max(pods, 1))[up]
+    mode, _, pods, core_cost, border = (int(v) for v in key)
+    boxes: Ints = pods + up // core_bundles(p.modes[mode].switch.ports, max(pods, 1), border)[up]
     return p.switch_cost(mode) * boxes + core_cost * up, p.modes[mode].networks * boxes
 
 
@@ -238,6 +249,18 @@ def leaf_cost(rows: Ints) -> Ints:
     between = rows[:, COL["between_cost"]] * rows[:, COL["group_links"]]
     cost: Ints = rows[:, COL["leaf_cost"]] + rows[:, COL["up_cost"]] * rows[:, COL["leaf_up"]] + between
     return cost
+
+
+@cache
+def core_bundles(ports: int, pods: int, border: int) -> Ints:
+    """Largest bundle that divides every number of spine uplinks and fits the core, c·ports >= pods·u2 + `border` over its group of c; else 1."""
+    if not border:
+        return largest_divisor(ports, ports // pods)
+    best = np.ones(ports + 1, dtype=np.int64)
+    for b in range(2, ports // pods + 1):
+        up = np.arange(b, ports + 1, b, dtype=np.int64)
+        best[up[up // b * ports >= pods * up + border]] = b
+    return best
 
 
 @cache

@@ -10,12 +10,12 @@ from planner.models.fabric_question import Ints, Problem
 SHAPE = (
     "mode", "tiers", "pods", "ports", "domain", "down_ports", "domains", "leaves", "leaf_cost", "splits",
     "rails", "domains_per_pod", "leaves_per_pod", "least_up", "most_up", "need_up", "up_cost", "core_cost", "bound",
-    "grouped", "router_bundle", "group_links", "between_cost",
+    "grouped", "router_bundle", "group_links", "between_cost", "wan_ports",
 )  # fmt: skip
-COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up")
+COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up", "border")
 CHUNK = 256  # pod shapes expanded at a time
 COL = {name: i for i, name in enumerate(COLUMNS)}
-KEY = [COL["mode"], COL["tiers"], COL["pods"], COL["core_cost"]]  # what fixes the rows of a spine group
+KEY = [COL["mode"], COL["tiers"], COL["pods"], COL["core_cost"], COL["border"]]  # what fixes the rows of a spine group
 
 
 def pod_sizes(p: Problem, rails: int, domains: int, most_parts: int) -> tuple[Ints, Ints]:

@@ -1,7 +1,7 @@
 """Every cable of a fabric, port to port, in blocks: what the counts of `wiring` say, laid one by one in constant memory.
 
 Boxes are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
-group·c + position in the group. A box's ports are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of
+group·c + position in the group, border boxes in their order. A box's ports are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of
 a rack) + its index, its NIC has a port for each lane. Where a leaf's ports are split, its ends towards GPUs are numbered by
 part of a port: the first port has parts 0 to split - 1.
 """
@@ -19,6 +19,7 @@ from planner.physics.group_cabling import Groups, between_groups
 from planner.physics.wiring import Design
 
 Ints = NDArray[np.int64]
+BORDER = "border"  # the boxes at which the wide area ends
 BLOCK = 1 << 16  # cables laid at a time
 Ends = tuple[Ints, Ints, Ints, Ints]  # low box, its port, high box, its port
 
@@ -61,6 +62,8 @@ def stages(d: Design) -> list[Stage]:
         found.append(Stage("leaf", "spine", d.leaves * d.leaf_up, lambda e: _leaf_uplinks(d, e)))
     if d.tiers > 2:
         found.append(Stage("spine", "core", d.spines * d.spine_up, lambda e: _spine_uplinks(d, e)))
+    if d.wan_ports:
+        found.append(Stage(BORDER, d.top[0], d.border_links, lambda e: _border_uplinks(d, e)))
     return found
 
 
@@ -76,7 +79,7 @@ def _group_stages(d: Dragonfly) -> list[Stage]:
 
 def boxes(d: Design) -> dict[str, int]:
     """Return the boxes of each tier that a design has."""
-    return {tier: n for tier, n in (("leaf", d.leaves), ("spine", d.spines), ("core", d.cores)) if n}
+    return {tier: n for tier, n in (("leaf", d.leaves), ("spine", d.spines), ("core", d.cores), (BORDER, d.borders)) if n}
 
 
 def _endpoints(d: Design, e: Ints) -> Ends:
@@ -110,6 +113,13 @@ def _spine_uplinks(d: Design, e: Ints) -> Ends:
     return spine, d.spine_down + up, core, pod % d.pods * d.spine_bundle + up % d.spine_bundle
 
 
+def _border_uplinks(d: Design, e: Ints) -> Ends:
+    """Links of a network's border go from its boxes in turn to the boxes of the top tier in turn, ports towards the wide area before them."""
+    network, own = e // d.wan_ports, e % d.wan_ports
+    boxes, tops = d.borders // d.networks, d.top[1]
+    return network * boxes + own % boxes, d.border_side + own // boxes, network * tops + own % tops, d.top_taken + own // tops
+
+
 def pods_across(d: Design) -> int:
     """Pods side by side that take the rails of one set of domains."""
     return -(-d.rails // d.rails_per_pod)
@@ -129,7 +139,7 @@ def routers(d: Design) -> bool:
 
 def _at(d: Design, middles: dict[str, Metres], tier: str, box: Ints) -> Metres:
     """Return where boxes stand: with the GPUs of a rack, the leaves of a domain (routers: of a group), spines of a pod, all networks alike."""
-    if tier == "core" or (d.single and tier == "leaf"):
+    if tier in ("core", BORDER) or (d.single and tier == "leaf"):
         return middles[tier][np.zeros_like(box)]
     if tier == "gpu":
         return middles[tier][box // d.gpus_per_rack]
@@ -142,6 +152,6 @@ def _at(d: Design, middles: dict[str, Metres], tier: str, box: Ints) -> Metres:
 def _served(d: Design, tier: str) -> tuple[Ints, Ints]:
     """Return the first rack that each place of a tier serves, and the one after its last."""
     pod = d.domain_racks * d.domains_per_pod
-    racks = {"gpu": 1, "leaf": pod if routers(d) else d.domain_racks, "spine": pod, "core": d.racks}[tier]
+    racks = {"gpu": 1, "leaf": pod if routers(d) else d.domain_racks, "spine": pod, "core": d.racks, BORDER: d.racks}[tier]
     first = np.arange(0, d.racks, racks, dtype=np.int64)
     return first, first + racks

@@ -36,6 +36,20 @@ def bill(network: Network, switch: Switch, d: Design) -> Bill:
     each = [(endpoint_factor(switch, d.split), ends), *((switch.link_factor, x) for x in links)]
     usd = fabric_usd(network, switch, **boxes) + sum(factor * x.usd for factor, x in each)
     mw = fabric_mw(network, switch, **boxes) + sum(factor * x.mw for factor, x in each)
+    edge = border_bill(network, switch, d)
+    return Bill(usd + mw * 1e6 * network.power_usd_per_watt + edge.usd, mw + edge.mw)
+
+
+def border_bill(network: Network, switch: Switch, d: Design) -> Bill:
+    """Price a border's boxes and its links to the top tier, both amid the site; the price of a wavelength holds what faces the wide area."""
+    if not d.wan_ports:
+        return Bill(0.0, 0.0)
+    boxes = {"switches": d.borders, "switch_links": 0, "endpoint_links": 0}
+    links = _flat(network, d.border_links, 0)
+    if by_reach(network) and network.floor is not None:
+        links = _sum(table(network), beside_metres(Places(network.floor, d.racks)), d.border_links)
+    usd = fabric_usd(network, switch, **boxes) + switch.link_factor * links.usd
+    mw = fabric_mw(network, switch, **boxes) + switch.link_factor * links.mw
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
 
 

@@ -9,6 +9,8 @@ Ports and bundles are those of one box. A leaf's port may be split into `split` 
 and `leaf_spare` count these; a link between switches takes a whole port and carries what `split` GPUs send. Counts are of
 boxes and cables of all networks, but for domains and pods, which every network has alike: a box holds one chip of every
 plane and a cable carries every plane.
+A border takes `wan_ports` of the wide area in every network and sends as many links on to free ports of the top tier, to one
+box after another. Its boxes stand beside the tiers, and only counts named after it count them.
 """
 
 import math
@@ -34,6 +36,7 @@ class Design:
     lanes: int = 1
     leaf_spare: int = 0
     split: int = 1
+    wan_ports: int = 0
 
     @property
     def networks(self) -> int:
@@ -145,8 +148,53 @@ class Design:
         """Something joins the pods, or there is but one switch."""
         return self.tiers != 2
 
+    @property
+    def borders(self) -> int:
+        """Border boxes: half of the ports of each may be towards the wide area."""
+        return self.networks * math.ceil(self.wan_ports / max(1, self.ports // 2))
+
+    @property
+    def border_links(self) -> int:
+        """Cables between border and top tier."""
+        return self.networks * self.wan_ports
+
+    @property
+    def border_side(self) -> int:
+        """Ports towards the wide area, and as many towards the top tier, of the border box that has most of them."""
+        return math.ceil(self.border_links / self.borders) if self.borders else 0
+
+    @property
+    def top(self) -> tuple[str, int]:
+        """Tier that the border is joined to, and its boxes in one network."""
+        tier, boxes = (("leaf", self.leaves), ("spine", self.spines), ("core", self.cores))[self.tiers - 1]
+        return tier, boxes // self.networks
+
+    @property
+    def top_taken(self) -> int:
+        """Ports of a box of the top tier that the border must leave alone."""
+        if self.single:
+            return math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
+        return self.spine_down if self.tiers == 2 else self.pods * self.spine_bundle
+
+    @property
+    def top_border(self) -> int:
+        """Links from the border to the box of the top tier that has most of them."""
+        return math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
+
+    def _border_faults(self) -> list[str]:
+        """Say where a border finds no ports."""
+        if self.wan_ports and self.ports < 2:
+            return [f"border ports: 1 to the wide area + 1 up > {self.ports} ports"]
+        tier = self.top[0]
+        text = f"{tier} ports: {self.top_taken} taken + {self.top_border} of the border > {self.ports} ports"
+        return [text] * (self.wan_ports > 0 and self.top_taken + self.top_border > self.ports)
+
     def faults(self) -> list[str]:
         """Say which ports or bundles do not add up."""
+        return self._tree_faults() or self._border_faults()
+
+    def _tree_faults(self) -> list[str]:
+        """Say which ports or bundles of the tiers do not add up."""
         if self.single:
             ends = self.endpoint_links // self.networks
             return [f"leaf ports: {ends} endpoints{self._spare} > {self._ports}"] * (ends + self.leaf_spare > self.ports * self.split)

@@ -56,7 +56,7 @@ def _takes(site: str, f: SiteFabric) -> Table:
         ("cost", figure(f"{at}.cost_usd", f.cost_usd, usd(f.cost_usd))),
         ("power", figure(f"{at}.power_mw", f.power_mw, f"{f.power_mw:,.3g} MW")),
     )
-    return Table("What it takes", ("figure", "value"), rows)
+    return Table("What it takes", ("figure", "value"), (*rows, *_border(at, f)))
 
 
 def _traffic(site: str, f: SiteFabric) -> Table:
@@ -71,6 +71,16 @@ def _traffic(site: str, f: SiteFabric) -> Table:
         ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.hop_slowdown:.2f} x ideal"),
     ]
     return Table("Traffic", ("figure", "value"), tuple(rows))
+
+
+def _border(at: str, f: SiteFabric) -> tuple[tuple[Cell, ...], ...]:
+    """Show what takes the wide area, where the fabric has a border."""
+    if f.border is None:
+        return ()
+    return (
+        ("border switches", figure(f"{at}.border.switches", f.border.switches, f"{f.border.switches:,}")),
+        ("ports to the wide area", figure(f"{at}.border.wan_ports", f.border.wan_ports, f"{f.border.wan_ports:,}")),
+    )
 
 
 def placement(plan: Plan) -> Iterator[Block]:

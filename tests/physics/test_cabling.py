@@ -25,7 +25,15 @@ def counted(d: Design, stream=None) -> Count:
 
 @st.composite
 def wirable(draw: st.DrawFn) -> Design:
-    """Draw a design that can be wired, of up to three tiers, with ports sized to what it needs or above."""
+    """Draw a design that can be wired, of up to three tiers, some with a border, with ports sized to what it needs."""
+    d, border = draw(trees()), draw(st.integers(0, 5))
+    joined = dataclasses.replace(d, wan_ports=border)
+    return dataclasses.replace(joined, ports=max(d.ports, 2, joined.top_taken + joined.top_border)) if border else d
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Design:
+    """Draw a design without a border."""
     rails, racks, tiers = draw(st.integers(1, 4)), draw(st.integers(1, 30)), draw(st.integers(1, 3))
     width, spare = draw(st.integers(1, 3)), draw(st.integers(0, 2))
     side = {
@@ -54,7 +62,8 @@ def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
     assert unwirable(d, cross_rail=True) == []
     found = counted(d)
     assert not found.twice and not found.absent
-    ends = found.cables.pop(("gpu", "leaf"))
+    ends, edge = found.cables.pop(("gpu", "leaf")), found.cables.pop(("border", d.top[0]), 0)
+    assert edge == d.border_links * d.split
     assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
     assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
@@ -65,7 +74,7 @@ def test_bundles_are_equal(d: Design) -> None:
     """Two boxes that are joined at all are joined by exactly the bundle of their tier."""
     bundle = {"leaf": d.leaf_bundle, "spine": d.spine_bundle}
     for c in lay(d, block=10**6):
-        if c.low_tier != "gpu":
+        if c.low_tier not in ("gpu", "border"):
             _, times = np.unique(c.low * 10**6 + c.high, return_counts=True)
             assert set(times.tolist()) == {bundle[c.low_tier]}
 

@@ -1,0 +1,69 @@
+"""Rules of the border: as many ports as the wavelengths that end at a site ask for, and the exchange between sites through them."""
+
+import math
+from collections.abc import Iterator
+
+from planner.checks import wan
+from planner.checks.context import Context
+from planner.checks.rule import Rule, at_most, broken, must_equal
+from planner.physics import wan as wide
+from planner.physics.border import wan_gbps, wan_ports
+from planner.physics.fabric_bill import border_bill
+from planner.plan import Violation
+
+
+def _gbps(c: Context, site: str) -> float:
+    """Recompute the rate of the wavelengths that a border must take."""
+    network, held = c.instance.network, c.plan.sites
+    if network is None or not network.border or c.instance.wan is None or held is None:
+        return 0.0
+    return wan_gbps(c.wan, held.links, c.plan.wan, site)
+
+
+def border(c: Context) -> Iterator[Violation]:
+    """Give a border to every site at which wavelengths end where the instance asks for it, and to no other."""
+    for s, f in sorted(c.plan.fabric.sites.items()) if c.plan.fabric else ():
+        wanted = _gbps(c, s) > 0
+        if wanted != (f.border is not None):
+            yield broken(f"border[{s}]", f"{int(f.border is not None)} borders held, {int(wanted)} expected")
+
+
+def border_counts(c: Context) -> Iterator[Violation]:
+    """Count ports, boxes and links of a border as the rate makes them, an equal part for every network, and price them."""
+    for s, d in sorted(c.wired.items()):
+        f = c.plan.fabric.sites[s] if c.plan.fabric else None
+        if f is None or f.border is None or c.instance.network is None:
+            continue
+        rule, box, b = f"border_counts[{s}]", c.switches[f.switch], f.border
+        gbps = _gbps(c, s)
+        price = border_bill(c.instance.network, box, d)
+        yield from must_equal(rule, "wan_gbps", b.wan_gbps, gbps, " Gbps")
+        yield from must_equal(rule, "wan_ports", b.wan_ports, d.networks * wan_ports(gbps, d.networks, box.port_gbps))
+        yield from must_equal(rule, "uplinks", b.uplinks, d.border_links)
+        yield from must_equal(rule, "switches", b.switches, d.borders)
+        yield from must_equal(rule, "cost_usd", b.cost_usd, price.usd, " USD")
+        yield from must_equal(rule, "power_mw", b.power_mw, price.mw, " MW")
+
+
+def border_rate(c: Context) -> Iterator[Violation]:
+    """Let a site's gradients through its border in the time of the exchange: 8·bytes/t_wan <= ports times rate, on every link at once."""
+    for s, f in sorted(c.plan.fabric.sites.items()) if c.plan.fabric else ():
+        if f.border is not None and f.switch in c.switches:
+            carried = f.border.wan_ports * c.switches[f.switch].port_gbps
+            yield from at_most(f"border_rate[{s}]", _exchange_gbps(c, s), carried, "Gbps of gradients", "Gbps of the border's ports")
+
+
+def _exchange_gbps(c: Context, site: str) -> float:
+    """Rate of a site's gradients over all its links, without headroom."""
+    m, q = c.metrics, wan.asked(c)
+    if m is None or c.plan.sites is None or site not in c.replicas:
+        return 0.0
+    if q is not None:
+        sync = [d for d in q.demands.values() if d.priority == 0 and site in (d.a, d.b)]
+        return math.fsum(d.gbps(q.rtt_ms(d.a, d.b)) / d.factor for d in sync)
+    size = wide.exchange_bytes(m.gradient_bytes_per_stage, len(c.replicas))
+    links = [k for k in c.plan.sites.links if site in (k.a, k.b) and {k.a, k.b} <= set(c.replicas)]
+    return math.fsum(wide.exchange_need_gbps(c.wan, size, m.wan_window_seconds, k.rtt_ms) for k in links)
+
+
+RULES: tuple[Rule, ...] = (border, border_counts, border_rate)

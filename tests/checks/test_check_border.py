@@ -1,0 +1,117 @@
+"""The border under check: silent on a solved plan, and each planted slip found by name."""
+
+from typing import Any
+
+import networkx as nx
+import pytest
+from worked_plan import edited, edited_at, instance_with, named, small
+
+import planner
+from planner.check import check
+from planner.checks.context import Context
+from planner.errors import InputError
+from planner.export.built import built
+from planner.export.cable_list import cable_list
+from planner.export.graph import graph
+from planner.export.picture import picture
+from planner.frontier import frontier
+from planner.load import load_instance
+
+# One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a border of five ports.
+PLAN = planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5))
+SITE = min(PLAN.fabric.sites)
+AT = f"fabric.sites.{SITE}"
+
+
+def test_a_border_of_five_ports() -> None:
+    """Each end of the link has a box with five ports out and five up, paid with the fabric; nothing is broken."""
+    assert check(PLAN) == []
+    assert [k.wavelengths for k in PLAN.sites.links] == [1]
+    for f in PLAN.fabric.sites.values():
+        assert (f.border.wan_gbps, f.border.wan_ports, f.border.switches, f.border.uplinks) == (5, 5, 1, 5)
+        assert f.border.cost_usd == pytest.approx(1e4 + 5 * 2 * 100)
+        assert f.border.power_mw == pytest.approx((100 + 5 * 2 * 5) / 1e6)
+    assert PLAN.cost.capex_usd["fabric"] == pytest.approx(sum(f.cost_usd for f in PLAN.fabric.sites.values()))
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rules"),
+    [
+        ("border", None, {"border", "price_and_power"}),
+        ("border.wan_ports", 4, {"border_counts", "cables", "price_and_power"}),
+        ("border.wan_ports", 6, {"border_counts", "cables", "price_and_power"}),
+        ("border.wan_ports", 0, {"wirable"}),
+        ("border.wan_ports", 10**12, {"wirable"}),
+        ("border.uplinks", 4, {"border_counts", "cables"}),
+        ("border.switches", 2, {"border_counts", "cables"}),
+        ("border.switches", 0, {"border_counts", "cables"}),
+        ("border.switches", 10**12, {"border_counts"}),
+        ("split", 10**12, {"switch"}),
+        ("border.wan_gbps", 4.0, {"border_counts"}),
+        ("border.cost_usd", 1e4, {"border_counts"}),
+        ("border.power_mw", 1e-4, {"border_counts"}),
+    ],
+)
+def test_an_edit_names_its_rules(path: str, change: Any, rules: set[str]) -> None:
+    """Each slip breaks the rules about it; a port missing does so in the count, in the cables and in the price."""
+    assert {f"{r}[{SITE}]" for r in rules} <= named(edited_at(PLAN, f"{AT}.{path}", change))
+
+
+@pytest.mark.parametrize(("ports", "broken"), [(5, False), (4, True)])
+def test_gradients_fit_the_ports(ports: int, broken: bool) -> None:
+    """Ports that carry exactly what the gradients need do, one port fewer does not."""
+    need = PLAN.sites.links[0].required_gbps / PLAN.instance.wan.headroom_factor
+    boxes = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": need / 5}]
+    p = edited(PLAN, instance__network__switches=boxes, **{f"fabric__sites__{SITE}__border__wan_ports": ports})
+    assert (f"border_rate[{SITE}]" in named(p)) == broken
+
+
+def test_a_border_only_where_it_is_asked_for() -> None:
+    """A plan without borders breaks the rule of each site once the instance asks for them, and the other way round."""
+    assert {"border[e1]", "border[w1]"} <= named(small(network__border=True))
+    assert f"border[{SITE}]" in named(edited(PLAN, instance__network__border=False))
+    assert named(small()) == set()
+
+
+def test_a_border_finds_no_ports() -> None:
+    """A design whose top tier is full cannot have a border."""
+    top = PLAN.fabric.sites[SITE].tiers[-1]
+    room = (16 - top.down_ports) * top.switches
+    assert f"wirable[{SITE}]" not in named(edited_at(PLAN, f"{AT}.border.wan_ports", room))
+    assert f"wirable[{SITE}]" in named(edited_at(PLAN, f"{AT}.border.wan_ports", room + 1))
+
+
+def test_exports_name_the_border() -> None:
+    """Cable list, graph and picture hold the border's box and its five links."""
+    x = built(PLAN, SITE)
+    assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("border-0-0,")]) == 5
+    for by_pod in (False, True):
+        g = graph(x, by_pod=by_pod)
+        border = [n for n, tier in nx.get_node_attributes(g, "tier").items() if tier == "border"]
+        assert len(border) == 1
+        assert sum(g.edges[border[0], n]["cables"] for n in g[border[0]]) == 5
+    assert "border: 1 boxes, 5 ports to the wide area" in "".join(picture(x))
+
+
+def test_alternatives_hold_the_border() -> None:
+    """The cheapest alternative of a site costs what its fabric does, border and all."""
+    least = min(x.merits["cost_usd"] for site, x in frontier(PLAN) if site == SITE)
+    assert least == pytest.approx(PLAN.fabric.sites[SITE].cost_usd)
+
+
+def test_one_site_has_no_border() -> None:
+    """Where no wavelengths end there is no border, asked for or not."""
+    data = instance_with(network__border=True).model_dump(mode="json")
+    cluster = {**data, "grid": None, "wan": None, "hardware": {**data["hardware"], "racks": 8}, "limits": {"max_batch_tokens": 6000}}
+    plan = planner.solve(load_instance(cluster))
+    assert plan.fabric.sites["cluster"].border is None
+    assert Context(plan=plan).wired["cluster"].wan_ports == 0
+
+
+def test_a_dragonfly_has_no_top_tier_for_a_border() -> None:
+    """A border beside a dragonfly is refused by path, value and remedy."""
+    data = instance_with().model_dump(mode="json")
+    data["network"] |= {"border": True, "families": ["rail", "dragonfly"]}
+    with pytest.raises(InputError) as error:
+        load_instance(data)
+    assert "network: border is joined to a top tier, which dragonfly has not; take it out of families or border away" in str(error.value)
