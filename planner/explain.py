@@ -37,10 +37,12 @@ def explain(
     PlannerError
         The input cannot be used; the message says where and what to do.
     """
+    from planner.errors import InputError
     from planner.explanation import explained
     from planner.load import load_instance
     from planner.order import options_of
 
-    return explained(
-        load_instance(instance, pins=pins), options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within
-    )
+    asked = load_instance(instance, pins=pins)
+    if asked.hardware.pools:
+        raise InputError("hardware.pools: one layout is explained, and each pool has its own; explain one pool, or solve them all")
+    return explained(asked, options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within)

@@ -70,6 +70,10 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
     if power is not None and drawn > power * (1 + 1e-9):
         rules = ("hardware.pools", "limits.facility_power_mw")
         return _plan(instance, options, conflict=Conflict(decision="sites", rules=rules, reason=f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW"))
+    budget, usd = instance.limits.budget_usd, bill(instance, 0, None, None).total_usd
+    if budget is not None and usd > budget:
+        reason = f"the racks of all pools cost ${usd:,.0f} > ${budget:,.0f}"
+        return _plan(instance, options, conflict=Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason))
     found = shares.balance(
         question.problems,
         question.problems[0].most_sequences,
@@ -86,12 +90,8 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
 
 
 def _judged(instance: Instance, options: Options, held: PoolsPlan) -> Plan:
-    """Return the plan where it keeps the limits on the whole, else which of them it breaks."""
-    deadline, budget = instance.limits.deadline_days, instance.limits.budget_usd
-    least, usd = held.certificate.bound or 0.0, bill(instance, 0, None, None).total_usd
-    if budget is not None and usd > budget:
-        reason = f"the racks of all pools cost ${usd:,.0f} > ${budget:,.0f}"
-        return _plan(instance, options, conflict=Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason))
+    """Return the plan where it trains in time, else what is proven of the deadline."""
+    deadline, least = instance.limits.deadline_days, held.certificate.bound or 0.0
     if deadline is not None and held.days_to_train > deadline * (1 + 1e-9):
         proven = least > deadline
         reason = f"all pools train in {held.days_to_train:,.1f} days > {deadline:,.1f}, and in no less than {least:,.1f}"

@@ -18,7 +18,7 @@ from planner.physics import step
 from planner.solvers.outcome import Stop
 
 SEARCHES = 40  # of shares up to a size, after which the best shares are returned with the gap that is left
-SMALL = 64  # sequences of a batch up to which each share is searched exactly
+SMALL = 12  # sequences of a batch up to which each share is searched exactly
 CLOSE = 1e-9  # relative: bounds and values are sums of the same floats
 GAP = 1e-3  # at which the shares count as settled unless another is asked for: one sequence in a thousand
 
