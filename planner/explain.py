@@ -37,12 +37,10 @@ def explain(
     PlannerError
         The input cannot be used; the message says where and what to do.
     """
-    from planner.errors import InputError
     from planner.explanation import explained
     from planner.load import load_instance
     from planner.order import options_of
+    from planner.pool_references import refuse_pools
 
-    asked = load_instance(instance, pins=pins)
-    if asked.hardware.pools:
-        raise InputError("hardware.pools: one layout is explained, and each pool has its own; explain one pool, or solve them all")
+    asked = refuse_pools(load_instance(instance, pins=pins))
     return explained(asked, options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within)

@@ -222,7 +222,7 @@ def _reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
         has = ", ".join(sorted(gpu.peak_flop_per_second))
         yield f"workload.precision.compute: {gpu.name} has no {compute} (has {has}); choose one of these or add its peak"
-    yield from pool_problems(instance, searched=searched)
+    yield from pool_problems(instance)
     law = instance.workload.choose.critical_batch if instance.workload.choose else None
     if instance.limits.max_batch_tokens is None and searched and law is None:
         yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"

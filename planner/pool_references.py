@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from planner.errors import InputError
 from planner.instance import Accelerator, Instance
 
 
-def pool_problems(instance: Instance, *, searched: bool = True) -> Iterator[str]:
+def pool_problems(instance: Instance) -> Iterator[str]:
     """Name what of an instance with pools cannot be planned; nothing where there are none."""
     h = instance.hardware
     if not h.pools:
@@ -21,8 +22,19 @@ def pool_problems(instance: Instance, *, searched: bool = True) -> Iterator[str]
         yield f'objective.minimize: pools of different GPUs are planned for "days_to_train" alone (is "{instance.objective.minimize}"); ask for that'
     for path in sorted(instance.pins):
         yield f"pins.{path}: each pool's layout is its own, and none can be fixed by hand (is {instance.pins[path]!r}); remove the pin"
-    if not searched:
-        yield "hardware.pools: only a search gives each pool its layout; ask about one pool, its accelerator, rack and racks in the place of pools"
+
+
+def refuse_pools(instance: Instance) -> Instance:
+    """Return an instance about whose one layout is asked; pools have one each.
+
+    Raises
+    ------
+    InputError
+        The instance has pools.
+    """
+    if instance.hardware.pools:
+        raise InputError("hardware.pools: each pool has a layout of its own; ask about one, its accelerator, rack and racks in the place of pools")
+    return instance
 
 
 def _each(instance: Instance) -> Iterator[str]:

@@ -176,7 +176,7 @@ def test_link_without_pools_is_refused():
     """A link joins pools, so it needs some."""
     data = alone(small(), "h100")
     data["hardware"]["pool_link"] = {"gbps": 100}
-    with pytest.raises(InputError, match="hardware.pool_link"):
+    with pytest.raises(InputError, match="pool_link: joins the pools"):
         load_instance(data)
 
 

@@ -33,8 +33,8 @@ def reason(c: Context) -> Iterator[Violation]:
 
 def certificates(c: Context) -> dict[str, Certificate]:
     """Return the certificates by decision."""
-    held = {"sites": c.plan.sites, "wan": c.plan.wan, "layout": c.plan.layout, "pools": c.plan.pools}
-    held |= {"fabric": c.plan.fabric, "placement": c.plan.placement}
+    p = c.plan
+    held = {"sites": p.sites, "wan": p.wan, "layout": p.layout, "pools": p.pools, "fabric": p.fabric, "placement": p.placement}
     return {name: x.certificate for name, x in held.items() if x is not None}
 
 
