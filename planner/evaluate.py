@@ -33,5 +33,7 @@ def evaluate(instance: "Instance | Mapping[str, Any] | str | Path", layout: Mapp
     """
     from planner.evaluation import evaluated
     from planner.load import load_instance
+    from planner.pool_references import refuse_pools
 
-    return evaluated(load_instance(instance, pins={f"layout.{k}": v for k, v in (layout or {}).items()}, searched=False))
+    pins = {f"layout.{k}": v for k, v in (layout or {}).items()}
+    return evaluated(refuse_pools(load_instance(instance, pins=pins, searched=False)))

@@ -40,7 +40,7 @@ def explain(
     from planner.explanation import explained
     from planner.load import load_instance
     from planner.order import options_of
+    from planner.pool_references import refuse_pools
 
-    return explained(
-        load_instance(instance, pins=pins), options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within
-    )
+    asked = refuse_pools(load_instance(instance, pins=pins))
+    return explained(asked, options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within)

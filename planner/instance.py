@@ -222,6 +222,23 @@ class Rack(Sourced):
     price_usd: NonNegative = Field(description="Price with NICs, without the fabric.")
 
 
+class Pool(Sourced):
+    """One cluster of one type of GPU, of several that train the same model together."""
+
+    name: str
+    accelerator: Accelerator | str
+    rack: Rack | str
+    racks: Count
+    nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU where the cluster has another than the accelerator's usual one.")
+
+
+class PoolLink(Sourced):
+    """What joins every two pools: they exchange gradients over it once a step."""
+
+    gbps: Positive = Field(description="Rate between two pools, each direction, for one stage's gradients at a time.")
+    rtt_ms: NonNegative = Field(0.0, description="Round trip; one exchange waits for one.")
+
+
 class Hardware(Sourced):
     """What the sites are filled with."""
 
@@ -232,6 +249,12 @@ class Hardware(Sourced):
     racks_per_module: Count = Field(1, description="Racks bought and powered together.")
     facility_overhead_factor: Annotated[float, Field(ge=1)] = Field(1.0, description="Facility power over IT power (PUE).")
     cooling_kw_per_m2: Positive | None = Field(None, description="Facility power that a square metre of dry cooling sheds.")
+    pools: tuple[Pool, ...] = Field(
+        (),
+        description="Clusters of different GPUs that share each step's batch, each with a layout of its own; in the place of accelerator, rack "
+        "(read as the first pool's) and racks, without grid, wan and network.",
+    )
+    pool_link: PoolLink | None = Field(None, description="Absent: the exchange of gradients between pools takes no time.")
 
 
 class BalancingAuthority(Sourced):

@@ -44,8 +44,9 @@ def limits(
     from planner.errors import InputError
     from planner.limit_points import point
     from planner.load import load_instance
+    from planner.pool_references import refuse_pools
 
-    asked = load_instance(instance, searched=False)
+    asked = refuse_pools(load_instance(instance, searched=False))
     if days <= 0:
         raise InputError(f"days: must be greater than 0 (is {days:g})")
     if executor is None:

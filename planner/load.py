@@ -16,6 +16,7 @@ from planner.errors import InputError
 from planner.instance import SOFT_UNITS, Accelerator, Grid, Instance, Wan, Workload
 from planner.physics.grid import power_flow_gaps
 from planner.pins import check_pins
+from planner.pool_references import pool_problems
 from planner.wan_references import wan_problems
 
 # Where an instance may hold a catalogue name in the place of an object, and the catalogue that has it.
@@ -110,11 +111,24 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
         holder = data.get(part)
         if isinstance(holder, dict) and isinstance(holder.get(key), str):
             holder[key] = _entry(kind, holder[key], f"{where}: {part}.{key}")
+    if isinstance(data.get("hardware"), dict):
+        _resolve_pools(data["hardware"], where)
     network = data.get("network")
     for kind in ("switches", "media"):
         if isinstance(network, dict) and isinstance(network.get(kind), list):
             network[kind] = [_entry(kind, x, f"{where}: network.{kind}[{i}]") if isinstance(x, str) else x for i, x in enumerate(network[kind])]
     return data
+
+
+def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
+    """Put catalogue entries in the place of the pools' names; the first pool's stand for the hardware's own where these are absent."""
+    pools = hardware.get("pools")
+    for i, pool in enumerate(pools if isinstance(pools, list) else ()):
+        for key in ("accelerator", "rack"):
+            if isinstance(pool, dict) and isinstance(pool.get(key), str):
+                pool[key] = _entry(NAMED["hardware", key], pool[key], f"{where}: hardware.pools[{i}].{key}")
+            if isinstance(pool, dict) and i == 0 and key in pool:
+                hardware.setdefault(key, pool[key])
 
 
 def _resolve_choice(workload: dict[str, Any], where: str) -> None:
@@ -208,6 +222,7 @@ def _reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
         has = ", ".join(sorted(gpu.peak_flop_per_second))
         yield f"workload.precision.compute: {gpu.name} has no {compute} (has {has}); choose one of these or add its peak"
+    yield from pool_problems(instance)
     law = instance.workload.choose.critical_batch if instance.workload.choose else None
     if instance.limits.max_batch_tokens is None and searched and law is None:
         yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from planner import __version__, best_model
+from planner import __version__, best_model, pools
 from planner.checks.rules import check
 from planner.decide import Decider, Refusal, Trial
 from planner.errors import InputError, InternalError
@@ -88,6 +88,10 @@ def solve_instance(instance: Instance, options: Options, progress: Progress, lea
     best plan so far; without one, the error is raised again.
     """
     learned = learned or Learned()
+    if instance.hardware.pools:
+        plan = pools.solve(instance, options, progress)
+        _hold(check(plan))
+        return plan
     if instance.objective.minimize != "loss":
         return _decided(instance, options, progress, learned)
     plan = best_model.solve(instance, lambda asked: _decided(asked, options, progress, learned), progress)

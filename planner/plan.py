@@ -255,6 +255,18 @@ class LayoutPlan(Frozen):
         return -(-self.pipeline_parallel // self.stages_per_rack)
 
 
+class PoolsPlan(Frozen):
+    """How pools of different GPUs share each step's batch: in whole sequences, each pool cut on its own."""
+
+    sequences: dict[str, int] = Field(description="Of a step, by pool; 0: the pool does not train.")
+    layouts: dict[str, LayoutPlan] = Field(description="Of each pool that trains; its figures are the pool's alone, for its share of the batch.")
+    exchange_seconds: dict[str, float] = Field(description="Exposed exchange of gradients with the other pools; 0 where no link is given.")
+    step_seconds: float = Field(description="The slowest pool's step and the longest exchange.")
+    tokens_per_step: float
+    days_to_train: float
+    certificate: Certificate
+
+
 class Tier(Frozen):
     """One tier of a site's fabric."""
 
@@ -393,6 +405,7 @@ class Plan(Frozen):
     sites: SitesPlan | None = None
     wan: WanPlan | None = Field(None, description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.")
     layout: LayoutPlan | None = None
+    pools: PoolsPlan | None = Field(None, description="In the place of layout, where the instance has pools of different GPUs.")
     fabric: FabricPlan | None = None
     transport: TransportFactor | None = Field(None, description="Where the instance asks for the transport's slowdown to be simulated.")
     placement: PlacementPlan | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from planner.choice import ModelChoice
-from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, SitesPlan, TransportFactor, WanDemand, WanPlan
+from planner.plan import Certificate, FabricPlan, LayoutPlan, PlacementPlan, Plan, PoolsPlan, SitesPlan, TransportFactor, WanDemand, WanPlan
 
 
 def summary(plan: Plan) -> str:
@@ -33,6 +33,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _wan(plan.wan)
     if plan.layout:
         yield from _layout(plan.layout)
+    if plan.pools:
+        yield from _pools(plan.pools)
     if plan.fabric:
         yield from _fabric(plan.fabric)
     if plan.transport:
@@ -117,6 +119,19 @@ def _layout(x: LayoutPlan) -> Iterator[str]:
     shares = ", ".join(f"{k.replace('_', ' ')} {100 * v / m.step_seconds:.1f} %" for v, k in parts)
     yield f"           step {m.step_seconds:.3f} s: {shares}"
     yield f"           MFU {100 * m.mfu:.1f} %; memory {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB on the worst GPU"
+    yield proof(x.certificate)
+
+
+def _pools(x: PoolsPlan) -> Iterator[str]:
+    total = sum(x.sequences.values())
+    waits = max(x.exchange_seconds.values())
+    shared = f"{total:,} sequences ({x.tokens_per_step / 1e6:,.1f}M tokens) a step of {x.step_seconds:.3f} s"
+    yield f"POOLS      {shared}" + (f", exchange {waits:.3f} s exposed" if waits else ", exchange between pools not counted")
+    for name, n in x.sequences.items():
+        y = x.layouts.get(name)
+        idle = "" if y is None else f"; step {y.metrics.step_seconds:.3f} s, waits {x.step_seconds - waits - y.metrics.step_seconds:.3f} s"
+        yield f"           {name}: {n:,} sequences ({100 * n / total:.1f} %){idle or ', does not train'}"
+        yield from [] if y is None else [f"  {line}" if line.startswith(" ") else f"           {line[11:]}" for line in list(_layout(y))[:-1]]
     yield proof(x.certificate)
 
 

@@ -9,6 +9,7 @@ from planner.instance import Accelerator, Line, Model, NewLine, Rack
 from planner.physics import step
 from planner.pins import check_pins
 from planner.plan import Violation
+from planner.pool_references import pool_problems
 from planner.wan_references import wan_problems
 
 
@@ -18,6 +19,8 @@ def names_resolved(c: Context) -> Iterator[Violation]:
     parts: list[tuple[str, object, type]] = [
         ("hardware.accelerator", h.accelerator, Accelerator),
         ("hardware.rack", h.rack, Rack),
+        *((f"hardware.pools[{i}].accelerator", p.accelerator, Accelerator) for i, p in enumerate(h.pools)),
+        *((f"hardware.pools[{i}].rack", p.rack, Rack) for i, p in enumerate(h.pools)),
         ("workload.model", w.model, Model),
         *((f"network.switches[{i}]", s, object) for i, s in enumerate(network.switches if network else ())),
         *((f"network.media[{i}]", m, object) for i, m in enumerate(network.media if network else ())),
@@ -31,6 +34,7 @@ def known_references(c: Context) -> Iterator[Violation]:
     """Let every id of the grid stand once and every reference lead somewhere, and every pin name a decision."""
     yield from (broken("known_references", f"instance.{p}") for p in check_pins(c.instance))
     g = c.grid
+    yield from (broken("known_references", f"instance.{p}") for p in pool_problems(c.instance))
     yield from (broken("known_references", f"instance.{p}") for p in wan_problems(g, c.wan))
     lines: list[Line | NewLine] = [*g.lines, *g.new_lines]
     ids = {"authority": [b.id for b in g.balancing_authorities], "node": [n.id for n in g.nodes], "line": [x.id for x in lines]}
@@ -54,7 +58,9 @@ def peak_known(c: Context) -> Iterator[Violation]:
 def complete(c: Context) -> Iterator[Violation]:
     """Hold a section for every decision that the instance asks for, and none besides."""
     p, i = c.plan, c.instance
-    asked = {"sites": i.grid is not None, "layout": True, "fabric": i.network is not None, "placement": i.network is not None, "cost": True}
+    pooled = bool(i.hardware.pools)
+    asked = {"sites": i.grid is not None, "layout": not pooled, "pools": pooled, "fabric": i.network is not None, "cost": True}
+    asked["placement"] = i.network is not None
     for section, wanted in asked.items():
         held = getattr(p, section) is not None
         if held != wanted:

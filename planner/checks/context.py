@@ -68,7 +68,9 @@ class Context:
 
     @cached_property
     def racks_by_site(self) -> dict[str, int]:
-        """Racks that each site holds."""
+        """Racks that each site holds; pools count their own, each in a context of its own."""
+        if self.instance.hardware.pools:
+            return {}
         if self.instance.grid is None:
             return {CLUSTER: self.instance.hardware.racks or 0}
         return {s.id: s.racks for s in self.plan.sites.sites} if self.plan.sites else {}

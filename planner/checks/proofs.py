@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.checks import wan
+from planner.checks import pools, wan
 from planner.checks.choice import told_loss
 from planner.checks.context import Context
 from planner.checks.cost import recomputed
@@ -24,7 +24,7 @@ def reason(c: Context) -> Iterator[Violation]:
     if p.status == "infeasible" and p.conflict is None:
         yield broken("reason", "infeasible with 0 conflicts, 1 expected")
     if p.status in ("infeasible", "unknown"):
-        held = [s for s in ("sites", "wan", "layout", "fabric", "placement", "cost") if getattr(p, s) is not None]
+        held = [s for s in ("sites", "wan", "layout", "pools", "fabric", "placement", "cost") if getattr(p, s) is not None]
         if held or p.objective.value is not None:
             yield broken("reason", f"{p.status}, yet {len(held)} sections ({', '.join(held)}) and objective {show(p.objective.value)} are held")
     elif p.conflict is not None:
@@ -33,7 +33,8 @@ def reason(c: Context) -> Iterator[Violation]:
 
 def certificates(c: Context) -> dict[str, Certificate]:
     """Return the certificates by decision."""
-    held = {"sites": c.plan.sites, "wan": c.plan.wan, "layout": c.plan.layout, "fabric": c.plan.fabric, "placement": c.plan.placement}
+    p = c.plan
+    held = {"sites": p.sites, "wan": p.wan, "layout": p.layout, "pools": p.pools, "fabric": p.fabric, "placement": p.placement}
     return {name: x.certificate for name, x in held.items() if x is not None}
 
 
@@ -73,7 +74,7 @@ def optimal(c: Context) -> Iterator[Violation]:
 def certified(c: Context) -> Iterator[Violation]:
     """Certify the decision that is held: its own figure, recomputed."""
     figures = {"sites": _yearly_usd(c), "layout": c.metrics.days_to_train if c.metrics else None, "fabric": _fabric_usd(c), "placement": _split(c)}
-    figures["wan"] = wan.figure(c)
+    figures |= {"wan": wan.figure(c), "pools": pools.days(c)}
     for name, x in certificates(c).items():
         if figures[name] is not None:
             yield from must_equal(f"certified[{name}]", f"objective ({x.minimizes})", x.objective, figures[name])
@@ -125,7 +126,7 @@ def objective(c: Context) -> Iterator[Violation]:
     o, name = c.plan.objective, c.instance.objective.minimize
     yield from must_be("objective", "name", o.name, name)
     price = recomputed(c.plan, c)
-    days = c.metrics.days_to_train if c.metrics else None
+    days = c.metrics.days_to_train if c.metrics else pools.days(c)
     figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": told_loss(c)}
     value = figures[name]
     if value is not None:
@@ -135,7 +136,8 @@ def objective(c: Context) -> Iterator[Violation]:
     for which, bound in (("bound", o.bound), ("joint_bound", o.joint_bound)):
         if bound is not None and o.value is not None:
             yield from at_most("objective", bound, o.value, which, name)
-    proven = c.plan.layout.certificate.bound if c.plan.layout and name == "days_to_train" else None
+    held = c.plan.layout or c.plan.pools
+    proven = held.certificate.bound if held and name == "days_to_train" else None
     if proven is not None and o.bound is not None:
         # The bound over all decisions holds for this layout too, and may be the sharper one where a limit cut its search short.
         most = max(proven, o.joint_bound or proven)

@@ -5,7 +5,7 @@ Limits are held against figures recomputed from the decisions, never against tho
 
 from collections.abc import Iterator
 
-from planner.checks import border, cables, choice, complete, cost, fabric, layout, placement, power_flow, proofs, sites, wan
+from planner.checks import border, cables, choice, complete, cost, fabric, layout, placement, pools, power_flow, proofs, sites, wan
 from planner.checks.context import Context
 from planner.checks.rule import Rule, broken
 from planner.plan import Plan, Violation
@@ -14,6 +14,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "sites": (*sites.RULES, *power_flow.RULES),
     "wan": wan.RULES,
     "layout": layout.RULES,
+    "pools": pools.RULES,
     "fabric": (*fabric.RULES, *border.RULES, *cables.RULES),
     "placement": placement.RULES,
     "cost": (*cost.RULES, cost.spend_budget),

@@ -2,13 +2,14 @@
 
 from planner.instance import Instance
 from planner.physics import cost
+from planner.physics.pools import racks_usd
 from planner.physics.power import rack_of
 from planner.plan import Cost, FabricPlan, SitesPlan, WanPlan
 
 
 def bill(instance: Instance, racks: int, sites: SitesPlan | None, fabric: FabricPlan | None, design: WanPlan | None = None) -> Cost:
     """Price racks, sites, connections, lines, WAN (as designed, else by its links) and fabric; the total counts the years of operation."""
-    capex = {"racks": racks * rack_of(instance.hardware).price_usd}
+    capex = {"racks": racks_usd(instance) if instance.hardware.pools else racks * rack_of(instance.hardware).price_usd}
     opex: dict[str, float] = {}
     if fabric is not None:
         capex["fabric"] = sum(f.cost_usd for f in fabric.sites.values())

@@ -1,0 +1,125 @@
+"""Pools of different GPUs that share a batch: against brute force over all shares, and proofs that hold."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+
+from planner.handoff import LayoutRequest
+from planner.load import load_instance
+from planner.models.layout_question import problem_of
+from planner.models.layout_search import search
+from planner.models.pools import Pool, balance, made_up, sequences_of, varied
+from planner.physics import step
+from planner.solvers.outcome import Stop
+
+PRECISION = {
+    "compute": "bf16", "parameter_bytes": 6, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 8, "activation_bytes": 2,
+    "collective_bytes": 2,
+}  # fmt: skip
+SMALL = {"name": "small", "layers": 4, "hidden": 2048, "heads": 4, "vocabulary": 32_000}
+
+
+def problem(accelerator, batch, *, gpus=2, racks=1, slowdown=1.0, pins=None, model=None):
+    """Return the layout question of a cluster of small racks."""
+    instance = load_instance(
+        {
+            "name": accelerator,
+            "limits": {"max_batch_tokens": batch * 1024},
+            "workload": {"model": model or SMALL, "tokens": 1e9, "sequence_length": 1024, "precision": PRECISION},
+            "hardware": {"accelerator": accelerator, "rack": {"name": "r", "gpus": gpus, "it_kw": 10, "price_usd": 1}, "racks": racks},
+            "pins": {"layout.zero_stage": 1, "layout.recompute": "none", **(pins or {})},
+        }
+    )
+    return problem_of(instance, LayoutRequest(racks_by_site={"cluster": racks}, hop_slowdown=slowdown, allreduce_slowdown=slowdown))
+
+
+def exact_seconds(asked, n):
+    """Return the least seconds of a step of exactly n sequences: every way to make them up, each searched alone."""
+    least = math.inf
+    for b, d in itertools.product((1, 2, 4, 8, 16), range(1, n + 1)):
+        if n % (b * d) == 0:
+            pins = {"layout.data_parallel": d, "layout.microbatches_per_step": n // (b * d), "layout.microbatch_sequences": b}
+            found = search(problem(batch=n, pins=pins, **asked)).best
+            least = min(least, found.seconds * n if found else math.inf)
+    return least
+
+
+CASES = [
+    (6, [{"accelerator": "A100-80GB", "gpus": 2, "racks": 1}, {"accelerator": "H100", "gpus": 2, "racks": 1}]),
+    (7, [{"accelerator": "A100-80GB", "gpus": 2, "racks": 2}, {"accelerator": "B200", "gpus": 2, "racks": 1}]),
+    (5, [{"accelerator": x, "gpus": n, "racks": 1} for x, n in (("A100-40GB", 1), ("H100", 2), ("H200", 1))]),
+]
+
+
+@pytest.mark.parametrize(("batch", "pools"), CASES)
+def test_brute_force_over_all_shares_agrees(batch, pools):
+    """No shares of a small batch are better than those found, which are said to be proven."""
+    tables = [[0.0] + [exact_seconds(p, n) for n in range(1, batch + 1)] for p in pools]
+    shares = [s for s in itertools.product(range(batch + 1), repeat=len(pools)) if 0 < sum(s) <= batch]
+    best = min(max(t[n] for t, n in zip(tables, s, strict=True)) / sum(s) for s in shares)
+    found = balance([problem(batch=batch, **p) for p in pools], batch, tail=lambda _: 0.0, gap=0.0, progress=lambda _: None)
+    assert found is not None
+    assert found.stop is Stop.PROVED
+    assert found.rate == pytest.approx(best, rel=1e-9)
+    assert found.bound == pytest.approx(best, rel=1e-9)
+
+
+def test_the_slowest_exchange_is_waited_for():
+    """A wait of a second for every step in which two pools train leaves one pool alone, and is never under the bound."""
+    pools = [problem("A100-80GB", 6), problem("H100", 6)]
+
+    def tail(points):
+        return 1.0 if sum(x is not None for x in points) > 1 else 0.0
+
+    found = balance(pools, 6, tail=tail, least_tail=1.0, gap=0.0, progress=lambda _: None)
+    alone = search(pools[1]).best
+    assert found is not None
+    assert alone is not None
+    assert [x is None for x in found.points] == [True, False]
+    assert found.rate == pytest.approx(alone.seconds)
+    assert found.stop is Stop.PROVED
+
+
+def test_a_larger_batch_is_bounded_where_it_is_not_proven():
+    """In a batch too large for exact shares the bound stays under what is found, and both under the faster pool alone."""
+    pools = [problem("A100-80GB", 96, racks=2), problem("H100", 96, racks=2)]
+    found = balance(pools, 96, tail=lambda _: 0.0, progress=lambda _: None)
+    alone = min(search(p).best.seconds for p in pools)
+    assert found is not None
+    assert 0 < found.bound <= found.rate < alone
+    assert sum(x.sequences for x in found.points) <= 96
+    assert found.rate / found.bound < 1.1
+
+
+def test_a_pool_without_memory_does_not_train():
+    """A pool whose GPUs hold no layout of the model gets no share; where none does, there are no shares."""
+    wide = {"name": "wide", "layers": 8, "hidden": 8192, "heads": 64, "vocabulary": 32_000}
+    small, large = problem("A100-40GB", 4, gpus=1, model=wide), problem("B200", 4, gpus=4, model=wide)
+    found = balance([small, large], 4, tail=lambda _: 0.0, progress=lambda _: None)
+    assert found is not None
+    assert [x is None for x in found.points] == [True, False]
+    assert balance([small, small], 4, tail=lambda _: 0.0, progress=lambda _: None) is None
+
+
+def test_ways_to_make_up_a_share_hold_it_exactly():
+    """Every way has the share's number of sequences, and none is named twice."""
+    ways = [tuple(w.values()) for w in made_up(problem("H100", 12, racks=8), 12)]
+    assert len(ways) == len(set(ways))
+    assert all(math.prod(w) == 12 for w in ways)
+    assert (3, 2, 2) in ways
+
+
+def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
+    """A layout with another number of micro-batches fits memory, and takes no less than the bound of its share."""
+    asked = problem("H100", 40, racks=4)
+    best = search(asked).best
+    assert best is not None
+    others, pool = list(varied(asked, replace(best.cut, micro_batch=1))), Pool(problem=asked)
+    assert len(others) > 3
+    for cut in others:
+        n = sequences_of(cut)
+        assert n <= 40
+        assert sum(step.worst_memory(asked.machine, cut).values()) <= asked.memory_limit
+        assert sum(step.step_breakdown(asked.machine, asked.conditions, cut).values()) >= n * pool.rate(n) * (1 - 1e-9)
