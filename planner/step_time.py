@@ -14,7 +14,7 @@ from planner.load import read_json
 from planner.physics import step
 from planner.physics.locality import Locality, locality
 from planner.physics.step import Conditions
-from planner.physics.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.transport import allreduce_slowdown, hop_slowdown, slowdown
 from planner.physics.wiring import Design
 from planner.placement import Figure, PlacedGroup, Placement
 from planner.plan import Plan
@@ -44,7 +44,7 @@ class Clock:
         network, layout = self.plan.instance.network, self.plan.layout
         if network is None or layout is None:
             raise InputError("step-time: the plan holds no network or no layout; solve an instance with both")
-        phi = network.transport.slowdown
+        phi = slowdown(network)
         hop = phi if x is None else hop_slowdown(network, self.design, x.share_leaving_leaf, x.share_leaving_pod)
         ring = phi if x is None else allreduce_slowdown(network, self.design, x.rings_leaving_leaf, x.rings_leaving_pod)
         found = step.metrics(self.plan.instance, Conditions(hop_slowdown=hop, allreduce_slowdown=ring), cut_of(layout))["step_seconds"]
