@@ -19,6 +19,7 @@ from planner.plan import Conflict, ObjectiveValue, Plan
 
 DAY = 86_400.0
 TRIALS = 24
+SolveDays = Callable[[Instance, bool], Plan]
 START = 0.4  # of the ideal compute: the share from which the bracket is sought
 
 
@@ -48,8 +49,8 @@ class Bracket:
         return guess
 
 
-def solve(instance: Instance, solve_days: Callable[[Instance], Plan], progress: Callable[[str], None]) -> Plan:
-    """Return the plan of the best model; `solve_days` plans an instance for the least days."""
+def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], None]) -> Plan:
+    """Return the plan of the best model; `solve_days` plans an instance for the least days, and with True decides its layout twice."""
     choose, deadline = instance.workload.choose, instance.limits.deadline_days
     if choose is None or deadline is None:
         raise InternalError("a model is to be chosen without a law or a deadline")
@@ -68,11 +69,11 @@ def solve(instance: Instance, solve_days: Callable[[Instance], Plan], progress: 
 
 
 def _tried(
-    instance: Instance, choose: Choose, held: Bracket, flop: float, solve_days: Callable[[Instance], Plan], progress: Callable[[str], None]
+    instance: Instance, choose: Choose, held: Bracket, flop: float, solve_days: SolveDays, progress: Callable[[str], None]
 ) -> Plan | None:
     """Plan the model that the law gives for a compute and move the bracket; return the plan, None where there is none."""
     deadline, candidate = instance.limits.deadline_days or 0.0, model_for(choose, flop)
-    plan = solve_days(_timed(instance_with(instance, candidate)))
+    plan = solve_days(_timed(instance_with(instance, candidate)), False)
     if plan.layout is None:
         held.high, held.refused = min(held.high, flop), plan
         progress(f"{flop:.4g} FLOP, {candidate.parameters:.4g} parameters: no plan")
@@ -119,14 +120,14 @@ def gpus_of(plan: Plan) -> int:
     return plan.layout.gpus_used + plan.layout.gpus_idle if plan.layout else 0
 
 
-def _finished(instance: Instance, choose: Choose, held: Bracket, solve_days: Callable[[Instance], Plan]) -> Plan:
+def _finished(instance: Instance, choose: Choose, held: Bracket, solve_days: SolveDays) -> Plan:
     """Stretch the tokens of the best model to the deadline and write the plan."""
     deadline, plan = instance.limits.deadline_days, held.plan
     if plan is None or plan.layout is None or deadline is None:
         raise InternalError("no model is held")
     tokens = plan.instance.workload.tokens * deadline / plan.layout.metrics.days_to_train
     work = plan.instance.workload.model_copy(update={"tokens": tokens})
-    plan = solve_days(plan.instance.model_copy(update={"workload": work}))
+    plan = solve_days(plan.instance.model_copy(update={"workload": work}), True)
     choice = choice_of(plan, choose, deadline, held)
     solved = plan.instance.model_copy(
         update={

@@ -94,7 +94,7 @@ def solve_instance(instance: Instance, options: Options, progress: Progress, lea
         return plan
     if instance.objective.minimize != "loss":
         return _decided(instance, options, progress, learned)
-    plan = best_model.solve(instance, lambda asked: _decided(asked, options, progress, learned), progress)
+    plan = best_model.solve(instance, lambda asked, twice: _decided(asked, options, progress, learned, twice=twice), progress)
     _hold(check(plan))
     return plan
 
@@ -104,14 +104,14 @@ def _hold(broken: list[Violation]) -> None:
         raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
 
 
-def _decided(instance: Instance, options: Options, progress: Progress, learned: Learned) -> Plan:
-    """Take all decisions for the instance's model and return the checked plan."""
+def _decided(instance: Instance, options: Options, progress: Progress, learned: Learned, *, twice: bool = True) -> Plan:
+    """Take all decisions for the instance's model and return the checked plan; `twice`: CP-SAT decides the layout again."""
     decider = Decider(instance=instance, options=options, progress=progress, layouts=learned.layouts)
     run = Run(instance=instance, decider=decider, progress=progress, learned=learned)
     conflict: Conflict | None = None
     try:
         conflict = _search(run)
-        if run.best is not None:
+        if run.best is not None and twice:
             run.best = run.decider.confirmed(run.best)
     except KeyboardInterrupt:
         if run.best is None:

@@ -31,6 +31,7 @@ __all__ = ["alternatives", "confirm", "conflict", "least_days", "search", "solve
 
 AGREEMENT = 1e-7  # relative; CP-SAT counts in whole units of time, the tables in floats
 CONFIRMED = 600  # stages of the rows that CP-SAT decides again
+EFFORT = 5.0  # of CP-SAT for all of them, in its own units
 
 
 def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
@@ -49,11 +50,12 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
     best, told, started = found.best, Confirmation(), time.perf_counter()
     for row in sorted(found.opened, key=lambda row: not is_row_of(row, best.cut)):
         left = math.inf if options.time_limit is None else options.time_limit - (time.perf_counter() - started)
-        if told.weight > CONFIRMED or left <= 0:
+        if told.weight > CONFIRMED or told.effort >= EFFORT or left <= 0:
             told = replace(told, left=told.left + 1)
             continue
         own, asked = is_row_of(row, best.cut), replace(options, time_limit=left if math.isfinite(left) else None)
-        out = solve_row(problem, row, best.seconds * (1 + AGREEMENT if own else 1 - AGREEMENT), asked)
+        out = solve_row(problem, row, best.seconds * (1 + AGREEMENT if own else 1 - AGREEMENT), asked, effort=EFFORT - told.effort)
+        told = replace(told, effort=told.effort + out.effort)
         if out.stop is not Stop.PROVED:
             told = replace(told, left=told.left + 1, weight=told.weight + row.pipeline)
             continue

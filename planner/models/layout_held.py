@@ -12,7 +12,8 @@ from planner.models.layout_space import Floats, Ints
 from planner.physics import memory, step
 
 HALVINGS = 14
-LARGE = 12  # layers of a stage, from which on they are taken as divisible
+LARGE = 12  # layers of a virtual stage, from which on they are taken as divisible
+MOST = 96  # and of a stage, whose numbers of layers are tried one by one
 HAIR = 1e-9  # relative, by which sums in another order may differ
 
 
@@ -126,7 +127,7 @@ def least_whole_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints,
     """Return the least time of the largest stage with which memory holds all layers, whole ones; zero where even stages do or are large."""
     layers = problem.machine.model.layers
     even = -(-layers // p)
-    least, which = np.zeros(len(p)), np.flatnonzero(even <= LARGE)
+    least, which = np.zeros(len(p)), np.flatnonzero((-(-even // v) <= LARGE) & (even <= MOST))
     if not len(which):
         return least
     p, v, batches, replicas, layer = p[which], v[which], batches[which], replicas[which] + 0 * p[which], layer[which]

@@ -20,6 +20,7 @@ class Confirmation:
     excluded: int = 0
     left: int = 0
     weight: int = 0
+    effort: float = 0.0
     variables: int = 0
     constraints: int = 0
 

@@ -59,8 +59,8 @@ def values(variable: cp_model.IntVar) -> list[int]:
     return [x for low, high in zip(ends[::2], ends[1::2], strict=True) for x in range(low, high + 1)]
 
 
-def solve_row(problem: Problem, row: Row, cutoff: float, options: Options) -> Outcome[Best]:
-    """Prove the best layout of a row among those no slower than the cutoff (seconds per sequence)."""
+def solve_row(problem: Problem, row: Row, cutoff: float, options: Options, *, effort: float | None = None) -> Outcome[Best]:
+    """Prove the best layout of a row among those no slower than the cutoff (seconds per sequence), with no more effort than told."""
     found = candidates(problem, row, cutoff)
     if found is None:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail="excluded by the bound without tails", solver=cpsat.SOLVER)
@@ -70,7 +70,7 @@ def solve_row(problem: Problem, row: Row, cutoff: float, options: Options) -> Ou
     for rule in (place_every_layer, recompute_within_layers, respect_batch, group_replicas, fit_memory, keep_pace, time_the_step):
         rule(f)
     f.model.minimize(f.objective)
-    out = cpsat.run(f.model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
+    out = cpsat.run(f.model, time_limit=options.time_limit, seed=options.seed, threads=options.threads, effort=effort)
     scale = 1 / (f.units_per_second * FINER)
     return Outcome(
         stop=out.stop,
@@ -82,6 +82,7 @@ def solve_row(problem: Problem, row: Row, cutoff: float, options: Options) -> Ou
         solver=out.solver,
         variables=out.variables,
         constraints=out.constraints,
+        effort=out.effort,
         seconds=out.seconds,
     )
 

@@ -30,6 +30,7 @@ class Outcome(Generic[T]):
     solver: str = ""
     variables: int = 0
     constraints: int = 0
+    effort: float = 0.0  # in the solver's own units of work, where it counts them
     seconds: float = 0.0
 
 
@@ -45,6 +46,7 @@ def holding(outcome: Outcome[T], solution: U | None) -> Outcome[U]:
         solver=outcome.solver,
         variables=outcome.variables,
         constraints=outcome.constraints,
+        effort=outcome.effort,
         seconds=outcome.seconds,
     )
 
