@@ -68,9 +68,7 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], N
     return _finished(instance, choose, held, solve_days)
 
 
-def _tried(
-    instance: Instance, choose: Choose, held: Bracket, flop: float, solve_days: SolveDays, progress: Callable[[str], None]
-) -> Plan | None:
+def _tried(instance: Instance, choose: Choose, held: Bracket, flop: float, solve_days: SolveDays, progress: Callable[[str], None]) -> Plan | None:
     """Plan the model that the law gives for a compute and move the bracket; return the plan, None where there is none."""
     deadline, candidate = instance.limits.deadline_days or 0.0, model_for(choose, flop)
     plan = solve_days(_timed(instance_with(instance, candidate)), False)

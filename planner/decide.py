@@ -76,6 +76,7 @@ class Decider:
     memory: dict[Hashable, Any] = field(default_factory=dict)
     requests: list[tuple[LayoutPlan, LayoutRequest]] = field(default_factory=list)
     layouts: Memory = field(default_factory=Memory)
+    alone: bool = True  # no other solve shares what this one finds out
 
     def left(self) -> Options:
         """Return the options with the time that is left; a started decision always gets a moment for its first answer."""
@@ -203,9 +204,13 @@ class Decider:
         return cut_of(self.requests[-1][0]) if self.requests else None
 
     def confirmed(self, held: Trial) -> Trial:
-        """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned."""
+        """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned.
+
+        The tables are searched afresh where no other solve shares the memory, so that CP-SAT sees every row they could not exclude.
+        """
         request = next(r for found, r in self.requests if found is held.layout)
-        out = layout.solve(self.instance, request, self.left(), near=cut_of(held.layout), memory=self.layouts)
+        memory = None if self.alone else self.layouts
+        out = layout.solve(self.instance, request, self.left(), near=cut_of(held.layout), memory=memory)
         if out.solution is None:
             raise InternalError("layout: the search does not find again what it found before")
         return replace(held, layout=out.solution)

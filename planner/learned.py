@@ -11,3 +11,4 @@ class Learned:
 
     layouts: Memory = field(default_factory=Memory)
     usd_per_rack: float | None = None
+    shared: bool = True  # with solves to come

@@ -24,7 +24,6 @@ from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
-FIRST_GUESS = 0.97  # of the racks that the budget covers with the least fabric
 EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are usual
 
 
@@ -87,7 +86,7 @@ def solve_instance(instance: Instance, options: Options, progress: Progress, lea
     `learned` is what solves before this one found out, and this one adds to. A limit or an interrupt ends the search with the
     best plan so far; without one, the error is raised again.
     """
-    learned = learned or Learned()
+    learned = learned or Learned(shared=False)
     if instance.hardware.pools:
         plan = pools.solve(instance, options, progress)
         _hold(check(plan))
@@ -106,7 +105,7 @@ def _hold(broken: list[Violation]) -> None:
 
 def _decided(instance: Instance, options: Options, progress: Progress, learned: Learned, *, twice: bool = True) -> Plan:
     """Take all decisions for the instance's model and return the checked plan; `twice`: CP-SAT decides the layout again."""
-    decider = Decider(instance=instance, options=options, progress=progress, layouts=learned.layouts)
+    decider = Decider(instance=instance, options=options, progress=progress, layouts=learned.layouts, alone=not learned.shared)
     run = Run(instance=instance, decider=decider, progress=progress, learned=learned)
     conflict: Conflict | None = None
     try:
@@ -197,8 +196,8 @@ def _joint_bound(run: Run, most: int) -> float | None:
 def _spend(run: Run, most: int) -> Conflict | None:
     """Find the most racks whose whole plan the budget covers: feasible at `low`, not at the next module."""
     low, high = 0, most + run.module
-    # A first guess that the budget is likely to cover: there is a plan early, and its bill shows the slope.
-    guess = max(run.module, int(FIRST_GUESS * most) // run.module * run.module)
+    # From the most racks down: what is proven of their layouts holds for fewer, and their bill shows the slope.
+    guess = high - run.module
     if run.learned.usd_per_rack is not None and run.budget < math.inf:
         guess = min(high - run.module, max(run.module, int(run.budget / run.learned.usd_per_rack) // run.module * run.module))
     for _ in range(EVALUATIONS):
@@ -266,7 +265,7 @@ def _grow(run: Run, site: str) -> bool:
     start, step = run.best.racks_by_site if run.best else {}, run.module
     added, most = 0, math.inf
     while added + step < most:
-        found = run.decider.trial(None, fixed={**start, site: start[site] + added + step})
+        found = _split_so(run, {**start, site: start[site] + added + step})
         if run.keep(found):
             added, step = added + step, step * 2 if most == math.inf else step
         else:
@@ -276,6 +275,12 @@ def _grow(run: Run, site: str) -> bool:
         if run.decider.out_of_time():
             break
     return added > 0
+
+
+def _split_so(run: Run, split: dict[str, int]) -> Trial | Refusal:
+    """Take all decisions for racks by site, or return the trial that chose them by itself."""
+    held = (t for t in run.tried.values() if isinstance(t, Trial) and t.racks_by_site == split)
+    return next(held, None) or run.decider.trial(None, fixed=split)
 
 
 def _cheapest(run: Run, most: int) -> Conflict | None:

@@ -31,6 +31,7 @@ __all__ = ["alternatives", "confirm", "conflict", "least_days", "search", "solve
 
 AGREEMENT = 1e-7  # relative; CP-SAT counts in whole units of time, the tables in floats
 CONFIRMED = 600  # stages of the rows that CP-SAT decides again
+MARGIN = 1.1  # beyond the fastest layout, what ways to cut a layer take is found out for questions to come
 EFFORT = 5.0  # of CP-SAT for all of them, in its own units
 
 
@@ -170,7 +171,9 @@ def _remembered(
         return search(problem, time_limit=time_limit, progress=progress, near=near)
     found = memory.answer(problem)
     if found is None:
-        found = search(problem, time_limit=time_limit, progress=progress, near=near or memory.near(problem))
+        near, floors = near or memory.near(problem), memory.floors(problem)
+        paces = memory.paces(problem)
+        found = search(problem, time_limit=time_limit, progress=progress, near=near, paces=paces, floors=floors, margin=MARGIN)
         memory.keep(problem, found)
     return found
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from planner.models.layout_cells import Cells, bounded, narrow, split, whole
 from planner.models.layout_counts import Span
-from planner.models.layout_question import Problem
-from planner.models.layout_space import Ints, Row, RowTable
+from planner.models.layout_question import Base, Problem
+from planner.models.layout_space import Floats, Ints, Row, RowTable
 
 FIRST = 128  # cells split at once while there is no layout
 AT_ONCE = 1024  # and with one
@@ -30,11 +30,12 @@ class Leaf:
 class Queue:
     """Narrow parts of the rows of tables in order of their bounds: rows are bounded by all their counts, then split, when their own bounds come up.
 
-    `cutoff`, which may fall on the way: parts that are as slow are dropped. `over`: says when to stop short.
+    `cutoff`, which may fall on the way: parts that are as slow are not yielded, and dropped where they are slower by `margin`.
+    `over`: says when to stop short.
     """
 
-    def __init__(self, problem: Problem, *tables: RowTable, over: Callable[[], bool] = lambda: False) -> None:
-        self.problem, self.cutoff, self.over = problem, math.inf, over
+    def __init__(self, problem: Problem, *tables: RowTable, margin: float = 1.0, over: Callable[[], bool] = lambda: False) -> None:
+        self.problem, self.cutoff, self.margin, self.over = problem, math.inf, margin, over
         self.tables: list[RowTable] = []
         self.hopeless = 0
         self._heap: list[tuple[float, int, int, Any]] = []
@@ -58,6 +59,18 @@ class Queue:
         """No row still to come is under this."""
         return self._heap[0][0] if self._heap else math.inf
 
+    @property
+    def reach(self) -> float:
+        """What is as slow as this is dropped."""
+        return self.cutoff * self.margin
+
+    def left(self) -> Iterator[tuple[Base, float]]:
+        """Yield what is still held: the way to cut a layer of a part, and its bound."""
+        for bound, _, number, held in self._heap:
+            table = self.tables[number]
+            row = held.row[0] if isinstance(held, Cells) else held[0]
+            yield table.bases[int(table.base[row])], bound
+
     def __iter__(self) -> Iterator[Leaf]:
         """Yield every part of a row that memory does not rule out and that is under the cutoff."""
         while self._heap and self.bound < self.cutoff and not self.over():
@@ -73,15 +86,23 @@ class Queue:
     def _take(self, number: int, rows: Ints) -> None:
         """Bound rows of one way to cut a layer by all their counts together."""
         table = self.tables[number]
+        self._put_off(number, rows, table.bound[rows])
         rows = rows[table.bound[rows] < self.cutoff]
         if len(rows):
-            cells = whole(self.problem, table, rows, self.cutoff)
+            cells = whole(self.problem, table, rows, self.reach)
             possible = bounded(self.problem, table, cells, math.inf)
             self.hopeless += len(cells) - len(possible)
-            self._keep(number, possible.part(possible.bound < self.cutoff))
+            self._keep(number, possible.part(possible.bound < self.reach))
+
+    def _put_off(self, number: int, held: Any, bound: Floats) -> None:
+        """Push what is as slow as the cutoff but may be asked for by another question."""
+        which = (bound >= self.cutoff) & (bound < self.reach)
+        if which.any():
+            self._push(float(bound[which].min()), number, held.part(which) if isinstance(held, Cells) else held[which])
 
     def _split(self, number: int, cells: Cells) -> None:
         """Split the best of some cells."""
+        self._put_off(number, cells, cells.bound)
         cells = cells.part(cells.bound < self.cutoff)
         most = AT_ONCE if math.isfinite(self.cutoff) else FIRST
         if len(cells) > most:
@@ -90,7 +111,7 @@ class Queue:
             cells = cells.part(order[:most])
         if len(cells):
             table = self.tables[number]
-            self._keep(number, bounded(self.problem, table, split(self.problem, table, cells), self.cutoff))
+            self._keep(number, bounded(self.problem, table, split(self.problem, table, cells), self.reach))
 
     def _keep(self, number: int, cells: Cells) -> None:
         ripe = narrow(self.tables[number], cells)

@@ -111,6 +111,13 @@ class Base:
         return self.bytes.kept if self.recomputes == "none" else min(self.bytes.kept, self.bytes.checkpoint)
 
 
+def at_hops(problem: Problem, base: Base) -> Base:
+    """Return a way to cut a layer with the exchange between stages of a question that differs in its network."""
+    slow = problem.conditions.hop_slowdown
+    between, inside = (steptime.hop_seconds(problem.machine, base.shape, slow, inside=x) for x in (False, True))
+    return replace(base, hop_between=between, hop_inside=inside)
+
+
 def bases(problem: Problem) -> list[Base]:
     """List every way to cut a layer of the declared space, in a fixed order."""
     found = []

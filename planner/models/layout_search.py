@@ -30,6 +30,7 @@ class Search:
     opened: list[Row]
     queue: Queue
     seconds: float
+    floors: tuple[float, ...] = ()  # seconds per sequence that no layout of each way to cut a layer is under
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,15 +82,20 @@ def search(
     progress: Callable[[str], None] | None = None,
     table: RowTable | None = None,
     near: step.Cut | None = None,
+    paces: list[Base] | None = None,
+    floors: tuple[float, ...] = (),
+    margin: float = 1.0,
 ) -> Search:
     """Open rows in order of their bounds until none can beat the incumbent.
 
-    `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first.
+    `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first;
+    `paces`: all ways to cut a layer, where they are known, `floors`: what was proven of each before; `margin`: how far beyond the incumbent to find floors out.
     """
     run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress)
-    queue, rest = Queue(problem, over=lambda: run.over), math.inf
+    queue, rest = Queue(problem, margin=margin, over=lambda: run.over), math.inf
     if table is None:
-        rest = _start(run, queue, near)
+        paces = bases(problem) if paces is None else paces
+        rest = _start(run, queue, paces, near, floors)
     else:
         queue.add(table)
     queue.cutoff = run.cutoff
@@ -107,22 +113,35 @@ def search(
         opened=opened,
         queue=queue,
         seconds=time.perf_counter() - run.started,
+        floors=_floors(run, queue, paces, floors) if paces is not None and bound >= run.cutoff else (),
     )
 
 
-def _start(run: Run, queue: Queue, near: step.Cut | None) -> float:
+def _floors(run: Run, queue: Queue, paces: list[Base], known: tuple[float, ...]) -> tuple[float, ...]:
+    """Return what a finished search proves of each way to cut a layer: those not held any more are as slow as the queue's reach."""
+    number = {id(base): i for i, base in enumerate(paces)}
+    found = [queue.reach] * len(paces)
+    for base, bound in queue.left():
+        found[number[id(base)]] = min(found[number[id(base)]], bound)
+    for row in run.opened.values():
+        found[number[id(row.base)]] = min(found[number[id(row.base)]], run.cutoff)
+    return tuple(old if old >= run.cutoff else new for new, old in zip(found, known or [0.0] * len(paces), strict=True))
+
+
+def _start(run: Run, queue: Queue, paces: list[Base], near: step.Cut | None, floors: tuple[float, ...]) -> float:
     """Give the queue its rows, a few ways to cut a layer at a time, and open the first parts that come up; return a bound for what it did not get."""
-    paces = bases(run.problem)
     for leaf in _leaves_of(run, paces, near) if near is not None else ():
         run.open(leaf.row, min(least_of(run.problem, base) for base in paces), leaf.span)
         if run.best is not None:
             break
+    if floors:
+        paces = [base for base, floor in zip(paces, floors, strict=True) if floor < run.cutoff]
     paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
     for k in range(0, len(paces), AT_ONCE):
         if run.over:
             return min(least[k:])
-        queue.add(row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff))
+        queue.add(row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff * queue.margin))
         queue.cutoff, tries = run.cutoff, 0
         for leaf in queue:
             run.take(leaf, min(least))

@@ -52,12 +52,17 @@ def rows_of(
     tasks: Sequence[Task], ask: Ask, *, finished: Collection[str] = (), executor: Executor | None = None, workers: int | None = None
 ) -> Iterator[Row]:
     """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
-    left = [t for t in tasks if t.key not in finished]
+    left = sorted((t for t in tasks if t.key not in finished), key=_size, reverse=True)
     answers = at_home(left, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
     for task, answer in answers:
         if answer.plan is not None and ask.plans is not None:
             write_whole(plan_file(ask.plans, task), answer.plan)
         yield answer.row
+
+
+def _size(task: Task) -> tuple[float, ...]:
+    """Order the largest points first: what is proven of the layouts of more racks holds for fewer."""
+    return tuple(v for v in task.point.values() if isinstance(v, (int, float)))
 
 
 def plan_file(folder: Path, task: Task) -> Path:
