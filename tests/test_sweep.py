@@ -176,7 +176,7 @@ def test_killed_and_resumed_loses_and_doubles_nothing(tmp_path: Path) -> None:
     plans = sorted((tmp_path / "plans").iterdir())
     assert len(plans) == 240 - len(before)
     last = Plan.model_validate_json(plans[-1].read_text())
-    assert digest(last) == max(rows, key=lambda r: r.index).plan and planner.check(last) == []
+    assert digest(last) == max(rows[len(before) :], key=lambda r: r.index).plan and planner.check(last) == []
 
 
 def test_interrupted_keeps_what_is_done(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     parts = [tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], Ask(shard=(i, 2))) for i in (1, 2)]
     assert [(t.index, t.key) for part in parts for t in part] == [(t.index, t.key) for t in whole]
     out = run(written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--shard", "2/2", "--workers", "1")
-    assert out.stdout.startswith("2 of 2 points (2 optimal)") and [r.index for r in read_rows(tmp_path / "rows.jsonl")] == [1, 2]
+    assert out.stdout.startswith("2 of 2 points (2 optimal)") and {r.index for r in read_rows(tmp_path / "rows.jsonl")} == {1, 2}
 
 
 @pytest.mark.parametrize(

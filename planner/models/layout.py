@@ -105,7 +105,7 @@ def solve(
     """
     started = time.perf_counter()
     problem = problem_of(instance, request)
-    found = _remembered(problem, memory, options.time_limit, near, progress)
+    found = remembered(problem, memory, options.time_limit, near, progress)
     if found.best is None:
         stop = found.stop
         return Outcome(stop=stop, infeasible=stop is Stop.PROVED, detail="no layout fits", seconds=time.perf_counter() - started)
@@ -163,7 +163,7 @@ def _days(instance: Instance, problem: Problem, seconds_per_sequence: float) -> 
     return steptime.days_to_train(w.tokens, problem.machine.sequence, seconds_per_sequence, w.availability)
 
 
-def _remembered(
+def remembered(
     problem: Problem, memory: Memory | None, time_limit: float | None, near: step.Cut | None = None, progress: Callable[[str], None] | None = None
 ) -> Search:
     """Return the answer that memory has, or search from the layout that it has of the most alike question, and remember."""
@@ -181,7 +181,7 @@ def _remembered(
 def least_days(instance: Instance, request: LayoutRequest, *, time_limit: float | None = None, memory: Memory | None = None) -> float | None:
     """Return a proven lower bound on the days to train for the racks and network given; None where no layout fits."""
     problem = problem_of(instance, request)
-    found = _remembered(problem, memory, time_limit)
+    found = remembered(problem, memory, time_limit)
     return None if found.bound == math.inf else _days(instance, problem, found.bound)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from planner.models.layout_question import Base, Problem, at_hops, bases
+from planner.models.layout_question import MOST_DOMAINS, Base, Problem, at_hops, bases
 from planner.models.layout_search import Search
 from planner.physics.step import Conditions, Cut
 from planner.solvers.outcome import Stop
@@ -61,11 +61,16 @@ def _but_racks(problem: Problem) -> Problem:
 
 
 def _leaves_no_less(asked: Problem, problem: Problem) -> bool:
-    """Tell whether every layout of a question is one of another that was asked, and no slower there: as many racks, as fast a network."""
+    """Tell whether every layout of a question is one of another that was asked, and no slower there: as many racks, as fast a network.
+
+    Every site that can hold a replica trains, so a site must not lose its last one with its racks.
+    """
     a, b = asked.conditions, problem.conditions
     named = problem.pin("data_parallel_by_site") is not None
-    had, has = (x.racks if named else sorted(x.racks) for x in (asked, problem))
+    had, has = (list(x.racks) if named else sorted(x.racks) for x in (asked, problem))
     wan = a.wan_gbps is None or (b.wan_gbps is not None and b.wan_gbps <= a.wan_gbps)
     wan &= a.wan_rtt_ms <= b.wan_rtt_ms and (a.wan_gbps is None or a.wan_round_trips <= b.wan_round_trips)
     network = a.hop_slowdown <= b.hop_slowdown and a.allreduce_slowdown <= b.allreduce_slowdown
-    return network and wan and all(x >= y for x, y in zip(had, has, strict=True))
+    most = problem.machine.model.layers * (MOST_DOMAINS if problem.wide else 1)  # racks of a replica
+    whole = had == has or len(has) == 1 or min(has) >= most
+    return network and wan and whole and all(x >= y for x, y in zip(had, has, strict=True))

@@ -89,7 +89,8 @@ def search(
     """Open rows in order of their bounds until none can beat the incumbent.
 
     `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first;
-    `paces`: all ways to cut a layer, where they are known, `floors`: what was proven of each before; `margin`: how far beyond the incumbent to find floors out.
+    `paces`: all ways to cut a layer, where they are known, `floors`: what was proven of each before; `margin`: how far
+    beyond the incumbent to find floors out.
     """
     run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress)
     queue, rest = Queue(problem, margin=margin, over=lambda: run.over), math.inf

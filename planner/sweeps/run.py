@@ -52,8 +52,9 @@ def rows_of(
     tasks: Sequence[Task], ask: Ask, *, finished: Collection[str] = (), executor: Executor | None = None, workers: int | None = None
 ) -> Iterator[Row]:
     """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
-    left = sorted((t for t in tasks if t.key not in finished), key=_size, reverse=True)
-    answers = at_home(left, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
+    left = [t for t in tasks if t.key not in finished]
+    first = sorted(left, key=_size, reverse=True)
+    answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
     for task, answer in answers:
         if answer.plan is not None and ask.plans is not None:
             write_whole(plan_file(ask.plans, task), answer.plan)

@@ -1,0 +1,71 @@
+"""What layout searches leave to like questions: the same answers, and floors that no layout is under."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from planner.models.layout import MARGIN, remembered
+from planner.models.layout_memory import Memory
+from planner.models.layout_question import Problem, bases, problem_of
+from planner.models.layout_search import search
+from planner.models.layout_space import row_table
+from tests.models.layout_cases import random_case
+
+
+def like(problem: Problem, rng: random.Random) -> Problem:
+    """Return a question that differs in racks and network alone."""
+    slow = replace(problem.conditions, hop_slowdown=rng.choice((1.0, 1.5, 4.0)), allreduce_slowdown=rng.choice((1.0, 1.05, 2.0)))
+    if len(problem.racks) > 1:
+        slow = replace(slow, wan_gbps=rng.choice((None, 10.0, 100.0)), wan_rtt_ms=rng.choice((0.0, 20.0)))
+    return replace(problem, racks=tuple(rng.randint(1, 7) for _ in problem.racks), conditions=slow)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_memory_changes_no_answer(seed: int) -> None:
+    """Asked one after another, like questions have the answers that each has alone."""
+    rng, memory = random.Random(seed), Memory()
+    first = problem_of(*random_case(seed))
+    for problem in (first, *(like(first, rng) for _ in range(6))):
+        alone, found = search(problem), remembered(problem, memory, None)
+        assert (found.best is None) == (alone.best is None)
+        assert found.bound == pytest.approx(alone.bound, rel=1e-12)
+        if found.best is not None and alone.best is not None:
+            assert found.best.seconds == pytest.approx(alone.best.seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(60, 90))
+def test_no_layout_is_under_its_floor(seed: int) -> None:
+    """What a search proves of a way to cut a layer holds for the fastest layout of that way, with as many racks or fewer."""
+    problem = problem_of(*random_case(seed))
+    memory = Memory()
+    remembered(problem, memory, None)
+    fewer = replace(problem, racks=tuple(max(1, r - 1) for r in problem.racks))
+    for asked in (problem, fewer):
+        floors = memory.floors(asked)
+        for base, floor in zip(bases(asked), floors, strict=bool(floors)):
+            held = search(asked, table=row_table(asked, [base])).best
+            assert held is None or held.seconds >= floor * (1 - 1e-12)
+
+
+def test_floors_leave_ways_to_cut_a_layer_out() -> None:
+    """A question with a slower network searches fewer ways to cut a layer than one that nothing is known of."""
+    kept = 0
+    for seed in range(20):
+        problem = problem_of(*random_case(seed))
+        found = search(problem, margin=MARGIN)
+        if found.best is not None:
+            kept += sum(floor >= found.best.seconds * 1.02 for floor in found.floors)
+            assert all(floor > 0 and math.isfinite(floor) for floor in found.floors)
+    assert kept > 0
+
+
+def test_more_racks_or_a_faster_network_take_no_floors() -> None:
+    """What is proven with few racks or a slow network says nothing of more and faster ones."""
+    problem = next(p for p in (problem_of(*random_case(seed)) for seed in range(20)) if search(p).best is not None)
+    memory = Memory()
+    remembered(problem, memory, None)
+    assert memory.floors(problem)
+    assert not memory.floors(replace(problem, racks=tuple(r + 1 for r in problem.racks)))
+    assert not memory.floors(replace(problem, conditions=replace(problem.conditions, hop_slowdown=problem.conditions.hop_slowdown / 2)))
