@@ -198,8 +198,9 @@ def _spend(run: Run, most: int) -> Conflict | None:
     low, high = 0, most + run.module
     # From the most racks down: what is proven of their layouts holds for fewer, and their bill shows the slope.
     guess = high - run.module
-    if run.learned.usd_per_rack is not None and run.budget < math.inf:
-        guess = min(high - run.module, max(run.module, int(run.budget / run.learned.usd_per_rack) // run.module * run.module))
+    known = run.learned.racks_for(run.budget)
+    if known is not None:
+        guess = min(guess, max(run.module, known // run.module * run.module))
     for _ in range(EVALUATIONS):
         last = run.at(guess)
         if run.keep(last):
@@ -215,7 +216,7 @@ def _spend(run: Run, most: int) -> Conflict | None:
     if run.best is None:
         return _refused(run)
     _climb(run)
-    run.learned.usd_per_rack = run.best.cost.total_usd / run.best.racks
+    run.learned.keep(run.best.racks, run.best.cost.total_usd)
     return None if _in_time(run, run.best) else _over(run, run.best)
 
 

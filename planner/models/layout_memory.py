@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass, field, replace
 
-from planner.models.layout_question import MOST_DOMAINS, Base, Problem, at_hops, bases
+import numpy as np
+
+from planner.models.layout_question import Base, Problem, at_hops, bases
 from planner.models.layout_search import Search
+from planner.models.layout_space import Flags, Floats, replica_caps
 from planner.physics.step import Conditions, Cut
 from planner.solvers.outcome import Stop
 
 KEPT = 64  # answers; the oldest go first
+REFERENCES = 12  # of them that keep what they proved of the rest of the space
 
 
 @dataclass(slots=True)
@@ -28,11 +32,14 @@ class Memory:
         best = next(alike, None)
         return None if best is None else best.cut
 
-    def floors(self, problem: Problem) -> tuple[float, ...]:
-        """Return what was proven of each way to cut a layer by questions that leave no less: as many racks, as fast a network."""
-        same = _but_racks(problem)
-        known = [found.floors for asked, found in self.answers if _but_racks(asked) == same and _leaves_no_less(asked, problem)]
-        return tuple(max(each) for each in zip(*known, strict=True))
+    def floors(self, problem: Problem) -> Floats | None:
+        """Return what like questions proved that left no less, by way to cut a layer and stages of the pipeline; zero where none did."""
+        same, paces, known = _but_racks(problem), self.paces(problem), None
+        for asked, found in self.answers[-REFERENCES:]:
+            if found.floors is not None and _no_faster(asked, problem) and _but_racks(asked) == same:
+                own = np.where(_holds_no_more(asked, problem, paces), found.floors, 0.0)
+                known = own if known is None else np.maximum(known, own)
+        return known
 
     def paces(self, problem: Problem) -> list[Base]:
         """Return all ways to cut a layer: those of the question asked last with their exchanges at the pace of this network, if it is alike."""
@@ -47,6 +54,9 @@ class Memory:
         if found.stop is Stop.PROVED:
             self.answers.append((problem, found))
             del self.answers[:-KEPT]
+            if len(self.answers) > REFERENCES:
+                asked, old = self.answers[-REFERENCES - 1]
+                self.answers[-REFERENCES - 1] = asked, replace(old, floors=None)
 
 
 def _but_racks(problem: Problem) -> Problem:
@@ -60,17 +70,25 @@ def _but_racks(problem: Problem) -> Problem:
     )
 
 
-def _leaves_no_less(asked: Problem, problem: Problem) -> bool:
-    """Tell whether every layout of a question is one of another that was asked, and no slower there: as many racks, as fast a network.
-
-    Every site that can hold a replica trains, so a site must not lose its last one with its racks.
-    """
+def _no_faster(asked: Problem, problem: Problem) -> bool:
+    """Tell whether no layout is faster on the network of a question than on that of another that was asked."""
     a, b = asked.conditions, problem.conditions
-    named = problem.pin("data_parallel_by_site") is not None
-    had, has = (list(x.racks) if named else sorted(x.racks) for x in (asked, problem))
     wan = a.wan_gbps is None or (b.wan_gbps is not None and b.wan_gbps <= a.wan_gbps)
-    wan &= a.wan_rtt_ms <= b.wan_rtt_ms and (a.wan_gbps is None or a.wan_round_trips <= b.wan_round_trips)
-    network = a.hop_slowdown <= b.hop_slowdown and a.allreduce_slowdown <= b.allreduce_slowdown
-    most = problem.machine.model.layers * (MOST_DOMAINS if problem.wide else 1)  # racks of a replica
-    whole = had == has or len(has) == 1 or min(has) >= most
-    return network and wan and whole and all(x >= y for x, y in zip(had, has, strict=True))
+    wan &= a.wan_gbps is None or (a.wan_rtt_ms <= b.wan_rtt_ms and a.wan_round_trips <= b.wan_round_trips)
+    return wan and a.hop_slowdown <= b.hop_slowdown and a.allreduce_slowdown <= b.allreduce_slowdown
+
+
+def _holds_no_more(asked: Problem, problem: Problem, paces: list[Base]) -> Flags:
+    """Tell for which ways to cut a layer and stages of the pipeline no site holds more replicas than it did for another question.
+
+    A site that holds any replica trains, so none may have lost its last. Sites are alike unless pins name them.
+    """
+    named = problem.pin("data_parallel_by_site") is not None
+    both = [x if named else replace(x, racks=tuple(sorted(x.racks))) for x in (asked, problem)]
+    stages, told = np.arange(1, problem.machine.model.layers + 1), {}
+    for base in paces:
+        key = base.packed, base.shape.gpus
+        if key not in told:
+            had, has = (replica_caps(x, base, stages) for x in both)
+            told[key] = np.concatenate([[False], np.all((has <= had) & ((has > 0) == (had > 0)), axis=0)])
+    return np.stack([told[base.packed, base.shape.gpus] for base in paces])

@@ -64,12 +64,17 @@ class Queue:
         """What is as slow as this is dropped."""
         return self.cutoff * self.margin
 
-    def left(self) -> Iterator[tuple[Base, float]]:
-        """Yield what is still held: the way to cut a layer of a part, and its bound."""
+    def left(self) -> Iterator[tuple[Base, Ints, Floats]]:
+        """Yield what is still held: a way to cut a layer, and of parts of its rows the stages and the bounds."""
         for bound, _, number, held in self._heap:
             table = self.tables[number]
-            row = held.row[0] if isinstance(held, Cells) else held[0]
-            yield table.bases[int(table.base[row])], bound
+            if isinstance(held, Cells):
+                rows, bounds = held.row, held.bound
+            elif isinstance(held, tuple):
+                rows, bounds = np.array([held[0]]), np.array([bound])
+            else:
+                rows, bounds = held, table.bound[held]
+            yield table.bases[int(table.base[rows[0]])], table.pipeline[rows], bounds
 
     def __iter__(self) -> Iterator[Leaf]:
         """Yield every part of a row that memory does not rule out and that is under the cutoff."""

@@ -11,7 +11,7 @@ from planner.models.layout_best import Best, best_of_row
 from planner.models.layout_counts import Span
 from planner.models.layout_order import Leaf, Queue
 from planner.models.layout_question import Base, Problem, bases
-from planner.models.layout_space import Row, RowTable, row_bounds, row_table
+from planner.models.layout_space import Floats, Row, RowTable, row_bounds, row_table
 from planner.physics import step
 from planner.solvers.outcome import Stop
 
@@ -30,7 +30,7 @@ class Search:
     opened: list[Row]
     queue: Queue
     seconds: float
-    floors: tuple[float, ...] = ()  # seconds per sequence that no layout of each way to cut a layer is under
+    floors: Floats | None = None  # seconds per sequence that no layout is under, by way to cut a layer and stages of the pipeline
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,13 +83,13 @@ def search(
     table: RowTable | None = None,
     near: step.Cut | None = None,
     paces: list[Base] | None = None,
-    floors: tuple[float, ...] = (),
+    floors: Floats | None = None,
     margin: float = 1.0,
 ) -> Search:
     """Open rows in order of their bounds until none can beat the incumbent.
 
     `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first;
-    `paces`: all ways to cut a layer, where they are known, `floors`: what was proven of each before; `margin`: how far
+    `paces`: all ways to cut a layer, where they are known, `floors`: what was proven of them before; `margin`: how far
     beyond the incumbent to find floors out.
     """
     run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress)
@@ -114,35 +114,38 @@ def search(
         opened=opened,
         queue=queue,
         seconds=time.perf_counter() - run.started,
-        floors=_floors(run, queue, paces, floors) if paces is not None and bound >= run.cutoff else (),
+        floors=_floors(run, queue, paces, floors) if paces is not None and bound >= run.cutoff else None,
     )
 
 
-def _floors(run: Run, queue: Queue, paces: list[Base], known: tuple[float, ...]) -> tuple[float, ...]:
-    """Return what a finished search proves of each way to cut a layer: those not held any more are as slow as the queue's reach."""
+def _floors(run: Run, queue: Queue, paces: list[Base], known: Floats | None) -> Floats:
+    """Return what a finished search proves by way to cut a layer and stages: what is held no more is as slow as the queue's reach."""
     number = {id(base): i for i, base in enumerate(paces)}
-    found = [queue.reach] * len(paces)
-    for base, bound in queue.left():
-        found[number[id(base)]] = min(found[number[id(base)]], bound)
+    found = np.full((len(paces), run.problem.machine.model.layers + 1), queue.reach)
+    for base, pipelines, bounds in queue.left():
+        np.minimum.at(found[number[id(base)]], pipelines, bounds)
     for row in run.opened.values():
-        found[number[id(row.base)]] = min(found[number[id(row.base)]], run.cutoff)
-    return tuple(old if old >= run.cutoff else new for new, old in zip(found, known or [0.0] * len(paces), strict=True))
+        found[number[id(row.base)], row.pipeline] = min(found[number[id(row.base)], row.pipeline], run.cutoff)
+    return found if known is None else np.where(known >= run.cutoff, known, found)
 
 
-def _start(run: Run, queue: Queue, paces: list[Base], near: step.Cut | None, floors: tuple[float, ...]) -> float:
+def _start(run: Run, queue: Queue, paces: list[Base], near: step.Cut | None, floors: Floats | None) -> float:
     """Give the queue its rows, a few ways to cut a layer at a time, and open the first parts that come up; return a bound for what it did not get."""
     for leaf in _leaves_of(run, paces, near) if near is not None else ():
         run.open(leaf.row, min(least_of(run.problem, base) for base in paces), leaf.span)
         if run.best is not None:
             break
-    if floors:
-        paces = [base for base, floor in zip(paces, floors, strict=True) if floor < run.cutoff]
+    wanted = None if floors is None or run.best is None else floors < run.cutoff
+    if wanted is not None:
+        wanted[:, 0] = False  # no pipeline has no stages
     paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
     for k in range(0, len(paces), AT_ONCE):
         if run.over:
             return min(least[k:])
-        queue.add(row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff * queue.margin))
+        own = slice(k, k + AT_ONCE)
+        reach = run.cutoff * queue.margin
+        queue.add(row_table(run.problem, paces[own], cutoff=reach, wanted=None if wanted is None else wanted[own]))
         queue.cutoff, tries = run.cutoff, 0
         for leaf in queue:
             run.take(leaf, min(least))

@@ -102,10 +102,11 @@ def replica_caps(problem: Problem, base: Base, p: Any) -> Any:
     return np.stack([np.where(fits, r * (racks // groups), 0) for racks in problem.racks])
 
 
-def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: float = math.inf) -> RowTable:
+def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: float = math.inf, wanted: Flags | None = None) -> RowTable:
     """Build every row of some ways to cut a layer (all, unless told) with its bound, and drop those that cannot hold the model.
 
-    Rows that even stages alone make as slow as the cutoff are declared and left out, their bounds not worked out.
+    Rows that even stages alone make as slow as the cutoff are declared and left out, their bounds not worked out, and so are
+    those that are not `wanted`, by way and stages of the pipeline.
     """
     layers = problem.machine.model.layers
     fixed = problem.pin("layers_per_stage")
@@ -121,8 +122,11 @@ def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: floa
         p, v, filled = rows[own, 0], rows[own, 1], rows[own, 2] > 0
         zeros = problem.options("zero_stage", range(4))
         declared += len(p) * len(zeros)
-        quick = _plain_bounds(problem, base, p, filled) < cutoff
-        p, v, filled = p[quick], v[quick], filled[quick]
+        if wanted is not None:
+            p, v, filled = (x[wanted[index, p]] for x in (p, v, filled)) if wanted[index].any() else (p[:0],) * 3
+        if len(p):
+            quick = _plain_bounds(problem, base, p, filled) < cutoff
+            p, v, filled = p[quick], v[quick], filled[quick]
         for zero in zeros if len(p) else ():
             bound, room, fits = row_bounds(problem, base, zero, p, v, filled)
             no_room += int(np.sum(~room))

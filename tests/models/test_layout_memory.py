@@ -1,9 +1,9 @@
 """What layout searches leave to like questions: the same answers, and floors that no layout is under."""
 
-import math
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from planner.models.layout import MARGIN, remembered
@@ -37,35 +37,37 @@ def test_memory_changes_no_answer(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60, 90))
 def test_no_layout_is_under_its_floor(seed: int) -> None:
-    """What a search proves of a way to cut a layer holds for the fastest layout of that way, with as many racks or fewer."""
+    """What a search proves of a way to cut a layer into so many stages holds for the fastest layout of these, with as many racks or fewer."""
     problem = problem_of(*random_case(seed))
     memory = Memory()
     remembered(problem, memory, None)
     fewer = replace(problem, racks=tuple(max(1, r - 1) for r in problem.racks))
     for asked in (problem, fewer):
         floors = memory.floors(asked)
-        for base, floor in zip(bases(asked), floors, strict=bool(floors)):
-            held = search(asked, table=row_table(asked, [base])).best
-            assert held is None or held.seconds >= floor * (1 - 1e-12)
+        for base, of_base in zip(bases(asked), [] if floors is None else floors, strict=floors is not None):
+            table = row_table(asked, [base])
+            for stages in np.unique(table.pipeline):
+                held = search(asked, table=table.part(np.flatnonzero(table.pipeline == stages))).best
+                assert held is None or held.seconds >= of_base[stages] * (1 - 1e-12)
 
 
-def test_floors_leave_ways_to_cut_a_layer_out() -> None:
-    """A question with a slower network searches fewer ways to cut a layer than one that nothing is known of."""
+def test_floors_leave_rows_out() -> None:
+    """Floors are known of every way to cut a layer, and some keep a slower network's question from searching it."""
     kept = 0
     for seed in range(20):
-        problem = problem_of(*random_case(seed))
-        found = search(problem, margin=MARGIN)
-        if found.best is not None:
-            kept += sum(floor >= found.best.seconds * 1.02 for floor in found.floors)
-            assert all(floor > 0 and math.isfinite(floor) for floor in found.floors)
+        found = search(problem_of(*random_case(seed)), margin=MARGIN)
+        if found.best is not None and found.floors is not None:
+            kept += int((found.floors >= found.best.seconds * 1.02).sum())
+            assert np.all(found.floors > 0) and np.all(np.isfinite(found.floors))
     assert kept > 0
 
 
-def test_more_racks_or_a_faster_network_take_no_floors() -> None:
+def test_more_replicas_or_a_faster_network_take_no_floors() -> None:
     """What is proven with few racks or a slow network says nothing of more and faster ones."""
     problem = next(p for p in (problem_of(*random_case(seed)) for seed in range(20)) if search(p).best is not None)
     memory = Memory()
     remembered(problem, memory, None)
-    assert memory.floors(problem)
-    assert not memory.floors(replace(problem, racks=tuple(r + 1 for r in problem.racks)))
-    assert not memory.floors(replace(problem, conditions=replace(problem.conditions, hop_slowdown=problem.conditions.hop_slowdown / 2)))
+    same, more = memory.floors(problem), memory.floors(replace(problem, racks=tuple(r + 4 for r in problem.racks)))
+    assert same is not None and np.all(same[:, 1:] > 0)
+    assert more is not None and not np.any(more)
+    assert memory.floors(replace(problem, conditions=replace(problem.conditions, hop_slowdown=problem.conditions.hop_slowdown / 2))) is None
