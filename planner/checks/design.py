@@ -2,7 +2,8 @@
 
 from planner.instance import Network
 from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
-from planner.physics.wiring import Design, spare_ports
+from planner.physics.spares import spare_ports
+from planner.physics.wiring import Design
 from planner.plan import SiteFabric
 
 GROUPED = {"dragonfly": ("leaf",), "dragonfly+": ("leaf", "spine")}  # families without a core, and their tiers

@@ -12,8 +12,9 @@ from planner.instance import FabricFamily, Instance, Network, Rack, Switch
 from planner.physics.border import wan_ports
 from planner.physics.fabric_bill import box_usd, by_reach, flat_usd
 from planner.physics.locality import exchange_bound
+from planner.physics.spares import spare_ports
 from planner.physics.transport import slowdown
-from planner.physics.wiring import Design, spare_ports
+from planner.physics.wiring import Design
 
 Ints = npt.NDArray[np.int64]
 BEYOND = 10**15  # units: above the price of any fabric, and its sums still fit 64 bits
