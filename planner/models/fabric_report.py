@@ -35,12 +35,15 @@ def site_fabric(
     *,
     share_leaving_leaf: float,
     share_leaving_pod: float,
+    share_leaving_zone: float = 0.0,
     rings_leaving_leaf: int,
     rings_leaving_pod: int,
+    rings_leaving_zone: int = 0,
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that its placement causes."""
     network, d = network_of(instance), found.design
-    hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod)
+    hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod, share_leaving_zone)
+    ring = allreduce_slowdown(network, d, rings_leaving_leaf, rings_leaving_pod, rings_leaving_zone)
     return SiteFabric(
         switch=found.switch.name,
         family=found.mode.family,
@@ -63,11 +66,15 @@ def site_fabric(
         rails_per_pod=d.rails_per_pod,
         leaf_domains_per_pod=d.domains_per_pod,
         pods=d.pods,
+        rails_per_zone=d.rails_per_zone,
+        leaf_domains_per_zone=d.domains_per_zone,
+        zones=d.zones,
         share_leaving_leaf=share_leaving_leaf,
         share_leaving_pod=share_leaving_pod,
+        share_leaving_zone=share_leaving_zone,
         p2p_seconds=request.hop_seconds * hop,
         hop_slowdown=hop,
-        allreduce_slowdown=allreduce_slowdown(network, d, rings_leaving_leaf, rings_leaving_pod),
+        allreduce_slowdown=ring,
     )
 
 
@@ -118,7 +125,11 @@ def _tiers(d: Design) -> Iterator[Tier]:
         over = d.spine_oversubscription
         yield Tier(name="spine", switches=d.spines, down_ports=d.spine_down, up_ports=d.spine_up, oversubscription=over, bundle=d.spine_bundle)
     if d.tiers > 2:
-        yield Tier(name="core", switches=d.cores, down_ports=d.pods * d.spine_bundle, up_ports=0, oversubscription=1.0, bundle=0)
+        over = d.core_oversubscription
+        yield Tier(name="core", switches=d.cores, down_ports=d.core_down, up_ports=d.core_up, oversubscription=over, bundle=d.core_bundle)
+    if d.tiers > 3:
+        down = d.zones * d.core_bundle
+        yield Tier(name="super-core", switches=d.super_cores, down_ports=down, up_ports=0, oversubscription=1.0, bundle=0)
 
 
 def _status(outcomes: list[Outcome[FabricDesign]]) -> Status:
