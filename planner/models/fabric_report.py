@@ -16,15 +16,17 @@ from planner.solvers.cpsat import SOLVER
 from planner.solvers.outcome import Outcome, relative_gap
 
 FORMULATION = (
-    "CP-SAT over switch mode, tiers, leaf down ports (the leaf domain), leaf up ports and bundle, rails and domains per pod, spine up ports "
-    "and bundle; least cost (prices to the cent), then fewest unavoidable split groups, fewest boxes, smallest leaf domain. One table has a "
-    "row per leaf domain, pod shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores). Left out "
-    "because no better: leaf domains larger than the site, pods that take more rails or domains than their count needs (fewer give the same "
-    "boxes and cables with fewer ports and less traffic; kept where spine_down_ports is pinned), a spine bundle below the largest that divides "
-    "the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the design held. Dragonflies are rows of "
-    "their own with the fewest links between routers and between groups that the rules allow, since more cost more. A border is the same boxes "
-    "and links whatever the wiring, and every row leaves its ports in the top tier free. The time rules take the worst placement; slowdowns are "
-    "compared within 1e-9."
+    "CP-SAT over switch mode, tiers, leaf down ports (the leaf domain), leaf up ports and bundle, rails and domains per pod and per zone, spine and "
+    "core up ports and bundles; least cost (prices to the cent), then fewest unavoidable split groups, fewest boxes, smallest leaf domain. One table "
+    "has a row per leaf domain, pod shape, zone shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores and, "
+    "of four tiers, the way of least cost to join the cores of Z zones by super-cores). Left out because no better: leaf domains larger than the "
+    "site, pods and zones that take more rails or domains than their count needs (fewer give the same boxes and cables with fewer ports and less "
+    "traffic; kept where the ports down of spine or core are pinned; where prices follow lengths they are left out by declaration, since uneven pods "
+    "may have shorter cables), a spine bundle below the largest that divides the uplinks and fits the core (more cores), one zone alone, and "
+    "rows whose ports alone cost more than the design held: shapes of four tiers enter once the best of fewer tiers is known, and only within its "
+    "cost. Dragonflies are rows of their own with the fewest links between routers and between groups that the rules allow, since more cost more. A "
+    "border is the same boxes and links whatever the wiring, and every row leaves its ports in the top tier free. The time rules take the worst "
+    "placement; slowdowns are compared within 1e-9."
 )
 
 
