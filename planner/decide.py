@@ -300,8 +300,10 @@ class Decider:
             design,
             share_leaving_leaf=where.share_leaving_leaf,
             share_leaving_pod=where.share_leaving_pod,
+            share_leaving_zone=where.share_leaving_zone,
             rings_leaving_leaf=where.rings_leaving_leaf,
             rings_leaving_pod=where.rings_leaving_pod,
+            rings_leaving_zone=where.rings_leaving_zone,
         )
 
     def _slower_than_assumed(self, found: LayoutPlan, worst: tuple[float, float]) -> bool:
@@ -318,11 +320,12 @@ class Decider:
         network = self.instance.network
         if network is None:
             return self.phi, self.phi
-        several, podded = d.domains > 1, 0 < d.domains_per_pod < d.domains
-        hop = transport.hop_slowdown(network, d, float(several), float(podded)) if request.groups > 1 else self.phi
+        several, podded, zoned = d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains
+        hop = transport.hop_slowdown(network, d, float(several), float(podded), float(zoned)) if request.groups > 1 else self.phi
         leaf = fabric_question.rings(request, fabric_question.leaf_domain_racks(d)) if several else 0
         pod = fabric_question.rings(request, d.domain_racks * d.domains_per_pod) if podded else 0
-        return hop, transport.allreduce_slowdown(network, d, leaf, pod)
+        zone = fabric_question.rings(request, d.domain_racks * d.domains_per_zone) if zoned else 0
+        return hop, transport.allreduce_slowdown(network, d, leaf, pod, zone)
 
     def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:
         """Return a decision taken before for the same request, or take it."""
@@ -339,9 +342,10 @@ def _same(why: Conflict) -> Conflict:
 
 
 def crossings(stages: int, held: SitePlacement | None, design: fabric.FabricDesign, *, wrap: bool) -> Locality:
-    """Measure what a site's placement sends across leaves and pods."""
+    """Measure what a site's placement sends across leaves, pods and zones."""
     ranks: list[list[int]] = [[] for _ in range(stages)]
     for a in held.assignment if held else ():
         ranks[a.stage] += hostlist.parse(a.racks)
     d = design.design
-    return locality(ranks, leaf_domain_racks=fabric_question.leaf_domain_racks(d), domains_per_pod=d.domains_per_pod or 1, wrap=wrap)
+    blocks = {"leaf_domain_racks": fabric_question.leaf_domain_racks(d), "domains_per_pod": d.domains_per_pod or 1}
+    return locality(ranks, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)

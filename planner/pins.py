@@ -56,6 +56,8 @@ PINS: dict[str, tuple[Check, str]] = {
     "fabric.leaf_up_ports": WHOLE,
     "fabric.spine_down_ports": WHOLE,
     "fabric.spine_up_ports": WHOLE,
+    "fabric.core_down_ports": WHOLE,
+    "fabric.core_up_ports": WHOLE,
 }
 RACKS_AT = "sites.racks."
 

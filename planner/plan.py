@@ -270,7 +270,7 @@ class PoolsPlan(Frozen):
 class Tier(Frozen):
     """One tier of a site's fabric."""
 
-    name: Literal["leaf", "spine", "core"]
+    name: Literal["leaf", "spine", "core", "super-core"]
     switches: int
     down_ports: int
     up_ports: int
@@ -313,8 +313,12 @@ class SiteFabric(Frozen):
     rails_per_pod: int = Field(description="GPU indices that share a pod.")
     leaf_domains_per_pod: int = Field(description="Leaf domains that share a pod; a group within them never crosses the core.")
     pods: int
+    rails_per_zone: int = Field(0, description="GPU indices that share a zone, whose pods have cores of their own; 0 below four tiers.")
+    leaf_domains_per_zone: int = Field(0, description="Leaf domains that share a zone; a group within them never crosses the super-core.")
+    zones: int = 0
     share_leaving_leaf: float = Field(description="Largest share of a leaf's pipeline flows that go up, from the placement.")
     share_leaving_pod: float = Field(description="Largest share of a pod's pipeline flows that cross the core, from the placement.")
+    share_leaving_zone: float = Field(0.0, description="Largest share of a zone's pipeline flows that cross the super-core, from the placement.")
     p2p_seconds: float
     hop_slowdown: float
     allreduce_slowdown: float

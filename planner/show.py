@@ -148,6 +148,7 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
         built = f"{f.planes} plane(s) of {f.switch}{family}"
         yield f"{word} {site}: {built}: {tiers}; {f.switches:,} boxes, {f.switch_links:,} links, {money(f.cost_usd)}"
         crossing = f"{100 * f.share_leaving_leaf:.0f} % leaves the leaf, {100 * f.share_leaving_pod:.0f} % the pod"
+        crossing += f", {100 * f.share_leaving_zone:.0f} % the zone" if f.zones else ""
         yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.hop_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
         if f.border is not None:
             took = f"{f.border.wan_ports:,} port(s) to the wide area, {f.border.uplinks:,} up"

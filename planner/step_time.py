@@ -34,10 +34,11 @@ class Clock:
     wrap: bool
 
     def crossings(self, job: Job, nodes: tuple[str, ...]) -> Locality:
-        """Count what a rank order sends across leaf domains and pods."""
+        """Count what a rank order sends across leaf domains, pods and zones."""
         stages = [[self.places[nodes[r]] for r in ranks] for ranks in expected_groups(job).values()]
         d = self.design
-        return locality(stages, leaf_domain_racks=domain_racks(d), domains_per_pod=d.domains_per_pod or 1, wrap=self.wrap)
+        blocks = {"leaf_domain_racks": domain_racks(d), "domains_per_pod": d.domains_per_pod or 1}
+        return locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=self.wrap)
 
     def seconds(self, x: Locality | None) -> float:
         """Predict the step; with None, what no placement is faster than: the transport's own slowdown alone."""
@@ -45,8 +46,10 @@ class Clock:
         if network is None or layout is None:
             raise InputError("step-time: the plan holds no network or no layout; solve an instance with both")
         phi = slowdown(network)
-        hop = phi if x is None else hop_slowdown(network, self.design, x.share_leaving_leaf, x.share_leaving_pod)
-        ring = phi if x is None else allreduce_slowdown(network, self.design, x.rings_leaving_leaf, x.rings_leaving_pod)
+        hop, ring = phi, phi
+        if x is not None:
+            hop = hop_slowdown(network, self.design, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone)
+            ring = allreduce_slowdown(network, self.design, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone)
         found = step.metrics(self.plan.instance, Conditions(hop_slowdown=hop, allreduce_slowdown=ring), cut_of(layout))["step_seconds"]
         return float(found)  # type: ignore[arg-type]
 

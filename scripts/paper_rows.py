@@ -40,7 +40,7 @@ from paper_inputs import (
 )
 
 from planner.instance import Wan
-from planner.physics import collectives, memory, power, scaling, schedule, steptime, transformer, wan, wiring
+from planner.physics import collectives, fat_tree, memory, power, scaling, schedule, steptime, transformer, wan, wiring
 
 
 def infrastructure() -> Iterator[Row]:
@@ -302,21 +302,21 @@ def wide_area() -> Iterator[Row]:
 def topology() -> Iterator[Row]:
     """Fabrics and transport (section 5)."""
     n = GPUS_PER_SITE
-    links = wiring.fat_tree_links(n, 4)
-    yield Row("tiers of a non-blocking tree of 64-port switches", "", 4, next(t for t in range(1, 9) if wiring.fat_tree_endpoints(64, t) >= n))
-    full = wiring.fat_tree_switches(n, 64, 4)
+    links = fat_tree.fat_tree_links(n, 4)
+    yield Row("tiers of a non-blocking tree of 64-port switches", "", 4, next(t for t in range(1, 9) if fat_tree.fat_tree_endpoints(64, t) >= n))
+    full = fat_tree.fat_tree_switches(n, 64, 4)
     yield Row("Fat-Tree switches", "", 75e3, 6 * n / 64, right=full, why="3 tiers of N/32 and no top tier; full bisection takes 7N/64")
-    yield Row("Fat-Tree switches for half of 1.67M GPUs", "", None, wiring.fat_tree_switches(RACKS * GPUS_PER_RACK // 2, 64, 4))
+    yield Row("Fat-Tree switches for half of 1.67M GPUs", "", None, fat_tree.fat_tree_switches(RACKS * GPUS_PER_RACK // 2, 64, 4))
     yield Row("Fat-Tree switch links", "M", 2.4, links / 1e6)
     yield Row("price of the links of both sites at $1K", "$B", 5, 2 * links * 1e3 / 1e9, 1)
     yield Row("256 ports of 200 Gbps", "Tbps", 51.2, 256 * 200 / 1e3)
-    yield Row("endpoints of two tiers, 256 ports, full bisection", "", 32e3, wiring.fat_tree_endpoints(256, 2), 2)
-    yield Row("endpoints of two tiers, 256 ports, 200 down and 50 up", "", 51e3, wiring.tree_reach((200,), 256), 2)
-    reach = wiring.fat_tree_endpoints(1024, 2)
-    over = wiring.tree_reach((1024 * 4 // 5,), 1024)
+    yield Row("endpoints of two tiers, 256 ports, full bisection", "", 32e3, fat_tree.fat_tree_endpoints(256, 2), 2)
+    yield Row("endpoints of two tiers, 256 ports, 200 down and 50 up", "", 51e3, fat_tree.tree_reach((200,), 256), 2)
+    reach = fat_tree.fat_tree_endpoints(1024, 2)
+    over = fat_tree.tree_reach((1024 * 4 // 5,), 1024)
     yield Row("endpoints of two tiers, 1024 ports", "", n, reach, right=reach, why=f"short of a site at full bisection; 4:1 reaches {over:,}")
-    yield Row("links that multi-rail saves", "%", 100 / 3, 100 * (1 - wiring.fat_tree_links(n, 3) / links), why='"a third"')
-    chips = 100 * (1 - 4 * wiring.fat_tree_switches(n, 256, 3) / full)
+    yield Row("links that multi-rail saves", "%", 100 / 3, 100 * (1 - fat_tree.fat_tree_links(n, 3) / links), why='"a third"')
+    chips = 100 * (1 - 4 * fat_tree.fat_tree_switches(n, 256, 3) / full)
     yield Row("chips that multi-rail saves", "%", 100 / 3, chips, right=chips, why='"a third"; 5N/64 against 7N/64 is two sevenths')
     yield Row("GPUs under a first-tier switch at full bisection", "", 128, 256 // 2)
     yield from oversubscribed(links, full)
@@ -326,11 +326,11 @@ def topology() -> Iterator[Row]:
 def oversubscribed(full_links: int, full_chips: float) -> Iterator[Row]:
     """Count the 4:1 and 2:1 fabric: first as the paper, with 256 GPUs on a switch beside its 50 uplinks, then by its ports."""
     # As printed: 256 down and 50 up would be 306 ports on a box of 256.
-    own, right = (wiring.relaxed_tiers(GPUS_PER_SITE, ((down, 50), (168, 88)), 256) for down in (256, 200))
+    own, right = (fat_tree.relaxed_tiers(GPUS_PER_SITE, ((down, 50), (168, 88)), 256) for down in (256, 200))
     own_links, right_links = (50 * tiers[0] + 88 * tiers[1] for tiers in (own, right))
     why = "counts 256 GPUs beside 50 uplinks on a 256-port switch; the stated 200 down take more"
     yield Row("switches at 4:1 and 2:1", "", 4300, sum(own), right=sum(right), why=why)
-    more = wiring.relaxed_tiers(RACKS * GPUS_PER_RACK // 2, ((200, 50), (168, 88)), 256)
+    more = fat_tree.relaxed_tiers(RACKS * GPUS_PER_RACK // 2, ((200, 50), (168, 88)), 256)
     yield Row("switches at 4:1 and 2:1 for half of 1.67M GPUs", "", None, sum(more))
     yield Row("chips at 4:1 and 2:1", "", 17_200, 4 * sum(own), right=4 * sum(right), why=why)
     yield Row("chips over those of the Fat Tree", "%", 20, 400 * sum(own) / full_chips, right=400 * sum(right) / full_chips, why=why)

@@ -191,14 +191,15 @@ class Context:
 
     @cached_property
     def crossings(self) -> dict[str, Locality]:
-        """What each site's placement sends across leaf domains and pods."""
+        """What each site's placement sends across leaf domains, pods and zones."""
         held = self.plan.layout
         both = [s for s in self.stages if s in self.wired]
         return {} if held is None else {s: _locality(self.wired[s], self.stages[s], wrap=held.virtual_stages > 1) for s in both}
 
 
 def _locality(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
-    return locality(stages, leaf_domain_racks=domain_racks(d), domains_per_pod=d.domains_per_pod or 1, wrap=wrap)
+    blocks = {"leaf_domain_racks": domain_racks(d), "domains_per_pod": d.domains_per_pod or 1}
+    return locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)
 
 
 def domain_racks(d: Design) -> int:

@@ -2,10 +2,12 @@
 
 from planner.instance import Network
 from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
-from planner.physics.wiring import Design, spare_ports
+from planner.physics.spares import spare_ports
+from planner.physics.wiring import Design
 from planner.plan import SiteFabric
 
 GROUPED = {"dragonfly": ("leaf",), "dragonfly+": ("leaf", "spine")}  # families without a core, and their tiers
+TREE = ("leaf", "spine", "core", "super-core")  # only the whole of it has zones
 MOST_LANES = 16  # of a NIC
 MOST_WAN_PORTS = 10**9  # of a border: more are a slip
 
@@ -28,6 +30,9 @@ def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Netw
         own |= {"group_links": f.group_links, "valiant": network.group_routing == "valiant"}
         return dragonfly(Dragonfly, **own) if spine is None else dragonfly(DragonflyPlus, **own, leaf_up=leaf.up_ports)
     own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
+    if len(f.tiers) == len(TREE):
+        own |= {"core_up": f.tiers[2].up_ports, "core_bundle": f.tiers[2].bundle}
+        own |= {"rails_per_zone": f.rails_per_zone, "domains_per_zone": f.leaf_domains_per_zone}
     own["wan_ports"] = -(-f.border.wan_ports // (apart * f.lanes)) if f.border else 0
     return Design(**own, leaf_up=leaf.up_ports)
 
@@ -46,14 +51,17 @@ def design_fault(f: SiteFabric, racks: int) -> str | None:
 def tree_fault(f: SiteFabric) -> str | None:
     """Say what is wrong with the tiers of a tree."""
     names = tuple(t.name for t in f.tiers)
-    if names not in (("leaf",), ("leaf", "spine"), ("leaf", "spine", "core")):
-        return f"tiers are {', '.join(names) or 'none'}; leaf, then spine, then core expected"
+    if not names or names != TREE[: len(names)]:
+        return f"tiers are {', '.join(names) or 'none'}; {', then '.join(TREE)} expected"
     last = len(f.tiers) - 1
     for i, t in enumerate(f.tiers):
         if t.down_ports < 1 or (t.up_ports > 0) != (i < last) or (t.bundle > 0) != (i < last) or min(t.up_ports, t.bundle) < 0:
             return f"{t.name}: {t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}; only the top tier, {names[-1]}, has no uplinks"
     if last > 0 and min(f.rails_per_pod, f.leaf_domains_per_pod) < 1:
         return f"a pod of {f.rails_per_pod} rails and {f.leaf_domains_per_pod} leaf domains; at least 1 of each expected"
+    zone, zoned = (f.rails_per_zone, f.leaf_domains_per_zone), names == TREE
+    if min(zone) < zoned or (max(zone) > 0 and not zoned):
+        return f"a zone of {zone[0]} rails and {zone[1]} leaf domains; {'at least 1 of each' if zoned else f'none under {names[-1]}s'} expected"
     return None
 
 

@@ -9,7 +9,7 @@ from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.instance import Accelerator, Network, Switch
 from planner.physics.dragonfly import Dragonfly
 from planner.physics.fabric_bill import bill
-from planner.physics.locality import exchange_leaving, expert_racks
+from planner.physics.locality import Locality, exchange_leaving, expert_racks
 from planner.physics.media import media_of
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design, unwirable
@@ -77,7 +77,9 @@ def _tiers(d: Design) -> dict[str, tuple[int, int, int, float, int]]:
     if d.tiers > 1:
         found["spine"] = d.spines, d.spine_down, d.spine_up, d.spine_oversubscription, d.spine_bundle
     if d.tiers > 2:
-        found["core"] = d.cores, d.pods * d.spine_bundle, 0, 1.0, 0
+        found["core"] = d.cores, d.core_down, d.core_up, d.core_oversubscription, d.core_bundle
+    if d.tiers > 3:
+        found["super-core"] = d.super_cores, d.zones * d.core_bundle, 0, 1.0, 0
     return found
 
 
@@ -92,24 +94,25 @@ def tiers(c: Context) -> Iterator[Violation]:
 
 
 def counts(c: Context) -> Iterator[Violation]:
-    """Count boxes, chips, cables, leaf domains and pods as the wiring makes them."""
+    """Count boxes, chips, cables, leaf domains, pods and zones as the wiring makes them."""
     for s, f, _, d in _wired(c):
         planes = c.switches[f.switch].planes
         found = {"switches": d.switches, "chips": d.switches * planes, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
-        found |= {"leaf_domain_racks": domain_racks(d), "leaf_domains": d.domains, "pods": d.pods, "leaf_spare_ports": d.leaf_spare}
+        found |= {"leaf_domain_racks": domain_racks(d), "leaf_domains": d.domains, "pods": d.pods, "zones": d.zones, "leaf_spare_ports": d.leaf_spare}
         found["group_links"] = d.group_links if isinstance(d, Dragonfly) else 0
         for name, value in found.items():
             yield from must_equal(f"counts[{s}]", name, getattr(f, name), value)
 
 
 def core_share(c: Context) -> Iterator[Violation]:
-    """Let the least share of a full pod's rate leave it that the instance asks for."""
+    """Let the least share of a full pod's rate leave it, and of a full zone's where there are several, that the instance asks for."""
     for s, _, network, d in _wired(c):
-        if d.pods > 1:
-            ends, up = d.leaf_down * d.rails_per_pod * d.domains_per_pod, float(d.pod_uplinks * d.split)
-            yield from at_most(
-                f"core_share[{s}]", network.min_core_share * ends, up, f"of {ends:,} ports may leave a pod", "ports' worth of a pod's uplinks"
-            )
+        pod = "pod", d.pods, d.rails_per_pod * d.domains_per_pod, d.pod_uplinks
+        zone = "zone", d.zones, d.rails_per_zone * d.domains_per_zone, d.zone_uplinks
+        for block, blocks, leaves, links in (pod, zone):
+            ends, up = d.leaf_down * leaves, float(links * d.split)
+            asked, held = f"of {ends:,} ports may leave a {block}", f"ports' worth of a {block}'s uplinks"
+            yield from at_most(f"core_share[{s}]", network.min_core_share * ends, up, asked, held) if blocks > 1 else ()
 
 
 def priced(network: Network, box: Switch, d: Design) -> float:
@@ -129,6 +132,16 @@ def price_and_power(c: Context) -> Iterator[Violation]:
         yield from must_equal(f"price_and_power[{s}]", "power_mw", f.power_mw, found.mw, " MW")
 
 
+def _hop(network: Network, d: Design, x: Locality) -> float:
+    """Return the slowdown of the exchange that a placement causes."""
+    return hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone)
+
+
+def _ring(network: Network, d: Design, x: Locality) -> float:
+    """Return the slowdown of the rings that a placement causes."""
+    return allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone)
+
+
 def slowdowns(c: Context) -> Iterator[Violation]:
     """State what the placement sends up, and how the uplinks slow it."""
     for s, f, network, d in _wired(c):
@@ -137,10 +150,9 @@ def slowdowns(c: Context) -> Iterator[Violation]:
         x, rule = c.crossings[s], f"slowdowns[{s}]"
         yield from must_equal(rule, "share_leaving_leaf", f.share_leaving_leaf, x.share_leaving_leaf)
         yield from must_equal(rule, "share_leaving_pod", f.share_leaving_pod, x.share_leaving_pod)
-        yield from must_equal(rule, "hop_slowdown", f.hop_slowdown, hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod))
-        yield from must_equal(
-            rule, "allreduce_slowdown", f.allreduce_slowdown, allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod)
-        )
+        yield from must_equal(rule, "share_leaving_zone", f.share_leaving_zone, x.share_leaving_zone)
+        yield from must_equal(rule, "hop_slowdown", f.hop_slowdown, _hop(network, d, x))
+        yield from must_equal(rule, "allreduce_slowdown", f.allreduce_slowdown, _ring(network, d, x))
         if c.metrics is not None:
             yield from must_equal(rule, "p2p_seconds", f.p2p_seconds, c.metrics.hop_nic_seconds * f.hop_slowdown, " s")
 
@@ -149,8 +161,8 @@ def hidden_exchange(c: Context) -> Iterator[Violation]:
     """Hide the pipeline exchange behind compute, or add nothing to it but the transport's own slowdown."""
     for s, _, network, d in _wired(c):
         if c.metrics is not None and s in c.crossings:
-            m, x = c.metrics, c.crossings[s]
-            took = m.hop_nic_seconds * hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod)
+            m = c.metrics
+            took = m.hop_nic_seconds * _hop(network, d, c.crossings[s])
             allowed = max(m.hop_window_seconds, m.hop_nic_seconds * c.phi)
             yield from at_most(f"hidden_exchange[{s}]", took, allowed, "s of pipeline exchange", "s that hide it")
 
@@ -159,8 +171,8 @@ def hidden_allreduce(c: Context) -> Iterator[Violation]:
     """Hide the rings between racks behind the backward pass, or add nothing to them but the transport's own slowdown."""
     for s, _, network, d in _wired(c):
         if c.metrics is not None and s in c.crossings:
-            m, x = c.metrics, c.crossings[s]
-            took = m.allreduce_layer_seconds * allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod)
+            m = c.metrics
+            took = m.allreduce_layer_seconds * _ring(network, d, c.crossings[s])
             allowed = max(m.allreduce_window_seconds, m.allreduce_layer_seconds * c.phi)
             yield from at_most(f"hidden_allreduce[{s}]", took, allowed, "s of a layer's all-reduce", "s that hide it")
 
@@ -182,9 +194,9 @@ def hidden_alltoall(c: Context) -> Iterator[Violation]:
     held = c.plan.layout
     for s, _, network, d in _wired(c):
         if held is not None and s in c.crossings:
-            group, pod = expert_racks(held.expert_parallel, c.gpus_per_rack), domain_racks(d) * max(1, d.domains_per_pod)
-            shares = [exchange_leaving(c.stages[s], block, group) for block in (domain_racks(d), pod)]
-            took = hop_slowdown(network, d, shares[0], shares[1])
+            group, domains = expert_racks(held.expert_parallel, c.gpus_per_rack), (1, max(1, d.domains_per_pod), max(1, d.domains_per_zone))
+            shares = [exchange_leaving(c.stages[s], domain_racks(d) * n, group) for n in domains]
+            took = hop_slowdown(network, d, shares[0], shares[1], shares[2] if d.zones else 0.0)
             yield from at_most(f"hidden_alltoall[{s}]", took, c.phi, f"times the ideal all-to-all of {group} racks", "that the transport takes")
 
 
@@ -192,7 +204,7 @@ def pins(c: Context) -> Iterator[Violation]:
     """Keep what was fixed by hand."""
     fixed = {k: v for k, v in sorted(c.instance.pins.items()) if k.startswith("fabric.")}
     for s, f, _ in _held(c):
-        leaf, spine = (f.tiers[0] if f.tiers else None), (f.tiers[1] if len(f.tiers) > 1 else None)
+        leaf, spine, core = (f.tiers[n] if len(f.tiers) > n else None for n in range(3))
         held = {
             "fabric.planes": f.planes,
             "fabric.ports_per_switch": f.ports_per_switch,
@@ -202,6 +214,8 @@ def pins(c: Context) -> Iterator[Violation]:
             "fabric.leaf_up_ports": leaf.up_ports if leaf else 0,
             "fabric.spine_down_ports": spine.down_ports if spine else 0,
             "fabric.spine_up_ports": spine.up_ports if spine else 0,
+            "fabric.core_down_ports": core.down_ports if core else 0,
+            "fabric.core_up_ports": core.up_ports if core else 0,
         }
         for path, value in fixed.items():
             yield from must_be(f"pins[{path}]", f"{path} at {s}", held.get(path), value)

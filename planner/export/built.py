@@ -35,6 +35,8 @@ class Built:
         d = self.design
         positions = max(1, d.spines_per_pod)
         second = {"leaf": 1 if d.single else d.rails, "spine": positions, "core": d.cores // positions, BORDER: d.borders // d.networks}
+        if d.zones:
+            second |= {"core": d.core_positions, "super-core": d.core_up // d.core_bundle}
         found = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in boxes(d).items()}
         return found | {"rack": [f"{PREFIX}{i:0{width(d.racks)}d}" for i in range(d.racks)]}
 
@@ -67,6 +69,10 @@ class Built:
             return box // d.spines_per_pod
         network, own = box // (d.domains * d.rails), box % (d.domains * d.rails)
         return network * d.pods + own // d.rails // d.domains_per_pod * pods_across(d) + own % d.rails // d.rails_per_pod
+
+    def zone_of(self, core: Ints) -> Ints:
+        """Return the zone of cores, counted over all networks; 0 where there are none."""
+        return core // self.design.core_positions if self.design.zones else np.zeros_like(core)
 
 
 def _pairs(word: str, first: int, second: int) -> list[str]:

@@ -8,6 +8,7 @@ from planner.export.built import Built
 from planner.physics.cabling import BORDER, Ints, boxes
 from planner.physics.dragonfly import Dragonfly
 
+TOPS = ("core", "super-core", BORDER)  # tiers of which no box is in a pod
 MOST_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
 
 
@@ -16,7 +17,9 @@ def edges(x: Built) -> int:
     d = x.design
     if isinstance(d, Dragonfly):
         return d.leaves + d.local_links // d.leaf_bundle + d.global_links
-    return d.border_links + d.leaves * (1 + d.spines_per_pod) + (d.spines * (d.spine_up // d.spine_bundle) if d.tiers > 2 else 0)
+    found = d.border_links + d.leaves * (1 + d.spines_per_pod)
+    found += d.spines * (d.spine_up // d.spine_bundle) if d.tiers > 2 else 0
+    return found + (d.cores * (d.core_up // d.core_bundle) if d.tiers > 3 else 0)
 
 
 def graph(x: Built, *, by_pod: bool) -> Any:
@@ -57,7 +60,7 @@ def _node(x: Built, tier: str, box: Ints, *, by_pod: bool) -> Ints:
     """Return the number of the node that stands for each box, within its tier."""
     if not by_pod:
         return x.domain_of(tier, box) if tier == "gpu" else box
-    return x.pod_of(tier, box)
+    return x.zone_of(box) if tier == "core" else x.pod_of(tier, box)
 
 
 def _label(x: Built, tier: str, node: int, *, by_pod: bool) -> str:
@@ -65,5 +68,7 @@ def _label(x: Built, tier: str, node: int, *, by_pod: bool) -> str:
     if tier == "gpu":
         return "racks" if by_pod else f"racks-{node}"
     if by_pod:
-        return tier if tier in ("core", BORDER) else f"{tier}-pod-{node}"
+        if tier == "core" and x.design.zones:
+            return f"core-zone-{node}"
+        return tier if tier in TOPS else f"{tier}-pod-{node}"
     return x.names[tier][node]

@@ -10,7 +10,7 @@ from planner.physics.dragonfly import Dragonfly
 
 WIDTH, ROW, BOX = 900, 130, 62  # of the picture, of a tier with the cables below it, and of a tier's box
 MOST_DRAWN = 12  # boxes of a tier that are drawn; the count says how many there are
-INK, PAPER, FILL = "#1f2933", "#ffffff", {"core": "#c9d8f0", "spine": "#d6ead6", "leaf": "#f7e6c4", "gpu": "#eeeeee"}
+INK, PAPER, FILL = "#1f2933", "#ffffff", {"super-core": "#dccdec", "core": "#c9d8f0", "spine": "#d6ead6", "leaf": "#f7e6c4", "gpu": "#eeeeee"}
 
 
 def picture(x: Built) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The fabric as Slurm's topology: racks as nodes under leaf domains, under pods, under the core.
+"""The fabric as Slurm's topology: racks as nodes under leaf domains, under pods, under zones where there are four tiers, under the top.
 
 All leaves of a domain have the same racks, so the domain is the switch that the scheduler sees; a pod is the leaf domains
 that share their spines. Nodes have the names of the placement's hostlists.
@@ -19,13 +19,15 @@ def tree(x: Built) -> Iterator[Switch]:
     size = d.domain_racks
     for i in range(d.domains):
         yield _name("leaf", i, d.domains), "nodes", _run(PREFIX, i * size, min((i + 1) * size, d.racks), digits)
-    per_pod = d.domains_per_pod or d.domains
-    pods = -(-d.domains // per_pod)
-    for i in range(pods if pods > 1 else 0):
-        yield _name("pod", i, pods), "children", _run("leaf", i * per_pod, min((i + 1) * per_pod, d.domains), width(d.domains))
-    below, n = ("pod", pods) if pods > 1 else ("leaf", d.domains)
+    below, n, held = "leaf", d.domains, 1
+    for word, domains in (("pod", d.domains_per_pod), ("zone", d.domains_per_zone)):
+        blocks, each = -(-d.domains // (domains or d.domains)), domains // held
+        if blocks > 1:
+            for i in range(blocks):
+                yield _name(word, i, blocks), "children", _run(below, i * each, min((i + 1) * each, n), width(n))
+            below, n, held = word, blocks, domains
     if n > 1:
-        yield "core", "children", _run(below, 0, n, width(n))
+        yield "super-core" if d.zones else "core", "children", _run(below, 0, n, width(n))
 
 
 def topology_conf(x: Built) -> Iterator[str]:

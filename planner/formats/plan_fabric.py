@@ -1,4 +1,4 @@
-"""The planner's own plan as a topology: racks as nodes under their leaf domains, pods above these, sites above pods."""
+"""The planner's own plan as a topology: racks as nodes under their leaf domains, pods above these, zones of pods where there are, sites above all."""
 
 from collections.abc import Iterator
 
@@ -41,8 +41,12 @@ def _site(site: str, fabric: SiteFabric, racks: int, prefix: str) -> Iterator[Sw
     for i, first in enumerate(range(0, racks, size)):
         leaves.append(f"{prefix}leaf{i}")
         yield SwitchRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{n:0{digits}d}" for n in range(first, min(first + size, racks))))
-    pods = [tuple(leaves[i : i + per_pod]) for i in range(0, len(leaves), per_pod)]
-    if len(pods) > 1:
-        for i, pod in enumerate(pods):
-            yield SwitchRow(where, f"{prefix}pod{i}", children=pod)
-    yield SwitchRow(where, site, children=tuple(f"{prefix}pod{i}" for i in range(len(pods))) if len(pods) > 1 else pods[0])
+    below, held = tuple(leaves), 1
+    for word, domains in (("pod", per_pod), ("zone", fabric.leaf_domains_per_zone)):
+        each = max(1, domains // held)
+        blocks = [below[i : i + each] for i in range(0, len(below), each)]
+        if domains and len(blocks) > 1:
+            for i, block in enumerate(blocks):
+                yield SwitchRow(where, f"{prefix}{word}{i}", children=block)
+            below, held = tuple(f"{prefix}{word}{i}" for i in range(len(blocks))), domains
+    yield SwitchRow(where, site, children=below)

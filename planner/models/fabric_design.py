@@ -4,9 +4,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from planner.instance import Switch
+from planner.models import fabric_zone_groups
 from planner.models.fabric_question import Mode, Problem
-from planner.models.fabric_table import core_bundles
+from planner.models.fabric_table import core_bundle
 from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
 from planner.physics.fabric_bill import bill
 from planner.physics.wiring import Design
@@ -60,8 +63,12 @@ def _design(p: Problem, mode: Mode, v: dict[str, int]) -> Design:
     own |= {"leaf_up": v["leaf_up"], "leaf_bundle": v["leaf_bundle"], "wan_ports": v["wan_ports"]}
     if mode.family == "dragonfly+":
         return dragonfly(DragonflyPlus, **own, group_links=v["group_links"], valiant=valiant)
-    bundle = int(core_bundles(switch.ports, v["pods"], v["border"])[v["spine_up"]]) if v["tiers"] == 3 else 0
-    return Design(**own, spine_up=v["spine_up"], spine_bundle=bundle)
+    if v["tiers"] == 4:
+        own |= {"rails_per_zone": v["rails_per_zone"], "domains_per_zone": v["domains_per_zone"]}
+        own |= fabric_zone_groups.built(fabric_zone_groups.asked(p, v), v["spine_up"])
+    elif v["tiers"] == 3:
+        own["spine_bundle"] = int(core_bundle(p, v, np.array([v["spine_up"]]))[0])
+    return Design(**own, spine_up=v["spine_up"])
 
 
 def declared(p: Problem) -> dict[str, str]:
@@ -73,6 +80,7 @@ def declared(p: Problem) -> dict[str, str]:
         "ports_of_each_kind": f"1..{ports - 1}, every bundle that divides them, unused ports allowed",
         "rails_per_pod": f"1..{max(m.rails for m in p.modes)}",
         "leaf_domains_per_pod": "1..all",
+        **({"zones": "1..all, each of some rails of some leaf domains in whole pods"} if p.network.max_tiers > 3 else {}),
         "pins": ", ".join(f"{name}={value}" for name, value in sorted(p.pins.items())) or "none",
     }
 
@@ -92,10 +100,14 @@ def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
         yield "leaf_ports"
     if d.spine_down + d.spine_up == d.ports:
         yield "spine_ports"
-    if d.tiers == 3 and d.spines_per_pod * (d.spine_up - 1) < v["need_up"]:
+    if d.tiers > 2 and d.spines_per_pod * (d.spine_up - 1) < v["need_up"]:
         yield "hide_pod_crossing"
-    if d.tiers == 3 and d.pods * d.spine_bundle == d.ports:
+    if d.tiers > 2 and d.core_down + d.core_up == d.ports:
         yield "core_ports"
+    if d.zones and d.core_positions * (d.core_up - 1) < v["need_zone"]:
+        yield "hide_zone_crossing"
+    if d.zones and d.zones * d.core_bundle == d.ports:
+        yield "super_core_ports"
 
 
 def _group_binding(d: Dragonfly) -> Iterator[str]:

@@ -39,7 +39,8 @@ def alternatives(instance: Instance, request: FabricRequest, options: Options) -
 def _alternative(p: Problem, found: FabricDesign) -> Alternative:
     """Weigh a design by its worst case: every flow leaves its leaf, and its pod where there are several side by side."""
     d = found.design
-    slow = hop_slowdown(p.network, d, float(d.domains > 1), float(d.tiers > 1 and d.domains_per_pod < d.domains))
+    zoned = float(d.tiers > 3 and d.domains_per_zone < d.domains)
+    slow = hop_slowdown(p.network, d, float(d.domains > 1), float(d.tiers > 1 and d.domains_per_pod < d.domains), zoned)
     merits = {"cost_usd": found.cost_usd, "hop_slowdown": slow, "unavoidable_splits": float(found.unavoidable_splits)}
     choices: dict[str, object] = {
         "power_mw": found.power_mw,
@@ -51,6 +52,7 @@ def _alternative(p: Problem, found: FabricDesign) -> Alternative:
     }
     choices["leaf_domain_racks"] = leaf_domain_racks(d)
     choices |= {name: getattr(d, name) for name in ("leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "spine_up", "spine_bundle")}
+    choices |= {name: getattr(d, name) for name in ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle")} if d.zones else {}
     return Alternative(merits=merits, choices=choices)
 
 

@@ -9,6 +9,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.models.fabric_needs import block_exchange
 from planner.models.fabric_prices import LinkPrices
 from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, exchange_flows, rings, unavoidable_splits
 from planner.models.fabric_table_columns import COL, SHAPE, pod_sizes
@@ -49,22 +50,12 @@ def _leaf_flows(p: Problem, m: Mode, domain: int, domains: int) -> float:
     return max(rates) * m.rail_gpus / m.split
 
 
-def pod_exchange(p: Problem, rows: Ints) -> Metres:
-    """Most all-to-all flows of one GPU index that leave each row's pod."""
-    racks = rows[:, COL["domain"]] * rows[:, COL["domains_per_pod"]]
-    if p.request.exchange_racks < 2:
-        return np.zeros(len(rows))
-    each, which = np.unique(racks, return_inverse=True)
-    flows: Metres = np.array([exchange_flows(p.request, n) for n in each.tolist()])[which.ravel()]
-    return flows
-
-
 def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
     """Links that what leaves a group must be able to count on, and links that the floor between groups asks for."""
     domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
     ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    around = np.maximum(shared / p.ratios.allreduce, pod_exchange(p, rows)) * m.rail_gpus * rails
+    around = np.maximum(shared / p.ratios.allreduce, block_exchange(p, domain * width)) * m.rail_gpus * rails
     flows = np.maximum(ends / p.ratios.hop, around) / m.split
     floor = np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
     return np.where(width < rows[:, COL["domains"]], flows, 0.0), floor

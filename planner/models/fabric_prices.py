@@ -67,6 +67,24 @@ class LinkPrices:
         by_reach: Ints = across * self._by_width("spine", domain, width, m.networks * m.switch.link_factor)
         return by_reach
 
+    def spine_uplink_in_zone(self, mode: int, domain: int, width: Ints, rails: Ints, zone: Ints) -> Ints:
+        """One uplink of one spine of every pod to the cores of its zone, by domains and rails per pod and domains per zone."""
+        m = self.problem.modes[mode]
+        if self.places is None:
+            return self.spine_uplink(mode, domain, width, rails)
+        found, across = np.zeros_like(width), -(-m.rails // rails)
+        for w in np.unique(width).tolist():
+            at = width == w
+            found[at] = across[at] * self._by_width("leaf", domain * w, zone[at] // w, m.networks * m.switch.link_factor)
+        return found
+
+    def least_link(self, mode: int) -> int:
+        """One link between switches in every network, at the least."""
+        p, m = self.problem, self.problem.modes[mode]
+        if self.places is None:
+            return m.networks * p.units(flat_usd(p.network, m.switch)[1])
+        return int(self.least(mode, np.ones(1, dtype=np.int64), 0)[0])
+
     def border(self, mode: int) -> int:
         """Boxes and links of the border of every network."""
         p, m = self.problem, self.problem.modes[mode]

@@ -12,13 +12,17 @@ from planner.instance import FabricFamily, Instance, Network, Rack, Switch
 from planner.physics.border import wan_ports
 from planner.physics.fabric_bill import box_usd, by_reach, flat_usd
 from planner.physics.locality import exchange_bound
+from planner.physics.spares import spare_ports
 from planner.physics.transport import slowdown
-from planner.physics.wiring import Design, spare_ports
+from planner.physics.wiring import Design
 
 Ints = npt.NDArray[np.int64]
 BEYOND = 10**15  # units: above the price of any fabric, and its sums still fit 64 bits
 TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
-PINS = ("planes", "ports_per_switch", "tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports")
+PINS = (
+    "planes", "ports_per_switch", "tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports",
+    "core_down_ports", "core_up_ports",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,17 @@ from planner.solvers.cpsat import SOLVER
 from planner.solvers.outcome import Outcome, relative_gap
 
 FORMULATION = (
-    "CP-SAT over switch mode, tiers, leaf down ports (the leaf domain), leaf up ports and bundle, rails and domains per pod, spine up ports "
-    "and bundle; least cost (prices to the cent), then fewest unavoidable split groups, fewest boxes, smallest leaf domain. One table has a "
-    "row per leaf domain, pod shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores). Left out "
-    "because no better: leaf domains larger than the site, pods that take more rails or domains than their count needs (fewer give the same "
-    "boxes and cables with fewer ports and less traffic; kept where spine_down_ports is pinned), a spine bundle below the largest that divides "
-    "the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the design held. Dragonflies are rows of "
-    "their own with the fewest links between routers and between groups that the rules allow, since more cost more. A border is the same boxes "
-    "and links whatever the wiring, and every row leaves its ports in the top tier free. The time rules take the worst placement; slowdowns are "
-    "compared within 1e-9."
+    "CP-SAT over switch mode, tiers, leaf down ports (the leaf domain), leaf up ports and bundle, rails and domains per pod and per zone, spine and "
+    "core up ports and bundles; least cost (prices to the cent), then fewest unavoidable split groups, fewest boxes, smallest leaf domain. One table "
+    "has a row per leaf domain, pod shape, zone shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores and, "
+    "of four tiers, the way of least cost to join the cores of Z zones by super-cores). Left out because no better: leaf domains larger than the "
+    "site, pods and zones that take more rails or domains than their count needs (fewer give the same boxes and cables with fewer ports and less "
+    "traffic; kept where the ports down of spine or core are pinned; where prices follow lengths they are left out by declaration, since uneven pods "
+    "may have shorter cables), a spine bundle below the largest that divides the uplinks and fits the core (more cores), one zone alone, and "
+    "rows whose ports alone cost more than the design held: shapes of four tiers enter once the best of fewer tiers is known, and only within its "
+    "cost. Dragonflies are rows of their own with the fewest links between routers and between groups that the rules allow, since more cost more. A "
+    "border is the same boxes and links whatever the wiring, and every row leaves its ports in the top tier free. The time rules take the worst "
+    "placement; slowdowns are compared within 1e-9."
 )
 
 
@@ -35,12 +37,15 @@ def site_fabric(
     *,
     share_leaving_leaf: float,
     share_leaving_pod: float,
+    share_leaving_zone: float = 0.0,
     rings_leaving_leaf: int,
     rings_leaving_pod: int,
+    rings_leaving_zone: int = 0,
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that its placement causes."""
     network, d = network_of(instance), found.design
-    hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod)
+    hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod, share_leaving_zone)
+    ring = allreduce_slowdown(network, d, rings_leaving_leaf, rings_leaving_pod, rings_leaving_zone)
     return SiteFabric(
         switch=found.switch.name,
         family=found.mode.family,
@@ -63,11 +68,15 @@ def site_fabric(
         rails_per_pod=d.rails_per_pod,
         leaf_domains_per_pod=d.domains_per_pod,
         pods=d.pods,
+        rails_per_zone=d.rails_per_zone,
+        leaf_domains_per_zone=d.domains_per_zone,
+        zones=d.zones,
         share_leaving_leaf=share_leaving_leaf,
         share_leaving_pod=share_leaving_pod,
+        share_leaving_zone=share_leaving_zone,
         p2p_seconds=request.hop_seconds * hop,
         hop_slowdown=hop,
-        allreduce_slowdown=allreduce_slowdown(network, d, rings_leaving_leaf, rings_leaving_pod),
+        allreduce_slowdown=ring,
     )
 
 
@@ -118,7 +127,11 @@ def _tiers(d: Design) -> Iterator[Tier]:
         over = d.spine_oversubscription
         yield Tier(name="spine", switches=d.spines, down_ports=d.spine_down, up_ports=d.spine_up, oversubscription=over, bundle=d.spine_bundle)
     if d.tiers > 2:
-        yield Tier(name="core", switches=d.cores, down_ports=d.pods * d.spine_bundle, up_ports=0, oversubscription=1.0, bundle=0)
+        over = d.core_oversubscription
+        yield Tier(name="core", switches=d.cores, down_ports=d.core_down, up_ports=d.core_up, oversubscription=over, bundle=d.core_bundle)
+    if d.tiers > 3:
+        down = d.zones * d.core_bundle
+        yield Tier(name="super-core", switches=d.super_cores, down_ports=down, up_ports=0, oversubscription=1.0, bundle=0)
 
 
 def _status(outcomes: list[Outcome[FabricDesign]]) -> Status:

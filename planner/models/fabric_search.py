@@ -9,9 +9,11 @@ import numpy as np
 from planner.handoff import Options
 from planner.models.fabric_design import FabricDesign, fabric_design
 from planner.models.fabric_model import break_ties, formulate, read
+from planner.models.fabric_prices import LinkPrices
 from planner.models.fabric_question import Ints, Problem
 from planner.models.fabric_table import completed, expand, shape_table
 from planner.models.fabric_table_columns import COL, COLUMNS, SHAPE
+from planner.models.fabric_zones import zone_table
 from planner.physics.transport import slowdown
 from planner.solvers.cpsat import SOLVER, Values, run
 from planner.solvers.outcome import Outcome, Stop
@@ -36,8 +38,14 @@ def search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
     """Build the table, search it, and say what was found in dollars."""
     started = time.perf_counter()
     reason = _hopeless(p)
-    shapes, space = (np.empty((0, len(SHAPE)), dtype=np.int64), {}) if reason else shape_table(p)
+    prices = LinkPrices(p)
+    shapes, space = (np.empty((0, len(SHAPE)), dtype=np.int64), {}) if reason else shape_table(p, prices)
     found = _cheapest(p, shapes, options, started)
+    if not reason and p.network.max_tiers > 3:
+        zoned, more = zone_table(p, prices, math.inf if found.cost is None else found.cost)
+        space |= more
+        shapes = _by_bound(np.concatenate([shapes, zoned]))
+        found = _go_on(p, shapes, zoned, found, options, started) if len(zoned) else found
     if found.outcome.infeasible:
         edge = f" and {p.request.wan_gbps:,.6g} Gbps of the wide area" if p.request.wan_gbps else ""
         why = reason or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks{edge} under the time rules and pins"
@@ -65,10 +73,23 @@ def _left(options: Options, started: float) -> float | None:
     return None if options.time_limit is None else max(options.time_limit - (time.perf_counter() - started), 0.0)
 
 
-def _cheapest(p: Problem, shapes: Ints, options: Options, started: float) -> Search:
+def _by_bound(shapes: Ints) -> Ints:
+    """Sort shapes by their bounds."""
+    ranked: Ints = shapes[np.argsort(shapes[:, COL["bound"]], kind="stable")]
+    return ranked
+
+
+def _go_on(p: Problem, shapes: Ints, zoned: Ints, found: Search, options: Options, started: float) -> Search:
+    """Search on among all shapes, those of four tiers that may be better than what is held with them, if time is left."""
+    least = float(zoned[0, COL["bound"]])
+    found.bound = least if found.cost is None else min(found.bound, least)
+    return found if found.outcome.stop is not Stop.PROVED else _cheapest(p, shapes, options, started, found)
+
+
+def _cheapest(p: Problem, shapes: Ints, options: Options, started: float, held: Search | None = None) -> Search:
     """Solve rows of least bound, then all whose bound is within the cost held; the rest cannot be better."""
-    found = Search(bound=float(shapes[0, COL["bound"]]) if len(shapes) else 0.0)
-    taken = min(FIRST_SHAPES, len(shapes))
+    found = held or Search(bound=float(shapes[0, COL["bound"]]) if len(shapes) else 0.0)
+    taken = min(FIRST_SHAPES, len(shapes)) if found.cost is None else int(np.searchsorted(shapes[:, COL["bound"]], found.cost, side="right"))
     most = FIRST_ROWS
     while taken:
         rows = expand(p, shapes[:taken], math.inf if found.cost is None else found.cost)

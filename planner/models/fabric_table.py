@@ -1,53 +1,59 @@
 """The rows that the fabric chooses from, as numpy tables: leaf domains and pod shapes, their leaf uplinks, their spine groups and bounds."""
 
-import math
 from functools import cache
 
 import numpy as np
 
-from planner.models.fabric_groups import group_shapes, plus_links, pod_exchange
+from planner.models import fabric_zone_groups
+from planner.models.fabric_bundles import core_bundles
+from planner.models.fabric_groups import group_shapes, plus_links
+from planner.models.fabric_needs import least_block_up, least_leaf_up
 from planner.models.fabric_prices import LinkPrices
-from planner.models.fabric_question import BEYOND, TOLERANCE, Ints, Mode, Problem, exchange_flows, rings, unavoidable_splits
-from planner.models.fabric_table_columns import CHUNK, COL, COLUMNS, KEY, SHAPE, pod_sizes
+from planner.models.fabric_question import BEYOND, Ints, Problem, unavoidable_splits
+from planner.models.fabric_table_columns import CHUNK, COL, COLUMNS, KEY, KEYS, SHAPE, pod_sizes
 
 
-def shape_table(p: Problem) -> tuple[Ints, dict[str, int]]:
-    """Return every row that ports and traffic allow, by increasing bound, and how many there were before."""
+def shape_table(p: Problem, prices: LinkPrices) -> tuple[Ints, dict[str, int]]:
+    """Return every row of up to three tiers that ports and traffic allow, by increasing bound, and how many there were before."""
     space = {"switch_modes": len(p.modes), "leaf_domain_sizes": 0, "pod_shapes": 0}
-    prices = LinkPrices(p)
     parts = [np.empty((0, len(SHAPE)), dtype=np.int64)]
     lazy = prices.places is not None and any(m.grouped for m in p.modes)
     for mode in sorted(range(len(p.modes)), key=lambda i: p.modes[i].grouped):
         if not p.modes[mode].grouped:
             parts.append(_single_switch(p, mode, prices))
-        for domain in reversed(_domains(p, mode)):
+        for domain in reversed(domain_sizes(p, mode)):
             rows, promising = _shapes(p, mode, domain, prices)
             space["leaf_domain_sizes"] += 1
             space["pod_shapes"] += rows
             parts.append(promising)
             if lazy:
-                _hold(p, promising, prices)
-    table = _allowed(p, np.concatenate(parts))
+                hold(p, promising, prices)
+    table = allowed(p, np.concatenate(parts))
     table = table[np.argsort(table[:, COL["bound"]], kind="stable")]
     space["pod_shapes_within_ports"] = len(table)
     return table, space
 
 
-def _allowed(p: Problem, rows: Ints) -> Ints:
+def allowed(p: Problem, rows: Ints) -> Ints:
     """Drop rows that pins or limits forbid."""
     keep = rows[:, COL["tiers"]] <= p.network.max_tiers
     for name, column in (("tiers", "tiers"), ("leaf_domain_racks", "domain"), ("leaf_down_ports", "down_ports")):
         if name in p.pins:
             keep &= rows[:, COL[column]] == p.pins[name]
+    down, up, pods = p.pins.get("core_down_ports"), p.pins.get("core_up_ports"), np.maximum(rows[:, COL["pods"]], 1)
+    if down is not None:
+        keep &= (rows[:, COL["tiers"]] == 4) | ((rows[:, COL["tiers"]] == 3) & (down % pods == 0) & (down <= rows[:, COL["ports"]]))
+    if up is not None:
+        keep &= rows[:, COL["tiers"]] == 4
     if p.most_splits is not None:
         keep &= rows[:, COL["splits"]] <= p.most_splits
     kept: Ints = rows[keep]
     return kept
 
 
-def _hold(p: Problem, rows: Ints, prices: LinkPrices) -> None:
+def hold(p: Problem, rows: Ints, prices: LinkPrices) -> None:
     """Remember the cost of one design of some shapes, the one of least bound: dragonflies that cost more need no prices by length."""
-    rows = _allowed(p, rows)
+    rows = allowed(p, rows)
     if len(rows):
         best = expand(p, rows[[rows[:, COL["bound"]].argmin()]], prices.most)
         if len(best):
@@ -57,15 +63,15 @@ def _hold(p: Problem, rows: Ints, prices: LinkPrices) -> None:
 def _shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> tuple[int, Ints]:
     """Return how many pod shapes a domain size has, and those that ports allow."""
     if p.modes[mode].grouped:
-        return group_shapes(p, mode, domain, _left(p, mode, domain), prices)
+        return group_shapes(p, mode, domain, ports_left(p, mode, domain), prices)
     rows = _pod_shapes(p, mode, domain, prices)
     return len(rows), _promising(p, mode, rows)
 
 
-def _domains(p: Problem, mode: int) -> list[int]:
+def domain_sizes(p: Problem, mode: int) -> list[int]:
     """Racks of a leaf domain: no more than the site has, unless a pin says so, and a port left for an uplink."""
     m = p.modes[mode]
-    most = next((n for n in range(m.switch.ports * m.split // m.rail_gpus, 0, -1) if _left(p, mode, n) > 0), 0)
+    most = next((n for n in range(m.switch.ports * m.split // m.rail_gpus, 0, -1) if ports_left(p, mode, n) > 0), 0)
     sizes = set(range(1, min(most, p.request.racks) + 1))
     if "leaf_domain_racks" in p.pins:
         sizes = {p.pins["leaf_domain_racks"]}
@@ -74,7 +80,7 @@ def _domains(p: Problem, mode: int) -> list[int]:
     return [d for d in sorted(sizes) if 1 <= d <= most]
 
 
-def _left(p: Problem, mode: int, domain: int) -> int:
+def ports_left(p: Problem, mode: int, domain: int) -> int:
     """Ports of a leaf that GPUs of so many racks and spares leave for uplinks."""
     m = p.modes[mode]
     return m.switch.ports - -(-(domain * m.rail_gpus + m.spare(p.network, domain * m.rail_gpus)) // m.split)
@@ -110,44 +116,16 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
     same = {"mode": mode, "ports": ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains, "leaves": m.networks * leaves}
     same |= {"leaf_cost": leaves * p.switch_cost(mode) + ends + prices.border(mode), "splits": unavoidable_splits(p.request, domain)}
     same |= {"wan_ports": m.wan_ports(p.request)}
-    least, most = _least_leaf_up(p, m, domain, domains), _left(p, mode, domain)
+    least, most = least_leaf_up(p, m, domain, domains), ports_left(p, mode, domain)
     pin = p.pins.get("leaf_up_ports")
     same |= {"least_up": least if pin is None else max(least, pin), "most_up": most if pin is None else min(most, pin)}
     for name, value in same.items():
         rows[:, COL[name]] = value
     rows[:, COL["leaves_per_pod"]] = rows[:, COL["rails"]] * rows[:, COL["domains_per_pod"]]
-    rows[:, COL["need_up"]] = _least_pod_up(p, m, rows)
+    rows[:, COL["need_up"]] = least_block_up(p, m, *(rows[:, COL[c]] for c in ("domain", "domains", "rails", "domains_per_pod", "pods")))
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, rows[:, COL["domains_per_pod"]])
     rows[1:, COL["core_cost"]] = prices.spine_uplink(mode, domain, rows[1:, COL["domains_per_pod"]], rows[1:, COL["rails"]])
     return rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["core_cost"]]) < (BEYOND if ends < BEYOND else 0)]
-
-
-def _least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
-    """Hide what leaves a leaf of w GPUs a rack: u1 >= D·w/ratio for the hop, rings·w/ratio for the all-reduce, and the all-to-all as it is.
-
-    One where one domain holds all.
-    """
-    if domains == 1:
-        return 1
-    hop, ring = domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce
-    exchange = exchange_flows(p.request, domain) * m.rail_gpus
-    return max(1, *(math.ceil(flows / m.split) for flows in (hop, ring, exchange)))
-
-
-def _least_pod_up(p: Problem, m: Mode, rows: Ints) -> Ints:
-    """Hide what leaves a pod: s·u2 >= D·w·x·y/ratio for the hop and rings·w·x/ratio for the all-reduce; nothing where a pod holds every domain.
-
-    Where there are several pods, the floor between them besides: a share of D·w·x·y.
-    """
-    domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
-    ends = domain * m.rail_gpus * rails * width
-    shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    ring = np.ceil(shared * m.rail_gpus * rails / p.ratios.allreduce / m.split)
-    exchange = np.ceil(pod_exchange(p, rows) * m.rail_gpus * rails / m.split)
-    hidden = np.where(width < rows[:, COL["domains"]], np.maximum.reduce([np.ceil(ends / p.ratios.hop / m.split), ring, exchange]), 0.0)
-    floor = np.where(rows[:, COL["pods"]] > 1, np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)), 0.0)
-    need: Ints = np.maximum(hidden, floor).astype(np.int64)
-    return need
 
 
 def _promising(p: Problem, mode: int, rows: Ints) -> Ints:
@@ -179,14 +157,15 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     """Return the rows of some shapes: s = u1/b1 groups, x·y·b1 spine ports down, and the range that is left for those up."""
     up, bundle = _bundles(int(shapes[:, COL["most_up"]].max()))
     ports, least, most, per_pod, tiers = (shapes[:, COL[c], None] for c in ("ports", "least_up", "most_up", "leaves_per_pod", "tiers"))
-    at, pair = np.nonzero((up >= least) & (up <= most) & (per_pod * bundle + (tiers == 3) <= ports) & ((up > 0) == (tiers > 1)))
+    at, pair = np.nonzero((up >= least) & (up <= most) & (per_pod * bundle + (tiers > 2) <= ports) & ((up > 0) == (tiers > 1)))
     rows = np.concatenate([shapes[at], np.zeros((len(at), len(COLUMNS) - len(SHAPE)), dtype=np.int64)], axis=1)
     down, groups = rows[:, COL["leaves_per_pod"]] * bundle[pair], up[pair] // np.maximum(bundle[pair], 1)
-    three = rows[:, COL["tiers"]] == 3
-    least_spine = np.where(three, np.maximum(1, -(-rows[:, COL["need_up"]] // np.maximum(groups, 1))), 0)
-    most_spine = np.where(three, rows[:, COL["ports"]] - down, 0)
-    border = -(-rows[:, COL["wan_ports"]] // np.maximum(groups, 1))
-    least_spine = np.maximum(least_spine, _least_for_border(rows, border) * three)
+    border, zone = (-(-rows[:, COL[c]] // np.maximum(groups, 1)) for c in ("wan_ports", "need_zone"))
+    own = {"leaf_up": up[pair], "leaf_bundle": bundle[pair], "groups": groups, "spine_down": down, "border": border, "zone_up": zone}
+    for name, column in own.items():
+        rows[:, COL[name]] = column
+    cored = rows[:, COL["tiers"]] > 2
+    least_spine, most_spine = np.where(cored, _least_spine_up(p, rows), 0), np.where(cored, rows[:, COL["ports"]] - down, 0)
     keep = (rows[:, COL["tiers"]] != 2) | (down + border <= rows[:, COL["ports"]])
     if "leaf_up_ports" in p.pins:
         keep &= up[pair] == p.pins["leaf_up_ports"]
@@ -195,17 +174,36 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     if "spine_up_ports" in p.pins:
         tree = rows[:, COL["grouped"]] == 0
         least_spine, most_spine = np.maximum(least_spine, p.pins["spine_up_ports"] * tree), np.minimum(most_spine, p.pins["spine_up_ports"])
-    for name, column in zip(COLUMNS[len(SHAPE) :], (up[pair], bundle[pair], groups, down, least_spine, most_spine, border), strict=True):
-        rows[:, COL[name]] = column
+    keep &= least_spine % core_unit(p, rows) == 0
+    rows[:, COL["least_spine_up"]], rows[:, COL["most_spine_up"]] = least_spine, most_spine
     rows = plus_links(p, rows[keep & (least_spine <= most_spine)])
     rows[:, COL["bound"]] = _bound(p, rows)
     return rows
 
 
-def _least_for_border(rows: Ints, border: Ints) -> Ints:
-    """Return the fewest spine uplinks whose cores, one for each, leave `border` ports free in a spine group: u2·(ports - pods)."""
-    free = rows[:, COL["ports"]] - rows[:, COL["pods"]]
-    least: Ints = np.where(border == 0, 0, np.where(free > 0, -(-border // np.maximum(free, 1)), BEYOND))
+def _least_spine_up(p: Problem, rows: Ints) -> Ints:
+    """Return the fewest uplinks of a spine that hide what leaves a pod, and a zone, and whose top tier has ports for the border."""
+    least = np.maximum(1, -(-rows[:, COL["need_up"]] // np.maximum(rows[:, COL["groups"]], 1)))
+    unit, border = core_unit(p, rows), rows[:, COL["border"]]
+    least = unit * -(-np.maximum(least, _least_for_border(rows, border, unit)) // unit)
+    zoned = rows[:, COL["tiers"]] == 4
+    if zoned.any():
+        least[zoned] = fabric_zone_groups.least_up(p, rows[zoned], unit[zoned])
+    fewest: Ints = least
+    return fewest
+
+
+def core_unit(p: Problem, rows: Ints) -> Ints:
+    """Links from a spine to a core where a pin fixes the core's ports down; else 1, which divides all uplinks."""
+    under = np.where(rows[:, COL["tiers"]] == 4, rows[:, COL["zone_pods"]], rows[:, COL["pods"]])
+    unit: Ints = np.maximum(1, np.where(rows[:, COL["tiers"]] > 2, p.pins.get("core_down_ports", 0) // np.maximum(under, 1), 1))
+    return unit
+
+
+def _least_for_border(rows: Ints, border: Ints, unit: Ints) -> Ints:
+    """Return the fewest spine uplinks whose cores, one for `unit` of them, leave `border` ports free in a spine group: u2·(ports/unit - pods)."""
+    free = rows[:, COL["ports"]] - rows[:, COL["pods"]] * unit
+    least: Ints = np.where(border == 0, 0, np.where(free > 0, unit * -(-border // np.maximum(free, 1)), BEYOND))
     return least
 
 
@@ -223,6 +221,10 @@ def _bound(p: Problem, rows: Ints) -> Ints:
     pods, up = rows[:, COL["pods"]], rows[:, COL["least_spine_up"]]
     cores = -(-up // np.maximum(rows[:, COL["ports"]] // np.maximum(pods, 1), 1))
     group = price * (pods + cores) + rows[:, COL["core_cost"]] * up
+    zoned = rows[:, COL["tiers"]] == 4
+    if zoned.any():
+        above = fabric_zone_groups.bound_of(price[zoned], rows[zoned], 1, up[zoned], rows[zoned, COL["zone_up"]])
+        group[zoned] = price[zoned] * pods[zoned] + above
     total: Ints = leaf_cost(rows) + rows[:, COL["groups"]] * group
     return total
 
@@ -238,10 +240,28 @@ def completed(p: Problem, rows: Ints) -> Ints:
 
 
 def spine_group(p: Problem, key: Ints, up: Ints) -> tuple[Ints, Ints]:
-    """Cost and boxes of one spine group of a key: `pods` spines of `up` uplinks, in the largest bundles that divide them and fit the core."""
-    mode, _, pods, core_cost, border = (int(v) for v in key)
-    boxes: Ints = pods + up // core_bundles(p.modes[mode].switch.ports, max(pods, 1), border)[up]
-    return p.switch_cost(mode) * boxes + core_cost * up, p.modes[mode].networks * boxes
+    """Cost and boxes of one spine group of a key: `pods` spines of `up` uplinks, in the largest bundles that divide them and fit the core.
+
+    Of four tiers the way of least cost to build cores and super-cores. Beyond all prices where a pin leaves no way.
+    """
+    row = dict(zip(KEYS, key.tolist(), strict=True))
+    networks = p.modes[row["mode"]].networks
+    if row["tiers"] == 4:
+        found = fabric_zone_groups.ways(fabric_zone_groups.asked(p, row))
+        return found.cost[up], networks * found.boxes[up]
+    bundle = core_bundle(p, row, up)
+    boxes: Ints = row["pods"] + up // np.maximum(bundle, 1)
+    cost: Ints = np.where(bundle == 0, BEYOND, p.switch_cost(row["mode"]) * boxes + row["core_cost"] * up)
+    return cost, networks * boxes
+
+
+def core_bundle(p: Problem, row: dict[str, int], up: Ints) -> Ints:
+    """Links from a spine to each core of three tiers: the largest bundle, or what a pin on the core leaves; 0 where it divides none."""
+    pin, pods = p.pins.get("core_down_ports"), max(row["pods"], 1)
+    if pin is None or row["tiers"] < 3:
+        return core_bundles(p.modes[row["mode"]].switch.ports, pods, row["border"])[up]
+    bundle: Ints = np.where(up % (pin // pods) == 0, pin // pods, 0)
+    return bundle
 
 
 def leaf_cost(rows: Ints) -> Ints:
@@ -249,24 +269,3 @@ def leaf_cost(rows: Ints) -> Ints:
     between = rows[:, COL["between_cost"]] * rows[:, COL["group_links"]]
     cost: Ints = rows[:, COL["leaf_cost"]] + rows[:, COL["up_cost"]] * rows[:, COL["leaf_up"]] + between
     return cost
-
-
-@cache
-def core_bundles(ports: int, pods: int, border: int) -> Ints:
-    """Largest bundle that divides every number of spine uplinks and fits the core, c·ports >= pods·u2 + `border` over its group of c; else 1."""
-    if not border:
-        return largest_divisor(ports, ports // pods)
-    best = np.ones(ports + 1, dtype=np.int64)
-    for b in range(2, ports // pods + 1):
-        up = np.arange(b, ports + 1, b, dtype=np.int64)
-        best[up[up // b * ports >= pods * up + border]] = b
-    return best
-
-
-@cache
-def largest_divisor(upto: int, most: int) -> Ints:
-    """Largest divisor, not above `most`, of every number up to `upto`."""
-    best = np.ones(upto + 1, dtype=np.int64)
-    for b in range(2, min(most, upto) + 1):
-        best[b::b] = b
-    return best

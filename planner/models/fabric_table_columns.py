@@ -11,18 +11,20 @@ SHAPE = (
     "mode", "tiers", "pods", "ports", "domain", "down_ports", "domains", "leaves", "leaf_cost", "splits",
     "rails", "domains_per_pod", "leaves_per_pod", "least_up", "most_up", "need_up", "up_cost", "core_cost", "bound",
     "grouped", "router_bundle", "group_links", "between_cost", "wan_ports",
+    "zones", "zone_pods", "rails_per_zone", "domains_per_zone", "need_zone", "zone_cost",
 )  # fmt: skip
-COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up", "border")
+COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up", "border", "zone_up")
 CHUNK = 256  # pod shapes expanded at a time
 COL = {name: i for i, name in enumerate(COLUMNS)}
-KEY = [COL["mode"], COL["tiers"], COL["pods"], COL["core_cost"], COL["border"]]  # what fixes the rows of a spine group
+KEYS = ("mode", "tiers", "pods", "core_cost", "border", "zones", "zone_pods", "zone_cost", "zone_up")  # what fixes the rows of a spine group
+KEY = [COL[name] for name in KEYS]
 
 
-def pod_sizes(p: Problem, rails: int, domains: int, most_parts: int) -> tuple[Ints, Ints]:
-    """Rails and domains per pod: for each count of pods the fewest of each; every divisor where the spine's down ports are pinned."""
-    if "spine_down_ports" in p.pins:
-        pin = p.pins["spine_down_ports"]
-        divisors = np.array([v for v in range(1, max(pin, 0) + 1) if pin % v == 0], dtype=np.int64)
+def pod_sizes(p: Problem, rails: int, domains: int, most_parts: int, pin: str = "spine_down_ports") -> tuple[Ints, Ints]:
+    """Rails and domains per pod, or pods per zone: for each count of pods the fewest of each; every divisor where the ports down are pinned."""
+    if pin in p.pins:
+        down = p.pins[pin]
+        divisors = np.array([v for v in range(1, max(down, 0) + 1) if down % v == 0], dtype=np.int64)
         return divisors[divisors <= rails], divisors[divisors <= domains]
     return fewest(rails, most_parts), fewest(domains, most_parts)
 

@@ -1,9 +1,9 @@
 """Every cable of a fabric, port to port, in blocks: what the counts of `wiring` say, laid one by one in constant memory.
 
-Boxes are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
-group·c + position in the group, border boxes in their order. A box's ports are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of
-a rack) + its index, its NIC has a port for each lane. Where a leaf's ports are split, its ends towards GPUs are numbered by
-part of a port: the first port has parts 0 to split - 1.
+Boxes are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core (zone·s + group)·c +
+position in the group, super-core (position of the core)·e + position, border boxes in their order. A box's ports are numbered from 0, those
+towards the GPUs first. A GPU is rack·(GPUs of a rack) + its index, its NIC has a port for each lane. Where a leaf's ports are split, its
+ends towards GPUs are numbered by part of a port: the first port has parts 0 to split - 1.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,6 +62,8 @@ def stages(d: Design) -> list[Stage]:
         found.append(Stage("leaf", "spine", d.leaves * d.leaf_up, lambda e: _leaf_uplinks(d, e)))
     if d.tiers > 2:
         found.append(Stage("spine", "core", d.spines * d.spine_up, lambda e: _spine_uplinks(d, e)))
+    if d.tiers > 3:
+        found.append(Stage("core", "super-core", d.cores * d.core_up, lambda e: _core_uplinks(d, e)))
     if d.wan_ports:
         found.append(Stage(BORDER, d.top[0], d.border_links, lambda e: _border_uplinks(d, e)))
     return found
@@ -79,7 +81,8 @@ def _group_stages(d: Dragonfly) -> list[Stage]:
 
 def boxes(d: Design) -> dict[str, int]:
     """Return the boxes of each tier that a design has."""
-    return {tier: n for tier, n in (("leaf", d.leaves), ("spine", d.spines), ("core", d.cores), (BORDER, d.borders)) if n}
+    tiers = ("leaf", d.leaves), ("spine", d.spines), ("core", d.cores), ("super-core", d.super_cores), (BORDER, d.borders)
+    return {tier: n for tier, n in tiers if n}
 
 
 def _endpoints(d: Design, e: Ints) -> Ends:
@@ -105,12 +108,31 @@ def _leaf_uplinks(d: Design, e: Ints) -> Ends:
 
 
 def _spine_uplinks(d: Design, e: Ints) -> Ends:
-    """Spine i of every pod of a network sends a bundle to each core of its group i; a core keeps a bundle of ports for each pod."""
+    """Spine i of every pod of a zone sends a bundle to each core of its group i; a core keeps a bundle of ports for each pod of a full zone."""
     spine, up = e // d.spine_up, e % d.spine_up
     pod, group = spine // d.spines_per_pod, spine % d.spines_per_pod
-    network = pod // d.pods
-    core = (network * d.spines_per_pod + group) * (d.spine_up // d.spine_bundle) + up // d.spine_bundle
-    return spine, d.spine_down + up, core, pod % d.pods * d.spine_bundle + up % d.spine_bundle
+    zone, seat = _zone_seat(d, pod)
+    core = (zone * d.spines_per_pod + group) * (d.spine_up // d.spine_bundle) + up // d.spine_bundle
+    return spine, d.spine_down + up, core, seat * d.spine_bundle + up % d.spine_bundle
+
+
+def _zone_seat(d: Design, pod: Ints) -> tuple[Ints, Ints]:
+    """Return the zone of each pod, counted over all networks, and the pod's place among those of a full zone; of three tiers a network is one."""
+    network, own = pod // d.pods, pod % d.pods
+    if d.tiers < 4:
+        return network, own
+    row, column = own // pods_across(d), own % pods_across(d)
+    rows, columns = d.domains_per_zone // d.domains_per_pod, d.rails_per_zone // d.rails_per_pod
+    zone = network * d.zones + row // rows * zones_across(d) + column // columns
+    return zone, row % rows * columns + column % columns
+
+
+def _core_uplinks(d: Design, e: Ints) -> Ends:
+    """Core i of every zone of a network sends a bundle to each super-core of its group i, which keeps a bundle of ports for each zone."""
+    core, up = e // d.core_up, e % d.core_up
+    zone, position = core // d.core_positions, core % d.core_positions
+    top = (zone // d.zones * d.core_positions + position) * (d.core_up // d.core_bundle) + up // d.core_bundle
+    return core, d.core_down + up, top, zone % d.zones * d.core_bundle + up % d.core_bundle
 
 
 def _border_uplinks(d: Design, e: Ints) -> Ends:
@@ -123,6 +145,11 @@ def _border_uplinks(d: Design, e: Ints) -> Ends:
 def pods_across(d: Design) -> int:
     """Pods side by side that take the rails of one set of domains."""
     return -(-d.rails // d.rails_per_pod)
+
+
+def zones_across(d: Design) -> int:
+    """Zones side by side that take the rails of one set of domains."""
+    return -(-d.rails // d.rails_per_zone)
 
 
 def lengths(d: Design, floor: Floor) -> Callable[[Cables], Metres]:
@@ -138,9 +165,11 @@ def routers(d: Design) -> bool:
 
 
 def _at(d: Design, middles: dict[str, Metres], tier: str, box: Ints) -> Metres:
-    """Return where boxes stand: with the GPUs of a rack, the leaves of a domain (routers: of a group), spines of a pod, all networks alike."""
-    if tier in ("core", BORDER) or (d.single and tier == "leaf"):
+    """Return where boxes stand, all networks alike: amid a rack, a domain (leaves), a group (routers), a pod (spines), a zone (cores) or the site."""
+    if tier in ("super-core", BORDER) or (d.single and tier == "leaf") or (tier == "core" and d.tiers < 4):
         return middles[tier][np.zeros_like(box)]
+    if tier == "core":
+        return middles[tier][box // d.core_positions % d.zones // zones_across(d)]
     if tier == "gpu":
         return middles[tier][box // d.gpus_per_rack]
     if tier == "leaf":
@@ -152,6 +181,7 @@ def _at(d: Design, middles: dict[str, Metres], tier: str, box: Ints) -> Metres:
 def _served(d: Design, tier: str) -> tuple[Ints, Ints]:
     """Return the first rack that each place of a tier serves, and the one after its last."""
     pod = d.domain_racks * d.domains_per_pod
-    racks = {"gpu": 1, "leaf": pod if routers(d) else d.domain_racks, "spine": pod, "core": d.racks, BORDER: d.racks}[tier]
+    zone = d.domain_racks * d.domains_per_zone if d.tiers > 3 else d.racks
+    racks = {"gpu": 1, "leaf": pod if routers(d) else d.domain_racks, "spine": pod, "core": zone}.get(tier, d.racks)
     first = np.arange(0, d.racks, racks, dtype=np.int64)
     return first, first + racks

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.instance import Network, Switch
-from planner.physics.cabling import pods_across, routers
+from planner.physics.cabling import pods_across, routers, zones_across
 from planner.physics.cost import endpoint_link_usd, fabric_mw, fabric_usd, switch_link_usd
 from planner.physics.dragonfly import Dragonfly
 from planner.physics.floor import Ints, Metres, Places
@@ -79,8 +79,13 @@ def _links(network: Network, d: Design) -> Iterator[Bill]:
         domain, pod = d.domain_racks, d.domain_racks * d.domains_per_pod
         yield _sum(media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up)
     if d.tiers > 2:
-        across = -(-d.rails // d.rails_per_pod)
-        yield _sum(media, spine_metres(places, np.arange(0, d.racks, pod), pod), d.networks * across * d.spines_per_pod * d.spine_up)
+        pods, each = np.arange(0, d.racks, pod), d.networks * pods_across(d) * d.pod_uplinks
+        yield _sum(
+            media, leaf_metres(places, pods, pod, d.domain_racks * d.domains_per_zone) if d.tiers > 3 else spine_metres(places, pods, pod), each
+        )
+    if d.tiers > 3:
+        zone = d.domain_racks * d.domains_per_zone
+        yield _sum(media, spine_metres(places, np.arange(0, d.racks, zone), zone), d.networks * zones_across(d) * d.zone_uplinks)
 
 
 def _group_links(media: MediaTable, places: Places, d: Dragonfly) -> Iterator[Bill]:
@@ -119,13 +124,19 @@ def endpoint_metres(places: Places, domain: int) -> Metres:
 
 
 def leaf_metres(places: Places, leaf: Ints, domain: int, pod: Ints | int) -> Metres:
-    """Return the length of a cable from the leaves of the domains that begin at racks `leaf` to their spines, amid the pod's racks."""
+    """Return the length of a cable from the leaves of the domains that begin at racks `leaf` to their spines, amid the pod's racks.
+
+    Of four tiers also that from the spines of pods to their cores, amid the zone's racks.
+    """
     first = leaf // pod * pod
     return places.metres(places.middle(leaf, leaf + domain), places.middle(first, first + pod), spread=True)
 
 
 def spine_metres(places: Places, first: Ints, pod: Ints | int) -> Metres:
-    """Return the length of a cable from the spines of the pods that begin at racks `first` to the cores, amid the site."""
+    """Return the length of a cable from the spines of the pods that begin at racks `first` to the cores, amid the site.
+
+    Of four tiers that from the cores of zones to the super-cores.
+    """
     site = np.zeros(1, dtype=np.int64)
     return places.metres(places.middle(first, first + pod), places.middle(site, site + places.racks), spread=True)
 

@@ -1,7 +1,7 @@
-"""What an assignment of stages to racks sends across leaf domains and pods.
+"""What an assignment of stages to racks sends across leaf domains, pods and zones.
 
-Rack k of a site stands in leaf domain k // D, domain l in pod l // y. A stage is the ordered racks of its replica group:
-rank q of stage i sends to rank q of stage i + 1, and the racks of one stage form the all-reduce ring.
+Rack k of a site stands in leaf domain k // D, domain l in pod l // y, and in zone l // Y where there are zones. A stage is the ordered
+racks of its replica group: rank q of stage i sends to rank q of stage i + 1, and the racks of one stage form the all-reduce ring.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Racks = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locality:
-    """What crosses leaf domains and pods at one site."""
+    """What crosses leaf domains, pods and zones at one site; nothing crosses a zone where there is none."""
 
     share_leaving_leaf: float
     share_leaving_pod: float
@@ -25,11 +25,13 @@ class Locality:
     groups_split: int
     extra_pieces: int
     groups_cross_pod: int
+    share_leaving_zone: float = 0.0
+    rings_leaving_zone: int = 0
 
 
-def locality(stages: Sequence[Sequence[int]], *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool) -> Locality:
-    """Measure everything that the fabric and the checker need of one site's placement."""
-    pod_racks = leaf_domain_racks * domains_per_pod
+def locality(stages: Sequence[Sequence[int]], *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool, domains_per_zone: int = 0) -> Locality:
+    """Measure everything that the fabric and the checker need of one site's placement; without zones their domains are 0."""
+    pod_racks, zone_racks = leaf_domain_racks * domains_per_pod, leaf_domain_racks * domains_per_zone
     return Locality(
         share_leaving_leaf=share_leaving(stages, leaf_domain_racks, wrap=wrap),
         share_leaving_pod=share_leaving(stages, pod_racks, wrap=wrap),
@@ -38,6 +40,8 @@ def locality(stages: Sequence[Sequence[int]], *, leaf_domain_racks: int, domains
         groups_split=groups_split(stages, leaf_domain_racks),
         extra_pieces=extra_pieces(stages, leaf_domain_racks),
         groups_cross_pod=groups_split(stages, pod_racks),
+        share_leaving_zone=share_leaving(stages, zone_racks, wrap=wrap) if zone_racks else 0.0,
+        rings_leaving_zone=rings_leaving(stages, zone_racks) if zone_racks else 0,
     )
 
 

@@ -13,21 +13,24 @@ def slowdown(network: Network | None) -> float:
     return network.transport.slowdown if network is not None else 1.0
 
 
-def hop_slowdown(network: Network, d: Design, share_leaving_leaf: float, share_leaving_pod: float) -> float:
-    """Pipeline exchange over the NIC's ideal: phi·max(1, f_leaf·o1, f_pod·o1·o2).
+def hop_slowdown(network: Network, d: Design, share_leaving_leaf: float, share_leaving_pod: float, share_leaving_zone: float = 0.0) -> float:
+    """Pipeline exchange over the NIC's ideal: phi·max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3).
 
-    The shares are of a leaf's and a pod's flows that go up, o the oversubscription of their uplinks.
+    The shares are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks.
     """
     leaf = share_leaving_leaf * d.leaf_oversubscription
     pod = share_leaving_pod * d.leaf_oversubscription * d.spine_oversubscription
-    return slowdown(network) * max(1.0, leaf, pod)
+    zone = share_leaving_zone * d.leaf_oversubscription * d.spine_oversubscription * d.core_oversubscription
+    return slowdown(network) * max(1.0, leaf, pod, zone)
 
 
-def allreduce_slowdown(network: Network, d: Design, rings_leaving_leaf: int, rings_leaving_pod: int) -> float:
+def allreduce_slowdown(network: Network, d: Design, rings_leaving_leaf: int, rings_leaving_pod: int, rings_leaving_zone: int = 0) -> float:
     """Ring between racks over the NIC's ideal: a group over several leaves, ringed leaf by leaf, puts one flow on the uplinks of each.
 
-    `rings_leaving_leaf` groups share a leaf's u1 uplinks; the flows of x rails of `rings_leaving_pod` groups share a pod's s·u2.
+    `rings_leaving_leaf` groups share a leaf's u1 uplinks; the flows of x rails of `rings_leaving_pod` groups share a pod's s·u2,
+    and those of all its rails of `rings_leaving_zone` groups a zone's s·c·u3.
     """
     leaf = rings_leaving_leaf / d.ring_uplinks if d.leaf_up else 0.0
     pod = rings_leaving_pod / d.ring_pod_uplinks if d.spine_up else 0.0
-    return slowdown(network) * max(1.0, leaf, pod)
+    zone = rings_leaving_zone / d.ring_zone_uplinks if d.tiers > 3 else 0.0
+    return slowdown(network) * max(1.0, leaf, pod, zone)

@@ -63,11 +63,14 @@ def _traffic(site: str, f: SiteFabric) -> Table:
     at = f"fabric.sites.{site}"
     pods = "groups" if f.group_links else "pods"
     rows: list[tuple[Cell, ...]] = [(pods, f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains")]
+    if f.zones:
+        rows.append(("zones", f"{f.zones} of {f.rails_per_zone} rails over {f.leaf_domains_per_zone} leaf domains"))
     if f.group_links:
         rows.append(("links between each two groups", figure(f"{at}.group_links", f.group_links, f"{f.group_links:,}")))
     rows += [
         ("pipeline flows that leave the leaf", f"{100 * f.share_leaving_leaf:.0f} %"),
         (f"pipeline flows that leave the {pods.removesuffix('s')}", f"{100 * f.share_leaving_pod:.0f} %"),
+        *((("pipeline flows that leave the zone", f"{100 * f.share_leaving_zone:.0f} %"),) if f.zones else ()),
         ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.hop_slowdown:.2f} x ideal"),
     ]
     return Table("Traffic", ("figure", "value"), tuple(rows))

@@ -35,7 +35,7 @@ class Part:
 def tree_of_design(d: Design, *, cable_rate: float, host_rate: float, planes: int = 1, racks: int | None = None, rails: int | None = None) -> Part:
     """Wire a design as `planner.physics.wiring` counts it; `racks` and `rails` keep the first of each, switches as they are.
 
-    The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the third, the whole site.
+    The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the third, a zone or the whole site.
     """
     held_racks, held_rails = min(racks or d.racks, d.racks), min(rails or d.rails, d.rails)
     rack, rail = np.arange(held_racks)[:, None], np.arange(held_rails)[None, :]
@@ -45,13 +45,19 @@ def tree_of_design(d: Design, *, cable_rate: float, host_rate: float, planes: in
         tree = Tree(down=(d.endpoint_links,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
         return Part(tree=tree, slots=slots, described=_described(d, held_racks, held_rails))
     domain, x, y = rack // d.leaf_down, d.rails_per_pod, d.domains_per_pod
-    pod = (rail // x) * -(-d.domains // y) + domain // y
+    row, column, rows = domain // y, rail // x, -(-d.domains // y)
+    pod = column * rows + row
+    if d.zones:
+        along, across = d.domains_per_zone // y, d.rails_per_zone // x
+        zone = column // across * -(-d.domains // d.domains_per_zone) + row // along
+        pod = (zone * across + column % across) * along + row % along
     leaf = (pod * x + rail % x) * y + domain % y
     slots = leaf * d.leaf_down + rack % d.leaf_down
+    above = [(up, bundle) for up, bundle in ((d.spine_up, d.spine_bundle), (d.core_up, d.core_bundle)) if up]
     tree = Tree(
-        down=(d.leaf_down, x * y, d.pods)[: d.tiers],
-        up=(1, d.spines_per_pod, d.spine_up // d.spine_bundle if d.spine_up else 1)[: d.tiers],
-        bundle=(1, d.leaf_bundle, d.spine_bundle)[: d.tiers],
+        down=(d.leaf_down, x * y, d.core_pods, d.zones)[: d.tiers],
+        up=(1, d.spines_per_pod, *(up // bundle for up, bundle in above)),
+        bundle=(1, d.leaf_bundle, d.spine_bundle, d.core_bundle)[: d.tiers],
         rates=rates,
         planes=shares,
         slots=slots.ravel(),
@@ -64,7 +70,7 @@ def _described(d: Design, racks: int, rails: int) -> str:
     every = "all" if racks == d.racks else "the first"
     what = f"GPU indices 0 to {rails - 1} of {d.rails} in {every} {racks:,} of {d.racks:,} racks"
     if racks == d.racks and rails < d.rails and d.tiers > 1:
-        pods = "one pod" if d.domains_per_pod >= d.domains and rails == d.rails_per_pod else "whole pods"
+        pods = "whole zones" if d.zones else "one pod" if d.domains_per_pod >= d.domains and rails == d.rails_per_pod else "whole pods"
         what += f" ({pods}; traffic that keeps its index loads no link of the others)"
     elif racks < d.racks:
         what += ": a sample, on which what would go to the other racks is missing"
@@ -72,7 +78,7 @@ def _described(d: Design, racks: int, rails: int) -> str:
 
 
 def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, Part]:
-    """Return the site and the part of it to simulate: by default the pods of the first indices, all racks where they are few enough.
+    """Return the site and the part of it to simulate: by default the pods, or zones, of the first indices, all racks where they are few enough.
 
     Raises
     ------
@@ -90,7 +96,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
         raise InputError("simulate: the plan's accelerator is a bare name; solve the instance again")
     if isinstance(d, Dragonfly):
         raise InputError(f"simulate: {name} has a {plan.fabric.sites[name].family}; only trees are simulated, so plan with other families")
-    block = d.rails_per_pod or d.rails
+    block = d.rails_per_zone or d.rails_per_pod or d.rails
     wanted = hosts or min(block * d.racks, MOST_HOSTS)
     rails = min(d.rails, -(-max(1, wanted // d.racks) // block) * block)
     racks = min(d.racks, -(-wanted // rails))

@@ -10,7 +10,7 @@ from planner.physics import cost, power, step, transport, wan
 from planner.physics.bill import bill
 from planner.physics.grid import usable_interconnect_mw
 from planner.physics.hostlist import parse
-from planner.physics.locality import locality
+from planner.physics.locality import Locality, locality
 from planner.physics.step import Conditions, Cut
 from planner.physics.wiring import Design
 from planner.plan import Certificate, FabricPlan, LayoutMetrics, Link, Plan, Site, SiteFabric, SitesPlan
@@ -146,13 +146,8 @@ def worked(
     racks, assignment = racks or RACKS, assignment or ASSIGNMENT
     designs = {s: Design(racks=n, **{**WIRING, **wiring}) for s, n in racks.items()}
     stages = {s: _stages(a, cut.pipeline_parallel) for s, a in assignment.items()}
-    where = {
-        s: locality(stages[s], leaf_domain_racks=designs[s].leaf_down, domains_per_pod=designs[s].domains_per_pod, wrap=cut.virtual_stages > 1)
-        for s in racks
-    }
-    network = instance.network
-    hop = max(transport.hop_slowdown(network, designs[s], where[s].share_leaving_leaf, where[s].share_leaving_pod) for s in racks)
-    ring = max(transport.allreduce_slowdown(network, designs[s], where[s].rings_leaving_leaf, where[s].rings_leaving_pod) for s in racks)
+    where = {s: _where(designs[s], stages[s], wrap=cut.virtual_stages > 1) for s in racks}
+    hop, ring = (max(found) for found in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
     quick = LayoutMetrics.model_validate(step.metrics(instance, Conditions(hop_slowdown=hop, allreduce_slowdown=ring), cut))
     link = _link(instance, quick)
     waves = link.wavelengths
@@ -181,6 +176,18 @@ def worked(
             "cost": money,
         }
     )
+
+
+def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
+    """Measure what crosses leaf domains, pods and zones."""
+    blocks = {"leaf_domain_racks": d.leaf_down, "domains_per_pod": d.domains_per_pod, "domains_per_zone": d.domains_per_zone}
+    return locality(stages, **blocks, wrap=wrap)
+
+
+def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:
+    """Return the slowdowns of the exchange and of the rings."""
+    hop = transport.hop_slowdown(instance.network, d, where.share_leaving_leaf, where.share_leaving_pod, where.share_leaving_zone)
+    return hop, transport.allreduce_slowdown(instance.network, d, where.rings_leaving_leaf, where.rings_leaving_pod, where.rings_leaving_zone)
 
 
 def small(**changes: Any) -> Plan:
@@ -319,26 +326,15 @@ def _usd(instance: Instance, d: Design) -> float:
 
 def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> SiteFabric:
     network, box = instance.network, instance.network.switches[0]
-    hop = transport.hop_slowdown(network, d, where.share_leaving_leaf, where.share_leaving_pod)
-    tiers = [
-        {
-            "name": "leaf",
-            "switches": d.leaves,
-            "down_ports": d.leaf_down,
-            "up_ports": d.leaf_up,
-            "bundle": d.leaf_bundle,
-            "oversubscription": d.leaf_oversubscription,
-        },
-        {
-            "name": "spine",
-            "switches": d.spines,
-            "down_ports": d.spine_down,
-            "up_ports": d.spine_up,
-            "bundle": d.spine_bundle,
-            "oversubscription": d.spine_oversubscription,
-        },
-        {"name": "core", "switches": d.cores, "down_ports": d.pods * d.spine_bundle, "up_ports": 0, "bundle": 0, "oversubscription": 1.0},
+    hop, ring = _slowdowns(instance, d, where)
+    found = [
+        ("leaf", d.leaves, d.leaf_down, d.leaf_up, d.leaf_bundle, d.leaf_oversubscription),
+        ("spine", d.spines, d.spine_down, d.spine_up, d.spine_bundle, d.spine_oversubscription),
+        ("core", d.cores, d.core_down, d.core_up, d.core_bundle, d.core_oversubscription),
+        ("super-core", d.super_cores, d.zones * d.core_bundle, 0, 0, 1.0),
     ]
+    keys = "name", "switches", "down_ports", "up_ports", "bundle", "oversubscription"
+    tiers = [dict(zip(keys, values, strict=True)) for values in found[: d.tiers]]
     return SiteFabric.model_validate(
         {
             "switch": box.name,
@@ -355,11 +351,15 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
             "rails_per_pod": d.rails_per_pod,
             "leaf_domains_per_pod": d.domains_per_pod,
             "pods": d.pods,
+            "rails_per_zone": d.rails_per_zone,
+            "leaf_domains_per_zone": d.domains_per_zone,
+            "zones": d.zones,
             "share_leaving_leaf": where.share_leaving_leaf,
             "share_leaving_pod": where.share_leaving_pod,
+            "share_leaving_zone": where.share_leaving_zone,
             "p2p_seconds": m.hop_nic_seconds * hop,
             "hop_slowdown": hop,
-            "allreduce_slowdown": transport.allreduce_slowdown(network, d, where.rings_leaving_leaf, where.rings_leaving_pod),
+            "allreduce_slowdown": ring,
         }
     )
 

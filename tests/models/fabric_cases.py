@@ -58,18 +58,14 @@ def solve(i: Instance, r: FabricRequest, **options: float) -> Outcome[fabric.Fab
 
 def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
     """Say whether the worst placement's traffic stays within the windows, in floats by the physics."""
-    leaves = d.domains > 1
-    crosses = d.pods > 1 and d.domains_per_pod < d.domains
-    around = [0, 0]
+    edges = [(d.domain_racks, d.domains > 1), (d.domain_racks * max(1, d.domains_per_pod), d.pods > 1 and d.domains_per_pod < d.domains)]
+    edges.append((d.domain_racks * max(1, d.domains_per_zone), d.zones > 1 and d.domains_per_zone < d.domains))
+    around = [min(math.ceil(racks / r.group_racks) + 1, r.groups) * crosses * (r.group_racks > 1) for racks, crosses in edges]
     cut = r.exchange_racks**2 // 4 / max(1, r.exchange_racks - 1)
-    if r.group_racks > 1:
-        around[0] = min(math.ceil(d.domain_racks / r.group_racks) + 1, r.groups) * leaves
-        around[1] = min(math.ceil(d.domains_per_pod * d.domain_racks / r.group_racks) + 1, r.groups) * crosses
-    block = d.domain_racks, d.domain_racks * max(1, d.domains_per_pod)
-    shares = [min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0 for n, racks in zip(around, block, strict=True)]
+    shares = [min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0 for n, (racks, _) in zip(around, edges, strict=True)]
     if hop_slowdown(i.network, d, *shares) > PHI * (1 + 1e-9):
         return False
-    hop = hop_slowdown(i.network, d, float(leaves), float(crosses))
+    hop = hop_slowdown(i.network, d, *(float(crosses) for _, crosses in edges))
     ring = allreduce_slowdown(i.network, d, *around)
     kept = r.hop_seconds * hop <= max(r.hop_window_seconds, r.hop_seconds * PHI) * (1 + 1e-9)
     kept &= r.allreduce_seconds * ring <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)

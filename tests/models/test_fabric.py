@@ -15,7 +15,8 @@ from planner.models import fabric
 from planner.models.fabric_question import unavoidable_splits
 from planner.physics.cost import fabric_usd
 from planner.physics.fabric_bill import bill
-from planner.physics.wiring import Design, spare_ports, unwirable
+from planner.physics.spares import spare_ports
+from planner.physics.wiring import Design, unwirable
 from planner.solvers.outcome import Stop
 
 # --- brute force ----------------------------------------------------------------------------------------------------------

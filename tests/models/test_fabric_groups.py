@@ -12,7 +12,8 @@ from planner.handoff import FabricRequest
 from planner.instance import Instance, Switch
 from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
 from planner.physics.fabric_bill import bill
-from planner.physics.wiring import spare_ports, unwirable
+from planner.physics.spares import spare_ports
+from planner.physics.wiring import unwirable
 from planner.solvers.outcome import Stop
 
 KINDS = {"dragonfly": Dragonfly, "dragonfly+": DragonflyPlus}

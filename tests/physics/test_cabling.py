@@ -5,14 +5,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.checks.cables import Count, count, in_parts
 from planner.instance import Floor
 from planner.physics.cabling import boxes, lay, lengths
 from planner.physics.floor import Places
-from planner.physics.wiring import Design, spare_ports, unwirable
+from planner.physics.spares import spare_ports
+from planner.physics.wiring import Design, unwirable
 
 GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4, spine_bundle=2)
 
@@ -20,12 +21,12 @@ GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2,
 def counted(d: Design, stream=None) -> Count:
     """Tick off the cables of a design, or of another stream for its boxes."""
     shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports * d.split) for tier, n in boxes(d).items()}
-    return count(in_parts(lay(d, block=5) if stream is None else stream, d.split), shapes)
+    return count(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
 
 
 @st.composite
 def wirable(draw: st.DrawFn) -> Design:
-    """Draw a design that can be wired, of up to three tiers, some with a border, with ports sized to what it needs."""
+    """Draw a design that can be wired, of up to four tiers, some with a border, with ports sized to what it needs."""
     d, border = draw(trees()), draw(st.integers(0, 5))
     joined = dataclasses.replace(d, wan_ports=border)
     return dataclasses.replace(joined, ports=max(d.ports, 2, joined.top_taken + joined.top_border)) if border else d
@@ -34,7 +35,8 @@ def wirable(draw: st.DrawFn) -> Design:
 @st.composite
 def trees(draw: st.DrawFn) -> Design:
     """Draw a design without a border."""
-    rails, racks, tiers = draw(st.integers(1, 4)), draw(st.integers(1, 30)), draw(st.integers(1, 3))
+    tiers = draw(st.integers(1, 4))
+    rails, racks = draw(st.integers(1, 4)), draw(st.integers(1, 30 if tiers < 4 else 15))
     width, spare = draw(st.integers(1, 3)), draw(st.integers(0, 2))
     side = {
         "rail_gpus": width,
@@ -49,13 +51,23 @@ def trees(draw: st.DrawFn) -> Design:
     domain, bundle, groups = draw(st.integers(1, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
     domains = math.ceil(racks / domain)
     x, y = (rails, domains) if tiers == 2 else (draw(st.integers(1, rails)), draw(st.integers(1, domains)))
-    spine_bundle, cores = (draw(st.integers(1, 3)), draw(st.integers(1, 3))) if tiers == 3 else (0, 0)
+    spine_bundle, cores = (draw(st.integers(1, 3)), draw(st.integers(1, 3))) if tiers > 2 else (0, 0)
     leaf = {"leaf_down": domain * width, "leaf_up": bundle * groups, "leaf_bundle": bundle, "rails_per_pod": x, "domains_per_pod": y}
     d = Design(ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle, **side)
-    least = max(math.ceil((d.leaf_down + spare) / d.split) + d.leaf_up, d.spine_down + d.spine_up, d.pods * spine_bundle)
+    d = zoned(draw, d) if tiers == 4 else d
+    least = max(math.ceil((d.leaf_down + spare) / d.split) + d.leaf_up, d.spine_down + d.spine_up, d.core_down + d.core_up, d.zones * d.core_bundle)
     return dataclasses.replace(d, ports=least)
 
 
+def zoned(draw: st.DrawFn, d: Design) -> Design:
+    """Draw zones of whole pods, and super-cores over them."""
+    rails, domains = (draw(st.integers(1, -(-a // b))) for a, b in ((d.rails, d.rails_per_pod), (d.domains, d.domains_per_pod)))
+    bundle, boxes_above = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    zone = {"rails_per_zone": rails * d.rails_per_pod, "domains_per_zone": domains * d.domains_per_pod}
+    return dataclasses.replace(d, **zone, core_up=bundle * boxes_above, core_bundle=bundle)
+
+
+@settings(deadline=None)
 @given(wirable())
 def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
     """The cables laid are as many as the counts say, name no port twice and none that is not there."""
@@ -69,16 +81,18 @@ def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
     assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
 
 
+@settings(deadline=None)
 @given(wirable())
 def test_bundles_are_equal(d: Design) -> None:
     """Two boxes that are joined at all are joined by exactly the bundle of their tier."""
-    bundle = {"leaf": d.leaf_bundle, "spine": d.spine_bundle}
+    bundle = {"leaf": d.leaf_bundle, "spine": d.spine_bundle, "core": d.core_bundle}
     for c in lay(d, block=10**6):
         if c.low_tier not in ("gpu", "border"):
             _, times = np.unique(c.low * 10**6 + c.high, return_counts=True)
             assert set(times.tolist()) == {bundle[c.low_tier]}
 
 
+@settings(deadline=None)
 @given(wirable())
 def test_all_gpus_of_a_network_meet(d: Design) -> None:
     """Walking up from a GPU and down again reaches every GPU that its networks join: all, or those of its own index."""
@@ -93,6 +107,7 @@ def test_all_gpus_of_a_network_meet(d: Design) -> None:
     assert sum(tier == "gpu" for tier, _ in seen) == d.racks * d.rails * d.rail_gpus
 
 
+@settings(deadline=None)
 @given(wirable())
 def test_one_port_fewer_is_refused(d: Design) -> None:
     """The designs drawn use every port of some box: with one port fewer none can be wired."""
@@ -155,6 +170,18 @@ def test_lengths_by_hand() -> None:
     ends, up = list(lay(d))
     assert measure(ends).tolist() == [4.5, 4.5, 4.5, 4.5]
     assert measure(up).tolist() == [4 + 5 + 5.0, 4 + 5 + 5.0]
+
+
+def test_lengths_of_four_tiers_by_hand() -> None:
+    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods: cores amid four racks, super-cores amid all eight."""
+    floor = Floor(rack_pitch_m=1, racks_per_row=8, rise_m=2, spread_m=5)
+    pod = {"rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 1, "spine_bundle": 1}
+    zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 1, "core_bundle": 1}
+    d = Design(ports=8, rails=1, racks=8, leaf_down=2, leaf_up=1, leaf_bundle=1, **pod, **zone)
+    measure = lengths(d, floor)
+    *_, spines, cores = list(lay(d))
+    assert (spines.high_tier, measure(spines).tolist()) == ("core", [1 + 9.0] * 4)
+    assert (cores.high_tier, measure(cores).tolist()) == ("super-core", [2 + 9.0] * 2)
 
 
 def test_floor_is_nearly_square() -> None:

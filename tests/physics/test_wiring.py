@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.wiring import (
-    Design,
-    fat_tree_endpoints,
-    fat_tree_links,
-    fat_tree_switches,
-    relaxed_tiers,
-    tree_reach,
-    unwirable,
-)
+from planner.physics.fat_tree import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers, tree_reach
+from planner.physics.wiring import Design, unwirable
 
 
 def two_tiers(nodes: int, rails: int, bundle: int) -> Design:
@@ -172,6 +165,10 @@ def test_lanes_multiply_boxes_and_cables() -> None:
 GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4, spine_bundle=2)
 
 
+# Zones of both rails of two domains, so of two pods; super-cores full of two of them.
+ZONE = {"rails_per_zone": 2, "domains_per_zone": 2, "core_up": 4, "core_bundle": 2}
+
+
 def changed(**values: int) -> Design:
     """Return the good design with some fields changed."""
     return Design(**{f: getattr(GOOD, f) for f in GOOD.__slots__} | values)
@@ -195,11 +192,43 @@ def test_good_design_is_wirable_at_every_edge() -> None:
         ({"spine_bundle": 4}, "core ports: 4 pods x 4 links > 8 ports"),
         ({"spine_up": 0, "spine_bundle": 0}, "reach: 4 pods and no core to join them"),
         ({"leaf_up": 0}, "leaf ports: 24 endpoints > 8 ports"),
+        (ZONE | {"spine_bundle": 4}, "core ports: 2 pods x 4 links + 4 up > 8 ports"),
+        (ZONE | {"core_up": 5, "core_bundle": 1}, "core ports: 2 pods x 2 links + 5 up > 8 ports"),
+        (ZONE | {"core_bundle": 3}, "core bundle: 4 uplinks are not whole bundles of 3"),
+        (ZONE | {"core_bundle": 0}, "core bundle: 4 uplinks are not whole bundles of 0"),
+        (ZONE | {"racks": 40}, "super-core ports: 5 zones x 2 links > 8 ports"),
+        (ZONE | {"domains_per_zone": 3}, "zone: 2 rails and 3 domains are not whole pods of 1 rails and 2 domains, rails within 2"),
+        (ZONE | {"rails_per_zone": 3}, "zone: 3 rails and 2 domains are not whole pods of 1 rails and 2 domains, rails within 2"),
+        (ZONE | {"rails_per_zone": 0}, "zone: 0 rails and 2 domains are not whole pods"),
     ],
 )
 def test_a_port_counted_twice_is_refused(values: dict[str, int], rule: str) -> None:
     """One change beyond an edge is named with both sides in numbers."""
     assert any(text.startswith(rule) for text in unwirable(changed(**values), cross_rail=True))
+
+
+def test_four_tiers_are_wirable_at_every_edge() -> None:
+    """The design that the cases of zones break uses every port of a core, and every one of a super-core with 32 racks."""
+    d = changed(**ZONE, racks=32)
+    assert not unwirable(d, cross_rail=True)
+    assert (d.tiers, d.zones, d.core_pods) == (4, 4, 2)
+    assert d.core_down + d.core_up == d.zones * d.core_bundle == 8
+
+
+@pytest.mark.parametrize("ports", [2, 4, 6, 8])
+def test_four_tiers_of_a_k_ary_tree(ports: int) -> None:
+    """The full tree of 2·(k/2)^4 endpoints has the switches and links that the closed forms say, and one endpoint more cannot be wired."""
+    half = ports // 2
+    d = Design(
+        ports=ports, rails=1, racks=2 * half**4, leaf_down=half, leaf_up=half, leaf_bundle=1, rails_per_pod=1, domains_per_pod=half,
+        spine_up=half, spine_bundle=1, rails_per_zone=1, domains_per_zone=half**2, core_up=half, core_bundle=1,
+    )  # fmt: skip
+    assert not unwirable(d, cross_rail=True)
+    assert d.endpoint_links == fat_tree_endpoints(ports, 4)
+    assert d.switches == fat_tree_switches(d.endpoint_links, ports, 4)
+    assert d.switch_links == fat_tree_links(d.endpoint_links, 4)
+    more = dataclasses.replace(d, racks=d.racks + 1)
+    assert unwirable(more, cross_rail=True) == [f"super-core ports: {ports + 1} zones x 1 links > {ports} ports"]
 
 
 def test_rails_may_stay_apart_where_nothing_crosses_them() -> None:
@@ -212,8 +241,11 @@ def test_rails_may_stay_apart_where_nothing_crosses_them() -> None:
 # --- cables laid one by one -----------------------------------------------------------------------------------------------
 
 
+TIERS = ("leaf", "spine", "core", "super-core")
+
+
 def cables(d: Design) -> nx.MultiGraph:
-    """Lay every cable of a small design: GPU to leaf, leaf to each spine of its pod, spine to each core of its group."""
+    """Lay every cable of a small design: GPU to leaf, leaf to each spine of its pod, spine to the cores of its zone, core to super-cores."""
     g = nx.MultiGraph()
     down = d.leaf_down if d.tiers > 1 else d.racks
     for rack in range(d.racks):
@@ -224,8 +256,12 @@ def cables(d: Design) -> nx.MultiGraph:
         for group in range(d.spines_per_pod):
             g.add_edges_from([(leaf, ("spine", *pod, group))] * d.leaf_bundle)
     for spine in [n for n in g if n[0] == "spine"] if d.tiers > 2 else []:
+        zone = (spine[1] * d.domains_per_pod // d.domains_per_zone, spine[2] * d.rails_per_pod // d.rails_per_zone) if d.tiers > 3 else (0, 0)
         for core in range(d.spine_up // d.spine_bundle):
-            g.add_edges_from([(spine, ("core", spine[3], core))] * d.spine_bundle)
+            g.add_edges_from([(spine, ("core", *zone, spine[3], core))] * d.spine_bundle)
+    for core in [n for n in g if n[0] == "core"] if d.tiers > 3 else []:
+        for top in range(d.core_up // d.core_bundle):
+            g.add_edges_from([(core, ("super-core", *core[3:], top))] * d.core_bundle)
     return g
 
 
@@ -233,7 +269,7 @@ def cables(d: Design) -> nx.MultiGraph:
 def designs(draw: st.DrawFn) -> Design:
     """Draw small designs, wirable or not."""
     ports, rails, racks = draw(st.integers(2, 12)), draw(st.integers(1, 4)), draw(st.integers(1, 14))
-    tiers = draw(st.integers(1, 3))
+    tiers = draw(st.integers(1, 4))
     if tiers == 1:
         return Design(ports=ports, rails=rails, racks=racks, leaf_down=rails * racks)
     down, bundle, groups = draw(st.integers(1, ports)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
@@ -242,30 +278,38 @@ def designs(draw: st.DrawFn) -> Design:
     if tiers == 2:
         return Design(ports=ports, rails=rails, racks=racks, **leaf, **pod)
     spine_bundle, cores = draw(st.integers(1, 3)), draw(st.integers(1, 3))
-    return Design(ports=ports, rails=rails, racks=racks, **leaf, **pod, spine_up=spine_bundle * cores, spine_bundle=spine_bundle)
+    pod |= {"spine_up": spine_bundle * cores, "spine_bundle": spine_bundle}
+    if tiers == 4:
+        across, along = (draw(st.integers(1, 3)) for _ in range(2))
+        core_bundle, super_cores = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+        pod |= {"rails_per_zone": across * pod["rails_per_pod"], "domains_per_zone": along * pod["domains_per_pod"]}
+        pod |= {"core_up": core_bundle * super_cores, "core_bundle": core_bundle}
+    return Design(ports=ports, rails=rails, racks=racks, **leaf, **pod)
 
 
 @given(designs())
 def test_cables_agree_with_the_counts(d: Design) -> None:
     """Every count of boxes and cables is what is laid, wirable or not."""
     g = cables(d)
-    of = {kind: sum(n[0] == kind for n in g) for kind in ("gpu", "leaf", "spine", "core")}
-    assert (of["gpu"], of["leaf"], of["spine"], of["core"]) == (d.endpoint_links, d.leaves, d.spines, d.cores)
+    of = {kind: sum(n[0] == kind for n in g) for kind in ("gpu", *TIERS)}
+    assert tuple(of.values()) == (d.endpoint_links, d.leaves, d.spines, d.cores, d.super_cores)
     assert g.number_of_edges() == d.endpoint_links + d.switch_links
-    assert of["leaf"] + of["spine"] + of["core"] == d.switches
+    assert sum(of[tier] for tier in TIERS) == d.switches
 
 
 @given(designs())
 def test_links_have_two_ends(d: Design) -> None:
     """Links that leave a tier upwards arrive at the tier above, port for port."""
     g = cables(d)
-    ends = {kind: sum(g.degree(n) for n in g if n[0] == kind) for kind in ("gpu", "leaf", "spine", "core")}
+    ends = {kind: sum(g.degree(n) for n in g if n[0] == kind) for kind in ("gpu", *TIERS)}
     assert ends["gpu"] == d.endpoint_links
     if d.tiers > 1:
         assert ends["leaf"] == d.endpoint_links + d.leaves * d.leaf_up
         assert ends["spine"] == d.leaves * d.leaf_up + d.spines * d.spine_up
     if d.tiers > 2:
-        assert ends["core"] == d.spines * d.spine_up
+        assert ends["core"] == d.spines * d.spine_up + d.cores * d.core_up
+    if d.tiers > 3:
+        assert ends["super-core"] == d.cores * d.core_up
 
 
 @given(designs())
@@ -281,6 +325,7 @@ def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
 def test_refused_means_that_full_boxes_overflow_or_gpus_are_apart(d: Design) -> None:
     """Where every domain and pod is full, a refused design has a box without enough ports, or GPUs that never meet."""
     full = d.tiers == 1 or (d.racks % d.leaf_down == 0 and d.domains % d.domains_per_pod == 0 and d.rails % d.rails_per_pod == 0)
+    full &= d.tiers < 4 or (d.domains % d.domains_per_zone == 0 and d.rails % d.rails_per_zone == 0)
     if full and unwirable(d, cross_rail=True):
         g = cables(d)
         assert max(g.degree(n) for n in g if n[0] != "gpu") > d.ports or not nx.is_connected(g)

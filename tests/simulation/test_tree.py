@@ -17,11 +17,16 @@ from planner.simulation.tree import Tree
 
 @st.composite
 def designs(draw: st.DrawFn) -> Design:
-    """Draw a design of two or three tiers whose last pods and domains may be part full."""
+    """Draw a design of three or four tiers whose last pods and domains may be part full."""
     rails, down, bundle, spines = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 2)), draw(st.integers(1, 3))
     x, y = draw(st.integers(1, rails)), draw(st.integers(1, 3))
     up = draw(st.integers(1, 2))
+    zone = {}
+    if draw(st.booleans()):
+        zone = {"rails_per_zone": x * draw(st.integers(1, -(-rails // x))), "domains_per_zone": y * draw(st.integers(1, 3))}
+        zone |= {"core_up": 2 * draw(st.integers(1, 2)), "core_bundle": draw(st.integers(1, 2))}
     return Design(
+        **zone,
         ports=256,
         rails=rails,
         racks=draw(st.integers(1, 12)),
@@ -63,21 +68,34 @@ def test_a_designs_cables_are_all_there(d: Design) -> None:
     pods = np.unique(slots // tree.spans[2])
     assert len(pods) == d.pods
     assert len(pods) * tree.widths[2] * tree.up[2] * tree.bundle[2] == d.spines * d.spine_up
-    assert tree.widths[3] == d.cores
+    zones = np.unique(slots // tree.spans[3])
+    assert len(zones) == max(1, d.zones)
+    assert len(zones) * tree.widths[3] == d.cores
+    if d.zones:
+        assert len(zones) * tree.widths[3] * tree.up[3] * tree.bundle[3] == d.cores * d.core_up
+        assert tree.widths[4] == d.super_cores
+        for rack, rail in np.ndindex(slots.shape):
+            inside = np.nonzero(slots // tree.spans[3] == slots[rack, rail] // tree.spans[3])
+            assert {r // d.rails_per_zone for r in inside[1].tolist()} == {rail // d.rails_per_zone}
+            assert {k // d.leaf_down // d.domains_per_zone for k in inside[0].tolist()} == {rack // d.leaf_down // d.domains_per_zone}
 
 
 def small_trees() -> list[Tree]:
     """Return trees with bundles, planes and two to four tiers."""
     d = Design(ports=64, rails=2, racks=5, leaf_down=2, leaf_up=4, leaf_bundle=2, rails_per_pod=2, domains_per_pod=2, spine_up=4, spine_bundle=2)
+    zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 2, "core_bundle": 1}
+    pod = {"leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 2, "spine_bundle": 1}
+    zones = Design(ports=64, rails=2, racks=7, leaf_down=2, leaf_up=2, **pod, **zone)
     four = Fabric(hosts=16, ports_per_switch=4, tiers=4, plane_shares=(0.5, 0.25))
     return [
         tree_of_design(d, cable_rate=1.0, host_rate=1.0, planes=2).tree,
         tree_of_fabric(four),
         tree_of_fabric(Fabric(hosts=8, ports_per_switch=4)),
+        tree_of_design(zones, cable_rate=1.0, host_rate=1.0).tree,
     ]
 
 
-@pytest.mark.parametrize("tree", small_trees(), ids=["design", "four-tiers", "k-ary"])
+@pytest.mark.parametrize("tree", small_trees(), ids=["design", "four-tiers", "k-ary", "zones"])
 @pytest.mark.parametrize("failures", [False, True])
 def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
     """Every part climbs from its host to one switch and descends to its target, cable after cable, within one plane."""

@@ -1,0 +1,178 @@
+"""A plan of four tiers under check and on its way out: silent where it holds, each slip named; cables, graph, picture, trees and page."""
+
+import csv
+import io
+from collections import Counter
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from worked_plan import edited_at, instance_with, named, rules, worked
+
+from planner.check import check
+from planner.checks.context import Context
+from planner.export import graph, picture, slurm
+from planner.export.built import built
+from planner.export.cable_list import cable_list
+from planner.formats.plan_fabric import plan_topology
+from planner.plan import Plan
+from planner.report.network_blocks import fabric
+from planner.show import summary
+from planner.simulation.built import part_of_plan
+
+# Two racks a leaf domain; pods of two rails of one domain; zones of all four rails of two domains.
+ZONES = {"leaf_down": 2, "domains_per_pod": 1, "rails_per_zone": 4, "domains_per_zone": 2, "core_up": 4, "core_bundle": 2}
+ASSIGNMENT = {"e1": [(0, 0, "r[0-1]"), (0, 1, "r2"), (1, 2, "r[4-5]"), (1, 3, "r6")], "w1": [(0, 0, "r[0-1]"), (1, 1, "r[2-3]")]}
+
+
+def zoned(wiring: dict[str, int] | None = None, **changes: Any) -> Plan:
+    """Return the worked plan with four tiers."""
+    plan = worked(instance_with(**{"network__max_tiers": 4, **changes}), assignment=ASSIGNMENT, **{**ZONES, **(wiring or {})})
+    # Both groups of e1 take 3 racks, no leaf domain of 2 holds one.
+    return edited_at(plan, "placement.lower_bound_split", 2)
+
+
+PLAN = zoned()
+E1 = built(PLAN, "e1")
+
+
+def test_four_tiers_hold() -> None:
+    """The plan breaks nothing; e1 has two zones of four pods, and the pipeline between them leaves its zone."""
+    assert check(PLAN) == []
+    f, d = PLAN.fabric.sites["e1"], E1.design
+    assert [t.name for t in f.tiers] == ["leaf", "spine", "core", "super-core"]
+    assert (f.zones, d.core_pods, d.cores, d.super_cores) == (2, 4, 2 * 4, 4 * 2)
+    assert f.share_leaving_zone == 3 / 4
+    assert Context(plan=PLAN).crossings["e1"].rings_leaving_zone == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rule"),
+    [
+        ("fabric.sites.e1.tiers.3.switches", 7, "tiers[e1, super-core]"),
+        ("fabric.sites.e1.tiers.3.switches", 9, "cables[e1]"),
+        ("fabric.sites.e1.tiers.3.down_ports", 5, "tiers[e1, super-core]"),
+        ("fabric.sites.e1.tiers.3.down_ports", 3, "cables[e1]"),
+        ("fabric.sites.e1.tiers.3.up_ports", 1, "wirable[e1]"),
+        ("fabric.sites.e1.tiers.2.switches", 7, "tiers[e1, core]"),
+        ("fabric.sites.e1.tiers.2.down_ports", 8, "tiers[e1, core]"),
+        ("fabric.sites.e1.tiers.2.up_ports", 13, "wirable[e1]"),
+        ("fabric.sites.e1.tiers.2.up_ports", 0, "wirable[e1]"),
+        ("fabric.sites.e1.tiers.2.bundle", 3, "wirable[e1]"),
+        ("fabric.sites.e1.tiers.2.oversubscription", 2.0, "tiers[e1, core]"),
+        ("fabric.sites.e1.rails_per_zone", 3, "wirable[e1]"),
+        ("fabric.sites.e1.rails_per_zone", 0, "wirable[e1]"),
+        ("fabric.sites.e1.rails_per_zone", 2, "counts[e1]"),
+        ("fabric.sites.e1.leaf_domains_per_zone", 4, "counts[e1]"),
+        ("fabric.sites.e1.leaf_domains_per_zone", -2, "wirable[e1]"),
+        ("fabric.sites.e1.zones", 1, "counts[e1]"),
+        ("fabric.sites.e1.switch_links", 111, "counts[e1]"),
+        ("fabric.sites.e1.share_leaving_zone", 0.5, "slowdowns[e1]"),
+        ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
+        ("instance.network.max_tiers", 3, "wirable[e1]"),
+    ],
+)
+def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
+    """Each edited entry breaks the rule about it."""
+    assert rule in named(edited_at(PLAN, path, change))
+
+
+def test_zones_without_a_fourth_tier_are_refused() -> None:
+    """Three tiers with a zone, and four whose last is named otherwise, cannot be computed with."""
+    held = PLAN.model_dump(mode="json")["fabric"]["sites"]["e1"]["tiers"]
+    assert "wirable[e1]" in named(edited_at(PLAN, "fabric.sites.e1.tiers", held[:3]))
+    assert "wirable[e1]" in named(edited_at(PLAN, "fabric.sites.e1.tiers.3.name", "core"))
+
+
+@pytest.mark.parametrize(("core_up", "share", "broken"), [(2, 0.5, set()), (2, 0.51, {"core_share"}), (4, 1.0, set())])
+def test_floor_between_zones(core_up: int, share: float, broken: set[str]) -> None:
+    """Eight uplinks of a zone of sixteen ports carry half of them, though a pod's four carry all of its own."""
+    plan = zoned({"core_up": core_up, "core_bundle": 1}, network__min_core_share=share)
+    d = built(plan, "e1").design
+    assert (d.zone_uplinks, d.pod_uplinks) == (4 * core_up, 4)
+    assert rules(plan) == broken
+
+
+def test_a_slow_zone_slows_the_exchange() -> None:
+    """One uplink of each core, for four spine ports down, slows what leaves a zone by as much."""
+    plan, d = (zoned({"core_up": 1, "core_bundle": 1}), E1.design)
+    narrow = built(plan, "e1").design
+    assert narrow.core_oversubscription == 4 * d.core_oversubscription == 4
+    slow, fast = (p.fabric.sites["e1"].hop_slowdown for p in (plan, PLAN))
+    assert slow == pytest.approx(PLAN.instance.network.transport.slowdown * 3 / 4 * d.leaf_oversubscription * d.spine_oversubscription * 4)
+    assert slow > fast
+
+
+@pytest.mark.parametrize(
+    ("pins", "broken"),
+    [
+        ({"fabric.tiers": 4, "fabric.core_down_ports": 4, "fabric.core_up_ports": 4}, set()),
+        ({"fabric.core_down_ports": 5}, {"pins[fabric.core_down_ports]"}),
+        ({"fabric.core_up_ports": 2}, {"pins[fabric.core_up_ports]"}),
+    ],
+)
+def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
+    """What was fixed by hand of the core is kept."""
+    assert named(zoned(pins=pins)) == broken
+
+
+def test_cable_list_joins_zones() -> None:
+    """Every port has one cable, and each super-core a bundle of two from the core of each zone."""
+    rows = list(csv.DictReader(io.StringIO("".join(cable_list(E1)))))
+    assert len(rows) == E1.fabric.endpoint_links + E1.fabric.switch_links
+    ports = Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows])
+    assert set(ports.values()) == {1}
+    bundles = Counter((r["from"], r["to"]) for r in rows if r["to"].startswith("super-core"))
+    assert set(bundles.values()) == {2} and len(bundles) == E1.design.cores * 2
+
+
+@pytest.mark.parametrize("by_pod", [False, True])
+def test_graph_holds_every_cable(by_pod: bool) -> None:
+    """Edges sum to the cables and nodes to the switches; by pod the cores are told apart by zone."""
+    g = nx.parse_graphml("\n".join(nx.generate_graphml(graph.graph(E1, by_pod=by_pod))))
+    assert sum(c for *_, c in g.edges(data="cables")) == E1.fabric.endpoint_links + E1.fabric.switch_links
+    assert sum(n.get("switches", 0) for _, n in g.nodes(data=True)) == E1.fabric.switches
+    assert nx.is_connected(g)
+    if by_pod:
+        assert {"core-zone-0", "core-zone-1", "super-core"} <= set(g)
+    else:
+        assert g.number_of_edges() == graph.edges(E1)
+
+
+def test_slurm_tree_has_four_levels() -> None:
+    """Leaves under pods, pods under zones, zones under the super-core."""
+    lines = [
+        line.split()
+        for line in "".join(slurm.topology_conf(built(zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4}), "e1"))).splitlines()
+    ]
+    held = {name.removeprefix("SwitchName="): members for name, members in lines[1:]}
+    assert held["leaf7"] == "Nodes=r7"
+    assert (held["pod0"], held["zone1"], held["super-core"]) == ("Switches=leaf[0-1]", "Switches=pod[2-3]", "Switches=zone[0-1]")
+
+
+def test_a_part_full_zone_closes_the_tree() -> None:
+    """Five pods in zones of two: the last zone holds one, in Slurm's tree and in the plan's own."""
+    plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 6})
+    text = "".join(slurm.topology_yaml(built(plan, "e1")))
+    assert "zone0\n        children: pod[0-2]" in text and "zone1\n        children: pod3" in text
+    parents = {s.name: s.parent for s in plan_topology(plan, "plan").switches}
+    assert {n: p for n, p in parents.items() if n.startswith("e1-pod")} == {f"e1-pod{i}": f"e1-zone{i // 3}" for i in range(4)}
+    assert (parents["e1-zone1"], parents["e1"]) == ("e1", "wan")
+
+
+def test_picture_page_and_summary_name_the_tier() -> None:
+    """Picture, page and summary tell the super-cores and the zones."""
+    text = "".join(picture.picture(E1))
+    assert "8 super-core" in text and text.count(" cables</text>") == 5
+    block = next(fabric(PLAN))
+    assert any(row[0] == "zones" and row[1] == "2 of 4 rails over 2 leaf domains" for table in block.tables for row in table.rows)
+    assert "8 super-core 4/0" in summary(PLAN) and "75 % the zone" in summary(PLAN)
+
+
+def test_the_whole_plan_is_simulated() -> None:
+    """The plan's tree has a place for every GPU, two zones and the cables of the design."""
+    _, part = part_of_plan(PLAN, "e1", None)
+    tree, d = part.tree, E1.design
+    assert (tree.tiers, len(np.unique(part.slots)), tree.down[3]) == (4, d.endpoint_links, d.zones)
+    assert tree.cables == (d.endpoint_links, d.leaves * d.leaf_up, d.spines * d.spine_up, d.cores * d.core_up)

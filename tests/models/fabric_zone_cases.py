@@ -1,0 +1,94 @@
+"""Every fabric of a small site of up to four tiers, by plain loops."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+
+from planner.handoff import FabricRequest
+from planner.instance import Instance, Switch
+from planner.physics.spares import spare_ports
+from planner.physics.wiring import Design
+
+FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only": lambda g: (1, 1, g)}
+
+
+def divisors(n: int) -> list[int]:
+    """Return the bundles that divide n uplinks."""
+    return [b for b in range(1, n + 1) if n % b == 0]
+
+
+def sizes(items: int, *, fewest: bool) -> list[int]:
+    """Return the sizes of parts of so many items; of those that make as many parts only the smallest, where `fewest` says so."""
+    return sorted({-(-items // n) for n in range(1, items + 1)}) if fewest else list(range(1, items + 1))
+
+
+def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool) -> Iterator[Design]:
+    """Yield the designs of one leaf, of two to four tiers; those whose ports overflow at any tier are left out."""
+    two = [
+        dataclasses.replace(base, leaf_bundle=bundle, rails_per_pod=rail, domains_per_pod=width)
+        for bundle, rail, width in itertools.product(divisors(base.leaf_up), sizes(base.rails, fewest=fewest), sizes(domains, fewest=fewest))
+        if rail * width * bundle <= ports
+    ]
+    yield from two
+    for d in two:
+        for up in range(1, ports - d.spine_down + 1):
+            for bundle in divisors(up):
+                three = dataclasses.replace(d, spine_up=up, spine_bundle=bundle)
+                yield three
+                yield from with_zones(three, ports, domains, fewest=fewest)
+
+
+def with_zones(three: Design, ports: int, domains: int, *, fewest: bool) -> Iterator[Design]:
+    """Yield every zone and every super-core over three tiers."""
+    across, along = math.ceil(three.rails / three.rails_per_pod), math.ceil(domains / three.domains_per_pod)
+    for wide, deep in itertools.product(sizes(across, fewest=fewest), sizes(along, fewest=fewest)):
+        zone = {"rails_per_zone": wide * three.rails_per_pod, "domains_per_zone": deep * three.domains_per_pod}
+        zones, down = math.ceil(across / wide) * math.ceil(along / deep), wide * deep * three.spine_bundle
+        for up in range(1, ports - down + 1):
+            for bundle in (b for b in divisors(up) if zones * b <= ports):
+                yield dataclasses.replace(three, **zone, core_up=up, core_bundle=bundle)
+
+
+def every_design(i: Instance, r: FabricRequest, s: Switch) -> Iterator[Design]:
+    """Yield every design of a switch over the instance's families, with its lanes, splits and spares.
+
+    Where lengths count, pods and zones of one count are of the fewest rails and domains, as the formulation declares.
+    """
+    n, gpus, lanes = i.network, i.hardware.rack.gpus, math.ceil(800 / s.port_gbps)
+    splits = [x for x in (1, 2, 4) if x <= max(1, min(s.breakout, s.port_gbps / 800))] if lanes <= n.max_lanes else []
+    for family, split in itertools.product(n.families, splits):
+        rails, width, apart = FAMILIES[family](gpus)
+        border = math.ceil(r.wan_gbps / (apart * lanes) / s.port_gbps)
+        side = {"ports": s.ports, "rails": rails, "racks": r.racks, "rail_gpus": width, "apart": apart, "lanes": lanes, "split": split}
+        for racks in range(1, max(r.racks, s.ports * split // width) + 1):
+            down = racks * width
+            spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
+            if racks == r.racks:
+                ends = racks * width * rails
+                all_spare = spare_ports(ends, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
+                yield Design(**side, leaf_down=ends, leaf_spare=all_spare, wan_ports=border)
+            for up in range(1, s.ports - math.ceil((down + spare) / split) + 1):
+                leaf = Design(**side, leaf_down=down, leaf_up=up, leaf_spare=spare, wan_ports=border)
+                yield from with_tiers(leaf, s.ports, leaf.domains, fewest=n.floor is not None)
+
+
+def enough_between(i: Instance, d: Design) -> bool:
+    """Say whether a full pod's and a full zone's uplinks carry the least share of its GPUs' ports."""
+    pod = d.pods < 2 or d.pod_uplinks * d.split >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
+    zone = d.zones < 2 or d.zone_uplinks * d.split >= i.network.min_core_share * d.leaf_down * d.rails_per_zone * d.domains_per_zone - 1e-9
+    return pod and zone
+
+
+def splits(r: FabricRequest, d: Design) -> int:
+    """Count groups beyond what leaf domains hold whole, domain by domain."""
+    domains = [min(d.domain_racks, r.racks - at) for at in range(0, r.racks, d.domain_racks)]
+    return max(0, r.groups - sum(n // r.group_racks for n in domains))
+
+
+def pinned(i: Instance, d: Design) -> bool:
+    """Say whether a design is as the pins on tiers and ports want it."""
+    held = {"tiers": d.tiers, "leaf_domain_racks": d.domain_racks, "leaf_down_ports": d.leaf_down, "leaf_up_ports": d.leaf_up}
+    held |= {"spine_down_ports": d.spine_down if d.tiers > 1 else 0, "spine_up_ports": d.spine_up}
+    held |= {"core_down_ports": d.core_down if d.tiers > 2 else 0, "core_up_ports": d.core_up}
+    return all(held[path.removeprefix("fabric.")] == value for path, value in i.pins.items())

@@ -1,0 +1,194 @@
+"""Four tiers: agreement with a brute force over every design, rules at their edges, pins, and what bounds shut out."""
+
+import dataclasses
+import math
+import random
+
+import numpy as np
+import pytest
+from fabric_cases import hidden, instance, request, solve, switch
+from fabric_zone_cases import FAMILIES, divisors, enough_between, every_design, pinned, splits
+
+from planner.handoff import FabricRequest, Options
+from planner.instance import Instance
+from planner.models import fabric
+from planner.models.fabric_question import BEYOND
+from planner.models.fabric_zone_groups import Asked, built, ways
+from planner.physics.fabric_bill import bill
+from planner.physics.wiring import unwirable
+from planner.solvers.outcome import Stop
+
+PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports")
+
+
+def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int, int] | None:
+    """Return cost, unavoidable splits and boxes of the best design that the rules accept."""
+    best = None
+    for s in i.network.switches:
+        for d in every_design(i, r, s):
+            if d.tiers > i.network.max_tiers or not pinned(i, d) or unwirable(d, cross_rail=True) or not enough_between(i, d) or not hidden(i, r, d):
+                continue
+            key = (round(bill(i.network, s, d).usd, 6), splits(r, d), d.switches)
+            best = min(best or key, key) if math.isfinite(key[0]) else best
+    return best
+
+
+def case(seed: int, pins: dict[str, object]) -> tuple[Instance, FabricRequest]:
+    """Draw a site that small boxes serve in three or four tiers, with pins on any tier."""
+    r = random.Random(seed)
+    boxes = [switch(r.randint(3, 5), r.choice([500, 2000, 9000]), planes) for planes in range(1, r.randint(1, 2) + 1)]
+    rules: dict[str, object] = {"min_core_share": r.choice([0, 0, 0.1, 0.25])}
+    i = instance(r.randint(1, 2), *boxes, optics_usd=r.choice([0, 100, 1000]), max_tiers=4, pins=pins, **rules)
+    racks = r.randint(6, 18)
+    group = r.randint(1, 4)
+    more: dict[str, object] = {"exchange_racks": group} if group > 1 and r.random() < 0.2 else {}
+    asked = request(racks, group=group, groups=racks // group, hop=r.choice([1, 1.5, 2, 4, 8, 30]), ring=r.choice([1, 2, 1e9]), **more)
+    return i, dataclasses.replace(asked, wan_gbps=r.choice([0, 0, 800, 3200]))
+
+
+def compare(i: Instance, r: FabricRequest) -> int:
+    """Hold the design found against the best of all; return its tiers, 0 where there is none."""
+    best, found = brute_force(i, r), solve(i, r)
+    assert found.stop is Stop.PROVED
+    assert found.infeasible == (best is None), (found.detail, best)
+    if best is None or found.solution is None:
+        return 0
+    d = found.solution.design
+    assert found.objective == pytest.approx(best[0], abs=0.02)
+    assert found.bound == found.objective
+    assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between(i, d) and pinned(i, d)
+    if i.network.floor is None:
+        assert (found.solution.unavoidable_splits, d.switches) == best[1:]
+    return d.tiers
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_agrees_with_brute_force(seed: int) -> None:
+    """Cost, splits and boxes are those of the best design of one to four tiers, or there is none."""
+    compare(*case(seed, {}))
+
+
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_pins_agree_with_brute_force(seed: int) -> None:
+    """With pins on any tier, four tiers among them, the best design that keeps them is found."""
+    r = random.Random(seed)
+    pins: dict[str, object] = {f"fabric.{name}": r.randint(1, 4) for name in r.sample(PINS, r.randint(0, 2))}
+    compare(*case(seed, pins | ({"fabric.tiers": 4} if r.random() < 0.6 else {})))
+
+
+def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
+    """Draw a site of any family, with lanes, ports that split, spares, a border, and perhaps prices by length."""
+    r = random.Random(seed)
+    boxes = [switch(r.randint(3, 5), r.choice([500, 9000]), 1, port_gbps=800 / r.choice([1, 1, 2]))]
+    if r.random() < 0.3:
+        boxes = [
+            switch(r.randint(3, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4, breakout_link_factor=r.choice([1, 0.25]))
+        ]
+    rules: dict[str, object] = {"families": r.sample(sorted(FAMILIES), r.randint(1, 2)), "max_lanes": 2, "min_core_share": r.choice([0, 0.1, 0.25])}
+    rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
+    if r.random() < 0.7:
+        rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
+        near = {"name": "near", "reach_m": r.choice([2, 3, 5]), "price_usd": r.choice([0, 300]), "power_watts": r.choice([0, 30])}
+        far = {"name": "far", "reach_m": r.choice([9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]), "power_watts": 16}
+        rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
+    pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.5 else {}
+    i = instance(r.randint(1, 2), *boxes, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, **rules)
+    racks = r.randint(8, 20)
+    group = r.randint(1, 4)
+    asked = request(racks, group=group, groups=racks // group, hop=r.choice([2, 4, 8, 30]), ring=r.choice([2, 1e9]))
+    return i, dataclasses.replace(asked, wan_gbps=r.choice([0, 0, 800]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
+    """Over families, lanes, split ports, spares, a border and prices by length, the cost is that of the best design of all."""
+    compare(*wide_case(seed))
+
+
+# --- the ways to build one spine group --------------------------------------------------------------------------------------
+
+
+def slow_ways(a: Asked) -> dict[int, tuple[int, int]]:
+    """Return the least (cost, boxes) by spine uplinks, by plain loops over bundles and uplinks of cores."""
+    best: dict[int, tuple[int, int]] = {}
+    for up in range(1, a.ports):
+        for bundle in (b for b in divisors(up) if not a.core_down or b * a.zone_pods == a.core_down):
+            cores = up // bundle
+            for core_up in range(1, a.ports - a.zone_pods * bundle + 1):
+                for top_bundle in (b for b in divisors(core_up) if a.zones * b <= a.ports):
+                    tops = cores * core_up // top_bundle
+                    fits = tops * (a.ports - a.zones * top_bundle) >= a.border and cores * core_up >= a.zone_up
+                    if fits and a.core_up in (0, core_up):
+                        boxes = a.pods + a.zones * cores + tops
+                        key = a.box * boxes + a.spine_link * up + a.zone_link * cores * core_up, boxes
+                        best[up] = min(best.get(up, key), key)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
+    """For every number of spine uplinks cost and boxes are those of the best bundles, and the bundles told are of that cost."""
+    r = random.Random(seed)
+    ports, zones, pods = r.randint(3, 16), r.randint(1, 6), r.randint(1, 6)
+    sizes = {"ports": ports, "pods": pods * zones, "zones": zones, "zone_pods": pods, "border": r.choice([0, 0, r.randint(1, 40)])}
+    prices = {"box": r.choice([0, 7, 100]), "spine_link": r.randint(0, 9), "zone_link": r.choice([0, 3, 50])}
+    pins = {"core_down": r.choice([0, 0, pods * r.randint(1, 3)]), "core_up": r.choice([0, 0, r.randint(1, ports)])}
+    a = Asked(**sizes, **prices, **pins, zone_up=r.randint(0, 30))
+    best, found = slow_ways(a), ways(a)
+    assert {int(up) for up in np.flatnonzero(found.cores < BEYOND)} == set(best)
+    for up, (cost, boxes) in best.items():
+        d = built(a, up)
+        cores = up // d["spine_bundle"]
+        total = a.pods + a.zones * cores + cores * d["core_up"] // d["core_bundle"]
+        assert (int(found.cost[up]), int(found.boxes[up])) == (cost, boxes) == (
+            a.box * total + a.spine_link * up + a.zone_link * cores * d["core_up"], total
+        )  # fmt: skip
+
+
+# --- rules at their edges, and what bounds shut out -------------------------------------------------------------------------
+
+
+def test_four_tiers_reach_what_three_do_not() -> None:
+    """Boxes of 4 ports reach 16 endpoints at 1:1 in three tiers and 32 in four: 32 are the full tree, a 33rd is refused."""
+    three, four = (instance(1, switch(4, 5000), max_tiers=n) for n in (3, 4))
+    assert solve(three, request(16)).solution.design.tiers == 3
+    assert solve(three, request(17)).infeasible
+    d = solve(four, request(32)).solution.design
+    assert (d.tiers, d.leaves, d.spines, d.cores, d.super_cores, d.switch_links) == (4, 16, 16, 16, 8, 96)
+    assert solve(four, request(33)).infeasible
+
+
+def test_bounds_shut_four_tiers_out() -> None:
+    """Where three tiers do, no shape of four enters: what they cost at least is above what three cost, and the optimum is the same."""
+    asked = request(1200, group=8, groups=150, hop=1.0)
+    three, four = (solve(instance(8, switch(64, 40e3), max_tiers=n), asked).solution for n in (3, 4))
+    assert three.design == four.design
+    assert four.space["zone_shapes_within_bound"] == 0
+    assert four.space["four_tiers_cost_at_least_usd"] > four.cost_usd
+    assert "four_tiers_cost_at_least_usd" not in three.space
+
+
+def test_a_window_for_the_zone_sets_its_uplinks() -> None:
+    """Zones of many groups' pipelines need uplinks that hide what leaves them: half the window takes twice the links out of a zone."""
+    found = [solve(instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, hop=hop)).solution.design for hop in (2.0, 1.0)]
+    share = [d.zone_uplinks / (d.leaf_down * d.domains_per_zone) for d in found]
+    assert all(d.zones > 1 and d.domains_per_zone < d.domains for d in found)
+    assert 0.5 <= share[0] < 1.0 <= share[1]
+
+
+def test_no_time_keeps_a_sound_bound() -> None:
+    """With no time at all a design that can be wired is held, and the bound covers four tiers too."""
+    i, r = instance(1, switch(4, 5000), max_tiers=4), request(32)
+    rushed = solve(i, r, time_limit=0.0)
+    assert rushed.stop is Stop.LIMIT
+    assert rushed.bound <= solve(i, r).objective <= rushed.objective
+    assert not unwirable(rushed.solution.design, cross_rail=True)
+
+
+def test_alternatives_know_zones() -> None:
+    """The first alternative is the optimum of four tiers, with its zones told, and slower ones cost less."""
+    i, r = instance(1, switch(4, 5000), max_tiers=4), request(24, hop=4.0)
+    several = fabric.alternatives(i, r, Options())
+    assert several[0].merits["cost_usd"] == pytest.approx(solve(i, r).objective)
+    assert {x.choices["tiers"] for x in several} >= {4}
+    assert all(("core_up" in x.choices) == (x.choices["tiers"] == 4) for x in several)
