@@ -10,7 +10,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from planner.models import sites_flow
+from planner.models import sites_flow, sites_found
 from planner.models.sites_question import Question
 from planner.models.sites_scenarios import expected_musd, scenarios, state
 from planner.models.sites_soft import label, penalty_musd, room, soften
@@ -33,10 +33,10 @@ def build(q: Question, *, without: Collection[str] = (), sites: int | None = Non
         block = state(m, year, name, most_modules(q, without))
         _power(block, year, frozenset(without), most_modules(q, without) * q.module_mw)
         _balance(block, year)
-        for rule_name in ("headroom", "generation", "rating"):
+        for rule_name in ("headroom", "generation", "rating", "security"):
             if rule_name not in without:
                 RULES[rule_name](block, year)
-    sites_flow.state_lazily(m, q, without, load_mw=most_modules(q, without) * q.module_mw)
+    sites_found.state_lazily(m, q, without, load_mw=most_modules(q, without) * q.module_mw)
     if sites is not None:
         m.exact_sites = pyo.Constraint(expr=sum(m.open.values()) == sites)
     return m
@@ -92,6 +92,8 @@ def _variables(m: Any, q: Question, without: frozenset[str], exact: int | None) 
     m.circuits = pyo.Var(new, domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, q.corridors[k].circuits))
     upgrades = {s: n.upgrade.max_steps for s, n in q.candidates.items() if n.upgrade}
     m.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, s: (0, upgrades[s]))
+    if q.system is not None:
+        sites_flow.stand(m, q.system)
     _power(m, q, without, load)
     _wan_variables(m, q, without, exact)
 
