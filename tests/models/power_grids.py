@@ -100,3 +100,34 @@ def violations(instance: Instance, plan: SitesPlan) -> list[Violation]:
     c = Context(plan=Plan.model_construct(planner_version="0", instance=instance, sites=plan, layout=None, fabric=None, placement=None, cost=None))
     rules = (site_rules.balance, site_rules.rating, site_rules.generation, *power_flow.RULES)
     return [v for rule in rules for v in rule(c)]
+
+
+def changed(instance: Instance, **grid: Any) -> Instance:
+    data = instance.model_dump()
+    data["grid"] |= grid
+    return Instance.model_validate(data)
+
+
+def with_years(instance: Instance, mode: str, *scenarios: dict[str, Any], **rules: Any) -> Instance:
+    data = instance.model_dump()
+    data["grid"]["scenarios"] = list(scenarios)
+    data["grid"]["rules"] |= {"scenarios": mode} | rules
+    return Instance.model_validate(data)
+
+
+def years_case(seed: int, mode: str, *, n1: str = "off", new: int = 0) -> tuple[Instance, SitesRequest]:
+    """Return a random dc question with a year of a plant out and less headroom, and one of other prices and more plants."""
+    instance, request = power_case(seed, n1=n1, new=new)
+    assert instance.grid is not None
+    r = random.Random(seed + 999)
+    plants = [n.id for n in instance.grid.nodes if n.generation_mw > 0]
+    bare = [n.id for n in instance.grid.nodes if n.generation_mw == 0]
+    dry = {"name": "dry", "weight": 0.25, "generation_mw": {n: r.choice([0.0, 1.0, 3.0]) for n in r.sample(plants, 1)}}
+    dry |= {"headroom_mw": {instance.grid.balancing_authorities[0].id: r.choice([4.0, 8.0])}}
+    dear = {
+        "name": "dear",
+        "weight": r.choice([0.0, 0.5]),
+        "energy_usd_per_mwh": {b.id: r.choice([20.0, 90.0]) for b in instance.grid.balancing_authorities},
+    }
+    dear |= {"generation_mw": dict.fromkeys(bare[:1], 2.0)}
+    return with_years(instance, mode, dry, dear, curtailment_usd_per_mwh=r.choice([10.0, 300.0])), request

@@ -2,13 +2,12 @@
 
 import itertools
 import math
-import random
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from power_grids import angles, power_case, same, violations, wire
+from power_grids import angles, same, violations, wire, with_years, years_case
 from scipy.optimize import linprog
 from site_grids import case, node
 
@@ -31,31 +30,6 @@ def solved(instance: Instance, request: SitesRequest = ANY) -> SitesPlan | None:
     assert outcome.stop == Stop.PROVED
     assert outcome.infeasible == (outcome.solution is None)
     return outcome.solution
-
-
-def with_years(instance: Instance, mode: str, *scenarios: dict[str, Any], **rules: Any) -> Instance:
-    data = instance.model_dump()
-    data["grid"]["scenarios"] = list(scenarios)
-    data["grid"]["rules"] |= {"scenarios": mode} | rules
-    return Instance.model_validate(data)
-
-
-def years_case(seed: int, mode: str, *, n1: str = "off", new: int = 0) -> tuple[Instance, SitesRequest]:
-    """Return a random dc question with a year of a plant out and less headroom, and one of other prices and more plants."""
-    instance, request = power_case(seed, n1=n1, new=new)
-    assert instance.grid is not None
-    r = random.Random(seed + 999)
-    plants = [n.id for n in instance.grid.nodes if n.generation_mw > 0]
-    bare = [n.id for n in instance.grid.nodes if n.generation_mw == 0]
-    dry = {"name": "dry", "weight": 0.25, "generation_mw": {n: r.choice([0.0, 1.0, 3.0]) for n in r.sample(plants, 1)}}
-    dry |= {"headroom_mw": {instance.grid.balancing_authorities[0].id: r.choice([4.0, 8.0])}}
-    dear = {
-        "name": "dear",
-        "weight": r.choice([0.0, 0.5]),
-        "energy_usd_per_mwh": {b.id: r.choice([20.0, 90.0]) for b in instance.grid.balancing_authorities},
-    }
-    dear |= {"generation_mw": dict.fromkeys(bare[:1], 2.0)}
-    return with_years(instance, mode, dry, dear, curtailment_usd_per_mwh=r.choice([10.0, 300.0])), request
 
 
 @pytest.mark.parametrize("mode", ["robust", "expected"])

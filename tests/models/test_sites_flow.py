@@ -6,7 +6,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 import pytest
-from power_grids import Value, angles, power_case, same, violations, wire
+from power_grids import Value, angles, changed, power_case, same, violations, wire
 from site_grids import case, node
 
 from planner.errors import InputError
@@ -35,12 +35,6 @@ def solved(instance: Instance, request: SitesRequest = ANY) -> SitesPlan | None:
 def value(instance: Instance, request: SitesRequest = ANY) -> Value:
     plan = solved(instance, request)
     return (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
-
-
-def changed(instance: Instance, **grid: Any) -> Instance:
-    data = instance.model_dump()
-    data["grid"] |= grid
-    return Instance.model_validate(data)
 
 
 # Agreement
