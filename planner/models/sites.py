@@ -17,11 +17,12 @@ from planner.handoff import Alternative, Options, SitesRequest
 from planner.instance import Instance
 from planner.models import sites_scenarios, sites_soft
 from planner.models.sites_binding import Decision, Run, binding
+from planner.models.sites_bounds import most_modules, most_sites
 from planner.models.sites_conflict import conflict
 from planner.models.sites_flow import flows_of
 from planner.models.sites_found import security_space
 from planner.models.sites_question import Question, ask
-from planner.models.sites_rules import build, most_modules, most_sites, yearly_musd
+from planner.models.sites_rules import build, yearly_musd
 from planner.physics import cost, power, wan
 from planner.physics.grid import usable_interconnect_mw
 from planner.plan import Certificate, Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade

@@ -8,9 +8,10 @@ import networkx as nx
 import pyomo.environ as pyo
 from networkx.algorithms.flow import shortest_augmenting_path
 
+from planner.models.sites_bounds import module_capital_musd
 from planner.models.sites_network import System
 from planner.models.sites_question import Question
-from planner.models.sites_rules import RULES, build, label, module_capital_musd
+from planner.models.sites_rules import RULES, build, label
 from planner.models.sites_scenarios import blocks
 from planner.physics import power, wan
 from planner.solvers import lazy
@@ -90,8 +91,10 @@ def _settle(q: Question, m: Any, held: Decision) -> None:
     n = len(held.modules)
     for a, b in m.pair:
         waves = (q.wavelengths((a, b), n) or 0) if a in held.modules and b in held.modules else 0
-        m.wavelengths[a, b].set_value(waves)
-        m.fibres[a, b].set_value(wan.fibre_pairs(q.wan, waves))
+        m.pair[a, b].set_value(int(a in held.modules and b in held.modules))
+        if not m.known_sites:
+            m.wavelengths[a, b].set_value(waves)
+            m.fibres[a, b].set_value(wan.fibre_pairs(q.wan, waves))
     reached = {q.interconnection(s) for s in held.modules}
     for i in m.component("reached") or ():
         m.reached[i].set_value(int(i in reached))
