@@ -115,13 +115,36 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
             yield f"  … {len(e.nodes) - rows} more with less"
     if e.prices:
         yield "WORTH      one more unit of each limit, sites and lines as they are"
-        yield from (f"  {x.rule:34}{x.usd_per_year:14,.2f} USD a year per {x.unit}" for x in e.prices[:rows])
+        yield from (f"  {x.rule:34}{x.usd_per_year:14,.2f} USD a year per {x.unit}{_of(meaning(x.rule))}" for x in e.prices[:rows])
     if len(e.near) > 1:
         yield "NEAR-TIES  the best splits over other sets of sites"
         best_usd = e.near[0].usd_per_year
         for x in e.near:
             held = ", ".join(f"{s} {n:,}" for s, n in x.racks_by_site.items())
             yield f"  {held:60} {x.usd_per_year / 1e6:10,.2f} M$ a year ({x.usd_per_year / best_usd - 1:+.2%})"
+
+
+def _of(told: str) -> str:
+    return f" of {told}" if told else ""
+
+
+def meaning(rule: str) -> str:
+    """Say in the user's terms what limit a row of the power flow stands for; nothing where its name says it."""
+    name, _, year = rule.partition("] in ")
+    family, _, rest = name.removesuffix("]").partition("[")
+    when = f", in {year}" if year else ""
+    what, _, lost = rest.partition(",")
+    if family == "rating":
+        return f"the rating of {what}{when}"
+    if family != "security":
+        return ""
+    unit = lost.startswith("unit ")
+    out = f"after the loss of {'the largest unit' if unit else 'a circuit'} of {lost.removeprefix('unit ')}{when}"
+    if not lost or what.startswith("reserve of "):
+        return f"what {what.removeprefix('reserve of ')} can spare beside its reserve{when}"
+    if what.startswith("fed by "):
+        return f"what {what.removeprefix('fed by ')} can spare {out}"
+    return f"plants in the part that is left dark {out}" if what == "dark" else f"the rating of {what} {out}"
 
 
 def _told_relaxations(moved: Mapping[str, Relaxation]) -> Iterator[str]:

@@ -285,11 +285,11 @@ def _scenario_problems(grid: Grid, authorities: list[str], nodes: list[str]) -> 
     total = sum(s.weight for s in grid.scenarios)
     if total > 1 + 1e-9:
         yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
-    if grid.rules.scenarios != "off" and grid.rules.grid_model == "dc":
-        yield 'grid.rules.scenarios: need the grid model "none" or "transport" (is "dc"); choose one of these, or "off"'
     names = Counter(s.name for s in grid.scenarios)
     for i, s in enumerate(grid.scenarios):
-        if names[s.name] > 1:
+        if not s.name:
+            yield f"grid.scenarios[{i}].name: is empty; rows and reports tell a scenario by its name, so give one"
+        elif names[s.name] > 1:
             yield f"grid.scenarios[{i}].name: {s.name!r} stands {names[s.name]} times; rename one"
         for key, known in (("headroom_mw", authorities), ("energy_usd_per_mwh", authorities), ("generation_mw", nodes)):
             for name in sorted(set(getattr(s, key)) - set(known)):

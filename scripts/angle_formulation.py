@@ -1,7 +1,8 @@
 """The site split under dc and N-1 by angles: every flow and every outage stated in full, as a textbook has it.
 
 It shares with the planner the rules that know no flows, and nothing of its power flow: what `bench_sites.py` measures the
-planner against, and what the tests hold it to. Circuits can be built before outages only (without N-1 rows).
+planner against, and what the tests hold it to. Each scenario has its own angles. Circuits can be built before outages
+only (without N-1 rows).
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from planner.handoff import SitesRequest
 from planner.instance import Grid, Instance, Line, NewLine, PowerNode
 from planner.models.sites_question import Question, ask
 from planner.models.sites_rules import build
+from planner.models.sites_scenarios import blocks
 
 
 def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, Question]:
@@ -24,10 +26,12 @@ def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, Question]
     plain = rules.model_copy(update={"grid_model": "transport", "n1": "margin" if rules.n1 == "margin" else "off"})
     q = ask(instance.model_copy(update={"grid": instance.grid.model_copy(update={"rules": plain})}), request)
     m = build(q)
-    _before(m, instance.grid)
-    if rules.n1 in ("node", "full"):
-        assert not instance.grid.new_lines
-        _after(m, q, instance.grid)
+    for year in blocks(m, q):
+        grid = year.q.grid.model_copy(update={"rules": rules})
+        _before(year.block, grid)
+        if rules.n1 in ("node", "full"):
+            assert not grid.new_lines
+            _after(year.block, q, grid)
     return m, q
 
 

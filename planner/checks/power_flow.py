@@ -1,4 +1,4 @@
-"""The power flow again: B theta = P written anew, for the grid as built and after every outage that N-1 asks for.
+"""The power flow again: B theta = P written anew, for the grid as built and after every outage that N-1 asks for, year by year.
 
 After an outage (the rule as planned): what is left of a corridor keeps its circuits; the plants of a part that lacks power
 answer in proportion to `generation_mw`, those of a part that has too much turn down alike; a unit takes the share of its
@@ -6,7 +6,6 @@ node's feed that it is of the node's `generation_mw`, and in every part all plan
 these; no part with load is left without plants.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any
 
 from planner.checks.context import Context
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, show
+from planner.checks.years import Year, years
 from planner.physics.grid import lost_share
 from planner.plan import Violation
 
@@ -136,20 +136,20 @@ def _parts(g: Grid, circuits: Any) -> Any:
     return connected_components(joined, directed=False)[1]
 
 
-def read(c: Context) -> Grid | None:
-    """Return the grid as the plan builds it; None where no power flow is asked for or it cannot be solved."""
+def read(c: Context) -> Iterator[tuple[Year, Grid]]:
+    """Yield the grid as the plan builds it in each year; nothing where no power flow is asked for."""
+    for year in years(c) if c.grid.rules.grid_model == "dc" else ():
+        yield year, _grid(c, year)
+
+
+def _grid(c: Context, year: Year) -> Grid:
     import numpy as np
 
-    if c.plan.sites is None or c.grid.rules.grid_model != "dc":
-        return None
-    nodes = sorted(c.grid.nodes, key=lambda n: n.id)
+    nodes = [n.model_copy(update={"generation_mw": year.spare[n.id]}) for n in sorted(c.grid.nodes, key=lambda n: n.id)]
     at = {n.id: i for i, n in enumerate(nodes)}
     held = [(x.id, x.a, x.b, x.circuits, x.rating_mw, x.reactance_pu) for x in c.grid.lines]
     held += [(x.id, x.a, x.b, c.built.get(x.id, 0), x.rating_mw, x.reactance_pu) for x in c.grid.new_lines]
     rows = [r for r in held if r[3] > 0 and r[1] != r[2] and r[5]]
-    racks: Counter[str] = Counter()
-    for x in c.standing:
-        racks[x.node.id] += x.site.racks
     return Grid(
         names=[n.id for n in nodes],
         lines=[r[0] for r in rows],
@@ -160,27 +160,29 @@ def read(c: Context) -> Grid | None:
         one_circuit=np.array([100.0 / (r[5] or 1.0) for r in rows]),
         spare_mw=np.array([n.generation_mw for n in nodes]),
         lost=np.array([lost_share(n) for n in nodes]),
-        fed_mw=np.array([c.plan.sites.generation_mw.get(n.id, 0.0) for n in nodes]),
-        load_mw=np.array([c.load_mw(racks[n.id]) for n in nodes]),
+        fed_mw=np.array([year.fed.get(n.id, 0.0) for n in nodes]),
+        load_mw=np.array([year.load.get(n.id, 0.0) for n in nodes]),
     )
 
 
 def power_flow(c: Context) -> Iterator[Violation]:
     """State on every corridor the flow that reactances give it."""
-    g = read(c)
-    if g is None or c.plan.sites is None:
-        return
-    stated = {f.line: f.mw for f in c.plan.sites.flows}
-    for line, mw in zip(g.lines, g.flow, strict=True):
-        if abs(stated.get(line, 0.0) - mw) > max(FLOW_MW, TOLERANCE * abs(mw)):
-            yield broken(f"power_flow[{line}]", f"{show(stated.get(line, 0.0))} MW stated, {show(float(mw))} MW by the reactances")
+    for year, g in read(c):
+        stated = {f.line: f.mw for f in year.flows}
+        for line, mw in zip(g.lines, g.flow, strict=True):
+            if abs(stated.get(line, 0.0) - mw) > max(FLOW_MW, TOLERANCE * abs(mw)):
+                told = f"{show(stated.get(line, 0.0))} MW stated, {show(float(mw))} MW by the reactances"
+                yield broken(f"power_flow[{line}]{year.told}", told)
 
 
 def security(c: Context) -> Iterator[Violation]:
     """Survive each outage that N-1 asks for: every remaining circuit within its rating, every plant within what it can spare."""
-    g = read(c) if c.grid.rules.n1 in ("node", "full") else None
-    if g is None:
-        return
+    for year, g in read(c) if c.grid.rules.n1 in ("node", "full") else ():
+        for v in _outages(c, g):
+            yield v.model_copy(update={"rule": v.rule + year.told})
+
+
+def _outages(c: Context, g: Grid) -> Iterator[Violation]:
     lines = range(len(g.lines)) if c.grid.rules.n1 == "full" else sorted({k for x in c.standing for k in _largest(g, x.node.id)})
     for line in lines:
         if abs(g.flow[line]) > STILL_MW:

@@ -17,10 +17,12 @@ from planner.handoff import Alternative, Options, SitesRequest
 from planner.instance import Instance
 from planner.models import sites_scenarios, sites_soft
 from planner.models.sites_binding import Decision, Run, binding
+from planner.models.sites_bounds import most_modules, most_sites
 from planner.models.sites_conflict import conflict
-from planner.models.sites_flow import flows_of, security_space
+from planner.models.sites_flow import flows_of
+from planner.models.sites_found import security_space
 from planner.models.sites_question import Question, ask
-from planner.models.sites_rules import build, most_modules, most_sites, yearly_musd
+from planner.models.sites_rules import build, yearly_musd
 from planner.physics import cost, power, wan
 from planner.physics.grid import usable_interconnect_mw
 from planner.plan import Certificate, Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
@@ -140,13 +142,14 @@ def read(m: Any, q: Question, values: highs.Values) -> Decision:
         flow={k: m.flow[k].value for k in m.flow} if q.system is None else flows_of(m, q.system),
         steps={s: round(m.steps[s].value) for s in m.steps if round(m.steps[s].value)},
         excess=sites_soft.exceeded(m),
-        scenarios={n: _read_scenario(sites_scenarios.block_of(m, n), q) for n in sites_scenarios.scenarios(q)},
+        scenarios={n: _read_scenario(sites_scenarios.block_of(m, n), w) for n, w in sites_scenarios.scenarios(q).items()},
     )
 
 
 def _read_scenario(block: Any, q: Question) -> Run:
     running = {s: block.modules[s].value * q.module_mw for s in q.candidates if block.modules[s].value > 1e-9}
-    return Run(running=running, generated={n: v.value for n, v in block.generated.items()}, flow={k: v.value for k, v in block.flow.items()})
+    flow = {k: v.value for k, v in block.flow.items()} if q.system is None else flows_of(block, q.system)
+    return Run(running=running, generated={n: v.value for n, v in block.generated.items()}, flow=flow)
 
 
 def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> Decision:

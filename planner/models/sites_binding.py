@@ -1,16 +1,18 @@
 """What stops a split from holding one module more: the rules without room for it, read off the decision itself."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import networkx as nx
 import pyomo.environ as pyo
 from networkx.algorithms.flow import shortest_augmenting_path
 
+from planner.models.sites_bounds import module_capital_musd
 from planner.models.sites_network import System
 from planner.models.sites_question import Question
-from planner.models.sites_rules import RULES, build, label, module_capital_musd
+from planner.models.sites_rules import RULES, build, label
+from planner.models.sites_scenarios import blocks
 from planner.physics import power, wan
 from planner.solvers import lazy
 
@@ -51,8 +53,21 @@ def binding(q: Question, m: Any, held: Decision) -> tuple[str, ...]:
     """Name the rows in which one more module would not fit, and the counts that are used up."""
     _settle(q, m, held)
     names = {"demand"} if q.request.racks is not None else set()
-    for family in (name for name in _BY_SLACK if m.component(name) is not None):
-        for index, row in m.component(family).items():
+    for year in blocks(m, q):
+        # A year in which sites may run less stops nothing.
+        if year.told and q.grid.rules.scenarios != "robust":
+            continue
+        run = held.scenarios[year.name] if year.told else held
+        found = _by_slack(year.q, year.block, held, ("headroom",) if year.told else _BY_SLACK)
+        found |= _power_cuts(year.q, replace(held, generated=run.generated, flow=run.flow)) if q.system is None else set()
+        names |= {name + year.told for name in found}
+    return tuple(sorted(names | (_angle_cuts(q, q.system, held) if q.system is not None else set())))
+
+
+def _by_slack(q: Question, block: Any, held: Decision, families: tuple[str, ...]) -> set[str]:
+    names = set()
+    for family in (name for name in families if block.component(name) is not None):
+        for index, row in block.component(family).items():
             key = index[0] if isinstance(index, tuple) else index
             # A place without a site stops nothing.
             if family in ("area", "interconnect", "min_site") and key not in held.modules:
@@ -61,7 +76,7 @@ def binding(q: Question, m: Any, held: Decision) -> tuple[str, ...]:
                 continue
             if min(row.uslack(), row.lslack()) < _one_module(q, family, key) - 1e-6:
                 names.add(label(family, index))
-    return tuple(sorted(names | _power_cuts(q, held)))
+    return names
 
 
 def _settle(q: Question, m: Any, held: Decision) -> None:
@@ -76,8 +91,10 @@ def _settle(q: Question, m: Any, held: Decision) -> None:
     n = len(held.modules)
     for a, b in m.pair:
         waves = (q.wavelengths((a, b), n) or 0) if a in held.modules and b in held.modules else 0
-        m.wavelengths[a, b].set_value(waves)
-        m.fibres[a, b].set_value(wan.fibre_pairs(q.wan, waves))
+        m.pair[a, b].set_value(int(a in held.modules and b in held.modules))
+        if not m.known_sites:
+            m.wavelengths[a, b].set_value(waves)
+            m.fibres[a, b].set_value(wan.fibre_pairs(q.wan, waves))
     reached = {q.interconnection(s) for s in held.modules}
     for i in m.component("reached") or ():
         m.reached[i].set_value(int(i in reached))
@@ -104,8 +121,6 @@ def _power_cuts(q: Question, held: Decision) -> set[str]:
     """
     if q.grid.rules.grid_model == "none":
         return _area_cuts(q, held)
-    if q.system is not None:
-        return _angle_cuts(q, q.system, held)
     left = _residual(q, held)
     names: set[str] = set()
     for s in sorted(held.modules):
@@ -130,9 +145,13 @@ def _angle_cuts(q: Question, system: System, held: Decision) -> set[str]:
     """
     m = build(q, without=set(RULES) - {"generation", "rating", "security"})
     m.goal = pyo.Objective(expr=0.0)
-    # What a plant can spare must stop it as a row with a name, and not as a bound.
-    for fed in m.generated.values():
-        fed.setub(None)
+    stated: dict[str, str] = {}
+    for year in blocks(m, q):
+        # What a plant can spare must stop it as a row with a name, and not as a bound.
+        for fed in year.block.generated.values():
+            fed.setub(None)
+        # Balances and what only ties variables together are no rules.
+        stated |= {row.name: name + year.told for name, row in _power_rows(year.block)}
     names = set()
     modules = {system.modules_at + i: float(held.modules.get(s, 0)) for i, s in enumerate(system.candidates)}
     binaries = {system.open_at + i: float(s in held.modules) for i, s in enumerate(system.candidates)}
@@ -140,15 +159,14 @@ def _angle_cuts(q: Question, system: System, held: Decision) -> set[str]:
     for at in (at for at, n in modules.items() if n):
         search = lazy.Search(m, m.lazy, {"threads": 1}, None)
         names |= search.stops(at, modules[at] + 1.0, {**{i: n for i, n in modules.items() if i != at}, **binaries})
-    # Balances and what only ties variables together are no rules.
-    stated = {row.name: label(family.removesuffix("_asked").replace("new_rating", "rating"), index) for family, index, row in _power_rows(m)}
     return {stated.get(name, name) for name in names if name in stated or name.startswith(("rating[", "security["))}
 
 
-def _power_rows(m: Any) -> Iterator[tuple[str, Any, Any]]:
+def _power_rows(block: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the rows of the power flow of one year, each with its name."""
     for family in ("generation", "new_rating", "security", "security_asked"):
-        for index, row in m.component(family).items() if m.component(family) is not None else ():
-            yield family, index, row
+        for index, row in block.component(family).items() if block.component(family) is not None else ():
+            yield label(family.removesuffix("_asked").replace("new_rating", "rating"), index), row
 
 
 def _area_cuts(q: Question, held: Decision) -> set[str]:

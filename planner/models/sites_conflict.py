@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection
 
 from planner.handoff import Options, SitesRequest
 from planner.instance import Instance
+from planner.models.sites_bounds import module_capital_musd, most_sites
 from planner.models.sites_question import Question, ask
-from planner.models.sites_rules import RULES, build, levels, module_capital_musd, most_sites
+from planner.models.sites_rules import RULES, build
+from planner.models.sites_wan import levels
 from planner.physics import power
 from planner.physics.grid import usable_interconnect_mw
 from planner.plan import Conflict

@@ -1,6 +1,6 @@
 """Explain a split: what each node could carry, what would do where nothing fits, what a limit is worth, and near-best splits."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +12,10 @@ from planner.models import sites, sites_soft
 from planner.models.sites_binding import binding
 from planner.models.sites_question import Question, ask
 from planner.models.sites_rules import RULES, build, yearly_musd
+from planner.models.sites_scenarios import blocks
 from planner.plan import SitesPlan
 from planner.solvers import highs
+from planner.solvers.lazy import Duals
 from planner.solvers.outcome import Stop
 
 # Rules of the campus as a whole: they say nothing of what one node could carry.
@@ -133,10 +135,11 @@ def _unbind(m: Any, q: Question, rules: Collection[str]) -> None:
     for s in q.candidates:
         m.modules[s].setub(most)
         m.held[s].set_value((None, m.modules[s] - most * m.open[s], 0.0))
-    for var in (*m.generated.values(), *m.flow.values()):
-        var.setub(most * q.module_mw)
-        if var.lb is not None and var.lb < 0:
-            var.setlb(-most * q.module_mw)
+    for year in blocks(m, q):
+        for var in (*year.block.generated.values(), *year.block.flow.values()):
+            var.setub(most * q.module_mw)
+            if var.lb is not None and var.lb < 0:
+                var.setlb(-most * q.module_mw)
 
 
 def _farther(q: Question, options: Options) -> Relaxation | None:
@@ -171,44 +174,56 @@ def _fewer(instance: Instance, request: SitesRequest, options: Options) -> Relax
 def shadow_prices(instance: Instance, request: SitesRequest, held: SitesPlan) -> list[Price]:
     """Return what one more unit of each limit saves per year with sites, lines and upgrades as held, the dearest first.
 
-    Modules and wavelengths are divisible there, so a price holds for small changes only. None are told under dc, whose
-    rows are found as they are broken: the duals of those not yet found would be missing.
+    Modules and wavelengths are divisible there, so a price holds for small changes only. Under dc the rows found on the
+    way have their prices like any other: the search ends once none is broken, so those not stated have none.
     """
     q = ask(instance, request)
-    if q.system is not None:
-        return []
     m = build(q)
-    steps = {u.node: u.steps for u in held.upgrades}
-    circuits = {n.line: n.circuits for n in held.new_lines}
-    standing = {x.id for x in held.sites}
-    for var in m.component_data_objects(pyo.Var):
-        if not (var.is_integer() or var.is_binary()):
-            continue
-        name, index = var.parent_component().local_name, var.index()
-        var.domain = pyo.NonNegativeReals
-        if name == "open":
-            var.fix(int(index in standing))
-        elif name == "steps":
-            var.fix(steps.get(index, 0))
-        elif name == "at_least":
-            var.fix(int(len(standing) >= index))
-        elif name in ("circuits", "built"):
-            var.fix(circuits.get(index, 0) if name == "circuits" else int(index in circuits))
+    _as_held(m, held)
     # A limit must act through its own row, or its price would be that of the tie.
     _unbind(m, q, [r for r in RULES if r not in ("demand", "pins")])
     m.goal = pyo.Objective(expr=yearly_musd(m, q))
-    return sorted(_prices(m), key=lambda p: (-abs(p.usd_per_year), p.rule))
-
-
-def _prices(m: Any) -> Iterator[Price]:
     duals = highs.duals(m)
-    for family in (*_MOVABLE, "fault_split"):
-        rows = m.component(family)
-        for index, row in (rows or {}).items():
-            per, unit = sites_soft.PER_UNIT[family]
-            saved = abs(duals.get(row, 0.0)) * 1e6 / per
-            if saved > 1e-3:
-                yield Price(rule=sites_soft.label(family, index), unit=unit, usd_per_year=saved)
+    return sorted(_prices(m, q, duals), key=lambda p: (-p.usd_per_year, p.rule)) if duals else []
+
+
+def _as_held(m: Any, held: SitesPlan) -> None:
+    """Fix sites, circuits and upgrades as a plan holds them; what is left is real."""
+    steps = {u.node: u.steps for u in held.upgrades}
+    circuits = {n.line: n.circuits for n in held.new_lines}
+    standing = {x.id for x in held.sites}
+    fixed: dict[str, Callable[[Any], int]] = {
+        "open": lambda s: int(s in standing),
+        "steps": lambda s: steps.get(s, 0),
+        "at_least": lambda n: int(len(standing) >= n),
+        "circuits": lambda k: circuits.get(k, 0),
+        "built": lambda k: int(k in circuits),
+        "stands": lambda key: int(key[1] < circuits.get(key[0], 0)),
+    }
+    for var in m.component_data_objects(pyo.Var):
+        if var.is_integer() or var.is_binary():
+            var.domain = pyo.NonNegativeReals
+            name = var.parent_component().local_name
+            if name in fixed:
+                var.fix(fixed[name](var.index()))
+
+
+def _prices(m: Any, q: Question, duals: Duals) -> Iterator[Price]:
+    """Add up the prices of the rows that a report calls by one name."""
+    found: dict[str, float] = {}
+    for year in blocks(m, q):
+        for family in (*_MOVABLE, "fault_split", "new_rating", "security", "security_asked"):
+            reported = family.removesuffix("_asked").removeprefix("new_")
+            for index, row in (year.block.component(family) or {}).items():
+                name = sites_soft.label(reported, index) + year.told
+                found[name] = found.get(name, 0.0) + duals.stated.get(row, 0.0)
+    for name, dual in duals.found.items():
+        found[name] = found.get(name, 0.0) + dual
+    for name, dual in found.items():
+        per, unit = sites_soft.PER_UNIT[sites_soft.family_of(name)]
+        saved = abs(dual) * 1e6 / per
+        if saved > 1e-3:
+            yield Price(rule=name, unit=unit, usd_per_year=saved)
 
 
 def near_best(instance: Instance, request: SitesRequest, options: Options, *, count: int, within: float) -> list[SitesPlan]:

@@ -1,45 +1,44 @@
-"""The DC power flow of a site split in its MILP: what is stated at once, and the rows that are found on the way.
+"""The DC power flow of a site split in its MILP: what is stated at once.
 
-Stated: the balance of each part of the network, reserves, and new circuits, whose flows enter the existing network as power
-drawn at one end and fed in at the other. Found: corridors above their ratings, before and after outages.
+The balance of each part of the network, reserves, and new circuits, whose flows enter the existing network as power
+drawn at one end and fed in at the other. Each is stated for one year: of the model itself, or of a scenario's block in it.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
 
 import networkx as nx
 import numpy as np
-import numpy.typing as npt
 import pyomo.environ as pyo
 
-from planner.models import sites_secure_cuts
-from planner.models.sites_network import Cut, Key, System
+from planner.models.sites_network import System
 from planner.models.sites_question import Question
-from planner.models.sites_security import TOLERANCE, Outages
 from planner.physics.grid import normal_share
 from planner.physics.powerflow import BASE_MVA
-from planner.solvers.lazy import Row
-
-OVERLOADS = 150  # made cuts in one round
 
 
 def plants(q: Question, without: Collection[str]) -> list[str]:
     """List the nodes that can feed in under dc: those that can spare something, or all where that rule is left out."""
     if q.system is None:
         return []
-    return [n for n in q.graph if "generation" in without or q.graph.nodes[n]["node"].generation_mw > 0]
+    spare = {n.id: n.generation_mw for n in q.grid.nodes}
+    return [n for n in q.graph if "generation" in without or spare[n] > 0]
+
+
+def stand(m: Any, system: System) -> None:
+    """Count the circuits that stand in each corridor; one split has the same in every year."""
+    keys = system.circuits_to_build
+    m.stands = pyo.Var(keys, domain=pyo.Binary)
+    new = [c.id for c in system.buildable]
+    m.counting = pyo.Constraint(new, rule=lambda m, k: sum(m.stands[k, j] for j in range(system.corridors[k].circuits)) == m.circuits[k])
+    m.in_order = pyo.Constraint([(k, j) for k, j in keys if j], rule=lambda m, k, j: m.stands[k, j] <= m.stands[k, j - 1])
 
 
 def balance(m: Any, q: Question, system: System) -> None:
     """Feed what sites draw in each part of the existing network from its plants and over new circuits."""
     keys = system.circuits_to_build
     most = max((v.ub for v in m.generated.values()), default=0.0)
-    m.stands = pyo.Var(keys, domain=pyo.Binary)
     m.carries = pyo.Var(keys, domain=pyo.Reals, bounds=(-most, most))
-    new = [c.id for c in system.buildable]
-    m.counting = pyo.Constraint(new, rule=lambda m, k: sum(m.stands[k, j] for j in range(system.corridors[k].circuits)) == m.circuits[k])
-    m.in_order = pyo.Constraint([(k, j) for k, j in keys if j], rule=lambda m, k, j: m.stands[k, j] <= m.stands[k, j - 1])
     island = system.base.network.island
     terms: list[list[Any]] = [[] for _ in range(int(island.max()) + 1)]
     for n, v in m.generated.items():
@@ -70,14 +69,14 @@ def new_circuits(m: Any, q: Question, system: System) -> None:
     m.turned = pyo.Var(shifts, domain=pyo.Reals, bounds=(-max(apart.values(), default=0.0), max(apart.values(), default=0.0)))
     ends = {c.id: (system.nodes[c.a], system.nodes[c.b]) for c in system.buildable}
     m.angle = pyo.Var(list(ends), domain=pyo.Reals, bounds=lambda _, k: (-apart[k], apart[k]))
-    columns = _columns(m, system)
+    held = columns(m, system)
 
     def angle(m: Any, k: str) -> Any:
         a, b = ends[k]
         unit = np.zeros(net.nodes)
         unit[a], unit[b] = 1.0, -1.0
         row = system.row(net.angles(unit), new=True)
-        known = pyo.quicksum(float(row[i]) * v for i, v in enumerate(columns) if v is not None and abs(row[i]) > 1e-15)
+        known = pyo.quicksum(float(row[i]) * v for i, v in enumerate(held) if v is not None and abs(row[i]) > 1e-15)
         turned = m.turned[int(net.island[a])] - m.turned[int(net.island[b])] if net.island[a] != net.island[b] else 0.0
         return m.angle[k] == known + turned
 
@@ -138,7 +137,7 @@ def reserves(m: Any, system: System) -> None:
     m.security_asked = pyo.Constraint([n for n in here if spare[system.nodes[n]] > 0], rule=asked)
 
 
-def _columns(m: Any, system: System) -> list[Any]:
+def columns(m: Any, system: System) -> list[Any]:
     """Return the model's variables in the order of the system's columns; None where there is none."""
     fed = dict(m.generated.items())
     found = [fed.get(n) for n in system.nodes]
@@ -146,81 +145,8 @@ def _columns(m: Any, system: System) -> list[Any]:
     return found + [m.stands[key] for key in system.circuits_to_build] + [m.carries[key] for key in system.circuits_to_build]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FlowRows:
-    """The rows of a dc model that are stated once a point breaks them."""
-
-    system: System
-    columns: list[Any]
-    gates: list[tuple[int, int]]
-    families: frozenset[str]
-    load_mw: float
-    outages: dict[tuple[int, ...], Outages]
-    stated: set[Key] = field(default_factory=set)
-
-    def known(self) -> list[Row]:
-        """Return the cuts that this question has met, of the rules in force."""
-        found = {key: c for key, c in self.system.pool.items() if c.family in self.families}
-        self.stated.clear()
-        self.stated.update(found)
-        return [self._row(c) for c in found.values()]
-
-    def forget(self) -> None:
-        """Take all rows back: none is stated any more."""
-        self.stated.clear()
-
-    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
-        """Return cuts for what the point breaks: of N-1 once the network before outages holds, and not when it must be quick."""
-        cuts = self.system.ratings(x, OVERLOADS, TOLERANCE) if "rating" in self.families else []
-        secure = "security" in self.families and not quick and (whole or (not self.system.buildable and self.system.grid.rules.n1 == "full"))
-        if secure and len(cuts) < OVERLOADS // 5:
-            cuts += sites_secure_cuts.broken(self.system, x, self.outages, TOLERANCE)
-        self.system.effort.rounds += 1
-        # What is stated already is broken by no more than the solver's own tolerance.
-        fresh = {key: c for c in cuts if (key := (c.family, c.name, c.given)) not in self.stated}
-        self.system.pool.update(fresh)
-        self.stated.update(fresh)
-        return [self._row(c) for c in fresh.values()]
-
-    def _row(self, c: Cut) -> Row:
-        name = f"{c.family}[{','.join(c.name.split(',')[: 1 if c.family == 'rating' else 2])}]"
-        if not c.given:
-            return Row(name=name, columns=c.columns, values=c.values, upper=c.upper)
-        most = c.reach * self.load_mw
-        columns = np.concatenate([c.columns, np.asarray([i for i, _ in c.given])])
-        values = np.concatenate([c.values, np.asarray([most if wanted else -most for _, wanted in c.given])])
-        return Row(name=name, columns=columns, values=values, upper=c.upper + most * sum(wanted for _, wanted in c.given))
-
-
-def state_lazily(m: Any, q: Question, without: Collection[str], *, load_mw: float) -> None:
-    """Give a dc model the rows that its solver finds on the way."""
-    if q.system is None:
-        return
-    families = {"rating"} if q.grid.rules.n1 not in ("node", "full") else {"rating", "security"}
-    m.lazy = FlowRows(
-        system=q.system,
-        columns=_columns(m, q.system),
-        gates=[(q.system.modules_at + i, q.system.open_at + i) for i in range(len(q.candidates))],
-        families=frozenset(families - set(without)),
-        load_mw=load_mw,
-        outages=q.system.outages,
-    )
-
-
 def flows_of(m: Any, system: System) -> dict[str, float]:
     """Return the flows that the values set in a model mean, by corridor."""
-    x = np.asarray([0.0 if v is None else v.value for v in _columns(m, system)])
+    x = np.asarray([0.0 if v is None else v.value for v in columns(m, system)])
     state = system.state(system.built(x))
     return dict(sorted(zip(state.lines, (float(f) for f in state.network.flows(system.injection(x))), strict=True)))
-
-
-def security_space(system: System) -> dict[str, int | float | str | list[int] | list[str]]:
-    """Say what the search for rows took."""
-    by_family = {family: sum(c.family == family for c in system.pool.values()) for family in ("rating", "security")}
-    secure = system.grid.rules.n1 in ("node", "full")
-    outages: dict[str, int | float | str | list[int] | list[str]] = {"outages": system.effort.contingencies, "outage_cuts": by_family["security"]}
-    return {
-        "rounds": system.effort.rounds,
-        "rating_cuts": by_family["rating"],
-        **(outages if secure else {}),
-    }

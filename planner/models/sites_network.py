@@ -4,7 +4,7 @@ Cuts are kept here and not in a model, so that every model of one question start
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -87,7 +87,20 @@ class System:
     pool: dict[Key, Cut] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
     outages: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    shifts: dict[tuple[tuple[int, bool], ...], Any] = field(default_factory=dict)
     _states: dict[tuple[int, ...], State] = field(default_factory=dict)
+    _years: dict[str, "System"] = field(default_factory=dict)
+
+    def in_year(self, name: str, grid: Grid) -> "System":
+        """Return the system with a scenario's figures: cuts of its own on the same networks; it is kept."""
+        if name not in self._years:
+            self._years[name] = replace(self, grid=grid, pool={}, outages={}, _years={})
+        return self._years[name]
+
+    @property
+    def every_year(self) -> list["System"]:
+        """The system itself, then those of its scenarios."""
+        return [self, *self._years.values()]
 
     @cached_property
     def nodes(self) -> dict[str, int]:

@@ -4,20 +4,20 @@ Units of the rows are MW, M$, racks and 1000 m², so that coefficients stay with
 left out by name, which is how a conflict is found; the power balance is a law and always stays.
 """
 
-import math
 from collections.abc import Callable, Collection
 from typing import Any
 
 import pyomo.environ as pyo
 
-from planner.models import sites_flow
+from planner.models import sites_flow, sites_found, sites_wan
+from planner.models.sites_bounds import most_at, most_modules, site_musd
 from planner.models.sites_question import Question
 from planner.models.sites_scenarios import expected_musd, scenarios, state
-from planner.models.sites_soft import label, penalty_musd, room, soften
-from planner.physics import cost, power, wan
+from planner.models.sites_soft import label, penalty_musd, soften
+from planner.physics import cost, power
 from planner.physics.grid import largest_circuit_mw, normal_share
 
-__all__ = ["RULES", "build", "label", "levels", "module_capital_musd", "most_modules", "most_sites", "yearly_musd"]
+__all__ = ["RULES", "build", "label", "yearly_musd"]
 
 
 def build(q: Question, *, without: Collection[str] = (), sites: int | None = None) -> pyo.ConcreteModel:
@@ -33,50 +33,13 @@ def build(q: Question, *, without: Collection[str] = (), sites: int | None = Non
         block = state(m, year, name, most_modules(q, without))
         _power(block, year, frozenset(without), most_modules(q, without) * q.module_mw)
         _balance(block, year)
-        for rule_name in ("headroom", "generation", "rating"):
+        for rule_name in ("headroom", "generation", "rating", "security"):
             if rule_name not in without:
                 RULES[rule_name](block, year)
-    sites_flow.state_lazily(m, q, without, load_mw=most_modules(q, without) * q.module_mw)
+    sites_found.state_lazily(m, q, without, load_mw=most_modules(q, without) * q.module_mw)
     if sites is not None:
         m.exact_sites = pyo.Constraint(expr=sum(m.open.values()) == sites)
     return m
-
-
-def most_modules(q: Question, without: Collection[str] = ()) -> int:
-    """Bound the modules of the whole campus by the rules in force, each on its own."""
-    caps = []
-    if "demand" not in without and q.request.racks is not None:
-        caps.append(q.request.racks // q.module_racks)
-    if "pins" not in without and q.pins.racks is not None:
-        caps.append(q.pins.racks // q.module_racks)
-    if "facility_power" not in without and q.instance.limits.facility_power_mw is not None:
-        caps.append(_whole((q.instance.limits.facility_power_mw + room(q, "facility_power")) / q.module_mw))
-    if "headroom" not in without and q.grid.rules.headroom:
-        caps.append(_whole((sum(b.headroom_mw for b in q.authorities.values()) + room(q, "headroom", len(q.authorities))) / q.module_mw))
-    if "generation" not in without and q.grid.rules.generation:
-        caps.append(_whole((sum(n.generation_mw for n in q.grid.nodes) + room(q, "generation", len(q.grid.nodes))) / q.module_mw))
-    capital = module_capital_musd(q)
-    if "budget" not in without and q.instance.limits.budget_usd is not None and capital > 0:
-        caps.append(_whole(q.instance.limits.budget_usd / 1e6 / capital))
-    if caps:
-        return max(min(caps), 0)
-    # Only a conflict's partial questions come here; room for every least size, pin and share is room enough.
-    least = q.grid.rules.min_site_modules * len(q.candidates) + sum(q.pins.racks_by_site.values()) + 1
-    return 100 * least + (q.racks or 0)
-
-
-def most_sites(q: Question, without: Collection[str] = ()) -> int:
-    """Bound the open sites by the rules in force."""
-    caps = [len(q.candidates)]
-    if "site_count" not in without and q.grid.rules.max_sites is not None:
-        caps.append(q.grid.rules.max_sites + _whole(room(q, "site_count")))
-    if "pins" not in without and q.pins.max_sites is not None:
-        caps.append(q.pins.max_sites)
-    return min(caps)
-
-
-def _whole(x: float) -> int:
-    return math.floor(x + 1e-9)
 
 
 def _variables(m: Any, q: Question, without: frozenset[str], exact: int | None) -> None:
@@ -86,14 +49,16 @@ def _variables(m: Any, q: Question, without: frozenset[str], exact: int | None) 
     sites = list(q.candidates)
     m.open = pyo.Var(sites, domain=pyo.Binary)
     m.modules = pyo.Var(sites, domain=pyo.NonNegativeIntegers, bounds=(0, total))
-    m.held = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= _room(q, s, total, without) * m.open[s])
+    m.held = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= most_at(q, s, total, without) * m.open[s])
     m.used = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] >= m.open[s])
     new = [c.id for c in q.corridors.values() if c.new]
     m.circuits = pyo.Var(new, domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, q.corridors[k].circuits))
     upgrades = {s: n.upgrade.max_steps for s, n in q.candidates.items() if n.upgrade}
     m.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, s: (0, upgrades[s]))
+    if q.system is not None:
+        sites_flow.stand(m, q.system)
     _power(m, q, without, load)
-    _wan_variables(m, q, without, exact)
+    sites_wan.variables(m, q, without, exact)
 
 
 def _power(m: Any, q: Question, without: frozenset[str], load: float) -> None:
@@ -102,69 +67,6 @@ def _power(m: Any, q: Question, without: frozenset[str], load: float) -> None:
     plants = list(q.graph) if transport else sites_flow.plants(q, without)
     m.generated = pyo.Var(plants, domain=pyo.NonNegativeReals, bounds=(0, load))
     m.flow = pyo.Var(list(q.corridors) if transport else [], domain=pyo.Reals, bounds=(-load, load))
-
-
-def _room(q: Question, site: str, total: int, without: frozenset[str]) -> int:
-    """Bound a site's modules by its authority's headroom and its area, so that the tie to its opening is tight."""
-    node = q.candidates[site]
-    caps = [float(total)]
-    if "headroom" not in without and q.grid.rules.headroom:
-        caps.append((q.authorities[node.balancing_authority].headroom_mw + room(q, "headroom")) / q.module_mw)
-    area = power.cooling_m2(q.hardware, q.module_racks)
-    if "area" not in without and node.area_m2 is not None and area is not None:
-        caps.append(node.area_m2 / area + room(q, "area") * 1e3 / area)
-    return _whole(min(caps))
-
-
-def _wan_variables(m: Any, q: Question, without: frozenset[str], exact: int | None) -> None:
-    """Create pairs, their wavelengths and fibre pairs, and what the number of sites is at least.
-
-    A ring over n sites sends 2·(n-1)/n of the gradient over each link, so the need grows with the number of open sites.
-    The need of a pair is a constant for each number of sites, so pairs, wavelengths and fibres come out whole by themselves.
-    """
-    m.most_sites = most_sites(q, without) if exact is None else exact
-    m.levels = levels(q, m.most_sites, exact or 2)
-    lit = [pair for pair, waves in m.levels.items() if waves[0][1] is not None]
-    m.pair = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, 1))
-    m.wavelengths = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, q.wan.max_wavelengths_per_pair * q.wan.max_fibre_pairs))
-    m.fibres = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, q.wan.max_fibre_pairs))
-    m.joined = pyo.Constraint(lit, rule=lambda m, a, b: m.pair[a, b] >= m.open[a] + m.open[b] - 1)
-    counts = sorted({n for waves in m.levels.values() for n, _ in waves if n > 2})
-    m.at_least = pyo.Var(counts, domain=pyo.Binary)
-    m.counted = pyo.Constraint(counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (m.most_sites - n + 1) * m.at_least[n])
-    split = q.grid.rules.fault_split
-    least = exact or (split.min_interconnections if split.on and "fault_split" not in without else 1)
-    # Measured: these rows decide whether a fixed number of sites is proven in a second or in minutes; where the number is free they cost more.
-    if least == m.most_sites and "wan_capacity" not in without:
-        _mesh(m, q, least)
-
-
-def _mesh(m: Any, q: Question, least: int) -> None:
-    """Join each open site to `least` - 1 others: implied for whole sites, and what makes the relaxation price links at all."""
-    around: dict[str, list[tuple[str, str]]] = {s: [p for p in m.pair if s in p] for s in q.candidates}
-    # A pair that cannot be lit has no variable, and cannot be open: the sum needs none of it.
-    sites = [s for s in around if around[s]] if least > 1 else []
-    m.mesh = pyo.Constraint(sites, rule=lambda m, s: sum(m.pair[p] for p in around[s]) >= (least - 1) * m.open[s])
-    ends = [(*p, s) for s in sites for p in around[s]]
-    m.within = pyo.Constraint(ends, rule=lambda m, a, b, s: m.pair[a, b] <= m.open[s])
-
-
-def levels(q: Question, sites: int, least: int = 2) -> dict[tuple[str, str], list[tuple[int, int | None]]]:
-    """List for each pair the numbers of sites from which it needs more wavelengths, with that need; None: cannot be lit.
-
-    The first is listed as 2, whatever the least number of sites is.
-    """
-    found: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
-    for pair in q.pairs if sites >= 2 and q.request.exchange is not None else ():
-        steps: list[tuple[int, int | None]] = []
-        for n in range(least, sites + 1):
-            waves = q.wavelengths(pair, n)
-            if not steps or steps[-1][1] != waves:
-                steps.append((n if steps else 2, waves))
-            if waves is None:
-                break
-        found[pair] = steps
-    return found
 
 
 def _load(m: Any, q: Question, sites: Collection[str]) -> Any:
@@ -375,36 +277,6 @@ def rtt(m: Any, q: Question) -> None:
     m.rtt = pyo.Constraint(far, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
 
 
-def wan_capacity(m: Any, q: Question) -> None:
-    """Light each open pair for its exchange; a pair that cannot be lit cannot be open."""
-
-    def needed(m: Any, a: str, b: str, n: int) -> Any:
-        return m.pair[a, b] if n == 2 else m.pair[a, b] + m.at_least[n] - 1
-
-    def row(m: Any, a: str, b: str, n: int) -> Any:
-        waves = dict(m.levels[a, b])[n]
-        if waves is None:
-            return m.open[a] + m.open[b] + (m.at_least[n] if n > 2 else 0) <= (2 if n > 2 else 1)
-        return m.wavelengths[a, b] >= waves * needed(m, a, b, n)
-
-    steps = [(*pair, n, waves) for pair, pair_levels in m.levels.items() for n, waves in pair_levels if waves != 0]
-    m.wan_capacity = pyo.Constraint([s[:3] for s in steps], rule=row)
-    lit = {s[:3]: wan.fibre_pairs(q.wan, s[3]) for s in steps if s[3]}
-    m.fibre = pyo.Constraint(list(lit), rule=lambda m, a, b, n: m.fibres[a, b] >= lit[a, b, n] * needed(m, a, b, n))
-    _design(m, q)
-
-
-def _design(m: Any, q: Question) -> None:
-    """Open no two sites that the fibre cannot join, and no set of sites for which a design of the wide area was refused."""
-    m.wan_parted = pyo.Constraint(sorted(q.parted), rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
-    refused = sorted(sorted(s) for s in q.request.refused)
-
-    def other(m: Any, i: int) -> Any:
-        return sum(1 - m.open[s] if s in refused[i] else m.open[s] for s in q.candidates) >= 1
-
-    m.wan_refused = pyo.Constraint(range(len(refused)), rule=other)
-
-
 def budget(m: Any, q: Question) -> None:
     """Keep capital and the counted years of energy within the budget, in M$."""
     limit = q.instance.limits.budget_usd
@@ -417,7 +289,7 @@ RULES: dict[str, Callable[[Any, Question], None]] = {
     "security": security,
     "rating": rating,
     "generation": generation,
-    "wan_capacity": wan_capacity,
+    "wan_capacity": sites_wan.wan_capacity,
     "rtt": rtt,
     "share_balance": share_balance,
     "ready": ready,
@@ -434,21 +306,8 @@ RULES: dict[str, Callable[[Any, Question], None]] = {
 }
 
 
-def module_capital_musd(q: Question) -> float:
-    """Price of one module with its fabric and its part of the site, in M$."""
-    rack = power.rack_of(q.hardware).price_usd + q.request.fabric_usd_per_rack
-    return q.module_racks * rack / 1e6 + _site_musd(q)[1]
-
-
-def _site_musd(q: Question) -> tuple[float, float]:
-    """Split a site's price into its fixed part and that of one module, in M$."""
-    fixed = cost.site_capex_usd(q.grid, it_mw=0, facility_mw=0)
-    one = cost.site_capex_usd(q.grid, it_mw=power.it_mw(q.hardware, q.module_racks), facility_mw=q.module_mw)
-    return fixed / 1e6, (one - fixed) / 1e6
-
-
 def _built_musd(m: Any, q: Question) -> Any:
-    fixed, module = _site_musd(q)
+    fixed, module = site_musd(q)
     lines = sum(m.circuits[k] * ((q.corridors[k].capex_usd or 0.0) / 1e6) for k in m.circuits)
     steps = sum(m.steps[s] * (q.step_usd(s) / 1e6) for s in m.steps)
     return fixed * sum(m.open.values()) + module * sum(m.modules.values()) + lines + steps

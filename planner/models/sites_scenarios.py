@@ -4,7 +4,8 @@ A scenario is the question with other headroom, generation and prices, stated on
 whole in each. Expected: a site may run less where a year demands it, at the price of the work left undone.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyomo.environ as pyo
@@ -32,6 +33,7 @@ def of_scenario(q: Question, s: Scenario) -> Question:
         grid=grid,
         candidates={n.id: n for n in sorted(nodes, key=lambda n: n.id) if n.site},
         authorities={b.id: b for b in sorted(areas, key=lambda b: b.id)},
+        system=None if q.system is None else q.system.in_year(s.name, grid),
     )
 
 
@@ -51,12 +53,35 @@ def state(m: Any, q: Question, name: str, total: int) -> Any:
     block = pyo.Block()
     m.add_component(f"scenario_{name}", block)
     block.circuits = pyo.Reference(dict(m.circuits.items()))
+    block.open = pyo.Reference(dict(m.open.items()))
+    if q.system is not None:
+        block.stands = pyo.Reference(dict(m.stands.items()))
     if q.grid.rules.scenarios == "robust":
         block.modules = pyo.Reference(dict(m.modules.items()))
         return block
     block.modules = pyo.Var(list(q.candidates), domain=pyo.NonNegativeReals, bounds=(0, total))
     block.running = pyo.Constraint(list(q.candidates), rule=lambda b, s: b.modules[s] <= m.modules[s])
     return block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Year:
+    """The rows of one year: the model's own (without a name) or a scenario's block."""
+
+    name: str
+    q: Question
+    block: Any
+
+    @property
+    def told(self) -> str:
+        """What tells a scenario in the names of its rows."""
+        return f" in {self.name}" if self.name else ""
+
+
+def blocks(m: Any, q: Question) -> Iterator[Year]:
+    """Yield the grid's own year, then every scenario that counts."""
+    yield Year(name="", q=q, block=m)
+    yield from (Year(name=n, q=w, block=block_of(m, n)) for n, w in scenarios(q).items())
 
 
 def block_of(m: Any, name: str) -> Any:

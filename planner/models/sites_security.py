@@ -69,12 +69,23 @@ class Outages:
 
     @cached_property
     def _kept(self) -> list[Block]:
-        return list(self._computed())
+        # What a circuit shifts is the same in every year; who answers for a part or a unit is not.
+        held = self.system.shifts
+        if self.state.given not in held:
+            held[self.state.given] = list(self._circuits())
+        return [*held[self.state.given], *self._answered()]
 
     def _computed(self) -> Iterator[Block]:
+        yield from self._circuits()
+        yield from self._answered()
+
+    def _circuits(self) -> Iterator[Block]:
         net = self.state.network
         for part in _some([k for k in self.lines if k not in net.bridges]):
             yield Block(unit=False, driver=np.asarray(part), shift=net.outage(part))
+
+    def _answered(self) -> Iterator[Block]:
+        net = self.state.network
         for part in _some([k for k in self.lines if k in net.bridges]):
             yield Block(unit=False, driver=np.asarray(part), shift=np.stack([self._parted(k) for k in part], axis=1))
         for part in _some([n for n in self.units if self.others_mw[n] > 0]):

@@ -15,6 +15,7 @@ PER_UNIT: dict[str, tuple[float, str]] = {
     "headroom": (1.0, "MW"),
     "generation": (1.0, "MW"),
     "rating": (1.0, "MW"),
+    "security": (1.0, "MW"),
     "interconnect": (1.0, "MW"),
     "facility_power": (1.0, "MW"),
     "area": (1e3, "m2"),

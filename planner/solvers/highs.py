@@ -1,7 +1,7 @@
 """Run a Pyomo model on HiGHS."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyomo.contrib.solver.common.results import SolutionStatus
 from pyomo.contrib.solver.solvers.highs import Highs
 from pyomo.version import version as pyomo_version
 
-from planner.solvers.lazy import Rows, Search
+from planner.solvers.lazy import Duals, Rows, Search
 from planner.solvers.outcome import Outcome, Stop
 
 HIGHS_VERSION = f"{highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
@@ -119,16 +119,15 @@ def _run(
     return outcome, status
 
 
-def duals(model: pyo.ConcreteModel) -> Mapping[Any, float]:
-    """Solve a model without integers and return the dual of each row; empty where it has no optimum.
-
-    The dual of a row is the change of the objective for one more unit of its limit.
-    """
+def duals(model: pyo.ConcreteModel) -> Duals | None:
+    """Solve a model without integers and return the dual of each row; None where it has no optimum."""
+    lazy = getattr(model, "lazy", None)
+    if lazy is not None:
+        return Search(model, lazy, _options(0, True) | {"threads": 1}, None).duals()
     results = Highs().solve(model, load_solutions=False, raise_exception_on_nonoptimal_result=False, threads=1)
     if results.solution_status is not SolutionStatus.optimal:
-        return {}
-    found: Mapping[Any, float] = results.solution_loader.get_duals()
-    return found
+        return None
+    return Duals(stated=results.solution_loader.get_duals())
 
 
 def _options(seed: int, presolve: bool) -> dict[str, Any]:

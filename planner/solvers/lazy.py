@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import highspy
@@ -58,6 +58,14 @@ class Found:
     rows: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duals:
+    """The change of the objective for one more unit of a row's limit: by stated row, and by the name of rows found on the way."""
+
+    stated: Mapping[Any, float]
+    found: Mapping[str, float] = field(default_factory=dict)
+
+
 class Search:
     """One model in HiGHS, translated once; rows are added to it as they are found."""
 
@@ -87,7 +95,8 @@ class Search:
         for v in columns:
             if v is not None and id(v) not in self.column:
                 self.column[id(v)] = self.h.getNumCol()
-                self.h.addCol(0.0, v.lb, v.ub, 0, np.empty(0, dtype=np.int32), np.empty(0))
+                low, high = (v.value, v.value) if v.fixed else (v.lb, v.ub)
+                self.h.addCol(0.0, low, high, 0, np.empty(0, dtype=np.int32), np.empty(0))
                 if v.is_integer() or v.is_binary():
                     self.h.changeColIntegrality(self.column[id(v)], highspy.HighsVarType.kInteger)
         self.at = np.asarray([-1 if v is None else self.column[id(v)] for v in columns], dtype=np.int64)
@@ -149,9 +158,19 @@ class Search:
         self.h.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), costs)
         if self._keep_all(whole=True, quick=False) != _Status.kOptimal or self.point()[self.at[column]] >= most - 1e-6:
             return set()
-        stated = {i: row.name for row, i in self._wrapper._pyomo_con_to_solver_con_map.items()}
-        duals = np.asarray(self.h.getSolution().row_dual)
-        return {(stated | self.found).get(int(i), "") for i in np.flatnonzero(np.abs(duals) > 1e-6)}
+        found = self._duals()
+        return {row.name for row, x in found.stated.items() if abs(x) > 1e-6} | {name for name, x in found.found.items() if abs(x) > 1e-6}
+
+    def duals(self) -> Duals | None:
+        """Solve a model whose binaries are fixed at whole values and return its duals; None where it has no optimum."""
+        return self._duals() if self._keep_all(whole=True, quick=False) == _Status.kOptimal else None
+
+    def _duals(self) -> Duals:
+        held = self.h.getSolution().row_dual
+        found: dict[str, float] = {}
+        for i, name in self.found.items():
+            found[name] = found.get(name, 0.0) + held[i]
+        return Duals(stated={row: held[i] for row, i in self._wrapper._pyomo_con_to_solver_con_map.items()}, found=found)
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also finds the rows that hold it there.

@@ -6,28 +6,23 @@ from typing import Any
 
 import pyomo.environ as pyo
 import pytest
-from power_grids import power_case, script, wire
+from power_grids import Value, angles, changed, power_case, same, violations, wire
 from site_grids import case, node
 
-from planner.checks import power_flow
-from planner.checks import years as site_rules
-from planner.checks.context import Context
 from planner.errors import InputError
 from planner.handoff import Options, SitesRequest
 from planner.instance import Instance
 from planner.models import sites
 from planner.models.sites_conflict import infeasible
 from planner.models.sites_question import ask
-from planner.models.sites_rules import RULES, build, yearly_musd
+from planner.models.sites_rules import RULES, build
 from planner.physics import cost
-from planner.plan import Plan, SitesPlan, Violation
+from planner.plan import SitesPlan
 from planner.solvers import cpsat, highs
 from planner.solvers.outcome import Stop
 from planner.solvers.restate import restate
 
 ANY, OPTIONS = SitesRequest(), Options()
-by_angles = script("angle_formulation").by_angles
-Value = tuple[int, float] | None  # racks and yearly cost
 
 
 def solved(instance: Instance, request: SitesRequest = ANY) -> SitesPlan | None:
@@ -40,41 +35,6 @@ def solved(instance: Instance, request: SitesRequest = ANY) -> SitesPlan | None:
 def value(instance: Instance, request: SitesRequest = ANY) -> Value:
     plan = solved(instance, request)
     return (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
-
-
-def angles(instance: Instance, request: SitesRequest) -> Value:
-    """Solve the formulation by angles: most racks, then least cost."""
-    m, q = by_angles(instance, request)
-    if q.racks is None:
-        m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
-        first = highs.run(m, absolute_gap=0.99)
-        if first.solution is None:
-            return None
-        of = first.solution.of
-        m.del_component(m.goal)
-        m.most = pyo.Constraint(expr=sum(m.modules.values()) == round(sum(of(v) for v in m.modules.values())))
-    m.goal = pyo.Objective(expr=yearly_musd(m, q))
-    outcome = highs.run(m)
-    if outcome.solution is None or outcome.objective is None:
-        return None
-    return q.module_racks * round(sum(outcome.solution.of(v) for v in m.modules.values())), outcome.objective * 1e6
-
-
-def same(a: Value, b: Value) -> bool:
-    return a == b if a is None or b is None else a[0] == b[0] and a[1] == pytest.approx(b[1], rel=1e-7, abs=1.0)
-
-
-def changed(instance: Instance, **grid: Any) -> Instance:
-    data = instance.model_dump()
-    data["grid"] |= grid
-    return Instance.model_validate(data)
-
-
-def violations(instance: Instance, plan: SitesPlan) -> list[Violation]:
-    """Judge a split's power by the checker, as if it were planned for this instance."""
-    c = Context(plan=Plan.model_construct(planner_version="0", instance=instance, sites=plan, layout=None, fabric=None, placement=None, cost=None))
-    rules = (site_rules.balance, site_rules.rating, site_rules.generation, *power_flow.RULES)
-    return [v for rule in rules for v in rule(c)]
 
 
 # Agreement

@@ -126,6 +126,7 @@ def test_a_robust_split_runs_whole_in_every_year() -> None:
     assert racks(dry("robust")) == 5
     plan = whole(dry("robust"))
     assert plan.sites is not None and plan.sites.scenarios["dry"].running_mw == {"E0": 4.0, "W0": 1.0}
+    assert plan.sites.certificate.binding == ("demand", "generation[E0]", "generation[E0] in dry", "generation[W0] in dry")
 
 
 def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
@@ -144,11 +145,12 @@ def test_more_certainty_never_costs_less(total: int) -> None:
 
 
 def test_weights_above_one_are_refused() -> None:
-    """Weights that sum to more than 1 are named, and so is a scenario of an unknown authority."""
+    """Weights that sum to more than 1 are named, and so are a scenario of an unknown authority and one without a name."""
     data = dry("expected").model_dump(mode="json", exclude_none=True)
     data["grid"]["scenarios"][0] |= {"weight": 0.6, "headroom_mw": {"X": 1}}
-    data["grid"]["scenarios"].append({"name": "wet", "weight": 0.5})
-    with pytest.raises(InputError, match=r"weights must sum to at most 1 \(are 1.1\)[\s\S]*headroom_mw: 'X' does not exist"):
+    data["grid"]["scenarios"].append({"name": "", "weight": 0.5})
+    told = r"weights must sum to at most 1 \(are 1.1\)[\s\S]*headroom_mw: 'X' does not exist[\s\S]*scenarios\[1\]\.name: is empty"
+    with pytest.raises(InputError, match=told):
         load_instance(data)
 
 
