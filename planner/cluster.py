@@ -59,9 +59,9 @@ class Cluster:
 
     @staticmethod
     def warm_up() -> None:
-        """Load the solver now, so that a later call with little time may use it."""
+        """Load the solvers now, so that a later call with little time may use them."""
         with uninterrupted():
-            import ortools.sat.python.cp_model  # noqa: F401
+            import planner.models.cluster_levels  # noqa: F401
 
     @property
     def busy(self) -> frozenset[str]:

@@ -12,8 +12,8 @@ from planner.solvers.outcome import Outcome, Stop
 from planner.whole import uninterrupted
 
 FORMULATION = (
-    "Counts of leaves by free nodes and whole groups held, of clusters of split groups by the holes that they share; "
-    "level by level, each fixed before the next: best fit where it meets the analytic bound, CP-SAT where it does not."
+    "Counts of leaves by free nodes and whole groups held, of chains of split groups by the holes that they share; "
+    "level by level, each fixed before the next: best fit where it meets the analytic bound, CP-SAT where it does not, HiGHS pod by pod."
 )
 LOADING_SECONDS = 2.0  # to import CP-SAT where it is not loaded yet: measured 1.3 to 1.6
 ANALYTIC = "best fit with analytic bounds"

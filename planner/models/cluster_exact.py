@@ -36,6 +36,7 @@ class Formulation:
     held: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each cluster, by kind
     local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (tier, switch, kind)
     opened: list[cp_model.IntVar] = field(default_factory=list)
+    joints: list[cp_model.IntVar] = field(default_factory=list)  # where shares of a group across pods meet: a piece more each
     wasteful: list[cp_model.IntVar] = field(default_factory=list)
 
     def split(self, kind: int) -> Expr:
@@ -143,7 +144,7 @@ def levels(f: Formulation) -> list[Expr]:
     """Return the levels of the objective: two of them, or all where the pods are told apart."""
     q, taken = f.q, [v for take in f.take for v in take.values()]
     found: list[Expr] = [sum(kind.weight * f.split(k) for k, kind in enumerate(q.kinds))]
-    found.append(sum(taken) - sum(f.opened))
+    found.append(sum(taken) - sum(f.opened) + sum(f.joints))
     if not f.by_pod:
         return found
     split = sum(v for held in f.held for v in held)

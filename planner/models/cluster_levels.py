@@ -1,9 +1,9 @@
-"""Prove the levels of a placement one after another with CP-SAT, from the first that best fit leaves open."""
+"""Prove the levels of a placement one after another with CP-SAT and HiGHS, from the first that best fit leaves open."""
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,11 +15,13 @@ from planner.models.cluster_equal import place_equal
 from planner.models.cluster_exact import Formulation, formulate, levels
 from planner.models.cluster_greedy import with_split
 from planner.models.cluster_question import Packing, Question, measure
-from planner.solvers.cpsat import SOLVER, Values, run
+from planner.solvers import cpsat, linear
+from planner.solvers.cpsat import Values
 from planner.solvers.outcome import Outcome, Stop
 
 MOST_VARIABLES = 60_000  # beyond it the translation alone takes seconds
 SECONDS_PER_VARIABLE = 2e-5  # to write a variable with its share of the rules down, so that little time is not spent on that alone
+SECONDS_PER_FLOW_VARIABLE = 2e-4  # and to solve the relaxation of flows by pod, which no time limit stops half-way
 
 
 def improve(q: Question, held: Progress, options: Options, searched: int) -> None:
@@ -27,9 +29,9 @@ def improve(q: Question, held: Progress, options: Options, searched: int) -> Non
     _start_from_equal(q, held, options)
     for level in range(searched):
         if held.values[level] > held.bounds[level]:
-            for model in _models(q, held, level, options):
-                if held.values[level] > held.bounds[level] and not held.interrupted and _time_left(held, options) > 0:
-                    _search(model, held, level, options)
+            model = _model(q, held, level, options)
+            if model is not None and _time_left(held, options) > 0:
+                _search(model, held, level, options)
         if held.interrupted or not held.proven(level):
             return
 
@@ -56,34 +58,37 @@ def _time_left(held: Progress, options: Options) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A model of a level with those before it fixed, how to read its packing, and whether it holds every packing that is as good."""
+    """A model of a level with those before it fixed, how to read its packing, and how to run it."""
 
     f: Formulation
     read: Callable[[Values], Packing]
-    exact: bool
+    run: Callable[..., Outcome[Values]]
 
 
-def _models(q: Question, held: Progress, level: int, options: Options) -> Iterator[_Model]:
-    """Write the models of a level, one after another while it is open: groups within pods first, then across them."""
-    local = not any(held.values[2 : 2 + q.tiers])
-    if level and _affordable(size_of(q, by_pod=level > 1), held, options):
-        f, chains = formulate_chains(q, by_pod=level > 1)
-        yield _Model(f, partial(decode_chains, f, chains), exact=level == 1 or local)
-        if level == 1 or local:
-            return
-    slots = None if level == 0 else _most_clusters(q, held)
-    holes = max(leaf.free for leaf in q.leaves) * (len(q.pods) if level > 1 else 1)
-    if _affordable(holes * (len(q.kinds) + 1 + (slots or 0)), held, options):
-        f = formulate(q, by_pod=level > 1, slots=slots)
-        yield _Model(f, partial(_cut_what_is_left, f), exact=True)
+def _model(q: Question, held: Progress, level: int, options: Options) -> _Model | None:
+    """Write the model of a level down; None where it is too large for the time that is left.
+
+    Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without pods it is the other way round.
+    """
+    by_pod, left = level > 1, _time_left(held, options)
+    search = partial(cpsat.run, interruptible=True)
+    if level and _affordable(size_of(q, by_pod=by_pod), left, SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE):
+        f, chains, pools = formulate_chains(q, by_pod=by_pod, most_split=_most_split(q, held))
+        return _Model(f, partial(decode_chains, f, chains, pools), linear.run if 2 <= level < 2 + q.tiers else search)
+    slots = None if level == 0 else _most_split(q, held)
+    holes = max(leaf.free for leaf in q.leaves) * (len(q.pods) if by_pod else 1)
+    if _affordable(holes * (len(q.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
+        f = formulate(q, by_pod=by_pod, slots=slots)
+        return _Model(f, partial(_cut_what_is_left, f), search)
+    return None
 
 
-def _affordable(variables: int, held: Progress, options: Options) -> bool:
+def _affordable(variables: int, left: float, seconds: float) -> bool:
     """Tell whether a model is small enough to be written down and searched in the time that is left."""
-    return variables <= min(MOST_VARIABLES, _time_left(held, options) / SECONDS_PER_VARIABLE)
+    return variables <= min(MOST_VARIABLES, left / seconds)
 
 
-def _most_clusters(q: Question, held: Progress) -> int:
+def _most_split(q: Question, held: Progress) -> int:
     """Bound the split groups, and so the clusters, of any packing whose first level is least."""
     least = min(k.weight for k in q.kinds)
     return min(q.groups, held.values[0] // least) if least else q.groups
@@ -96,23 +101,23 @@ def _search(model: _Model, held: Progress, level: int, options: Options) -> None
     for goal, value in zip(goals[:level], held.values, strict=False):
         f.model.add(goal <= value).with_name("keep_the_levels_before")
     f.model.add(goals[level] >= held.bounds[level]).with_name("respect_the_analytic_bound")
+    f.model.add(goals[level] < held.values[level]).with_name("find_better")
     f.model.minimize(goals[level])
     left = _time_left(held, options)
-    outcome = run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads, interruptible=True)
+    outcome = model.run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads)
     held.interrupted = outcome.stop is Stop.INTERRUPTED
     held.variables += outcome.variables
     held.constraints += outcome.constraints
-    held.solver = SOLVER
-    if outcome.infeasible and not model.exact:
-        held.bounds[level] = max(held.bounds[level], int(level == 2))
+    held.solver = outcome.solver
+    if outcome.infeasible:
+        held.bounds[level] = held.values[level]
     if outcome.solution is None:
         return
     packing = model.read(outcome.solution)
     values = measure(f.q, packing).values
     if values < held.values:
         held.packing, held.values = packing, values
-    if model.exact:
-        held.bounds[level] = max(held.bounds[level], _proven(outcome))
+    held.bounds[level] = max(held.bounds[level], _proven(outcome))
 
 
 def _cut_what_is_left(f: Formulation, values: Values) -> Packing:

@@ -12,38 +12,11 @@ from pyomo.contrib.solver.solvers.highs import Highs
 from pyomo.version import version as pyomo_version
 
 from planner.solvers.lazy import Duals, Rows, Search
-from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.outcome import Outcome
+from planner.solvers.statuses import FEASIBILITY, HIGHS, STOP_BY_STATUS
 
-HIGHS_VERSION = f"{highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
-SOLVER = f"HiGHS {HIGHS_VERSION} through Pyomo {pyomo_version}"
-FEASIBILITY = 1e-9
-
+SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"
 _Native = highspy.HighsModelStatus
-
-# Total over the native statuses; a test walks the enum. Pyomo's own conditions are coarser: they lose the interrupt.
-STOP_BY_STATUS = {
-    _Native.kOptimal: Stop.PROVED,
-    _Native.kInfeasible: Stop.PROVED,
-    _Native.kTimeLimit: Stop.LIMIT,
-    _Native.kIterationLimit: Stop.LIMIT,
-    _Native.kSolutionLimit: Stop.LIMIT,
-    _Native.kMemoryLimit: Stop.LIMIT,
-    _Native.kObjectiveBound: Stop.LIMIT,
-    _Native.kObjectiveTarget: Stop.LIMIT,
-    _Native.kInterrupt: Stop.INTERRUPTED,
-    _Native.kHighsInterrupt: Stop.INTERRUPTED,
-    # Every formulation here is bounded, so neither of these is an answer.
-    _Native.kUnbounded: Stop.FAILED,
-    _Native.kUnboundedOrInfeasible: Stop.FAILED,
-    _Native.kModelEmpty: Stop.FAILED,
-    _Native.kNotset: Stop.FAILED,
-    _Native.kLoadError: Stop.FAILED,
-    _Native.kModelError: Stop.FAILED,
-    _Native.kPresolveError: Stop.FAILED,
-    _Native.kSolveError: Stop.FAILED,
-    _Native.kPostsolveError: Stop.FAILED,
-    _Native.kUnknown: Stop.FAILED,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,18 @@ def random_question(seed: int, *, tiers: int = 1) -> Question:
             return q
 
 
+def crowded_question(seed: int, *, tiers: int) -> Question:
+    """Return five leaves, most in a pod of its own, that groups as large as the leaves fill to the last units: some groups must cross."""
+    r = random.Random(seed)
+    while True:
+        pods = sorted(r.randrange(6) for _ in range(5))
+        leaves = tuple(Leaf((pod, pod // 2, pod // 4)[:tiers], r.randint(1, 4), 4) for pod in pods)
+        kinds = tuple(Kind(g, r.randint(1, 3), 1) for g in r.sample([2, 3, 4, 5], 2))
+        q = Question(leaves=leaves, kinds=kinds, line=sum(k.count for k in kinds))
+        if q.free - 1 <= q.need <= q.free and q.groups <= 5:
+            return q
+
+
 def ways(free: Way, size: int) -> Iterator[Way]:
     """Yield every way to take a group from the leaves."""
     for head in itertools.product(*(range(min(f, size) + 1) for f in free[:-1])):

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from cluster_cases import best, cost, random_question
+from cluster_cases import best, cost, crowded_question, random_question
 
 from planner.handoff import Options, PlacementRequest
 from planner.models.cluster import Found, solve
@@ -37,6 +37,31 @@ def test_agrees_with_brute_force(seed: int, tiers: int) -> None:
     f = found(q)
     assert f.values == replayed(q, f) == best(q)
     assert f.bounds == f.values
+
+
+@pytest.mark.parametrize("tiers", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(40))
+def test_full_clusters_agree_with_brute_force(seed: int, tiers: int) -> None:
+    """Where groups must cross pods and the switches above them, as few do as in the best of all placements, and proven so."""
+    q = crowded_question(seed, tiers=tiers)
+    f = found(q)
+    assert f.values == replayed(q, f) == best(q)
+    assert f.bounds == f.values
+
+
+@pytest.mark.parametrize(("sizes", "seed"), [((8, 6), 0), ((16, 12, 8), 1), ((13,), 2)])
+def test_a_full_cluster_is_proven_pod_by_pod(sizes: tuple[int, ...], seed: int) -> None:
+    """64 leaves in four pods, all free nodes taken: more groups cross pods than the closed form says must, and no fewer could."""
+    r = random.Random(seed)
+    leaves = tuple(Leaf((i // 16,), sum(r.random() > 0.15 for _ in range(16)), 16) for i in range(64))
+    need = sum(leaf.free for leaf in leaves)
+    counts = [need // len(sizes) // g for g in sizes[:-1]]
+    counts.append((need - sum(n * g for n, g in zip(counts, sizes, strict=False))) // sizes[-1])
+    q = Question(leaves=leaves, kinds=tuple(Kind(g, n) for g, n in zip(sizes, counts, strict=True)), line=sum(counts), follows=False)
+    outcome = solve(q, Options(time_limit=100.0), fragmentation=False)
+    assert outcome.solution is not None and outcome.stop is Stop.PROVED
+    assert outcome.solution.values[:3] == outcome.solution.bounds[:3]
+    assert outcome.solution.values[2] > outcome.solution.analytic[2]
 
 
 @pytest.mark.parametrize("seed", range(200, 400))

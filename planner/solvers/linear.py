@@ -1,0 +1,126 @@
+"""Run the linear rows of a CP-SAT model on HiGHS: the same question where its relaxation is tight, and branching on it beats learning."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import highspy
+import numpy as np
+from ortools.sat.python import cp_model
+
+from planner.solvers.cpsat import Values
+from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.statuses import FEASIBILITY, HIGHS, STOP_BY_STATUS
+
+FAR = 2**62  # beyond it a side of a row is no limit
+
+
+def run(model: cp_model.CpModel, *, time_limit: float | None = None, seed: int = 0, threads: int | None = None) -> Outcome[Values]:
+    """Solve a model of whole variables and linear rows to a gap of zero; a value is asked for by variable.
+
+    Ctrl-C in the main thread stops the search at once, and what is held then comes back.
+
+    Raises
+    ------
+    ValueError
+        If a rule of the model is not linear, or holds only under a condition.
+    """
+    started = time.perf_counter()
+    rows = _rows(model)
+    h = highspy.Highs()
+    options = {
+        "output_flag": False,
+        "threads": threads or 1,
+        "random_seed": seed,
+        "mip_rel_gap": 0.0,
+        "mip_feasibility_tolerance": FEASIBILITY,
+        "primal_feasibility_tolerance": FEASIBILITY,
+        "dual_feasibility_tolerance": FEASIBILITY,
+    }
+    for key, value in options.items():
+        h.setOptionValue(key, value)
+    h.passModel(_lp(model, rows))
+    if time_limit is not None:
+        h.setOptionValue("time_limit", max(0.0, time_limit - (time.perf_counter() - started)))
+    # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
+    h.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
+    h.run()
+    status, info = h.getModelStatus(), h.getInfo()
+    held = None
+    if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+        held = [round(x) for x in h.getSolution().col_value]
+        if not all(low <= sum(c * held[v] for v, c in row.items()) <= high for row, low, high in rows):
+            held = None
+    # All variables are bounded, so that of the two only one can be.
+    infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
+    stop = Stop.PROVED if infeasible else STOP_BY_STATUS[status]
+    bounded = model.has_objective() and not infeasible and np.isfinite(info.mip_dual_bound)
+    return Outcome(
+        stop=Stop.FAILED if stop is Stop.PROVED and held is None and not infeasible else stop,
+        solution=None if held is None else _values(held),
+        objective=round(info.objective_function_value) if held is not None and model.has_objective() else None,
+        bound=info.mip_dual_bound if bounded else None,
+        infeasible=infeasible,
+        detail=str(status.name)[1:],
+        solver=HIGHS,
+        variables=len(model.proto.variables),
+        constraints=len(model.proto.constraints),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _values(held: Sequence[int]) -> Values:
+    """Read a solution by variable."""
+
+    def of(x: cp_model.LinearExprT) -> int:
+        if not isinstance(x, cp_model.IntVar):
+            raise TypeError(f"a value is asked for by variable (is {type(x).__name__})")
+        return held[x.index]
+
+    return Values(of)
+
+
+Row = tuple[dict[int, int], int, int]
+
+
+def _rows(model: cp_model.CpModel) -> list[Row]:
+    """Return each row's coefficients by variable and its two sides."""
+    found = []
+    for constraint in model.proto.constraints:
+        row: dict[int, int] = {}
+        if len(constraint.enforcement_literal) or not (constraint.has_linear() or constraint.has_bool_or()):
+            raise ValueError(f"{constraint.name}: is not a linear row")
+        if constraint.has_bool_or():  # also what a row without variables becomes
+            low, high = 1, FAR + 1
+            for x in constraint.bool_or.literals:
+                row[max(x, -x - 1)] = row.get(max(x, -x - 1), 0) + (1 if x >= 0 else -1)
+                low -= x < 0
+        else:
+            low, high = list(constraint.linear.domain)
+            for v, c in zip(constraint.linear.vars, constraint.linear.coeffs, strict=True):
+                row[v] = row.get(v, 0) + c
+        found.append(({v: c for v, c in row.items() if c}, low, high))
+    return found
+
+
+def _lp(model: cp_model.CpModel, rows: Sequence[Row]) -> Any:
+    """Return the model as HiGHS takes it."""
+    lp, domains = highspy.HighsLp(), [list(v.domain) for v in model.proto.variables]
+    lp.num_col_, lp.num_row_ = len(domains), len(rows)
+    cost = np.zeros(len(domains))
+    if model.has_objective():
+        for v, c in zip(model.proto.objective.vars, model.proto.objective.coeffs, strict=True):
+            cost[v] += c
+        lp.offset_ = model.proto.objective.offset
+    lp.col_cost_ = cost
+    lp.col_lower_ = np.asarray([d[0] for d in domains], dtype=float)
+    lp.col_upper_ = np.asarray([d[-1] for d in domains], dtype=float)
+    lp.row_lower_ = np.asarray([-highspy.kHighsInf if low < -FAR else low for _, low, _ in rows], dtype=float)
+    lp.row_upper_ = np.asarray([highspy.kHighsInf if high > FAR else high for _, _, high in rows], dtype=float)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.cumsum([0, *(len(row) for row, _, _ in rows)])
+    lp.a_matrix_.index_ = np.asarray([v for row, _, _ in rows for v in row])
+    lp.a_matrix_.value_ = np.asarray([c for row, _, _ in rows for c in row.values()], dtype=float)
+    lp.integrality_ = [highspy.HighsVarType.kInteger] * len(domains)
+    return lp

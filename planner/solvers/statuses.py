@@ -1,0 +1,35 @@
+"""What HiGHS says of its runs, and how exactly it is asked to keep rows; no Pyomo here, which takes a second to load."""
+
+import highspy
+
+from planner.solvers.outcome import Stop
+
+HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
+FEASIBILITY = 1e-9
+
+_Native = highspy.HighsModelStatus
+
+# Total over the native statuses; a test walks the enum. Pyomo's own conditions are coarser: they lose the interrupt.
+STOP_BY_STATUS = {
+    _Native.kOptimal: Stop.PROVED,
+    _Native.kInfeasible: Stop.PROVED,
+    _Native.kTimeLimit: Stop.LIMIT,
+    _Native.kIterationLimit: Stop.LIMIT,
+    _Native.kSolutionLimit: Stop.LIMIT,
+    _Native.kMemoryLimit: Stop.LIMIT,
+    _Native.kObjectiveBound: Stop.LIMIT,
+    _Native.kObjectiveTarget: Stop.LIMIT,
+    _Native.kInterrupt: Stop.INTERRUPTED,
+    _Native.kHighsInterrupt: Stop.INTERRUPTED,
+    # Every formulation here is bounded, so neither of these is an answer.
+    _Native.kUnbounded: Stop.FAILED,
+    _Native.kUnboundedOrInfeasible: Stop.FAILED,
+    _Native.kModelEmpty: Stop.FAILED,
+    _Native.kNotset: Stop.FAILED,
+    _Native.kLoadError: Stop.FAILED,
+    _Native.kModelError: Stop.FAILED,
+    _Native.kPresolveError: Stop.FAILED,
+    _Native.kSolveError: Stop.FAILED,
+    _Native.kPostsolveError: Stop.FAILED,
+    _Native.kUnknown: Stop.FAILED,
+}
