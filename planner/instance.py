@@ -606,7 +606,7 @@ class Network(Sourced):
     min_core_share: Fraction = Field(0.0, description="Least rate that can leave a full pod at once, over that of its GPUs: the floor between rails.")
     spares: Spares = Spares()
     power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt of the fabric over its years, counted into its cost.")
-    max_tiers: Annotated[int, Field(ge=1, le=4)] = 3
+    max_tiers: Annotated[int, Field(ge=1, le=4)] = 4
     border: bool = Field(False, description="Count, price and wire the switches at which the wavelengths between sites end.")
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from planner.load import catalogue
@@ -35,8 +36,17 @@ def designs(row: Row, apart: int) -> Iterator[Design]:
             two = Design(**leaf, leaf_bundle=bundle, domains_per_pod=width)
             if not spine_up:
                 yield two
-            for b in (b for b in range(1, spine_up + 1) if spine_up % b == 0 and two.pods * b <= two.ports):
-                yield Design(**leaf, leaf_bundle=bundle, domains_per_pod=width, spine_up=spine_up, spine_bundle=b)
+            for b in (b for b in range(1, spine_up + 1) if spine_up % b == 0):
+                three = replace(two, spine_up=spine_up, spine_bundle=b)
+                yield from zoned(three, spine_down, spine_up) if number(row, "tiers") > 3 else [three]
+
+
+def zoned(three: Design, core_down: int, core_up: int) -> Iterator[Design]:
+    """Yield the designs of four tiers whose cores have the ports of spines: every zone that fills them, every bundle."""
+    pods = core_down // three.spine_bundle
+    four = replace(three, rails_per_zone=1, domains_per_zone=pods * three.domains_per_pod, core_up=core_up, core_bundle=1)
+    for b in (b for b in range(1, core_up + 1) if core_up % b == 0 and four.zones * b <= four.ports):
+        yield replace(four, core_bundle=b)
 
 
 def counts(d: Design) -> tuple[int, ...]:
@@ -66,7 +76,7 @@ def judge(row: Row) -> tuple[bool, str]:
     """Say whether a row holds, and what of it."""
     rails = re.match(r"(\d+) rails", row["rails_or_planes"])
     apart = [1, int(rails[1])] if rails else [1]
-    several = [d for n in apart for d in designs(row, n) if not unwirable(d, cross_rail=True)] if number(row, "tiers") < 4 else []
+    several = [d for n in apart for d in designs(row, n) if not unwirable(d, cross_rail=True)]
     same = next((d for d in several if counts(d) == stated(row)), None)
     if same is not None:
         money = row["cost_musd"] and math.isclose(same.switches * catalogue("switches")[BOX]["price_usd"] / 1e6, float(row["cost_musd"]))
@@ -76,9 +86,10 @@ def judge(row: Row) -> tuple[bool, str]:
         return True, f"exact: {same.switches:,} boxes, {side}bundles {same.leaf_bundle} and {same.spine_bundle}" + (", cost too" if money else "")
     if not by_ports(row):
         return False, f"no wiring and no count of ports gives {stated(row)}"
-    if number(row, "tiers") > 3:
-        return True, f"exact by ports: {number(row, 'switches_total'):,} boxes over {row['tiers']} tiers; such trees are counted here, not wired"
     least = min(d.switches for d in several)
+    if number(row, "tiers") > 3:
+        told = f"{number(row, 'switches_total'):,} boxes over {row['tiers']} tiers"
+        return True, f"exact by ports: {told}; wired with equal bundles of the same ports they are {least:,}"
     ports = number(row, "switches_total")
     return True, f"refused as printed: {ports:,} boxes by ports alone; equal bundles take {least:,} at the least"
 

@@ -18,6 +18,7 @@ from planner.physics.transport import slowdown
 from planner.solvers.cpsat import SOLVER, Values, run
 from planner.solvers.outcome import Outcome, Stop
 
+MOST_TIERS = 4
 FIRST_SHAPES = 64  # pod shapes of least bound that are looked at first
 FIRST_ROWS = 256  # wirings of least bound that the first model holds
 
@@ -41,14 +42,15 @@ def search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
     prices = LinkPrices(p)
     shapes, space = (np.empty((0, len(SHAPE)), dtype=np.int64), {}) if reason else shape_table(p, prices)
     found = _cheapest(p, shapes, options, started)
-    if not reason and p.network.max_tiers > 3:
+    if not reason and p.network.max_tiers == MOST_TIERS:
         zoned, more = zone_table(p, prices, math.inf if found.cost is None else found.cost)
         space |= more
         shapes = _by_bound(np.concatenate([shapes, zoned]))
         found = _go_on(p, shapes, zoned, found, options, started) if len(zoned) else found
     if found.outcome.infeasible:
         edge = f" and {p.request.wan_gbps:,.6g} Gbps of the wide area" if p.request.wan_gbps else ""
-        why = reason or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks{edge} under the time rules and pins"
+        tall = f"; network.max_tiers allows {p.network.max_tiers} of {MOST_TIERS}" if p.network.max_tiers < MOST_TIERS else ""
+        why = reason or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks{edge} under the time rules and pins{tall}"
         found.outcome = replace(found.outcome, detail=f"{site}: {why}")
     elif found.chosen is not None and found.bound == found.cost:
         _prefer(p, found, options, started)
