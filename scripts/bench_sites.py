@@ -73,7 +73,7 @@ def solved(run: str, grid: dict[str, Any], gw: float, sites: int, limit: float, 
         plan = outcome.solution
         space = plan.certificate.space if plan else {}
         told = ", ".join(f"{k} {space[k]}" for k in ("rounds", "rating_cuts", "outages", "outage_cuts") if k in space)
-        found = outcome.objective, plan.certificate.status if plan else outcome.detail, told
+        found = outcome.objective, plan.certificate.status if plan else without_plan(outcome, limit), told
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     results.put((time.perf_counter() - started, peak, *found))
 
@@ -84,12 +84,21 @@ def _angles(instance: Any, request: Any, limit: float) -> tuple[float | None, st
 
     from planner.models.sites_rules import yearly_musd
     from planner.solvers import highs
+    from planner.solvers.outcome import Stop
 
     m, q = by_angles(instance, request)
     m.goal = pyo.Objective(expr=yearly_musd(m, q))
     outcome = highs.run(m, time_limit=limit)
     objective = None if outcome.objective is None else outcome.objective * 1e6
-    return objective, outcome.detail, f"{outcome.variables} variables, {outcome.constraints} rows"
+    status = without_plan(outcome, limit) if objective is None else "optimal" if outcome.stop is Stop.PROVED else "feasible"
+    return objective, status, f"{outcome.variables} variables, {outcome.constraints} rows"
+
+
+def without_plan(outcome: Any, limit: float) -> str:
+    """Say why there is no plan; what a solver calls its stop at the limit says little (HiGHS may name an error of its own)."""
+    if outcome.infeasible:
+        return "infeasible"
+    return f"no plan within {limit:g} s" if outcome.seconds >= 0.95 * limit else f"no plan: {outcome.detail} after {outcome.seconds:.1f} s"
 
 
 def main() -> None:

@@ -17,11 +17,9 @@ PRICES = INSTANCES / "us-134-zones-authorities.csv"
 NAME = "us-134-zones"
 # PJM's headroom in Table 1 of Agache et al. 2024 over its peak of 2023-24: 9,915 of 151,816 MW. SRP's is 30 %, NEVP's 23 %, BPAT's 19 %.
 HEADROOM_SHARE = 0.065
-# With all 134 as candidates the links between 8,911 pairs keep the site split from being proven within minutes.
-SITES = 40
 TITLE = (
-    f"The $100B, 5 GW datacenter and 100T model of Agache et al. 2024 (arXiv 2407.12819) over the 134 ReEDS zones of the contiguous US, "
-    f"free to stand in the {SITES} with most generation; notices in us-134-zones-NOTICE.txt"
+    "The $100B, 5 GW datacenter and 100T model of Agache et al. 2024 (arXiv 2407.12819) over the 134 ReEDS zones of the contiguous US, "
+    "free to stand in any; notices in us-134-zones-NOTICE.txt"
 )
 SOURCE = (
     "Zones, interconnections and groups: ReEDS 2.0 (Copyright 2023 Alliance for Sustainable Energy, BSD-3-Clause) by way of PyPSA-USA (MIT). "
@@ -31,7 +29,7 @@ SOURCE = (
 )
 NOTE = (
     "made by scripts/us_134_zones.py, which does as `planner grid import ZONES INTERFACES PLANTS PEAKS --authorities "
-    f"instances/{PRICES.name} --headroom-share {HEADROOM_SHARE} --sites {SITES} --into instances/5gw.json --name {NAME}`"
+    f"instances/{PRICES.name} --headroom-share {HEADROOM_SHARE} --into instances/5gw.json --name {NAME}`"
 )
 
 
@@ -39,7 +37,7 @@ def main() -> None:
     """Write the instance."""
     if len(sys.argv) != 5:
         sys.exit(__doc__)
-    options = Options(authorities=PRICES, headroom_share=HEADROOM_SHARE, sites=SITES, source=SOURCE)
+    options = Options(authorities=PRICES, headroom_share=HEADROOM_SHARE, source=SOURCE)
     found = import_grid([Path(f) for f in sys.argv[1:]], "reeds", options)
     data = instance_with(INSTANCES / "5gw.json", found.grid, NAME) | {"source": TITLE}
     data["grid"]["note"] = f"{NOTE}; {data['grid']['note']}"

@@ -127,11 +127,11 @@ def test_5gw_has_no_node_for_all_of_it_and_palo_verde_for_half():
 
 
 def test_us_134_zones_covers_the_country():
-    """134 zones of three interconnections, 40 of them candidates in each of the three, prices as in the table beside, notices there."""
+    """134 zones of three interconnections, all of them candidates, prices as in the table beside, notices there."""
     grid = resolved("us-134-zones").grid
     area = {b.id: b.interconnection for b in grid.balancing_authorities}
     assert len(grid.nodes) == 134
-    assert sum(n.site for n in grid.nodes) == 40
+    assert sum(n.site for n in grid.nodes) == 134
     assert {area[n.balancing_authority] for n in grid.nodes if n.site} == {"eastern", "western", "ercot"}
     with (INSTANCES / "us-134-zones-authorities.csv").open(encoding="utf-8") as file:
         prices = {row["authority"]: float(row["energy_usd_per_mwh"]) for row in csv.DictReader(file)}

@@ -42,6 +42,31 @@ def most_sites(q: Question, without: Collection[str] = ()) -> int:
     return min(caps)
 
 
+def least_sites(q: Question, without: Collection[str]) -> int:
+    """Bound the open sites from below by the rules in force."""
+    split = q.grid.rules.fault_split
+    return split.min_interconnections if split.on and "fault_split" not in without else 1
+
+
+def apart(q: Question, without: Collection[str], exact: int | None) -> int | None:
+    """Return the number of sites where each must stand in an interconnection of its own, None where two may share one."""
+    most = most_sites(q, without) if exact is None else exact
+    return most if "fault_split" not in without and q.grid.rules.fault_split.on and most == q.grid.rules.fault_split.min_interconnections else None
+
+
+def least_at(q: Question, without: Collection[str], exact: int | None) -> int:
+    """Bound an open site's modules from below: what is left of a known total when the others, each alone, hold their share."""
+    total = None
+    if "demand" not in without and q.request.racks is not None:
+        total = q.request.racks
+    elif "pins" not in without:
+        total = q.pins.racks
+    sites = apart(q, without, exact)
+    if total is None or sites is None:
+        return 1
+    return max(1, math.ceil((1 - (sites - 1) * q.grid.rules.fault_split.max_share) * total / q.module_racks - 1e-9))
+
+
 def _whole(x: float) -> int:
     return math.floor(x + 1e-9)
 

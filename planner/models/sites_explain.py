@@ -112,13 +112,12 @@ def relaxations(instance: Instance, request: SitesRequest, rules: Collection[str
 
 def _moved(q: Question, name: str, options: Options) -> Relaxation | None:
     """Move one rule's rows by least in all."""
-    m = build(q)
+    # Where a rule also bounds something else, that bound gives way with it.
+    m = build(q, loose=(name,))
     sites_soft.loosen(m, name, _WHOLE_MOST)
     excess = m.component(f"{name}_excess")
     if excess is None:
         return None
-    # Where a rule also bounds how much a site may hold, that bound gives way with it.
-    _unbind(m, q, (name,))
     m.goal = pyo.Objective(expr=sum(excess.values()))
     outcome = highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     if outcome.solution is None or outcome.objective is None:
@@ -126,20 +125,6 @@ def _moved(q: Question, name: str, options: Options) -> Relaxation | None:
     per, unit = sites_soft.PER_UNIT[name]
     rows = {n: outcome.solution.of(v) * per for n, v in excess.items() if outcome.solution.of(v) > 1e-6}
     return Relaxation(rule=name, amount=sum(rows.values()), unit=unit, rows=rows, proved=outcome.stop is Stop.PROVED)
-
-
-def _unbind(m: Any, q: Question, rules: Collection[str]) -> None:
-    """State the tie of modules to open sites without what these rules know of their room."""
-    loose = build(q, without=rules)
-    most = max(v.ub for v in loose.modules.values())
-    for s in q.candidates:
-        m.modules[s].setub(most)
-        m.held[s].set_value((None, m.modules[s] - most * m.open[s], 0.0))
-    for year in blocks(m, q):
-        for var in (*year.block.generated.values(), *year.block.flow.values()):
-            var.setub(most * q.module_mw)
-            if var.lb is not None and var.lb < 0:
-                var.setlb(-most * q.module_mw)
 
 
 def _farther(q: Question, options: Options) -> Relaxation | None:
@@ -178,10 +163,9 @@ def shadow_prices(instance: Instance, request: SitesRequest, held: SitesPlan) ->
     way have their prices like any other: the search ends once none is broken, so those not stated have none.
     """
     q = ask(instance, request)
-    m = build(q)
+    # A limit must act through its own row, or its price would be that of a bound.
+    m = build(q, loose=set(RULES) - {"demand", "pins"})
     _as_held(m, held)
-    # A limit must act through its own row, or its price would be that of the tie.
-    _unbind(m, q, [r for r in RULES if r not in ("demand", "pins")])
     m.goal = pyo.Objective(expr=yearly_musd(m, q))
     duals = highs.duals(m)
     return sorted(_prices(m, q, duals), key=lambda p: (-p.usd_per_year, p.rule)) if duals else []

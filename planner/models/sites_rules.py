@@ -10,7 +10,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from planner.models import sites_flow, sites_found, sites_wan
-from planner.models.sites_bounds import most_at, most_modules, site_musd
+from planner.models.sites_bounds import least_at, most_at, most_modules, site_musd
 from planner.models.sites_question import Question
 from planner.models.sites_scenarios import expected_musd, scenarios, state
 from planner.models.sites_soft import label, penalty_musd, soften
@@ -20,23 +20,28 @@ from planner.physics.grid import largest_circuit_mw, normal_share
 __all__ = ["RULES", "build", "label", "yearly_musd"]
 
 
-def build(q: Question, *, without: Collection[str] = (), sites: int | None = None) -> pyo.ConcreteModel:
-    """State the question without the named rules; `sites` fixes the number of open sites. It has no objective yet."""
+def build(q: Question, *, without: Collection[str] = (), loose: Collection[str] = (), sites: int | None = None) -> pyo.ConcreteModel:
+    """State the question without the named rules; `sites` fixes the number of open sites. It has no objective yet.
+
+    Rules in `loose` act through their own rows alone: no bound knows of them, so that their limits can be moved or priced.
+    """
     m = pyo.ConcreteModel()
-    _variables(m, q, frozenset(without), sites)
+    bounds = frozenset(without) | frozenset(loose)
+    total = most_modules(q, bounds)
+    _variables(m, q, bounds, sites)
     _balance(m, q)
     for name, rule in RULES.items():
         if name not in without:
             rule(m, q)
     soften(m, q)
     for name, year in scenarios(q).items():
-        block = state(m, year, name, most_modules(q, without))
-        _power(block, year, frozenset(without), most_modules(q, without) * q.module_mw)
+        block = state(m, year, name, total)
+        _power(block, year, bounds, total * q.module_mw)
         _balance(block, year)
         for rule_name in ("headroom", "generation", "rating", "security"):
             if rule_name not in without:
                 RULES[rule_name](block, year)
-    sites_found.state_lazily(m, q, without, load_mw=most_modules(q, without) * q.module_mw)
+    sites_found.state_lazily(m, q, without, load_mw=total * q.module_mw)
     if sites is not None:
         m.exact_sites = pyo.Constraint(expr=sum(m.open.values()) == sites)
     return m
@@ -44,13 +49,13 @@ def build(q: Question, *, without: Collection[str] = (), sites: int | None = Non
 
 def _variables(m: Any, q: Question, without: frozenset[str], exact: int | None) -> None:
     """Create the decisions, and tie modules to open sites: an open site holds one module at least."""
-    total = most_modules(q, without)
+    total, least = most_modules(q, without), least_at(q, without, exact)
     load = total * q.module_mw
     sites = list(q.candidates)
     m.open = pyo.Var(sites, domain=pyo.Binary)
     m.modules = pyo.Var(sites, domain=pyo.NonNegativeIntegers, bounds=(0, total))
     m.held = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= most_at(q, s, total, without) * m.open[s])
-    m.used = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] >= m.open[s])
+    m.used = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] >= least * m.open[s])
     new = [c.id for c in q.corridors.values() if c.new]
     m.circuits = pyo.Var(new, domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, q.corridors[k].circuits))
     upgrades = {s: n.upgrade.max_steps for s, n in q.candidates.items() if n.upgrade}

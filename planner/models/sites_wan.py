@@ -5,7 +5,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from planner.models.sites_bounds import most_sites
+from planner.models.sites_bounds import apart, least_sites, most_sites
 from planner.models.sites_question import Question
 from planner.physics import wan
 
@@ -17,12 +17,11 @@ def variables(m: Any, q: Question, without: Collection[str], exact: int | None) 
     The need of a pair is a constant for each number of sites, so pairs, wavelengths and fibres come out whole by themselves.
     """
     m.most_sites = most_sites(q, without) if exact is None else exact
-    split = q.grid.rules.fault_split
-    least = exact or (split.min_interconnections if split.on and "fault_split" not in without else 1)
+    least = exact or least_sites(q, without)
     # Measured: what a known number of sites says of pairs decides whether it is proven in a second or in minutes.
     m.known_sites = 1 < least == m.most_sites and "wan_capacity" not in without
     m.levels = levels(q, m.most_sites, least if m.known_sites else exact or 2)
-    lit = [pair for pair, waves in m.levels.items() if waves[0][1] is not None]
+    lit = [pair for pair, waves in m.levels.items() if waves[0][1] is not None and not (m.known_sites and _barred(q, pair, without, exact))]
     m.pair = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, 1))
     if m.known_sites:
         _mesh(m, q, least)
@@ -35,11 +34,18 @@ def variables(m: Any, q: Question, without: Collection[str], exact: int | None) 
     m.counted = pyo.Constraint(counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (m.most_sites - n + 1) * m.at_least[n])
 
 
+def _barred(q: Question, pair: tuple[str, str], without: Collection[str], exact: int | None) -> bool:
+    """Tell whether another rule lets no two such sites be open together."""
+    limit = q.grid.rules.max_rtt_ms
+    far = "rtt" not in without and limit is not None and q.rtt_ms(pair) > limit
+    return far or (apart(q, without, exact) is not None and q.interconnection(pair[0]) == q.interconnection(pair[1]))
+
+
 def _mesh(m: Any, q: Question, sites: int) -> None:
     """Join each open site to the `sites` - 1 others; a pair has one need, so its wavelengths and fibres are that of its being joined.
 
     Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes the
-    relaxation price links at all. A pair that cannot be lit has no variable, and cannot be open.
+    relaxation price links at all. A pair that cannot be lit, or that a rule bars, has no variable, and cannot be open.
     """
     waves = {pair: m.levels[pair][0][1] for pair in m.pair}
     m.wavelengths = pyo.Expression(list(m.pair), rule=lambda m, a, b: waves[a, b] * m.pair[a, b])

@@ -1,6 +1,7 @@
 """The site split: agreement with a brute force and with CP-SAT, every rule on both sides of its edge, and conflicts."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pyomo.environ as pyo
@@ -10,7 +11,7 @@ from site_grids import best, case, line, node, random_case, splits
 from planner.errors import InputError
 from planner.handoff import GradientExchange, Options, SitesRequest
 from planner.instance import Instance
-from planner.models import sites
+from planner.models import sites, sites_explain
 from planner.models.sites_conflict import confirmed, infeasible
 from planner.models.sites_question import ask
 from planner.models.sites_rules import RULES, build, yearly_musd
@@ -49,7 +50,10 @@ def changed(instance: Instance, **grid: Any) -> Instance:
 @pytest.mark.parametrize("seed", range(160))
 def test_agrees_with_brute_force(seed: int) -> None:
     """Racks and yearly cost are those of the best split of all, and where there is none, that is proven."""
-    instance, request = random_case(seed)
+    agrees(*random_case(seed))
+
+
+def agrees(instance: Instance, request: SitesRequest) -> None:
     expected, plan = best(instance, request), solved(instance, request)
     assert (plan is None) == (expected is None)
     if plan and expected:
@@ -500,3 +504,54 @@ def test_every_rule_has_a_clause() -> None:
 def test_no_conflict_where_a_split_exists() -> None:
     """What can be met has no conflict."""
     assert sites.conflict(case(node("E0")), ANY, OPTIONS) is None
+
+
+# A known number of sites: pairs by their sums, bounds of what each must hold
+
+
+def in_two(seed: int) -> tuple[Instance, SitesRequest]:
+    """Return a random question of two sites, one in each interconnection."""
+    instance, request = random_case(seed)
+    data = instance.model_dump()
+    for n in data["grid"]["nodes"]:
+        n["site"] = True
+    split = {"on": True, "min_interconnections": 2, "max_share": 0.6 + 0.1 * (seed % 3)}
+    data["grid"]["rules"] |= {"max_sites": 2, "max_rtt_ms": None, "fault_split": split}
+    if seed % 2:
+        data["grid"]["rules"]["interconnect"]["on"] = False
+        data["limits"] |= {"budget_usd": None}
+        request = replace(request, exchange=GradientExchange(stage_bytes=4e9, window_seconds=0.2))
+    if seed % 3 == 0:
+        request = replace(request, racks=2 * data["hardware"]["racks_per_module"])
+    return Instance.model_validate(data), request
+
+
+def both_sides(seed: int) -> bool:
+    grid = random_case(seed)[0].grid
+    return grid is not None and {n.balancing_authority for n in grid.nodes} == {"E", "W"}
+
+
+IN_TWO = [seed for seed in range(300, 350) if both_sides(seed)]
+
+
+@pytest.mark.parametrize("seed", IN_TWO)
+def test_two_sites_in_two_interconnections_agree_with_brute_force(seed: int) -> None:
+    """What a known number of sites lets the rows leave out, and what it adds to them, changes no answer."""
+    agrees(*in_two(seed))
+
+
+def test_the_cases_of_two_sites_are_of_both_kinds() -> None:
+    """Some have a split, of which some light a pair; some have none."""
+    found = [sites.solve(*in_two(seed), OPTIONS).solution for seed in IN_TWO]
+    assert sum(p is not None for p in found) >= 10 and sum(p is None for p in found) >= 3
+    assert sum(bool(p and p.links and p.links[0].wavelengths) for p in found) >= 3
+
+
+def test_more_sites_would_do_where_their_number_was_known() -> None:
+    """Two sites, one in each interconnection, hold 4 of 6 racks; the third that would do may stand beside one of them."""
+    nodes = [node("E0", generation_mw=2), node("E1", generation_mw=2), node("W0", generation_mw=2)]
+    split = {"on": True, "min_interconnections": 2, "max_share": 0.7}
+    instance = case(*nodes, rules={"fault_split": split, "max_sites": 2}, wan={})
+    request = SitesRequest(racks=6, exchange=GradientExchange(stage_bytes=1e9, window_seconds=1.0))
+    found = {x.rule: x.amount for x in sites_explain.relaxations(instance, request, ("site_count",), OPTIONS)}
+    assert found == {"site_count": pytest.approx(1.0)}

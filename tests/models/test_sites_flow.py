@@ -6,7 +6,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 import pytest
-from power_grids import Value, angles, changed, power_case, same, violations, wire
+from power_grids import SCRIPTS, Value, angles, changed, power_case, same, script, violations, wire
 from site_grids import case, node
 
 from planner.errors import InputError
@@ -19,7 +19,7 @@ from planner.models.sites_rules import RULES, build
 from planner.physics import cost
 from planner.plan import SitesPlan
 from planner.solvers import cpsat, highs
-from planner.solvers.outcome import Stop
+from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.restate import restate
 
 ANY, OPTIONS = SitesRequest(), Options()
@@ -310,3 +310,18 @@ def test_a_flow_against_the_reactances_is_found() -> None:
     assert plan is not None and violations(instance, plan) == []
     turned = tuple(f.model_copy(update={"mw": f.mw + (1.0 if f.line == "p" else -1.0)}) for f in plan.flows)
     assert {v.rule for v in violations(instance, plan.model_copy(update={"flows": turned}))} == {"power_flow[p]", "power_flow[q]"}
+
+
+# The measurement
+
+
+@pytest.mark.parametrize(
+    ("seconds", "infeasible", "told"),
+    [(5.1, False, "no plan within 5 s"), (1.0, False, "no plan: SolveError after 1.0 s"), (1.0, True, "infeasible")],
+)
+def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that its limit ended says so, whatever the solver calls it; one that ended before keeps the solver's word."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    stop = Stop.PROVED if infeasible else Stop.FAILED
+    outcome = Outcome[SitesPlan](stop=stop, infeasible=infeasible, detail="SolveError", seconds=seconds)
+    assert script("bench_sites").without_plan(outcome, 5.0) == told
