@@ -73,7 +73,7 @@ def _model(q: Question, held: Progress, level: int, options: Options) -> _Model 
     by_pod, left = level > 1, _time_left(held, options)
     search = (partial(cpsat.run, interruptible=True),)
     if level and _affordable(size_of(q, by_pod=by_pod), left, SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE):
-        f, chains, pools = formulate_chains(q, by_pod=by_pod, most_split=_most_split(q, held))
+        f, chains, pools = formulate_chains(q, by_pod=by_pod, most_split=_most_split(q, held) if by_pod else q.groups)
         counted = level != 2 + q.tiers or q.line >= q.groups  # of several lines the boundaries are only bounded by their goal
         runs = (linear.run, partial(linear.run, presolve=False)) if by_pod and counted else search
         return _Model(f, partial(decode_chains, f, chains, pools), runs)
