@@ -1,6 +1,6 @@
 """Placement of a plan's job by the step time that the plan's own fabric predicts for it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,11 @@ from planner.checks.cluster import expected_groups
 from planner.checks.context import Context, cut_of, domain_racks
 from planner.cluster import Cluster
 from planner.errors import InputError
+from planner.instance import Network
 from planner.job import Job, job_of_plan
 from planner.load import read_json
 from planner.physics import step
+from planner.physics.crossings import least_crossings
 from planner.physics.locality import Locality, locality
 from planner.physics.step import Conditions
 from planner.physics.transport import allreduce_slowdown, hop_slowdown, slowdown
@@ -41,17 +43,71 @@ class Clock:
         return locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=self.wrap)
 
     def seconds(self, x: Locality | None) -> float:
-        """Predict the step; with None, what no placement is faster than: the transport's own slowdown alone."""
-        network, layout = self.plan.instance.network, self.plan.layout
-        if network is None or layout is None:
-            raise InputError("step-time: the plan holds no network or no layout; solve an instance with both")
-        phi = slowdown(network)
-        hop, ring = phi, phi
-        if x is not None:
-            hop = hop_slowdown(network, self.design, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone)
-            ring = allreduce_slowdown(network, self.design, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone)
-        found = step.metrics(self.plan.instance, Conditions(hop_slowdown=hop, allreduce_slowdown=ring), cut_of(layout))["step_seconds"]
+        """Predict the step; with None, as if nothing left a leaf: the transport's own slowdown alone."""
+        return self.at(*((1.0, 1.0) if x is None else self.factors(x)))
+
+    def factors(self, x: Locality) -> tuple[float, float]:
+        """Return how much slower than the transport alone the pipeline exchange and the rings are."""
+        network = self.network
+        hop = hop_slowdown(network, self.design, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone)
+        ring = allreduce_slowdown(network, self.design, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone)
+        return hop / slowdown(network), ring / slowdown(network)
+
+    def at(self, hop: float, ring: float) -> float:
+        """Predict the step with the exchange and the rings so much slower than the transport alone makes them."""
+        layout, phi = self.plan.layout, slowdown(self.network)
+        if layout is None:
+            raise InputError("step-time: the plan holds no layout; solve an instance with one")
+        found = step.metrics(self.plan.instance, Conditions(hop_slowdown=phi * hop, allreduce_slowdown=phi * ring), cut_of(layout))["step_seconds"]
         return float(found)  # type: ignore[arg-type]
+
+    @property
+    def network(self) -> Network:
+        """The network of the plan's instance."""
+        if self.plan.instance.network is None:
+            raise InputError("step-time: the plan holds no network; solve an instance with one")
+        return self.plan.instance.network
+
+    def least_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
+        """Bound the step of every placement: what must leave the fullest leaf, and the fullest pod, by shape alone."""
+        if not job.mesh or set(job.mesh) != {"pipeline", "data"}:
+            return self.seconds(None)
+        free: dict[tuple[str, int], int] = {}
+        for i, leaf in enumerate(cluster.leaves):
+            room = len(set(leaf.nodes).difference(busy))
+            free["leaf", i] = room
+            pod = ("pod", leaf.path[0] if leaf.path else 0)
+            free[pod] = free.get(pod, 0) + room
+        d, factors = self.design, set[tuple[float, float]]()
+        known = {f.name: f.bound > 0 for f in first.figures}
+        sizes = {"leaf": domain_racks(d), "pod": domain_racks(d) * (d.domains_per_pod or d.domains)}
+        options = {}
+        for level, split in (("leaf", first.lower_bound_split > 0), ("pod", known.get("groups across pods", False))):
+            rooms = [n for (at, _), n in free.items() if at == level and n]
+            options[level] = least_crossings(
+                job.mesh["pipeline"], job.mesh["data"], room=max(rooms), blocks=len(rooms), wrap=self.wrap, split=split
+            )  # fmt: skip
+        for flows, rings in options["leaf"]:
+            for more, wide in options["pod"]:
+                factors.add(self.factors(_crossing(flows / sizes["leaf"], more / sizes["pod"], rings, wide)))
+        return min(self.at(hop, ring) for hop, ring in _least(factors))
+
+
+def _crossing(leaf: float, pod: float, rings: int, wide: int) -> Locality:
+    """Return what the fabric needs to know of a placement, its counts left out."""
+    return Locality(
+        share_leaving_leaf=leaf, share_leaving_pod=pod, rings_leaving_leaf=rings, rings_leaving_pod=wide, groups_split=0, extra_pieces=0,
+        groups_cross_pod=0,
+    )  # fmt: skip
+
+
+def _least(factors: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Drop pairs that another is no worse than in both: no slower exchange or ring makes a step shorter."""
+    kept: list[tuple[float, float]] = []
+    for hop, ring in sorted(factors):
+        if not kept or ring < kept[-1][1]:
+            kept.append((hop, ring))
+    return kept
 
 
 def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
@@ -86,21 +142,25 @@ def place_by_time(cluster: Cluster, given: Plan | str | Path | None, *, busy: It
     """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
 
     Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is slower
-    depends on the fabric's oversubscription and on what the layout hides. The bound is the step without any crossing.
+    depends on the fabric's oversubscription and on what the layout hides. The bound is the step of the least that the shape of
+    the job must send out of the fullest leaf and pod (`planner.physics.crossings`).
     """
     where = str(given) if isinstance(given, (str, Path)) else "job"
     if given is None or (not isinstance(given, Plan) and "planner_version" not in (read_json(Path(given)) or ())):
         raise InputError(f"{where}: --objective step-time needs a plan, which knows its layout and fabric; give one, or take locality")
     plan = given if isinstance(given, Plan) else read_plan(Path(given))
-    job, taken = job_of_plan(plan, where), list(busy)
-    clock = clock_of(cluster, plan, where)
-    first = cluster.place(job, busy=taken, **options)
+    return fastest(cluster, clock_of(cluster, plan, where), job_of_plan(plan, where), busy=list(busy), **options)
+
+
+def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **options: Any) -> Placement:
+    """Return the faster of the two placements, with the bound."""
+    first = cluster.place(job, busy=busy, **options)
     if not first.nodes:
         return first
-    bound = clock.seconds(None)
+    bound = clock.least_seconds(cluster, job, first, cluster.taken(busy))
     timed = [(clock.seconds(clock.crossings(job, first.nodes)), first)]
     if job.mesh and timed[0][0] > bound and len(job.mesh) == 2:
-        turned = _pipelines_whole(cluster, job, first, taken, options)
+        turned = _pipelines_whole(cluster, job, first, busy, options)
         timed.append((clock.seconds(clock.crossings(job, turned.nodes)), turned))
     seconds, best = min(timed, key=lambda t: t[0])
     gap = relative_gap(seconds, bound)
@@ -111,7 +171,7 @@ def place_by_time(cluster: Cluster, given: Plan | str | Path | None, *, busy: It
             "bound": bound,
             "gap": gap,
             "formulation": FORMULATION,
-            "minimizes": "predicted seconds of a step; the bound is the step where nothing crosses a leaf",
+            "minimizes": "predicted seconds of a step; the bound is the step of the least that must cross leaves and pods",
         }
     )
     return best.model_copy(update={"step_seconds": seconds, "step_seconds_bound": bound, "certificate": certificate})

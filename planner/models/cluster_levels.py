@@ -58,11 +58,11 @@ def _time_left(held: Progress, options: Options) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A model of a level with those before it fixed, how to read its packing, and how to run it."""
+    """A model of a level with those before it fixed, how to read its packing, and the runs that must agree on a proof."""
 
     f: Formulation
     read: Callable[[Values], Packing]
-    run: Callable[..., Outcome[Values]]
+    runs: tuple[Callable[..., Outcome[Values]], ...]
 
 
 def _model(q: Question, held: Progress, level: int, options: Options) -> _Model | None:
@@ -71,10 +71,12 @@ def _model(q: Question, held: Progress, level: int, options: Options) -> _Model 
     Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without pods it is the other way round.
     """
     by_pod, left = level > 1, _time_left(held, options)
-    search = partial(cpsat.run, interruptible=True)
+    search = (partial(cpsat.run, interruptible=True),)
     if level and _affordable(size_of(q, by_pod=by_pod), left, SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE):
-        f, chains, pools = formulate_chains(q, by_pod=by_pod, most_split=_most_split(q, held))
-        return _Model(f, partial(decode_chains, f, chains, pools), linear.run if 2 <= level < 2 + q.tiers else search)
+        f, chains, pools = formulate_chains(q, by_pod=by_pod, most_split=_most_split(q, held) if by_pod else q.groups)
+        counted = level != 2 + q.tiers or q.line >= q.groups  # of several lines the boundaries are only bounded by their goal
+        runs = (linear.run, partial(linear.run, presolve=False)) if by_pod and counted else search
+        return _Model(f, partial(decode_chains, f, chains, pools), runs)
     slots = None if level == 0 else _most_split(q, held)
     holes = max(leaf.free for leaf in q.leaves) * (len(q.pods) if by_pod else 1)
     if _affordable(holes * (len(q.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
@@ -95,29 +97,31 @@ def _most_split(q: Question, held: Progress) -> int:
 
 
 def _search(model: _Model, held: Progress, level: int, options: Options) -> None:
-    """Solve, keep what is better, and raise the level's bound."""
-    f = model.f
+    """Solve, keep what is better, and raise the level's bound to what every one of the runs proves."""
+    f, proofs = model.f, list[int]()
     goals = levels(f)
     for goal, value in zip(goals[:level], held.values, strict=False):
         f.model.add(goal <= value).with_name("keep_the_levels_before")
     f.model.add(goals[level] >= held.bounds[level]).with_name("respect_the_analytic_bound")
-    f.model.add(goals[level] < held.values[level]).with_name("find_better")
     f.model.minimize(goals[level])
-    left = _time_left(held, options)
-    outcome = model.run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads)
-    held.interrupted = outcome.stop is Stop.INTERRUPTED
-    held.variables += outcome.variables
-    held.constraints += outcome.constraints
-    held.solver = outcome.solver
-    if outcome.infeasible:
-        held.bounds[level] = held.values[level]
-    if outcome.solution is None:
-        return
-    packing = model.read(outcome.solution)
-    values = measure(f.q, packing).values
-    if values < held.values:
-        held.packing, held.values = packing, values
-    held.bounds[level] = max(held.bounds[level], _proven(outcome))
+    for run in model.runs:
+        if held.values[level] <= held.bounds[level] or held.interrupted:
+            return
+        if len(model.runs) > 1:
+            f.model.add(goals[level] < held.values[level]).with_name("find_better")
+        left = _time_left(held, options)
+        outcome = run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads)
+        held.interrupted = outcome.stop is Stop.INTERRUPTED
+        held.variables += outcome.variables
+        held.constraints += outcome.constraints
+        held.solver = outcome.solver
+        if outcome.solution is not None:
+            packing = model.read(outcome.solution)
+            values = measure(f.q, packing).values
+            if values < held.values:
+                held.packing, held.values = packing, values
+        proofs.append(held.values[level] if outcome.infeasible else _proven(outcome))
+    held.bounds[level] = max(held.bounds[level], min(proofs))
 
 
 def _cut_what_is_left(f: Formulation, values: Values) -> Packing:
