@@ -18,6 +18,7 @@ from sweeping import ROOT, kills_at_two, kills_once, small, written
 import planner
 from planner.digest import digest, runs
 from planner.errors import InputError
+from planner.pictures import rows as pictures
 from planner.plan import Plan
 from planner.sweeps.run import Ask, tasks_for
 from planner.sweeps.runner import at_home, on_executor
@@ -225,6 +226,10 @@ def test_tables_hold_the_rows(tmp_path: Path) -> None:
     with (tmp_path / "rows.csv").open() as file:
         held = list(csv.DictReader(file))
     assert [float(row["layout.metrics.days_to_train"]) for row in held] == read["layout.metrics.days_to_train"]
+    plain, table, binary = (pictures.read_rows(tmp_path / name) for name in ("rows.csv.jsonl", "rows.csv", "rows.parquet"))
+    for a, b, c in zip(sorted(plain, key=lambda r: r["index"]), table, binary, strict=True):
+        figures = [k for k, v in a.items() if isinstance(v, (int, float)) and k in b]
+        assert len(figures) > 20 and all(a[k] == b[k] == c[k] for k in figures)
 
 
 def test_columns_of_mixed_kinds() -> None:

@@ -13,7 +13,7 @@ LOGS = ("", "x", "y", "xy")
 
 
 def plot(
-    rows: Annotated[Path, typer.Argument(help="Rows of a sweep (JSONL or CSV).")],
+    rows: Annotated[Path, typer.Argument(help="Rows of a sweep (JSONL, CSV or Parquet).")],
     x: Annotated[str, typer.Option("-x", help="Path across, such as limits.budget_usd.")],
     y: Annotated[str, typer.Option("-y", help="Path up, such as layout.metrics.days_to_train.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Write the picture here: .svg, .png or .html.")],

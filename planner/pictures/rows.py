@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
+from planner.sweeps.parquet import read_parquet
 
 Row = dict[str, Any]
 HELD = ("optimal", "feasible")  # of a row's status: there is a plan
@@ -16,21 +17,28 @@ WRAPPERS = ("point.", "plan.")  # parts of a row whose figures go by their own n
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read JSON lines or CSV; a last line that a killed run left half-written is no row.
+    """Read JSON lines, CSV or Parquet; a last line that a killed run left half-written is no row.
 
     Raises
     ------
     InputError
         The file cannot be read, or a line is no row; the message names the line.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give the rows of `planner sweep`, as JSONL or CSV") from None
-    found = list(_csv_rows(text) if path.suffix == ".csv" else _lines(path, text))
+    if path.suffix == ".parquet":
+        found = [{k: _value(v) if isinstance(v, str) else v for k, v in row.items() if v is not None} for row in read_parquet(path)]
+    else:
+        text = _text(path)
+        found = list(_csv_rows(text) if path.suffix == ".csv" else _lines(path, text))
     if not found:
         raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
     return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give the rows of `planner sweep`") from None
 
 
 def _lines(path: Path, text: str) -> Iterator[Row]:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from planner.errors import InputError
+from planner.sweeps.parquet import need_pyarrow, write_parquet
 from planner.sweeps.rows import Row
 from planner.terminal import write_whole
 
@@ -41,7 +42,7 @@ class Store:
         if not output.resolve().parent.is_dir():
             raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
         if output.suffix == ".parquet":
-            _pyarrow()
+            need_pyarrow()
         self._lock = self._locked()
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -103,7 +104,7 @@ class Store:
         if self.output.suffix == ".csv":
             write_whole(self.output, csv_text(rows))
         elif self.output.suffix == ".parquet":
-            write_parquet(self.output, rows)
+            write_parquet(self.output, columns_of(rows))
 
     def close(self) -> None:
         """Give the file back."""
@@ -169,24 +170,3 @@ def csv_text(rows: Sequence[Row]) -> str:
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     return out.getvalue()
-
-
-def write_parquet(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as Parquet, to a temporary name first."""
-    pyarrow, parquet = _pyarrow()
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        parquet.write_table(pyarrow.table(columns_of(rows)), beside)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written ({error}); choose another place") from None
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError("a .parquet file needs the package pyarrow; install the extra `parquet` of this distribution, or write .csv") from None
-    return pyarrow, parquet
