@@ -68,10 +68,8 @@ class LinkPrices:
         return by_reach
 
     def spine_uplink_in_zone(self, mode: int, domain: int, width: Ints, rails: Ints, zone: Ints) -> Ints:
-        """One uplink of one spine of every pod to the cores of its zone, by domains and rails per pod and domains per zone."""
+        """One uplink of one spine of every pod to the cores of its zone, by length, by domains and rails per pod and domains per zone."""
         m = self.problem.modes[mode]
-        if self.places is None:
-            return self.spine_uplink(mode, domain, width, rails)
         found, across = np.zeros_like(width), -(-m.rails // rails)
         for w in np.unique(width).tolist():
             at = width == w

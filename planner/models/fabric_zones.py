@@ -104,17 +104,30 @@ def _within(rows: Ints, prices: LinkPrices) -> tuple[Ints, float]:
 
 
 def _zones(p: Problem, mode: int, domain: int, pods: Ints, prices: LinkPrices) -> tuple[Ints, float]:
-    """Lay zones over pods, price them, and return those that may be worth it, with the least bound of the others."""
+    """Lay zones over pods and return those that may be worth it, with the least bound of the others: links at least price, then by length."""
     m, domains, parts = p.modes[mode], -(-p.request.racks // domain), [NONE]
     for row in pods:
         parts += _laid(p, m.rails, domains, row)
     rows = allowed(p, np.concatenate(parts))
+    sizes = (rows[:, COL[c]] for c in ("domain", "domains", "rails_per_zone", "domains_per_zone", "zones"))
+    rows[:, COL["need_zone"]] = least_block_up(p, m, *sizes)
+    link = prices.least_link(mode)
+    for cost, boxes in (("up_cost", rows[:, COL["leaves"]] // m.networks), ("core_cost", rows[:, COL["pods"]]), ("zone_cost", rows[:, COL["zones"]])):
+        rows[:, COL[cost]] = boxes * link
+    rows, excluded = _bounded(p, mode, rows, prices)
+    if prices.places is None or not len(rows):
+        return rows, excluded
     rails, width = rows[:, COL["rails_per_zone"]], rows[:, COL["domains_per_zone"]]
-    rows[:, COL["need_zone"]] = least_block_up(p, m, rows[:, COL["domain"]], rows[:, COL["domains"]], rails, width, rows[:, COL["zones"]])
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, rows[:, COL["domains_per_pod"]])
     rows[:, COL["core_cost"]] = prices.spine_uplink_in_zone(mode, domain, rows[:, COL["domains_per_pod"]], rows[:, COL["rails"]], width)
     rows[:, COL["zone_cost"]] = prices.spine_uplink(mode, domain, width, rails)
     rows = rows[np.max(rows[:, [COL[c] for c in ("up_cost", "core_cost", "zone_cost")]], axis=1, initial=0) < BEYOND]
+    rows, also = _bounded(p, mode, rows, prices)
+    return rows, min(excluded, also)
+
+
+def _bounded(p: Problem, mode: int, rows: Ints, prices: LinkPrices) -> tuple[Ints, float]:
+    """Bound shapes with zones by ports alone; return those within the cost held, and the least bound of the others."""
     rows, groups, up = _groups(rows)
     box = np.full(len(rows), p.switch_cost(mode), dtype=np.int64)
     above = bound_of(box, rows, groups, up, rows[:, COL["need_zone"]])
