@@ -40,7 +40,7 @@ def main() -> None:
     with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
         for name, change in CHANGES.items():
             started = time.perf_counter()
-            points = list(limits(changed(instance, change), flop[::-1], tolerance=0.02, time_limit=20, executor=pool))[::-1]
+            points = list(limits(changed(instance, change), flop[::-1], tolerance=0.02, time_limit=120, executor=pool))[::-1]
             best = max((p.utilisation or 0.0 for p in points), default=0.0)
             drop, ends = fall(points), wall(points)
             told = f"{ends[0]:.1e} to {ends[1]:.1e}" if ends else "not shown"

@@ -175,3 +175,14 @@ def test_a_limit_still_gives_a_layout() -> None:
     found = layout.search(problem, time_limit=0.0)
     assert found.best is not None
     assert found.bound <= found.best.seconds
+
+
+def test_second_decision_ends_at_its_effort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CP-SAT leaves to the tables what its effort does not reach, says how much, and spends the same effort every time."""
+    problem = layout_question.problem_of(*random_case(3))
+    found = layout.search(problem)
+    whole, again = (layout.confirm(problem, found, Options()) for _ in range(2))
+    assert whole.rows > 0 and whole.effort > 0 and whole == again
+    monkeypatch.setattr(layout, "EFFORT", 0.0)
+    none = layout.confirm(problem, found, Options())
+    assert (none.rows, none.left) == (0, len(found.opened))
