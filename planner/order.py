@@ -24,6 +24,7 @@ from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
+SITES = 4  # up to which the joint bound takes each number of sites by itself
 EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are usual
 
 
@@ -181,16 +182,43 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
 
 
 def _joint_bound(run: Run, most: int) -> float | None:
-    """Bound the days to train over all four decisions: the most racks in one place, behind NICs that take no time."""
-    gpu = run.instance.hardware.accelerator
+    """Bound the days to train over all four decisions: the most racks on one site, or as evenly as can be on two, three or four.
+
+    Nothing takes time between sites, and in them the network is as fast as its NICs with the transport's own slowdown. A split
+    of replicas that is less even has larger rings and fewer shards, so none is faster. Where more sites are allowed, the NICs
+    take no time either, which no ring can better.
+    """
+    pins = {k: v for k, v in run.instance.pins.items() if k != "layout.data_parallel_by_site"}
+    instance, sites = run.instance.model_copy(update={"pins": pins}), _most_sites(run.instance)
+    instance = _swift(instance) if sites > SITES else instance
+    phi = run.decider.phi if sites <= SITES else 1.0
+    limit, memory = run.decider.options.time_limit, run.decider.layouts
+    counts = range(1, sites + 1 if sites <= SITES else 2)
+    found = [layout.least_days(instance, evenly(most, count, phi), time_limit=limit, memory=memory) for count in counts]
+    return min((days for days in found if days is not None), default=None)
+
+
+def evenly(racks: int, sites: int, slowdown: float) -> LayoutRequest:
+    """Ask for a layout on some racks, split over sites as suits it."""
+    by_site = {f"{k + 1} of {sites}": racks for k in range(sites)}
+    return LayoutRequest(racks_by_site=by_site, racks_in_all=racks, hop_slowdown=slowdown, allreduce_slowdown=slowdown)
+
+
+def _most_sites(instance: Instance) -> int:
+    """Return how many sites a plan may have."""
+    if instance.grid is None:
+        return 1
+    asked = [n for n in (instance.grid.rules.max_sites, instance.pins.get("sites.max_sites")) if n is not None]
+    return min([len(instance.grid.nodes), *asked])
+
+
+def _swift(instance: Instance) -> Instance:
+    """Return the instance with NICs that take no time."""
+    gpu = instance.hardware.accelerator
     if not isinstance(gpu, Accelerator):
         raise TypeError("the instance still holds catalogue names")
     swift = gpu.model_copy(update={"nic_bytes_per_second": gpu.nic_bytes_per_second * 1e9, "nic_latency_seconds": 0.0})
-    hardware = run.instance.hardware.model_copy(update={"accelerator": swift})
-    pins = {k: v for k, v in run.instance.pins.items() if k != "layout.data_parallel_by_site"}
-    ideal = run.instance.model_copy(update={"hardware": hardware, "pins": pins})
-    request = LayoutRequest(racks_by_site={"anywhere": most}, hop_slowdown=1.0, allreduce_slowdown=1.0)
-    return layout.least_days(ideal, request, time_limit=run.decider.options.time_limit, memory=run.decider.layouts)
+    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"accelerator": swift, "nic_bytes_per_second": None})})
 
 
 def _spend(run: Run, most: int) -> Conflict | None:
@@ -345,7 +373,7 @@ def _over(run: Run, found: Trial) -> Conflict:
 
 def _too_slow(run: Run, deadline: float, most: int) -> str:
     days = f"{run.joint_days:,.1f} days" if run.joint_days is not None else "no layout"
-    return f"even {most:,} racks behind a network that takes no time give {days}, the deadline is {deadline:,.1f}"
+    return f"even {most:,} racks behind a network as fast as its NICs give {days}, the deadline is {deadline:,.1f}"
 
 
 def _plan(run: Run, conflict: Conflict | None) -> Plan:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.layout_question import Problem
-from planner.models.layout_space import Floats, Ints, Row, effective, least_terms, replica_caps
+from planner.models.layout_space import Floats, Ints, Row, effective, least_terms, most_replicas, replica_caps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +90,10 @@ def most_batches(problem: Problem, row: Row, d: Ints) -> Ints:
 def replica_numbers(problem: Problem, row: Row, cutoff: float, span: Span | None) -> Ints:
     """List the numbers of replicas that a row may have; those too few for the cutoff even without fill and tails are left out."""
     b, p = row.base.shape.micro_batch, row.pipeline
-    caps, most = replica_caps(problem, row.base, p), problem.most_sequences // b
+    caps, all_sites = replica_caps(problem, row.base, p), int(most_replicas(problem, row.base, p))
+    most = problem.most_sequences // b
     slowest = math.ceil(problem.machine.model.layers / p) * row.base.least_layer
-    low, top = max(1, int((caps > 0).sum()), math.floor(slowest / (cutoff * b))), min(int(caps.sum()), most // p if row.filled else most)
+    low, top = max(1, int((caps > 0).sum()), math.floor(slowest / (cutoff * b))), min(all_sites, most // p if row.filled else most)
     if span is not None:
         low, top = max(low, span.replicas[0]), min(top, span.replicas[1])
     wanted, shares = problem.pin("data_parallel"), problem.pin("data_parallel_by_site")

@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.models.layout_question import Base, Problem, at_hops, bases
 from planner.models.layout_search import Search
-from planner.models.layout_space import Flags, Floats, replica_caps
+from planner.models.layout_space import Flags, Floats, most_replicas, replica_caps
 from planner.physics.step import Conditions, Cut
 from planner.solvers.outcome import Stop
 
@@ -66,6 +66,7 @@ def _but_racks(problem: Problem) -> Problem:
         problem,
         sites=problem.sites if named else (),
         racks=(0,) * len(problem.racks),
+        racks_in_all=None,
         conditions=Conditions(hop_slowdown=1.0, allreduce_slowdown=1.0),
     )
 
@@ -90,5 +91,6 @@ def _holds_no_more(asked: Problem, problem: Problem, paces: list[Base]) -> Flags
         key = base.packed, base.shape.gpus
         if key not in told:
             had, has = (replica_caps(x, base, stages) for x in both)
-            told[key] = np.concatenate([[False], np.all((has <= had) & ((has > 0) == (had > 0)), axis=0)])
+            fewer = most_replicas(problem, base, stages) <= most_replicas(asked, base, stages)
+            told[key] = np.concatenate([[False], fewer & np.all((has <= had) & ((has > 0) == (had > 0)), axis=0)])
     return np.stack([told[base.packed, base.shape.gpus] for base in paces])

@@ -33,8 +33,14 @@ class Problem:
     racks: tuple[int, ...]
     most_sequences: int
     memory_limit: float
+    racks_in_all: int | None = None  # where fewer than those of all sites
     wide: bool = False
     pins: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def most_racks(self) -> int:
+        """Racks that all sites may use together."""
+        return sum(self.racks) if self.racks_in_all is None else self.racks_in_all
 
     def pin(self, name: str) -> Any:
         """Return the pinned value of a choice, or None where it is free."""
@@ -71,6 +77,7 @@ def problem_of(instance: Instance, request: LayoutRequest) -> Problem:
         racks=tuple(request.racks_by_site[s] for s in sites),
         most_sequences=math.floor(tokens / machine.sequence),
         memory_limit=step.memory_limit_bytes(instance),
+        racks_in_all=request.racks_in_all,
         # The fabric is designed for pipeline and gradient traffic; TP between racks is offered where its network is taken as given.
         wide=instance.network is None and machine.model.hidden >= WIDE_HIDDEN,
         pins={p: pinned(instance, p) for p in instance.pins if p.startswith("layout.")},

@@ -189,7 +189,7 @@ def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:
 def least_of(problem: Problem, base: Base) -> float:
     """Bound all layouts of a way to cut a layer from below, in seconds per sequence: every GPU at its pace, no fill and no tails."""
     m = problem.machine
-    units = max(1, sum(problem.racks) * m.rack.gpus // base.shape.gpus)
+    units = max(1, problem.most_racks * m.rack.gpus // base.shape.gpus)
     return (m.model.layers * base.least_layer + base.head) / (base.shape.micro_batch * units)
 
 

@@ -102,6 +102,14 @@ def replica_caps(problem: Problem, base: Base, p: Any) -> Any:
     return np.stack([np.where(fits, r * (racks // groups), 0) for racks in problem.racks])
 
 
+def most_replicas(problem: Problem, base: Base, p: Any) -> Any:
+    """Most replicas of all sites together; shape of p."""
+    caps = replica_caps(problem, base, p).sum(axis=0)
+    if problem.racks_in_all is None:
+        return caps
+    return np.minimum(caps, replica_caps(replace(problem, sites=("all",), racks=(problem.racks_in_all,)), base, p)[0])
+
+
 def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: float = math.inf, wanted: Flags | None = None) -> RowTable:
     """Build every row of some ways to cut a layer (all, unless told) with its bound, and drop those that cannot hold the model.
 
@@ -185,7 +193,7 @@ def row_bounds(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled
 def most_counts(problem: Problem, base: Base, p: Ints, filled: Flags) -> tuple[Ints, Floats]:
     """Return the most replicas and micro-batches of rows (infinite where the pipeline is filled)."""
     most = problem.most_sequences // base.shape.micro_batch
-    caps = replica_caps(problem, base, p).sum(axis=0)
+    caps = most_replicas(problem, base, p)
     return np.minimum(caps, np.where(filled, most // p, most)), np.where(filled, np.inf, np.minimum(p - 1, most))
 
 

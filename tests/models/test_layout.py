@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from planner.instance import Instance
 from planner.models import layout, layout_best, layout_counts, layout_question, layout_space
 from planner.models.layout_order import Queue
 from planner.models.layout_search import is_row_of
-from planner.order import solve_instance
+from planner.order import evenly, solve_instance
 from planner.physics import schedule
 from tests.models.layout_cases import ZERO_BUBBLE, batch_limited_case, every_time, instance, least_seconds_per_sequence, random_case, request
 
@@ -186,3 +187,14 @@ def test_second_decision_ends_at_its_effort(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(layout, "EFFORT", 0.0)
     none = layout.confirm(problem, found, Options())
     assert (none.rows, none.left) == (0, len(found.opened))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_split_is_faster_than_the_even_one(seed: int) -> None:
+    """Racks split over one or two sites in any way, behind any network, train no sooner than split evenly behind the fastest."""
+    i = random_case(seed)[0].model_copy(update={"pins": {}})
+    racks = 2 + seed % 4
+    bound = min(layout.least_days(i, evenly(racks, sites, 1.0)) or math.inf for sites in (1, 2))
+    splits = [request(a=racks), *(request(a=n, b=racks - n) for n in range(1, racks))]
+    held = [days(i, replace(s, hop_slowdown=1.0, allreduce_slowdown=1.0, wan_gbps=w)) for s in splits for w in (None, 1.0)]
+    assert bound <= min(held) * (1 + 1e-12) and (bound < math.inf) == (min(held) < math.inf)
