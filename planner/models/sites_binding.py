@@ -156,8 +156,8 @@ def _angle_cuts(q: Question, system: System, held: Decision) -> set[str]:
     modules = {system.modules_at + i: float(held.modules.get(s, 0)) for i, s in enumerate(system.candidates)}
     binaries = {system.open_at + i: float(s in held.modules) for i, s in enumerate(system.candidates)}
     binaries |= {system.stands_at + i: float(j < held.circuits.get(k, 0)) for i, (k, j) in enumerate(system.circuits_to_build)}
+    search = lazy.Search(m, m.lazy, {"threads": 1}, None)
     for at in (at for at, n in modules.items() if n):
-        search = lazy.Search(m, m.lazy, {"threads": 1}, None)
         names |= search.stops(at, modules[at] + 1.0, {**{i: n for i, n in modules.items() if i != at}, **binaries})
     return {stated.get(name, name) for name in names if name in stated or name.startswith(("rating[", "security["))}
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyomo.environ as pyo
 from pyomo.contrib.solver.solvers.highs import Highs
 
-_Status = highspy.HighsModelStatus
+_Status, _Strategy = highspy.HighsModelStatus, highspy.simplex_constants.SimplexStrategy
 LOOSE = 1e-6  # slack of a row that does not matter at a relaxation's optimum
+_DUAL, _PRIMAL = (int(s) for s in (_Strategy.kSimplexStrategyDual, _Strategy.kSimplexStrategyPrimal))
 _INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
 
 
@@ -130,17 +131,25 @@ class Search:
     def _seen(self, point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.where(self.at >= 0, point[self.at], 0.0)
 
-    def relax(self, fixed: npt.NDArray[np.float64] | None = None, *, quick: bool = False) -> Any:
+    def relax(self, fixed: npt.NDArray[np.float64] | None = None, *, quick: bool = False, turned: bool = False) -> Any:
         """Solve with integers relaxed, or fixed at whole values, and add rows until none is broken."""
         if fixed is not None:
             self.h.changeColsBounds(len(self.whole), self.whole, fixed, fixed)
-        return self._keep_all(whole=fixed is not None, quick=quick)
+        return self._keep_all(whole=fixed is not None, quick=quick, turned=turned)
 
-    def _keep_all(self, *, whole: bool, quick: bool) -> Any:
+    def _keep_all(self, *, whole: bool, quick: bool, turned: bool = False) -> Any:
+        """Add rows until none is broken; `turned`: the objective is another one than in the run before.
+
+        The point held is then still one of the primal simplex, which starts from it; new rows are for the dual. Measured on
+        10,000 buses: two thirds of the time of the dual alone.
+        """
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
+        if turned:
+            self.h.setOptionValue("simplex_strategy", _PRIMAL)
         while True:
             status = self.run()
+            self.h.setOptionValue("simplex_strategy", _DUAL)
             if status != _Status.kOptimal:
                 return status
             rows = self.rows.broken(self._seen(self.point()), whole=whole, quick=quick)
@@ -185,7 +194,7 @@ class Search:
             none[at] = -self.sense
             self.h.changeColsCost(len(every), every, none)
             none[at] = 0.0
-            status = self.relax(quick=True)
+            status = self.relax(quick=True, turned=True)
             most = np.floor(self.point()[at] + 1e-6) if status == _Status.kOptimal else math.inf
             if status in _INFEASIBLE or status not in (_Status.kOptimal, _Status.kTimeLimit):
                 return status

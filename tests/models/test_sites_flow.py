@@ -323,5 +323,5 @@ def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool
     """A run that its limit ended says so, whatever the solver calls it; one that ended before keeps the solver's word."""
     monkeypatch.syspath_prepend(SCRIPTS)
     stop = Stop.PROVED if infeasible else Stop.FAILED
-    outcome = Outcome[SitesPlan](stop=stop, infeasible=infeasible, detail="SolveError", seconds=seconds)
+    outcome: Outcome[SitesPlan] = Outcome(stop=stop, infeasible=infeasible, detail="SolveError", seconds=seconds)
     assert script("bench_sites").without_plan(outcome, 5.0) == told
