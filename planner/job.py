@@ -50,6 +50,8 @@ class Job(Frozen):
         if self.mesh is not None and not self.mesh:
             raise ValueError('mesh must have an axis; write one such as {"data": 16}')
         for axis in self.mesh or {}:
+            if set(axis) & set("=,[]"):
+                raise ValueError(f"mesh.{axis}: must hold none of = , [ ], as groups are named such as data[pipeline=0]; rename it")
             near = difflib.get_close_matches(axis, AXES, 1)
             if near and axis not in AXES:
                 raise ValueError(f"mesh.{axis}: did you mean {near[0]!r}? rename it, or call an axis of your own something else")

@@ -1,8 +1,9 @@
 """The library's `place` on named clusters: replayed by the checker, blind to names, and never worse with more nodes."""
 
+import multiprocessing
 import pickle
 import random
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 from cluster_worlds import renamed, some_busy, tree
@@ -139,6 +140,32 @@ def test_threads_share_a_cluster() -> None:
     assert together == [cluster.place(j).nodes for j in jobs]
 
 
+def in_a_tenth(call: tuple[Cluster, Job]) -> tuple[Placement, list[str]]:
+    """Place with little time, and replay what comes back."""
+    cluster, job = call
+    placed = cluster.place(job, time_limit=0.1, fragmentation=True)
+    return placed, [x.message for x in check_placement(cluster.topology, job, placed, busy=cluster.busy)]
+
+
+def test_many_callers_with_little_time() -> None:
+    """Eight threads, then four processes, on one fragmented cluster: each call has a valid placement, and a gap where it is not proven."""
+    topology = tree([16] * 96, 8)
+    cluster = Cluster(topology, busy=some_busy(topology, 0.25, 3))
+    cluster.warm_up()
+    free = 16 * 96 - len(cluster.busy)
+    sizes = [(8, 6), (13,), (16, 12, 8), (5, 3)]
+    jobs = [
+        Job(name=f"j{i}", groups=tuple(GroupKind(name=f"g{n}", size=n, count=int(free * share / len(s) / n)) for n in s))
+        for i, (s, share) in enumerate((s, share) for s in sizes for share in (0.3, 0.7, 0.99))
+    ]
+    with ThreadPoolExecutor(8) as threads, ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as processes:
+        calls = [(cluster, job) for job in jobs]
+        for pool in (threads, processes):
+            for placed, broken in pool.map(in_a_tenth, calls):
+                assert placed.nodes and broken == []
+                assert placed.certificate.status == "optimal" or placed.certificate.gap is not None
+
+
 def test_a_cluster_goes_to_other_processes() -> None:
     """A copy by way of pickle has the same nodes busy and places alike."""
     topology = tree([16] * 4, 2)
@@ -167,6 +194,7 @@ def test_a_tenth_of_a_second_is_enough() -> None:
         ({"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}], "segment_nodes": 2}, "multiple of segment_nodes"),
         ({"name": "j", "mesh": {"data": 3}, "node_per_member": 2}, "did you mean 'nodes_per_member'"),
         ({"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}] * 2}, "must stand once"),
+        ({"name": "j", "mesh": {"data": 3, "a=b,c": 2}}, "mesh.a=b,c: must hold none of = , [ ]"),
     ],
 )
 def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.formats.kubernetes import TIER
-from planner.formats.manifest import GROUP, HOSTNAME, JOB, RANK, documents, label, object_name, pod
+from planner.formats.manifest import GROUP, HOSTNAME, JOB, RANK, documents, label, node_name, object_name, pod
 from planner.formats.placed import Placed
 from planner.formats.tiers import chains, leaves
 from planner.formats.topograph import DOMAIN_LABELS
@@ -97,7 +97,7 @@ def _rank_labels(placed: Placed) -> Iterator[dict[str, Any]]:
 
 
 def _node(name: str, labels: dict[str, str]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(name), "labels": labels}}
 
 
 def _topology(name: str, levels: list[str]) -> dict[str, Any]:

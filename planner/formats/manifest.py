@@ -10,7 +10,8 @@ from planner.formats.yaml import dump
 HOSTNAME = "kubernetes.io/hostname"
 JOB, GROUP, RANK = "planner/job", "planner/group", "planner/rank"
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"(?=.{{1,253}}$){_PART}(\.{_PART})*", re.ASCII)  # a subdomain of RFC 1123
 
 
 def documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
@@ -33,6 +34,15 @@ def object_name(value: str, what: str) -> str:
     if not _NAME.fullmatch(name):
         raise InputError(f"{what}: {value!r} cannot be an object's name (small letters, digits, - and . alone); rename it")
     return name
+
+
+def node_name(value: str) -> str:
+    """Return a node's name as it stands, or refuse what no Kubernetes node is called."""
+    if not _NAME.fullmatch(value):
+        raise InputError(
+            f"node {value!r} cannot be a Kubernetes node (small letters, digits, - and . alone); give the names they have there, or take hostlist"
+        )
+    return value
 
 
 def pod(gpus: int, image: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """From the rows of any topology file to a Topology that holds together; schedulers accept some that do not."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,9 @@ from itertools import pairwise
 from planner.formats.source import near, raise_all, some
 from planner.physics.hostlist import fold_names
 from planner.topology import Block, Switch, Topology
+
+# What no hostlist and no topology.conf can hold as part of one name: it would come back as two, or not at all.
+_UNFIT = re.compile(r"""[\s\x00-\x1f\x7f,\[\]="'#\\]""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,8 @@ def tree(source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = ()
     InputError
         Names every switch, node or block that breaks the tree, with its place in the file.
     """
-    raise_all(source, [*_names(rows, "switch"), *_contents(rows), *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
+    raise_all(source, [*_names(rows, "switch"), *_spelling(rows, "switch")])
+    raise_all(source, [*_contents(rows), *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
     parents = {child: row.name for row in rows for child in row.children}
     raise_all(source, _shape(rows, parents))
     leaf_nodes = {n for row in rows for n in row.nodes}
@@ -66,6 +71,7 @@ def block_topology(source: str, blocks: Sequence[BlockRow], sizes: Sequence[int]
 
 def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes") -> Iterator[str]:
     yield from _names(blocks, "block")
+    yield from _spelling(blocks, "block")
     yield from _homes(blocks, "block")
     for b in blocks:
         if not b.nodes:
@@ -83,6 +89,14 @@ def _names(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterato
     for row in rows:
         if first.setdefault(row.name, row.where) != row.where:
             yield f"{row.where}: {what} {row.name!r} is already at {first[row.name]}; rename one"
+
+
+def _spelling(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterator[str]:
+    for row in rows:
+        for kind, name in [(what, row.name), *(("node", n) for n in row.nodes)]:
+            unfit = _UNFIT.search(name)
+            if unfit or not name:
+                yield f"{row.where}: {kind} {name!r} {f'holds {unfit[0]!r}' if unfit else 'is empty'}; name it with letters, digits, '-', '_' and '.'"
 
 
 def _contents(rows: Sequence[SwitchRow]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.formats.kueue import IMAGE
-from planner.formats.manifest import HOSTNAME, documents, object_name, pod
+from planner.formats.manifest import HOSTNAME, documents, node_name, object_name, pod
 from planner.formats.placed import Placed, PlacedGroup
 from planner.formats.tiers import chains, children_of, heights, leaf_of
 from planner.topology import Topology
@@ -63,7 +63,7 @@ def _hypernodes(topology: Topology) -> Iterator[dict[str, Any]]:
         raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
     children, tiers = children_of(topology), heights(topology)
     for s in topology.switches:
-        members = [("Node", n) for n in s.nodes] or [("HyperNode", names[c]) for c in children[s.name]]
+        members = [("Node", node_name(n)) for n in s.nodes] or [("HyperNode", names[c]) for c in children[s.name]]
         yield {
             "apiVersion": TOPOLOGY_API,
             "kind": "HyperNode",
@@ -79,6 +79,6 @@ def _require_tree(topology: Topology) -> None:
 
 def _on(group: PlacedGroup) -> dict[str, Any]:
     """Return the affinity that binds a group's pods to its nodes, and keeps two off one node by their GPUs alone."""
-    expression = {"key": HOSTNAME, "operator": "In", "values": list(group.nodes)}
+    expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(n) for n in group.nodes]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}

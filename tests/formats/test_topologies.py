@@ -1,5 +1,6 @@
 """Topologies: read as they stand, written as they were, refused by line where they do not hold together."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,8 @@ BAD = {
     "SwitchName=a Nodes=n1,": "line 1: Nodes: an item is empty",
     "SwitchName=a Nodes=": "line 1: Nodes: the hostlist is empty",
     "SwichName=a Nodes=n1": "line 1: unknown keyword 'SwichName'; did you mean 'SwitchName'",
+    "SwitchName=a Nodes=n\x001": r"line 1: node 'n\\x001' holds '\\x00'; name it with letters",
+    "SwitchName=a Nodes=n=1": "line 1: node 'n=1' holds '='",
     "SwitchName=a Node=n1": "line 1: unknown keyword 'Node'; did you mean 'Nodes'",
     "SwitchName=a Nodes=n1 Nodes=n2": "line 1: Nodes= stands twice",
     "SwitchName=a Nodes=n1 BlockSizes=4": "line 1: BlockSizes= does not belong to SwitchName=",
@@ -145,6 +148,15 @@ def test_conf_refuses_by_line(text: str) -> None:
     """What does not hold together is named with its line, whether Slurm accepts it or not."""
     with pytest.raises(InputError, match=r"\Atopology.conf: " + BAD[text]):
         read_conf(text, "topology.conf")
+
+
+@pytest.mark.parametrize("name", ["a,b", "a b", "a[1", "a\n", "a=b", "a#"])
+def test_graphs_refuse_names_that_no_hostlist_holds(name: str, tmp_path: Path) -> None:
+    """A node of JSON whose name would come back from a hostlist as two, or not at all, is named with its place."""
+    graph = {"instances": [{"id": "n1", "network_layers": ["leaf"], "labels": {}}, {"id": name, "network_layers": ["leaf"], "labels": {}}]}
+    (tmp_path / "graph.json").write_text(json.dumps(graph))
+    with pytest.raises(InputError, match=r"graph\.json: .*holds .*; name it with letters"):
+        read_topology(tmp_path / "graph.json")
 
 
 def _tree(*switches: str) -> str:
