@@ -87,6 +87,16 @@ class PlacementRequest:
     domains_per_pod: int
 
 
+# What fabrics can be compared in, each to be made least: the axis, and the figure of merit that it stands for.
+FABRIC_AXES = {
+    "cost": "cost_usd",
+    "time": "hop_slowdown",
+    "power": "power_mw",
+    "leaf": "racks_outside_leaf",
+    "splits": "unavoidable_splits",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
     """A non-dominated alternative of one decision: its figures of merit, all to be made least, and its choices."""

@@ -43,7 +43,7 @@ class LinkPrices:
         p, m = self.problem, self.problem.modes[mode]
         cables = m.networks * m.rails * m.rail_gpus
         if self.places is None:
-            return p.request.racks * cables * p.units(flat_usd(p.network, m.switch, m.split)[0])
+            return p.request.racks * cables * p.units(flat_usd(p.weighed, m.switch, m.split)[0])
         if ("endpoint", domain, 0) not in self.known:
             self.known["endpoint", domain, 0] = float(self._powered(endpoint_metres(self.places, domain)).sum())
         return p.units(self.known["endpoint", domain, 0] * cables * endpoint_factor(m.switch, m.split))
@@ -53,7 +53,7 @@ class LinkPrices:
         p, m = self.problem, self.problem.modes[mode]
         if self.places is None:
             leaves = m.networks * m.rails * -(-p.request.racks // domain)
-            return np.full_like(width, leaves * p.units(flat_usd(p.network, m.switch)[1]))
+            return np.full_like(width, leaves * p.units(flat_usd(p.weighed, m.switch)[1]))
         return self._by_width("leaf", domain, width, m.networks * m.rails * m.switch.link_factor)
 
     def spine_uplink(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
@@ -62,7 +62,7 @@ class LinkPrices:
         across = -(-m.rails // rails)
         if self.places is None:
             domains = -(-p.request.racks // domain)
-            flat: Ints = across * -(-domains // width) * m.networks * p.units(flat_usd(p.network, m.switch)[1])
+            flat: Ints = across * -(-domains // width) * m.networks * p.units(flat_usd(p.weighed, m.switch)[1])
             return flat
         by_reach: Ints = across * self._by_width("spine", domain, width, m.networks * m.switch.link_factor)
         return by_reach
@@ -79,7 +79,7 @@ class LinkPrices:
         """Links between switches that stand together."""
         p, m = self.problem, self.problem.modes[mode]
         if self.places is None:
-            return links * (m.networks * p.units(flat_usd(p.network, m.switch)[1]))
+            return links * (m.networks * p.units(flat_usd(p.weighed, m.switch)[1]))
         each = self.beside_usd * m.networks * m.switch.link_factor
         if math.isinf(each):
             return np.where(links > 0, BEYOND, 0)
@@ -92,7 +92,7 @@ class LinkPrices:
         if self.places is None:
             domains = -(-p.request.racks // domain)
             pods = across * -(-domains // width)
-            flat: Ints = pods * (pods - 1) // 2 * (m.networks * p.units(flat_usd(p.network, m.switch)[1]))
+            flat: Ints = pods * (pods - 1) // 2 * (m.networks * p.units(flat_usd(p.weighed, m.switch)[1]))
             return flat
         usd = [self._between(domain * w, n) * m.networks * m.switch.link_factor for w, n in zip(width.tolist(), across.tolist(), strict=True)]
         return np.array([p.units(x) for x in usd], dtype=np.int64)
@@ -113,7 +113,7 @@ class LinkPrices:
     @property
     def least_usd(self) -> float:
         """Price that no cable is below: the cheapest medium at no length."""
-        return float((self.media.price_usd + self.media.watts * self.media.usd_per_watt).min())
+        return float((self.media.price_usd + self.media.watts * self._watt_usd).min())
 
     def least(self, mode: int, links: Ints, ends: int) -> Ints:
         """Bound the price of links between switches and to GPUs from below, by reach."""
@@ -145,7 +145,11 @@ class LinkPrices:
     def _powered(self, metres: Metres) -> Metres:
         """Price links of each length with their power over the years."""
         usd, watts = self.media.usd_watts(metres)
-        return usd + watts * self.media.usd_per_watt
+        return usd + watts * self._watt_usd
+
+    @property
+    def _watt_usd(self) -> float:
+        return self.media.usd_per_watt + self.problem.watt_usd
 
     def _floor(self) -> Places:
         if self.places is None:

@@ -76,11 +76,18 @@ class Problem:
     ratios: Ratios
     unit_cents: int
     most_splits: int | None = None
+    least_domain: int = 1
+    watt_usd: float = 0.0  # what a watt weighs in the choice beside its own price
+
+    @property
+    def weighed(self) -> Network:
+        """The network with a watt at what it weighs in the choice; media are chosen by their own price."""
+        return self.network.model_copy(update={"power_usd_per_watt": self.network.power_usd_per_watt + self.watt_usd})
 
     def switch_cost(self, mode: int) -> int:
         """Price of a box in each network, in units."""
         m = self.modes[mode]
-        return m.networks * self.units(box_usd(self.network, m.switch))
+        return m.networks * self.units(box_usd(self.weighed, m.switch))
 
     def units(self, usd: float) -> int:
         """Return a price in units; infinite prices are more than any design costs."""

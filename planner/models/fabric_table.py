@@ -39,6 +39,7 @@ def _allowed(p: Problem, rows: Ints) -> Ints:
     for name, column in (("tiers", "tiers"), ("leaf_domain_racks", "domain"), ("leaf_down_ports", "down_ports")):
         if name in p.pins:
             keep &= rows[:, COL[column]] == p.pins[name]
+    keep &= rows[:, COL["domain"]] >= p.least_domain
     if p.most_splits is not None:
         keep &= rows[:, COL["splits"]] <= p.most_splits
     kept: Ints = rows[keep]
