@@ -25,6 +25,7 @@ def request_of(held: LayoutPlan, site: str, racks: int, gpus_per_rack: int, bord
         allreduce_limit=a.allreduce_slowdown,
         exchange_racks=expert_racks(held.expert_parallel, gpus_per_rack),
         wan_gbps=border.wan_gbps if border else 0.0,
+        exchange_gbps=border.exchange_gbps if border else 0.0,
     )
 
 

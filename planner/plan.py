@@ -285,6 +285,9 @@ class Border(Frozen):
     wan_ports: int = Field(description="Ports towards the wide area, as many in every network.")
     switches: int
     uplinks: int = Field(description="Links to free ports of the top tier, one for each port towards the wide area.")
+    exchange_gbps: float = Field(0.0, description="Rate of the gradients that pass it each way, in the time that the step counts on.")
+    leaf_uplink_share: float = Field(0.0, description="Most of a leaf's uplinks that the exchange takes, from the placement.")
+    pod_uplink_share: float = Field(0.0, description="Most of a pod's uplinks that the exchange takes, from the placement.")
     cost_usd: float
     power_mw: float
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from planner.checks.border import left_by_exchange
 from planner.checks.context import Context, domain_racks
 from planner.checks.design import design_fault
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
@@ -134,13 +135,13 @@ def slowdowns(c: Context) -> Iterator[Violation]:
     for s, f, network, d in _wired(c):
         if s not in c.crossings:
             continue
-        x, rule = c.crossings[s], f"slowdowns[{s}]"
+        x, left, rule = c.crossings[s], left_by_exchange(c, s, d), f"slowdowns[{s}]"
         yield from must_equal(rule, "share_leaving_leaf", f.share_leaving_leaf, x.share_leaving_leaf)
         yield from must_equal(rule, "share_leaving_pod", f.share_leaving_pod, x.share_leaving_pod)
-        yield from must_equal(rule, "hop_slowdown", f.hop_slowdown, hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod))
-        yield from must_equal(
-            rule, "allreduce_slowdown", f.allreduce_slowdown, allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod)
-        )
+        hop = hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod, left)
+        yield from must_equal(rule, "hop_slowdown", f.hop_slowdown, hop)
+        ring = allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod, left)
+        yield from must_equal(rule, "allreduce_slowdown", f.allreduce_slowdown, ring)
         if c.metrics is not None:
             yield from must_equal(rule, "p2p_seconds", f.p2p_seconds, c.metrics.hop_nic_seconds * f.hop_slowdown, " s")
 
@@ -149,8 +150,8 @@ def hidden_exchange(c: Context) -> Iterator[Violation]:
     """Hide the pipeline exchange behind compute, or add nothing to it but the transport's own slowdown."""
     for s, _, network, d in _wired(c):
         if c.metrics is not None and s in c.crossings:
-            m, x = c.metrics, c.crossings[s]
-            took = m.hop_nic_seconds * hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod)
+            m, x, left = c.metrics, c.crossings[s], left_by_exchange(c, s, d)
+            took = m.hop_nic_seconds * hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod, left)
             allowed = max(m.hop_window_seconds, m.hop_nic_seconds * c.phi)
             yield from at_most(f"hidden_exchange[{s}]", took, allowed, "s of pipeline exchange", "s that hide it")
 
@@ -159,8 +160,8 @@ def hidden_allreduce(c: Context) -> Iterator[Violation]:
     """Hide the rings between racks behind the backward pass, or add nothing to them but the transport's own slowdown."""
     for s, _, network, d in _wired(c):
         if c.metrics is not None and s in c.crossings:
-            m, x = c.metrics, c.crossings[s]
-            took = m.allreduce_layer_seconds * allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod)
+            m, x, left = c.metrics, c.crossings[s], left_by_exchange(c, s, d)
+            took = m.allreduce_layer_seconds * allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod, left)
             allowed = max(m.allreduce_window_seconds, m.allreduce_layer_seconds * c.phi)
             yield from at_most(f"hidden_allreduce[{s}]", took, allowed, "s of a layer's all-reduce", "s that hide it")
 
@@ -184,7 +185,7 @@ def hidden_alltoall(c: Context) -> Iterator[Violation]:
         if held is not None and s in c.crossings:
             group, pod = expert_racks(held.expert_parallel, c.gpus_per_rack), domain_racks(d) * max(1, d.domains_per_pod)
             shares = [exchange_leaving(c.stages[s], block, group) for block in (domain_racks(d), pod)]
-            took = hop_slowdown(network, d, shares[0], shares[1])
+            took = hop_slowdown(network, d, shares[0], shares[1], left_by_exchange(c, s, d))
             yield from at_most(f"hidden_alltoall[{s}]", took, c.phi, f"times the ideal all-to-all of {group} racks", "that the transport takes")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from planner.handoff import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.instance import Instance
 from planner.models.fabric_design import FabricDesign
-from planner.models.fabric_question import TOLERANCE, Problem, leaf_domain_racks, problem_of
+from planner.models.fabric_question import TOLERANCE, Problem, leaf_domain_racks, left_at_worst, problem_of
 from planner.models.fabric_search import search
 from planner.physics.transport import hop_slowdown, slowdown
 from planner.solvers.outcome import Stop
@@ -159,7 +159,8 @@ class Frontier:
     def _weighed(self, found: FabricDesign) -> Alternative:
         """Weigh a design by its worst case: every flow leaves its leaf, and its pod where there are several side by side."""
         d, p = found.design, self.problem
-        slow = hop_slowdown(p.network, d, float(d.domains > 1), float(0 < d.domains_per_pod < d.domains))
+        left = left_at_worst(p.request, d, found.switch.port_gbps)
+        slow = hop_slowdown(p.network, d, float(d.domains > 1), float(0 < d.domains_per_pod < d.domains), left)
         figures: dict[str, float] = {
             "cost_usd": found.cost_usd,
             "hop_slowdown": slow,

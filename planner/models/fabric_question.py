@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from planner.handoff import FabricRequest, resolved_switches
 from planner.instance import FabricFamily, Instance, Network, Rack, Switch
-from planner.physics.border import wan_ports
+from planner.physics.border import Left, leaf_ports, wan_left, wan_ports
 from planner.physics.fabric_bill import box_usd, by_reach, flat_usd
 from planner.physics.locality import exchange_bound
 from planner.physics.transport import slowdown
@@ -64,6 +64,10 @@ class Mode:
         """Ports of a network's border towards the wide area."""
         return wan_ports(request.wan_gbps, self.networks, self.switch.port_gbps)
 
+    def exchange_ports(self, request: FabricRequest) -> float:
+        """Ports' worth of uplinks that gradients on their way to other sites take of a leaf whose domain holds a whole stage."""
+        return leaf_ports(request.exchange_gbps, self.networks * self.rails, self.switch.port_gbps) * (1 - TOLERANCE)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -113,6 +117,12 @@ def largest_ratio(ideal_seconds: float, window_seconds: float, phi: float, limit
     """Most that the network may add to phi: ideal·slowdown stays within the window, or within ideal·phi where that alone fills it."""
     allowed = max(window_seconds / ideal_seconds, phi) if ideal_seconds > 0 else math.inf
     return min(allowed, math.inf if limit is None else limit) / phi * (1 + TOLERANCE)
+
+
+def left_at_worst(request: FabricRequest, d: Design, port_gbps: float) -> Left:
+    """Return what the exchange between sites leaves of uplinks where the racks of a stage stand together as far as they can."""
+    shares = (min(1.0, racks / request.group_racks) for racks in (d.domain_racks, d.domain_racks * max(1, d.domains_per_pod)))
+    return wan_left(d, request.exchange_gbps, port_gbps, *shares)
 
 
 def rings(request: FabricRequest, racks: int) -> int:

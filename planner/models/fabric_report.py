@@ -7,9 +7,10 @@ from planner.handoff import FabricRequest
 from planner.instance import Instance, Network
 from planner.models.fabric_design import FabricDesign
 from planner.models.fabric_question import leaf_domain_racks, network_of
+from planner.physics.border import Left
 from planner.physics.dragonfly import Dragonfly
 from planner.physics.fabric_bill import border_bill
-from planner.physics.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.transport import WHOLE, allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design
 from planner.plan import Border, Certificate, SiteFabric, Status, Tier
 from planner.solvers.cpsat import SOLVER
@@ -23,8 +24,8 @@ FORMULATION = (
     "boxes and cables with fewer ports and less traffic; kept where spine_down_ports is pinned), a spine bundle below the largest that divides "
     "the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the design held. Dragonflies are rows of "
     "their own with the fewest links between routers and between groups that the rules allow, since more cost more. A border is the same boxes "
-    "and links whatever the wiring, and every row leaves its ports in the top tier free. The time rules take the worst placement; slowdowns are "
-    "compared within 1e-9."
+    "and links whatever the wiring, and every row leaves its ports in the top tier free; what sites exchange takes its ports' worth of uplinks "
+    "beside hops and rings. The time rules take the worst placement; slowdowns are compared within 1e-9."
 )
 
 
@@ -37,10 +38,11 @@ def site_fabric(
     share_leaving_pod: float,
     rings_leaving_leaf: int,
     rings_leaving_pod: int,
+    left: Left = WHOLE,
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that its placement causes."""
     network, d = network_of(instance), found.design
-    hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod)
+    hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod, left)
     return SiteFabric(
         switch=found.switch.name,
         family=found.mode.family,
@@ -57,7 +59,7 @@ def site_fabric(
         endpoint_links=d.endpoint_links,
         cost_usd=found.cost_usd,
         power_mw=found.power_mw,
-        border=_border(network, request, found),
+        border=_border(network, request, found, left),
         leaf_domain_racks=leaf_domain_racks(d),
         leaf_domains=d.domains,
         rails_per_pod=d.rails_per_pod,
@@ -67,7 +69,7 @@ def site_fabric(
         share_leaving_pod=share_leaving_pod,
         p2p_seconds=request.hop_seconds * hop,
         hop_slowdown=hop,
-        allreduce_slowdown=allreduce_slowdown(network, d, rings_leaving_leaf, rings_leaving_pod),
+        allreduce_slowdown=allreduce_slowdown(network, d, rings_leaving_leaf, rings_leaving_pod, left),
     )
 
 
@@ -100,14 +102,15 @@ def certificate(outcomes: dict[str, Outcome[FabricDesign]], seed: int) -> Certif
     )
 
 
-def _border(network: Network, request: FabricRequest, found: FabricDesign) -> Border | None:
+def _border(network: Network, request: FabricRequest, found: FabricDesign, left: Left) -> Border | None:
     """Return the plan's section for the border, of a site that has one."""
     d = found.design
     if not d.wan_ports:
         return None
     price = border_bill(network, found.switch, d)
     counts = {"wan_ports": d.border_links, "switches": d.borders, "uplinks": d.border_links}
-    return Border(wan_gbps=request.wan_gbps, **counts, cost_usd=price.usd, power_mw=price.mw)
+    taken = {"leaf_uplink_share": 1 - left.leaf, "pod_uplink_share": 1 - left.pod}
+    return Border(wan_gbps=request.wan_gbps, exchange_gbps=request.exchange_gbps, **counts, **taken, cost_usd=price.usd, power_mw=price.mw)
 
 
 def _tiers(d: Design) -> Iterator[Tier]:

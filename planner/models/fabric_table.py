@@ -126,26 +126,27 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
 def _least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
     """Hide what leaves a leaf of w GPUs a rack: u1 >= D·w/ratio for the hop, rings·w/ratio for the all-reduce, and the all-to-all as it is.
 
-    One where one domain holds all.
+    One where one domain holds all. The exchange between sites takes its ports' worth beside these, the more of a stage the domain holds.
     """
+    gone = m.exchange_ports(p.request) * min(1.0, domain / p.request.group_racks)
     if domains == 1:
-        return 1
+        return max(1, math.ceil(gone))
     hop, ring = domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce
     exchange = exchange_flows(p.request, domain) * m.rail_gpus
-    return max(1, *(math.ceil(flows / m.split) for flows in (hop, ring, exchange)))
+    return max(1, *(math.ceil(flows / m.split + gone) for flows in (hop, ring, exchange)))
 
 
 def _least_pod_up(p: Problem, m: Mode, rows: Ints) -> Ints:
     """Hide what leaves a pod: s·u2 >= D·w·x·y/ratio for the hop and rings·w·x/ratio for the all-reduce; nothing where a pod holds every domain.
 
-    Where there are several pods, the floor between them besides: a share of D·w·x·y.
+    Where there are several pods, the floor between them besides: a share of D·w·x·y. The exchange between sites takes its ports' worth anyway.
     """
     domain, width, rails = (rows[:, COL[c]] for c in ("domain", "domains_per_pod", "rails"))
     ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    ring = np.ceil(shared * m.rail_gpus * rails / p.ratios.allreduce / m.split)
-    exchange = np.ceil(pod_exchange(p, rows) * m.rail_gpus * rails / m.split)
-    hidden = np.where(width < rows[:, COL["domains"]], np.maximum.reduce([np.ceil(ends / p.ratios.hop / m.split), ring, exchange]), 0.0)
+    around = np.maximum(shared / p.ratios.allreduce, pod_exchange(p, rows)) * m.rail_gpus * rails
+    crossing = np.where(width < rows[:, COL["domains"]], np.maximum(ends / p.ratios.hop, around) / m.split, 0.0)
+    hidden = np.ceil(crossing + m.exchange_ports(p.request) * np.minimum(1.0, width * domain / p.request.group_racks) * rails)
     floor = np.where(rows[:, COL["pods"]] > 1, np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)), 0.0)
     need: Ints = np.maximum(hidden, floor).astype(np.int64)
     return need

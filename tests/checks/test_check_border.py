@@ -50,6 +50,9 @@ def test_a_border_of_five_ports() -> None:
         ("border.wan_gbps", 4.0, {"border_counts"}),
         ("border.cost_usd", 1e4, {"border_counts"}),
         ("border.power_mw", 1e-4, {"border_counts"}),
+        ("border.exchange_gbps", 2.0, {"border_counts"}),
+        ("border.leaf_uplink_share", 0.0, {"border_uplinks"}),
+        ("border.pod_uplink_share", 0.1, {"border_uplinks"}),
     ],
 )
 def test_an_edit_names_its_rules(path: str, change: Any, rules: set[str]) -> None:
@@ -60,10 +63,32 @@ def test_an_edit_names_its_rules(path: str, change: Any, rules: set[str]) -> Non
 @pytest.mark.parametrize(("ports", "broken"), [(5, False), (4, True)])
 def test_gradients_fit_the_ports(ports: int, broken: bool) -> None:
     """Ports that carry exactly what the gradients need do, one port fewer does not."""
-    need = PLAN.sites.links[0].required_gbps / PLAN.instance.wan.headroom_factor
+    need = PLAN.fabric.sites[SITE].border.exchange_gbps
     boxes = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": need / 5}]
     p = edited(PLAN, instance__network__switches=boxes, **{f"fabric__sites__{SITE}__border__wan_ports": ports})
     assert (f"border_rate[{SITE}]" in named(p)) == broken
+
+
+def test_gradients_fit_the_uplinks() -> None:
+    """Uplinks that carry exactly what gradients send up break no rule of theirs; a hundredth less does."""
+    f = PLAN.fabric.sites[SITE]
+    full = f.border.leaf_uplink_share * PLAN.instance.network.switches[0].port_gbps
+    for gbps, broken in ((full, False), (0.99 * full, True)):
+        boxes = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": gbps}]
+        p = edited_at(edited(PLAN, instance__network__switches=boxes), f"{AT}.border.leaf_uplink_share", 1.0)
+        said = [v.message for v in check(p) if v.rule == f"border_uplinks[{SITE}]" and "Gbps of gradients at a leaf" in v.message]
+        assert bool(said) == broken
+
+
+def test_the_exchange_slows_what_stays() -> None:
+    """On slow ports gradients take three quarters of a leaf's uplinks: rings over the rest are slower than stated, without a border they are not."""
+    plan = planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, pins={"fabric.leaf_domain_racks": 2}))
+    site = min(plan.fabric.sites)
+    boxes = [{**plan.instance.network.switches[0].model_dump(), "port_gbps": plan.fabric.sites[site].border.leaf_uplink_share / 0.75}]
+    loaded = edited(plan, instance__network__switches=boxes)
+    assert f"slowdowns[{site}]" in named(loaded)
+    freed = edited(loaded, instance__network__border=False, **{f"fabric__sites__{s}__border": None for s in plan.fabric.sites})
+    assert f"slowdowns[{site}]" not in named(freed)
 
 
 def test_a_border_only_where_it_is_asked_for() -> None:

@@ -5,6 +5,7 @@ import math
 from planner.handoff import FabricRequest, Options
 from planner.instance import Instance, Switch
 from planner.models import fabric
+from planner.physics.border import Left
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design
 from planner.solvers.outcome import Outcome
@@ -56,6 +57,16 @@ def solve(i: Instance, r: FabricRequest, **options: float) -> Outcome[fabric.Fab
     return fabric.solve(i, r, Options(**options), site="here")
 
 
+def left_by_exchange(r: FabricRequest, d: Design, port_gbps: float = 800.0) -> Left:
+    """Return what gradients on their way to other sites leave of uplinks where as many racks of a stage as can stand together, GPU by GPU."""
+    one_gpu = r.exchange_gbps / (r.group_racks * d.gpus_per_rack * d.lanes)
+    leaf_gpus = min(r.group_racks, d.domain_racks) * d.rail_gpus
+    pod_gpus = min(r.group_racks, d.domain_racks * max(1, d.domains_per_pod)) * d.rail_gpus * d.rails_per_pod
+    leaf = leaf_gpus * one_gpu / (d.leaf_up * port_gbps) if d.tiers > 1 else 0.0
+    pod = pod_gpus * one_gpu / (d.pod_uplinks * port_gbps) if d.tiers > 2 else 0.0
+    return Left(1 - leaf, 1 - pod)
+
+
 def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
     """Say whether the worst placement's traffic stays within the windows, in floats by the physics."""
     leaves = d.domains > 1
@@ -67,10 +78,11 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
         around[1] = min(math.ceil(d.domains_per_pod * d.domain_racks / r.group_racks) + 1, r.groups) * crosses
     block = d.domain_racks, d.domain_racks * max(1, d.domains_per_pod)
     shares = [min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0 for n, racks in zip(around, block, strict=True)]
-    if hop_slowdown(i.network, d, *shares) > PHI * (1 + 1e-9):
+    left = left_by_exchange(r, d)
+    if min(left.leaf, left.pod) < -1e-9 or hop_slowdown(i.network, d, *shares, left) > PHI * (1 + 1e-9):
         return False
-    hop = hop_slowdown(i.network, d, float(leaves), float(crosses))
-    ring = allreduce_slowdown(i.network, d, *around)
+    hop = hop_slowdown(i.network, d, float(leaves), float(crosses), left)
+    ring = allreduce_slowdown(i.network, d, *around, left)
     kept = r.hop_seconds * hop <= max(r.hop_window_seconds, r.hop_seconds * PHI) * (1 + 1e-9)
     kept &= r.allreduce_seconds * ring <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
     return kept and hop <= (r.hop_limit or math.inf) * (1 + 1e-9) and ring <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
