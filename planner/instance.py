@@ -609,13 +609,6 @@ class Network(Sourced):
     max_tiers: Annotated[int, Field(ge=1, le=3)] = 3
     border: bool = Field(False, description="Count, price and wire the switches at which the wavelengths between sites end.")
 
-    @model_validator(mode="after")
-    def _border_on_a_top(self) -> Self:
-        """Refuse a border where a family has no top tier that it could be joined to."""
-        if self.border and (without := {"dragonfly", "dragonfly+"} & set(self.families)):
-            raise ValueError(f"border is joined to a top tier, which {', '.join(sorted(without))} has not; take it out of families or border away")
-        return self
-
 
 class Instance(Sourced):
     """One planning question; a part that is missing is a decision not asked for."""

@@ -9,6 +9,7 @@ from planner.checks.context import Context, domain_racks
 from planner.checks.rule import Rule, at_most, broken, must_equal
 from planner.physics import wan as wide
 from planner.physics.border import Left, wan_gbps, wan_ports
+from planner.physics.dragonfly import Dragonfly
 from planner.physics.exchange import counted_window_seconds
 from planner.physics.fabric_bill import border_bill
 from planner.physics.wiring import Design
@@ -75,12 +76,25 @@ def exchange_gbps(c: Context, site: str) -> float:
 def _uplinks_gbps(c: Context, site: str, d: Design) -> Iterator[tuple[str, float, float]]:
     """Yield of the leaf and of the pod with most of a stage's racks what they send to the border, and what their uplinks carry, one network's."""
     rate, box = exchange_gbps(c, site) / d.networks, c.switches[c.plan.fabric.sites[site].switch] if c.plan.fabric else None
+    domain, pod = domain_racks(d), domain_racks(d) * d.domains_per_pod
+    if box is not None and isinstance(d, Dragonfly):
+        out, gone = (rate * _most_together(c.stages[site], n) / d.rails for n in (domain, pod))
+        yield from _between_groups_gbps(d, rate / d.wan_ports, out, gone * d.rails_per_pod, box.port_gbps)
+        return
     if box is None or d.tiers < 2:
         return
-    domain, pod = domain_racks(d), domain_racks(d) * d.domains_per_pod
     yield "leaf", rate * _most_together(c.stages[site], domain) / d.rails, d.leaf_up * box.port_gbps
     if d.tiers > 2:
         yield "pod", rate * _most_together(c.stages[site], pod) * d.rails_per_pod / d.rails, d.pod_uplinks * box.port_gbps
+
+
+def _between_groups_gbps(d: Dragonfly, port: float, out: float, gone: float, port_gbps: float) -> Iterator[tuple[str, float, float]]:
+    """Yield the same of a dragonfly: `out` of a leaf, `gone` of a group, and `port` at each of the border's ports, dealt out to groups in turn."""
+    group = -(-d.wan_ports // d.pods)
+    router = 0 if d.tiers > 1 else -(-group // min(d.group_sizes))
+    yield "leaf", out + router * port, d.leaf_exit * port_gbps
+    if d.pods > 1:
+        yield "pod", gone + group * port if d.valiant else 2 * gone * group / d.wan_ports, d.pod_exit * port_gbps
 
 
 def _most_together(stages: list[list[int]], racks: int) -> float:

@@ -31,6 +31,7 @@ def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPric
     rails, width = rails[keep], width[keep]
     same = {"mode": mode, "tiers": 1 + plus, "ports": m.switch.ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains}
     same |= {"leaves": m.networks * m.rails * domains, "splits": unavoidable_splits(p.request, domain), "grouped": 1}
+    same |= {"wan_ports": m.wan_ports(p.request)}
     for name, value in same.items():
         rows[:, COL[name]] = value
     for name, values in (("rails", rails), ("domains_per_pod", width), ("leaves_per_pod", rails * width)):
@@ -42,11 +43,24 @@ def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPric
 
 
 def _leaf_flows(p: Problem, m: Mode, domain: int, domains: int) -> float:
-    """Links that what leaves a leaf must be able to count on."""
+    """Links that what leaves a leaf must be able to count on, gradients on their way to other sites among it."""
+    gone = m.exchange_ports(p.request) * min(1.0, domain / p.request.group_racks)
     if domains == 1:
-        return 0.0
+        return gone
     rates = domain / p.ratios.hop, rings(p.request, domain) / p.ratios.allreduce, exchange_flows(p.request, domain)
-    return max(rates) * m.rail_gpus / m.split
+    return max(rates) * m.rail_gpus / m.split + gone
+
+
+def _exchange_flows(p: Problem, m: Mode, rows: Ints) -> Metres:
+    """Links between groups that gradients on their way to and from the border's ports must be able to count on.
+
+    What a group sends and what comes to its ports by way of other groups; on shortest paths what two groups send each other's ports.
+    """
+    one, ports, width = m.exchange_ports(p.request), rows[:, COL["wan_ports"]], rows[:, COL["domains_per_pod"]]
+    sent = one * np.minimum(1.0, width * rows[:, COL["domain"]] / p.request.group_racks) * rows[:, COL["rails"]]
+    share = -(-ports // rows[:, COL["pods"]]) / np.maximum(ports, 1)
+    flows: Metres = sent * (ports > 0) + one * m.rails * share if p.network.group_routing == "valiant" else 2 * sent * share
+    return flows
 
 
 def pod_exchange(p: Problem, rows: Ints) -> Metres:
@@ -67,7 +81,7 @@ def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
     around = np.maximum(shared / p.ratios.allreduce, pod_exchange(p, rows)) * m.rail_gpus * rails
     flows = np.maximum(ends / p.ratios.hop, around) / m.split
     floor = np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
-    return np.where(width < rows[:, COL["domains"]], flows, 0.0), floor
+    return np.where(width < rows[:, COL["domains"]], flows, 0.0) + _exchange_flows(p, m, rows), floor
 
 
 def _edges(m: Mode, rows: Ints) -> list[Ints]:
@@ -98,7 +112,9 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
     m, others, valiant = p.modes[mode], rows[:, COL["pods"]] - 1, p.network.group_routing == "valiant"
     sizes = _edges(m, rows)
     need, floor = _group_flows(p, m, rows)
-    leaf = _leaf_flows(p, m, domain, -(-p.request.racks // domain))
+    border, ports = -(-rows[:, COL["wan_ports"]] // rows[:, COL["pods"]]), np.maximum(rows[:, COL["wan_ports"]], 1)
+    at_router = m.exchange_ports(p.request) * m.rails * -(-border // np.min(sizes, axis=0)) / ports
+    leaf = _leaf_flows(p, m, domain, -(-p.request.racks // domain)) + at_router
     most = np.max(sizes, axis=0)
     need = np.maximum(need, np.where(most == 1, leaf, 0.0))
     links = _spread(need, others, sizes, floor) if valiant else _direct(need, others, floor)
@@ -106,7 +122,7 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
     pairs = zip(least.tolist(), most.tolist(), (others > 0).tolist(), strict=True)
     share = np.array([router_share(n, a, several=several, valiant=valiant) if a > 1 else math.inf for n, a, several in pairs])
     bundle = np.maximum(1, np.ceil(leaf / share)).astype(np.int64)
-    used = np.max([(s - 1) * bundle + -(-others * links // s) for s in sizes], axis=0)
+    used = np.max([(s - 1) * bundle + -(-others * links // s) + -(-border // s) for s in sizes], axis=0)
     rows[:, COL["router_bundle"]], rows[:, COL["group_links"]] = bundle, links
     keep = used <= left
     rows = rows[keep]
@@ -134,9 +150,11 @@ def _priced(p: Problem, mode: int, domain: int, rows: Ints, local: Ints, prices:
     each = {w: prices.endpoints(mode, domain * w) for w in np.unique(width).tolist()}
     ends = np.array([each[w] for w in width.tolist()], dtype=np.int64)
     between, beside = prices.between(mode, domain, width, rows[:, COL["rails"]]), prices.beside(mode, local)
-    rows[:, COL["leaf_cost"]], rows[:, COL["between_cost"]] = leaves + np.minimum(ends, BEYOND) + beside, between
+    edge = prices.group_border(mode, domain, width, rows[:, COL["rails"]])
+    rows[:, COL["leaf_cost"]], rows[:, COL["between_cost"]] = leaves + np.minimum(ends, BEYOND) + beside + np.minimum(edge, BEYOND), between
     rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + between * rows[:, COL["group_links"]]
-    return rows[np.maximum(np.maximum(ends, beside), between) < BEYOND]
+    kept: Ints = rows[np.maximum.reduce([ends, beside, between, edge]) < BEYOND]
+    return kept
 
 
 def _plus(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: LinkPrices) -> Ints:
@@ -159,9 +177,11 @@ def _plus(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: Lin
         rows = _plus_bound(p, mode, rows)
         rows = rows[rows[:, COL["bound"]] <= prices.most]
     width = rows[:, COL["domains_per_pod"]]
+    edge = prices.group_border(mode, domain, width, rows[:, COL["rails"]])
+    rows[:, COL["leaf_cost"]] += np.minimum(edge, BEYOND)
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, width)
     rows[:, COL["between_cost"]] = prices.between(mode, domain, width, rows[:, COL["rails"]])
-    return _plus_bound(p, mode, rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["between_cost"]]) < BEYOND])
+    return _plus_bound(p, mode, rows[np.maximum.reduce([rows[:, COL["up_cost"]], rows[:, COL["between_cost"]], edge]) < BEYOND])
 
 
 def _plus_bound(p: Problem, mode: int, rows: Ints) -> Ints:
@@ -212,5 +232,5 @@ def _fewest_links(p: Problem, mode: int, rows: Ints) -> tuple[Ints, NDArray[np.b
     if pin is not None:
         links = np.maximum(links, (pin - 1) * s // others + 1)
     up = -(-others * links // s)
-    fits = rows[:, COL["spine_down"]] + up <= rows[:, COL["ports"]]
+    fits = rows[:, COL["spine_down"]] + up + rows[:, COL["border"]] <= rows[:, COL["ports"]]
     return links, fits if pin is None else fits & (up == pin)

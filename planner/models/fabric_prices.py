@@ -8,6 +8,8 @@ import numpy as np
 from planner.models.fabric_question import BEYOND, Ints, Problem
 from planner.physics.fabric_bill import (
     beside_metres,
+    border_counts,
+    border_metres,
     by_reach,
     endpoint_factor,
     endpoint_metres,
@@ -74,6 +76,22 @@ class LinkPrices:
         if not ports:
             return 0
         return math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode) + int(self.beside(mode, np.array([ports]))[0])
+
+    def group_border(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
+        """Boxes of the border of every network and its links to groups, by domains and rails of a group."""
+        p, m = self.problem, self.problem.modes[mode]
+        ports = m.wan_ports(p.request)
+        if not ports or self.places is None:
+            return np.full_like(width, self.border(mode))
+        boxes = math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode)
+        shapes = zip((domain * width).tolist(), (-(-m.rails // rails)).tolist(), strict=True)
+        return boxes + np.array([self._border_links(mode, pod, ports, across) for pod, across in shapes], dtype=np.int64)
+
+    def _border_links(self, mode: int, pod: int, ports: int, across: int) -> int:
+        """Price the links of the border of every network to groups of so many racks, `across` of them at a place."""
+        p, m = self.problem, self.problem.modes[mode]
+        each = self._powered(border_metres(self._floor(), pod))
+        return p.units(float((border_counts(ports, len(each) * across, across) * each).sum()) * m.networks * m.switch.link_factor)
 
     def beside(self, mode: int, links: Ints) -> Ints:
         """Links between switches that stand together."""

@@ -187,7 +187,8 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     three = rows[:, COL["tiers"]] == 3
     least_spine = np.where(three, np.maximum(1, -(-rows[:, COL["need_up"]] // np.maximum(groups, 1))), 0)
     most_spine = np.where(three, rows[:, COL["ports"]] - down, 0)
-    border = -(-rows[:, COL["wan_ports"]] // np.maximum(groups, 1))
+    shared = np.where(rows[:, COL["grouped"]], rows[:, COL["pods"]], 1) * np.maximum(groups, 1)
+    border = -(-rows[:, COL["wan_ports"]] // shared)
     least_spine = np.maximum(least_spine, _least_for_border(rows, border) * three)
     keep = (rows[:, COL["tiers"]] != 2) | (down + border <= rows[:, COL["ports"]])
     if "leaf_up_ports" in p.pins:

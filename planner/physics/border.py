@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from planner.instance import Wan
+from planner.physics.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.wan import exchange_need_gbps, wavelengths
 from planner.physics.wiring import Design
 from planner.plan import Link, WanPlan
@@ -70,6 +71,25 @@ def wan_left(d: Design, gbps: float, port_gbps: float, stage_in_leaf: float, sta
     The shares are the most of one stage's racks in one leaf domain and in one pod.
     """
     one = leaf_ports(gbps, d.networks * d.rails, port_gbps)
+    if isinstance(d, Dragonfly):
+        return _left_in_groups(d, one, stage_in_leaf, stage_in_pod)
     leaf = one * stage_in_leaf / d.leaf_up if d.tiers > 1 else 0.0
     pod = one * stage_in_pod * d.rails_per_pod / d.pod_uplinks if d.tiers > 2 else 0.0
+    return Left(1 - leaf, 1 - pod)
+
+
+def _left_in_groups(d: Dragonfly, one: float, stage_in_leaf: float, stage_in_pod: float) -> Left:
+    """Return what is left of the links that flows can count on in a dragonfly, where a leaf that holds a whole stage sends `one` port's worth.
+
+    A router may hold racks of the stage and ports of the border; a leaf of a dragonfly+ has no such ports. By way of other groups
+    flows share all links of theirs. On shortest paths those between two groups carry what goes from the racks of the one to the
+    ports of the other, and from the ports of the one to the racks of the other, and the border's links are dealt out evenly.
+    """
+    if not d.wan_ports:
+        return Left()
+    group = math.ceil(d.wan_ports / d.pods) / d.wan_ports
+    router = 0.0 if isinstance(d, DragonflyPlus) else max(d.border_links_at(a) for a in d.group_sizes) / d.wan_ports
+    leaf = (one * stage_in_leaf + one * d.rails * router) / d.leaf_exit
+    sent = one * stage_in_pod * d.rails_per_pod
+    pod = (sent + one * d.rails * group if d.valiant else 2 * sent * group) / d.pod_exit if d.pods > 1 else 0.0
     return Left(1 - leaf, 1 - pod)

@@ -4,7 +4,8 @@ Dragonfly (Kim, Dally, Scott and Abts, ISCA 2008): a group is a routers, each wi
 router of its group and h links to other groups, p + (a - 1)·b + h <= k ports, so g <= a·h + 1 groups. Dragonfly+ (Shpiner
 et al., HiPINEB 2017): a group is leaves below spines, and the links to other groups leave from the spines: g <= s·h + 1.
 A group is a pod of `wiring`, x rails of y leaf domains; those at the edge may be smaller. The links of a group go to its
-switches in turn, so that they differ by at most one.
+switches in turn, so that they differ by at most one. So do the links of a border: it has no tier above to go to, and sends
+them to the groups in turn, and in each to the routers in turn, or to the spines of a dragonfly+.
 
 Flows take shortest paths, or (`valiant`) each goes by way of a group drawn at random, and inside a group by a router
 drawn at random (Valiant 1982): twice the links, but no pair of groups is ever overrun. What a flow can count on, at the
@@ -144,7 +145,8 @@ class Dragonfly(Design):
         bad = self._leaf_faults(self.up_ports)
         if self.pods == 1 and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
-        return bad + self._group_faults(max(self.group_sizes), "routers", self.leaf_up != self.local_ports or self.spine_up != self.global_ports)
+        misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports
+        return bad + self._group_faults(max(self.group_sizes), "routers", misstated) or self._border_faults()
 
     def _group_faults(self, switches: int, what: str, misstated: bool) -> list[str]:
         """Say what of the links between groups is amiss."""
@@ -158,6 +160,29 @@ class Dragonfly(Design):
         if misstated:
             bad.append(f"ports: {self.leaf_up} local and {self.spine_up} global stated, bundles and groups make others")
         return bad
+
+    def border_links_at(self, switches: int) -> int:
+        """Links from the border to the switch that has most of them, in a group of so many: groups in turn, then their switches in turn."""
+        return math.ceil(math.ceil(self.wan_ports / self.pods) / switches)
+
+    def taken_at(self, switches: int) -> int:
+        """Ports that the border must leave alone at a switch of a group of so many."""
+        return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.router_ports(switches)
+
+    @property
+    def _tightest(self) -> int:
+        """Switches of the group in which a border leaves least room."""
+        return max(self.group_sizes, key=lambda a: self.taken_at(a) + self.border_links_at(a))
+
+    @property
+    def top_taken(self) -> int:
+        """Ports of a switch that the border must leave alone, where it leaves least room."""
+        return self.taken_at(self._tightest)
+
+    @property
+    def top_border(self) -> int:
+        """Links from the border to a switch where it leaves least room."""
+        return self.border_links_at(self._tightest)
 
     @property
     def local_ports(self) -> int:
@@ -223,7 +248,16 @@ class DragonflyPlus(Dragonfly):
             bad.append("groups: 1; several expected")
         if self.spine_down + self.global_ports > self.ports:
             bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {self.ports} ports")
-        return bad + self._group_faults(self.spines_per_pod, "spines", self.spine_up != self.global_ports)
+        return bad + self._group_faults(self.spines_per_pod, "spines", self.spine_up != self.global_ports) or self._border_faults()
+
+    def taken_at(self, switches: int) -> int:
+        """Ports of a spine that the border must leave alone, in a group of so many."""
+        return self.spine_down + math.ceil(self.pod_uplinks / switches)
+
+    @property
+    def _tightest(self) -> int:
+        """Spines of a group: all have as many."""
+        return self.spines_per_pod
 
     @property
     def global_ports(self) -> int:

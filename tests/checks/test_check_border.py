@@ -9,13 +9,13 @@ from worked_plan import edited, edited_at, instance_with, named, small
 import planner
 from planner.check import check
 from planner.checks.context import Context
-from planner.errors import InputError
 from planner.export.built import built
 from planner.export.cable_list import cable_list
 from planner.export.graph import graph
 from planner.export.picture import picture
 from planner.frontier import frontier
 from planner.load import load_instance
+from planner.plan import Plan
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a border of five ports.
 PLAN = planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5))
@@ -133,10 +133,36 @@ def test_one_site_has_no_border() -> None:
     assert Context(plan=plan).wired["cluster"].wan_ports == 0
 
 
-def test_a_dragonfly_has_no_top_tier_for_a_border() -> None:
-    """A border beside a dragonfly is refused by path, value and remedy."""
-    data = instance_with().model_dump(mode="json")
-    data["network"] |= {"border": True, "families": ["rail", "dragonfly"]}
-    with pytest.raises(InputError) as error:
-        load_instance(data)
-    assert "network: border is joined to a top tier, which dragonfly has not; take it out of families or border away" in str(error.value)
+@pytest.fixture(scope="module", params=["dragonfly", "dragonfly+"])
+def grouped(request: pytest.FixtureRequest) -> Plan:
+    """Plan dragonflies of either kind with borders: leaves of two racks, so that there are several groups."""
+    asked = {"network__families": [request.param], "network__group_routing": "valiant", "pins": {"fabric.leaf_domain_racks": 2}}
+    return planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, **asked))
+
+
+def test_a_dragonfly_has_a_border(grouped: Plan) -> None:
+    """Every rule holds, the border's five links among the cables laid; the picture, graph and cable list name it."""
+    assert check(grouped) == []
+    site = min(grouped.fabric.sites)
+    f, x = grouped.fabric.sites[site], built(grouped, site)
+    assert (f.border.wan_ports, f.border.uplinks, f.border.switches) == (5, 5, 1)
+    assert 0 < f.border.leaf_uplink_share < 1
+    assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("border-0-0,")]) == 5
+    assert "border" in nx.get_node_attributes(graph(x, by_pod=False), "tier").values()
+    assert "border: 1 boxes, 5 ports to the wide area" in "".join(picture(x))
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rules"),
+    [
+        ("border", None, {"border", "price_and_power"}),
+        ("border.wan_ports", 6, {"border_counts", "cables", "price_and_power"}),
+        ("border.uplinks", 4, {"border_counts", "cables"}),
+        ("border.leaf_uplink_share", 0.0, {"border_uplinks"}),
+        ("border.wan_ports", 10**4, {"wirable"}),
+    ],
+)
+def test_an_edit_of_a_dragonfly_names_its_rules(grouped: Plan, path: str, change: Any, rules: set[str]) -> None:
+    """Slips in the border of a dragonfly are found by the same rules."""
+    site = min(grouped.fabric.sites)
+    assert {f"{r}[{site}]" for r in rules} <= named(edited_at(grouped, f"fabric.sites.{site}.{path}", change))
