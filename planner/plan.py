@@ -284,7 +284,7 @@ class Border(Frozen):
     wan_gbps: float = Field(description="Rate of the wavelengths that end here, each way.")
     wan_ports: int = Field(description="Ports towards the wide area, as many in every network.")
     switches: int
-    uplinks: int = Field(description="Links to free ports of the top tier, or of a dragonfly's routers or spines, one for each port towards the wide area.")
+    uplinks: int = Field(description="Links to free ports of the top tier, or of a dragonfly's switches, one for each port towards the wide area.")
     exchange_gbps: float = Field(0.0, description="Rate of the gradients that pass it each way, in the time that the step counts on.")
     leaf_uplink_share: float = Field(0.0, description="Most of a leaf's uplinks that the exchange takes, from the placement.")
     pod_uplink_share: float = Field(0.0, description="Most of a pod's uplinks that the exchange takes, from the placement.")

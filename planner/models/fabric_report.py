@@ -24,8 +24,8 @@ FORMULATION = (
     "boxes and cables with fewer ports and less traffic; kept where spine_down_ports is pinned), a spine bundle below the largest that divides "
     "the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the design held. Dragonflies are rows of "
     "their own with the fewest links between routers and between groups that the rules allow, since more cost more. A border is the same boxes "
-    "and links whatever the wiring of a tree, to groups in turn in a dragonfly, and every row leaves its ports in the top tier free; what sites exchange takes its ports' worth of uplinks "
-    "beside hops and rings. The time rules take the worst placement; slowdowns are compared within 1e-9."
+    "and links whatever the wiring of a tree, to groups in turn in a dragonfly, and every row leaves its ports in the top tier free; what sites "
+    "exchange takes its ports' worth of uplinks beside hops and rings. The time rules take the worst placement; slowdowns are compared within 1e-9."
 )
 
 
