@@ -4,7 +4,6 @@ More links than the traffic asks for between two groups, or two routers of a gro
 fewest that meet every rule are taken: what flows can count on never falls where links are added (`physics.dragonfly`).
 """
 
-import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from planner.models.fabric_table_columns import COL, SHAPE, pod_sizes
 from planner.physics.dragonfly import router_share
 from planner.physics.floor import Metres
 
+MOST_LINKS = 10**9  # of a group to others: more than any port count allows
 NONE = np.empty((0, len(SHAPE)), dtype=np.int64)
 
 
@@ -24,7 +24,7 @@ def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPric
     plus = m.family == "dragonfly+"
     if not plus and {"leaf_up_ports", "spine_down_ports", "spine_up_ports"} & set(p.pins):
         return 0, NONE
-    by_rail, by_domain = pod_sizes(p, m.rails, domains, max(m.rails, domains))
+    by_rail, by_domain = _group_sizes(p, m.rails, domains)
     rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
     keep = rails * width < m.switch.ports if plus else rails * width <= left + 1
     rows = np.zeros((int(keep.sum()), len(SHAPE)), dtype=np.int64)
@@ -40,6 +40,13 @@ def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPric
     if plus:
         return len(rows), _plus(p, mode, domain, rows[rows[:, COL["pods"]] > 1], left, prices)
     return len(rows), _routers(p, mode, domain, rows[(rows[:, COL["pods"]] > 1) | (rows[:, COL["leaves_per_pod"]] > 1)], left, prices)
+
+
+def _group_sizes(p: Problem, rails: int, domains: int) -> tuple[Ints, Ints]:
+    """Rails and domains of a group: the fewest for each count of groups, but all where flows pass through a smaller group at the edge as well."""
+    if p.network.group_routing == "valiant" and "spine_down_ports" not in p.pins:
+        return np.arange(1, rails + 1), np.arange(1, domains + 1)
+    return pod_sizes(p, rails, domains, max(rails, domains))
 
 
 def _leaf_flows(p: Problem, m: Mode, domain: int, domains: int) -> float:
@@ -91,12 +98,18 @@ def _edges(m: Mode, rows: Ints) -> list[Ints]:
     return [x * y for x in (rails, last[0]) for y in (width, last[1])]
 
 
-def _spread(need: Metres, others: Ints, switches: list[Ints], floor: Ints) -> Ints:
-    """Fewest links between two groups where a group's links share its traffic evenly: n·floor(L/n)/2 >= need at each number n of switches."""
-    total = np.maximum(floor, 1)
-    for n in switches:
-        total = np.maximum(total, n * np.maximum(1, np.ceil(2 * need / n).astype(np.int64)))
+def _shared(need: Metres, others: Ints, floor: Ints) -> Ints:
+    """Fewest links between two groups where what leaves a group and what passes through share all of its links."""
+    total = np.maximum(np.maximum(floor, 1), np.ceil(2 * need)).astype(np.int64)
     links: Ints = np.where(others > 0, -(-total // np.maximum(others, 1)), 0)
+    return links
+
+
+def _even(leaf: Metres, room: Metres, switches: Ints, others: Ints) -> Ints:
+    """Fewest links between two groups that deal a group's links out evenly enough: leaf·(1 + (n - 1)/L) <= room; none where no number does."""
+    slack = np.where(leaf > 0, room * (1 + TOLERANCE) / np.maximum(leaf, TOLERANCE) - 1, np.inf)
+    total = np.where(switches == 1, 0.0, np.where(slack > 0, (switches - 1) / np.maximum(slack, TOLERANCE), np.inf))
+    links: Ints = np.minimum(np.ceil(total * (1 - TOLERANCE) / np.maximum(others, 1)), MOST_LINKS).astype(np.int64)
     return links
 
 
@@ -117,15 +130,22 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
     leaf = _leaf_flows(p, m, domain, -(-p.request.racks // domain)) + at_router
     most = np.max(sizes, axis=0)
     need = np.maximum(need, np.where(most == 1, leaf, 0.0))
-    links = _spread(need, others, sizes, floor) if valiant else _direct(need, others, floor)
+    links = _shared(need, others, floor) if valiant else _direct(need, others, floor)
     least = np.min([np.where(s > 1, s, most) for s in sizes], axis=0)
-    pairs = zip(least.tolist(), most.tolist(), (others > 0).tolist(), strict=True)
-    share = np.array([router_share(n, a, several=several, valiant=valiant) if a > 1 else math.inf for n, a, several in pairs])
-    bundle = np.maximum(1, np.ceil(leaf / share)).astype(np.int64)
-    used = np.max([(s - 1) * bundle + -(-others * links // s) + -(-border // s) for s in sizes], axis=0)
-    rows[:, COL["router_bundle"]], rows[:, COL["group_links"]] = bundle, links
-    keep = used <= left
-    rows = rows[keep]
+    alone = np.where(others > 0, MOST_LINKS, 0)
+    share, even = (router_share(least, most, links=n, valiant=valiant) for n in (others * links, alone))
+    fewest, enough = (np.maximum(1, np.ceil(np.where(most > 1, leaf / x, 0.0) * (1 - TOLERANCE))).astype(np.int64) for x in (even, share))
+    found = []
+    for more in range(int((enough - fewest).max(initial=0)) + 1):  # a bundle more may do with fewer links between groups
+        at = np.nonzero(fewest + more <= enough)[0]
+        own, bundle = rows[at].copy(), fewest[at] + more
+        straight = (bundle == enough[at]) | (others[at] == 0)
+        wanted = np.where(straight, 0, _even(leaf[at], bundle * even[at], least[at], others[at]))
+        own[:, COL["router_bundle"]], own[:, COL["group_links"]] = bundle, np.maximum(links[at], wanted)
+        total = others[at] * own[:, COL["group_links"]]
+        used = np.max([(s[at] - 1) * bundle + -(-total // s[at]) + -(-border[at] // s[at]) for s in sizes], axis=0)
+        found.append(own[used <= left])
+    rows = np.concatenate(found)
     return _priced(p, mode, domain, rows, _local(m, rows), prices)
 
 
@@ -219,12 +239,14 @@ def _fewest_links(p: Problem, mode: int, rows: Ints) -> tuple[Ints, NDArray[np.b
     """Return the fewest links between two groups under s spines, and whether the spines have ports for them."""
     m, others, s = p.modes[mode], rows[:, COL["pods"]] - 1, rows[:, COL["groups"]]
     need, floor = _group_flows(p, m, rows)
+    each, which = np.unique(rows[:, COL["domain"]], return_inverse=True)
+    leaf = np.array([_leaf_flows(p, m, d, -(-p.request.racks // d)) for d in each.tolist()])[which.ravel()]
     if p.network.group_routing == "valiant":
-        links = _spread(need, others, [s], floor)
+        sizes = _edges(m, rows)
+        room = rows[:, COL["leaf_up"]] / (1 + np.max(sizes, axis=0) / np.min(sizes, axis=0))
+        links = np.maximum(_shared(need, others, floor), _even(leaf, room, s, others))
     else:
         least = _direct(need, others, np.zeros_like(floor))
-        each, which = np.unique(rows[:, COL["domain"]], return_inverse=True)
-        leaf = np.array([_leaf_flows(p, m, d, -(-p.request.racks // d)) for d in each.tolist()])[which.ravel()]
         whole = np.where(least < s, least, s * -(-least // s))
         links = np.maximum(whole, np.minimum(np.ceil(leaf / rows[:, COL["leaf_bundle"]]).astype(np.int64), s))
         links = np.maximum(links, -(-floor // others))

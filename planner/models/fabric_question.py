@@ -86,7 +86,8 @@ class Problem:
     @property
     def weighed(self) -> Network:
         """The network with a watt at what it weighs in the choice; media are chosen by their own price."""
-        return self.network.model_copy(update={"power_usd_per_watt": self.network.power_usd_per_watt + self.watt_usd})
+        usd = self.network.power_usd_per_watt + self.watt_usd
+        return self.network.model_copy(update={"power_usd_per_watt": usd}) if self.watt_usd else self.network
 
     def switch_cost(self, mode: int) -> int:
         """Price of a box in each network, in units."""

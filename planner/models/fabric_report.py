@@ -21,9 +21,10 @@ FORMULATION = (
     "and bundle; least cost (prices to the cent), then fewest unavoidable split groups, fewest boxes, smallest leaf domain. One table has a "
     "row per leaf domain, pod shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores). Left out "
     "because no better: leaf domains larger than the site, pods that take more rails or domains than their count needs (fewer give the same "
-    "boxes and cables with fewer ports and less traffic; kept where spine_down_ports is pinned), a spine bundle below the largest that divides "
-    "the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the design held. Dragonflies are rows of "
-    "their own with the fewest links between routers and between groups that the rules allow, since more cost more. A border is the same boxes "
+    "boxes and cables with fewer ports and less traffic; kept where spine_down_ports is pinned, and in dragonflies under valiant), a spine "
+    "bundle below the largest that divides the uplinks and fits the core (it needs more cores), and rows whose ports alone cost more than the "
+    "design held. Dragonflies are rows of their own, each bundle between routers with the fewest links between groups that the rules allow, and "
+    "no larger one than those links ask for, since more cost more. A border is the same boxes "
     "and links whatever the wiring of a tree, to groups in turn in a dragonfly, and every row leaves its ports in the top tier free; what sites "
     "exchange takes its ports' worth of uplinks beside hops and rings. The time rules take the worst placement; slowdowns are compared within 1e-9."
 )
