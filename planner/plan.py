@@ -211,7 +211,9 @@ class LayoutMetrics(Frozen):
     days_to_train: float
     hop_seconds: float = Field(description="One pipeline exchange at the assumed slowdown, gather included.")
     hop_nic_seconds: float = Field(description="NIC time of one pipeline exchange at the ideal rate.")
-    hop_window_seconds: float = Field(description="Time that one exchange may take: hidden by compute, and slowing the step by 3 % at most.")
+    hop_window_seconds: float = Field(
+        description="Time that one exchange may take: hidden by compute, and slowing the step by no more than network.hop_step_share."
+    )
     allreduce_layer_seconds: float = Field(description="Ring between racks for one layer's gradients at the NIC's ideal rate.")
     allreduce_window_seconds: float = Field(description="Backward pass of one layer, which hides it.")
     gradient_bytes_per_stage: float = Field(description="What one stage exchanges between sites per step.")

@@ -4,7 +4,6 @@ More links than the traffic asks for between two groups, or two routers of a gro
 fewest that meet every rule are taken: what flows can count on never falls where links are added (`physics.dragonfly`).
 """
 
-
 import numpy as np
 from numpy.typing import NDArray
 
