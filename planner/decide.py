@@ -23,7 +23,6 @@ from planner.physics.exchange import counted_window_seconds
 from planner.physics.locality import Locality, expert_racks, locality
 from planner.physics.power import rack_of
 from planner.physics.step import Cut
-from planner.physics.wiring import Design
 from planner.plan import Conflict, Cost, FabricPlan, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan, WanPlan
 from planner.solvers.outcome import Outcome, Stop
 
@@ -234,7 +233,7 @@ class Decider:
     def _build(
         self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
     ) -> tuple[FabricPlan, PlacementPlan, tuple[float, float]] | Refusal:
-        requests = {s: self._fabric_request(s, racks, found, self._border_gbps(s, split, joined)) for s, racks in sorted(by_site.items())}
+        requests = {s: self._fabric_request(s, racks, found, self._border_gbps(s, found, split, joined)) for s, racks in sorted(by_site.items())}
         designs: dict[str, Outcome[fabric.FabricDesign]] = {}
         placed: dict[str, Outcome[placement.Placed]] = {}
         worst = (self.phi, self.phi)
@@ -245,7 +244,7 @@ class Decider:
                 pins = tuple(f"pins.{p}" for p in sorted(self.instance.pins) if p.startswith("fabric."))
                 why = Conflict(decision="fabric", rules=(*pins, f"fabric[{site}]"), reason=designs[site].detail or "no design can be wired")
                 return Refusal("fabric", partial(_same, why))
-            hop, ring = self._worst_slowdowns(request, design.design)
+            hop, ring = self._worst_slowdowns(request, design)
             worst = (max(worst[0], hop), max(worst[1], ring))
             if not found.data_parallel_by_site[site]:
                 continue  # too few racks for a single replica: nothing to place
@@ -265,14 +264,19 @@ class Decider:
         fabrics = {s: self._site_fabric(s, r, found, designs[s].solution, section.sites.get(s), wrap=wrap) for s, r in requests.items()}
         return FabricPlan(sites=fabrics, certificate=fabric.certificate(designs, self.options.seed)), section, worst
 
-    def _border_gbps(self, site: str, split: SitesPlan | None, joined: WanPlan | None) -> float:
-        """Return the rate of the wavelengths that the fabric's border takes, 0 where none is asked for."""
+    def _border_gbps(self, site: str, found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None) -> tuple[float, float]:
+        """Return the rates of the wavelengths that the fabric's border takes and of the gradients through it, 0 where none is asked for."""
         network, wide = self.instance.network, self.instance.wan
         if network is None or wide is None or not network.border or split is None:
-            return 0.0
-        return border.wan_gbps(wide, split.links, joined, site)
+            return 0.0, 0.0
+        m, a, training = found.metrics, found.assumptions, {x for x, d in found.data_parallel_by_site.items() if d}
+        size = m.gradient_bytes_per_stage
+        window = counted_window_seconds(wide, size, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+        exchange = wan.exchange_bytes(size, len(training)), window
+        gradients = border.exchange_gbps(wide, split.links, joined, site, training, exchange)
+        return border.wan_gbps(wide, split.links, joined, site), gradients
 
-    def _fabric_request(self, site: str, racks: int, found: LayoutPlan, wan_gbps: float) -> FabricRequest:
+    def _fabric_request(self, site: str, racks: int, found: LayoutPlan, wide_gbps: tuple[float, float]) -> FabricRequest:
         m = found.metrics
         return FabricRequest(
             racks=racks,
@@ -285,7 +289,8 @@ class Decider:
             hop_limit=self.hop_limit,
             allreduce_limit=self.allreduce_limit,
             exchange_racks=expert_racks(found.expert_parallel, rack_of(self.instance.hardware).gpus),
-            wan_gbps=wan_gbps,
+            wan_gbps=wide_gbps[0],
+            exchange_gbps=wide_gbps[1],
         )
 
     def _site_fabric(
@@ -294,6 +299,7 @@ class Decider:
         if design is None:
             raise InternalError(f"fabric[{site}]: no design is held")
         where = crossings(found.rack_stages, held, design, wrap=wrap)
+        together = where.stage_in_leaf, where.stage_in_pod, where.stage_in_zone
         return fabric.site_fabric(
             self.instance,
             request,
@@ -304,6 +310,7 @@ class Decider:
             rings_leaving_leaf=where.rings_leaving_leaf,
             rings_leaving_pod=where.rings_leaving_pod,
             rings_leaving_zone=where.rings_leaving_zone,
+            left=border.wan_left(design.design, request.exchange_gbps, design.switch.port_gbps, *together),
         )
 
     def _slower_than_assumed(self, found: LayoutPlan, worst: tuple[float, float]) -> bool:
@@ -315,17 +322,18 @@ class Decider:
         self.hop_limit, self.allreduce_limit = max(hop, a.hop_slowdown), max(ring, a.allreduce_slowdown)
         return True
 
-    def _worst_slowdowns(self, request: FabricRequest, d: Design) -> tuple[float, float]:
+    def _worst_slowdowns(self, request: FabricRequest, found: fabric.FabricDesign) -> tuple[float, float]:
         """Return the slowdowns of pipeline exchange and rings under the worst placement, the one that the design was chosen for."""
-        network = self.instance.network
+        network, d = self.instance.network, found.design
         if network is None:
             return self.phi, self.phi
+        left = fabric_question.left_at_worst(request, d, found.switch.port_gbps)
         several, podded, zoned = d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains
-        hop = transport.hop_slowdown(network, d, float(several), float(podded), float(zoned)) if request.groups > 1 else self.phi
+        hop = transport.hop_slowdown(network, d, float(several), float(podded), float(zoned), left=left) if request.groups > 1 else self.phi
         leaf = fabric_question.rings(request, fabric_question.leaf_domain_racks(d)) if several else 0
         pod = fabric_question.rings(request, d.domain_racks * d.domains_per_pod) if podded else 0
         zone = fabric_question.rings(request, d.domain_racks * d.domains_per_zone) if zoned else 0
-        return hop, transport.allreduce_slowdown(network, d, leaf, pod, zone)
+        return hop, transport.allreduce_slowdown(network, d, leaf, pod, zone, left=left)
 
     def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:
         """Return a decision taken before for the same request, or take it."""

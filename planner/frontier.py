@@ -1,8 +1,11 @@
 """Fabrics of which none is better in every figure: for the layout of a plan, site by site, at any leaf size asked for."""
 
-from collections.abc import Iterator, Sequence
+import difflib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from planner.handoff import Alternative, FabricRequest, Options
+from planner.errors import InputError
+from planner.handoff import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.physics.locality import expert_racks
 from planner.plan import Border, LayoutPlan, Plan
 
@@ -22,11 +25,23 @@ def request_of(held: LayoutPlan, site: str, racks: int, gpus_per_rack: int, bord
         allreduce_limit=a.allreduce_slowdown,
         exchange_racks=expert_racks(held.expert_parallel, gpus_per_rack),
         wan_gbps=border.wan_gbps if border else 0.0,
+        exchange_gbps=border.exchange_gbps if border else 0.0,
     )
 
 
-def frontier(plan: Plan, *, leaf_sizes: Sequence[int] = (), time_limit: float | None = None) -> Iterator[tuple[str, Alternative]]:
+def frontier(
+    plan: Plan,
+    *,
+    leaf_sizes: Sequence[int] = (),
+    time_limit: float | None = None,
+    axes: Iterable[str] = ("cost", "time", "splits"),
+    every: bool = False,
+    report: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[str, Alternative]]:
     """Yield the site and design of each; with leaf sizes, those of every size in turn, so that sizes can be compared.
+
+    `axes` are those of `planner.handoff.FABRIC_AXES` in which no design may be matched or beaten by another, `every` asks for
+    every slowdown and not only the best below each step of a ladder, `report` hears of sites whose time has ended.
 
     Raises
     ------
@@ -45,8 +60,41 @@ def frontier(plan: Plan, *, leaf_sizes: Sequence[int] = (), time_limit: float | 
             instance = plan.instance.model_copy(update={"pins": pins})
             built = plan.fabric.sites.get(site)
             request = request_of(plan.layout, site, racks, held.gpus_per_rack, built.border if built else None)
-            found = alternatives(instance, request, Options(time_limit=time_limit, seed=plan.seed))
+            said: list[str] = []
+            options = Options(time_limit=time_limit, seed=plan.seed)
+            found = alternatives(instance, request, options, axes=axes, every=every, report=said.append)
+            for text in said:
+                report(f"{site}: {text}" if size is None else f"{site}, leaf domains of {size} racks: {text}")
             yield from ((site, x) for x in found)
+
+
+def axes_of(text: str) -> list[str]:
+    """Read the axes of a frontier, parted by commas.
+
+    Raises
+    ------
+    InputError
+        One is unknown, or cost is the only one; cost is always an axis.
+    """
+    names = [x.strip() for x in text.split(",")]
+    for name in names:
+        if name not in FABRIC_AXES:
+            near = difflib.get_close_matches(name, FABRIC_AXES, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InputError(f"--axes: {name!r} is none of {', '.join(FABRIC_AXES)}{hint}")
+    if not set(names) - {"cost"}:
+        raise InputError(f"--axes {text}: cost alone has no trade; name one of {', '.join(a for a in FABRIC_AXES if a != 'cost')} beside it")
+    return names
+
+
+def records(rows: Sequence[tuple[str, Alternative]]) -> list[dict[str, object]]:
+    """Return the designs as one level of figures each."""
+    return [{"site": site, **x.merits, **x.choices} for site, x in rows]
+
+
+def lines(rows: Sequence[tuple[str, Alternative]]) -> str:
+    """Write the designs as rows that `planner plot` draws, one JSON object a line."""
+    return "".join(json.dumps({"status": "optimal", **r}) + "\n" for r in records(rows))
 
 
 def table(rows: Sequence[tuple[str, Alternative]]) -> str:
@@ -60,6 +108,6 @@ def table(rows: Sequence[tuple[str, Alternative]]) -> str:
 def _line(site: str, x: Alternative) -> list[str]:
     from planner.show import money
 
-    c, m = x.choices, x.merits
-    figures = [money(m["cost_usd"]), f"{c['power_mw']:.2f}", f"{m['hop_slowdown']:.2f}x", f"{m['unavoidable_splits']:.0f}"]
+    c = {**x.merits, **x.choices}
+    figures = [money(x.merits["cost_usd"]), f"{c['power_mw']:.2f}", f"{c['hop_slowdown']:.2f}x", f"{c['unavoidable_splits']:.0f}"]
     return [site, *figures, *(str(c[name]) for name in ("leaf_domain_racks", "switches", "tiers", "family", "switch"))]

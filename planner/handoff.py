@@ -61,7 +61,8 @@ class FabricRequest:
     Ideal times are at the NIC's rate; a slowdown is allowed up to the window, and up to the transport's own slowdown
     where the ideal alone fills the window. `hop_limit` and `allreduce_limit` cap the slowdown besides, where the step
     time already counts on them. Groups of `exchange_racks` racks exchange tokens with their experts all to all: nothing
-    hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each way end at its border.
+    hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each way end at its border,
+    to which the racks of one stage at a time send gradients at `exchange_gbps`, and take as many.
     """
 
     racks: int
@@ -75,6 +76,7 @@ class FabricRequest:
     allreduce_limit: float | None = None
     exchange_racks: int = 1
     wan_gbps: float = 0.0
+    exchange_gbps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,16 @@ class PlacementRequest:
     group_racks: int
     leaf_domain_racks: int
     domains_per_pod: int
+
+
+# What fabrics can be compared in, each to be made least: the axis, and the figure of merit that it stands for.
+FABRIC_AXES = {
+    "cost": "cost_usd",
+    "time": "hop_slowdown",
+    "power": "power_mw",
+    "leaf": "racks_outside_leaf",
+    "splits": "unavoidable_splits",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

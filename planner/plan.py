@@ -211,7 +211,9 @@ class LayoutMetrics(Frozen):
     days_to_train: float
     hop_seconds: float = Field(description="One pipeline exchange at the assumed slowdown, gather included.")
     hop_nic_seconds: float = Field(description="NIC time of one pipeline exchange at the ideal rate.")
-    hop_window_seconds: float = Field(description="Time that one exchange may take: hidden by compute, and slowing the step by 3 % at most.")
+    hop_window_seconds: float = Field(
+        description="Time that one exchange may take: hidden by compute, and slowing the step by no more than network.hop_step_share."
+    )
     allreduce_layer_seconds: float = Field(description="Ring between racks for one layer's gradients at the NIC's ideal rate.")
     allreduce_window_seconds: float = Field(description="Backward pass of one layer, which hides it.")
     gradient_bytes_per_stage: float = Field(description="What one stage exchanges between sites per step.")
@@ -284,7 +286,11 @@ class Border(Frozen):
     wan_gbps: float = Field(description="Rate of the wavelengths that end here, each way.")
     wan_ports: int = Field(description="Ports towards the wide area, as many in every network.")
     switches: int
-    uplinks: int = Field(description="Links to free ports of the top tier, one for each port towards the wide area.")
+    uplinks: int = Field(description="Links to free ports of the top tier, or of a dragonfly's switches, one for each port towards the wide area.")
+    exchange_gbps: float = Field(0.0, description="Rate of the gradients that pass it each way, in the time that the step counts on.")
+    leaf_uplink_share: float = Field(0.0, description="Most of a leaf's uplinks that the exchange takes, from the placement.")
+    pod_uplink_share: float = Field(0.0, description="Most of a pod's uplinks that the exchange takes, from the placement.")
+    zone_uplink_share: float = Field(0.0, description="Most of a zone's uplinks that the exchange takes, from the placement; 0 without zones.")
     cost_usd: float
     power_mw: float
 

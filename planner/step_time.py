@@ -97,7 +97,7 @@ def _crossing(leaf: float, pod: float, rings: int, wide: int) -> Locality:
     """Return what the fabric needs to know of a placement, its counts left out."""
     return Locality(
         share_leaving_leaf=leaf, share_leaving_pod=pod, rings_leaving_leaf=rings, rings_leaving_pod=wide, groups_split=0, extra_pieces=0,
-        groups_cross_pod=0,
+        groups_cross_pod=0, stage_in_leaf=0.0, stage_in_pod=0.0,
     )  # fmt: skip
 
 

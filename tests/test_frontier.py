@@ -45,3 +45,26 @@ def test_none_is_an_answer(tmp_path: Path) -> None:
     assert done.exit_code == 3 and done.stdout == "" and "no fabric" in done.stderr
     bad = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--leaf-sizes", "4,x"])
     assert isinstance(bad.exception, InputError) and "--leaf-sizes" in str(bad.exception)
+
+
+@pytest.mark.parametrize("axes", ["cost,time,power,leaf", "time", "leaf,splits"])
+def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
+    """The rows that are written hold every figure, whatever the axes, and the plot takes them."""
+    plan, rows, picture = (tmp_path / name for name in ("p.json", "rows.jsonl", "frontier.svg"))
+    plan.write_text(PLAN.model_dump_json())
+    told = CliRunner().invoke(app, ["fabric", "pareto", str(plan), "--axes", axes, "-o", str(rows)])
+    drawn = CliRunner().invoke(app, ["plot", str(rows), "-x", "cost_usd", "-y", "hop_slowdown", "--color", "leaf_domain_racks", "-o", str(picture)])
+    assert (told.exit_code, drawn.exit_code) == (0, 0)
+    assert len(rows.read_text().splitlines()) == len(told.stdout.splitlines()) - 1
+    assert "<svg" in picture.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["--axes", "cost"], "cost alone"), (["--axes", "cost,tme"], "did you mean time"), (["--axes", ""], "none of"), (["-o", "rows.csv"], ".jsonl")],
+)
+def test_bad_options_are_told(tmp_path: Path, options: list[str], said: str) -> None:
+    """An axis that is not known, cost alone and a file of another kind are refused with what to write."""
+    (tmp_path / "p.json").write_text(PLAN.model_dump_json())
+    bad = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), *options])
+    assert isinstance(bad.exception, InputError) and said in str(bad.exception)

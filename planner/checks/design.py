@@ -26,6 +26,7 @@ def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Netw
         "domains_per_pod": f.leaf_domains_per_pod,
     }
     own["leaf_spare"] = spare_ports(leaf.down_ports, spares.share, spares.failure_chance, spares.shortage_chance)
+    own["wan_ports"] = -(-f.border.wan_ports // (apart * f.lanes)) if f.border else 0
     if f.family in GROUPED:
         own |= {"group_links": f.group_links, "valiant": network.group_routing == "valiant"}
         return dragonfly(Dragonfly, **own) if spine is None else dragonfly(DragonflyPlus, **own, leaf_up=leaf.up_ports)
@@ -33,7 +34,6 @@ def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Netw
     if len(f.tiers) == len(TREE):
         own |= {"core_up": f.tiers[2].up_ports, "core_bundle": f.tiers[2].bundle}
         own |= {"rails_per_zone": f.rails_per_zone, "domains_per_zone": f.leaf_domains_per_zone}
-    own["wan_ports"] = -(-f.border.wan_ports // (apart * f.lanes)) if f.border else 0
     return Design(**own, leaf_up=leaf.up_ports)
 
 

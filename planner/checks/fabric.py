@@ -3,10 +3,12 @@
 import math
 from collections.abc import Iterator
 
+from planner.checks.border import left_by_exchange
 from planner.checks.context import Context, domain_racks
 from planner.checks.design import design_fault
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.instance import Accelerator, Network, Switch
+from planner.physics.border import Left
 from planner.physics.dragonfly import Dragonfly
 from planner.physics.fabric_bill import bill
 from planner.physics.locality import Locality, exchange_leaving, expert_racks
@@ -132,14 +134,14 @@ def price_and_power(c: Context) -> Iterator[Violation]:
         yield from must_equal(f"price_and_power[{s}]", "power_mw", f.power_mw, found.mw, " MW")
 
 
-def _hop(network: Network, d: Design, x: Locality) -> float:
-    """Return the slowdown of the exchange that a placement causes."""
-    return hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone)
+def _hop(network: Network, d: Design, x: Locality, left: Left) -> float:
+    """Return the slowdown of the exchange that a placement causes on what is left of the uplinks."""
+    return hop_slowdown(network, d, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone, left=left)
 
 
-def _ring(network: Network, d: Design, x: Locality) -> float:
-    """Return the slowdown of the rings that a placement causes."""
-    return allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone)
+def _ring(network: Network, d: Design, x: Locality, left: Left) -> float:
+    """Return the slowdown of the rings that a placement causes on what is left of the uplinks."""
+    return allreduce_slowdown(network, d, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone, left=left)
 
 
 def slowdowns(c: Context) -> Iterator[Violation]:
@@ -147,12 +149,12 @@ def slowdowns(c: Context) -> Iterator[Violation]:
     for s, f, network, d in _wired(c):
         if s not in c.crossings:
             continue
-        x, rule = c.crossings[s], f"slowdowns[{s}]"
+        x, left, rule = c.crossings[s], left_by_exchange(c, s, d), f"slowdowns[{s}]"
         yield from must_equal(rule, "share_leaving_leaf", f.share_leaving_leaf, x.share_leaving_leaf)
         yield from must_equal(rule, "share_leaving_pod", f.share_leaving_pod, x.share_leaving_pod)
         yield from must_equal(rule, "share_leaving_zone", f.share_leaving_zone, x.share_leaving_zone)
-        yield from must_equal(rule, "hop_slowdown", f.hop_slowdown, _hop(network, d, x))
-        yield from must_equal(rule, "allreduce_slowdown", f.allreduce_slowdown, _ring(network, d, x))
+        yield from must_equal(rule, "hop_slowdown", f.hop_slowdown, _hop(network, d, x, left))
+        yield from must_equal(rule, "allreduce_slowdown", f.allreduce_slowdown, _ring(network, d, x, left))
         if c.metrics is not None:
             yield from must_equal(rule, "p2p_seconds", f.p2p_seconds, c.metrics.hop_nic_seconds * f.hop_slowdown, " s")
 
@@ -161,8 +163,8 @@ def hidden_exchange(c: Context) -> Iterator[Violation]:
     """Hide the pipeline exchange behind compute, or add nothing to it but the transport's own slowdown."""
     for s, _, network, d in _wired(c):
         if c.metrics is not None and s in c.crossings:
-            m = c.metrics
-            took = m.hop_nic_seconds * _hop(network, d, c.crossings[s])
+            m, left = c.metrics, left_by_exchange(c, s, d)
+            took = m.hop_nic_seconds * _hop(network, d, c.crossings[s], left)
             allowed = max(m.hop_window_seconds, m.hop_nic_seconds * c.phi)
             yield from at_most(f"hidden_exchange[{s}]", took, allowed, "s of pipeline exchange", "s that hide it")
 
@@ -171,8 +173,8 @@ def hidden_allreduce(c: Context) -> Iterator[Violation]:
     """Hide the rings between racks behind the backward pass, or add nothing to them but the transport's own slowdown."""
     for s, _, network, d in _wired(c):
         if c.metrics is not None and s in c.crossings:
-            m = c.metrics
-            took = m.allreduce_layer_seconds * _ring(network, d, c.crossings[s])
+            m, left = c.metrics, left_by_exchange(c, s, d)
+            took = m.allreduce_layer_seconds * _ring(network, d, c.crossings[s], left)
             allowed = max(m.allreduce_window_seconds, m.allreduce_layer_seconds * c.phi)
             yield from at_most(f"hidden_allreduce[{s}]", took, allowed, "s of a layer's all-reduce", "s that hide it")
 
@@ -196,7 +198,7 @@ def hidden_alltoall(c: Context) -> Iterator[Violation]:
         if held is not None and s in c.crossings:
             group, domains = expert_racks(held.expert_parallel, c.gpus_per_rack), (1, max(1, d.domains_per_pod), max(1, d.domains_per_zone))
             shares = [exchange_leaving(c.stages[s], domain_racks(d) * n, group) for n in domains]
-            took = hop_slowdown(network, d, shares[0], shares[1], shares[2] if d.zones else 0.0)
+            took = hop_slowdown(network, d, shares[0], shares[1], shares[2] if d.zones else 0.0, left=left_by_exchange(c, s, d))
             yield from at_most(f"hidden_alltoall[{s}]", took, c.phi, f"times the ideal all-to-all of {group} racks", "that the transport takes")
 
 

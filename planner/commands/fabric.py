@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.errors import InputError
-from planner.terminal import DONE, INFEASIBLE, read_pins, read_plan
+from planner.terminal import DONE, INFEASIBLE, read_pins, read_plan, write_whole
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
 FORMATS = ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg")
@@ -60,13 +60,21 @@ def pareto(
     leaf_sizes: Annotated[str | None, typer.Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for each site and leaf size.")] = 60.0,
     pin: Annotated[list[str] | None, typer.Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
+    axes: Annotated[
+        str,
+        typer.Option(help="What no design may be beaten in at once: cost, and any of time (the hop's slowdown), power, leaf (larger), splits."),
+    ] = "cost,time,splits",
+    every: Annotated[bool, typer.Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
 ) -> None:
-    """Print the fabrics of which none is better in cost, slowdown and split groups at once, with power and leaf size."""
-    from planner.frontier import frontier, table
+    """Print the fabrics of which none is matched or beaten in all axes at once, each proven."""
+    from planner.frontier import axes_of, frontier, lines, records, table
     from planner.load import read_json
 
-    sizes = _sizes(leaf_sizes)
+    sizes, asked = _sizes(leaf_sizes), axes_of(axes)
+    if output is not None and output.suffix != ".jsonl":
+        raise InputError(f"{output}: must end in .jsonl")
     data = read_json(given)
     if isinstance(data, dict) and "planner_version" in data:
         plan = read_plan(given)
@@ -76,11 +84,14 @@ def pareto(
         plan = planner.solve(given, pins=read_pins(pin or []))
     if plan.layout is None or plan.fabric is None:
         raise InputError(f"{given}: holds no fabric to compare" + (f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"))
-    rows = list(frontier(plan, leaf_sizes=sizes, time_limit=time_limit))
+    told = frontier(plan, leaf_sizes=sizes, time_limit=time_limit, axes=asked, every=every, report=lambda text: print(text, file=sys.stderr))
+    rows = list(told)
+    if output is not None:
+        write_whole(output, lines(rows))
     if not rows:
         print("no fabric carries the plan's traffic at these leaf sizes, or none was proven in time", file=sys.stderr)
     if as_json:
-        print(json.dumps([{"site": site, **x.merits, **x.choices} for site, x in rows], indent=1))
+        print(json.dumps(records(rows), indent=1))
     elif rows:
         print(table(rows))
     raise typer.Exit(DONE if rows else INFEASIBLE)

@@ -56,11 +56,11 @@ def _design(p: Problem, mode: Mode, v: dict[str, int]) -> Design:
     switch = mode.switch
     own = {"ports": switch.ports, "rails": mode.rails, "racks": p.request.racks, "leaf_down": v["down_ports"], "rail_gpus": mode.rail_gpus}
     own |= {"apart": mode.apart, "lanes": mode.lanes, "split": mode.split, "leaf_spare": mode.spare(p.network, v["down_ports"])}
-    own |= {"rails_per_pod": v["rails"], "domains_per_pod": v["domains_per_pod"]}
+    own |= {"rails_per_pod": v["rails"], "domains_per_pod": v["domains_per_pod"], "wan_ports": v["wan_ports"]}
     valiant = p.network.group_routing == "valiant"
     if mode.family == "dragonfly":
         return dragonfly(Dragonfly, **own, leaf_bundle=v["router_bundle"], group_links=v["group_links"], valiant=valiant)
-    own |= {"leaf_up": v["leaf_up"], "leaf_bundle": v["leaf_bundle"], "wan_ports": v["wan_ports"]}
+    own |= {"leaf_up": v["leaf_up"], "leaf_bundle": v["leaf_bundle"]}
     if mode.family == "dragonfly+":
         return dragonfly(DragonflyPlus, **own, group_links=v["group_links"], valiant=valiant)
     if v["tiers"] == 4:

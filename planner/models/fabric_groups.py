@@ -4,8 +4,6 @@ More links than the traffic asks for between two groups, or two routers of a gro
 fewest that meet every rule are taken: what flows can count on never falls where links are added (`physics.dragonfly`).
 """
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +14,7 @@ from planner.models.fabric_table_columns import COL, SHAPE, pod_sizes
 from planner.physics.dragonfly import router_share
 from planner.physics.floor import Metres
 
+MOST_LINKS = 10**9  # of a group to others: more than any port count allows
 NONE = np.empty((0, len(SHAPE)), dtype=np.int64)
 
 
@@ -25,13 +24,14 @@ def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPric
     plus = m.family == "dragonfly+"
     if not plus and {"leaf_up_ports", "spine_down_ports", "spine_up_ports"} & set(p.pins):
         return 0, NONE
-    by_rail, by_domain = pod_sizes(p, m.rails, domains, max(m.rails, domains))
+    by_rail, by_domain = _group_sizes(p, m.rails, domains)
     rails, width = np.repeat(by_rail, len(by_domain)), np.tile(by_domain, len(by_rail))
     keep = rails * width < m.switch.ports if plus else rails * width <= left + 1
     rows = np.zeros((int(keep.sum()), len(SHAPE)), dtype=np.int64)
     rails, width = rails[keep], width[keep]
     same = {"mode": mode, "tiers": 1 + plus, "ports": m.switch.ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains}
     same |= {"leaves": m.networks * m.rails * domains, "splits": unavoidable_splits(p.request, domain), "grouped": 1}
+    same |= {"wan_ports": m.wan_ports(p.request)}
     for name, value in same.items():
         rows[:, COL[name]] = value
     for name, values in (("rails", rails), ("domains_per_pod", width), ("leaves_per_pod", rails * width)):
@@ -42,12 +42,32 @@ def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPric
     return len(rows), _routers(p, mode, domain, rows[(rows[:, COL["pods"]] > 1) | (rows[:, COL["leaves_per_pod"]] > 1)], left, prices)
 
 
+def _group_sizes(p: Problem, rails: int, domains: int) -> tuple[Ints, Ints]:
+    """Rails and domains of a group: the fewest for each count of groups, but all where flows pass through a smaller group at the edge as well."""
+    if p.network.group_routing == "valiant" and "spine_down_ports" not in p.pins:
+        return np.arange(1, rails + 1), np.arange(1, domains + 1)
+    return pod_sizes(p, rails, domains, max(rails, domains))
+
+
 def _leaf_flows(p: Problem, m: Mode, domain: int, domains: int) -> float:
-    """Links that what leaves a leaf must be able to count on."""
+    """Links that what leaves a leaf must be able to count on, gradients on their way to other sites among it."""
+    gone = m.exchange_ports(p.request) * min(1.0, domain / p.request.group_racks)
     if domains == 1:
-        return 0.0
+        return gone
     rates = domain / p.ratios.hop, rings(p.request, domain) / p.ratios.allreduce, exchange_flows(p.request, domain)
-    return max(rates) * m.rail_gpus / m.split
+    return max(rates) * m.rail_gpus / m.split + gone
+
+
+def _exchange_flows(p: Problem, m: Mode, rows: Ints) -> Metres:
+    """Links between groups that gradients on their way to and from the border's ports must be able to count on.
+
+    What a group sends and what comes to its ports by way of other groups; on shortest paths what two groups send each other's ports.
+    """
+    one, ports, width = m.exchange_ports(p.request), rows[:, COL["wan_ports"]], rows[:, COL["domains_per_pod"]]
+    sent = one * np.minimum(1.0, width * rows[:, COL["domain"]] / p.request.group_racks) * rows[:, COL["rails"]]
+    share = -(-ports // rows[:, COL["pods"]]) / np.maximum(ports, 1)
+    flows: Metres = sent * (ports > 0) + one * m.rails * share if p.network.group_routing == "valiant" else 2 * sent * share
+    return flows
 
 
 def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
@@ -58,7 +78,7 @@ def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
     around = np.maximum(shared / p.ratios.allreduce, block_exchange(p, domain * width)) * m.rail_gpus * rails
     flows = np.maximum(ends / p.ratios.hop, around) / m.split
     floor = np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
-    return np.where(width < rows[:, COL["domains"]], flows, 0.0), floor
+    return np.where(width < rows[:, COL["domains"]], flows, 0.0) + _exchange_flows(p, m, rows), floor
 
 
 def _edges(m: Mode, rows: Ints) -> list[Ints]:
@@ -68,12 +88,18 @@ def _edges(m: Mode, rows: Ints) -> list[Ints]:
     return [x * y for x in (rails, last[0]) for y in (width, last[1])]
 
 
-def _spread(need: Metres, others: Ints, switches: list[Ints], floor: Ints) -> Ints:
-    """Fewest links between two groups where a group's links share its traffic evenly: n·floor(L/n)/2 >= need at each number n of switches."""
-    total = np.maximum(floor, 1)
-    for n in switches:
-        total = np.maximum(total, n * np.maximum(1, np.ceil(2 * need / n).astype(np.int64)))
+def _shared(need: Metres, others: Ints, floor: Ints) -> Ints:
+    """Fewest links between two groups where what leaves a group and what passes through share all of its links."""
+    total = np.maximum(np.maximum(floor, 1), np.ceil(2 * need)).astype(np.int64)
     links: Ints = np.where(others > 0, -(-total // np.maximum(others, 1)), 0)
+    return links
+
+
+def _even(leaf: Metres, room: Metres, switches: Ints, others: Ints) -> Ints:
+    """Fewest links between two groups that deal a group's links out evenly enough: leaf·(1 + (n - 1)/L) <= room; none where no number does."""
+    slack = np.where(leaf > 0, room * (1 + TOLERANCE) / np.maximum(leaf, TOLERANCE) - 1, np.inf)
+    total = np.where(switches == 1, 0.0, np.where(slack > 0, (switches - 1) / np.maximum(slack, TOLERANCE), np.inf))
+    links: Ints = np.minimum(np.ceil(total * (1 - TOLERANCE) / np.maximum(others, 1)), MOST_LINKS).astype(np.int64)
     return links
 
 
@@ -89,18 +115,27 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
     m, others, valiant = p.modes[mode], rows[:, COL["pods"]] - 1, p.network.group_routing == "valiant"
     sizes = _edges(m, rows)
     need, floor = _group_flows(p, m, rows)
-    leaf = _leaf_flows(p, m, domain, -(-p.request.racks // domain))
+    border, ports = -(-rows[:, COL["wan_ports"]] // rows[:, COL["pods"]]), np.maximum(rows[:, COL["wan_ports"]], 1)
+    at_router = m.exchange_ports(p.request) * m.rails * -(-border // np.min(sizes, axis=0)) / ports
+    leaf = _leaf_flows(p, m, domain, -(-p.request.racks // domain)) + at_router
     most = np.max(sizes, axis=0)
     need = np.maximum(need, np.where(most == 1, leaf, 0.0))
-    links = _spread(need, others, sizes, floor) if valiant else _direct(need, others, floor)
+    links = _shared(need, others, floor) if valiant else _direct(need, others, floor)
     least = np.min([np.where(s > 1, s, most) for s in sizes], axis=0)
-    pairs = zip(least.tolist(), most.tolist(), (others > 0).tolist(), strict=True)
-    share = np.array([router_share(n, a, several=several, valiant=valiant) if a > 1 else math.inf for n, a, several in pairs])
-    bundle = np.maximum(1, np.ceil(leaf / share)).astype(np.int64)
-    used = np.max([(s - 1) * bundle + -(-others * links // s) for s in sizes], axis=0)
-    rows[:, COL["router_bundle"]], rows[:, COL["group_links"]] = bundle, links
-    keep = used <= left
-    rows = rows[keep]
+    alone = np.where(others > 0, MOST_LINKS, 0)
+    share, even = (router_share(least, most, links=n, valiant=valiant) for n in (others * links, alone))
+    fewest, enough = (np.maximum(1, np.ceil(np.where(most > 1, leaf / x, 0.0) * (1 - TOLERANCE))).astype(np.int64) for x in (even, share))
+    found = []
+    for more in range(int((enough - fewest).max(initial=0)) + 1):  # a bundle more may do with fewer links between groups
+        at = np.nonzero(fewest + more <= enough)[0]
+        own, bundle = rows[at].copy(), fewest[at] + more
+        straight = (bundle == enough[at]) | (others[at] == 0)
+        wanted = np.where(straight, 0, _even(leaf[at], bundle * even[at], least[at], others[at]))
+        own[:, COL["router_bundle"]], own[:, COL["group_links"]] = bundle, np.maximum(links[at], wanted)
+        total = others[at] * own[:, COL["group_links"]]
+        used = np.max([(s[at] - 1) * bundle + -(-total // s[at]) + -(-border[at] // s[at]) for s in sizes], axis=0)
+        found.append(own[used <= left])
+    rows = np.concatenate(found)
     return _priced(p, mode, domain, rows, _local(m, rows), prices)
 
 
@@ -125,9 +160,11 @@ def _priced(p: Problem, mode: int, domain: int, rows: Ints, local: Ints, prices:
     each = {w: prices.endpoints(mode, domain * w) for w in np.unique(width).tolist()}
     ends = np.array([each[w] for w in width.tolist()], dtype=np.int64)
     between, beside = prices.between(mode, domain, width, rows[:, COL["rails"]]), prices.beside(mode, local)
-    rows[:, COL["leaf_cost"]], rows[:, COL["between_cost"]] = leaves + np.minimum(ends, BEYOND) + beside, between
+    edge = prices.group_border(mode, domain, width, rows[:, COL["rails"]])
+    rows[:, COL["leaf_cost"]], rows[:, COL["between_cost"]] = leaves + np.minimum(ends, BEYOND) + beside + np.minimum(edge, BEYOND), between
     rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + between * rows[:, COL["group_links"]]
-    return rows[np.maximum(np.maximum(ends, beside), between) < BEYOND]
+    kept: Ints = rows[np.maximum.reduce([ends, beside, between, edge]) < BEYOND]
+    return kept
 
 
 def _plus(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: LinkPrices) -> Ints:
@@ -150,9 +187,11 @@ def _plus(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: Lin
         rows = _plus_bound(p, mode, rows)
         rows = rows[rows[:, COL["bound"]] <= prices.most]
     width = rows[:, COL["domains_per_pod"]]
+    edge = prices.group_border(mode, domain, width, rows[:, COL["rails"]])
+    rows[:, COL["leaf_cost"]] += np.minimum(edge, BEYOND)
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, width)
     rows[:, COL["between_cost"]] = prices.between(mode, domain, width, rows[:, COL["rails"]])
-    return _plus_bound(p, mode, rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["between_cost"]]) < BEYOND])
+    return _plus_bound(p, mode, rows[np.maximum.reduce([rows[:, COL["up_cost"]], rows[:, COL["between_cost"]], edge]) < BEYOND])
 
 
 def _plus_bound(p: Problem, mode: int, rows: Ints) -> Ints:
@@ -190,12 +229,14 @@ def _fewest_links(p: Problem, mode: int, rows: Ints) -> tuple[Ints, NDArray[np.b
     """Return the fewest links between two groups under s spines, and whether the spines have ports for them."""
     m, others, s = p.modes[mode], rows[:, COL["pods"]] - 1, rows[:, COL["groups"]]
     need, floor = _group_flows(p, m, rows)
+    each, which = np.unique(rows[:, COL["domain"]], return_inverse=True)
+    leaf = np.array([_leaf_flows(p, m, d, -(-p.request.racks // d)) for d in each.tolist()])[which.ravel()]
     if p.network.group_routing == "valiant":
-        links = _spread(need, others, [s], floor)
+        sizes = _edges(m, rows)
+        room = rows[:, COL["leaf_up"]] / (1 + np.max(sizes, axis=0) / np.min(sizes, axis=0))
+        links = np.maximum(_shared(need, others, floor), _even(leaf, room, s, others))
     else:
         least = _direct(need, others, np.zeros_like(floor))
-        each, which = np.unique(rows[:, COL["domain"]], return_inverse=True)
-        leaf = np.array([_leaf_flows(p, m, d, -(-p.request.racks // d)) for d in each.tolist()])[which.ravel()]
         whole = np.where(least < s, least, s * -(-least // s))
         links = np.maximum(whole, np.minimum(np.ceil(leaf / rows[:, COL["leaf_bundle"]]).astype(np.int64), s))
         links = np.maximum(links, -(-floor // others))
@@ -203,5 +244,5 @@ def _fewest_links(p: Problem, mode: int, rows: Ints) -> tuple[Ints, NDArray[np.b
     if pin is not None:
         links = np.maximum(links, (pin - 1) * s // others + 1)
     up = -(-others * links // s)
-    fits = rows[:, COL["spine_down"]] + up <= rows[:, COL["ports"]]
+    fits = rows[:, COL["spine_down"]] + up + rows[:, COL["border"]] <= rows[:, COL["ports"]]
     return links, fits if pin is None else fits & (up == pin)

@@ -11,25 +11,28 @@ from planner.physics.floor import Metres
 def least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
     """Hide what leaves a leaf of w GPUs a rack: u1 >= D·w/ratio for the hop, rings·w/ratio for the all-reduce, and the all-to-all as it is.
 
-    One where one domain holds all.
+    One where one domain holds all. The exchange between sites takes its ports' worth beside these, the more of a stage the domain holds.
     """
+    gone = m.exchange_ports(p.request) * min(1.0, domain / p.request.group_racks)
     if domains == 1:
-        return 1
+        return max(1, math.ceil(gone))
     hop, ring = domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce
     exchange = exchange_flows(p.request, domain) * m.rail_gpus
-    return max(1, *(math.ceil(flows / m.split) for flows in (hop, ring, exchange)))
+    return max(1, *(math.ceil(flows / m.split + gone) for flows in (hop, ring, exchange)))
 
 
 def least_block_up(p: Problem, m: Mode, domain: Ints, domains: Ints, rails: Ints, width: Ints, blocks: Ints) -> Ints:
     """Hide what leaves a block, a pod or zone of x rails of y domains: links >= D·w·x·y/ratio for the hop and rings·w·x/ratio for the all-reduce.
 
-    Nothing where a block holds every domain. Where there are several blocks, the floor between them besides: a share of D·w·x·y.
+    Nothing where a block holds every domain, but for the exchange between sites, which takes its ports' worth anyway. Where there are several
+    blocks, the floor between them besides: a share of D·w·x·y.
     """
     ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    ring = np.ceil(shared * m.rail_gpus * rails / p.ratios.allreduce / m.split)
-    exchange = np.ceil(block_exchange(p, domain * width) * m.rail_gpus * rails / m.split)
-    hidden = np.where(width < domains, np.maximum.reduce([np.ceil(ends / p.ratios.hop / m.split), ring, exchange]), 0.0)
+    around = np.maximum(shared / p.ratios.allreduce, block_exchange(p, domain * width)) * m.rail_gpus * rails
+    crossing = np.where(width < domains, np.maximum(ends / p.ratios.hop, around) / m.split, 0.0)
+    gone = m.exchange_ports(p.request) * np.minimum(1.0, width * domain / p.request.group_racks) * np.minimum(rails, m.rails)
+    hidden = np.ceil(crossing + gone)
     floor = np.where(blocks > 1, np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)), 0.0)
     need: Ints = np.maximum(hidden, floor).astype(np.int64)
     return need

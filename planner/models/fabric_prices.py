@@ -8,6 +8,8 @@ import numpy as np
 from planner.models.fabric_question import BEYOND, Ints, Problem
 from planner.physics.fabric_bill import (
     beside_metres,
+    border_counts,
+    border_metres,
     by_reach,
     endpoint_factor,
     endpoint_metres,
@@ -43,7 +45,7 @@ class LinkPrices:
         p, m = self.problem, self.problem.modes[mode]
         cables = m.networks * m.rails * m.rail_gpus
         if self.places is None:
-            return p.request.racks * cables * p.units(flat_usd(p.network, m.switch, m.split)[0])
+            return p.request.racks * cables * p.units(flat_usd(p.weighed, m.switch, m.split)[0])
         if ("endpoint", domain, 0) not in self.known:
             self.known["endpoint", domain, 0] = float(self._powered(endpoint_metres(self.places, domain)).sum())
         return p.units(self.known["endpoint", domain, 0] * cables * endpoint_factor(m.switch, m.split))
@@ -53,7 +55,7 @@ class LinkPrices:
         p, m = self.problem, self.problem.modes[mode]
         if self.places is None:
             leaves = m.networks * m.rails * -(-p.request.racks // domain)
-            return np.full_like(width, leaves * p.units(flat_usd(p.network, m.switch)[1]))
+            return np.full_like(width, leaves * p.units(flat_usd(p.weighed, m.switch)[1]))
         return self._by_width("leaf", domain, width, m.networks * m.rails * m.switch.link_factor)
 
     def spine_uplink(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
@@ -62,7 +64,7 @@ class LinkPrices:
         across = -(-m.rails // rails)
         if self.places is None:
             domains = -(-p.request.racks // domain)
-            flat: Ints = across * -(-domains // width) * m.networks * p.units(flat_usd(p.network, m.switch)[1])
+            flat: Ints = across * -(-domains // width) * m.networks * p.units(flat_usd(p.weighed, m.switch)[1])
             return flat
         by_reach: Ints = across * self._by_width("spine", domain, width, m.networks * m.switch.link_factor)
         return by_reach
@@ -80,7 +82,7 @@ class LinkPrices:
         """One link between switches in every network, at the least."""
         p, m = self.problem, self.problem.modes[mode]
         if self.places is None:
-            return m.networks * p.units(flat_usd(p.network, m.switch)[1])
+            return m.networks * p.units(flat_usd(p.weighed, m.switch)[1])
         return int(self.least(mode, np.ones(1, dtype=np.int64), 0)[0])
 
     def border(self, mode: int) -> int:
@@ -91,11 +93,27 @@ class LinkPrices:
             return 0
         return math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode) + int(self.beside(mode, np.array([ports]))[0])
 
+    def group_border(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
+        """Boxes of the border of every network and its links to groups, by domains and rails of a group."""
+        p, m = self.problem, self.problem.modes[mode]
+        ports = m.wan_ports(p.request)
+        if not ports or self.places is None:
+            return np.full_like(width, self.border(mode))
+        boxes = math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode)
+        shapes = zip((domain * width).tolist(), (-(-m.rails // rails)).tolist(), strict=True)
+        return boxes + np.array([self._border_links(mode, pod, ports, across) for pod, across in shapes], dtype=np.int64)
+
+    def _border_links(self, mode: int, pod: int, ports: int, across: int) -> int:
+        """Price the links of the border of every network to groups of so many racks, `across` of them at a place."""
+        p, m = self.problem, self.problem.modes[mode]
+        each = self._powered(border_metres(self._floor(), pod))
+        return p.units(float((border_counts(ports, len(each) * across, across) * each).sum()) * m.networks * m.switch.link_factor)
+
     def beside(self, mode: int, links: Ints) -> Ints:
         """Links between switches that stand together."""
         p, m = self.problem, self.problem.modes[mode]
         if self.places is None:
-            return links * (m.networks * p.units(flat_usd(p.network, m.switch)[1]))
+            return links * (m.networks * p.units(flat_usd(p.weighed, m.switch)[1]))
         each = self.beside_usd * m.networks * m.switch.link_factor
         if math.isinf(each):
             return np.where(links > 0, BEYOND, 0)
@@ -108,7 +126,7 @@ class LinkPrices:
         if self.places is None:
             domains = -(-p.request.racks // domain)
             pods = across * -(-domains // width)
-            flat: Ints = pods * (pods - 1) // 2 * (m.networks * p.units(flat_usd(p.network, m.switch)[1]))
+            flat: Ints = pods * (pods - 1) // 2 * (m.networks * p.units(flat_usd(p.weighed, m.switch)[1]))
             return flat
         usd = [self._between(domain * w, n) * m.networks * m.switch.link_factor for w, n in zip(width.tolist(), across.tolist(), strict=True)]
         return np.array([p.units(x) for x in usd], dtype=np.int64)
@@ -129,7 +147,7 @@ class LinkPrices:
     @property
     def least_usd(self) -> float:
         """Price that no cable is below: the cheapest medium at no length."""
-        return float((self.media.price_usd + self.media.watts * self.media.usd_per_watt).min())
+        return float((self.media.price_usd + self.media.watts * self._watt_usd).min())
 
     def least(self, mode: int, links: Ints, ends: int) -> Ints:
         """Bound the price of links between switches and to GPUs from below, by reach."""
@@ -161,7 +179,11 @@ class LinkPrices:
     def _powered(self, metres: Metres) -> Metres:
         """Price links of each length with their power over the years."""
         usd, watts = self.media.usd_watts(metres)
-        return usd + watts * self.media.usd_per_watt
+        return usd + watts * self._watt_usd
+
+    @property
+    def _watt_usd(self) -> float:
+        return self.media.usd_per_watt + self.problem.watt_usd
 
     def _floor(self) -> Places:
         if self.places is None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from planner.handoff import FabricRequest, resolved_switches
 from planner.instance import FabricFamily, Instance, Network, Rack, Switch
-from planner.physics.border import wan_ports
+from planner.physics.border import Left, leaf_ports, wan_left, wan_ports
 from planner.physics.fabric_bill import box_usd, by_reach, flat_usd
 from planner.physics.locality import exchange_bound
 from planner.physics.spares import spare_ports
@@ -68,6 +68,10 @@ class Mode:
         """Ports of a network's border towards the wide area."""
         return wan_ports(request.wan_gbps, self.networks, self.switch.port_gbps)
 
+    def exchange_ports(self, request: FabricRequest) -> float:
+        """Ports' worth of uplinks that gradients on their way to other sites take of a leaf whose domain holds a whole stage."""
+        return leaf_ports(request.exchange_gbps, self.networks * self.rails, self.switch.port_gbps) * (1 - TOLERANCE)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -80,11 +84,19 @@ class Problem:
     ratios: Ratios
     unit_cents: int
     most_splits: int | None = None
+    least_domain: int = 1
+    watt_usd: float = 0.0  # what a watt weighs in the choice beside its own price
+
+    @property
+    def weighed(self) -> Network:
+        """The network with a watt at what it weighs in the choice; media are chosen by their own price."""
+        usd = self.network.power_usd_per_watt + self.watt_usd
+        return self.network.model_copy(update={"power_usd_per_watt": usd}) if self.watt_usd else self.network
 
     def switch_cost(self, mode: int) -> int:
         """Price of a box in each network, in units."""
         m = self.modes[mode]
-        return m.networks * self.units(box_usd(self.network, m.switch))
+        return m.networks * self.units(box_usd(self.weighed, m.switch))
 
     def units(self, usd: float) -> int:
         """Return a price in units; infinite prices are more than any design costs."""
@@ -110,6 +122,12 @@ def largest_ratio(ideal_seconds: float, window_seconds: float, phi: float, limit
     """Most that the network may add to phi: ideal·slowdown stays within the window, or within ideal·phi where that alone fills it."""
     allowed = max(window_seconds / ideal_seconds, phi) if ideal_seconds > 0 else math.inf
     return min(allowed, math.inf if limit is None else limit) / phi * (1 + TOLERANCE)
+
+
+def left_at_worst(request: FabricRequest, d: Design, port_gbps: float) -> Left:
+    """Return what the exchange between sites leaves of uplinks where the racks of a stage stand together as far as they can."""
+    held = (d.domain_racks * domains for domains in (1, max(1, d.domains_per_pod), d.domains_per_zone))
+    return wan_left(d, request.exchange_gbps, port_gbps, *(min(1.0, racks / request.group_racks) for racks in held))
 
 
 def rings(request: FabricRequest, racks: int) -> int:

@@ -7,9 +7,10 @@ from planner.handoff import FabricRequest
 from planner.instance import Instance, Network
 from planner.models.fabric_design import FabricDesign
 from planner.models.fabric_question import leaf_domain_racks, network_of
+from planner.physics.border import Left
 from planner.physics.dragonfly import Dragonfly
 from planner.physics.fabric_bill import border_bill
-from planner.physics.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.transport import WHOLE, allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design
 from planner.plan import Border, Certificate, SiteFabric, Status, Tier
 from planner.solvers.cpsat import SOLVER
@@ -21,12 +22,13 @@ FORMULATION = (
     "has a row per leaf domain, pod shape, zone shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores and, "
     "of four tiers, the way of least cost to join the cores of Z zones by super-cores). Left out because no better: leaf domains larger than the "
     "site, pods and zones that take more rails or domains than their count needs (fewer give the same boxes and cables with fewer ports and less "
-    "traffic; kept where the ports down of spine or core are pinned; where prices follow lengths they are left out by declaration, since uneven pods "
-    "may have shorter cables), a spine bundle below the largest that divides the uplinks and fits the core (more cores), one zone alone, and "
-    "rows whose ports alone cost more than the design held: shapes of four tiers enter once the best of fewer tiers is known, and only within its "
-    "cost. Dragonflies are rows of their own with the fewest links between routers and between groups that the rules allow, since more cost more. A "
-    "border is the same boxes and links whatever the wiring, and every row leaves its ports in the top tier free. The time rules take the worst "
-    "placement; slowdowns are compared within 1e-9."
+    "traffic; kept where the ports down of spine or core are pinned, and in dragonflies under valiant; where prices follow lengths they are left out "
+    "by declaration, since uneven pods may have shorter cables), a spine bundle below the largest that divides the uplinks and fits the core (more "
+    "cores), one zone alone, and rows whose ports alone cost more than the design held: shapes of four tiers enter once the best of fewer tiers is "
+    "known, and only within its cost. Dragonflies are rows of their own, each bundle between routers with the fewest links between groups that the "
+    "rules allow, and no larger one than those links ask for, since more cost more. A border is the same boxes and links whatever the wiring of a "
+    "tree, to groups in turn in a dragonfly, and every row leaves its ports in the top tier free; what sites exchange takes its ports' worth of "
+    "uplinks beside hops and rings. The time rules take the worst placement; slowdowns are compared within 1e-9."
 )
 
 
@@ -41,11 +43,12 @@ def site_fabric(
     rings_leaving_leaf: int,
     rings_leaving_pod: int,
     rings_leaving_zone: int = 0,
+    left: Left = WHOLE,
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that its placement causes."""
     network, d = network_of(instance), found.design
-    hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod, share_leaving_zone)
-    ring = allreduce_slowdown(network, d, rings_leaving_leaf, rings_leaving_pod, rings_leaving_zone)
+    hop = hop_slowdown(network, d, share_leaving_leaf, share_leaving_pod, share_leaving_zone, left=left)
+    ring = allreduce_slowdown(network, d, rings_leaving_leaf, rings_leaving_pod, rings_leaving_zone, left=left)
     return SiteFabric(
         switch=found.switch.name,
         family=found.mode.family,
@@ -62,7 +65,7 @@ def site_fabric(
         endpoint_links=d.endpoint_links,
         cost_usd=found.cost_usd,
         power_mw=found.power_mw,
-        border=_border(network, request, found),
+        border=_border(network, request, found, left),
         leaf_domain_racks=leaf_domain_racks(d),
         leaf_domains=d.domains,
         rails_per_pod=d.rails_per_pod,
@@ -109,14 +112,15 @@ def certificate(outcomes: dict[str, Outcome[FabricDesign]], seed: int) -> Certif
     )
 
 
-def _border(network: Network, request: FabricRequest, found: FabricDesign) -> Border | None:
+def _border(network: Network, request: FabricRequest, found: FabricDesign, left: Left) -> Border | None:
     """Return the plan's section for the border, of a site that has one."""
     d = found.design
     if not d.wan_ports:
         return None
     price = border_bill(network, found.switch, d)
     counts = {"wan_ports": d.border_links, "switches": d.borders, "uplinks": d.border_links}
-    return Border(wan_gbps=request.wan_gbps, **counts, cost_usd=price.usd, power_mw=price.mw)
+    taken = {"leaf_uplink_share": 1 - left.leaf, "pod_uplink_share": 1 - left.pod, "zone_uplink_share": 1 - left.zone}
+    return Border(wan_gbps=request.wan_gbps, exchange_gbps=request.exchange_gbps, **counts, **taken, cost_usd=price.usd, power_mw=price.mw)
 
 
 def _tiers(d: Design) -> Iterator[Tier]:

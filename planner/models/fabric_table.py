@@ -45,6 +45,7 @@ def allowed(p: Problem, rows: Ints) -> Ints:
         keep &= (rows[:, COL["tiers"]] == 4) | ((rows[:, COL["tiers"]] == 3) & (down % pods == 0) & (down <= rows[:, COL["ports"]]))
     if up is not None:
         keep &= rows[:, COL["tiers"]] == 4
+    keep &= rows[:, COL["domain"]] >= p.least_domain
     if p.most_splits is not None:
         keep &= rows[:, COL["splits"]] <= p.most_splits
     kept: Ints = rows[keep]
@@ -122,7 +123,7 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
     for name, value in same.items():
         rows[:, COL[name]] = value
     rows[:, COL["leaves_per_pod"]] = rows[:, COL["rails"]] * rows[:, COL["domains_per_pod"]]
-    rows[:, COL["need_up"]] = least_block_up(p, m, *(rows[:, COL[c]] for c in ("domain", "domains", "rails", "domains_per_pod", "pods")))
+    rows[1:, COL["need_up"]] = least_block_up(p, m, *(rows[1:, COL[c]] for c in ("domain", "domains", "rails", "domains_per_pod", "pods")))
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, rows[:, COL["domains_per_pod"]])
     rows[1:, COL["core_cost"]] = prices.spine_uplink(mode, domain, rows[1:, COL["domains_per_pod"]], rows[1:, COL["rails"]])
     return rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["core_cost"]]) < (BEYOND if ends < BEYOND else 0)]
@@ -160,7 +161,8 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     at, pair = np.nonzero((up >= least) & (up <= most) & (per_pod * bundle + (tiers > 2) <= ports) & ((up > 0) == (tiers > 1)))
     rows = np.concatenate([shapes[at], np.zeros((len(at), len(COLUMNS) - len(SHAPE)), dtype=np.int64)], axis=1)
     down, groups = rows[:, COL["leaves_per_pod"]] * bundle[pair], up[pair] // np.maximum(bundle[pair], 1)
-    border, zone = (-(-rows[:, COL[c]] // np.maximum(groups, 1)) for c in ("wan_ports", "need_zone"))
+    shared = np.where(rows[:, COL["grouped"]], rows[:, COL["pods"]], 1) * np.maximum(groups, 1)
+    border, zone = -(-rows[:, COL["wan_ports"]] // shared), -(-rows[:, COL["need_zone"]] // np.maximum(groups, 1))
     own = {"leaf_up": up[pair], "leaf_bundle": bundle[pair], "groups": groups, "spine_down": down, "border": border, "zone_up": zone}
     for name, column in own.items():
         rows[:, COL[name]] = column

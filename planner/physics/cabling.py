@@ -56,16 +56,21 @@ def lay(d: Design, *, block: int = BLOCK) -> Iterator[Cables]:
 def stages(d: Design) -> list[Stage]:
     """Return the stages of a design from the GPUs up."""
     found = [Stage("gpu", "leaf", d.endpoint_links, lambda e: _endpoints(d, e))]
-    if isinstance(d, Dragonfly):
-        return found + _group_stages(d)
+    found += _group_stages(d) if isinstance(d, Dragonfly) else _tree_stages(d)
+    if d.wan_ports:
+        found.append(Stage(BORDER, d.top[0], d.border_links, lambda e: _border_uplinks(d, e)))
+    return found
+
+
+def _tree_stages(d: Design) -> list[Stage]:
+    """Return the stages above the leaves of a tree."""
+    found = []
     if d.tiers > 1:
         found.append(Stage("leaf", "spine", d.leaves * d.leaf_up, lambda e: _leaf_uplinks(d, e)))
     if d.tiers > 2:
         found.append(Stage("spine", "core", d.spines * d.spine_up, lambda e: _spine_uplinks(d, e)))
     if d.tiers > 3:
         found.append(Stage("core", "super-core", d.cores * d.core_up, lambda e: _core_uplinks(d, e)))
-    if d.wan_ports:
-        found.append(Stage(BORDER, d.top[0], d.border_links, lambda e: _border_uplinks(d, e)))
     return found
 
 
@@ -139,7 +144,8 @@ def _border_uplinks(d: Design, e: Ints) -> Ends:
     """Links of a network's border go from its boxes in turn to the boxes of the top tier in turn, ports towards the wide area before them."""
     network, own = e // d.wan_ports, e % d.wan_ports
     boxes, tops = d.borders // d.networks, d.top[1]
-    return network * boxes + own % boxes, d.border_side + own // boxes, network * tops + own % tops, d.top_taken + own // tops
+    top = Groups(d).border(network, own) if isinstance(d, Dragonfly) else (network * tops + own % tops, d.top_taken + own // tops)
+    return network * boxes + own % boxes, d.border_side + own // boxes, *top
 
 
 def pods_across(d: Design) -> int:

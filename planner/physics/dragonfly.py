@@ -4,23 +4,30 @@ Dragonfly (Kim, Dally, Scott and Abts, ISCA 2008): a group is a routers, each wi
 router of its group and h links to other groups, p + (a - 1)·b + h <= k ports, so g <= a·h + 1 groups. Dragonfly+ (Shpiner
 et al., HiPINEB 2017): a group is leaves below spines, and the links to other groups leave from the spines: g <= s·h + 1.
 A group is a pod of `wiring`, x rails of y leaf domains; those at the edge may be smaller. The links of a group go to its
-switches in turn, so that they differ by at most one.
+switches in turn, so that they differ by at most one. So do the links of a border: it has no tier above to go to, and sends
+them to the groups in turn, and in each to the routers in turn, or to the spines of a dragonfly+.
 
-Flows take shortest paths, or (`valiant`) each goes by way of a group drawn at random, and inside a group by a router
-drawn at random (Valiant 1982): twice the links, but no pair of groups is ever overrun. What a flow can count on, at the
-worst choice of who sends to whom:
+Flows take shortest paths, or (`valiant`) each goes by way of a random link out of its group, and in the group that this
+leads to by way of a random leaf, as do those inside a group (Valiant 1982): twice the links, but no pair of groups is ever
+overrun. What a flow can count on, at the worst choice of who sends to whom:
 
 - Shortest paths: all flows that leave a group may go to one other group and share the m links between the two. Between
   two routers there is one bundle b, for what the one sends, and for what the other gets from other groups: b/2 each. Up
   to the spines of a dragonfly+, evenly over all s where each has whole shares of the pair's links, else over m of them.
-- Valiant: flows out of a group and those passing through share its L = (g - 1)·m links evenly, as many at each of its n
-  switches: n·floor(L/n)/2. Between two routers 1/n of what one sends and the other gets, and 1/n² of what passes through.
+- Valiant: what leaves a group and what passes through share its L = (g - 1)·m links evenly: L/2. A switch of n in a group
+  has ceil(L/n) of the links, a share of at most q = (1 + (n - 1)/L)/n. Between two routers go q of what the one sends, q of
+  what the other gets, and, by way of a random router, 1/n of the q of what passes through that ends or begins at either:
+  b/(2q·(1 + a/n)) for a group of a routers that sends by way of one of n. Up to a spine likewise go q of what a leaf sends
+  and 1/n of the q of what passes through.
 """
 
 import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from planner.physics.num import Num
 from planner.physics.wiring import Design
 
 
@@ -101,14 +108,12 @@ class Dragonfly(Design):
         sizes = [a for a in self.group_sizes if a > 1]
         if not sizes:
             return self.pod_exit
-        return self.leaf_bundle * router_share(min(sizes), max(sizes), several=self.pods > 1, valiant=self.valiant)
+        return self.leaf_bundle * float(router_share(min(sizes), max(sizes), links=self.pod_uplinks, valiant=self.valiant))
 
     @property
     def pod_exit(self) -> float:
         """Links that what leaves a group can count on."""
-        if not self.valiant:
-            return self.group_links
-        return min(a * (self.pod_uplinks // a) for a in self.group_sizes) / 2
+        return self.pod_uplinks / 2 if self.valiant else self.group_links
 
     @property
     def leaf_oversubscription(self) -> float:
@@ -144,20 +149,42 @@ class Dragonfly(Design):
         bad = self._leaf_faults(self.up_ports)
         if self.pods == 1 and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
-        return bad + self._group_faults(max(self.group_sizes), "routers", self.leaf_up != self.local_ports or self.spine_up != self.global_ports)
+        misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports
+        return bad + self._group_faults(misstated) or self._border_faults()
 
-    def _group_faults(self, switches: int, what: str, misstated: bool) -> list[str]:
+    def _group_faults(self, misstated: bool) -> list[str]:
         """Say what of the links between groups is amiss."""
         bad = []
         if self.pods == 1 and self.group_links:
             bad.append(f"groups: 1 with {self.group_links} links to others")
         if self.pods > 1 and self.group_links < 1:
             bad.append(f"reach: {self.pods} groups and {self.group_links} links between two of them")
-        if self.valiant and self.pods > 1 and self.pod_uplinks < switches:
-            bad.append(f"global links: {self.pod_uplinks} of a group < {switches} {what}, each of which sends flows on by one")
         if misstated:
             bad.append(f"ports: {self.leaf_up} local and {self.spine_up} global stated, bundles and groups make others")
         return bad
+
+    def border_links_at(self, switches: int) -> int:
+        """Links from the border to the switch that has most of them, in a group of so many: groups in turn, then their switches in turn."""
+        return math.ceil(math.ceil(self.wan_ports / self.pods) / switches)
+
+    def taken_at(self, switches: int) -> int:
+        """Ports that the border must leave alone at a switch of a group of so many."""
+        return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.router_ports(switches)
+
+    @property
+    def _tightest(self) -> int:
+        """Switches of the group in which a border leaves least room."""
+        return max(self.group_sizes, key=lambda a: self.taken_at(a) + self.border_links_at(a))
+
+    @property
+    def top_taken(self) -> int:
+        """Ports of a switch that the border must leave alone, where it leaves least room."""
+        return self.taken_at(self._tightest)
+
+    @property
+    def top_border(self) -> int:
+        """Links from the border to a switch where it leaves least room."""
+        return self.border_links_at(self._tightest)
 
     @property
     def local_ports(self) -> int:
@@ -203,7 +230,8 @@ class DragonflyPlus(Dragonfly):
     def leaf_exit(self) -> float:
         """Links that what leaves a leaf can count on."""
         if self.valiant:
-            return self.leaf_up / (1 + max(self.group_sizes) / min(self.group_sizes))
+            even = self.leaf_up / (1 + max(self.group_sizes) / min(self.group_sizes))
+            return even / float(unevenness(self.spines_per_pod, self.pod_uplinks)) if self.pod_uplinks else even
         return self.leaf_bundle * min(self.group_links, self.spines_per_pod)
 
     @property
@@ -211,7 +239,7 @@ class DragonflyPlus(Dragonfly):
         """Links that what leaves a group can count on."""
         s = self.spines_per_pod
         if self.valiant:
-            return s * (self.pod_uplinks // s) / 2
+            return self.pod_uplinks / 2
         return self.group_links if self.group_links < s else s * (self.group_links // s)
 
     def faults(self) -> list[str]:
@@ -223,7 +251,16 @@ class DragonflyPlus(Dragonfly):
             bad.append("groups: 1; several expected")
         if self.spine_down + self.global_ports > self.ports:
             bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {self.ports} ports")
-        return bad + self._group_faults(self.spines_per_pod, "spines", self.spine_up != self.global_ports)
+        return bad + self._group_faults(self.spine_up != self.global_ports) or self._border_faults()
+
+    def taken_at(self, switches: int) -> int:
+        """Ports of a spine that the border must leave alone, in a group of so many."""
+        return self.spine_down + math.ceil(self.pod_uplinks / switches)
+
+    @property
+    def _tightest(self) -> int:
+        """Spines of a group: all have as many."""
+        return self.spines_per_pod
 
     @property
     def global_ports(self) -> int:
@@ -237,12 +274,20 @@ def parts(items: int, size: int) -> dict[int, int]:
     return {n: times for n, times in ((size, full), (rest, 1)) if n and times}
 
 
-def router_share(least: int, most: int, *, several: bool, valiant: bool) -> float:
-    """Bundles between two routers that what leaves one of them can count on, in groups of `least` to `most` routers; `several` groups or one."""
+def router_share(least: Num, most: Num, *, links: Num, valiant: bool) -> Num:
+    """Bundles between two routers that what leaves one of them can count on, in groups of `least` to `most` routers with so many links to others.
+
+    Numbers or arrays of them.
+    """
+    several = np.minimum(links, 1)
     if not valiant:
         return 1 / (1 + several)
-    alone = (least - 1) / 2
-    return min(alone, least**2 / (2 * least + most)) if several else alone
+    return least / 2 / np.where(several, unevenness(least, np.maximum(links, 1)) * (1 + most / least), 1)
+
+
+def unevenness(switches: Num, links: Num) -> Num:
+    """Bound the links of one of so many switches over an equal part of all, which are dealt out in turn: never rises where links are added."""
+    return 1 + (switches - 1) / links
 
 
 def dragonfly(kind: type[Dragonfly], **choices: Any) -> Dragonfly:

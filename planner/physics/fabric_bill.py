@@ -41,16 +41,35 @@ def bill(network: Network, switch: Switch, d: Design) -> Bill:
 
 
 def border_bill(network: Network, switch: Switch, d: Design) -> Bill:
-    """Price a border's boxes and its links to the top tier, both amid the site; the price of a wavelength holds what faces the wide area."""
+    """Price a border's boxes, amid the site, and its links to the top tier; the price of a wavelength holds what faces the wide area."""
     if not d.wan_ports:
         return Bill(0.0, 0.0)
     boxes = {"switches": d.borders, "switch_links": 0, "endpoint_links": 0}
     links = _flat(network, d.border_links, 0)
     if by_reach(network) and network.floor is not None:
-        links = _sum(table(network), beside_metres(Places(network.floor, d.racks)), d.border_links)
+        links = _border_links(table(network), Places(network.floor, d.racks), d)
     usd = fabric_usd(network, switch, **boxes) + switch.link_factor * links.usd
     mw = fabric_mw(network, switch, **boxes) + switch.link_factor * links.mw
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
+
+
+def _border_links(media: MediaTable, places: Places, d: Design) -> Bill:
+    """Return a border's links: to a top tier amid the site, or to the groups of a dragonfly in turn, each amid its racks."""
+    if not isinstance(d, Dragonfly):
+        return _sum(media, beside_metres(places), d.border_links)
+    usd, watts = media.usd_watts(border_metres(places, d.domain_racks * d.domains_per_pod))
+    links = d.networks * border_counts(d.wan_ports, d.pods, pods_across(d))
+    return Bill(float((links * usd).sum()), float((links * watts).sum()) / 1e6)
+
+
+def border_metres(places: Places, pod: int) -> Metres:
+    """Return the length of a cable from the middle of the site to each place of groups of so many racks."""
+    return spine_metres(places, np.arange(0, places.racks, pod, dtype=np.int64), pod)
+
+
+def border_counts(ports: int, groups: int, across: int) -> Ints:
+    """Count the links that each place of groups has of a border's ports in one network: groups in turn, `across` of them at a place."""
+    return np.bincount(np.arange(ports) % groups // across, minlength=-(-groups // across))
 
 
 def endpoint_factor(switch: Switch, split: int) -> float:

@@ -1,7 +1,8 @@
 """Every cable of a dragonfly above its leaves: inside groups, and between every two of them, by number.
 
 Groups are numbered within all networks as pods are. Link n of a group to others goes to its switch n mod (their number),
-and takes the port n div (their number) after those inside the group; the links to one other group follow each other.
+and takes the port n div (their number) after those inside the group; the links to one other group follow each other. Link n
+of a border goes to group n mod (their number), there to each switch in turn, at the ports after all others.
 """
 
 from functools import cached_property
@@ -62,6 +63,17 @@ class Groups:
             size = self._sizes[1][group]
             found += [self._leaf(network, group, n % size), self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle + n // size]
         return found[0], found[1], found[2], found[3]
+
+    def border(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+        """Return the switch and port of links of a network's border, by number."""
+        d = self.d
+        group, own = n % d.pods, n // d.pods
+        if isinstance(d, DragonflyPlus):
+            s = d.spines_per_pod
+            return (network * d.pods + group) * s + own % s, d.spine_down + d.global_ports + own // s
+        size = self._sizes[1][group]
+        first = d.leaf_down_used + (size - 1) * d.leaf_bundle - (-d.pod_uplinks // size)
+        return self._leaf(network, group, own % size), first + own // size
 
 
 def between_groups(d: DragonflyPlus, e: Ints) -> Ends:

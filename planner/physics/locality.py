@@ -25,8 +25,11 @@ class Locality:
     groups_split: int
     extra_pieces: int
     groups_cross_pod: int
+    stage_in_leaf: float
+    stage_in_pod: float
     share_leaving_zone: float = 0.0
     rings_leaving_zone: int = 0
+    stage_in_zone: float = 0.0
 
 
 def locality(stages: Sequence[Sequence[int]], *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool, domains_per_zone: int = 0) -> Locality:
@@ -40,8 +43,11 @@ def locality(stages: Sequence[Sequence[int]], *, leaf_domain_racks: int, domains
         groups_split=groups_split(stages, leaf_domain_racks),
         extra_pieces=extra_pieces(stages, leaf_domain_racks),
         groups_cross_pod=groups_split(stages, pod_racks),
+        stage_in_leaf=stage_share(stages, leaf_domain_racks),
+        stage_in_pod=stage_share(stages, pod_racks),
         share_leaving_zone=share_leaving(stages, zone_racks, wrap=wrap) if zone_racks else 0.0,
         rings_leaving_zone=rings_leaving(stages, zone_racks) if zone_racks else 0,
+        stage_in_zone=stage_share(stages, zone_racks) if zone_racks else 0.0,
     )
 
 
@@ -62,6 +68,11 @@ def rings_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
     stage, blocks = _pieces(stages, block)
     shared = np.bincount(stage, minlength=1)[stage] > 1
     return _most_common(blocks[shared]) if shared.any() else 0
+
+
+def stage_share(stages: Sequence[Sequence[int]], block: int) -> float:
+    """Return the most of one stage's racks in one block, over the stage's; 0 where nothing is placed."""
+    return max((_most_common(np.asarray(s, dtype=np.int64) // block) / len(s) for s in stages if len(s)), default=0.0)
 
 
 def expert_racks(expert_parallel: int, gpus_per_rack: int) -> int:

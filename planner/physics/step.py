@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance import Accelerator, Instance, Model, Rack, Software
+from planner.instance import HOP_STEP_SHARE, Accelerator, Instance, Model, Rack, Software
 from planner.physics import memory, schedule, steptime, wan
 from planner.physics.groups import Weights, layer_kinds, weights_of
 from planner.physics.memory import Recompute
@@ -14,8 +14,6 @@ from planner.physics.operations import Machine, Shape, head_seconds
 from planner.physics.schedule import Schedule
 from planner.physics.steptime import LayerTimes
 from planner.physics.transformer import model_flop_per_token
-
-HOP_SHARE = 0.03  # of the step, that a fabric may add to pipeline exchanges beyond the NIC's ideal before it counts as too slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,17 +365,17 @@ def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
     return {k: float(v) for k, v in parts.items()}
 
 
-def hop_window_seconds(m: Machine, cut: Cut, pace: Paces, step_seconds: float, *, fixed: bool) -> float:
-    """Time that a pipeline exchange may take: what compute hides, and, unless the fabric is fixed by hand, no more than slows the step by HOP_SHARE.
+def hop_window_seconds(m: Machine, cut: Cut, pace: Paces, step_seconds: float, *, share: float | None) -> float:
+    """Time that a pipeline exchange may take: what compute hides, and, unless the fabric is fixed by hand (None), no more than a share of the step.
 
     Exchanges that nothing hides are the first micro-batch's on its way through all chunks and back, and without
     interleaving those of every micro-batch.
     """
     hidden = float(max(1, min(cut.layers_per_stage) // cut.virtual_stages) * min(pace.free_forward, pace.free_backward))
-    if fixed:
+    if share is None:
         return hidden
     shown = 2 * (cut.pipeline_parallel * cut.virtual_stages - 1) + (2 * cut.micro_batches if cut.virtual_stages == 1 else 0)
-    return min(hidden, steptime.hop_nic_seconds(m, cut.shape) + HOP_SHARE * step_seconds / max(1, shown))
+    return min(hidden, steptime.hop_nic_seconds(m, cut.shape) + share * step_seconds / max(1, shown))
 
 
 def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | dict[str, float]]:
@@ -392,6 +390,8 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
     gradient = stage_gradient_bytes(m, cut.shape, np.array(cut.layers_per_stage), stage=stages, pipeline=cut.pipeline_parallel)
     ring = steptime.ring_seconds(m, cut.shape, weights_of(m, cut.shape), cut.replicas_per_rack, cut.group_racks)
     piped = cut.pipeline_parallel > cut.stages_per_rack
+    fixed = any(p.startswith("fabric.") for p in instance.pins)
+    share = None if fixed else instance.network.hop_step_share if instance.network else HOP_STEP_SHARE
     return {
         "step_seconds": step,
         "breakdown_seconds": parts,
@@ -405,7 +405,7 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
         "days_to_train": steptime.days_to_train(instance.workload.tokens, tokens, step, instance.workload.availability),
         "hop_seconds": steptime.hop_seconds(m, cut.shape, c.hop_slowdown) if piped else 0.0,
         "hop_nic_seconds": steptime.hop_nic_seconds(m, cut.shape) if piped else 0.0,
-        "hop_window_seconds": hop_window_seconds(m, cut, pace, step, fixed=any(p.startswith("fabric.") for p in instance.pins)),
+        "hop_window_seconds": hop_window_seconds(m, cut, pace, step, share=share),
         "allreduce_layer_seconds": float(ring),
         "allreduce_window_seconds": times.backward,
         "gradient_bytes_per_stage": float(np.max(gradient)),

@@ -1,6 +1,9 @@
 """How the fabric slows what crosses it."""
 
+import math
+
 from planner.instance import Network
+from planner.physics.border import Left
 from planner.physics.wiring import Design
 from planner.simulation.factor import factor
 
@@ -13,24 +16,38 @@ def slowdown(network: Network | None) -> float:
     return network.transport.slowdown if network is not None else 1.0
 
 
-def hop_slowdown(network: Network, d: Design, share_leaving_leaf: float, share_leaving_pod: float, share_leaving_zone: float = 0.0) -> float:
-    """Pipeline exchange over the NIC's ideal: phi·max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3).
+WHOLE = Left()
+
+
+def hop_slowdown(
+    network: Network, d: Design, share_leaving_leaf: float, share_leaving_pod: float, share_leaving_zone: float = 0.0, *, left: Left = WHOLE
+) -> float:
+    """Pipeline exchange over the NIC's ideal: phi·max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3), the last three over what is left of the uplinks.
 
     The shares are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks.
     """
     leaf = share_leaving_leaf * d.leaf_oversubscription
     pod = share_leaving_pod * d.leaf_oversubscription * d.spine_oversubscription
     zone = share_leaving_zone * d.leaf_oversubscription * d.spine_oversubscription * d.core_oversubscription
-    return slowdown(network) * max(1.0, leaf, pod, zone)
+    return slowdown(network) * max(1.0, _over(leaf, left.leaf), _over(pod, left.pod), _over(zone, left.zone))
 
 
-def allreduce_slowdown(network: Network, d: Design, rings_leaving_leaf: int, rings_leaving_pod: int, rings_leaving_zone: int = 0) -> float:
+def allreduce_slowdown(
+    network: Network, d: Design, rings_leaving_leaf: int, rings_leaving_pod: int, rings_leaving_zone: int = 0, *, left: Left = WHOLE
+) -> float:
     """Ring between racks over the NIC's ideal: a group over several leaves, ringed leaf by leaf, puts one flow on the uplinks of each.
 
-    `rings_leaving_leaf` groups share a leaf's u1 uplinks; the flows of x rails of `rings_leaving_pod` groups share a pod's s·u2,
+    `rings_leaving_leaf` groups share what is left of a leaf's u1 uplinks; the flows of x rails of `rings_leaving_pod` groups share a pod's s·u2,
     and those of all its rails of `rings_leaving_zone` groups a zone's s·c·u3.
     """
     leaf = rings_leaving_leaf / d.ring_uplinks if d.leaf_up else 0.0
     pod = rings_leaving_pod / d.ring_pod_uplinks if d.spine_up else 0.0
     zone = rings_leaving_zone / d.ring_zone_uplinks if d.tiers > 3 else 0.0
-    return slowdown(network) * max(1.0, leaf, pod, zone)
+    return slowdown(network) * max(1.0, _over(leaf, left.leaf), _over(pod, left.pod), _over(zone, left.zone))
+
+
+def _over(load: float, left: float) -> float:
+    """Share a load out over what is left, which may be nothing."""
+    if load == 0:
+        return 0.0
+    return load / left if left > 0 else math.inf

@@ -9,13 +9,13 @@ from worked_plan import edited, edited_at, instance_with, named, small
 import planner
 from planner.check import check
 from planner.checks.context import Context
-from planner.errors import InputError
 from planner.export.built import built
 from planner.export.cable_list import cable_list
 from planner.export.graph import graph
 from planner.export.picture import picture
 from planner.frontier import frontier
 from planner.load import load_instance
+from planner.plan import Plan
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a border of five ports.
 PLAN = planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5))
@@ -50,6 +50,9 @@ def test_a_border_of_five_ports() -> None:
         ("border.wan_gbps", 4.0, {"border_counts"}),
         ("border.cost_usd", 1e4, {"border_counts"}),
         ("border.power_mw", 1e-4, {"border_counts"}),
+        ("border.exchange_gbps", 2.0, {"border_counts"}),
+        ("border.leaf_uplink_share", 0.0, {"border_uplinks"}),
+        ("border.pod_uplink_share", 0.1, {"border_uplinks"}),
     ],
 )
 def test_an_edit_names_its_rules(path: str, change: Any, rules: set[str]) -> None:
@@ -60,10 +63,32 @@ def test_an_edit_names_its_rules(path: str, change: Any, rules: set[str]) -> Non
 @pytest.mark.parametrize(("ports", "broken"), [(5, False), (4, True)])
 def test_gradients_fit_the_ports(ports: int, broken: bool) -> None:
     """Ports that carry exactly what the gradients need do, one port fewer does not."""
-    need = PLAN.sites.links[0].required_gbps / PLAN.instance.wan.headroom_factor
+    need = PLAN.fabric.sites[SITE].border.exchange_gbps
     boxes = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": need / 5}]
     p = edited(PLAN, instance__network__switches=boxes, **{f"fabric__sites__{SITE}__border__wan_ports": ports})
     assert (f"border_rate[{SITE}]" in named(p)) == broken
+
+
+def test_gradients_fit_the_uplinks() -> None:
+    """Uplinks that carry exactly what gradients send up break no rule of theirs; a hundredth less does."""
+    f = PLAN.fabric.sites[SITE]
+    full = f.border.leaf_uplink_share * PLAN.instance.network.switches[0].port_gbps
+    for gbps, broken in ((full, False), (0.99 * full, True)):
+        boxes = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": gbps}]
+        p = edited_at(edited(PLAN, instance__network__switches=boxes), f"{AT}.border.leaf_uplink_share", 1.0)
+        said = [v.message for v in check(p) if v.rule == f"border_uplinks[{SITE}]" and "Gbps of gradients at a leaf" in v.message]
+        assert bool(said) == broken
+
+
+def test_the_exchange_slows_what_stays() -> None:
+    """On slow ports gradients take three quarters of a leaf's uplinks: rings over the rest are slower than stated, without a border they are not."""
+    plan = planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, pins={"fabric.leaf_domain_racks": 2}))
+    site = min(plan.fabric.sites)
+    boxes = [{**plan.instance.network.switches[0].model_dump(), "port_gbps": plan.fabric.sites[site].border.leaf_uplink_share / 0.75}]
+    loaded = edited(plan, instance__network__switches=boxes)
+    assert f"slowdowns[{site}]" in named(loaded)
+    freed = edited(loaded, instance__network__border=False, **{f"fabric__sites__{s}__border": None for s in plan.fabric.sites})
+    assert f"slowdowns[{site}]" not in named(freed)
 
 
 def test_a_border_only_where_it_is_asked_for() -> None:
@@ -108,10 +133,73 @@ def test_one_site_has_no_border() -> None:
     assert Context(plan=plan).wired["cluster"].wan_ports == 0
 
 
-def test_a_dragonfly_has_no_top_tier_for_a_border() -> None:
-    """A border beside a dragonfly is refused by path, value and remedy."""
-    data = instance_with().model_dump(mode="json")
-    data["network"] |= {"border": True, "families": ["rail", "dragonfly"]}
-    with pytest.raises(InputError) as error:
-        load_instance(data)
-    assert "network: border is joined to a top tier, which dragonfly has not; take it out of families or border away" in str(error.value)
+@pytest.fixture(scope="module")
+def zoned() -> Plan:
+    """Plan four tiers with borders at their super-cores."""
+    pins = {"fabric.tiers": 4, "fabric.leaf_domain_racks": 2}
+    return planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, pins=pins))
+
+
+def test_super_cores_hold_a_border(zoned: Plan) -> None:
+    """Every rule holds, the border's links end at super-cores, and gradients take a part of what leaves a zone."""
+    assert check(zoned) == []
+    f = zoned.fabric.sites[SITE]
+    assert 0 < f.border.zone_uplink_share < 1
+    lines = [line for line in "".join(cable_list(built(zoned, SITE))).splitlines() if line.startswith("border-0-0,")]
+    assert len(lines) == f.border.uplinks and all("super-core" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rules"),
+    [
+        ("border.zone_uplink_share", 0.0, {"border_uplinks"}),
+        ("border.wan_ports", 10**4, {"wirable"}),
+    ],
+)
+def test_an_edit_of_four_tiers_names_its_rules(zoned: Plan, path: str, change: Any, rules: set[str]) -> None:
+    """Slips in what gradients take of a zone's uplinks are found."""
+    assert {f"{r}[{SITE}]" for r in rules} <= named(edited_at(zoned, f"{AT}.{path}", change))
+
+
+def test_gradients_fit_the_uplinks_of_a_zone(zoned: Plan) -> None:
+    """Uplinks of a zone that carry exactly what its racks send break no rule of theirs; a hundredth less does."""
+    full = zoned.fabric.sites[SITE].border.zone_uplink_share * zoned.instance.network.switches[0].port_gbps
+    for gbps, broken in ((full, False), (0.99 * full, True)):
+        boxes = [{**zoned.instance.network.switches[0].model_dump(), "port_gbps": gbps}]
+        said = [v.message for v in check(edited(zoned, instance__network__switches=boxes)) if v.rule == f"border_uplinks[{SITE}]"]
+        assert any("Gbps of gradients at a zone" in text for text in said) == broken
+
+
+@pytest.fixture(scope="module", params=["dragonfly", "dragonfly+"])
+def grouped(request: pytest.FixtureRequest) -> Plan:
+    """Plan dragonflies of either kind with borders: leaves of two racks, so that there are several groups."""
+    asked = {"network__families": [request.param], "network__group_routing": "valiant", "pins": {"fabric.leaf_domain_racks": 2}}
+    return planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, **asked))
+
+
+def test_a_dragonfly_has_a_border(grouped: Plan) -> None:
+    """Every rule holds, the border's five links among the cables laid; the picture, graph and cable list name it."""
+    assert check(grouped) == []
+    site = min(grouped.fabric.sites)
+    f, x = grouped.fabric.sites[site], built(grouped, site)
+    assert (f.border.wan_ports, f.border.uplinks, f.border.switches) == (5, 5, 1)
+    assert 0 < f.border.leaf_uplink_share < 1
+    assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("border-0-0,")]) == 5
+    assert "border" in nx.get_node_attributes(graph(x, by_pod=False), "tier").values()
+    assert "border: 1 boxes, 5 ports to the wide area" in "".join(picture(x))
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rules"),
+    [
+        ("border", None, {"border", "price_and_power"}),
+        ("border.wan_ports", 6, {"border_counts", "cables", "price_and_power"}),
+        ("border.uplinks", 4, {"border_counts", "cables"}),
+        ("border.leaf_uplink_share", 0.0, {"border_uplinks"}),
+        ("border.wan_ports", 10**4, {"wirable"}),
+    ],
+)
+def test_an_edit_of_a_dragonfly_names_its_rules(grouped: Plan, path: str, change: Any, rules: set[str]) -> None:
+    """Slips in the border of a dragonfly are found by the same rules."""
+    site = min(grouped.fabric.sites)
+    assert {f"{r}[{site}]" for r in rules} <= named(edited_at(grouped, f"fabric.sites.{site}.{path}", change))

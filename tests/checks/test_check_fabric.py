@@ -86,6 +86,15 @@ def test_hidden_exchange(nic: float, broken: set[str]) -> None:
     assert rules(small(hardware__accelerator__nic_bytes_per_second=nic)) - {"wan_need", "wan_capacity"} == broken
 
 
+@pytest.mark.parametrize(("share", "broken"), [(0.031, set()), (0.029, {"hidden_exchange"}), (0.0, {"hidden_exchange"})])
+def test_the_share_of_the_step_is_the_instances(share: float, broken: set[str]) -> None:
+    """NICs of 6,300 bytes a second stand just beyond three hundredths of the step, and within what an instance allows besides."""
+    slow = {"hardware__accelerator__nic_bytes_per_second": 6300.0}
+    m = small(**slow, network__hop_step_share=share).layout.metrics
+    assert m.hop_window_seconds == pytest.approx(m.hop_nic_seconds + share * m.step_seconds / 6)
+    assert rules(small(**slow, network__hop_step_share=share)) - {"wan_need", "wan_capacity"} == broken
+
+
 def test_what_nothing_hides_may_still_take_the_transport_as_it_is() -> None:
     """Where the ideal alone fills the window, the transport's own slowdown is allowed, and no more."""
     slow = instance_with(hardware__accelerator__nic_bytes_per_second=2000.0)

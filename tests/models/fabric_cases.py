@@ -1,10 +1,13 @@
 """Small questions of a fabric: boxes, instances, requests, and the time rules in floats by the physics."""
 
 import math
+from collections import Counter
 
 from planner.handoff import FabricRequest, Options
 from planner.instance import Instance, Switch
 from planner.models import fabric
+from planner.physics.border import Left
+from planner.physics.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design
 from planner.solvers.outcome import Outcome
@@ -56,6 +59,32 @@ def solve(i: Instance, r: FabricRequest, **options: float) -> Outcome[fabric.Fab
     return fabric.solve(i, r, Options(**options), site="here")
 
 
+def left_by_exchange(r: FabricRequest, d: Design, port_gbps: float) -> Left:
+    """Return what gradients on their way to other sites leave of uplinks where as many racks of a stage as can stand together, GPU by GPU."""
+    one_gpu = r.exchange_gbps / (r.group_racks * d.gpus_per_rack * d.lanes)
+    leaf_gpus = min(r.group_racks, d.domain_racks) * d.rail_gpus
+    pod_gpus = min(r.group_racks, d.domain_racks * max(1, d.domains_per_pod)) * d.rail_gpus * d.rails_per_pod
+    if isinstance(d, Dragonfly):
+        return left_in_groups(d, leaf_gpus * one_gpu / port_gbps, pod_gpus * one_gpu / port_gbps, r.exchange_gbps / d.networks / port_gbps)
+    leaf = leaf_gpus * one_gpu / (d.leaf_up * port_gbps) if d.tiers > 1 else 0.0
+    pod = pod_gpus * one_gpu / (d.pod_uplinks * port_gbps) if d.tiers > 2 else 0.0
+    zone_gpus = min(r.group_racks, d.domain_racks * d.domains_per_zone) * d.rail_gpus * min(d.rails, d.rails_per_zone)
+    zone = zone_gpus * one_gpu / (d.zone_uplinks * port_gbps) if d.tiers > 3 else 0.0
+    return Left(1 - leaf, 1 - pod, 1 - zone)
+
+
+def left_in_groups(d: Dragonfly, leaf_sends: float, pod_sends: float, exchange: float) -> Left:
+    """Return the same of a dragonfly, in ports: its border's links dealt out one by one to groups, and in each to routers."""
+    dealt = Counter(n % d.pods for n in range(d.wan_ports))
+    group = max(dealt.values(), default=0)
+    router = max(Counter(n % min(d.group_sizes) for n in range(group)).values(), default=0) * (not isinstance(d, DragonflyPlus))
+    each = exchange / max(1, d.wan_ports)
+    if d.pods == 1:
+        return Left(1 - (leaf_sends + router * each) / d.leaf_exit)
+    between = pod_sends + group * each if d.valiant else 2 * pod_sends * group / max(1, d.wan_ports)
+    return Left(1 - (leaf_sends + router * each) / d.leaf_exit, 1 - between / d.pod_exit)
+
+
 def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
     """Say whether the worst placement's traffic stays within the windows, in floats by the physics."""
     edges = [(d.domain_racks, d.domains > 1), (d.domain_racks * max(1, d.domains_per_pod), d.pods > 1 and d.domains_per_pod < d.domains)]
@@ -63,10 +92,11 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
     around = [min(math.ceil(racks / r.group_racks) + 1, r.groups) * crosses * (r.group_racks > 1) for racks, crosses in edges]
     cut = r.exchange_racks**2 // 4 / max(1, r.exchange_racks - 1)
     shares = [min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0 for n, (racks, _) in zip(around, edges, strict=True)]
-    if hop_slowdown(i.network, d, *shares) > PHI * (1 + 1e-9):
+    left = left_by_exchange(r, d, next(s.port_gbps for s in i.network.switches if s.ports == d.ports))
+    if min(left.leaf, left.pod, left.zone) < -1e-9 or hop_slowdown(i.network, d, *shares, left=left) > PHI * (1 + 1e-9):
         return False
-    hop = hop_slowdown(i.network, d, *(float(crosses) for _, crosses in edges))
-    ring = allreduce_slowdown(i.network, d, *around)
+    hop = hop_slowdown(i.network, d, *(float(crosses) for _, crosses in edges), left=left)
+    ring = allreduce_slowdown(i.network, d, *around, left=left)
     kept = r.hop_seconds * hop <= max(r.hop_window_seconds, r.hop_seconds * PHI) * (1 + 1e-9)
     kept &= r.allreduce_seconds * ring <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
     return kept and hop <= (r.hop_limit or math.inf) * (1 + 1e-9) and ring <= (r.allreduce_limit or math.inf) * (1 + 1e-9)

@@ -34,7 +34,8 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     racks = rng.randint(1, 12)
     i = instance(rng.randint(1, 3), *boxes, optics_usd=rng.choice([0, 1_000, 40_000]))
     r = request(racks, group=rng.randint(1, racks), groups=rng.randint(1, 3), hop=rng.choice([1.0, 2.0, 4.0]))
-    return i, dataclasses.replace(r, wan_gbps=rng.choice([1, 2, 3, 5, 8, 12]) * 800.0)
+    gbps = rng.choice([1, 2, 3, 5, 8, 12]) * 800.0
+    return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0, 0.3, 0.5, 1]))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -95,3 +96,20 @@ def test_lengths_price_the_border_as_the_bill_does() -> None:
 def test_bundles_leave_the_border_its_ports(border: int, bundle: int) -> None:
     """Two spines of four uplinks fill a core of eight ports; two cores leave eight free, four leave 24."""
     assert core_bundles(8, 2, border)[4] == bundle
+
+
+@pytest.mark.parametrize(("gbps", "group", "up"), [(0, 1, 1), (1, 1, 2), (800, 1, 2), (801, 1, 3), (800, 8, 2), (1600, 8, 2), (1601, 8, 3)])
+def test_the_exchange_takes_uplinks(gbps: float, group: int, up: int) -> None:
+    """A hop of four flows on one uplink is hidden; gradients at a port's rate need one more, or twice the rate where half of a stage is there."""
+    i = instance(1, switch(16, 5000), pins={"fabric.leaf_down_ports": 4})
+    r = dataclasses.replace(request(16, group=group, groups=16 // group, hop=4.0), wan_gbps=max(gbps, 1), exchange_gbps=gbps)
+    assert solve(i, r).solution.design.leaf_up == up
+
+
+def test_the_exchange_needs_a_way_out_of_the_only_domain() -> None:
+    """Rails of one leaf domain meet at spines for nothing but the exchange, which then says how many uplinks they have."""
+    i = instance(4, switch(16, 5000), pins={"fabric.leaf_down_ports": 8})
+    r = dataclasses.replace(request(8), wan_gbps=12_800, exchange_gbps=12_800)
+    d = solve(i, r).solution.design
+    assert (d.domains, d.tiers, d.leaf_up) == (1, 2, 4)
+    assert solve(i, dataclasses.replace(r, exchange_gbps=0.0)).solution.design.leaf_up < 4

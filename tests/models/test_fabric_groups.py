@@ -1,5 +1,6 @@
 """Dragonflies as choices of the fabric: agreement with a brute force over every group shape and number of links, and what pays."""
 
+import dataclasses
 import itertools
 import math
 import random
@@ -10,6 +11,7 @@ from fabric_cases import hidden, instance, request, solve, switch
 
 from planner.handoff import FabricRequest
 from planner.instance import Instance, Switch
+from planner.physics.border import wan_ports
 from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
 from planner.physics.fabric_bill import bill
 from planner.physics.spares import spare_ports
@@ -35,6 +37,7 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Dra
             "leaf_spare": spare,
             "split": split,
             "valiant": n.group_routing == "valiant",
+            "wan_ports": wan_ports(r.wan_gbps, 1, s.port_gbps),
         }
         widths = itertools.product(range(1, rails + 1), range(1, math.ceil(r.racks / down) + 1))
         for (x, y), bundle, links in itertools.product(widths, range(1, s.ports), range(2 * s.ports)):
@@ -75,10 +78,20 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     return i, request(racks, group=group, groups=racks // group, hop=r.choice([1, 2, 3, 4, 8]), ring=r.choice([1, 1.5, 3, 1e9]), **limits)
 
 
-@pytest.mark.parametrize("seed", range(60))
+def with_border(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
+    """Add a border to two cases of five: up to as many ports as some switches have to spare."""
+    rng = random.Random(1000 + seed)
+    if seed % 5 > 1:
+        return r
+    gbps = i.network.switches[0].port_gbps * rng.choice([1, 2, 3, 5, 8])
+    return dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0, 0.3, 0.5, 1]))
+
+
+@pytest.mark.parametrize("seed", range(75))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The cost is that of the best dragonfly that wiring, time rules and floor accept, or there is none."""
+    """The cost is that of the best dragonfly that wiring, time rules, floor and border accept, or there is none."""
     i, r = random_case(seed)
+    r = with_border(seed, i, r)
     cost = min((bill(i.network, s, d).usd for s, d in every_dragonfly(i, r) if accepted(i, r, d)), default=math.inf)
     found = solve(i, r)
     assert found.stop is Stop.PROVED

@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
-from planner.instance import Wan
-from planner.physics.border import wan_gbps, wan_ports
+from planner.instance import Network, Wan
+from planner.physics.border import Left, exchange_gbps, wan_gbps, wan_left, wan_ports
 from planner.physics.cabling import lay
+from planner.physics.transport import allreduce_slowdown, hop_slowdown
 from planner.physics.wiring import Design
 from planner.plan import Link, WanDemand, WanPlan, WanRoute
 
@@ -80,3 +81,68 @@ def test_links_go_to_the_top_tier_in_turn() -> None:
     assert [sum(b == spine for _, b in ends) for spine in range(4)] == [3, 2, 3, 2]
     assert all((a < 2) == (b < 2) for a, b in ends)
     assert {c.high_tier for c in held} == {"spine"}
+
+
+def test_gradients_leave_by_each_link_that_trains() -> None:
+    """A site with two links sends on both in the time, on one where its other end does not train, and nothing where it does not itself."""
+    links = (link("a", "b", 400), link("a", "c", 400))
+    wan = Wan(round_trips=0)
+    assert exchange_gbps(wan, links, None, "a", {"a", "b", "c"}, (1e9, 0.5)) == 2 * 16
+    assert exchange_gbps(wan, links, None, "a", {"a", "b"}, (1e9, 0.5)) == 16
+    assert exchange_gbps(wan, links, None, "b", {"a", "c"}, (1e9, 0.5)) == 0
+
+
+def test_a_design_was_asked_for_the_headroom_too() -> None:
+    """Of a design the rate is what its exchange was asked for without headroom, and no other traffic."""
+    more = {"admitted_gbps": 1, "missing_gbps": 0, "routes": ()}
+    demands = (
+        WanDemand(name="sync", a="a", b="b", priority=0, asked_gbps=30, **more),
+        WanDemand(name="x", a="a", b="b", priority=1, asked_gbps=7, **more),
+    )
+    design = WanPlan.model_construct(demands=demands)
+    assert exchange_gbps(Wan(headroom_factor=2.0), (), design, "a", {"a", "b"}, (1e9, 1.0)) == 15
+
+
+@pytest.mark.parametrize(
+    ("design", "leaf", "pod"),
+    [
+        (Design(ports=8, rails=1, racks=5, leaf_down=5), 1.0, 1.0),  # one switch: nothing below the border
+        (TWO, 1 - 0.5 / 2, 1.0),  # one leaf sends half of 800 Gbps up two links
+        (dataclasses.replace(TWO, lanes=2), 1 - 0.25 / 2, 1.0),  # and half of that in each of two networks
+        (THREE, 1 - 0.25 / 2, 1 - 0.5 / 4),  # two rails share, and a pod of one has 2 spines of 2 uplinks
+        (dataclasses.replace(THREE, rails_per_pod=2), 1 - 0.25 / 2, 1 - 1.0 / 4),
+    ],
+)
+def test_what_the_exchange_leaves(design: Design, leaf: float, pod: float) -> None:
+    """By hand: half of a stage's racks in one domain, all of them in one pod."""
+    assert wan_left(design, 800.0, 800.0, 0.5, 1.0) == Left(leaf, pod)
+
+
+@pytest.mark.parametrize(("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)])
+def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: float) -> None:
+    """By hand: half of a stage's racks in one zone, whose two positions of spines have two cores each of two uplinks; four rails share the rate."""
+    tall = {"rails_per_zone": rails, "domains_per_zone": domains, "core_up": 2, "core_bundle": 1}
+    d = Design(
+        ports=8, rails=4, racks=8, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1, spine_up=2, spine_bundle=1, **tall
+    )
+    assert wan_left(d, 800.0, 800.0, 0.0, 0.0, 0.5) == Left(1.0, 1.0, zone)
+
+
+def test_rails_beyond_those_there_are_send_nothing() -> None:
+    """Pods of two rails of three make a zone of four; it sends what three send."""
+    tall = {"rails_per_zone": 4, "domains_per_zone": 1, "core_up": 4, "core_bundle": 1}
+    d = Design(
+        ports=8, rails=3, racks=4, leaf_down=2, leaf_up=1, leaf_bundle=1, rails_per_pod=2, domains_per_pod=1, spine_up=1, spine_bundle=1, **tall
+    )
+    assert wan_left(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
+
+
+@pytest.mark.parametrize(("left", "hop", "ring"), [(Left(), 2.0, 1.0), (Left(0.5), 4.0, 1.5), (Left(0.0), float("inf"), float("inf"))])
+def test_hops_and_rings_have_what_is_left(left: Left, hop: float, ring: float) -> None:
+    """Four flows on two uplinks take twice as long, and twice that on half of them; three rings on two half as long again as on four."""
+    box = {"name": "b", "ports": 8, "port_gbps": 800, "price_usd": 0, "power_watts": 0}
+    own = {"switches": [box], "optics": {"name": "o", "price_usd": 0, "power_watts": 0}, "transport": {"slowdown": 1}}
+    network, d = Network.model_validate(own), dataclasses.replace(TWO, leaf_down=4, leaf_up=2)
+    assert hop_slowdown(network, d, 1.0, 0.0, left=left) == hop
+    assert allreduce_slowdown(network, dataclasses.replace(d, leaf_up=4), 3, 0, left=left) == ring
+    assert hop_slowdown(network, d, 0.0, 0.0, left=left) == 1.0

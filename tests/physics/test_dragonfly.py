@@ -35,6 +35,7 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     }
     side |= {"rails": rails, "racks": racks, "leaf_down": domain * width, "leaf_bundle": draw(st.integers(1, 3))}
     side |= {"rails_per_pod": draw(st.integers(1, rails)), "domains_per_pod": draw(st.integers(1, domains)), "valiant": draw(st.booleans())}
+    side |= {"wan_ports": draw(st.sampled_from([0, 0, 1, 3, 10, 40]))}
     one = Dragonfly(ports=1, group_links=0, **side)
     plus = one.pods > 1 and draw(st.booleans())
     if one.pods == 1 and one.leaves == one.networks:
@@ -48,8 +49,8 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     switches = spines or max(d.group_sizes)
     if d.valiant and several:
         d = made(type(d), **side, group_links=max(links, math.ceil(switches / (d.pods - 1))))
-    used = math.ceil((d.leaf_down + spare) / d.split) + d.up_ports
-    return dataclasses.replace(d, ports=max(used, d.spine_down + d.global_ports) if plus else used)
+    leaf = math.ceil((d.leaf_down + spare) / d.split) + d.up_ports
+    return dataclasses.replace(d, ports=max(leaf, d.top_taken + d.top_border, 1 + (d.wan_ports > 0)))
 
 
 def counted(d: Design) -> Count:
@@ -93,10 +94,14 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
     found = counted(d)
     assert not found.twice and not found.absent
     ends = found.cables.pop(("gpu", "leaf"))
+    assert found.cables.pop(("border", d.top[0]), 0) == d.border_links * d.split == d.networks * d.wan_ports * d.split
     assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
     assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
-    assert max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier != "gpu") + d.leaf_spare * (d.tiers == 1) <= d.ports * d.split
+    assert (
+        max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier not in ("gpu", "border")) + d.leaf_spare * (d.tiers == 1)
+        <= d.ports * d.split
+    )
 
 
 @settings(deadline=None)
@@ -139,6 +144,39 @@ def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
     for box, g in enumerate(groups_of(d, tier, np.arange(n)).tolist()):
         by_group.setdefault(g, []).append(at.get(box, 0))
     assert all(max(held) - min(held) <= 1 for held in by_group.values())
+
+
+@settings(deadline=None)
+@given(dragonflies())
+def test_a_border_is_spread(d: Dragonfly) -> None:
+    """Its links go to every group of its network alike, and inside a group to every switch alike, give or take one; no box has more up than out."""
+    held = [c for c in lay(d, block=10**6) if c.low_tier == "border"]
+    tier, n = d.top[0], d.top[1] * d.networks
+    at = np.zeros(n, np.int64)
+    for c in held:
+        np.add.at(at, c.high, 1)
+        assert (c.low // (d.borders // d.networks) == c.high // d.top[1]).all()
+        assert np.bincount(c.low).max() <= d.ports // 2
+    group = groups_of(d, tier, np.arange(n))
+    sums = np.bincount(group, weights=at, minlength=d.networks * d.pods).reshape(d.networks, d.pods)
+    assert (sums.max(axis=1) - sums.min(axis=1) <= 1).all()
+    assert all(np.ptp(at[group == g]) <= 1 for g in range(d.networks * d.pods))
+
+
+@pytest.mark.parametrize(
+    ("kind", "side", "most", "said"),
+    [
+        (Dragonfly, {"domains_per_pod": 2}, 12, "leaf ports: 6 taken + 3 of the border > 8 ports"),
+        (Dragonfly, {"domains_per_pod": 4}, 8, "leaf ports: 7 taken + 2 of the border > 8 ports"),
+        (DragonflyPlus, {"domains_per_pod": 2, "leaf_up": 2}, 24, "spine ports: 4 taken + 5 of the border > 8 ports"),
+    ],
+)
+def test_a_border_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:
+    """As many links as switches have ports free for them can be wired, one more cannot; both sides are said in numbers."""
+    same = {"rails": 1, "racks": 18, "leaf_down": 3, "leaf_bundle": 1, "rails_per_pod": 1, "group_links": 2, **side}
+    d = dataclasses.replace(made(kind, **same), ports=8)
+    assert dataclasses.replace(d, wan_ports=most).faults() == []
+    assert dataclasses.replace(d, wan_ports=most + 1).faults() == [said]
 
 
 @settings(deadline=None)

@@ -18,6 +18,7 @@ from planner.physics.locality import (
     lower_bound_split,
     rings_leaving,
     share_leaving,
+    stage_share,
 )
 
 
@@ -61,7 +62,17 @@ def test_by_hand() -> None:
         groups_split=2,
         extra_pieces=2,
         groups_cross_pod=1,
+        stage_in_leaf=1.0,
+        stage_in_pod=1.0,
     )
+
+
+def test_zones_are_measured_where_there_are_any() -> None:
+    """Zones of two domains of two racks: two of three racks of a stage stand in one; without zones nothing does."""
+    stages = [[2, 3, 4], [0, 1, 5]]
+    found = locality(stages, leaf_domain_racks=2, domains_per_pod=1, domains_per_zone=2, wrap=False)
+    assert (found.stage_in_leaf, found.stage_in_zone, found.rings_leaving_zone, found.share_leaving_zone) == (2 / 3, 2 / 3, 2, 0.0)
+    assert locality(stages, leaf_domain_racks=2, domains_per_pod=1, wrap=False).stage_in_zone == 0.0
 
 
 def test_virtual_stages_close_the_circle() -> None:
@@ -76,9 +87,16 @@ def test_virtual_stages_close_the_circle() -> None:
 @pytest.mark.parametrize("stages", [[], [[]], [[], []], [[1, 2]]])
 def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
     """No stage, empty stages and one whole stage cross nothing."""
-    assert locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True) == Locality(
-        share_leaving_leaf=0.0, share_leaving_pod=0.0, rings_leaving_leaf=0, rings_leaving_pod=0, groups_split=0, extra_pieces=0, groups_cross_pod=0
-    )
+    found = locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
+    assert (found.share_leaving_leaf, found.share_leaving_pod, found.rings_leaving_leaf, found.rings_leaving_pod) == (0, 0, 0, 0)
+    assert (found.groups_split, found.extra_pieces, found.groups_cross_pod) == (0, 0, 0)
+    assert found.stage_in_leaf == found.stage_in_pod == float(any(stages))
+
+
+@pytest.mark.parametrize(("block", "share"), [(1, 1 / 3), (2, 2 / 3), (4, 2 / 3), (8, 1.0)])
+def test_share_of_a_stage_that_stands_together(block: int, share: float) -> None:
+    """Of racks 1, 4 and 5 two stand in one block of two or of four, and all three in one of eight."""
+    assert stage_share([[0], [1, 4, 5]][1:], block) == share
 
 
 def test_order_of_equal_leaves_does_not_matter() -> None:
