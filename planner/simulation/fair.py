@@ -4,7 +4,7 @@ With equal flows that start together the last one ends exactly when the most loa
 is at least the least capacity / load among its links, loads only fall, and that link cannot be faster.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,6 +59,19 @@ def _filling(routes: Routes, active: Ints | None) -> Filling:
     return Filling(owner[held], routes.link[held], routes.weight[held])
 
 
+def binding(routes: Routes) -> Routes:
+    """Leave out links that cannot fill up: all their parts at once, each as fast as its own narrowest link lets it, are no more than they carry."""
+    owner = routes.owner()
+    alone = routes.capacity[routes.link] / routes.weight
+    most = np.zeros(routes.parts)
+    held = np.flatnonzero(np.diff(routes.start))
+    most[held] = np.minimum.reduceat(alone, routes.start[held]) if len(held) else 0.0
+    full = routes.load(most) > routes.capacity * (1 + TIE)
+    keep = full[routes.link] | (alone <= most[owner] * (1 + TIE))
+    start = np.concatenate([[0], np.cumsum(np.bincount(owner[keep], minlength=routes.parts))])
+    return replace(routes, start=start, link=routes.link[keep], weight=routes.weight[keep])
+
+
 def completion_seconds(routes: Routes, *, resolution: float = 0.0) -> Floats:
     """Return when every part ends, all starting at 0 and the rates set anew whenever parts end.
 
@@ -66,6 +79,7 @@ def completion_seconds(routes: Routes, *, resolution: float = 0.0) -> Floats:
     free is shared out at the last of them, so late by that share at most. The last end among equal flows stays exact:
     rates still are no less than capacity over the load of the start.
     """
+    routes = binding(routes)
     end, left, now = np.zeros(routes.parts), routes.size.astype(float), 0.0
     active = np.flatnonzero(left > 0)
     while len(active):

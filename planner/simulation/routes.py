@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.simulation import dice
+from planner.simulation.classes import Classes
 from planner.simulation.dice import Floats, Ints
 from planner.simulation.tree import Tree
 
@@ -136,27 +137,35 @@ def spray(tree: Tree, flows: Flows, alive: "Alive | None" = None) -> Routes:
     The split is even over living next hops and not weighted by what they lead to, so where links have failed, and where
     planes differ, the weaker path sets the pace of the whole flow.
     """
-    flow, planes = np.arange(len(flows)), len(tree.planes)
-    held, merged = Entries([], [], []), tree.condensed() if alive is None else tree.bundled()
     if alive is not None:
-        _refuse_large(2 * planes * sum(len(who) * sum(tree.widths[1 : t + 1]) for t, who in _by_meeting_tier(tree, flows)))
+        return _sprayed_around(tree, flows, Classes(alive))
+    flow, planes = np.arange(len(flows)), len(tree.planes)
+    held, merged = Entries([], [], []), tree.condensed()
     for plane in range(planes):
         for tier, who in _by_meeting_tier(tree, flows):
-            if alive is None:
-                for link in _hashed(merged, flows, who, tier, (0, plane)):
-                    held.add(who, link, 1 / planes)
-                continue
-            for f in np.array_split(who, max(1, len(who) * tree.widths[tier] // CHUNK)):
-                for link, share in alive.shared(flows, f, tier, plane):
+            for link in _hashed(merged, flows, who, tier, (0, plane)):
+                held.add(who, link, 1 / planes)
+    return held.routes(flow, flows.size.astype(float), merged.capacity())
+
+
+def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
+    """Spray over what failures leave, cables that are alike as one."""
+    flow, planes, held = np.arange(len(flows)), len(tree.planes), Entries([], [], [])
+    turns = _by_meeting_tier(tree, flows)
+    _refuse_large(planes * sum(len(who) * classes.entries(tier) for tier, who in turns))
+    for plane in range(planes):
+        for tier, who in turns:
+            for f in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
+                for link, share in classes.shared(flows, f, tier, plane):
                     held.add(np.repeat(f, share.shape[1]), link.ravel(), share.ravel() / planes)
-    capacity = merged.capacity() if alive is None else alive.capacity()
-    return held.routes(flow, flows.size.astype(float), capacity)
+    return held.routes(flow, flows.size.astype(float), classes.capacity())
 
 
 def _refuse_large(entries: int) -> None:
     if entries > MOST_ENTRIES:
         raise InputError(
-            f"simulate: spraying around failed links loads {entries:,} pairs of flow and link > {MOST_ENTRIES:,} that fit; take fewer hosts"
+            f"simulate: spraying around failed links loads {entries:,} pairs of flow and link > {MOST_ENTRIES:,} that fit; "
+            "take fewer hosts, or fewer failed links"
         )
 
 
@@ -213,18 +222,4 @@ class Alive:
                 living = np.cumsum(self.lanes[seed[1]][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
                 wanted = (back % living[:, -1].astype(np.uint64)).astype(np.int64) if down else rank
                 found.append(tree.link(cable + (living <= wanted[:, None]).sum(axis=1), down=bool(down), plane=seed[1]))
-        return found
-
-    def shared(self, flows: Flows, f: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
-        """Return the bundles of every hop, and each flow's share on them when every hop splits evenly over its living next hops."""
-        tree, merged, found = self.tree, self.tree.bundled(), []
-        share = np.ones((len(f), 1))
-        for t, hops in enumerate(self.hops(flows, f, tier, plane)):
-            here = hops.reshape(len(f), tree.widths[t], tree.up[t])
-            total = here.sum(axis=2, keepdims=True)
-            share = (share[:, :, None] * here / np.maximum(total, 1)).reshape(len(f), -1)
-            positions = np.arange(tree.widths[t + 1])[None, :]
-            for down, end in enumerate((flows.source[f], flows.target[f])):
-                bundles = merged.cable(t, tree.subtree(end, t)[:, None], positions)
-                found.append((merged.link(bundles, down=bool(down), plane=plane), share))
         return found

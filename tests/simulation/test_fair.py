@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.simulation.fabric import Fabric, tree_of_fabric
-from planner.simulation.fair import completion_seconds, max_min_rates, static_tail_seconds
+from planner.simulation.fair import binding, completion_seconds, max_min_rates, static_tail_seconds
 from planner.simulation.patterns import permutation
 from planner.simulation.run import routed
 from tests.simulation.networks import fill, networks, routes_of
@@ -27,6 +27,16 @@ def floats(network: Network) -> tuple[list[list[tuple[int, float]]], list[float]
 def test_rates_are_those_of_exact_filling(network: Network) -> None:
     """Rates equal progressive filling in fractions, weights and all."""
     assert max_min_rates(routes_of(*floats(network))) == pytest.approx([float(x) for x in fill(*network)], rel=1e-9)
+
+
+@settings(deadline=None, max_examples=150)
+@given(networks(most_links=20, most_flows=20))
+def test_links_that_cannot_fill_change_no_rate(network: Network) -> None:
+    """Without them every flow has the rate that it has with them, and still a link of its own."""
+    r = routes_of(*floats(network))
+    few = binding(r)
+    assert len(few.link) <= len(r.link) and (np.diff(few.start) > 0).all()
+    assert max_min_rates(few) == pytest.approx(max_min_rates(r), rel=1e-9)
 
 
 @settings(deadline=None, max_examples=100)
