@@ -1,5 +1,6 @@
 """The rows that the fabric chooses from, as numpy tables: leaf domains and pod shapes, their leaf uplinks, their spine groups and bounds."""
 
+import math
 from functools import cache
 
 import numpy as np
@@ -15,23 +16,53 @@ from planner.models.fabric_table_columns import CHUNK, COL, COLUMNS, KEY, KEYS, 
 
 def shape_table(p: Problem, prices: LinkPrices) -> tuple[Ints, dict[str, int]]:
     """Return every row of up to three tiers that ports and traffic allow, by increasing bound, and how many there were before."""
-    space = {"switch_modes": len(p.modes), "leaf_domain_sizes": 0, "pod_shapes": 0}
+    space = {"switch_modes": len(p.modes), "leaf_domain_sizes": 0, "leaf_domain_sizes_excluded_by_bound": 0, "pod_shapes": 0}
     parts = [np.empty((0, len(SHAPE)), dtype=np.int64)]
-    lazy = prices.places is not None and any(m.grouped for m in p.modes)
-    for mode in sorted(range(len(p.modes)), key=lambda i: p.modes[i].grouped):
-        if not p.modes[mode].grouped:
-            parts.append(_single_switch(p, mode, prices))
-        for domain in reversed(domain_sizes(p, mode)):
-            rows, promising = _shapes(p, mode, domain, prices)
-            space["leaf_domain_sizes"] += 1
-            space["pod_shapes"] += rows
-            parts.append(promising)
-            if lazy:
-                hold(p, promising, prices)
+    parts += [_single_switch(p, mode, prices) for mode in range(len(p.modes)) if not p.modes[mode].grouped]
+    lazy = prices.places is not None
+    for bound, _, mode, domain in _domains(p, prices):
+        space["leaf_domain_sizes"] += 1
+        if bound > prices.most:
+            space["leaf_domain_sizes_excluded_by_bound"] += 1
+            continue
+        rows, promising = _shapes(p, mode, domain, prices)
+        space["pod_shapes"] += rows
+        parts.append(promising)
+        if lazy or not p.modes[mode].grouped:
+            hold(p, promising, prices)
     table = allowed(p, np.concatenate(parts))
     table = table[np.argsort(table[:, COL["bound"]], kind="stable")]
     space["pod_shapes_within_ports"] = len(table)
     return table, space
+
+
+def _domains(p: Problem, prices: LinkPrices) -> list[tuple[float, int, int, int]]:
+    """List leaf domains of every mode with their least cost, the cheapest trees first and then dragonflies, the largest first."""
+    trees, grouped = [], []
+    for mode, m in enumerate(p.modes):
+        for domain in domain_sizes(p, mode):
+            if m.grouped:
+                grouped.append((0.0, -domain, mode, domain))
+            else:
+                least, _ = uplink_range(p, mode, domain)
+                trees.append((least_with_spines(p, mode, domain, prices, least=least, spine_ports=m.switch.ports), -domain, mode, domain))
+    return sorted(trees) + sorted(grouped, key=lambda x: (x[2], x[1]))
+
+
+def uplink_range(p: Problem, mode: int, domain: int) -> tuple[int, int]:
+    """Fewest uplinks that a leaf of so many racks needs, and most that it has ports for."""
+    least, most = least_leaf_up(p, p.modes[mode], domain, -(-p.request.racks // domain)), ports_left(p, mode, domain)
+    pin = p.pins.get("leaf_up_ports")
+    return (least, most) if pin is None else (max(least, pin), min(most, pin))
+
+
+def least_with_spines(p: Problem, mode: int, domain: int, prices: LinkPrices, *, least: int, spine_ports: int) -> float:
+    """Bound the cost of a domain size: its leaves with `least` uplinks each, and the spines whose ports these fill."""
+    leaves, ends = -(-p.request.racks // domain) * p.modes[mode].rails, prices.endpoints(mode, domain)
+    if ends >= BEYOND:
+        return math.inf
+    spines = -(-leaves * least // spine_ports)
+    return (leaves + spines) * p.switch_cost(mode) + ends + prices.border(mode) + leaves * least * prices.least_link(mode)
 
 
 def allowed(p: Problem, rows: Ints) -> Ints:
@@ -53,9 +84,9 @@ def allowed(p: Problem, rows: Ints) -> Ints:
 
 
 def hold(p: Problem, rows: Ints, prices: LinkPrices) -> None:
-    """Remember the cost of one design of some shapes, the one of least bound: dragonflies that cost more need no prices by length."""
+    """Remember the cost of one design of some shapes, the one of least bound: what costs more need not be looked at."""
     rows = allowed(p, rows)
-    if len(rows):
+    if len(rows) and rows[:, COL["bound"]].min() < prices.most:
         best = expand(p, rows[[rows[:, COL["bound"]].argmin()]], prices.most)
         if len(best):
             prices.most = min(prices.most, float(completed(p, best).min()))
@@ -117,9 +148,7 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
     same = {"mode": mode, "ports": ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains, "leaves": m.networks * leaves}
     same |= {"leaf_cost": leaves * p.switch_cost(mode) + ends + prices.border(mode), "splits": unavoidable_splits(p.request, domain)}
     same |= {"wan_ports": m.wan_ports(p.request)}
-    least, most = least_leaf_up(p, m, domain, domains), ports_left(p, mode, domain)
-    pin = p.pins.get("leaf_up_ports")
-    same |= {"least_up": least if pin is None else max(least, pin), "most_up": most if pin is None else min(most, pin)}
+    same["least_up"], same["most_up"] = uplink_range(p, mode, domain)
     for name, value in same.items():
         rows[:, COL[name]] = value
     rows[:, COL["leaves_per_pod"]] = rows[:, COL["rails"]] * rows[:, COL["domains_per_pod"]]

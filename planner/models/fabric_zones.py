@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.models.fabric_needs import least_block_up, least_leaf_up
+from planner.models.fabric_needs import least_block_up
 from planner.models.fabric_prices import LinkPrices
 from planner.models.fabric_question import BEYOND, Ints, Problem, unavoidable_splits
-from planner.models.fabric_table import allowed, domain_sizes, hold, ports_left
+from planner.models.fabric_table import allowed, domain_sizes, hold, least_with_spines, uplink_range
 from planner.models.fabric_table_columns import COL, SHAPE, pod_sizes
 from planner.models.fabric_zone_groups import bound_of
 
@@ -49,15 +49,14 @@ def _least_zones(p: Problem) -> int:
 def _zone_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> tuple[Ints, float]:
     """Return the shapes of a domain size, and the least that any can cost; infinite where none has the ports."""
     m, domains, link = p.modes[mode], -(-p.request.racks // domain), prices.least_link(mode)
-    leaves, pin = domains * m.rails, p.pins.get("leaf_up_ports")
-    least, most = least_leaf_up(p, m, domain, domains), ports_left(p, mode, domain)
-    least, most = (least, most) if pin is None else (max(least, pin), min(most, pin))
-    ends = prices.endpoints(mode, domain)
+    leaves, ends = domains * m.rails, prices.endpoints(mode, domain)
+    least, most = uplink_range(p, mode, domain)
     if least > most or ends >= BEYOND:
         return NONE, math.inf
     cost = leaves * p.switch_cost(mode) + ends + prices.border(mode)
+    below = least_with_spines(p, mode, domain, prices, least=least, spine_ports=m.switch.ports - 1)
     spines = -(-leaves * least // (m.switch.ports - 1))
-    bound = cost + leaves * least * link + (spines + _least_zones(p)) * (p.switch_cost(mode) + link) + p.switch_cost(mode)
+    bound = below + spines * link + _least_zones(p) * (p.switch_cost(mode) + link) + p.switch_cost(mode)
     if bound > prices.most:
         return NONE, bound
     same = {"mode": mode, "tiers": 4, "ports": m.switch.ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains}
