@@ -11,7 +11,7 @@ from planner.physics.step import Conditions, Cut
 from planner.solvers.outcome import Stop
 
 KEPT = 64  # answers; the oldest go first
-REFERENCES = 12  # of them that keep what they proved of the rest of the space
+REFERENCES = 24  # of them that keep what they proved of the rest of the space
 
 
 @dataclass(slots=True)
