@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from planner import __version__, best_model, pools
+from planner import __version__, best_model, joint_bound, pools
 from planner.checks.rules import check
 from planner.decide import Decider, Refusal, Trial
 from planner.errors import InputError, InternalError
-from planner.handoff import LayoutRequest, Options, SitesRequest, resolved_switches
+from planner.handoff import Options, SitesRequest, resolved_switches
 from planner.identity import instance_sha256
-from planner.instance import Accelerator, Instance
+from planner.instance import Instance
 from planner.learned import Learned
-from planner.models import layout, sites
+from planner.models import sites
 from planner.physics.fabric_bill import least_endpoint_usd
 from planner.physics.power import facility_mw, rack_of
 from planner.plan import Conflict, ObjectiveValue, Plan, Status, Violation
@@ -24,7 +24,6 @@ from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
-SITES = 4  # up to which the joint bound takes each number of sites by itself
 EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are usual
 
 
@@ -140,7 +139,7 @@ def _search(run: Run) -> Conflict | None:
     most = _most_racks(run)
     if isinstance(most, Conflict):
         return most
-    run.joint_days = _joint_bound(run, most)
+    run.joint_days = _joint_days(run, most)
     if instance.objective.minimize == "cost_usd":
         return _cheapest(run, most)
     return _spend(run, most)
@@ -156,7 +155,7 @@ def _as_told(run: Run) -> Conflict | None:
     found = run.decider.trial(None)
     if isinstance(found, Refusal):
         return found.explain()
-    run.joint_days = _joint_bound(run, found.racks)
+    run.joint_days = _joint_days(run, found.racks)
     run.report(found.racks, found)
     return None if run.keep(found) and _in_time(run, found) else _over(run, found)
 
@@ -181,44 +180,9 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
     return rack_of(instance.hardware).gpus * min(least_endpoint_usd(network, s) for s in resolved_switches(network.switches))
 
 
-def _joint_bound(run: Run, most: int) -> float | None:
-    """Bound the days to train over all four decisions: the most racks on one site, or as evenly as can be on two, three or four.
-
-    Nothing takes time between sites, and in them the network is as fast as its NICs with the transport's own slowdown. A split
-    of replicas that is less even has larger rings and fewer shards, so none is faster. Where more sites are allowed, the NICs
-    take no time either, which no ring can better.
-    """
-    pins = {k: v for k, v in run.instance.pins.items() if k != "layout.data_parallel_by_site"}
-    instance, sites = run.instance.model_copy(update={"pins": pins}), _most_sites(run.instance)
-    instance = _swift(instance) if sites > SITES else instance
-    phi = run.decider.phi if sites <= SITES else 1.0
-    limit, memory = run.decider.options.time_limit, run.decider.layouts
-    counts = range(1, sites + 1 if sites <= SITES else 2)
-    found = [layout.least_days(instance, evenly(most, count, phi), time_limit=limit, memory=memory) for count in counts]
-    return min((days for days in found if days is not None), default=None)
-
-
-def evenly(racks: int, sites: int, slowdown: float) -> LayoutRequest:
-    """Ask for a layout on some racks, split over sites as suits it."""
-    by_site = {f"{k + 1} of {sites}": racks for k in range(sites)}
-    return LayoutRequest(racks_by_site=by_site, racks_in_all=racks, hop_slowdown=slowdown, allreduce_slowdown=slowdown)
-
-
-def _most_sites(instance: Instance) -> int:
-    """Return how many sites a plan may have."""
-    if instance.grid is None:
-        return 1
-    asked = [n for n in (instance.grid.rules.max_sites, instance.pins.get("sites.max_sites")) if n is not None]
-    return min([len(instance.grid.nodes), *asked])
-
-
-def _swift(instance: Instance) -> Instance:
-    """Return the instance with NICs that take no time."""
-    gpu = instance.hardware.accelerator
-    if not isinstance(gpu, Accelerator):
-        raise TypeError("the instance still holds catalogue names")
-    swift = gpu.model_copy(update={"nic_bytes_per_second": gpu.nic_bytes_per_second * 1e9, "nic_latency_seconds": 0.0})
-    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"accelerator": swift, "nic_bytes_per_second": None})})
+def _joint_days(run: Run, most: int) -> float | None:
+    """Bound the days to train over all four decisions, with some racks at most."""
+    return joint_bound.days(run.instance, most, run.decider.phi, time_limit=run.decider.options.time_limit, memory=run.decider.layouts)
 
 
 def _spend(run: Run, most: int) -> Conflict | None:
@@ -347,7 +311,7 @@ def _least_racks(run: Run, most: int, deadline: float) -> int | None:
     low, high = 0, most
     while high - low > run.module:
         middle = max(low + run.module, (low + high) // 2 // run.module * run.module)
-        days = _joint_bound(run, middle)
+        days = _joint_days(run, middle)
         low, high = (low, middle) if days is not None and days <= deadline else (middle, high)
     return high
 

@@ -10,10 +10,11 @@ import pytest
 from planner.check import check
 from planner.handoff import LayoutRequest, Options
 from planner.instance import Instance
+from planner.joint_bound import evenly
 from planner.models import layout, layout_best, layout_counts, layout_question, layout_space
 from planner.models.layout_order import Queue
 from planner.models.layout_search import is_row_of
-from planner.order import evenly, solve_instance
+from planner.order import solve_instance
 from planner.physics import schedule
 from tests.models.layout_cases import ZERO_BUBBLE, batch_limited_case, every_time, instance, least_seconds_per_sequence, random_case, request
 
