@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.models.layout_question import Base, Problem, at_hops, bases
 from planner.models.layout_search import Search
-from planner.models.layout_space import Flags, Floats, most_replicas, replica_caps
+from planner.models.layout_space import Flags, Floats, Ints, most_replicas, replica_caps
 from planner.physics.step import Conditions, Cut
 from planner.solvers.outcome import Stop
 
@@ -15,48 +15,102 @@ REFERENCES = 24  # of them that keep what they proved of the rest of the space
 
 
 @dataclass(slots=True)
+class Answer:
+    """A question with its proven answer, and the replicas that its sites hold, where the rest of what was proven is kept too."""
+
+    asked: Problem
+    found: Search
+    alike: Problem
+    caps: "Caps | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Most replicas for each of the ways to cut a layer that differ in them, by site and in all, and stages of the pipeline from 1."""
+
+    by_site: Ints
+    in_all: Ints
+
+    @classmethod
+    def of(cls, problem: Problem, paces: list[Base]) -> "Caps":
+        """Count them; sites are alike, and so in order of their racks, unless pins name them."""
+        if problem.pin("data_parallel_by_site") is None:
+            problem = replace(problem, racks=tuple(sorted(problem.racks)))
+        stages = np.arange(1, problem.machine.model.layers + 1)
+        return cls(*(np.stack([f(problem, base, stages) for base in paces]) for f in (replica_caps, most_replicas)))
+
+    def within(self, other: "Caps") -> Flags:
+        """Tell where no site holds more replicas than another question's did; one that holds any trains, so none may have lost its last."""
+        sites = np.all((self.by_site <= other.by_site) & ((self.by_site > 0) == (other.by_site > 0)), axis=1)
+        return np.asarray(sites & (self.in_all <= other.in_all))
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """All ways to cut a layer of alike questions, those among them that differ in their replicas, and which of these each is as."""
+
+    alike: Problem
+    paces: list[Base]
+    differ: list[Base]
+    like: Ints
+
+    @classmethod
+    def of(cls, alike: Problem, problem: Problem) -> "Ways":
+        """List them."""
+        paces = bases(problem)
+        differ = {(b.packed, b.shape.gpus): b for b in paces}
+        place = {key: i for i, key in enumerate(differ)}
+        return cls(alike, paces, list(differ.values()), np.array([place[b.packed, b.shape.gpus] for b in paces]))
+
+
+@dataclass(slots=True)
 class Memory:
     """Proven answers, over one solve or over many."""
 
-    answers: list[tuple[Problem, Search]] = field(default_factory=list)
-    ways: tuple[Problem, list[Base]] | None = None  # to cut a layer, of the question asked last
+    answers: list[Answer] = field(default_factory=list)
+    ways: Ways | None = None  # of the question asked last
 
     def answer(self, problem: Problem) -> Search | None:
         """Return the answer to the very same question."""
-        return next((found for asked, found in reversed(self.answers) if asked == problem), None)
+        return next((a.found for a in reversed(self.answers) if a.asked == problem), None)
 
     def near(self, problem: Problem) -> Cut | None:
         """Return the layout last found for a question that differs in racks and network alone."""
         same = _but_racks(problem)
-        alike = (found.best for asked, found in reversed(self.answers) if found.best is not None and _but_racks(asked) == same)
-        best = next(alike, None)
+        best = next((a.found.best for a in reversed(self.answers) if a.found.best is not None and a.alike == same), None)
         return None if best is None else best.cut
 
     def floors(self, problem: Problem) -> Floats | None:
         """Return what like questions proved that left no less, by way to cut a layer and stages of the pipeline; zero where none did."""
-        same, paces, known = _but_racks(problem), self.paces(problem), None
-        for asked, found in self.answers[-REFERENCES:]:
-            if found.floors is not None and _no_faster(asked, problem) and _but_racks(asked) == same:
-                own = np.where(_holds_no_more(asked, problem, paces), found.floors, 0.0)
+        ways, known = self._ways(problem), None
+        caps = Caps.of(problem, ways.differ)
+        for a in self.answers[-REFERENCES:]:
+            if a.found.floors is not None and a.caps is not None and a.alike == ways.alike and _no_faster(a.asked, problem):
+                own = np.zeros_like(a.found.floors)
+                own[:, 1:] = np.where(caps.within(a.caps)[ways.like], a.found.floors[:, 1:], 0.0)
                 known = own if known is None else np.maximum(known, own)
         return known
 
     def paces(self, problem: Problem) -> list[Base]:
-        """Return all ways to cut a layer: those of the question asked last with their exchanges at the pace of this network, if it is alike."""
-        same = _but_racks(problem)
-        if self.ways is None or self.ways[0] != same:
-            self.ways = (same, bases(problem))
-            return self.ways[1]
-        return [at_hops(problem, base) for base in self.ways[1]]
+        """Return all ways to cut a layer, with their exchanges at the pace of the question's network."""
+        return [at_hops(problem, base) for base in self._ways(problem).paces]
 
     def keep(self, problem: Problem, found: Search) -> None:
         """Remember an answer that is proven."""
-        if found.stop is Stop.PROVED:
-            self.answers.append((problem, found))
-            del self.answers[:-KEPT]
-            if len(self.answers) > REFERENCES:
-                asked, old = self.answers[-REFERENCES - 1]
-                self.answers[-REFERENCES - 1] = asked, replace(old, floors=None)
+        if found.stop is not Stop.PROVED:
+            return
+        ways = self._ways(problem)
+        self.answers.append(Answer(problem, found, ways.alike, None if found.floors is None else Caps.of(problem, ways.differ)))
+        del self.answers[:-KEPT]
+        if len(self.answers) > REFERENCES:
+            old = self.answers[-REFERENCES - 1]
+            old.found, old.caps = replace(old.found, floors=None), None
+
+    def _ways(self, problem: Problem) -> Ways:
+        same = _but_racks(problem)
+        if self.ways is None or self.ways.alike != same:
+            self.ways = Ways.of(same, problem)
+        return self.ways
 
 
 def _but_racks(problem: Problem) -> Problem:
@@ -77,20 +131,3 @@ def _no_faster(asked: Problem, problem: Problem) -> bool:
     wan = a.wan_gbps is None or (b.wan_gbps is not None and b.wan_gbps <= a.wan_gbps)
     wan &= a.wan_gbps is None or (a.wan_rtt_ms <= b.wan_rtt_ms and a.wan_round_trips <= b.wan_round_trips)
     return wan and a.hop_slowdown <= b.hop_slowdown and a.allreduce_slowdown <= b.allreduce_slowdown
-
-
-def _holds_no_more(asked: Problem, problem: Problem, paces: list[Base]) -> Flags:
-    """Tell for which ways to cut a layer and stages of the pipeline no site holds more replicas than it did for another question.
-
-    A site that holds any replica trains, so none may have lost its last. Sites are alike unless pins name them.
-    """
-    named = problem.pin("data_parallel_by_site") is not None
-    both = [x if named else replace(x, racks=tuple(sorted(x.racks))) for x in (asked, problem)]
-    stages, told = np.arange(1, problem.machine.model.layers + 1), {}
-    for base in paces:
-        key = base.packed, base.shape.gpus
-        if key not in told:
-            had, has = (replica_caps(x, base, stages) for x in both)
-            fewer = most_replicas(problem, base, stages) <= most_replicas(asked, base, stages)
-            told[key] = np.concatenate([[False], fewer & np.all((has <= had) & ((has > 0) == (had > 0)), axis=0)])
-    return np.stack([told[base.packed, base.shape.gpus] for base in paces])

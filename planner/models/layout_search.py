@@ -138,6 +138,9 @@ def _start(run: Run, queue: Queue, paces: list[Base], near: step.Cut | None, flo
     wanted = None if floors is None or run.best is None else floors < run.cutoff
     if wanted is not None:
         wanted[:, 0] = False  # no pipeline has no stages
+        some, none = (np.flatnonzero(wanted.any(axis=1) == own) for own in (True, False))
+        queue.add(row_table(run.problem, [paces[i] for i in none], wanted=wanted[none]))  # declared, with no row to search
+        paces, wanted = [paces[i] for i in some], wanted[some]
     paces = paces if run.best is not None else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
     for k in range(0, len(paces), AT_ONCE):
