@@ -34,7 +34,7 @@ class Column:
 def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Column]:
     """Read a plan, or the rows of a sweep (the one of an index, where that is told)."""
     if path.suffix in (".jsonl", ".ndjson"):
-        held = [(r.index, written(r.point), r.flat()) for r in read_rows(path)]
+        held = [(r.index, written(r.point), r.flat()) for r in sorted(read_rows(path), key=lambda row: row.index)]
     elif path.suffix == ".csv":
         held = list(_csv_rows(path))
     else:
