@@ -206,7 +206,10 @@ class Decider:
         """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned.
 
         The tables are searched afresh where no other solve shares the memory, so that CP-SAT sees every row they could not exclude.
+        Where the time is out the plan stands as it is.
         """
+        if self.out_of_time():
+            return held
         request = next(r for found, r in self.requests if found is held.layout)
         memory = None if self.alone else self.layouts
         out = layout.solve(self.instance, request, self.left(), near=cut_of(held.layout), memory=memory)

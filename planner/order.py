@@ -24,6 +24,7 @@ from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
+EARLY = 0.97  # of the racks that the budget covers with the least fabric
 EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are usual
 
 
@@ -188,8 +189,10 @@ def _joint_days(run: Run, most: int) -> float | None:
 def _spend(run: Run, most: int) -> Conflict | None:
     """Find the most racks whose whole plan the budget covers: feasible at `low`, not at the next module."""
     low, high = 0, most + run.module
-    # From the most racks down: what is proven of their layouts holds for fewer, and their bill shows the slope.
-    guess = high - run.module
+    # From the most racks down: what is proven of their layouts holds for fewer, and their bill shows the slope. Where time is
+    # limited, first a plan that the budget is likely to cover.
+    limited = run.decider.options.time_limit is not None
+    guess = max(run.module, int(EARLY * most) // run.module * run.module) if limited else high - run.module
     known = run.learned.racks_for(run.budget)
     if known is not None:
         guess = min(guess, max(run.module, known // run.module * run.module))

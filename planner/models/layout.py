@@ -121,13 +121,8 @@ def solve(
         objective=days,
         bound=bound,
         gap=gap,
-        solver=f"numpy branch and bound over tables; {SOLVER}",
-        formulation=FORMULATION.format(
-            count=confirmed.rows,
-            all=confirmed.rows + confirmed.left,
-            out=confirmed.excluded,
-            seen=(": one has the optimum, none a better value" if confirmed.own else ": none has a better value") if confirmed.rows else "",
-        ),
+        solver="numpy branch and bound over tables" + (f"; {SOLVER}" if twice else ""),
+        formulation=FORMULATION + (_again(confirmed) if twice else "CP-SAT decided no row again."),
         variables=confirmed.variables,
         constraints=confirmed.constraints,
         seconds=time.perf_counter() - started,
@@ -152,10 +147,17 @@ def solve(
 FORMULATION = (
     "Every combination of the declared space is a row with a lower bound (most even stages, most replicas, largest batch, least tails). Rows are "
     "split by ranges of their replicas and micro-batches; those whose bound reaches the incumbent, or whose stages cannot hold the layers in "
-    "memory, are excluded. In every other all counts and all splits of the layers, recomputed or not, are timed exactly. Of the rows opened, {out} "
-    "cannot beat the optimum on even stages; CP-SAT decided {count} of the other {all} again (replicas by site, micro-batches, layers and memory "
-    "of every stage){seen}."
+    "memory, are excluded. In every other all counts and all splits of the layers, recomputed or not, are timed exactly. "
 )
+
+
+def _again(told: Confirmation) -> str:
+    """Say what CP-SAT decided again."""
+    seen = (": one has the optimum, none a better value" if told.own else ": none has a better value") if told.rows else ""
+    return (
+        f"Of the rows opened, {told.excluded} cannot beat the optimum on even stages; CP-SAT decided {told.rows} of the other "
+        f"{told.rows + told.left} again (replicas by site, micro-batches, layers and memory of every stage){seen}."
+    )
 
 
 def _days(instance: Instance, problem: Problem, seconds_per_sequence: float) -> float:
