@@ -37,7 +37,9 @@ class Caps:
         if problem.pin("data_parallel_by_site") is None:
             problem = replace(problem, racks=tuple(sorted(problem.racks)))
         stages = np.arange(1, problem.machine.model.layers + 1)
-        return cls(*(np.stack([f(problem, base, stages) for base in paces]) for f in (replica_caps, most_replicas)))
+        by_site = np.array([replica_caps(problem, base, stages) for base in paces], dtype=np.int64)
+        in_all = np.array([most_replicas(problem, base, stages) for base in paces], dtype=np.int64)
+        return cls(by_site.reshape(len(paces), len(problem.racks), len(stages)), in_all.reshape(len(paces), len(stages)))
 
     def within(self, other: "Caps") -> Flags:
         """Tell where no site holds more replicas than another question's did; one that holds any trains, so none may have lost its last."""
@@ -60,7 +62,7 @@ class Ways:
         paces = bases(problem)
         differ = {(b.packed, b.shape.gpus): b for b in paces}
         place = {key: i for i, key in enumerate(differ)}
-        return cls(alike, paces, list(differ.values()), np.array([place[b.packed, b.shape.gpus] for b in paces]))
+        return cls(alike, paces, list(differ.values()), np.array([place[b.packed, b.shape.gpus] for b in paces], dtype=np.int64))
 
 
 @dataclass(slots=True)

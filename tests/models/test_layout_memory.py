@@ -71,3 +71,11 @@ def test_more_replicas_or_a_faster_network_take_no_floors() -> None:
     assert same is not None and np.all(same[:, 1:] > 0)
     assert more is not None and not np.any(more)
     assert memory.floors(replace(problem, conditions=replace(problem.conditions, hop_slowdown=problem.conditions.hop_slowdown / 2))) is None
+
+
+def test_no_way_to_cut_a_layer_is_an_answer_too() -> None:
+    """A pin that leaves no way to cut a layer has no layout, however often it is asked."""
+    problem = problem_of(*random_case(0))
+    problem, memory = replace(problem, pins={"layout.tensor_parallel": 3}), Memory()
+    for racks in (4, 3):
+        assert remembered(replace(problem, racks=tuple(racks for _ in problem.racks)), memory, None).best is None
