@@ -24,7 +24,7 @@ from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
-EARLY = 0.97  # of the racks that the budget covers with the least fabric
+FIRST_GUESS = 0.97  # of the racks that the budget covers with the least fabric
 EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are usual
 
 
@@ -189,10 +189,8 @@ def _joint_days(run: Run, most: int) -> float | None:
 def _spend(run: Run, most: int) -> Conflict | None:
     """Find the most racks whose whole plan the budget covers: feasible at `low`, not at the next module."""
     low, high = 0, most + run.module
-    # From the most racks down: what is proven of their layouts holds for fewer, and their bill shows the slope. Where time is
-    # limited, first a plan that the budget is likely to cover.
-    limited = run.decider.options.time_limit is not None
-    guess = max(run.module, int(EARLY * most) // run.module * run.module) if limited else high - run.module
+    # A first guess that the budget is likely to cover: there is a plan early, and its bill shows the slope.
+    guess = max(run.module, int(FIRST_GUESS * most) // run.module * run.module)
     known = run.learned.racks_for(run.budget)
     if known is not None:
         guess = min(guess, max(run.module, known // run.module * run.module))
@@ -235,8 +233,10 @@ def _next_guess(run: Run, last: Trial | Refusal | None, low: int, high: int) -> 
         each = last.cost.total_usd / last.racks
         step = (run.budget - last.cost.total_usd) / each
         guess = last.racks + math.floor(step / module) * module
-        if guess <= low:
+        if guess <= low and last.racks == low:
             guess = low + module
+        elif not low < guess < high:  # the bill jumps between the two
+            guess = (low + high) // 2 // module * module
     else:
         guess = high - module if isinstance(last, Trial) else (low + high) // 2 // module * module
     return max(low + module, min(guess, high - module))
