@@ -59,6 +59,22 @@ class Refusal:
     explain: Callable[[], Conflict]
 
 
+@dataclass(frozen=True, slots=True)
+class _Designed:
+    """The fabrics of all sites, and the slowdowns of pipeline exchange and rings that any placement on them may cause."""
+
+    requests: dict[str, FabricRequest]
+    outcomes: dict[str, Outcome[fabric.FabricDesign]]
+    worst: tuple[float, float]
+
+    def design(self, site: str) -> fabric.FabricDesign:
+        """Return the design of a site."""
+        held = self.outcomes[site].solution
+        if held is None:
+            raise InternalError(f"fabric[{site}]: no design is held")
+        return held
+
+
 @dataclass(slots=True)
 class Decider:
     """Takes the decisions in order; keeps what does not change from one number of racks to the next."""
@@ -111,12 +127,15 @@ class Decider:
                 continue
             if self.instance.network is None:
                 return self._trial(by_site, sites_plan, joined, found, None, None)
-            built = self._build(by_site, found, sites_plan, joined)
-            if isinstance(built, Refusal):
-                return built
-            fabric_plan, placement_plan, worst = built
-            if self._slower_than_assumed(found, worst):
+            designed = self._design(by_site, found, sites_plan, joined)
+            if isinstance(designed, Refusal):
+                return designed
+            if self._slower_than_assumed(found, designed.worst):
                 continue
+            placed = self._place(found, designed)
+            if isinstance(placed, Refusal):
+                return placed
+            fabric_plan, placement_plan = placed
             return self._trial(by_site, sites_plan, joined, found, fabric_plan, placement_plan)
         raise InternalError(f"the decisions did not settle in {ROUNDS + REFUSALS} rounds at {racks} racks")
 
@@ -198,9 +217,9 @@ class Decider:
         self.requests.append((out.solution, request))
         return out.solution
 
-    def _nearest(self) -> Cut | None:
-        """Return the layout found last, from which the next search starts."""
-        return cut_of(self.requests[-1][0]) if self.requests else None
+    def _nearest(self) -> list[Cut]:
+        """Return the layout found last, from which the next search may start."""
+        return [cut_of(self.requests[-1][0])] if self.requests else []
 
     def confirmed(self, held: Trial) -> Trial:
         """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned.
@@ -212,7 +231,7 @@ class Decider:
             return held
         request = next(r for found, r in self.requests if found is held.layout)
         memory = None if self.alone else self.layouts
-        out = layout.solve(self.instance, request, self.left(), near=cut_of(held.layout), memory=memory)
+        out = layout.solve(self.instance, request, self.left(), near=[cut_of(held.layout)], memory=memory)
         if out.solution is None:
             raise InternalError("layout: the search does not find again what it found before")
         return replace(held, layout=out.solution)
@@ -233,12 +252,10 @@ class Decider:
         self.exchange = asked
         return True
 
-    def _build(
-        self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
-    ) -> tuple[FabricPlan, PlacementPlan, tuple[float, float]] | Refusal:
+    def _design(self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None) -> _Designed | Refusal:
+        """Choose the fabric of every site, and tell how slow the traffic may be on them."""
         requests = {s: self._fabric_request(s, racks, found, self._border_gbps(s, found, split, joined)) for s, racks in sorted(by_site.items())}
         designs: dict[str, Outcome[fabric.FabricDesign]] = {}
-        placed: dict[str, Outcome[placement.Placed]] = {}
         worst = (self.phi, self.phi)
         for site, request in requests.items():
             designs[site] = self._once(("fabric", request), partial(fabric.solve, self.instance, request, self.left(), site=site))
@@ -249,14 +266,21 @@ class Decider:
                 return Refusal("fabric", partial(_same, why))
             hop, ring = self._worst_slowdowns(request, design)
             worst = (max(worst[0], hop), max(worst[1], ring))
+        return _Designed(requests, designs, worst)
+
+    def _place(self, found: LayoutPlan, designed: _Designed) -> tuple[FabricPlan, PlacementPlan] | Refusal:
+        """Place every site's ranks on the racks of its fabric."""
+        placed: dict[str, Outcome[placement.Placed]] = {}
+        for site, request in designed.requests.items():
+            design = designed.design(site).design
             if not found.data_parallel_by_site[site]:
                 continue  # too few racks for a single replica: nothing to place
             wanted = PlacementRequest(
                 racks=request.racks,
                 groups=found.rack_stages,
                 group_racks=found.racks_per_stage_by_site[site],
-                leaf_domain_racks=fabric_question.leaf_domain_racks(design.design),
-                domains_per_pod=design.design.domains_per_pod or 1,
+                leaf_domain_racks=fabric_question.leaf_domain_racks(design),
+                domains_per_pod=design.domains_per_pod or 1,
             )
             placed[site] = self._once(("placement", wanted), partial(placement.solve, wanted, self.left(), site=site))
             if placed[site].solution is None:
@@ -264,8 +288,8 @@ class Decider:
                 return Refusal("placement", partial(_same, why))
         section = placement.plan(placed, seed=self.options.seed)
         wrap = found.virtual_stages > 1
-        fabrics = {s: self._site_fabric(s, r, found, designs[s].solution, section.sites.get(s), wrap=wrap) for s, r in requests.items()}
-        return FabricPlan(sites=fabrics, certificate=fabric.certificate(designs, self.options.seed)), section, worst
+        fabrics = {s: self._site_fabric(r, found, designed.design(s), section.sites.get(s), wrap=wrap) for s, r in designed.requests.items()}
+        return FabricPlan(sites=fabrics, certificate=fabric.certificate(designed.outcomes, self.options.seed)), section
 
     def _border_gbps(self, site: str, found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None) -> tuple[float, float]:
         """Return the rates of the wavelengths that the fabric's border takes and of the gradients through it, 0 where none is asked for."""
@@ -297,10 +321,8 @@ class Decider:
         )
 
     def _site_fabric(
-        self, site: str, request: FabricRequest, found: LayoutPlan, design: fabric.FabricDesign | None, held: SitePlacement | None, *, wrap: bool
+        self, request: FabricRequest, found: LayoutPlan, design: fabric.FabricDesign, held: SitePlacement | None, *, wrap: bool
     ) -> SiteFabric:
-        if design is None:
-            raise InternalError(f"fabric[{site}]: no design is held")
         where = crossings(found.rack_stages, held, design, wrap=wrap)
         together = where.stage_in_leaf, where.stage_in_pod, where.stage_in_zone
         return fabric.site_fabric(

@@ -1,5 +1,7 @@
 """A bound on the days to train over all four decisions at once: a layout question that relaxes what joins them."""
 
+import math
+
 from planner.handoff import LayoutRequest
 from planner.instance import Accelerator, Instance
 from planner.models import layout
@@ -20,8 +22,11 @@ def days(instance: Instance, racks: int, slowdown: float, *, time_limit: float |
     asked = [(instance, evenly(racks, count, slowdown)) for count in range(1, sites + 1)]
     if sites > SITES:
         asked = [(_swift(instance), evenly(racks, 1, 1.0))]
-    found = [layout.least_days(i, request, time_limit=time_limit, memory=memory) for i, request in asked]
-    return min((x for x in found if x is not None), default=None)
+    least = math.inf
+    for asking, request in reversed(asked):  # the most sites, whose rings are smallest, are likely the fastest
+        found = layout.least_days(asking, request, under=least, time_limit=time_limit, memory=memory)
+        least = least if found is None else min(least, found)
+    return None if least == math.inf else least
 
 
 def evenly(racks: int, sites: int, slowdown: float) -> LayoutRequest:

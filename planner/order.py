@@ -25,6 +25,7 @@ from planner.solvers.outcome import relative_gap
 
 Progress = Callable[[str], None]
 FIRST_GUESS = 0.97  # of the racks that the budget covers with the least fabric
+ABOVE = 1.002  # of the racks that like plans tell
 EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are usual
 
 
@@ -189,11 +190,11 @@ def _joint_days(run: Run, most: int) -> float | None:
 def _spend(run: Run, most: int) -> Conflict | None:
     """Find the most racks whose whole plan the budget covers: feasible at `low`, not at the next module."""
     low, high = 0, most + run.module
-    # A first guess that the budget is likely to cover: there is a plan early, and its bill shows the slope.
-    guess = max(run.module, int(FIRST_GUESS * most) // run.module * run.module)
-    known = run.learned.racks_for(run.budget)
-    if known is not None:
-        guess = min(guess, max(run.module, known // run.module * run.module))
+    # Where like plans were billed before, what they tell and a little more, since what is proven of layouts holds for fewer racks;
+    # else a guess that the budget is likely to cover, for there to be a plan early.
+    told = run.learned.racks_for(run.budget)
+    first = FIRST_GUESS * most if told is None else min(most, told * ABOVE)
+    guess = max(run.module, int(first) // run.module * run.module)
     for _ in range(EVALUATIONS):
         last = run.at(guess)
         if run.keep(last):
@@ -230,8 +231,7 @@ def _next_guess(run: Run, last: Trial | Refusal | None, low: int, high: int) -> 
     """Follow the bill's slope to where it meets the budget, within the bracket; halve it where there is no bill."""
     module = run.module
     if isinstance(last, Trial) and run.budget < math.inf:
-        each = last.cost.total_usd / last.racks
-        step = (run.budget - last.cost.total_usd) / each
+        step = (run.budget - last.cost.total_usd) / _usd_of_one_more(run, last)
         guess = last.racks + math.floor(step / module) * module
         if guess <= low and last.racks == low:
             guess = low + module
@@ -240,6 +240,16 @@ def _next_guess(run: Run, last: Trial | Refusal | None, low: int, high: int) -> 
     else:
         guess = high - module if isinstance(last, Trial) else (low + high) // 2 // module * module
     return max(low + module, min(guess, high - module))
+
+
+def _usd_of_one_more(run: Run, held: Trial) -> float:
+    """Estimate what a rack more costs: along the line to the nearest other bill, unless that is far from what racks cost on average."""
+    usd = held.cost.total_usd
+    bills = [*run.learned.bills, *((t.racks, t.cost.total_usd) for t in run.tried.values() if isinstance(t, Trial))]
+    slopes = [(abs(racks - held.racks), (cost - usd) / (racks - held.racks)) for racks, cost in bills if racks != held.racks]
+    average = usd / held.racks
+    _, each = min(slopes, default=(0, average))
+    return each if average / 2 <= each <= average * 2 else average
 
 
 def _climb(run: Run) -> None:

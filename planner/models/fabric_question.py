@@ -119,9 +119,10 @@ def unavoidable_splits(request: FabricRequest, domain: int) -> int:
 
 
 def largest_ratio(ideal_seconds: float, window_seconds: float, phi: float, limit: float | None) -> float:
-    """Most that the network may add to phi: ideal·slowdown stays within the window, or within ideal·phi where that alone fills it."""
-    allowed = max(window_seconds / ideal_seconds, phi) if ideal_seconds > 0 else math.inf
-    return min(allowed, math.inf if limit is None else limit) / phi * (1 + TOLERANCE)
+    """Most that the network may add to phi: ideal·slowdown stays within the window, or within ideal·phi where that alone fills it; no traffic, no limit."""
+    if ideal_seconds <= 0:
+        return math.inf
+    return min(max(window_seconds / ideal_seconds, phi), math.inf if limit is None else limit) / phi * (1 + TOLERANCE)
 
 
 def left_at_worst(request: FabricRequest, d: Design, port_gbps: float) -> Left:

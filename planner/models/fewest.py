@@ -47,7 +47,7 @@ def fewest_racks(
     most, held, racks, last = useful_racks(instance), _Bracket(), max(1, guess), 0.0
     for n in range(1, SEARCHES + 1):
         racks = min(racks, most)
-        found = search(_problem(instance, racks), near=near, time_limit=time_limit)
+        found = search(_problem(instance, racks), near=[near] if near else [], time_limit=time_limit)
         days = math.inf
         if found.best is not None:
             days, near = days_of(instance, found.best.seconds), found.best.cut

@@ -9,8 +9,9 @@ opened rows again, from the same tables but with its own variables for replicas,
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from planner.errors import InternalError
@@ -31,7 +32,8 @@ __all__ = ["alternatives", "confirm", "conflict", "least_days", "search", "solve
 
 AGREEMENT = 1e-7  # relative; CP-SAT counts in whole units of time, the tables in floats
 CONFIRMED = 600  # stages of the rows that CP-SAT decides again
-MARGIN = 1.1  # beyond the fastest layout, what ways to cut a layer take is found out for questions to come
+MARGIN = 1.25  # beyond the fastest layout, what ways to cut a layer take is found out for questions to come
+BEYOND = 1.004  # and what rows take, exactly
 EFFORT = 5.0  # of CP-SAT for all of them, in its own units
 
 
@@ -94,13 +96,13 @@ def solve(
     options: Options,
     *,
     twice: bool = True,
-    near: step.Cut | None = None,
+    near: Sequence[step.Cut] = (),
     memory: Memory | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Outcome[LayoutPlan]:
     """Return the fastest layout for the racks and the network given, with its certificate.
 
-    `twice`: CP-SAT decides the best rows again; `near`: a layout of a question like this one, to start from; `memory`: what
+    `twice`: CP-SAT decides the best rows again; `near`: layouts of questions like this one, to start from; `memory`: what
     searches before this one found.
     """
     started = time.perf_counter()
@@ -166,25 +168,32 @@ def _days(instance: Instance, problem: Problem, seconds_per_sequence: float) -> 
 
 
 def remembered(
-    problem: Problem, memory: Memory | None, time_limit: float | None, near: step.Cut | None = None, progress: Callable[[str], None] | None = None
+    problem: Problem,
+    memory: Memory | None,
+    time_limit: float | None,
+    near: Sequence[step.Cut] = (),
+    progress: Callable[[str], None] | None = None,
+    limit: float = math.inf,
 ) -> Search:
-    """Return the answer that memory has, or search from the layout that it has of the most alike question, and remember."""
+    """Return the answer that memory has, or search from the layouts that it has of the most alike questions, and remember."""
     if memory is None:
-        return search(problem, time_limit=time_limit, progress=progress, near=near)
-    found = memory.answer(problem)
+        return search(problem, time_limit=time_limit, progress=progress, near=near, limit=limit)
+    found = memory.answer(problem, limit)
     if found is None:
-        near, floors = near or memory.near(problem), memory.floors(problem)
-        paces = memory.paces(problem)
-        found = search(problem, time_limit=time_limit, progress=progress, near=near, paces=paces, floors=floors, margin=MARGIN)
+        near, floors, paces = memory.near(problem) or near, memory.floors(problem), memory.paces(problem)
+        ask = partial(search, problem, time_limit=time_limit, progress=progress, near=near, limit=limit)
+        found = ask(paces=paces, floors=floors, margin=MARGIN, beyond=BEYOND)
         memory.keep(problem, found)
     return found
 
 
-def least_days(instance: Instance, request: LayoutRequest, *, time_limit: float | None = None, memory: Memory | None = None) -> float | None:
-    """Return a proven lower bound on the days to train for the racks and network given; None where no layout fits."""
+def least_days(
+    instance: Instance, request: LayoutRequest, *, under: float = math.inf, time_limit: float | None = None, memory: Memory | None = None
+) -> float | None:
+    """Return a proven lower bound on the days to train for the racks and network given, or `under` where it is no less; None where no layout fits."""
     problem = problem_of(instance, request)
-    found = remembered(problem, memory, time_limit)
-    return None if found.bound == math.inf else _days(instance, problem, found.bound)
+    found = remembered(problem, memory, time_limit, limit=under / _days(instance, problem, 1.0))
+    return None if found.bound == math.inf else min(under, _days(instance, problem, found.bound))
 
 
 def alternatives(instance: Instance, request: LayoutRequest, options: Options, *, steps: int = 8) -> list[Alternative]:

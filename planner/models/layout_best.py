@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -48,6 +48,9 @@ def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bo
             told.add(depth)
             own = np.flatnonzero(search.depth == depth)
             bound[own] = search.bounds(times, search.floor(depth), own)
+            own = own[bound[own] < cutoff]
+            if len(own) > 1 and search.free:
+                bound[own] = search.of_easiest(times, own, cutoff)
         if bound[i] > low:
             heapq.heappush(waiting, (float(bound[i]), i))
         elif not search.hopeless(i):
@@ -111,6 +114,21 @@ class Depths:
         first = easiest.first_budget()
         return math.inf if first is None else float(easiest.budgets[first])
 
+    def of_easiest(self, times: "Times", own: Ints, cutoff: float) -> Floats:
+        """Bound the time per sequence of candidates of one depth by the splits of the easiest of them: the most shards, the least pace of a layer.
+
+        What any of them holds in a time the easiest holds too; infinite where no split is under the cutoff.
+        """
+        c, layer = self.candidates.part(own), float(self.layer[own].min())
+        stages = self._stages(int(c.least.max()), int(self.depth[own[0]]), layer)
+        found, pace = np.full(len(own), math.inf), pace_of(self.problem, self.row, c.racks)
+        tried = splits(times, c, pace, stages, np.full(len(own), cutoff))
+        split = next(tried, None)
+        while split is not None:
+            found = np.minimum(found, times.per_sequence(c, pace, pace_seconds=split.pace, stage_seconds=split.budget, most=split.most))
+            split = _next_split(tried, np.minimum(found, cutoff))
+        return found
+
     def hopeless(self, i: int) -> bool:
         """Tell whether no layers fit with a candidate's shards, or fewer, and micro-batches; shards matter where ZeRO divides state."""
         if not self.free or self.row.zero == 0:
@@ -136,12 +154,56 @@ class Depths:
         return times.per_sequence(c, pace_of(self.problem, self.row, c.racks), pace_seconds=least, stage_seconds=stage, most=even)
 
 
-def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Best | None:
-    """Find the fastest split of layers for one count of replicas and micro-batches.
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Layers on stages, told apart by what the step time depends on."""
+
+    budget: float  # seconds of the largest stage
+    pace: float  # of the slowest, with the head where it is the last
+    most: int  # layers of a stage
+
+
+def splits(times: "Times", c: Candidates, pace: Paces, stages: Stages, cutoff: Floats) -> Generator[Split, Floats, None]:
+    """Yield the splits of layers with which some candidate may be under its cutoff; take back the cutoffs as they fall.
 
     Budgets of the largest stage are tried upwards from the least that holds all layers, and for each the paces that the
     last stage with its head may set, until no larger one can win.
     """
+    row, layers = times.row, times.problem.machine.model.layers
+    start = stages.first_budget()
+    if start is None:
+        return
+    even, least_pace = math.ceil(layers / row.pipeline), (layers * stages.layer + row.base.head) / row.pipeline
+
+    def late(pace_seconds: float, budget: float) -> bool:
+        return bool(np.all(times.per_sequence(c, pace, pace_seconds=pace_seconds, stage_seconds=budget, most=even) >= cutoff))
+
+    for budget in stages.budgets[start:].tolist():
+        if late(max(budget, least_pace), budget):
+            return
+        caps = stages.caps(budget)
+        for last in range(max(stages.least, layers - int(caps[:-1].sum())), int(caps[-1]) + 1):
+            own = stages.seconds(last, row.pipeline - 1)
+            slowest = max(budget if row.pipeline > 1 else 0.0, own + row.base.head)
+            if own > budget * (1 + HAIR) or late(slowest, budget):
+                break
+            most = stages.size_needed(budget, slowest * (1 + HAIR))
+            if most is not None:
+                cutoff = yield Split(budget, slowest, most)
+            if most == even:
+                break
+
+
+def _next_split(tried: Generator[Split, Floats, None], cutoff: Floats) -> Split | None:
+    """Return the next split that may be under the cutoffs; None where there is none."""
+    try:
+        return tried.send(cutoff)
+    except StopIteration:
+        return None
+
+
+def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Best | None:
+    """Find the fastest split of layers for one count of replicas and micro-batches."""
     problem, row, layer = times.problem, times.row, float(np.asarray(pace.layer).ravel()[0])
     layers, p, fixed = problem.machine.model.layers, row.pipeline, problem.pin("layers_per_stage")
     sequences = int(c.replicas[0] * c.batches[0]) * row.base.shape.micro_batch
@@ -152,39 +214,14 @@ def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Be
     stages = Stages(problem=problem, row=row, replicas=int(c.least[0]), batches=int(c.batches[0]), layer=layer, most_layers=most_layers)
     if fixed is not None or problem.pin("recomputed_layers_per_stage") is not None:
         return _fixed_split(times, c, pace, stages, cutoff)
-    start = stages.first_budget()
-    if start is None:
-        return None
-    even, least_pace, best = math.ceil(layers / p), (layers * layer + row.base.head) / p, None
-    for budget in stages.budgets[start:]:
-        if times.one(c, pace, max(float(budget), least_pace), float(budget), even) >= cutoff:
-            break
-        found = _best_pace(times, c, pace, stages, float(budget), cutoff)
-        if found is not None:
-            best, cutoff = found, found.seconds
-    return best
-
-
-def _best_pace(times: "Times", c: Candidates, pace: Paces, stages: Stages, budget: float, cutoff: float) -> Best | None:
-    """Find the fastest pace for one budget: the last stage holds what the others leave, or more, so that the largest is smaller."""
-    row, layers = times.row, times.problem.machine.model.layers
-    caps = stages.caps(budget)
-    needed = max(stages.least, layers - int(caps[:-1].sum()))
-    even, best = math.ceil(layers / row.pipeline), None
-    for last in range(needed, int(caps[-1]) + 1):
-        own = stages.seconds(last, row.pipeline - 1)
-        slowest = max(budget if row.pipeline > 1 else 0.0, own + row.base.head)
-        if own > budget * (1 + HAIR) or times.one(c, pace, slowest, budget, even) >= cutoff:
-            break
-        most = stages.size_needed(budget, slowest * (1 + HAIR))
-        if most is None:
-            continue
-        held, again = stages.spread(budget, slowest * (1 + HAIR), most)
+    best, tried = None, splits(times, c, pace, stages, np.array([cutoff]))
+    split = next(tried, None)
+    while split is not None:
+        held, again = stages.spread(split.budget, split.pace * (1 + HAIR), split.most)
         seconds = times.of_split(c, pace, held, again)
         if seconds < cutoff:
             best, cutoff = Best(seconds=seconds, cut=times.cut(c, held, again)), seconds
-        if most == even:
-            break
+        split = _next_split(tried, np.array([cutoff]))
     return best
 
 

@@ -1,10 +1,11 @@
 """What searches of the layout space learned: answers to the same question, and layouts to start like ones from."""
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.models.layout_question import Base, Problem, at_hops, bases
+from planner.models.layout_question import Base, Problem, bases
 from planner.models.layout_search import Search
 from planner.models.layout_space import Flags, Floats, Ints, most_replicas, replica_caps
 from planner.physics.step import Conditions, Cut
@@ -12,6 +13,8 @@ from planner.solvers.outcome import Stop
 
 KEPT = 64  # answers; the oldest go first
 REFERENCES = 24  # of them that keep what they proved of the rest of the space
+WAYS = 4  # kinds of questions whose ways to cut a layer are kept
+STARTS = 3  # layouts from which a search starts
 
 
 @dataclass(slots=True)
@@ -70,17 +73,19 @@ class Memory:
     """Proven answers, over one solve or over many."""
 
     answers: list[Answer] = field(default_factory=list)
-    ways: Ways | None = None  # of the question asked last
+    ways: list[Ways] = field(default_factory=list)  # of the questions asked last
 
-    def answer(self, problem: Problem) -> Search | None:
-        """Return the answer to the very same question."""
-        return next((a.found for a in reversed(self.answers) if a.asked == problem), None)
+    def answer(self, problem: Problem, limit: float = math.inf) -> Search | None:
+        """Return the answer to the very same question, where it holds up to a limit."""
+        return next((a.found for a in reversed(self.answers) if a.asked == problem and (a.found.best is not None or a.found.limit >= limit)), None)
 
-    def near(self, problem: Problem) -> Cut | None:
-        """Return the layout last found for a question that differs in racks and network alone."""
-        same = _but_racks(problem)
-        best = next((a.found.best for a in reversed(self.answers) if a.found.best is not None and a.alike == same), None)
-        return None if best is None else best.cut
+    def near(self, problem: Problem) -> list[Cut]:
+        """Return the layouts last found for questions that differ in racks and network alone, one of each shape, from the likest network on."""
+        same, found = _but_racks(problem), dict[object, Cut]()
+        held = [(_unlike(a.asked.conditions, problem.conditions), a.found.best.cut) for a in reversed(self.answers) if a.found.best and a.alike == same]
+        for _, cut in sorted(held, key=lambda x: x[0]):
+            found.setdefault((cut.shape, cut.pipeline_parallel, cut.virtual_stages, cut.zero_stage, cut.schedule), cut)
+        return list(found.values())[:STARTS]
 
     def floors(self, problem: Problem) -> Floats | None:
         """Return what like questions proved that left no less, by way to cut a layer and stages of the pipeline; zero where none did."""
@@ -94,8 +99,8 @@ class Memory:
         return known
 
     def paces(self, problem: Problem) -> list[Base]:
-        """Return all ways to cut a layer, with their exchanges at the pace of the question's network."""
-        return [at_hops(problem, base) for base in self._ways(problem).paces]
+        """Return all ways to cut a layer, with exchanges at the pace of the network of some question like this one."""
+        return self._ways(problem).paces
 
     def keep(self, problem: Problem, found: Search) -> None:
         """Remember an answer that is proven."""
@@ -110,9 +115,11 @@ class Memory:
 
     def _ways(self, problem: Problem) -> Ways:
         same = _but_racks(problem)
-        if self.ways is None or self.ways.alike != same:
-            self.ways = Ways.of(same, problem)
-        return self.ways
+        found = next((w for w in self.ways if w.alike == same), None)
+        if found is None:
+            found = Ways.of(same, problem)
+            self.ways = [found, *self.ways[: WAYS - 1]]
+        return found
 
 
 def _but_racks(problem: Problem) -> Problem:
@@ -125,6 +132,12 @@ def _but_racks(problem: Problem) -> Problem:
         racks_in_all=None,
         conditions=Conditions(hop_slowdown=1.0, allreduce_slowdown=1.0),
     )
+
+
+def _unlike(a: Conditions, b: Conditions) -> float:
+    """Measure how far apart two networks are."""
+    rates = [(a.hop_slowdown, b.hop_slowdown), (a.allreduce_slowdown, b.allreduce_slowdown), (a.wan_gbps or math.inf, b.wan_gbps or math.inf)]
+    return sum(1 - min(x, y) / max(x, y) if x != y else 0.0 for x, y in rates)
 
 
 def _no_faster(asked: Problem, problem: Problem) -> bool:

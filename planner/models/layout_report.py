@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from planner.models.layout_best import Best
 from planner.models.layout_question import Problem
 from planner.models.layout_search import Search
-from planner.models.layout_space import joined
+from planner.models.layout_space import declared_rows
 from planner.physics import step, steptime
 from planner.plan import Assumptions, Certificate, LayoutMetrics, LayoutPlan
 
@@ -35,18 +35,20 @@ def given_by(problem: Problem) -> str:
 
 def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> dict[str, int | float | str | list[int] | list[str]]:
     """Say what the optimum was proven over, and how much of it each argument excluded."""
-    table = joined(problem, found.queue.tables)
+    tables, paces = found.queue.tables, found.paces
+    declared, no_room = declared_rows(problem, paces), sum(t.no_room for t in tables)
+    over_memory = sum(t.memory for t in tables) + found.queue.hopeless
     return {
-        "tensor_parallel": sorted({b.shape.tensor_parallel for b in table.bases}),
-        "microbatch_sequences": sorted({b.shape.micro_batch for b in table.bases}),
-        "recompute": sorted({str(b.shape.recompute) for b in table.bases}),
-        "recomputed_layers_per_stage": "any number of each stage's" if any(b.recomputes == "any" for b in table.bases) else "none, or all as pinned",
-        "sequence_parallel": sorted({str(b.shape.sequence_parallel).lower() for b in table.bases}),
-        "tensor_parallel_inner": sorted({b.shape.tensor_inner for b in table.bases}),
+        "tensor_parallel": sorted({b.shape.tensor_parallel for b in paces}),
+        "microbatch_sequences": sorted({b.shape.micro_batch for b in paces}),
+        "recompute": sorted({str(b.shape.recompute) for b in paces}),
+        "recomputed_layers_per_stage": "any number of each stage's" if any(b.recomputes == "any" for b in paces) else "none, or all as pinned",
+        "sequence_parallel": sorted({str(b.shape.sequence_parallel).lower() for b in paces}),
+        "tensor_parallel_inner": sorted({b.shape.tensor_inner for b in paces}),
         "context_parallel_above_1": "with the smallest micro-batch only",
-        "context_parallel": sorted({b.shape.context_parallel for b in table.bases}),
-        "expert_parallel": sorted({b.shape.expert_parallel for b in table.bases}),
-        "schedule": sorted({str(b.order) for b in table.bases}),
+        "context_parallel": sorted({b.shape.context_parallel for b in paces}),
+        "expert_parallel": sorted({b.shape.expert_parallel for b in paces}),
+        "schedule": sorted({str(b.order) for b in paces}),
         "zero_stage": problem.options("zero_stage", range(4)),
         "pipeline_parallel": f"1..{problem.machine.model.layers}",
         "virtual_stages": "1..layers / stages; interleaved stages take at least as many micro-batches as there are stages",
@@ -55,10 +57,10 @@ def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> 
         "replicas_per_rack": "as many as the rack's GPUs hold, unless pinned",
         "microbatches_per_step": f"any, with at most {problem.most_sequences} sequences a step",
         "layers_per_stage": "any whole numbers",
-        "rows_declared": table.declared,
-        "rows_without_room": table.no_room,
-        "rows_over_memory": table.memory + found.queue.hopeless,
-        "rows_excluded_by_bound": table.declared - table.no_room - table.memory - found.queue.hopeless - len(found.opened),
+        "rows_declared": declared,
+        "rows_without_room": no_room,
+        "rows_over_memory": over_memory,
+        "rows_excluded_by_bound": declared - no_room - over_memory - len(found.opened),
         "rows_opened": len(found.opened),
         "excluded_again_on_even_stages": confirmed.excluded,
         "decided_again_by_cp_sat": confirmed.rows,

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,13 +10,14 @@ import numpy as np
 from planner.models.layout_best import Best, best_of_row
 from planner.models.layout_counts import Span
 from planner.models.layout_order import Leaf, Queue
-from planner.models.layout_question import Base, Problem, bases
+from planner.models.layout_question import Base, Problem, at_hops, bases
 from planner.models.layout_space import Floats, Row, RowTable, row_bounds, row_table
 from planner.physics import step
 from planner.solvers.outcome import Stop
 
 AT_ONCE = 8  # ways to cut a layer whose rows are bounded before the best of them are opened
 TRIES = 2  # parts of them that are opened while the table grows
+AHEAD = 1.08  # of the incumbent: floors below this are of little use to questions to come
 SAMPLES = 12  # pipelines on which ways to cut a layer are compared at first
 
 
@@ -30,7 +31,9 @@ class Search:
     opened: list[Row]
     queue: Queue
     seconds: float
+    paces: list[Base]  # of the space
     floors: Floats | None = None  # seconds per sequence that no layout is under, by way to cut a layer and stages of the pipeline
+    limit: float = math.inf  # seconds per sequence from which on layouts were not asked for
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,9 +44,15 @@ class Run:
     started: float
     time_limit: float | None
     progress: Callable[[str], None] | None
+    limit: float = math.inf  # layouts are asked for that are under this
+    beyond: float = 1.0  # how far beyond the best layout rows are searched to their end
+    known: Floats | None = None  # floors that searches before this one found
+    paces: list[Base] = field(default_factory=list)  # all ways to cut a layer
+    number: dict[int, int] = field(default_factory=dict)  # which of them a base is, by its identity
     best: Best | None = None
     row: Row | None = None  # of the best
     opened: dict[tuple[int, int], Row] = field(default_factory=dict)
+    floors: dict[tuple[int, int], float] = field(default_factory=dict)  # of the opened rows
     unsearched: float = math.inf  # the bound of a part that the limit cut short
 
     @property
@@ -52,22 +61,32 @@ class Run:
         return self.best is not None and self.time_limit is not None and time.perf_counter() - self.started > self.time_limit
 
     @property
+    def target(self) -> float:
+        """Seconds per sequence that a better layout must be under."""
+        return min(self.best.seconds, self.limit) if self.best else self.limit
+
+    @property
     def cutoff(self) -> float:
-        """Seconds per sequence that a layout must be under."""
-        return self.best.seconds if self.best else math.inf
+        """Seconds per sequence under which layouts are searched."""
+        return self.target * self.beyond
 
     def take(self, leaf: Leaf, bound: float) -> None:
         """Search a part of a row; `bound`: no layout of the space is under it."""
         self.opened.setdefault(leaf.key, leaf.row)
-        self.open(leaf.row, bound, leaf.span)
+        floor = self.open(leaf.row, bound, leaf.span)
+        self.floors[leaf.key] = min(floor, self.floors.get(leaf.key, math.inf))
         if self.over:
             self.unsearched = min(self.unsearched, leaf.row.bound)
 
-    def open(self, row: Row, bound: float, span: Span | None = None) -> None:
-        """Search a row, or a span of its counts, for a better layout; `bound`: no layout of the space is under it."""
-        better = best_of_row(self.problem, row, self.cutoff, lambda: self.over, span)
-        if better is None:
-            return
+    def open(self, row: Row, bound: float, span: Span | None = None) -> float:
+        """Search a row, or a span of its counts, for a better layout; return what none of them is under. `bound`: no layout of the space is under it."""
+        cutoff = self.cutoff
+        better = best_of_row(self.problem, row, cutoff, lambda: self.over, span)
+        if better is not None and better.seconds < self.target:
+            self._hold(better, row, bound)
+        return cutoff if better is None else better.seconds
+
+    def _hold(self, better: Best, row: Row, bound: float) -> None:
         self.best, self.row = better, row
         if self.progress is not None:
             tokens = better.cut.data_parallel * better.cut.micro_batches * better.cut.micro_batch
@@ -81,67 +100,78 @@ def search(
     time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
     table: RowTable | None = None,
-    near: step.Cut | None = None,
+    near: Sequence[step.Cut] = (),
     paces: list[Base] | None = None,
     floors: Floats | None = None,
     margin: float = 1.0,
+    beyond: float = 1.0,
+    limit: float = math.inf,
 ) -> Search:
     """Open rows in order of their bounds until none can beat the incumbent.
 
-    `table`: the rows to search, where not all; `near`: a layout of a question like this one, whose row is opened first;
+    `table`: the rows to search, where not all; `near`: layouts of questions like this one, whose rows are opened first;
     `paces`: all ways to cut a layer, where they are known, `floors`: what was proven of them before; `margin`: how far
-    beyond the incumbent to find floors out.
+    beyond the incumbent to find floors out, and `beyond`: to find them out exactly; `limit`: layouts are asked for that
+    take less.
     """
-    run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress)
+    run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress, limit=limit, beyond=beyond, known=floors)
     queue, rest = Queue(problem, margin=margin, over=lambda: run.over), math.inf
     if table is None:
-        paces = bases(problem) if paces is None else paces
-        rest = _start(run, queue, paces, near, floors)
+        run.paces = bases(problem) if paces is None else paces
+        rest = _start(run, queue, near)
     else:
         queue.add(table)
     queue.cutoff = run.cutoff
     for leaf in queue:
         run.take(leaf, min(leaf.row.bound, queue.bound, rest))
         queue.cutoff = run.cutoff
-    bound = min(run.unsearched, queue.bound, rest, run.cutoff)
-    opened = list(run.opened.values())
+    bound = min(run.unsearched, queue.bound, rest, run.target)
+    opened = [row for row in run.opened.values() if row.bound < run.target]
     if run.best is not None and run.row is not None and not any(is_row_of(row, run.best.cut) for row in opened):
         opened.append(run.row)
     return Search(
         best=run.best,
         bound=bound,
-        stop=Stop.PROVED if bound >= run.cutoff else Stop.LIMIT,
+        stop=Stop.PROVED if bound >= run.target else Stop.LIMIT,
         opened=opened,
         queue=queue,
         seconds=time.perf_counter() - run.started,
-        floors=_floors(run, queue, paces, floors) if paces is not None and bound >= run.cutoff else None,
+        paces=table.bases if table is not None else run.paces,
+        floors=_floors(run, queue) if table is None and bound >= run.target else None,
+        limit=limit,
     )
 
 
-def _floors(run: Run, queue: Queue, paces: list[Base], known: Floats | None) -> Floats:
+def _floors(run: Run, queue: Queue) -> Floats:
     """Return what a finished search proves by way to cut a layer and stages: what is held no more is as slow as the queue's reach."""
-    number = {id(base): i for i, base in enumerate(paces)}
-    found = np.full((len(paces), run.problem.machine.model.layers + 1), queue.reach)
+    found = np.full((len(run.paces), run.problem.machine.model.layers + 1), queue.reach)
     for base, pipelines, bounds in queue.left():
-        np.minimum.at(found[number[id(base)]], pipelines, bounds)
-    for row in run.opened.values():
-        found[number[id(row.base)], row.pipeline] = min(found[number[id(row.base)], row.pipeline], run.cutoff)
-    return found if known is None else np.where(known >= run.cutoff, known, found)
+        np.minimum.at(found[run.number[id(base)]], pipelines, bounds)
+    for key, row in run.opened.items():
+        own = run.number[id(row.base)], row.pipeline
+        found[own] = min(found[own], run.floors[key])
+    return found if run.known is None else np.where(run.known >= run.target, run.known, found)
 
 
-def _start(run: Run, queue: Queue, paces: list[Base], near: step.Cut | None, floors: Floats | None) -> float:
+def _start(run: Run, queue: Queue, near: Sequence[step.Cut]) -> float:
     """Give the queue its rows, a few ways to cut a layer at a time, and open the first parts that come up; return a bound for what it did not get."""
-    for leaf in _leaves_of(run, paces, near) if near is not None else ():
-        run.open(leaf.row, min(least_of(run.problem, base) for base in paces), leaf.span)
-        if run.best is not None:
-            break
-    wanted = None if floors is None or run.best is None else floors < run.cutoff
+    for cut in near:
+        held, low = run.best, min(least_of(run.problem, base) for base in run.paces)
+        for leaf in _leaves_of(run, cut):
+            run.open(leaf.row, low, leaf.span)
+            if run.best is not held:
+                break
+    if run.known is not None and np.mean(run.known[:, 1:] < run.target * AHEAD) > 1 / 2:
+        run.known = None  # soon to be passed by most layouts of questions to come: found out anew
+    wanted = None if run.known is None or run.cutoff == math.inf else run.known < run.target
+    own = np.arange(len(run.paces))
     if wanted is not None:
         wanted[:, 0] = False  # no pipeline has no stages
-        some, none = (np.flatnonzero(wanted.any(axis=1) == own) for own in (True, False))
-        queue.add(row_table(run.problem, [paces[i] for i in none], wanted=wanted[none]))  # declared, with no row to search
-        paces, wanted = [paces[i] for i in some], wanted[some]
-    paces = paces if run.best is not None else _in_promise(run.problem, paces)
+        own = np.flatnonzero(wanted.any(axis=1))
+        wanted = wanted[own]
+    paces = [at_hops(run.problem, run.paces[i]) for i in own]
+    run.number = {id(base): int(i) for base, i in zip(paces, own, strict=True)}
+    paces = paces if run.cutoff < math.inf else _in_promise(run.problem, paces)
     least = [least_of(run.problem, base) for base in paces]
     for k in range(0, len(paces), AT_ONCE):
         if run.over:
@@ -153,19 +183,22 @@ def _start(run: Run, queue: Queue, paces: list[Base], near: step.Cut | None, flo
         for leaf in queue:
             run.take(leaf, min(least))
             queue.cutoff, tries = run.cutoff, tries + 1
-            if run.best is not None and tries >= TRIES:
+            if run.cutoff < math.inf and tries >= TRIES:
                 break
     return math.inf
 
 
-def _leaves_of(run: Run, paces: list[Base], cut: step.Cut) -> Iterator[Leaf]:
+def _leaves_of(run: Run, cut: step.Cut) -> Iterator[Leaf]:
     """Yield the parts of the rows that a layout belongs to."""
-    for base in paces:
-        if base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch:
-            table = row_table(run.problem, [base])
-            own = (table.pipeline == cut.pipeline_parallel) & (table.virtual_stages == cut.virtual_stages) & (table.zero == cut.zero_stage)
+    stages = np.arange(run.problem.machine.model.layers + 1) == cut.pipeline_parallel
+    for base in run.paces:
+        if base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch and base.order == cut.schedule:
+            table = row_table(run.problem, [at_hops(run.problem, base)], wanted=stages[None, :])
+            own = (table.virtual_stages == cut.virtual_stages) & (table.zero == cut.zero_stage)
             held = [i for i in np.flatnonzero(own) if is_row_of(table.row(int(i), 0.0), cut)]
-            yield from Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
+            queue = Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
+            queue.cutoff = run.cutoff
+            yield from queue
 
 
 def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:

@@ -7,6 +7,7 @@ many of them are recomputed.
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,6 @@ class RowTable:
     virtual_stages: Ints
     filled: Flags
     bound: Floats
-    declared: int
     no_room: int
     memory: int
 
@@ -113,25 +113,16 @@ def most_replicas(problem: Problem, base: Base, p: Any) -> Any:
 def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: float = math.inf, wanted: Flags | None = None) -> RowTable:
     """Build every row of some ways to cut a layer (all, unless told) with its bound, and drop those that cannot hold the model.
 
-    Rows that even stages alone make as slow as the cutoff are declared and left out, their bounds not worked out, and so are
-    those that are not `wanted`, by way and stages of the pipeline.
+    Rows that even stages alone make as slow as the cutoff are left out, their bounds not worked out, and so are those that
+    are not `wanted`, by way and stages of the pipeline.
     """
-    layers = problem.machine.model.layers
-    fixed = problem.pin("layers_per_stage")
-    stages = problem.options("pipeline_parallel", range(1, layers + 1) if fixed is None else [len(fixed)])
-    least = layers if fixed is None else min(fixed)  # a stage has a layer for each virtual stage at least
-    deep = [(p, v, True) for p in stages for v in problem.options("virtual_stages", range(1, min(layers // p, least) + 1 if p > 1 else 2))]
-    rows = np.array(deep + [(p, v, False) for p, v, _ in deep if p > 1 and v == 1], dtype=np.int64).reshape(-1, 3)
     paces = bases(problem) if paces is None else paces
-    blocks, declared, no_room, by_memory = [], 0, 0, 0
+    zeros = problem.options("zero_stage", range(4))
+    blocks, no_room, by_memory = [], 0, 0
     for index, base in enumerate(paces):
-        own = (rows[:, 0] > 1) | (not base.packed)
-        own &= (rows[:, 1] == 1) | (base.order == "1f1b")
-        p, v, filled = rows[own, 0], rows[own, 1], rows[own, 2] > 0
-        zeros = problem.options("zero_stage", range(4))
-        declared += len(p) * len(zeros)
+        p, v, filled = pipelines(problem, base)
         if wanted is not None:
-            p, v, filled = (x[wanted[index, p]] for x in (p, v, filled)) if wanted[index].any() else (p[:0],) * 3
+            p, v, filled = (x[wanted[index, p]] for x in (p, v, filled))
         if len(p):
             quick = _plain_bounds(problem, base, p, filled) < cutoff
             p, v, filled = p[quick], v[quick], filled[quick]
@@ -142,7 +133,32 @@ def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: floa
             i = np.flatnonzero(room & fits)
             blocks.append((np.full(len(i), index), np.full(len(i), zero), p[i], v[i], filled[i], bound[i]))
     columns: list[Any] = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 6
-    return _in_order(problem, paces, columns, declared, no_room, by_memory)
+    return _in_order(problem, paces, columns, no_room, by_memory)
+
+
+def declared_rows(problem: Problem, paces: list[Base]) -> int:
+    """Count the rows of some ways to cut a layer."""
+    return sum(len(pipelines(problem, base)[0]) for base in paces) * len(problem.options("zero_stage", range(4)))
+
+
+def pipelines(problem: Problem, base: Base) -> tuple[Ints, Ints, Flags]:
+    """Return the pipelines of a way to cut a layer: their stages, virtual stages, and whether they are filled."""
+    layers, fixed = problem.machine.model.layers, problem.pin("layers_per_stage")
+    stages = tuple(problem.options("pipeline_parallel", range(1, layers + 1) if fixed is None else [len(fixed)]))
+    least = layers if fixed is None else min(fixed)  # a stage has a layer for each virtual stage at least
+    return _pipelines(stages, layers, least, problem.pin("virtual_stages"), base.packed, base.order == "1f1b")
+
+
+@lru_cache(maxsize=64)
+def _pipelines(stages: tuple[int, ...], layers: int, least: int, wanted: int | None, packed: bool, interleaved: bool) -> tuple[Ints, Ints, Flags]:
+    several = [p for p in stages if p > 1 or not packed]
+    most = [min(layers // p, least) if p > 1 and interleaved else 1 for p in several]
+    deep = [(p, v, True) for p, n in zip(several, most, strict=True) for v in range(1, n + 1) if wanted in (None, v)]
+    rows = np.array(deep + [(p, v, False) for p, v, _ in deep if p > 1 and v == 1], dtype=np.int64).reshape(-1, 3)
+    found = rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2] > 0
+    for column in found:
+        column.flags.writeable = False
+    return found
 
 
 def _plain_bounds(problem: Problem, base: Base, p: Ints, filled: Flags) -> Floats:
@@ -151,16 +167,7 @@ def _plain_bounds(problem: Problem, base: Base, p: Ints, filled: Flags) -> Float
     return np.asarray(np.ceil(problem.machine.model.layers / p) * base.least_layer / (np.maximum(replicas, 1) * base.shape.micro_batch))
 
 
-def joined(problem: Problem, tables: list[RowTable]) -> RowTable:
-    """Join the tables of several ways to cut a layer."""
-    paces = [b for t in tables for b in t.bases]
-    first = np.cumsum([0, *(len(t.bases) for t in tables)])
-    parts = [(t.base + n, t.zero, t.pipeline, t.virtual_stages, t.filled, t.bound) for t, n in zip(tables, first, strict=False)]
-    columns: list[Any] = [np.concatenate(c) for c in zip(*parts, strict=True)] if parts else [np.empty(0, dtype=np.int64)] * 6
-    return _in_order(problem, paces, columns, sum(t.declared for t in tables), sum(t.no_room for t in tables), sum(t.memory for t in tables))
-
-
-def _in_order(problem: Problem, paces: list[Base], columns: list[Any], declared: int, no_room: int, by_memory: int) -> RowTable:
+def _in_order(problem: Problem, paces: list[Base], columns: list[Any], no_room: int, by_memory: int) -> RowTable:
     order = np.argsort(columns[5], kind="stable")
     base, zero, p, v, filled, bound = (c[order] for c in columns)
     return RowTable(
@@ -172,7 +179,6 @@ def _in_order(problem: Problem, paces: list[Base], columns: list[Any], declared:
         virtual_stages=v,
         filled=filled.astype(bool),
         bound=bound,
-        declared=declared,
         no_room=no_room,
         memory=by_memory,
     )

@@ -1,11 +1,11 @@
 """Prediction for one layout given in full: step time by part, memory by part, and what the network must hide."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.instance import HOP_STEP_SHARE, Accelerator, Instance, Model, Rack, Software
+from planner.instance import STEP_SHARE, Accelerator, Instance, Model, Rack, Software
 from planner.physics import memory, schedule, steptime, wan
 from planner.physics.groups import Weights, layer_kinds, weights_of
 from planner.physics.memory import Recompute
@@ -14,6 +14,8 @@ from planner.physics.operations import Machine, Shape, head_seconds
 from planner.physics.schedule import Schedule
 from planner.physics.steptime import LayerTimes
 from planner.physics.transformer import model_flop_per_token
+
+HALVINGS = 24  # of the range of slowdowns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,6 +380,27 @@ def hop_window_seconds(m: Machine, cut: Cut, pace: Paces, step_seconds: float, *
     return min(hidden, steptime.hop_nic_seconds(m, cut.shape) + share * step_seconds / max(1, shown))
 
 
+def allreduce_window_seconds(m: Machine, c: Conditions, cut: Cut, ring_seconds: float, *, share: float | None) -> float:
+    """Time that a layer's all-reduce may take: what its backward pass hides, and, unless the fabric is fixed by hand (None), no more than a share of the step.
+
+    What rings expose grows with their slowdown, so that the largest one within the share is found by bisection.
+    """
+    hidden = steptime.layer_times(m, cut.shape).backward
+    if share is None or not 0 < ring_seconds < hidden:
+        return hidden
+
+    def step_at(slowdown: float) -> float:
+        return sum(step_breakdown(m, replace(c, allreduce_slowdown=slowdown), cut).values())
+
+    low, high, allowed = 1.0, hidden / ring_seconds, step_at(1.0) * (1 + share)
+    if step_at(high) <= allowed:
+        return hidden
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if step_at(middle) <= allowed else (low, middle)
+    return low * ring_seconds
+
+
 def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | dict[str, float]]:
     """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics."""
     m = machine_of(instance)
@@ -391,7 +414,8 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
     ring = steptime.ring_seconds(m, cut.shape, weights_of(m, cut.shape), cut.replicas_per_rack, cut.group_racks)
     piped = cut.pipeline_parallel > cut.stages_per_rack
     fixed = any(p.startswith("fabric.") for p in instance.pins)
-    share = None if fixed else instance.network.hop_step_share if instance.network else HOP_STEP_SHARE
+    asked = instance.network
+    hop_share, ring_share = (None, None) if fixed else (asked.hop_step_share, asked.allreduce_step_share) if asked else (STEP_SHARE, STEP_SHARE)
     return {
         "step_seconds": step,
         "breakdown_seconds": parts,
@@ -405,9 +429,9 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
         "days_to_train": steptime.days_to_train(instance.workload.tokens, tokens, step, instance.workload.availability),
         "hop_seconds": steptime.hop_seconds(m, cut.shape, c.hop_slowdown) if piped else 0.0,
         "hop_nic_seconds": steptime.hop_nic_seconds(m, cut.shape) if piped else 0.0,
-        "hop_window_seconds": hop_window_seconds(m, cut, pace, step, share=share),
+        "hop_window_seconds": hop_window_seconds(m, cut, pace, step, share=hop_share),
         "allreduce_layer_seconds": float(ring),
-        "allreduce_window_seconds": times.backward,
+        "allreduce_window_seconds": allreduce_window_seconds(m, c, cut, float(ring), share=ring_share),
         "gradient_bytes_per_stage": float(np.max(gradient)),
         "wan_window_seconds": most * times.backward,
     }
