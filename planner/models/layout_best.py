@@ -3,7 +3,7 @@
 import heapq
 import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.models.layout_counts import Candidates, Span, candidates
 from planner.models.layout_question import Problem
-from planner.models.layout_space import Floats, Ints, Row, effective, replica_caps
+from planner.models.layout_space import Floats, Ints, Row, effective, least_pace, replica_caps
 from planner.models.layout_stages import HAIR, Stages
 from planner.physics import step
 from planner.physics.step import Cut, Paces
@@ -47,7 +47,7 @@ def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bo
         if depth not in told:
             told.add(depth)
             own = np.flatnonzero(search.depth == depth)
-            bound[own] = search.bounds(times, search.floor(depth), own)
+            bound[own] = search.bounds(times, search.floor(times, own, cutoff), own)
             own = own[bound[own] < cutoff]
             if len(own) > 1 and search.free:
                 bound[own] = search.of_easiest(times, own, cutoff)
@@ -105,12 +105,11 @@ class Depths:
             low, high = (middle + 1, high) if fits else (low, middle)
         return int(depths[low - 1]) if low else 0
 
-    def floor(self, depth: int) -> float:
-        """Return the least budget with which memory holds all layers at a depth; infinite where it never does."""
+    def floor(self, times: "Times", own: Ints, cutoff: float) -> float:
+        """Return the least budget with which memory holds all layers of candidates of one depth; infinite where it does not in time for a cutoff."""
         if not self.free:
             return self.even
-        own = self.depth == depth
-        easiest = self._stages(int(self.candidates.least[own].max()), depth, float(self.layer[own].min()))
+        easiest = self._easiest(times, own, cutoff)
         first = easiest.first_budget()
         return math.inf if first is None else float(easiest.budgets[first])
 
@@ -119,8 +118,7 @@ class Depths:
 
         What any of them holds in a time the easiest holds too; infinite where no split is under the cutoff.
         """
-        c, layer = self.candidates.part(own), float(self.layer[own].min())
-        stages = self._stages(int(c.least.max()), int(self.depth[own[0]]), layer)
+        c, stages = self.candidates.part(own), self._easiest(times, own, cutoff)
         found, pace = np.full(len(own), math.inf), pace_of(self.problem, self.row, c.racks)
         tried = splits(times, c, pace, stages, np.full(len(own), cutoff))
         split = next(tried, None)
@@ -138,6 +136,12 @@ class Depths:
             self.none_below[m] = shards
         return shards <= self.none_below.get(m, 0)
 
+    def _easiest(self, times: "Times", own: Ints, cutoff: float) -> Stages:
+        """Return the stages of candidates of one depth as they are with the most shards and the least pace of a layer, in time for a cutoff."""
+        c, depth = self.candidates.part(own), int(self.depth[own[0]])
+        in_time = times.stage_in(c, cutoff) * (1 + HAIR)
+        return replace(self._stages(int(c.least.max()), depth, float(self.layer[own].min())), most_seconds=in_time)
+
     def _stages(self, replicas: int, batches: int, layer: float) -> Stages:
         most = self.problem.machine.model.layers - (self.row.pipeline - 1) * self.row.virtual_stages
         return Stages(problem=self.problem, row=self.row, replicas=replicas, batches=batches, layer=layer, most_layers=most)
@@ -150,7 +154,7 @@ class Depths:
         again = base.times.again if base.recomputes == "all" else 0.0
         even = math.ceil(layers / p)
         stage = np.maximum(budget, even * (self.layer[which] + again))
-        least = np.maximum(stage + (base.head if p == 1 else 0.0), (layers * (self.layer[which] + again) + base.head) / p)
+        least = np.maximum(stage + (base.head if p == 1 else 0.0), least_pace(layers, p, self.layer[which] + again, base.head))
         return times.per_sequence(c, pace_of(self.problem, self.row, c.racks), pace_seconds=least, stage_seconds=stage, most=even)
 
 
@@ -173,15 +177,16 @@ def splits(times: "Times", c: Candidates, pace: Paces, stages: Stages, cutoff: F
     start = stages.first_budget()
     if start is None:
         return
-    even, least_pace = math.ceil(layers / row.pipeline), (layers * stages.layer + row.base.head) / row.pipeline
+    even, quickest = math.ceil(layers / row.pipeline), float(least_pace(layers, row.pipeline, stages.layer, row.base.head))
 
     def late(pace_seconds: float, budget: float) -> bool:
         return bool(np.all(times.per_sequence(c, pace, pace_seconds=pace_seconds, stage_seconds=budget, most=even) >= cutoff))
 
-    for budget in stages.budgets[start:].tolist():
-        if late(max(budget, least_pace), budget):
+    while start < len(stages.budgets):
+        budget = float(stages.budgets[start])
+        if late(max(budget, quickest), budget):
             return
-        caps = stages.caps(budget)
+        start, caps = stages.next_budget(start), stages.caps(budget)
         for last in range(max(stages.least, layers - int(caps[:-1].sum())), int(caps[-1]) + 1):
             own = stages.seconds(last, row.pipeline - 1)
             slowest = max(budget if row.pipeline > 1 else 0.0, own + row.base.head)
@@ -206,12 +211,19 @@ def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Be
     """Find the fastest split of layers for one count of replicas and micro-batches."""
     problem, row, layer = times.problem, times.row, float(np.asarray(pace.layer).ravel()[0])
     layers, p, fixed = problem.machine.model.layers, row.pipeline, problem.pin("layers_per_stage")
-    sequences = int(c.replicas[0] * c.batches[0]) * row.base.shape.micro_batch
-    in_time = min(layers, cutoff * sequences / float(effective(row, int(c.batches[0]))) / layer)
-    most_layers = max(1, min(layers - (p - 1) * row.virtual_stages, math.floor(in_time) + 1))
+    in_time = times.stage_in(c, cutoff)
+    most_layers = max(1, min(layers - (p - 1) * row.virtual_stages, math.floor(min(layers, in_time / layer)) + 1))
     if fixed is not None:
         most_layers = max(fixed)
-    stages = Stages(problem=problem, row=row, replicas=int(c.least[0]), batches=int(c.batches[0]), layer=layer, most_layers=most_layers)
+    stages = Stages(
+        problem=problem,
+        row=row,
+        replicas=int(c.least[0]),
+        batches=int(c.batches[0]),
+        layer=layer,
+        most_layers=most_layers,
+        most_seconds=in_time * (1 + HAIR),
+    )
     if fixed is not None or problem.pin("recomputed_layers_per_stage") is not None:
         return _fixed_split(times, c, pace, stages, cutoff)
     best, tried = None, splits(times, c, pace, stages, np.array([cutoff]))
@@ -261,6 +273,10 @@ class Times:
 
     problem: Problem
     row: Row
+
+    def stage_in(self, c: Candidates, cutoff: float) -> float:
+        """Return the seconds that the slowest stage of some candidates may take for one to be under a cutoff."""
+        return float(np.max(cutoff * c.replicas * c.batches * self.row.base.shape.micro_batch / effective(self.row, c.batches)))
 
     def per_sequence(self, c: Candidates, pace: Paces, *, pace_seconds: Any, stage_seconds: Any, most: Any) -> Floats:
         """Seconds per sequence at a pace, a time of the largest stage without the head, and its layers; broadcasts over candidates."""

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from planner.models.layout_question import Base, Problem, bases
 from planner.physics import schedule, step
 
+HAIR = 1e-9  # of a layer
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -228,6 +230,17 @@ def least_layer(problem: Problem, base: Base, zero: int, p: Ints, replicas: Ints
     return np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), p.shape)
 
 
+def least_pace(layers: int, p: Any, layer: Any, head: float) -> Any:
+    """Return the least time of the slowest of p stages of whole layers, the last of which has the head besides.
+
+    With k layers on each other stage the last holds the rest, layers - k·(p - 1): its time falls with k, theirs grows, and
+    the two cross at the mean.
+    """
+    k = (layers * layer + head) / (p * layer)
+    crossing = np.minimum(np.ceil(k - HAIR) * layer, (layers - np.floor(k + HAIR) * (p - 1)) * layer + head)
+    return np.maximum(crossing, layer + head)
+
+
 def least_terms(
     problem: Problem, base: Base, zero: int, p: Any, v: Any, batches: Any, *, fewest: Any, most: Any, floor: Any = 0.0
 ) -> tuple[Any, Any, Any]:
@@ -244,7 +257,7 @@ def least_terms(
     layer = pace.layer + base.least_layer - base.layer
     even = np.ceil(layers / p)
     stage = np.maximum(even * layer, floor)
-    slowest = np.maximum(stage + np.where(p == 1, base.head, 0.0), (layers * layer + base.head) / p)
+    slowest = np.maximum(stage + np.where(p == 1, base.head, 0.0), least_pace(layers, p, layer, base.head))
     hop = np.where(p == 1, 0.0, np.where(q >= p, base.hop_inside, base.hop_between))
     fill = step.bubble_of(pace, base.order, p, v, stage, hop=hop, micro_batches=batches)
     tails = step.tail_parts(

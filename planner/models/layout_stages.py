@@ -21,10 +21,11 @@ HAIR = 1e-12  # relative: budgets are sums of the same two floats in another ord
 
 
 @lru_cache(maxsize=32)
-def _sums(layer: float, again: float, most: int) -> Floats:
-    """List every time of a stage of up to so many layers, any of them recomputed, in order."""
+def _sums(layer: float, again: float, most: int, low: float, high: float) -> Floats:
+    """List every time between two of a stage of up to so many layers, any of them recomputed, in order."""
     n, r = np.arange(1, most + 1)[:, None], np.arange(most + 1)[None, :]
-    return np.unique((n * layer + r * again)[r <= n])
+    sums = n * layer + r * again
+    return np.unique(sums[(r <= n) & (sums >= low) & (sums <= high)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class Stages:
     batches: int
     layer: float
     most_layers: int
+    most_seconds: float = math.inf  # that a stage may take
 
     @property
     def least(self) -> int:
@@ -144,14 +146,14 @@ class Stages:
         total, p = self.problem.machine.model.layers, self.row.pipeline
         even = math.ceil(total / p)
         n = self.numbers
+        least = even * (self.layer + (self.again if self.row.base.recomputes == "all" else 0.0)) * (1 - HAIR)
         if self.row.base.recomputes == "all":
             found = n * (self.layer + self.again)
         elif self.row.base.recomputes == "none" or bool(self.fits_kept.all()):
             found = n * self.layer
         else:
-            found = _sums(self.layer, self.again, total - (p - 1) * self.row.virtual_stages)
-        least = even * (self.layer + (self.again if self.row.base.recomputes == "all" else 0.0))
-        return np.asarray(found[found >= least * (1 - HAIR)])
+            found = _sums(self.layer, self.again, total - (p - 1) * self.row.virtual_stages, least, self.most_seconds)
+        return np.asarray(found[(found >= least) & (found <= self.most_seconds)])
 
     def holds(self, budget: float) -> bool:
         """Tell whether the stages hold all layers within a budget."""
@@ -174,6 +176,20 @@ class Stages:
             middle = (low + high) // 2
             low, high = (low, middle) if self.holds(float(self.budgets[middle])) else (middle + 1, high)
         return low
+
+    def next_budget(self, i: int) -> int:
+        """Index of the next budget that lets a stage hold more than budget i does; that of the end where none does."""
+        held, step = int(self.caps(float(self.budgets[i])).sum()), 1
+        low, high = i, len(self.budgets)
+        while low + step < high:
+            if int(self.caps(float(self.budgets[low + step])).sum()) > held:
+                high = low + step
+                break
+            low, step = low + step, step * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if int(self.caps(float(self.budgets[middle])).sum()) > held else (middle, high)
+        return high
 
     def spread(self, budget: float, pace: float, most: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Spread the layers within caps, no stage over `most`, and say how many each must recompute; the first stages are relieved first."""
