@@ -235,7 +235,7 @@ def _next_guess(run: Run, last: Trial | Refusal | None, low: int, high: int) -> 
         guess = last.racks + math.floor(step / module) * module
         if guess <= low and last.racks == low:
             guess = low + module
-        elif not low < guess < high:  # the bill jumps between the two
+        elif guess <= low or (guess >= high and high in run.tried):  # the bill jumps between the two
             guess = (low + high) // 2 // module * module
     else:
         guess = high - module if isinstance(last, Trial) else (low + high) // 2 // module * module

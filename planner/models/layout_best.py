@@ -1,6 +1,5 @@
 """The exact best of one row: every count of replicas and micro-batches that could win, with its fastest split of layers."""
 
-import heapq
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
@@ -36,24 +35,19 @@ def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bo
         return None
     times, search = Times(problem=problem, row=row), Depths(problem=problem, row=row, candidates=c)
     bound, best = search.bounds(times, search.even, np.arange(len(c.replicas))), None
-    waiting = [(float(bound[i]), int(i)) for i in np.flatnonzero((search.depth <= search.deepest) & (bound < cutoff))]
-    heapq.heapify(waiting)
+    bound[search.depth > search.deepest] = math.inf
     told: set[int] = set()
-    while waiting and not over():
-        low, i = heapq.heappop(waiting)
-        if low >= cutoff:
+    while not over():
+        i = int(np.argmin(bound))
+        if bound[i] >= cutoff:
             break
         depth = int(search.depth[i])
         if depth not in told:
             told.add(depth)
-            own = np.flatnonzero(search.depth == depth)
-            bound[own] = search.bounds(times, search.floor(times, own, cutoff), own)
-            own = own[bound[own] < cutoff]
-            if len(own) > 1 and search.free:
-                bound[own] = search.of_easiest(times, own, cutoff)
-        if bound[i] > low:
-            heapq.heappush(waiting, (float(bound[i]), i))
-        elif not search.hopeless(i):
+            bound[search.depth == depth] = search.of_depth(times, bound, depth, cutoff)
+            continue
+        bound[i] = math.inf
+        if not search.hopeless(i):
             one = c.part(slice(i, i + 1))
             found = _best_split(times, one, pace_of(problem, row, one.racks), cutoff)
             best, cutoff = (found, found.seconds) if found is not None else (best, cutoff)
@@ -105,6 +99,16 @@ class Depths:
             low, high = (middle + 1, high) if fits else (low, middle)
         return int(depths[low - 1]) if low else 0
 
+    def of_depth(self, times: "Times", bound: Floats, depth: int, cutoff: float) -> Floats:
+        """Sharpen the bounds of the candidates of one depth: by the least stage that memory leaves, then by the splits of the easiest of them."""
+        found, own = bound[self.depth == depth], np.flatnonzero(self.depth == depth)
+        own, few = own[found < cutoff], np.flatnonzero(found < cutoff)
+        found[few] = self.bounds(times, self.floor(times, own, cutoff), own)
+        own, few = own[found[few] < cutoff], few[found[few] < cutoff]
+        if len(own) > 1 and self.free:
+            found[few] = self.of_easiest(times, own, cutoff)
+        return found
+
     def floor(self, times: "Times", own: Ints, cutoff: float) -> float:
         """Return the least budget with which memory holds all layers of candidates of one depth; infinite where it does not in time for a cutoff."""
         if not self.free:
@@ -139,7 +143,7 @@ class Depths:
     def _easiest(self, times: "Times", own: Ints, cutoff: float) -> Stages:
         """Return the stages of candidates of one depth as they are with the most shards and the least pace of a layer, in time for a cutoff."""
         c, depth = self.candidates.part(own), int(self.depth[own[0]])
-        in_time = times.stage_in(c, cutoff) * (1 + HAIR)
+        in_time = times.stage_in(c, pace_of(self.problem, self.row, c.racks), cutoff) * (1 + HAIR)
         return replace(self._stages(int(c.least.max()), depth, float(self.layer[own].min())), most_seconds=in_time)
 
     def _stages(self, replicas: int, batches: int, layer: float) -> Stages:
@@ -211,7 +215,7 @@ def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Be
     """Find the fastest split of layers for one count of replicas and micro-batches."""
     problem, row, layer = times.problem, times.row, float(np.asarray(pace.layer).ravel()[0])
     layers, p, fixed = problem.machine.model.layers, row.pipeline, problem.pin("layers_per_stage")
-    in_time = times.stage_in(c, cutoff)
+    in_time = times.stage_in(c, pace, cutoff)
     most_layers = max(1, min(layers - (p - 1) * row.virtual_stages, math.floor(min(layers, in_time / layer)) + 1))
     if fixed is not None:
         most_layers = max(fixed)
@@ -274,9 +278,12 @@ class Times:
     problem: Problem
     row: Row
 
-    def stage_in(self, c: Candidates, cutoff: float) -> float:
-        """Return the seconds that the slowest stage of some candidates may take for one to be under a cutoff."""
-        return float(np.max(cutoff * c.replicas * c.batches * self.row.base.shape.micro_batch / effective(self.row, c.batches)))
+    def stage_in(self, c: Candidates, pace: Paces, cutoff: float) -> float:
+        """Return the seconds that the slowest stage of some candidates may take for one to be under a cutoff: what even stages leave beside fill and tails."""
+        even = math.ceil(self.problem.machine.model.layers / self.row.pipeline)
+        once, each = self.terms(pace, c.racks, c.least, c.batches, even * np.asarray(pace.layer), even)
+        step = cutoff * c.replicas * c.batches * self.row.base.shape.micro_batch
+        return float(np.max((step - once) / effective(self.row, c.batches) - each))
 
     def per_sequence(self, c: Candidates, pace: Paces, *, pace_seconds: Any, stage_seconds: Any, most: Any) -> Floats:
         """Seconds per sequence at a pace, a time of the largest stage without the head, and its layers; broadcasts over candidates."""
