@@ -17,7 +17,7 @@ from planner.instance import Instance
 from planner.models import fabric, fabric_question, layout, placement, sites, sites_conflict
 from planner.models import wan as wan_design
 from planner.models.layout_memory import Memory
-from planner.physics import border, hostlist, transport, wan
+from planner.physics import border, hostlist, step, transport, wan
 from planner.physics.bill import bill
 from planner.physics.exchange import counted_window_seconds
 from planner.physics.locality import Locality, expert_racks, locality
@@ -216,6 +216,12 @@ class Decider:
             return Refusal("layout", partial(layout.conflict, self.instance, request))
         self.requests.append((out.solution, request))
         return out.solution
+
+    def count_on(self, cut: Cut) -> None:
+        """Size links between sites for what a layout exchanges, where no layout was found for them yet."""
+        if self.exchange is None and self.instance.wan is not None:
+            m = step.metrics(self.instance, step.Conditions(hop_slowdown=self.phi, allreduce_slowdown=self.phi), cut)
+            self.exchange = GradientExchange(stage_bytes=m["gradient_bytes_per_stage"], window_seconds=m["wan_window_seconds"])
 
     def _nearest(self) -> list[Cut]:
         """Return the layout found last, from which the next search may start."""

@@ -582,7 +582,7 @@ class Transport(Sourced):
     simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs, in the place of the constant.")
 
 
-STEP_SHARE = 0.03  # a rule of this planner's own, unless an instance says otherwise
+HOP_STEP_SHARE, ALLREDUCE_STEP_SHARE = 0.03, 0.01  # rules of this planner's own, unless an instance says otherwise
 
 
 class Network(Sourced):
@@ -611,12 +611,12 @@ class Network(Sourced):
     power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt of the fabric over its years, counted into its cost.")
     max_tiers: Annotated[int, Field(ge=1, le=4)] = 4
     hop_step_share: Fraction = Field(
-        STEP_SHARE,
+        HOP_STEP_SHARE,
         description="Most of a step that the fabric may add through pipeline exchanges over what NICs alone take: more lets it be narrower. "
         "Of no effect where a fabric decision is pinned.",
     )
     allreduce_step_share: Fraction = Field(
-        STEP_SHARE,
+        ALLREDUCE_STEP_SHARE,
         description="Most of a step that the fabric may add through what shows of rings and of ZeRO's traffic over what NICs alone take. "
         "Of no effect where a fabric decision is pinned.",
     )

@@ -184,7 +184,11 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
 
 def _joint_days(run: Run, most: int) -> float | None:
     """Bound the days to train over all four decisions, with some racks at most."""
-    return joint_bound.days(run.instance, most, run.decider.phi, time_limit=run.decider.options.time_limit, memory=run.decider.layouts)
+    limit, memory = run.decider.options.time_limit, run.decider.layouts
+    days, cut = joint_bound.days(run.instance, most, run.decider.phi, time_limit=limit, memory=memory)
+    if cut is not None:
+        run.decider.count_on(cut)
+    return days
 
 
 def _spend(run: Run, most: int) -> Conflict | None:

@@ -28,7 +28,7 @@ from planner.plan import Certificate, Conflict, LayoutMetrics, LayoutPlan
 from planner.solvers.cpsat import SOLVER
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
-__all__ = ["alternatives", "confirm", "conflict", "least_days", "search", "solve"]
+__all__ = ["alternatives", "confirm", "conflict", "least", "least_days", "search", "solve"]
 
 AGREEMENT = 1e-7  # relative; CP-SAT counts in whole units of time, the tables in floats
 CONFIRMED = 600  # stages of the rows that CP-SAT decides again
@@ -187,13 +187,22 @@ def remembered(
     return found
 
 
-def least_days(
+def least(
     instance: Instance, request: LayoutRequest, *, under: float = math.inf, time_limit: float | None = None, memory: Memory | None = None
-) -> float | None:
-    """Return a proven lower bound on the days to train for the racks and network given, or `under` where it is no less; None where no layout fits."""
+) -> tuple[float | None, step.Cut | None]:
+    """Return a proven lower bound on the days to train for the racks and network given and the fastest layout found.
+
+    Where none is faster than `under` the bound is that, without a layout; where none fits there is neither.
+    """
     problem = problem_of(instance, request)
     found = remembered(problem, memory, time_limit, limit=under / _days(instance, problem, 1.0))
-    return None if found.bound == math.inf else min(under, _days(instance, problem, found.bound))
+    bound = None if found.bound == math.inf else min(under, _days(instance, problem, found.bound))
+    return bound, None if found.best is None else found.best.cut
+
+
+def least_days(instance: Instance, request: LayoutRequest) -> float | None:
+    """Return a proven lower bound on the days to train for the racks and network given; None where no layout fits."""
+    return least(instance, request)[0]
 
 
 def alternatives(instance: Instance, request: LayoutRequest, options: Options, *, steps: int = 8) -> list[Alternative]:

@@ -100,31 +100,30 @@ class Depths:
         return int(depths[low - 1]) if low else 0
 
     def of_depth(self, times: "Times", bound: Floats, depth: int, cutoff: float) -> Floats:
-        """Sharpen the bounds of the candidates of one depth: by the least stage that memory leaves, then by the splits of the easiest of them."""
+        """Sharpen the bounds of the candidates of one depth: by the least stage that memory leaves, then by the splits of the easiest of them.
+
+        What any of them holds in a time the easiest holds too, which has the most shards and the least pace of a layer.
+        """
         found, own = bound[self.depth == depth], np.flatnonzero(self.depth == depth)
-        own, few = own[found < cutoff], np.flatnonzero(found < cutoff)
-        found[few] = self.bounds(times, self.floor(times, own, cutoff), own)
-        own, few = own[found[few] < cutoff], few[found[few] < cutoff]
-        if len(own) > 1 and self.free:
-            found[few] = self.of_easiest(times, own, cutoff)
+        few = np.flatnonzero(found < cutoff)
+        found[few] = self.bounds(times, self._floor(times, own[few], cutoff), own[few])
+        few = np.flatnonzero(found < cutoff)
+        if len(few) > 1 and self.free:
+            found[few] = self._of_splits(times, own[few], cutoff)
         return found
 
-    def floor(self, times: "Times", own: Ints, cutoff: float) -> float:
-        """Return the least budget with which memory holds all layers of candidates of one depth; infinite where it does not in time for a cutoff."""
+    def _floor(self, times: "Times", own: Ints, cutoff: float) -> float:
+        """Return the least budget with which memory holds all layers; infinite where none in time for the cutoff does."""
         if not self.free:
             return self.even
         easiest = self._easiest(times, own, cutoff)
-        first = easiest.first_budget()
-        return math.inf if first is None else float(easiest.budgets[first])
+        return math.inf if easiest.first_budget is None else float(easiest.budgets[easiest.first_budget])
 
-    def of_easiest(self, times: "Times", own: Ints, cutoff: float) -> Floats:
-        """Bound the time per sequence of candidates of one depth by the splits of the easiest of them: the most shards, the least pace of a layer.
-
-        What any of them holds in a time the easiest holds too; infinite where no split is under the cutoff.
-        """
-        c, stages = self.candidates.part(own), self._easiest(times, own, cutoff)
+    def _of_splits(self, times: "Times", own: Ints, cutoff: float) -> Floats:
+        """Bound the time per sequence of some candidates by the splits of the easiest; infinite where none is under the cutoff."""
+        c, easiest = self.candidates.part(own), self._easiest(times, own, cutoff)
         found, pace = np.full(len(own), math.inf), pace_of(self.problem, self.row, c.racks)
-        tried = splits(times, c, pace, stages, np.full(len(own), cutoff))
+        tried = splits(times, c, pace, easiest, np.full(len(own), cutoff))
         split = next(tried, None)
         while split is not None:
             found = np.minimum(found, times.per_sequence(c, pace, pace_seconds=split.pace, stage_seconds=split.budget, most=split.most))
@@ -178,7 +177,7 @@ def splits(times: "Times", c: Candidates, pace: Paces, stages: Stages, cutoff: F
     last stage with its head may set, until no larger one can win.
     """
     row, layers = times.row, times.problem.machine.model.layers
-    start = stages.first_budget()
+    start = stages.first_budget
     if start is None:
         return
     even, quickest = math.ceil(layers / row.pipeline), float(least_pace(layers, row.pipeline, stages.layer, row.base.head))

@@ -161,7 +161,7 @@ def _start(run: Run, queue: Queue, near: Sequence[step.Cut]) -> float:
             run.open(leaf.row, low, leaf.span)
             if run.best is not held:
                 break
-    if run.known is not None and np.mean(run.known[:, 1:] < run.target * AHEAD) > 1 / 2:
+    if run.known is not None and 2 * np.count_nonzero(run.known[:, 1:] < run.target * AHEAD) > run.known[:, 1:].size:
         run.known = None  # soon to be passed by most layouts of questions to come: found out anew
     wanted = None if run.known is None or run.cutoff == math.inf else run.known < run.target
     own = np.arange(len(run.paces))

@@ -260,6 +260,8 @@ def least_terms(
     slowest = np.maximum(stage + np.where(p == 1, base.head, 0.0), least_pace(layers, p, layer, base.head))
     hop = np.where(p == 1, 0.0, np.where(q >= p, base.hop_inside, base.hop_between))
     fill = step.bubble_of(pace, base.order, p, v, stage, hop=hop, micro_batches=batches)
+    if base.order == "zb-h1":  # where exchanges take longer than the passes that hide them, fewer micro-batches fill it faster
+        fill = np.minimum(fill, step.bubble_of(pace, base.order, p, v, stage, hop=hop, micro_batches=1))
     tails = step.tail_parts(
         m,
         base.shape,

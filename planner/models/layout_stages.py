@@ -165,6 +165,7 @@ class Stages:
         """Whether the stages hold all layers, however long they take."""
         return self.holds(self.most_layers * (self.layer + self.again))
 
+    @cached_property
     def first_budget(self) -> int | None:
         """Index of the least budget that holds all layers; None where none does."""
         if not self.feasible:

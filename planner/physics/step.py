@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.instance import STEP_SHARE, Accelerator, Instance, Model, Rack, Software
+from planner.instance import ALLREDUCE_STEP_SHARE, HOP_STEP_SHARE, Accelerator, Instance, Model, Rack, Software
 from planner.physics import memory, schedule, steptime, wan
 from planner.physics.groups import Weights, layer_kinds, weights_of
 from planner.physics.memory import Recompute
@@ -415,7 +415,7 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
     piped = cut.pipeline_parallel > cut.stages_per_rack
     fixed = any(p.startswith("fabric.") for p in instance.pins)
     asked = instance.network
-    hop_share, ring_share = (None, None) if fixed else (asked.hop_step_share, asked.allreduce_step_share) if asked else (STEP_SHARE, STEP_SHARE)
+    hop_share, ring_share = (asked.hop_step_share, asked.allreduce_step_share) if asked else (HOP_STEP_SHARE, ALLREDUCE_STEP_SHARE)
     return {
         "step_seconds": step,
         "breakdown_seconds": parts,
@@ -429,9 +429,9 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
         "days_to_train": steptime.days_to_train(instance.workload.tokens, tokens, step, instance.workload.availability),
         "hop_seconds": steptime.hop_seconds(m, cut.shape, c.hop_slowdown) if piped else 0.0,
         "hop_nic_seconds": steptime.hop_nic_seconds(m, cut.shape) if piped else 0.0,
-        "hop_window_seconds": hop_window_seconds(m, cut, pace, step, share=hop_share),
+        "hop_window_seconds": hop_window_seconds(m, cut, pace, step, share=None if fixed else hop_share),
         "allreduce_layer_seconds": float(ring),
-        "allreduce_window_seconds": allreduce_window_seconds(m, c, cut, float(ring), share=ring_share),
+        "allreduce_window_seconds": allreduce_window_seconds(m, c, cut, float(ring), share=None if fixed else ring_share),
         "gradient_bytes_per_stage": float(np.max(gradient)),
         "wan_window_seconds": most * times.backward,
     }

@@ -29,7 +29,7 @@ def test_the_least_stage_by_columns_is_a_bound(seed: int) -> None:
         batches = p + r.randint(0, p) if row.filled else r.randint(1, p - 1)
         layer = float(np.asarray(pace_of(problem, row, 1).layer))
         stages = Stages(problem=problem, row=row, replicas=replicas, batches=batches, layer=layer, most_layers=layers - (p - 1) * v)
-        first = stages.first_budget()
+        first = stages.first_budget
         exact = math.inf if first is None else float(stages.budgets[first])
         columns = [np.array([x]) for x in (p, v, batches, replicas)]
         low = layout_held.least_stage(problem, row.base, row.zero, *columns, np.array([layer]))[0]
