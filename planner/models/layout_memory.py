@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from planner.models.layout_floors import Floors
 from planner.models.layout_question import Base, Problem, bases
 from planner.models.layout_search import Search
-from planner.models.layout_space import Flags, Floats, Ints, most_replicas, replica_caps
+from planner.models.layout_space import Flags, Ints, most_replicas, replica_caps
 from planner.physics.step import Conditions, Cut
 from planner.solvers.outcome import Stop
 
@@ -82,21 +83,23 @@ class Memory:
     def near(self, problem: Problem) -> list[Cut]:
         """Return the layouts last found for questions that differ in racks and network alone, one of each shape, from the likest network on."""
         same, found = _but_racks(problem), dict[object, Cut]()
-        held = [(_unlike(a.asked.conditions, problem.conditions), a.found.best.cut) for a in reversed(self.answers) if a.found.best and a.alike == same]
+        held = [
+            (_unlike(a.asked.conditions, problem.conditions), a.found.best.cut) for a in reversed(self.answers) if a.found.best and a.alike == same
+        ]
         for _, cut in sorted(held, key=lambda x: x[0]):
             found.setdefault((cut.shape, cut.pipeline_parallel, cut.virtual_stages, cut.zero_stage, cut.schedule), cut)
         return list(found.values())[:STARTS]
 
-    def floors(self, problem: Problem) -> Floats | None:
-        """Return what like questions proved that left no less, by way to cut a layer and stages of the pipeline; zero where none did."""
-        ways, known = self._ways(problem), None
-        caps = Caps.of(problem, ways.differ)
+    def floors(self, problem: Problem) -> Floors | None:
+        """Return what like questions proved that left no less; zero where none did, None where there is none."""
+        ways = self._ways(problem)
+        caps, known = Caps.of(problem, ways.differ), []
         for a in self.answers[-REFERENCES:]:
             if a.found.floors is not None and a.caps is not None and a.alike == ways.alike and _no_faster(a.asked, problem):
-                own = np.zeros_like(a.found.floors)
-                own[:, 1:] = np.where(caps.within(a.caps)[ways.like], a.found.floors[:, 1:], 0.0)
-                known = own if known is None else np.maximum(known, own)
-        return known
+                held = np.zeros_like(a.found.floors.pairs, dtype=bool)
+                held[:, 1:] = caps.within(a.caps)[ways.like]
+                known.append(a.found.floors.where(held))
+        return Floors.highest(known) if known else None
 
     def paces(self, problem: Problem) -> list[Base]:
         """Return all ways to cut a layer, with exchanges at the pace of the network of some question like this one."""

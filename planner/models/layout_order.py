@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.models.layout_cells import Cells, bounded, narrow, split, whole
 from planner.models.layout_counts import Span
-from planner.models.layout_question import Base, Problem
+from planner.models.layout_question import Problem
 from planner.models.layout_space import Floats, Ints, Row, RowTable
 
 FIRST = 128  # cells split at once while there is no layout
@@ -64,17 +64,16 @@ class Queue:
         """What is as slow as this is dropped."""
         return self.cutoff * self.margin
 
-    def left(self) -> Iterator[tuple[Base, Ints, Floats]]:
-        """Yield what is still held: a way to cut a layer, and of parts of its rows the stages and the bounds."""
+    def left(self) -> Iterator[tuple[RowTable, Ints, Floats]]:
+        """Yield what is still held: rows of a table, all of one way to cut a layer and one ZeRO stage, and the bounds of parts of them."""
         for bound, _, number, held in self._heap:
             table = self.tables[number]
             if isinstance(held, Cells):
-                rows, bounds = held.row, held.bound
+                yield table, held.row, held.bound
             elif isinstance(held, tuple):
-                rows, bounds = np.array([held[0]]), np.array([bound])
+                yield table, np.array([held[0]]), np.array([bound])
             else:
-                rows, bounds = held, table.bound[held]
-            yield table.bases[int(table.base[rows[0]])], table.pipeline[rows], bounds
+                yield table, held, table.bound[held]
 
     def __iter__(self) -> Iterator[Leaf]:
         """Yield every part of a row that memory does not rule out and that is under the cutoff."""

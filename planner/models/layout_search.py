@@ -4,14 +4,16 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from planner.models.layout_best import Best, best_of_row
 from planner.models.layout_counts import Span
+from planner.models.layout_floors import Floors, Key, Wanted
 from planner.models.layout_order import Leaf, Queue
 from planner.models.layout_question import Base, Problem, at_hops, bases
-from planner.models.layout_space import Floats, Row, RowTable, row_bounds, row_table
+from planner.models.layout_space import Flags, Ints, Row, RowTable, Select, row_bounds, row_table
 from planner.physics import step
 from planner.solvers.outcome import Stop
 
@@ -32,7 +34,7 @@ class Search:
     queue: Queue
     seconds: float
     paces: list[Base]  # of the space
-    floors: Floats | None = None  # seconds per sequence that no layout is under, by way to cut a layer and stages of the pipeline
+    floors: Floors | None = None  # that no layout is under
     limit: float = math.inf  # seconds per sequence from which on layouts were not asked for
 
 
@@ -46,7 +48,8 @@ class Run:
     progress: Callable[[str], None] | None
     limit: float = math.inf  # layouts are asked for that are under this
     beyond: float = 1.0  # how far beyond the best layout rows are searched to their end
-    known: Floats | None = None  # floors that searches before this one found
+    known: Floors | None = None  # that searches before this one found
+    wanted: Wanted | None = None  # rows that these leave
     paces: list[Base] = field(default_factory=list)  # all ways to cut a layer
     number: dict[int, int] = field(default_factory=dict)  # which of them a base is, by its identity
     best: Best | None = None
@@ -102,7 +105,7 @@ def search(
     table: RowTable | None = None,
     near: Sequence[step.Cut] = (),
     paces: list[Base] | None = None,
-    floors: Floats | None = None,
+    floors: Floors | None = None,
     margin: float = 1.0,
     beyond: float = 1.0,
     limit: float = math.inf,
@@ -142,15 +145,27 @@ def search(
     )
 
 
-def _floors(run: Run, queue: Queue) -> Floats:
-    """Return what a finished search proves by way to cut a layer and stages: what is held no more is as slow as the queue's reach."""
-    found = np.full((len(run.paces), run.problem.machine.model.layers + 1), queue.reach)
-    for base, pipelines, bounds in queue.left():
-        np.minimum.at(found[run.number[id(base)]], pipelines, bounds)
+def _floors(run: Run, queue: Queue) -> Floors:
+    """Return what a finished search proves of rows: what is held no more is as slow as the queue's reach."""
+    pairs = np.full((len(run.paces), run.problem.machine.model.layers + 1), queue.reach)
+    rows: dict[Key, float] = dict.fromkeys(run.wanted.more if run.wanted is not None else (), queue.reach)
     for key, row in run.opened.items():
-        own = run.number[id(row.base)], row.pipeline
-        found[own] = min(found[own], run.floors[key])
-    return found if run.known is None else np.where(run.known >= run.target, run.known, found)
+        rows[run.number[id(row.base)], row.zero, row.pipeline, row.virtual_stages, row.filled] = run.floors[key]
+    single = {key[:2] for key in rows}
+    for table, held, bounds in queue.left():
+        way, zero = run.number[id(table.bases[int(table.base[held[0]])])], int(table.zero[held[0]])
+        p = table.pipeline[held]
+        if (way, zero) in single:
+            keys = zip(p.tolist(), table.virtual_stages[held].tolist(), table.filled[held].tolist(), strict=True)
+            own = [(way, zero, *key) for key in keys]
+            for key, bound in zip(own, bounds.tolist(), strict=True):
+                if key in rows:
+                    rows[key] = min(rows[key], bound)
+            rest = np.array([key not in rows for key in own])
+            p, bounds = p[rest], bounds[rest]
+        np.minimum.at(pairs[way], p, bounds)
+    found = Floors(pairs, rows)
+    return found if run.known is None or run.wanted is None else run.known.updated(found, run.wanted)
 
 
 def _start(run: Run, queue: Queue, near: Sequence[step.Cut]) -> float:
@@ -161,14 +176,10 @@ def _start(run: Run, queue: Queue, near: Sequence[step.Cut]) -> float:
             run.open(leaf.row, low, leaf.span)
             if run.best is not held:
                 break
-    if run.known is not None and 2 * np.count_nonzero(run.known[:, 1:] < run.target * AHEAD) > run.known[:, 1:].size:
-        run.known = None  # soon to be passed by most layouts of questions to come: found out anew
-    wanted = None if run.known is None or run.cutoff == math.inf else run.known < run.target
-    own = np.arange(len(run.paces))
-    if wanted is not None:
-        wanted[:, 0] = False  # no pipeline has no stages
-        own = np.flatnonzero(wanted.any(axis=1))
-        wanted = wanted[own]
+    if run.known is not None and (run.cutoff == math.inf or run.known.mostly_under(run.target * AHEAD)):
+        run.known = None  # of no use, or soon passed by most layouts of questions to come: found out anew
+    run.wanted = None if run.known is None else run.known.wanted(run.target)
+    own = np.arange(len(run.paces)) if run.wanted is None else run.wanted.ways
     paces = [at_hops(run.problem, run.paces[i]) for i in own]
     run.number = {id(base): int(i) for base, i in zip(paces, own, strict=True)}
     paces = paces if run.cutoff < math.inf else _in_promise(run.problem, paces)
@@ -176,9 +187,7 @@ def _start(run: Run, queue: Queue, near: Sequence[step.Cut]) -> float:
     for k in range(0, len(paces), AT_ONCE):
         if run.over:
             return min(least[k:])
-        own = slice(k, k + AT_ONCE)
-        reach = run.cutoff * queue.margin
-        queue.add(row_table(run.problem, paces[own], cutoff=reach, wanted=None if wanted is None else wanted[own]))
+        queue.add(row_table(run.problem, paces[k : k + AT_ONCE], cutoff=run.cutoff * queue.margin, wanted=_select(run, paces[k : k + AT_ONCE])))
         queue.cutoff, tries = run.cutoff, 0
         for leaf in queue:
             run.take(leaf, min(least))
@@ -188,17 +197,27 @@ def _start(run: Run, queue: Queue, near: Sequence[step.Cut]) -> float:
     return math.inf
 
 
+def _select(run: Run, paces: list[Base]) -> Select | None:
+    """Return what tells which rows of some ways to cut a layer are wanted; None where all are."""
+    wanted = run.wanted
+    if wanted is None:
+        return None
+    return lambda index, zero, p, v, filled: wanted.rows(run.number[id(paces[index])], zero, p, v, filled)
+
+
 def _leaves_of(run: Run, cut: step.Cut) -> Iterator[Leaf]:
     """Yield the parts of the rows that a layout belongs to."""
-    stages = np.arange(run.problem.machine.model.layers + 1) == cut.pipeline_parallel
     for base in run.paces:
         if base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch and base.order == cut.schedule:
-            table = row_table(run.problem, [at_hops(run.problem, base)], wanted=stages[None, :])
-            own = (table.virtual_stages == cut.virtual_stages) & (table.zero == cut.zero_stage)
-            held = [i for i in np.flatnonzero(own) if is_row_of(table.row(int(i), 0.0), cut)]
+            table = row_table(run.problem, [at_hops(run.problem, base)], wanted=partial(_of_cut, cut))
+            held = [i for i in range(len(table)) if is_row_of(table.row(i, 0.0), cut)]
             queue = Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
             queue.cutoff = run.cutoff
             yield from queue
+
+
+def _of_cut(cut: step.Cut, _: int, zero: int, p: Ints, v: Ints, filled: Flags) -> Flags:
+    return (zero == cut.zero_stage) & (p == cut.pipeline_parallel) & (v == cut.virtual_stages) & (filled == (cut.micro_batches >= p))
 
 
 def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:

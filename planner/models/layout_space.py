@@ -6,6 +6,7 @@ many of them are recomputed.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,7 @@ HAIR = 1e-9  # of a layer
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Select = Callable[[int, int, Ints, Ints, Flags], Flags]  # of a way to cut a layer and a ZeRO stage, by stages, virtual stages and filled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,28 +114,29 @@ def most_replicas(problem: Problem, base: Base, p: Any) -> Any:
     return np.minimum(caps, replica_caps(replace(problem, sites=("all",), racks=(problem.racks_in_all,)), base, p)[0])
 
 
-def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: float = math.inf, wanted: Flags | None = None) -> RowTable:
+def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: float = math.inf, wanted: Select | None = None) -> RowTable:
     """Build every row of some ways to cut a layer (all, unless told) with its bound, and drop those that cannot hold the model.
 
     Rows that even stages alone make as slow as the cutoff are left out, their bounds not worked out, and so are those that
-    are not `wanted`, by way and stages of the pipeline.
+    are not `wanted`.
     """
     paces = bases(problem) if paces is None else paces
     zeros = problem.options("zero_stage", range(4))
     blocks, no_room, by_memory = [], 0, 0
     for index, base in enumerate(paces):
         p, v, filled = pipelines(problem, base)
-        if wanted is not None:
-            p, v, filled = (x[wanted[index, p]] for x in (p, v, filled))
-        if len(p):
-            quick = _plain_bounds(problem, base, p, filled) < cutoff
-            p, v, filled = p[quick], v[quick], filled[quick]
-        for zero in zeros if len(p) else ():
-            bound, room, fits = row_bounds(problem, base, zero, p, v, filled)
+        own = [np.ones(len(p), dtype=bool) if wanted is None else wanted(index, zero, p, v, filled) for zero in zeros]
+        some = np.flatnonzero(np.logical_or.reduce(own)) if own else np.empty(0, dtype=np.int64)
+        some = some[_plain_bounds(problem, base, p[some], filled[some]) < cutoff] if len(some) else some
+        for zero, which in zip(zeros, own, strict=True):
+            of = some[which[some]]
+            if not len(of):
+                continue
+            bound, room, fits = row_bounds(problem, base, zero, p[of], v[of], filled[of])
             no_room += int(np.sum(~room))
             by_memory += int(np.sum(room & ~fits))
-            i = np.flatnonzero(room & fits)
-            blocks.append((np.full(len(i), index), np.full(len(i), zero), p[i], v[i], filled[i], bound[i]))
+            i = of[room & fits]
+            blocks.append((np.full(len(i), index), np.full(len(i), zero), p[i], v[i], filled[i], bound[room & fits]))
     columns: list[Any] = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 6
     return _in_order(problem, paces, columns, no_room, by_memory)
 

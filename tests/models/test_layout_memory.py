@@ -37,18 +37,21 @@ def test_memory_changes_no_answer(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60, 90))
 def test_no_layout_is_under_its_floor(seed: int) -> None:
-    """What a search proves of a way to cut a layer into so many stages holds for the fastest layout of these, with as many racks or fewer."""
+    """What searches prove of a row holds for its fastest layout, with as many racks or fewer."""
     problem = problem_of(*random_case(seed))
-    memory = Memory()
-    remembered(problem, memory, None)
+    memory, rng = Memory(), random.Random(seed)
+    for asked in (problem, *(like(problem, rng) for _ in range(3))):
+        remembered(asked, memory, None)
     fewer = replace(problem, racks=tuple(max(1, r - 1) for r in problem.racks))
     for asked in (problem, fewer):
         floors = memory.floors(asked)
-        for base, of_base in zip(bases(asked), [] if floors is None else floors, strict=floors is not None):
+        for way, base in enumerate(bases(asked) if floors is not None else []):
             table = row_table(asked, [base])
-            for stages in np.unique(table.pipeline):
-                held = search(asked, table=table.part(np.flatnonzero(table.pipeline == stages))).best
-                assert held is None or held.seconds >= of_base[stages] * (1 - 1e-12)
+            for i in range(len(table)):
+                row = table.row(i, float(table.bound[i]))
+                held = search(asked, table=table.part(np.array([i]))).best
+                key = way, row.zero, row.pipeline, row.virtual_stages, row.filled
+                assert floors is None or held is None or held.seconds >= floors.of(key) * (1 - 1e-12)
 
 
 def test_floors_leave_rows_out() -> None:
@@ -57,8 +60,8 @@ def test_floors_leave_rows_out() -> None:
     for seed in range(20):
         found = search(problem_of(*random_case(seed)), margin=MARGIN)
         if found.best is not None and found.floors is not None:
-            kept += int((found.floors >= found.best.seconds * 1.02).sum())
-            assert np.all(found.floors > 0) and np.all(np.isfinite(found.floors))
+            kept += int((found.floors.pairs >= found.best.seconds * 1.02).sum())
+            assert np.all(found.floors.pairs > 0) and np.all(np.isfinite(found.floors.pairs))
     assert kept > 0
 
 
@@ -68,8 +71,8 @@ def test_more_replicas_or_a_faster_network_take_no_floors() -> None:
     memory = Memory()
     remembered(problem, memory, None)
     same, more = memory.floors(problem), memory.floors(replace(problem, racks=tuple(r + 4 for r in problem.racks)))
-    assert same is not None and np.all(same[:, 1:] > 0)
-    assert more is not None and not np.any(more)
+    assert same is not None and np.all(same.pairs[:, 1:] > 0)
+    assert more is not None and not np.any(more.pairs) and not any(more.rows.values())
     assert memory.floors(replace(problem, conditions=replace(problem.conditions, hop_slowdown=problem.conditions.hop_slowdown / 2))) is None
 
 
