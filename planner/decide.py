@@ -23,7 +23,7 @@ from planner.physics.exchange import counted_window_seconds
 from planner.physics.locality import Locality, expert_racks, locality
 from planner.physics.power import rack_of
 from planner.physics.step import Cut
-from planner.plan import Conflict, Cost, FabricPlan, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan, WanPlan
+from planner.plan import Conflict, Cost, FabricPlan, LayoutMetrics, LayoutPlan, PlacementPlan, SiteFabric, SitePlacement, SitesPlan, WanPlan
 from planner.solvers.outcome import Outcome, Stop
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
@@ -127,15 +127,12 @@ class Decider:
                 continue
             if self.instance.network is None:
                 return self._trial(by_site, sites_plan, joined, found, None, None)
-            designed = self._design(by_site, found, sites_plan, joined)
-            if isinstance(designed, Refusal):
-                return designed
-            if self._slower_than_assumed(found, designed.worst):
+            built = self._build(by_site, found, sites_plan, joined)
+            if built is None:
                 continue
-            placed = self._place(found, designed)
-            if isinstance(placed, Refusal):
-                return placed
-            fabric_plan, placement_plan = placed
+            if isinstance(built, Refusal):
+                return built
+            fabric_plan, placement_plan = built
             return self._trial(by_site, sites_plan, joined, found, fabric_plan, placement_plan)
         raise InternalError(f"the decisions did not settle in {ROUNDS + REFUSALS} rounds at {racks} racks")
 
@@ -220,8 +217,9 @@ class Decider:
     def count_on(self, cut: Cut) -> None:
         """Size links between sites for what a layout exchanges, where no layout was found for them yet."""
         if self.exchange is None and self.instance.wan is not None:
-            m = step.metrics(self.instance, step.Conditions(hop_slowdown=self.phi, allreduce_slowdown=self.phi), cut)
-            self.exchange = GradientExchange(stage_bytes=m["gradient_bytes_per_stage"], window_seconds=m["wan_window_seconds"])
+            measured = step.metrics(self.instance, step.Conditions(hop_slowdown=self.phi, allreduce_slowdown=self.phi), cut)
+            m = LayoutMetrics.model_validate(measured)
+            self.exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
 
     def _nearest(self) -> list[Cut]:
         """Return the layout found last, from which the next search may start."""
@@ -257,6 +255,15 @@ class Decider:
             return False
         self.exchange = asked
         return True
+
+    def _build(
+        self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
+    ) -> tuple[FabricPlan, PlacementPlan] | Refusal | None:
+        """Choose the fabrics and place the ranks on them; None where the traffic may be slower than the layout counted on."""
+        designed = self._design(by_site, found, split, joined)
+        if isinstance(designed, Refusal):
+            return designed
+        return None if self._slower_than_assumed(found, designed.worst) else self._place(found, designed)
 
     def _design(self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None) -> _Designed | Refusal:
         """Choose the fabric of every site, and tell how slow the traffic may be on them."""

@@ -216,7 +216,8 @@ class LayoutMetrics(Frozen):
     )
     allreduce_layer_seconds: float = Field(description="Ring between racks for one layer's gradients at the NIC's ideal rate.")
     allreduce_window_seconds: float = Field(
-        description="Time that a layer's all-reduce may take: hidden by its backward pass, and slowing the step by no more than network.allreduce_step_share."
+        description="Time that a layer's all-reduce may take: hidden by its backward pass, and slowing the step by no more than "
+        "network.allreduce_step_share."
     )
     gradient_bytes_per_stage: float = Field(description="What one stage exchanges between sites per step.")
     wan_window_seconds: float = Field(description="Backward pass of one stage, which hides that exchange.")

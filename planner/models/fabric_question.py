@@ -119,7 +119,7 @@ def unavoidable_splits(request: FabricRequest, domain: int) -> int:
 
 
 def largest_ratio(ideal_seconds: float, window_seconds: float, phi: float, limit: float | None) -> float:
-    """Most that the network may add to phi: ideal·slowdown stays within the window, or within ideal·phi where that alone fills it; no traffic, no limit."""
+    """Most that the network may add to phi: ideal·slowdown stays within the window, or ideal·phi where that fills it; any where nothing is sent."""
     if ideal_seconds <= 0:
         return math.inf
     return min(max(window_seconds / ideal_seconds, phi), math.inf if limit is None else limit) / phi * (1 + TOLERANCE)

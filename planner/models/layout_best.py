@@ -110,7 +110,7 @@ class Depths:
         few = np.flatnonzero(found < cutoff)
         if len(few) > 1 and self.free:
             found[few] = self._of_splits(times, own[few], cutoff)
-        return found
+        return np.asarray(found, dtype=np.float64)
 
     def _floor(self, times: "Times", own: Ints, cutoff: float) -> float:
         """Return the least budget with which memory holds all layers; infinite where none in time for the cutoff does."""
@@ -278,7 +278,7 @@ class Times:
     row: Row
 
     def stage_in(self, c: Candidates, pace: Paces, cutoff: float) -> float:
-        """Return the seconds that the slowest stage of some candidates may take for one to be under a cutoff: what even stages leave beside fill and tails."""
+        """Return the seconds that the slowest stage may take for a candidate to be under a cutoff: what even stages leave beside fill and tails."""
         even = math.ceil(self.problem.machine.model.layers / self.row.pipeline)
         once, each = self.terms(pace, c.racks, c.least, c.batches, even * np.asarray(pace.layer), even)
         step = cutoff * c.replicas * c.batches * self.row.base.shape.micro_batch

@@ -82,7 +82,7 @@ class Run:
             self.unsearched = min(self.unsearched, leaf.row.bound)
 
     def open(self, row: Row, bound: float, span: Span | None = None) -> float:
-        """Search a row, or a span of its counts, for a better layout; return what none of them is under. `bound`: no layout of the space is under it."""
+        """Search a row, or a span of its counts, for a better layout; return what none is under. `bound`: none of the space is under it."""
         cutoff = self.cutoff
         better = best_of_row(self.problem, row, cutoff, lambda: self.over, span)
         if better is not None and better.seconds < self.target:
@@ -149,21 +149,17 @@ def _floors(run: Run, queue: Queue) -> Floors:
     """Return what a finished search proves of rows: what is held no more is as slow as the queue's reach."""
     pairs = np.full((len(run.paces), run.problem.machine.model.layers + 1), queue.reach)
     rows: dict[Key, float] = dict.fromkeys(run.wanted.more if run.wanted is not None else (), queue.reach)
-    for key, row in run.opened.items():
-        rows[run.number[id(row.base)], row.zero, row.pipeline, row.virtual_stages, row.filled] = run.floors[key]
-    single = {key[:2] for key in rows}
+    for at, row in run.opened.items():
+        rows[run.number[id(row.base)], row.zero, row.pipeline, row.virtual_stages, row.filled] = run.floors[at]
+    single = {own[:2] for own in rows}
     for table, held, bounds in queue.left():
         way, zero = run.number[id(table.bases[int(table.base[held[0]])])], int(table.zero[held[0]])
-        p = table.pipeline[held]
-        if (way, zero) in single:
-            keys = zip(p.tolist(), table.virtual_stages[held].tolist(), table.filled[held].tolist(), strict=True)
-            own = [(way, zero, *key) for key in keys]
-            for key, bound in zip(own, bounds.tolist(), strict=True):
-                if key in rows:
-                    rows[key] = min(rows[key], bound)
-            rest = np.array([key not in rows for key in own])
-            p, bounds = p[rest], bounds[rest]
-        np.minimum.at(pairs[way], p, bounds)
+        rest = np.ones(len(held), dtype=bool)
+        for i, number in enumerate(held.tolist() if (way, zero) in single else ()):
+            own = way, zero, int(table.pipeline[number]), int(table.virtual_stages[number]), bool(table.filled[number])
+            if own in rows:
+                rows[own], rest[i] = min(rows[own], float(bounds[i])), False
+        np.minimum.at(pairs[way], table.pipeline[held[rest]], bounds[rest])
     found = Floors(pairs, rows)
     return found if run.known is None or run.wanted is None else run.known.updated(found, run.wanted)
 
@@ -217,7 +213,8 @@ def _leaves_of(run: Run, cut: step.Cut) -> Iterator[Leaf]:
 
 
 def _of_cut(cut: step.Cut, _: int, zero: int, p: Ints, v: Ints, filled: Flags) -> Flags:
-    return (zero == cut.zero_stage) & (p == cut.pipeline_parallel) & (v == cut.virtual_stages) & (filled == (cut.micro_batches >= p))
+    own = (p == cut.pipeline_parallel) & (v == cut.virtual_stages) & (filled == (cut.micro_batches >= p))
+    return np.asarray(own & (zero == cut.zero_stage))
 
 
 def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:

@@ -66,7 +66,11 @@ class Pool:
     def _ask(self, most: int) -> float:
         last = min((k for k in self.known if k.cut is not None), key=lambda k: abs(k.most - most), default=None)
         self.searches += 1
-        found = search(replace(self.problem, most_sequences=most), near=[last.cut] if last else [], time_limit=self.time_limit())
+        found = search(
+            replace(self.problem, most_sequences=most),
+            near=[last.cut] if last is not None and last.cut is not None else [],
+            time_limit=self.time_limit(),
+        )
         if found.best is None:
             self.known.append(Known(most=most, sequences=0, rate=found.bound, cut=None))
             return found.bound

@@ -381,7 +381,7 @@ def hop_window_seconds(m: Machine, cut: Cut, pace: Paces, step_seconds: float, *
 
 
 def allreduce_window_seconds(m: Machine, c: Conditions, cut: Cut, ring_seconds: float, *, share: float | None) -> float:
-    """Time that a layer's all-reduce may take: what its backward pass hides, and, unless the fabric is fixed by hand (None), no more than a share of the step.
+    """Time that a layer's all-reduce may take: what its backward pass hides, and, unless the fabric is fixed, no more than a share of the step.
 
     What rings expose grows with their slowdown, so that the largest one within the share is found by bisection.
     """
