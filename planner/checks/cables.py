@@ -17,10 +17,11 @@ MOST = 10**8  # cables, or ports of a tier, that are ticked off one by one: a by
 
 @dataclass
 class Count:
-    """What a stream of cables holds: cables by stage, ports in use by tier and box, and ports named twice or not there."""
+    """What a stream of cables holds: cables by stage, ports in use by tier and box and how many, and ports named twice or not there."""
 
     cables: dict[tuple[str, str], int] = field(default_factory=dict)
     used: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    ticked: dict[str, int] = field(default_factory=dict)
     twice: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
 
@@ -43,12 +44,14 @@ def _tick(found: Count, tier: str, box: NDArray[np.int64], port: NDArray[np.int6
         i = int(np.argmin(there))
         found.absent.append(f"{tier} {box[i]:,} port {port[i]:,}: beyond {n:,} boxes of {ports:,} ports")
     flat, at = found.used[tier].reshape(-1), (box * ports + port)[there]
-    seen, times = np.unique(at, return_counts=True)
-    again = flat[seen] | (times > 1)
-    if again.any():
-        first = int(seen[again][0])
+    taken = at[flat[at]]
+    flat[at] = True
+    ticked = found.ticked.get(tier, 0) + len(at)
+    found.ticked[tier] = int(np.count_nonzero(flat))
+    if found.ticked[tier] < ticked:
+        seen, times = np.unique(at, return_counts=True)
+        first = int(np.concatenate([taken, seen[times > 1]]).min())
         found.twice.append(f"{tier} {first // ports:,} port {first % ports:,} has more than 1 cable")
-    flat[seen] = True
 
 
 def laid(c: Context) -> Iterator[tuple[str, SiteFabric, Design]]:
