@@ -42,7 +42,7 @@ class LayoutRequest:
     allreduce_slowdown: float
     wan_gbps: float | None = None
     wan_rtt_ms: float | None = None
-    racks_in_all: int | None = None  # where fewer than those of all sites
+    racks_in_all: int | None = None  # where fewer than those of all sites: their split is then relaxed, for a bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,36 +1,27 @@
 """A bound on the days to train over all four decisions at once: a layout question that relaxes what joins them."""
 
-import math
-
 from planner.handoff import LayoutRequest
 from planner.instance import Accelerator, Instance
 from planner.models import layout
 from planner.models.layout_memory import Memory
 from planner.physics.step import Cut
 
-SITES = 4  # up to which each number of sites is taken by itself
+SITES = 4  # up to which racks are split over sites
 
 
-def days(instance: Instance, racks: int, slowdown: float, *, time_limit: float | None, memory: Memory) -> tuple[float | None, Cut | None]:
-    """Bound the days to train on some racks at most, and return the fastest layout over several sites; None where no layout fits.
+def bound(instance: Instance, racks: int, slowdown: float, *, time_limit: float | None, memory: Memory) -> tuple[float, Cut | None] | None:
+    """Bound the days to train on some racks at most, and return the layout that comes nearest; None where none fits.
 
-    One site, or racks split as evenly as can be over two, three or four.
-
-    Nothing takes time between sites, and in them the network is as fast as its NICs with the transport's own slowdown. A split
-    of replicas that is less even has larger rings and fewer shards, so none is faster. Where more sites are allowed, the NICs
-    take no time either, which no ring can better.
+    Racks are split as evenly as can be over as many sites as a plan may have. Nothing takes time between sites, in them the
+    network is as fast as its NICs with the transport's own slowdown, ZeRO shards over all replicas, and sites may stand
+    idle: a split of any other kind, or over fewer sites, has larger rings and no more shards, so none is faster. Where more
+    sites are allowed the racks stand at one, and the NICs take no time either, which no ring can better.
     """
     pins = {k: v for k, v in instance.pins.items() if k != "layout.data_parallel_by_site"}
     instance, sites = instance.model_copy(update={"pins": pins}), _most_sites(instance)
-    asked = [(instance, evenly(racks, count, slowdown)) for count in range(1, sites + 1)]
     if sites > SITES:
-        asked = [(_swift(instance), evenly(racks, 1, 1.0))]
-    least, several = math.inf, None
-    for asking, request in reversed(asked):  # the most sites, whose rings are smallest, are likely the fastest
-        found, cut = layout.least(asking, request, under=least, time_limit=time_limit, memory=memory)
-        least = least if found is None else min(least, found)
-        several = cut if cut is not None and len(request.racks_by_site) > 1 else several
-    return None if least == math.inf else least, several
+        return layout.least(_swift(instance), evenly(racks, 1, 1.0), time_limit=time_limit, memory=memory)
+    return layout.least(instance, evenly(racks, sites, slowdown), time_limit=time_limit, memory=memory)
 
 
 def evenly(racks: int, sites: int, slowdown: float) -> LayoutRequest:

@@ -185,8 +185,11 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
 def _joint_days(run: Run, most: int) -> float | None:
     """Bound the days to train over all four decisions, with some racks at most."""
     limit, memory = run.decider.options.time_limit, run.decider.layouts
-    days, cut = joint_bound.days(run.instance, most, run.decider.phi, time_limit=limit, memory=memory)
-    if cut is not None:
+    found = joint_bound.bound(run.instance, most, run.decider.phi, time_limit=limit, memory=memory)
+    if found is None:
+        return None
+    days, cut = found
+    if cut is not None and len(cut.data_parallel_by_site) > 1:
         run.decider.count_on(cut)
     return days
 

@@ -173,36 +173,32 @@ def remembered(
     time_limit: float | None,
     near: Sequence[step.Cut] = (),
     progress: Callable[[str], None] | None = None,
-    limit: float = math.inf,
 ) -> Search:
     """Return the answer that memory has, or search from the layouts that it has of the most alike questions, and remember."""
     if memory is None:
-        return search(problem, time_limit=time_limit, progress=progress, near=near, limit=limit)
-    found = memory.answer(problem, limit)
+        return search(problem, time_limit=time_limit, progress=progress, near=near)
+    found = memory.answer(problem)
     if found is None:
         near, floors, paces = memory.near(problem) or near, memory.floors(problem), memory.paces(problem)
-        ask = partial(search, problem, time_limit=time_limit, progress=progress, near=near, limit=limit)
+        ask = partial(search, problem, time_limit=time_limit, progress=progress, near=near)
         found = ask(paces=paces, floors=floors, margin=MARGIN, beyond=BEYOND)
         memory.keep(problem, found)
     return found
 
 
 def least(
-    instance: Instance, request: LayoutRequest, *, under: float = math.inf, time_limit: float | None = None, memory: Memory | None = None
-) -> tuple[float | None, step.Cut | None]:
-    """Return a proven lower bound on the days to train for the racks and network given and the fastest layout found.
-
-    Where none is faster than `under` the bound is that, without a layout; where none fits there is neither.
-    """
+    instance: Instance, request: LayoutRequest, *, time_limit: float | None = None, memory: Memory | None = None
+) -> tuple[float, step.Cut | None] | None:
+    """Return a proven lower bound on the days to train for the racks and network given, and the fastest layout found; None where none fits."""
     problem = problem_of(instance, request)
-    found = remembered(problem, memory, time_limit, limit=under / _days(instance, problem, 1.0))
-    bound = None if found.bound == math.inf else min(under, _days(instance, problem, found.bound))
-    return bound, None if found.best is None else found.best.cut
+    found = remembered(problem, memory, time_limit)
+    return None if found.bound == math.inf else (_days(instance, problem, found.bound), None if found.best is None else found.best.cut)
 
 
 def least_days(instance: Instance, request: LayoutRequest) -> float | None:
     """Return a proven lower bound on the days to train for the racks and network given; None where no layout fits."""
-    return least(instance, request)[0]
+    found = least(instance, request)
+    return None if found is None else found[0]
 
 
 def alternatives(instance: Instance, request: LayoutRequest, options: Options, *, steps: int = 8) -> list[Alternative]:

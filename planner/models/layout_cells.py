@@ -42,7 +42,8 @@ def whole(problem: Problem, table: RowTable, rows: Ints, cutoff: float) -> Cells
     base, p, filled = table.bases[table.base[rows[0]]], table.pipeline[rows], table.filled[rows]
     most, _ = most_counts(problem, base, p, filled)
     least = np.ceil(problem.machine.model.layers / p) * base.least_layer / (cutoff * base.shape.micro_batch)
-    sites = (replica_caps(problem, base, p) > 0).sum(axis=0) if problem.pin("data_parallel_by_site") is None else 1
+    free = problem.pin("data_parallel_by_site") is None and not problem.shared
+    sites = (replica_caps(problem, base, p) > 0).sum(axis=0) if free else 1
     fewest = np.maximum(np.maximum(1, sites), np.floor(least).astype(np.int64))
     shallowest, deepest = np.where(filled, p, 1), np.full(len(rows), np.iinfo(np.int64).max)
     replicas, batches = problem.pin("data_parallel"), problem.pin("microbatches_per_step")

@@ -93,7 +93,10 @@ def replica_numbers(problem: Problem, row: Row, cutoff: float, span: Span | None
     caps, all_sites = replica_caps(problem, row.base, p), int(most_replicas(problem, row.base, p))
     most = problem.most_sequences // b
     slowest = math.ceil(problem.machine.model.layers / p) * row.base.least_layer
-    low, top = max(1, int((caps > 0).sum()), math.floor(slowest / (cutoff * b))), min(all_sites, most // p if row.filled else most)
+    low, top = (
+        max(1, 1 if problem.shared else int((caps > 0).sum()), math.floor(slowest / (cutoff * b))),
+        min(all_sites, most // p if row.filled else most),
+    )
     if span is not None:
         low, top = max(low, span.replicas[0]), min(top, span.replicas[1])
     wanted, shares = problem.pin("data_parallel"), problem.pin("data_parallel_by_site")
@@ -137,7 +140,7 @@ def candidates(problem: Problem, row: Row, cutoff: float, span: Span | None = No
     shares = split_replicas(caps, d)
     if asked is not None:
         shares = np.repeat(np.array([asked.get(s, 0) for s in problem.sites])[:, None], len(d), axis=1)
-    least = np.where(shares > 0, shares, np.iinfo(np.int64).max).min(axis=0)
+    least = d if problem.shared else np.where(shares > 0, shares, np.iinfo(np.int64).max).min(axis=0)
     found = Candidates(
         replicas=d, batches=m, by_site=shares, least=least, racks=np.ceil(shares.max(axis=0) / row.replicas_per_rack).astype(np.int64), bound=bound
     )

@@ -76,9 +76,9 @@ class Memory:
     answers: list[Answer] = field(default_factory=list)
     ways: list[Ways] = field(default_factory=list)  # of the questions asked last
 
-    def answer(self, problem: Problem, limit: float = math.inf) -> Search | None:
-        """Return the answer to the very same question, where it holds up to a limit."""
-        return next((a.found for a in reversed(self.answers) if a.asked == problem and (a.found.best is not None or a.found.limit >= limit)), None)
+    def answer(self, problem: Problem) -> Search | None:
+        """Return the answer to the very same question."""
+        return next((a.found for a in reversed(self.answers) if a.asked == problem), None)
 
     def near(self, problem: Problem) -> list[Cut]:
         """Return the layouts last found for questions that differ in racks and network alone, one of each shape, from the likest network on."""

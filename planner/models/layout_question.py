@@ -33,9 +33,14 @@ class Problem:
     racks: tuple[int, ...]
     most_sequences: int
     memory_limit: float
-    racks_in_all: int | None = None  # where fewer than those of all sites
+    racks_in_all: int | None = None  # where fewer than those of all sites: a relaxation, see `shared`
     wide: bool = False
     pins: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all sites' replicas divide what ZeRO shards, and sites may stand idle: faster than any split of the racks, for a bound."""
+        return self.racks_in_all is not None
 
     @property
     def most_racks(self) -> int:

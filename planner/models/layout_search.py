@@ -35,7 +35,6 @@ class Search:
     seconds: float
     paces: list[Base]  # of the space
     floors: Floors | None = None  # that no layout is under
-    limit: float = math.inf  # seconds per sequence from which on layouts were not asked for
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +45,6 @@ class Run:
     started: float
     time_limit: float | None
     progress: Callable[[str], None] | None
-    limit: float = math.inf  # layouts are asked for that are under this
     beyond: float = 1.0  # how far beyond the best layout rows are searched to their end
     known: Floors | None = None  # that searches before this one found
     wanted: Wanted | None = None  # rows that these leave
@@ -66,7 +64,7 @@ class Run:
     @property
     def target(self) -> float:
         """Seconds per sequence that a better layout must be under."""
-        return min(self.best.seconds, self.limit) if self.best else self.limit
+        return self.best.seconds if self.best else math.inf
 
     @property
     def cutoff(self) -> float:
@@ -108,16 +106,14 @@ def search(
     floors: Floors | None = None,
     margin: float = 1.0,
     beyond: float = 1.0,
-    limit: float = math.inf,
 ) -> Search:
     """Open rows in order of their bounds until none can beat the incumbent.
 
     `table`: the rows to search, where not all; `near`: layouts of questions like this one, whose rows are opened first;
     `paces`: all ways to cut a layer, where they are known, `floors`: what was proven of them before; `margin`: how far
-    beyond the incumbent to find floors out, and `beyond`: to find them out exactly; `limit`: layouts are asked for that
-    take less.
+    beyond the incumbent to find floors out, and `beyond`: to find them out exactly.
     """
-    run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress, limit=limit, beyond=beyond, known=floors)
+    run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress, beyond=beyond, known=floors)
     queue, rest = Queue(problem, margin=margin, over=lambda: run.over), math.inf
     if table is None:
         run.paces = bases(problem) if paces is None else paces
@@ -141,7 +137,6 @@ def search(
         seconds=time.perf_counter() - run.started,
         paces=table.bases if table is not None else run.paces,
         floors=_floors(run, queue) if table is None and bound >= run.target else None,
-        limit=limit,
     )
 
 

@@ -195,7 +195,7 @@ def test_no_split_is_faster_than_the_even_one(seed: int) -> None:
     """Racks split over one or two sites in any way, behind any network, train no sooner than split evenly behind the fastest."""
     i = random_case(seed)[0].model_copy(update={"pins": {}})
     racks = 2 + seed % 4
-    bound = min(layout.least_days(i, evenly(racks, sites, 1.0)) or math.inf for sites in (1, 2))
+    bound = layout.least_days(i, evenly(racks, 2, 1.0)) or math.inf
     splits = [request(a=racks), *(request(a=n, b=racks - n) for n in range(1, racks))]
     held = [days(i, replace(s, hop_slowdown=1.0, allreduce_slowdown=1.0, wan_gbps=w)) for s in splits for w in (None, 1.0)]
     assert bound <= min(held) * (1 + 1e-12) and (bound < math.inf) == (min(held) < math.inf)
