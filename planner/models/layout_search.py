@@ -9,11 +9,12 @@ from functools import partial
 import numpy as np
 
 from planner.models.layout_best import Best, best_of_row
+from planner.models.layout_cells import NARROW
 from planner.models.layout_counts import Span
 from planner.models.layout_floors import Floors, Key, Wanted
 from planner.models.layout_order import Leaf, Queue
 from planner.models.layout_question import Base, Problem, at_hops, bases
-from planner.models.layout_space import Flags, Ints, Row, RowTable, Select, row_bounds, row_table
+from planner.models.layout_space import Flags, Ints, Row, RowTable, Select, most_counts, row_bounds, row_table
 from planner.physics import step
 from planner.solvers.outcome import Stop
 
@@ -197,14 +198,17 @@ def _select(run: Run, paces: list[Base]) -> Select | None:
 
 
 def _leaves_of(run: Run, cut: step.Cut) -> Iterator[Leaf]:
-    """Yield the parts of the rows that a layout belongs to."""
+    """Yield the parts of the rows that a layout belongs to: with as many replicas as fit or few less, then, without any layout yet, all of them."""
     for base in run.paces:
         if base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch and base.order == cut.schedule:
             table = row_table(run.problem, [at_hops(run.problem, base)], wanted=partial(_of_cut, cut))
             held = [i for i in range(len(table)) if is_row_of(table.row(i, 0.0), cut)]
-            queue = Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
-            queue.cutoff = run.cutoff
-            yield from queue
+            for i in held:
+                most = int(most_counts(run.problem, base, table.pipeline[[i]], table.filled[[i]])[0][0])
+                span = Span(replicas=(max(1, int(most / NARROW)), most), batches=(cut.micro_batches, cut.micro_batches))
+                yield Leaf(key=(0, i), row=table.row(i, float(table.bound[i])), span=span)
+            if run.best is None:
+                yield from Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
 
 
 def _of_cut(cut: step.Cut, _: int, zero: int, p: Ints, v: Ints, filled: Flags) -> Flags:

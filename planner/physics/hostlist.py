@@ -27,7 +27,13 @@ def width(racks: int) -> int:
 
 def fold(numbers: Iterable[int], digits: int = 1) -> str:
     """Write rack numbers in their order, ascending runs as first-last; nothing for no racks."""
-    return fold_names(f"{PREFIX}{n:0{digits}d}" for n in numbers)
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1 and n - runs[-1][0] < MAX_RANGE:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return "".join(_bracketed(PREFIX, [(f"{a:0{digits}d}", f"{b:0{digits}d}") for a, b in runs]))
 
 
 def parse(text: str) -> list[int]:
@@ -42,7 +48,10 @@ def parse(text: str) -> list[int]:
         return []
     if _RACKS.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a list of racks; write one as {PREFIX}[0001-0103,0205]")
-    return [int(name.removeprefix(PREFIX)) for name in expand(text)]
+    item = _parsed(text)
+    if item.size > MAX_NAMES:
+        expand(text)  # says so
+    return [n for first, last, _ in item.brackets[0] for n in range(first, last + 1)] if item.brackets else [int(text.removeprefix(PREFIX))]
 
 
 def fold_names(names: Iterable[str]) -> str:
