@@ -1,11 +1,15 @@
 """Rules of the fabric, on both sides of their edges."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
+from worked_plan import CUT, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.check import check
+from planner.physics import step, steptime
+from planner.physics.step import Conditions
+from planner.plan import LayoutMetrics
 
 PLAN = small()
 M = PLAN.layout.metrics
@@ -93,6 +97,19 @@ def test_the_share_of_the_step_is_the_instances(share: float, broken: set[str]) 
     m = small(**slow, network__hop_step_share=share).layout.metrics
     assert m.hop_window_seconds == pytest.approx(m.hop_nic_seconds + share * m.step_seconds / 6)
     assert rules(small(**slow, network__hop_step_share=share)) - {"wan_need", "wan_capacity"} == broken
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.2])
+def test_rings_show_no_more_than_their_share_of_the_step(share: float) -> None:
+    """At the slowdown that fills the window the step is longer by the share, or all is hidden by the backward pass of a layer."""
+    instance = instance_with(hardware__accelerator__nic_bytes_per_second=6300.0, network__allreduce_step_share=share)
+    m, ideal = step.machine_of(instance), Conditions(hop_slowdown=1.0, allreduce_slowdown=1.0)
+    found = LayoutMetrics.model_validate(step.metrics(instance, ideal, CUT))
+    slowed = replace(ideal, allreduce_slowdown=found.allreduce_window_seconds / found.allreduce_layer_seconds)
+    longer = sum(step.step_breakdown(m, slowed, CUT).values()) / sum(step.step_breakdown(m, ideal, CUT).values()) - 1
+    hidden = steptime.layer_times(m, CUT.shape).backward
+    assert longer == pytest.approx(share, abs=1e-6) or (longer < share and found.allreduce_window_seconds == hidden)
+    assert found.allreduce_window_seconds <= hidden
 
 
 def test_what_nothing_hides_may_still_take_the_transport_as_it_is() -> None:

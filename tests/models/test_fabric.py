@@ -213,6 +213,13 @@ def test_full_window_still_takes_the_transport() -> None:
     assert solve(i, request(16, hop=0.1)).solution.design.leaf_oversubscription == 1.0
 
 
+def test_nothing_sent_has_no_limit() -> None:
+    """A limit on the pipeline exchange asks for no uplinks where there is no pipeline."""
+    i = instance(4, switch(20, 5000))
+    free, held = (solve(i, dataclasses.replace(request(64), hop_seconds=0.0, hop_limit=limit)) for limit in (None, PHI))
+    assert held.objective == free.objective < solve(i, request(64, hop_limit=PHI)).objective
+
+
 def test_limit_below_the_transport_is_infeasible() -> None:
     """No fabric is faster than its transport, and the detail says so."""
     found = solve(instance(1, switch(8, 5000)), request(4, hop_limit=1.0))
