@@ -90,6 +90,7 @@ class Decider:
     proved: bool = True
     memory: dict[Hashable, Any] = field(default_factory=dict)
     requests: list[tuple[LayoutPlan, LayoutRequest]] = field(default_factory=list)
+    designed: dict[str, tuple[FabricRequest, Outcome[fabric.FabricDesign]]] = field(default_factory=dict)  # fabrics chosen last
     layouts: Memory = field(default_factory=Memory)
     alone: bool = True  # no other solve shares what this one finds out
 
@@ -271,7 +272,7 @@ class Decider:
         designs: dict[str, Outcome[fabric.FabricDesign]] = {}
         worst = (self.phi, self.phi)
         for site, request in requests.items():
-            designs[site] = self._once(("fabric", request), partial(fabric.solve, self.instance, request, self.left(), site=site))
+            designs[site] = self._fabric(site, request)
             design = designs[site].solution
             if design is None:
                 pins = tuple(f"pins.{p}" for p in sorted(self.instance.pins) if p.startswith("fabric."))
@@ -280,6 +281,17 @@ class Decider:
             hop, ring = self._worst_slowdowns(request, design)
             worst = (max(worst[0], hop), max(worst[1], ring))
         return _Designed(requests, designs, worst)
+
+    def _fabric(self, site: str, request: FabricRequest) -> Outcome[fabric.FabricDesign]:
+        """Choose the fabric of a site, or return the one chosen last where it is still the cheapest."""
+        asked, held = self.designed.get(site, (request, None))
+        if held is not None and held.solution is not None and self.instance.network is not None and held.stop is Stop.PROVED:
+            slowdowns = self._worst_slowdowns(request, held.solution)
+            if fabric.still_cheapest(self.instance.network, asked, request, slowdowns):
+                return held
+        out = self._once(("fabric", request), partial(fabric.solve, self.instance, request, self.left(), site=site))
+        self.designed[site] = request, out
+        return out
 
     def _place(self, found: LayoutPlan, designed: _Designed) -> tuple[FabricPlan, PlacementPlan] | Refusal:
         """Place every site's ranks on the racks of its fabric."""

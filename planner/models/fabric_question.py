@@ -125,6 +125,13 @@ def largest_ratio(ideal_seconds: float, window_seconds: float, phi: float, limit
     return min(max(window_seconds / ideal_seconds, phi), math.inf if limit is None else limit) / phi * (1 + TOLERANCE)
 
 
+def ratios_of(network: Network, request: FabricRequest) -> Ratios:
+    """Return what the traffic of a request allows."""
+    phi = slowdown(network)
+    hop = largest_ratio(request.hop_seconds, request.hop_window_seconds, phi, request.hop_limit)
+    return Ratios(hop, largest_ratio(request.allreduce_seconds, request.allreduce_window_seconds, phi, request.allreduce_limit))
+
+
 def left_at_worst(request: FabricRequest, d: Design, port_gbps: float) -> Left:
     """Return what the exchange between sites leaves of uplinks where the racks of a stage stand together as far as they can."""
     held = (d.domain_racks * domains for domains in (1, max(1, d.domains_per_pod), d.domains_per_zone))
@@ -160,14 +167,11 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
     if not isinstance(rack, Rack) or isinstance(gpu, str):
         raise TypeError("hardware: names are not resolved; load the instance through planner.load")
     pins = {name: int(instance.pins[f"fabric.{name}"]) for name in PINS if f"fabric.{name}" in instance.pins}
-    phi = slowdown(network)
-    hop = largest_ratio(request.hop_seconds, request.hop_window_seconds, phi, request.hop_limit)
-    ring = largest_ratio(request.allreduce_seconds, request.allreduce_window_seconds, phi, request.allreduce_limit)
     modes = tuple(_modes(network, rack.gpus, pins, gpu.nic_bytes_per_second))
     prices = [usd for m in modes for usd in (box_usd(network, m.switch), *flat_usd(network, m.switch, m.split))]
     whole = not by_reach(network) and all(abs(usd * 100 - cents(usd)) < TOLERANCE * max(1.0, usd) for usd in prices)
     unit = math.gcd(*(cents(usd) for usd in prices)) if whole and prices else 1
-    return Problem(network, request, modes, pins, Ratios(hop, ring), max(unit, 1))
+    return Problem(network, request, modes, pins, ratios_of(network, request), max(unit, 1))
 
 
 def _modes(network: Network, gpus: int, pins: Mapping[str, int], nic_bytes_per_second: float) -> Iterator[Mode]:
