@@ -88,9 +88,9 @@ class Depths:
 
     @cached_property
     def deepest(self) -> int:
-        """The deepest filling with which memory holds all layers with the most shards; 0 where none does."""
+        """The deepest filling with which memory holds all layers with the most shards, 0 where none does; a single one is left to its splits."""
         depths, most = np.unique(self.depth), int(self.candidates.least.max())
-        if not self.free:
+        if not self.free or len(depths) == 1:
             return int(depths[-1])
         low, high = 0, len(depths)
         while low < high:

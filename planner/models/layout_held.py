@@ -13,7 +13,7 @@ from planner.physics import memory, step
 
 HALVINGS = 14
 LARGE = 12  # layers of a virtual stage, from which on they are taken as divisible
-MOST = 96  # and of a stage, whose numbers of layers are tried one by one
+MOST = 128  # and of a stage, whose numbers of layers are tried one by one
 HAIR = 1e-9  # relative, by which sums in another order may differ
 
 

@@ -168,8 +168,6 @@ class Stages:
     @cached_property
     def first_budget(self) -> int | None:
         """Index of the least budget that holds all layers; None where none does."""
-        if not self.feasible:
-            return None
         low, high = 0, len(self.budgets)
         if not high or not self.holds(float(self.budgets[-1])):
             return None
