@@ -1,12 +1,6 @@
-"""The order of the decisions, and the loop budget -> racks -> fabric -> budget, closed exactly.
-
-Racks are chosen so that the plan's own bill, fabric and all, is within the budget and that of one more module is not.
-"""
+"""The order of the decisions, round a number of racks that the budget or the deadline sets, and the plan that they make."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
 
 from planner import __version__, best_model, joint_bound, pools
 from planner.checks.rules import check
@@ -20,66 +14,10 @@ from planner.models import sites
 from planner.physics.fabric_bill import least_endpoint_usd
 from planner.physics.power import facility_mw, rack_of
 from planner.plan import Conflict, ObjectiveValue, Plan, Status, Violation
+from planner.run import Progress, Run, in_time, over
 from planner.simulation.factor import factor
 from planner.solvers.outcome import relative_gap
-
-Progress = Callable[[str], None]
-FIRST_GUESS = 0.97  # of the racks that the budget covers with the least fabric
-ABOVE = 1.002  # of the racks that like plans tell
-EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are usual
-
-
-@dataclass(slots=True)
-class Run:
-    """One solve: what it asks, and the best plan so far."""
-
-    instance: Instance
-    decider: Decider
-    progress: Progress
-    best: Trial | None = None
-    joint_days: float | None = None
-    stopped: Literal["proved", "limit", "interrupted"] = "proved"
-    tried: dict[int, Trial | Refusal] = field(default_factory=dict)
-    learned: Learned = field(default_factory=Learned)
-
-    @property
-    def budget(self) -> float:
-        """Dollars that the plan may cost."""
-        return self.instance.limits.budget_usd or math.inf
-
-    @property
-    def module(self) -> int:
-        """Racks bought together."""
-        return self.instance.hardware.racks_per_module
-
-    def at(self, racks: int) -> Trial | Refusal:
-        """Take all decisions at a number of racks, once."""
-        if racks not in self.tried:
-            self.tried[racks] = self.decider.trial(racks)
-            self.report(racks, self.tried[racks])
-        return self.tried[racks]
-
-    def keep(self, found: Trial | Refusal) -> bool:
-        """Keep a plan that the budget covers; tell whether it does."""
-        if isinstance(found, Refusal) or found.cost.total_usd > self.budget:
-            return False
-        if self.best is None or self._better(found, self.best):
-            self.best = found
-        return True
-
-    def _better(self, a: Trial, b: Trial) -> bool:
-        if self.instance.objective.minimize == "cost_usd":
-            return a.cost.total_usd < b.cost.total_usd
-        return (a.racks, -a.cost.total_usd) > (b.racks, -b.cost.total_usd)
-
-    def report(self, racks: int, found: Trial | Refusal) -> None:
-        """Say where the search is."""
-        if isinstance(found, Refusal):
-            self.progress(f"{racks:,} racks: no {found.decision}")
-            return
-        days, bound = found.layout.metrics.days_to_train, self.joint_days
-        behind = f", bound {bound:,.1f}" if bound is not None else ""
-        self.progress(f"{racks:,} racks: {days:,.1f} days{behind}; ${found.cost.total_usd / 1e9:,.3f}B")
+from planner.spend import spend
 
 
 def solve_instance(instance: Instance, options: Options, progress: Progress, learned: Learned | None = None) -> Plan:
@@ -144,7 +82,7 @@ def _search(run: Run) -> Conflict | None:
     run.joint_days = _joint_days(run, most)
     if instance.objective.minimize == "cost_usd":
         return _cheapest(run, most)
-    return _spend(run, most)
+    return spend(run, most)
 
 
 def _as_told(run: Run) -> Conflict | None:
@@ -159,7 +97,7 @@ def _as_told(run: Run) -> Conflict | None:
         return found.explain()
     run.joint_days = _joint_days(run, found.racks)
     run.report(found.racks, found)
-    return None if run.keep(found) and _in_time(run, found) else _over(run, found)
+    return None if run.keep(found) and in_time(run, found) else over(run, found)
 
 
 def _most_racks(run: Run) -> int | Conflict:
@@ -194,108 +132,6 @@ def _joint_days(run: Run, most: int) -> float | None:
     return days
 
 
-def _spend(run: Run, most: int) -> Conflict | None:
-    """Find the most racks whose whole plan the budget covers: feasible at `low`, not at the next module."""
-    low, high = 0, most + run.module
-    # Where like plans were billed before, what they tell and a little more, since what is proven of layouts holds for fewer racks;
-    # else a guess that the budget is likely to cover, for there to be a plan early.
-    told = run.learned.racks_for(run.budget)
-    first = FIRST_GUESS * most if told is None else min(most, told * ABOVE)
-    guess = max(run.module, int(first) // run.module * run.module)
-    for _ in range(EVALUATIONS):
-        last = run.at(guess)
-        if run.keep(last):
-            low = guess
-        else:
-            high = guess
-        if high - low <= run.module:
-            break
-        if low and run.decider.out_of_time():
-            run.stopped = "limit"
-            break
-        guess = _next_guess(run, last, low, high)
-    if run.best is None:
-        return _refused(run)
-    _climb(run)
-    run.learned.keep(run.best.racks, run.best.cost.total_usd)
-    return None if _in_time(run, run.best) else _over(run, run.best)
-
-
-def _refused(run: Run) -> Conflict:
-    """Say why no number of racks gives a plan: what stopped the most racks that the budget might have covered."""
-    racks = max(run.tried)
-    found = run.tried[racks]
-    if isinstance(found, Trial):
-        return _over(run, found)
-    why = found.explain()
-    if run.instance.limits.budget_usd is None or why.decision in ("sites", "wan"):
-        return why
-    reason = f"{why.reason}; the budget of ${run.budget:,.0f} buys {racks:,} racks at most"
-    return why.model_copy(update={"rules": tuple(dict.fromkeys((*why.rules, "limits.budget_usd"))), "reason": reason})
-
-
-def _next_guess(run: Run, last: Trial | Refusal | None, low: int, high: int) -> int:
-    """Follow the bill's slope to where it meets the budget, within the bracket; halve it where there is no bill."""
-    module = run.module
-    if isinstance(last, Trial) and run.budget < math.inf:
-        step = (run.budget - last.cost.total_usd) / _usd_of_one_more(run, last)
-        guess = last.racks + math.floor(step / module) * module
-        if guess <= low and last.racks == low:
-            guess = low + module
-        elif guess <= low or (guess >= high and high in run.tried):  # the bill jumps between the two
-            guess = (low + high) // 2 // module * module
-    else:
-        guess = high - module if isinstance(last, Trial) else (low + high) // 2 // module * module
-    return max(low + module, min(guess, high - module))
-
-
-def _usd_of_one_more(run: Run, held: Trial) -> float:
-    """Estimate what a rack more costs: along the line to the nearest other bill, unless that is far from what racks cost on average."""
-    usd = held.cost.total_usd
-    bills = [*run.learned.bills, *((t.racks, t.cost.total_usd) for t in run.tried.values() if isinstance(t, Trial))]
-    slopes = [(abs(racks - held.racks), (cost - usd) / (racks - held.racks)) for racks, cost in bills if racks != held.racks]
-    average = usd / held.racks
-    _, each = min(slopes, default=(0, average))
-    return each if average / 2 <= each <= average * 2 else average
-
-
-def _climb(run: Run) -> None:
-    """Add modules at any one site for as long as the budget and every rule allow it: then one more anywhere breaks them."""
-    grown = True
-    while grown and run.best is not None:
-        grown = False
-        for site in sorted(run.best.racks_by_site):
-            if f"sites.racks.{site}" in run.instance.pins:
-                continue
-            grown |= _grow(run, site)
-            if run.decider.out_of_time():
-                run.stopped = "limit"
-                return
-
-
-def _grow(run: Run, site: str) -> bool:
-    """Add as many modules at one site as can be had, by doubling steps and halving them again; tell whether any were."""
-    start, step = run.best.racks_by_site if run.best else {}, run.module
-    added, most = 0, math.inf
-    while added + step < most:
-        found = _split_so(run, {**start, site: start[site] + added + step})
-        if run.keep(found):
-            added, step = added + step, step * 2 if most == math.inf else step
-        else:
-            most = added + step
-        if most < math.inf:
-            step = max(run.module, int(most - added) // 2 // run.module * run.module)
-        if run.decider.out_of_time():
-            break
-    return added > 0
-
-
-def _split_so(run: Run, split: dict[str, int]) -> Trial | Refusal:
-    """Take all decisions for racks by site, or return the trial that chose them by itself."""
-    held = (t for t in run.tried.values() if isinstance(t, Trial) and t.racks_by_site == split)
-    return next(held, None) or run.decider.trial(None, fixed=split)
-
-
 def _cheapest(run: Run, most: int) -> Conflict | None:
     """Find the fewest racks whose plan meets the deadline; fewer racks never train sooner and cost less."""
     deadline = run.instance.limits.deadline_days or math.inf
@@ -318,9 +154,9 @@ def _cheapest(run: Run, most: int) -> Conflict | None:
         last = run.at(most)
         if isinstance(last, Refusal):
             return last.explain()
-        if _in_time(run, last) and run.keep(last):
+        if in_time(run, last) and run.keep(last):
             return None
-        return _over(run, last)
+        return over(run, last)
     return None
 
 
@@ -334,25 +170,6 @@ def _least_racks(run: Run, most: int, deadline: float) -> int | None:
         days = _joint_days(run, middle)
         low, high = (low, middle) if days is not None and days <= deadline else (middle, high)
     return high
-
-
-def _in_time(run: Run, found: Trial) -> bool:
-    deadline = run.instance.limits.deadline_days
-    return deadline is None or found.layout.metrics.days_to_train <= deadline * (1 + 1e-9)
-
-
-def _over(run: Run, found: Trial) -> Conflict:
-    """Say which limit the whole plan breaks."""
-    run.best = None
-    if not _in_time(run, found):
-        deadline = run.instance.limits.deadline_days or math.inf
-        rules = ("limits.deadline_days", *(("limits.budget_usd",) if run.budget < math.inf else ()))
-        days = found.layout.metrics.days_to_train
-        reason = f"the fastest plan with {found.racks:,} racks trains in {days:,.1f} days > {deadline:,.1f}"
-        return Conflict(decision="layout", rules=rules, reason=reason)
-    pins = tuple(f"pins.{p}" for p in sorted(run.instance.pins) if p.startswith("sites."))
-    reason = f"{found.racks:,} racks with all that joins them cost ${found.cost.total_usd:,.0f} > ${run.budget:,.0f}"
-    return Conflict(decision="budget", rules=("limits.budget_usd", *pins), reason=reason)
 
 
 def _too_slow(run: Run, deadline: float, most: int) -> str:
