@@ -27,8 +27,8 @@ class Best:
 def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bool] = lambda: False, span: Span | None = None) -> Best | None:
     """Find the fastest layout of a row, or of a span of its counts, under the cutoff, exactly unless it is `over` before; None where there is none.
 
-    Counts are taken up in the order of their bounds: first those of even stages, then those of the least budget that
-    memory leaves with as many chunks in flight and the most shards.
+    Counts are taken up in the order of their bounds: first those of even stages, then, for all that fill the pipeline as
+    deep, those of the splits that the easiest of them has.
     """
     c = candidates(problem, row, cutoff, span)
     if c is None:
@@ -56,7 +56,7 @@ def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bo
 
 @dataclass(frozen=True, kw_only=True)
 class Depths:
-    """What memory asks of the candidates of a row, by how deep the micro-batches fill the pipeline: beyond `full` no more are in flight."""
+    """What memory asks of the candidates of a row, by how deep the micro-batches fill the pipeline."""
 
     problem: Problem
     row: Row

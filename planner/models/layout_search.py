@@ -146,7 +146,8 @@ def _floors(run: Run, queue: Queue) -> Floors:
     pairs = np.full((len(run.paces), run.problem.machine.model.layers + 1), queue.reach)
     rows: dict[Key, float] = dict.fromkeys(run.wanted.more if run.wanted is not None else (), queue.reach)
     for at, row in run.opened.items():
-        rows[run.number[id(row.base)], row.zero, row.pipeline, row.virtual_stages, row.filled] = run.floors[at]
+        own = run.number[id(row.base)], row.zero, row.pipeline, row.virtual_stages, row.filled
+        rows[own] = min(run.floors[at], queue.reach)  # other parts of the row may have been dropped
     single = {own[:2] for own in rows}
     for table, held, bounds in queue.left():
         way, zero = run.number[id(table.bases[int(table.base[held[0]])])], int(table.zero[held[0]])
