@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.errors import InputError
+from planner.extras import needed
 from planner.terminal import DONE, LIMIT, write_whole
 
 if TYPE_CHECKING:
@@ -145,10 +146,8 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
 
 
 def _drawn(path: Path, points: Sequence["LimitPoint"], days: float) -> None:
-    try:
+    with needed("--plot", "matplotlib", "plot"):
         import matplotlib as mpl
-    except ImportError:
-        raise InputError("--plot: matplotlib is not installed; install the extra: pip install 'megawatts-to-ranks[plot]'") from None
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
+from planner.extras import needed
 from planner.pictures.changes import best_by_x, changes_of, lanes_of
 from planner.pictures.frontier import Sense, frontier
 from planner.pictures.rows import Row, number, planned, why_none
@@ -72,10 +73,8 @@ def drawn(rows: Sequence[Row], ask: Ask, form: str) -> bytes:
     InputError
         There is nothing to draw, matplotlib is not installed, or the facets are too many.
     """
-    try:
+    with needed("plot", "matplotlib", "plot"):
         import matplotlib
-    except ImportError:
-        raise InputError("plot needs the package matplotlib; install the extra `plot` of this distribution") from None
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)

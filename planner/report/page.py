@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from planner.errors import InputError
+from planner.extras import needed
 from planner.pictures.page import POLICY, style
 from planner.plan import Plan
 from planner.report import blocks, choice_blocks, network_blocks, proof_blocks, site_blocks, wan_blocks
@@ -37,10 +37,8 @@ def report_page(plans: Sequence[tuple[str, Plan]]) -> str:
     InputError
         jinja2 is not installed.
     """
-    try:
+    with needed("report", "jinja2", "report"):
         import jinja2
-    except ImportError:
-        raise InputError("report needs the package jinja2; install the extra `report` of this distribution") from None
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.tests.update(figure=lambda c: isinstance(c, Figure), swatch=lambda c: isinstance(c, Swatch))
     template = environment.from_string((files("planner.report") / "page.html.jinja").read_text(encoding="utf-8"))

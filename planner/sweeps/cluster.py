@@ -5,6 +5,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 
 from planner.errors import InputError
+from planner.extras import needed
 from planner.sweeps.runner import TRIES, cores
 
 LOCAL = "local"
@@ -19,11 +20,9 @@ def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor
     InputError
         The extra is not installed, or nobody answers at the address.
     """
-    try:
+    with needed("--dask", "distributed", "dask"):
         import dask
         from distributed import Client, LocalCluster
-    except ImportError:
-        raise InputError("--dask needs the package distributed; install the extra `dask` of this distribution") from None
     if address == LOCAL:
         # One death more than this and a point is given up: it has taken TRIES workers with it.
         with (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
+from planner.extras import needed
 
 
 def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -44,9 +45,7 @@ def need_pyarrow() -> tuple[Any, Any]:
     InputError
         It is not installed.
     """
-    try:
+    with needed("a .parquet file, unlike .csv,", "pyarrow", "parquet"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError:
-        raise InputError("a .parquet file needs the package pyarrow; install the extra `parquet` of this distribution, or use .csv") from None
     return pyarrow, parquet
