@@ -95,7 +95,7 @@ class Memory:
         ways = self._ways(problem)
         caps, known = Caps.of(problem, ways.differ), []
         for a in self.answers[-REFERENCES:]:
-            if a.found.floors is not None and a.caps is not None and a.alike == ways.alike and _no_faster(a.asked, problem):
+            if a.found.floors is not None and a.caps is not None and a.alike == ways.alike and _no_tighter(a.asked, problem):
                 held = np.zeros_like(a.found.floors.pairs, dtype=bool)
                 held[:, 1:] = caps.within(a.caps)[ways.like]
                 known.append(a.found.floors.where(held))
@@ -143,9 +143,9 @@ def _unlike(a: Conditions, b: Conditions) -> float:
     return sum(1 - min(x, y) / max(x, y) if x != y else 0.0 for x, y in rates)
 
 
-def _no_faster(asked: Problem, problem: Problem) -> bool:
-    """Tell whether no layout is faster on the network of a question than on that of another that was asked."""
+def _no_tighter(asked: Problem, problem: Problem) -> bool:
+    """Tell whether no layout is faster on the network of a question than on that of another that was asked, nor fits only it."""
     a, b = asked.conditions, problem.conditions
     wan = a.wan_gbps is None or (b.wan_gbps is not None and b.wan_gbps <= a.wan_gbps)
     wan &= a.wan_gbps is None or (a.wan_rtt_ms <= b.wan_rtt_ms and a.wan_round_trips <= b.wan_round_trips)
-    return wan and a.hop_slowdown <= b.hop_slowdown and a.allreduce_slowdown <= b.allreduce_slowdown
+    return wan and a.hop_slowdown <= b.hop_slowdown and a.allreduce_slowdown <= b.allreduce_slowdown and asked.shared >= problem.shared

@@ -76,6 +76,17 @@ def test_more_replicas_or_a_faster_network_take_no_floors() -> None:
     assert memory.floors(replace(problem, conditions=replace(problem.conditions, hop_slowdown=problem.conditions.hop_slowdown / 2))) is None
 
 
+def test_a_relaxed_split_takes_floors_of_its_like_alone() -> None:
+    """Where all sites' replicas share shards more fits: what was proven of sites that do not share says nothing of it, but the other way round."""
+    problem = next(p for p in (problem_of(*random_case(seed)) for seed in range(40)) if len(p.racks) == 2 and search(p).best is not None)
+    problem = replace(problem, racks=(6, 6))
+    relaxed = replace(problem, racks=(3, 3), racks_in_all=3)
+    for first, second, known in ((problem, relaxed, False), (replace(problem, racks_in_all=6), replace(problem, racks=(3, 3)), True)):
+        memory = Memory()
+        remembered(first, memory, None)
+        assert (memory.floors(second) is not None) == known
+
+
 def test_no_way_to_cut_a_layer_is_an_answer_too() -> None:
     """A pin that leaves no way to cut a layer has no layout, however often it is asked."""
     problem = problem_of(*random_case(0))
