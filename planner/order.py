@@ -13,6 +13,7 @@ from planner.learned import Learned
 from planner.models import sites
 from planner.physics.fabric_bill import least_endpoint_usd
 from planner.physics.power import facility_mw, rack_of
+from planner.physics.step import Cut
 from planner.plan import Conflict, ObjectiveValue, Plan, Status, Violation
 from planner.run import Progress, Run, in_time, over
 from planner.simulation.factor import factor
@@ -79,7 +80,9 @@ def _search(run: Run) -> Conflict | None:
     most = _most_racks(run)
     if isinstance(most, Conflict):
         return most
-    run.joint_days = _joint_days(run, most)
+    run.joint_days, nearest = _joint(run, most)
+    if nearest is not None and len(nearest.data_parallel_by_site) > 1:
+        run.decider.count_on(nearest)
     if instance.objective.minimize == "cost_usd":
         return _cheapest(run, most)
     return spend(run, most)
@@ -95,7 +98,7 @@ def _as_told(run: Run) -> Conflict | None:
     found = run.decider.trial(None)
     if isinstance(found, Refusal):
         return found.explain()
-    run.joint_days = _joint_days(run, found.racks)
+    run.joint_days, _ = _joint(run, found.racks)
     run.report(found.racks, found)
     return None if run.keep(found) and in_time(run, found) else over(run, found)
 
@@ -120,16 +123,10 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
     return rack_of(instance.hardware).gpus * min(least_endpoint_usd(network, s) for s in resolved_switches(network.switches))
 
 
-def _joint_days(run: Run, most: int) -> float | None:
-    """Bound the days to train over all four decisions, with some racks at most."""
+def _joint(run: Run, most: int) -> tuple[float | None, Cut | None]:
+    """Bound the days to train over all four decisions, with some racks at most, and return the layout that comes nearest."""
     limit, memory = run.decider.options.time_limit, run.decider.layouts
-    found = joint_bound.bound(run.instance, most, run.decider.phi, time_limit=limit, memory=memory)
-    if found is None:
-        return None
-    days, cut = found
-    if cut is not None and len(cut.data_parallel_by_site) > 1:
-        run.decider.count_on(cut)
-    return days
+    return joint_bound.bound(run.instance, most, run.decider.phi, time_limit=limit, memory=memory) or (None, None)
 
 
 def _cheapest(run: Run, most: int) -> Conflict | None:
@@ -167,7 +164,7 @@ def _least_racks(run: Run, most: int, deadline: float) -> int | None:
     low, high = 0, most
     while high - low > run.module:
         middle = max(low + run.module, (low + high) // 2 // run.module * run.module)
-        days = _joint_days(run, middle)
+        days, _ = _joint(run, middle)
         low, high = (low, middle) if days is not None and days <= deadline else (middle, high)
     return high
 

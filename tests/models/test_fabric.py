@@ -12,6 +12,7 @@ from fabric_cases import PHI, hidden, instance, request, solve, switch
 from planner.handoff import FabricRequest, Options
 from planner.instance import Instance, Switch
 from planner.models import fabric
+from planner.models.fabric import still_cheapest
 from planner.models.fabric_question import unavoidable_splits
 from planner.physics.cost import fabric_usd
 from planner.physics.fabric_bill import bill
@@ -218,6 +219,36 @@ def test_nothing_sent_has_no_limit() -> None:
     i = instance(4, switch(20, 5000))
     free, held = (solve(i, dataclasses.replace(request(64), hop_seconds=0.0, hop_limit=limit)) for limit in (None, PHI))
     assert held.objective == free.objective < solve(i, request(64, hop_limit=PHI)).objective
+
+
+def suffered(i: Instance, r: FabricRequest, d: Design) -> tuple[float, float]:
+    """Return the slowdowns of exchange and rings at the worst placement: those that a shade less would not hide."""
+    limits = [PHI * k / 8 for k in range(8, 200)]
+    free = dataclasses.replace(r, hop_window_seconds=1e9, allreduce_window_seconds=1e9)
+    found = (next((x for x in limits if hidden(i, dataclasses.replace(free, **{name: x}), d)), math.inf) for name in ("hop_limit", "allreduce_limit"))
+    hop, ring = found
+    return hop, ring
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_a_design_that_less_allowance_admits_is_still_the_cheapest(seed: int) -> None:
+    """Where it is said to be, solving again finds no other cost; a limit that the design does not keep, or more allowance, says nothing."""
+    i, r = random_case(seed)
+    held = solve(i, r).solution
+    if held is None:
+        return
+    worst = suffered(i, r, held.design)
+    for hop, ring in ((None, None), worst, (worst[0], None), (PHI, PHI), (PHI * 2, PHI)):
+        strict = dataclasses.replace(r, hop_limit=hop, allreduce_limit=ring)
+        if still_cheapest(i.network, r, strict, worst):
+            again = solve(i, strict)
+            assert again.solution is not None and again.objective == solve(i, r).objective
+            assert (again.solution.unavoidable_splits, again.solution.design.switches) == (held.unavoidable_splits, held.design.switches)
+        if hop is not None and hop < worst[0] and r.hop_seconds > 0:
+            assert not still_cheapest(i.network, r, strict, worst)
+    assert not still_cheapest(i.network, r, dataclasses.replace(r, racks=r.racks + 1), worst)
+    # What it was chosen for is asked again.
+    assert still_cheapest(i.network, r, r, (PHI, PHI))
 
 
 def test_limit_below_the_transport_is_infeasible() -> None:
