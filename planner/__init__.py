@@ -3,26 +3,19 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# The two calls import what they need when called; their modules share their names, so both are bound here, once.
-from planner.check import check
+from planner.api import check, evaluate, explain, limits, place, simulate, solve, sweep
 from planner.errors import PlannerError
-from planner.evaluate import evaluate
-from planner.explain import explain
-from planner.limits import limits
-from planner.place import place
-from planner.simulate import simulate
-from planner.solve import solve
-from planner.sweep import sweep
+from planner.version import __version__
 
 if TYPE_CHECKING:
-    from planner.cluster import Cluster
-    from planner.instance import Instance
-    from planner.job import Job
-    from planner.placement import Placement
-    from planner.plan import Plan, Violation
+    from planner.cluster.job import Job
+    from planner.cluster.placement import Placement
+    from planner.instance.instance import Instance
+    from planner.plan.certificate import Violation
+    from planner.plan.plan import Plan
+    from planner.scheduling.session import Cluster
     from planner.sweeps.rows import Row
 
-__version__ = "0.1.0"
 __all__ = [
     "Cluster",
     "Instance",
@@ -32,6 +25,7 @@ __all__ = [
     "PlannerError",
     "Row",
     "Violation",
+    "__version__",
     "check",
     "evaluate",
     "explain",
@@ -43,13 +37,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Cluster": "planner.cluster",
-    "Instance": "planner.instance",
-    "Job": "planner.job",
-    "Placement": "planner.placement",
-    "Plan": "planner.plan",
+    "Cluster": "planner.scheduling.session",
+    "Instance": "planner.instance.instance",
+    "Job": "planner.cluster.job",
+    "Placement": "planner.cluster.placement",
+    "Plan": "planner.plan.plan",
     "Row": "planner.sweeps.rows",
-    "Violation": "planner.plan",
+    "Violation": "planner.plan.certificate",
 }
 
 

@@ -1,5 +1,5 @@
 """Run the command line as `python -m planner`."""
 
-from planner.cli import main
+from planner.cli.main import main
 
 main()

@@ -12,11 +12,12 @@ from typing import Any
 import networkx as nx
 import pyomo.environ as pyo
 
-from planner.handoff import SitesRequest
-from planner.instance import Grid, Instance, Line, NewLine, PowerNode
-from planner.models.sites_question import Question, ask
-from planner.models.sites_rules import build
-from planner.models.sites_scenarios import blocks
+from planner.instance.grid import Grid, Line, NewLine, PowerNode
+from planner.instance.instance import Instance
+from planner.models.requests import SitesRequest
+from planner.models.sites.data import Question, ask
+from planner.models.sites.rules import build
+from planner.models.sites.scenarios import blocks
 
 
 def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, Question]:

@@ -8,9 +8,9 @@ import random
 import time
 from collections import Counter
 
-from planner.handoff import Options
-from planner.models.cluster import solve
-from planner.models.cluster_question import Kind, Leaf, Question, names
+from planner.models.placement.data import Kind, Leaf, Question, names
+from planner.models.placement.solve import solve
+from planner.models.requests import Options
 
 SIZES = (32, 64, 128, 256, 512)  # leaves
 FULLNESS = (0.95, 0.98, 0.99, 1.0)

@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from planner.handoff import LayoutRequest, Options
-from planner.instance import Instance
-from planner.load import load_instance
-from planner.models import layout
-from planner.models.layout_question import Problem, problem_of
-from planner.physics import step
-from planner.physics.step import Cut
+from planner.instance.instance import Instance
+from planner.models.layout import solve as layout
+from planner.models.layout.data import Problem, problem_of
+from planner.models.requests import LayoutRequest, Options
+from planner.physics.training import step
+from planner.physics.training.step import Cut
+from planner.planning.load import load_instance
 
 HALF = {
     "parameter_bytes": 2,

@@ -11,9 +11,9 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 
-from planner.cluster import Cluster
-from planner.job import GroupKind, Job, slots
-from planner.topology import Switch, Topology
+from planner.cluster.job import GroupKind, Job, slots
+from planner.cluster.topology import Switch, Topology
+from planner.scheduling.session import Cluster
 
 LEAF, PER_POD = 32, 16
 

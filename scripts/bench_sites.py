@@ -46,7 +46,7 @@ MODULE_MW = 2.8  # 16 racks of 125 kW and 40 % of overhead
 
 def question(grid: dict[str, Any], model: str, n1: str, sites: int) -> Any:
     """Return the instance: modules of 16 racks, no exchange between sites."""
-    from planner.instance import Instance
+    from planner.instance.instance import Instance
 
     rules = {"grid_model": model, "n1": n1, "max_sites": sites, "headroom": False}
     prices = {"building_usd_per_it_mw": 1e7, "site_usd": 1e8}
@@ -58,7 +58,7 @@ def question(grid: dict[str, Any], model: str, n1: str, sites: int) -> Any:
 
 def solved(run: str, grid: dict[str, Any], gw: float, sites: int, limit: float, results: Any) -> None:
     """Solve one question in this process, and put seconds, peak memory and what was found into the queue."""
-    from planner.handoff import Options, SitesRequest
+    from planner.models.requests import Options, SitesRequest
 
     racks = 16 * round(gw * 1e3 / MODULE_MW)
     model = "transport" if run == "transport" else "dc"
@@ -67,7 +67,7 @@ def solved(run: str, grid: dict[str, Any], gw: float, sites: int, limit: float, 
     if run.endswith("angles"):
         found = _angles(instance, SitesRequest(racks=racks), limit)
     else:
-        from planner.models import sites as split
+        from planner.models.sites import solve as split
 
         outcome = split.solve(instance, SitesRequest(racks=racks), Options(time_limit=limit))
         plan = outcome.solution
@@ -82,7 +82,7 @@ def _angles(instance: Any, request: Any, limit: float) -> tuple[float | None, st
     import pyomo.environ as pyo
     from angle_formulation import by_angles
 
-    from planner.models.sites_rules import yearly_musd
+    from planner.models.sites.rules import yearly_musd
     from planner.solvers import highs
     from planner.solvers.outcome import Stop
 

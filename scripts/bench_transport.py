@@ -10,12 +10,11 @@ import time
 import numpy as np
 from plotting import row
 
-from planner.simulation.fabric import Fabric, tree_of_fabric
-from planner.simulation.fair import completion_seconds, static_tail_seconds
-from planner.simulation.patterns import permutation
-from planner.simulation.pause import spread
-from planner.simulation.result import TransportName
-from planner.simulation.run import flow_seconds, ideal_seconds, routed
+from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
+from planner.simulation.pfc import spread
+from planner.simulation.run import TransportName, flow_seconds, ideal_seconds, routed
+from planner.simulation.traffic import permutation
 from planner.simulation.tree import Tree
 
 # Largest number of flows on one link, mean of 40 seeds, random permutation on a k-ary tree of three tiers (hand-written count).

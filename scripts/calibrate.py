@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from calibration_rows import Case, groups, read
 
-from planner.instance import Accelerator, Software
-from planner.load import catalogue
+from planner.instance.catalogue import catalogue
+from planner.instance.hardware import Accelerator
+from planner.instance.workload import Software
 
 A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
 B200, B300 = ("B200", "GB200"), ("B300", "GB300")

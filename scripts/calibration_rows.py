@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from planner.evaluation import even_layers, fewest_stages_per_rack
-from planner.instance import Accelerator, Model, Precision, Rack, Software
-from planner.load import catalogue
-from planner.physics import memory, step
-from planner.physics.memory import Recompute
-from planner.physics.operations import Machine
-from planner.physics.step import Conditions, Cut
+from planner.instance.catalogue import catalogue
+from planner.instance.hardware import Accelerator, Rack
+from planner.instance.workload import Model, Precision, Software
+from planner.physics.training import memory, step
+from planner.physics.training.memory import Recompute
+from planner.physics.training.operations import Machine
+from planner.physics.training.step import Conditions, Cut
+from planner.planning.evaluate import even_layers, fewest_stages_per_rack
 
 HELD_OUT = 5  # one row in five, by the hash of its id, is never fitted
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant

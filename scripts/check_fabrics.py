@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from planner.load import catalogue
-from planner.physics.fat_tree import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers
-from planner.physics.wiring import Design, unwirable
+from planner.instance.catalogue import catalogue
+from planner.physics.network.topology import Design, fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers, unwirable
 
 Row = dict[str, str]
 BOX = "25.6T-64x400G"  # whose price is the one that the published bills of materials have

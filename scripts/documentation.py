@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.terminal import write_whole
+from planner.files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 ELSEWHERE = ("placement-calls.md",)  # followed by a test of its own
@@ -138,7 +138,7 @@ def faults(command: str, there: set[str]) -> Iterator[str]:
     """Say what is wrong in a command: planner's commands and options, and files that are neither the repository's nor `there`."""
     import typer
 
-    from planner.cli import app
+    from planner.cli.main import app
 
     words = _words(command)
     for word in words:

@@ -17,13 +17,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from planner.cluster import Cluster
+from planner.cluster.hostlist import fold_names, read_hosts
+from planner.cluster.job import read_job
+from planner.cluster.placement import Placement
 from planner.errors import InputError, PlannerError
 from planner.formats.read import read_topology
-from planner.job import read_job
-from planner.physics.hostlist import fold_names
-from planner.place import hosts
-from planner.placement import Placement
+from planner.scheduling.session import Cluster
 
 SECONDS = 0.1  # what a scheduler may wait for a proof; a placement comes back in any case
 
@@ -48,7 +47,7 @@ class Service:
                 raise InputError(placed.reason)
             return f"{len(placed.nodes)} {fold_names(placed.nodes)}\n"
         if path in ("/busy", "/free"):
-            nodes = hosts(data, path) if isinstance(data, str) else data
+            nodes = read_hosts(data, path) if isinstance(data, str) else data
             (self.cluster.set_busy if path == "/busy" else self.cluster.set_free)(nodes)
             return {"busy": len(self.cluster.busy)}
         if path == "/filter":

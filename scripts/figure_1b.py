@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from plotting import row, write_picture
 
-from planner.simulation.dice import Floats
-from planner.simulation.fabric import Fabric, tree_of_fabric
-from planner.simulation.patterns import permutation
-from planner.simulation.result import TransportName
-from planner.simulation.run import flow_seconds, routed
+from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.rng import Floats
+from planner.simulation.run import TransportName, flow_seconds, routed
+from planner.simulation.traffic import permutation
 
 BYTES = 300e6
 PAPER_MS = {"ecmp": 15.0, "adaptive": None, "spray": 3.0 * 1.05}

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from plotting import row, write_picture
 
-from planner.simulation.dice import Floats
-from planner.simulation.fabric import Fabric, tree_of_fabric
-from planner.simulation.fair import completion_seconds
-from planner.simulation.pause import incast, spread
-from planner.simulation.routes import ecmp
+from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.max_min_fair import completion_seconds
+from planner.simulation.pfc import incast, spread
+from planner.simulation.rng import Floats
+from planner.simulation.routing import ecmp
 
 BYTES, RATE = 30e6, 100e9
 SENDERS = (0, 8, 16, 32, 64)

@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from planner.commands.limits import changed, fall, wall
-from planner.limits import limits
+from planner.api import limits
+from planner.cli.commands.limits import changed, fall, wall
 
 INSTANCE = Path(__file__).parents[1] / "instances" / "limits-h100.json"
 ACCELERATOR, CHOOSE = "hardware.accelerator", "workload.choose"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from planner.schema import SCHEMAS
-from planner.terminal import write_whole
+from planner.cli.schemas import SCHEMAS
+from planner.files import write_whole
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 INTRODUCTIONS = {

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from planner.instance import Accelerator, Hardware, MatrixEfficiency, Model, Precision, Rack, Software
-from planner.physics import memory, steptime, transformer
+from planner.instance.hardware import Accelerator, Hardware, MatrixEfficiency, Rack
+from planner.instance.workload import Model, Precision, Software
+from planner.physics.training import layer_time, memory, transformer
 
 TB, GB, MS, DAY = 1e12, 1e9, 1e-3, 86_400.0
 MATCH, CLOSE = 0.01, 0.03
@@ -173,9 +174,9 @@ class Case:
     def hop_seconds(self) -> float:
         """Ideal time of one pipeline exchange over the NICs."""
         software = Software(name="ideal")
-        machine = steptime.Machine(gpu=gpu(), rack=rack(), software=software, model=self.model(), precision=PRECISION, sequence=SEQUENCE)
-        shape = steptime.Shape(tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False)
-        return steptime.hop_nic_seconds(machine, shape)
+        machine = layer_time.Machine(gpu=gpu(), rack=rack(), software=software, model=self.model(), precision=PRECISION, sequence=SEQUENCE)
+        shape = layer_time.Shape(tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False)
+        return layer_time.hop_nic_seconds(machine, shape)
 
 
 CASES = (

@@ -39,8 +39,11 @@ from paper_inputs import (
     plant,
 )
 
-from planner.instance import Wan
-from planner.physics import collectives, fat_tree, memory, power, scaling, schedule, steptime, transformer, wan, wiring
+from planner.instance.wan import Wan
+from planner.physics.network import topology as network_topology
+from planner.physics.site import power, wan
+from planner.physics.training import collectives, layer_time, memory, schedule, transformer
+from planner.physics.training import scaling_laws as training_scaling_laws
 
 
 def infrastructure() -> Iterator[Row]:
@@ -74,24 +77,24 @@ def laws() -> dict[str, dict[str, list[float]]]:
 def scaling_laws() -> Iterator[Row]:
     """Compute-optimal sizes (section 3.1)."""
     rate, points = RACKS * RACK_FLOP_PER_SECOND, laws()
-    budgets = {"6 months": scaling.budget_flop(rate, MONTHS_6), "24 months": scaling.budget_flop(rate, MONTHS_24)}
+    budgets = {"6 months": training_scaling_laws.budget_flop(rate, MONTHS_6), "24 months": training_scaling_laws.budget_flop(rate, MONTHS_24)}
     two = points["chinchilla-2"]
-    data = {k: float(scaling.optimal_tokens(c, two["flop"], two["tokens"])) / 1e12 for k, c in budgets.items()}
-    size = {k: float(scaling.optimal_parameters(c, two["flop"], two["parameters"])) / 1e12 for k, c in budgets.items()}
+    data = {k: float(training_scaling_laws.optimal_tokens(c, two["flop"], two["tokens"])) / 1e12 for k, c in budgets.items()}
+    size = {k: float(training_scaling_laws.optimal_parameters(c, two["flop"], two["parameters"])) / 1e12 for k, c in budgets.items()}
     yield Row("budget, 6 months", "1e27 FLOP", 519, budgets["6 months"] / 1e27, why="180 days at the whole sparse peak")
     yield Row("parameters, 6 months", "T", 52.5, size["6 months"], why="approach 2 of Hoffmann 2022")
     yield Row("tokens, 6 months", "T", 1650, data["6 months"])
     yield Row("parameters, 24 months", "T", 103.5, size["24 months"])
     d24 = data["24 months"]
     yield Row("tokens, 24 months", "T", 3226, d24, right=d24, why="6·103.5T·3226T is 2.00e30 FLOP, the budget 2.08e30: a digit slip")
-    yield Row("tokens as budget / 6N, 24 months", "T", None, budgets["24 months"] / scaling.training_flop(103.5e12, 1.0) / 1e12)
+    yield Row("tokens as budget / 6N, 24 months", "T", None, budgets["24 months"] / training_scaling_laws.training_flop(103.5e12, 1.0) / 1e12)
     yield Row("bytes per token behind 15 PB", "B", None, 15e15 / 3226e12, why="plausible; the paper gives no figure")
     for key, law in (("1", points["chinchilla-1"]), ("3", points["chinchilla-3"])):
         for months, c in budgets.items():
-            n = float(scaling.optimal_parameters(c, law["flop"], law["parameters"])) / 1e12
+            n = float(training_scaling_laws.optimal_parameters(c, law["flop"], law["parameters"])) / 1e12
             yield Row(f"parameters, {months}, by approach {key}", "T", None, n, why="the size hangs on the choice of approach")
     for months, c in budgets.items():
-        yield Row(f"parameters, {months}, by the parametric loss", "T", None, float(scaling.parametric_optimal_parameters(c)) / 1e12)
+        yield Row(f"parameters, {months}, by the parametric loss", "T", None, float(training_scaling_laws.parametric_optimal_parameters(c)) / 1e12)
 
 
 def nearest_divisor(whole: int, near: int) -> int:
@@ -191,7 +194,7 @@ def compute() -> Iterator[Row]:
     yield Row("time per layer, backward, 100T", "ms", 290, 2 * CASES[0].forward_seconds() / MS)
 
     def days(c: Case, tokens: float) -> float:
-        return steptime.days_to_train(tokens, c.replicas * SEQUENCE, 3 * c.forward_seconds(), 1.0)
+        return layer_time.days_to_train(tokens, c.replicas * SEQUENCE, 3 * c.forward_seconds(), 1.0)
 
     bigger, smaller = CASES
     yield Row("days to train, no bubble, 100T", "d", MONTHS_24 / DAY, days(bigger, bigger.tokens), why="on the paper's 3226T tokens")
@@ -302,21 +305,23 @@ def wide_area() -> Iterator[Row]:
 def topology() -> Iterator[Row]:
     """Fabrics and transport (section 5)."""
     n = GPUS_PER_SITE
-    links = fat_tree.fat_tree_links(n, 4)
-    yield Row("tiers of a non-blocking tree of 64-port switches", "", 4, next(t for t in range(1, 9) if fat_tree.fat_tree_endpoints(64, t) >= n))
-    full = fat_tree.fat_tree_switches(n, 64, 4)
+    links = network_topology.fat_tree_links(n, 4)
+    yield Row(
+        "tiers of a non-blocking tree of 64-port switches", "", 4, next(t for t in range(1, 9) if network_topology.fat_tree_endpoints(64, t) >= n)
+    )
+    full = network_topology.fat_tree_switches(n, 64, 4)
     yield Row("Fat-Tree switches", "", 75e3, 6 * n / 64, right=full, why="3 tiers of N/32 and no top tier; full bisection takes 7N/64")
-    yield Row("Fat-Tree switches for half of 1.67M GPUs", "", None, fat_tree.fat_tree_switches(RACKS * GPUS_PER_RACK // 2, 64, 4))
+    yield Row("Fat-Tree switches for half of 1.67M GPUs", "", None, network_topology.fat_tree_switches(RACKS * GPUS_PER_RACK // 2, 64, 4))
     yield Row("Fat-Tree switch links", "M", 2.4, links / 1e6)
     yield Row("price of the links of both sites at $1K", "$B", 5, 2 * links * 1e3 / 1e9, 1)
     yield Row("256 ports of 200 Gbps", "Tbps", 51.2, 256 * 200 / 1e3)
-    yield Row("endpoints of two tiers, 256 ports, full bisection", "", 32e3, fat_tree.fat_tree_endpoints(256, 2), 2)
-    yield Row("endpoints of two tiers, 256 ports, 200 down and 50 up", "", 51e3, fat_tree.tree_reach((200,), 256), 2)
-    reach = fat_tree.fat_tree_endpoints(1024, 2)
-    over = fat_tree.tree_reach((1024 * 4 // 5,), 1024)
+    yield Row("endpoints of two tiers, 256 ports, full bisection", "", 32e3, network_topology.fat_tree_endpoints(256, 2), 2)
+    yield Row("endpoints of two tiers, 256 ports, 200 down and 50 up", "", 51e3, network_topology.tree_reach((200,), 256), 2)
+    reach = network_topology.fat_tree_endpoints(1024, 2)
+    over = network_topology.tree_reach((1024 * 4 // 5,), 1024)
     yield Row("endpoints of two tiers, 1024 ports", "", n, reach, right=reach, why=f"short of a site at full bisection; 4:1 reaches {over:,}")
-    yield Row("links that multi-rail saves", "%", 100 / 3, 100 * (1 - fat_tree.fat_tree_links(n, 3) / links), why='"a third"')
-    chips = 100 * (1 - 4 * fat_tree.fat_tree_switches(n, 256, 3) / full)
+    yield Row("links that multi-rail saves", "%", 100 / 3, 100 * (1 - network_topology.fat_tree_links(n, 3) / links), why='"a third"')
+    chips = 100 * (1 - 4 * network_topology.fat_tree_switches(n, 256, 3) / full)
     yield Row("chips that multi-rail saves", "%", 100 / 3, chips, right=chips, why='"a third"; 5N/64 against 7N/64 is two sevenths')
     yield Row("GPUs under a first-tier switch at full bisection", "", 128, 256 // 2)
     yield from oversubscribed(links, full)
@@ -326,11 +331,11 @@ def topology() -> Iterator[Row]:
 def oversubscribed(full_links: int, full_chips: float) -> Iterator[Row]:
     """Count the 4:1 and 2:1 fabric: first as the paper, with 256 GPUs on a switch beside its 50 uplinks, then by its ports."""
     # As printed: 256 down and 50 up would be 306 ports on a box of 256.
-    own, right = (fat_tree.relaxed_tiers(GPUS_PER_SITE, ((down, 50), (168, 88)), 256) for down in (256, 200))
+    own, right = (network_topology.relaxed_tiers(GPUS_PER_SITE, ((down, 50), (168, 88)), 256) for down in (256, 200))
     own_links, right_links = (50 * tiers[0] + 88 * tiers[1] for tiers in (own, right))
     why = "counts 256 GPUs beside 50 uplinks on a 256-port switch; the stated 200 down take more"
     yield Row("switches at 4:1 and 2:1", "", 4300, sum(own), right=sum(right), why=why)
-    more = fat_tree.relaxed_tiers(RACKS * GPUS_PER_RACK // 2, ((200, 50), (168, 88)), 256)
+    more = network_topology.relaxed_tiers(RACKS * GPUS_PER_RACK // 2, ((200, 50), (168, 88)), 256)
     yield Row("switches at 4:1 and 2:1 for half of 1.67M GPUs", "", None, sum(more))
     yield Row("chips at 4:1 and 2:1", "", 17_200, 4 * sum(own), right=4 * sum(right), why=why)
     yield Row("chips over those of the Fat Tree", "%", 20, 400 * sum(own) / full_chips, right=400 * sum(right) / full_chips, why=why)
@@ -343,7 +348,9 @@ def oversubscribed(full_links: int, full_chips: float) -> Iterator[Row]:
 def transport() -> Iterator[Row]:
     """Completion times over the fabric (section 5)."""
     bigger = CASES[0]
-    d = wiring.Design(ports=256, rails=GPUS_PER_RACK, racks=RACKS // 2, leaf_down=200, leaf_up=50, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1)
+    d = network_topology.Design(
+        ports=256, rails=GPUS_PER_RACK, racks=RACKS // 2, leaf_down=200, leaf_up=50, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1
+    )
     yield Row("PP exchange at 4:1, 100T", "ms", 12, d.leaf_oversubscription * bigger.hop_seconds() / MS, 2)
     turns = float(collectives.all_reduce(0.0, level(bigger.peers, NIC, 5e-6))) / MS
     yield Row("latency of the ring between racks at 5 us", "ms", 1, turns, 1, why="2·(103-1) round trips")

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.cluster import Cluster
-from planner.formats.slurm_conf import write_conf
-from planner.job import Job, slots
-from planner.physics.hostlist import expand, fold_names
+from planner.cluster.hostlist import expand, fold_names
+from planner.cluster.job import Job, slots
+from planner.formats.slurm.topology_conf import write_conf
+from planner.scheduling.session import Cluster
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "formats"))
 from slurm_controller import Controller, controller, why_not

@@ -7,10 +7,10 @@ grid import` knows; prices are those of instances/us-134-zones-authorities.csv.
 import sys
 from pathlib import Path
 
+from planner.files import write_whole
 from planner.imports.draft import Options
-from planner.imports.formats import import_grid
-from planner.imports.written import instance_with, text
-from planner.terminal import write_whole
+from planner.imports.read import import_grid
+from planner.imports.write import instance_with, text
 
 INSTANCES = Path(__file__).parents[1] / "instances"
 PRICES = INSTANCES / "us-134-zones-authorities.csv"

@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from planner.pictures.projection import albers
-from planner.terminal import write_whole
+from planner.files import write_whole
+from planner.report.plots.projection import albers
 
 OUT = Path(__file__).parents[1] / "planner" / "pictures" / "data" / "us-outline.json"
 ELSEWHERE = {"AK", "HI"}

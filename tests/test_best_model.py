@@ -7,7 +7,7 @@ import pytest
 
 from planner import check, solve
 from planner.errors import InputError
-from planner.plan import Plan
+from planner.plan.plan import Plan
 
 FAMILY = {"heads_multiple_of": 2, "head_size": 64, "vocabulary": 32_000, "tolerance": 0.05, "least_aspect": 16}
 
@@ -42,7 +42,7 @@ ACCELERATOR = ""
 
 @pytest.fixture(autouse=True, scope="module")
 def _accelerator() -> None:
-    from planner.load import catalogue
+    from planner.instance.catalogue import catalogue
 
     global ACCELERATOR  # noqa: PLW0603
     ACCELERATOR = json.dumps(catalogue("accelerators")["A100-80GB"])

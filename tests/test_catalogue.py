@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.instance import Accelerator, Medium, Model, Rack, Sourced, Switch
-from planner.physics.transformer import total_parameters
+from planner.instance.hardware import Accelerator, Rack
+from planner.instance.instance import Sourced
+from planner.instance.network import Medium, Switch
+from planner.instance.workload import Model
+from planner.physics.training.transformer import total_parameters
 
 CATALOGUE = Path(planner.__file__).parent / "catalogue"
 TYPES: dict[str, type[Sourced]] = {"accelerators": Accelerator, "racks": Rack, "switches": Switch, "models": Model, "media": Medium}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.plan import Plan
+from planner.plan.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 SMALL = ROOT / "instances" / "one-rack.json"

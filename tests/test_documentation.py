@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from planner.schema import SCHEMAS
+from planner.cli.schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 import planner
-from planner import cli
+from planner.cli import main
 from planner.errors import InputError
-from planner.evaluation import even_layers, fewest_stages_per_rack
+from planner.planning.evaluate import even_layers, fewest_stages_per_rack
 
 FULL = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 1, "virtual_stages": 3, "microbatches_per_step": 64, "sequence_parallel": True}
 HALF = {"parameter_bytes": 2, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12, "activation_bytes": 2, "collective_bytes": 2}
@@ -87,11 +87,11 @@ def test_command_prints_json_and_nothing_else(tmp_path: Any) -> None:
     path = tmp_path / "q.json"
     path.write_text(json.dumps(question()))
     pins = [x for k, v in FULL.items() for x in ("--pin", f"layout.{k}={json.dumps(v)}")]
-    good = CliRunner().invoke(cli.app, ["evaluate", str(path), *pins, "--pin", "layout.recompute=selective", "--json"])
+    good = CliRunner().invoke(main.app, ["evaluate", str(path), *pins, "--pin", "layout.recompute=selective", "--json"])
     assert good.exit_code == 0
     held = json.loads(good.stdout)
     assert held["step_seconds"] == held["layout"]["metrics"]["step_seconds"]
-    bad = CliRunner().invoke(cli.app, ["evaluate", str(path), *pins, "--pin", "layout.microbatch_sequences=16"])
+    bad = CliRunner().invoke(main.app, ["evaluate", str(path), *pins, "--pin", "layout.microbatch_sequences=16"])
     assert bad.exit_code == 3
     assert "does not run" in bad.stdout
 

@@ -6,7 +6,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 import planner
-from planner import cli
+from planner.cli import main
 from tests.models.layout_cases import FLASH, instance
 
 
@@ -40,10 +40,10 @@ def test_command(tmp_path: Any) -> None:
     """The command tells the breakdown and the runners-up, and exits with 3 where there is no plan."""
     path = tmp_path / "q.json"
     path.write_text(json.dumps(small()))
-    good = CliRunner().invoke(cli.app, ["explain", str(path)])
+    good = CliRunner().invoke(main.app, ["explain", str(path)])
     assert good.exit_code == 0
     assert "INSTEAD" in good.stdout
     path.write_text(json.dumps(small(hbm=1.5e8)))
-    bad = CliRunner().invoke(cli.app, ["explain", str(path), "--json"])
+    bad = CliRunner().invoke(main.app, ["explain", str(path), "--json"])
     assert bad.exit_code == 3
     assert json.loads(bad.stdout)["lacks"]

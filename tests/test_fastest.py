@@ -11,13 +11,13 @@ from cluster_worlds import tree
 
 import planner
 from planner.checks.cluster import expected_groups
-from planner.cluster import Cluster
-from planner.formats.plan_fabric import plan_topology
-from planner.job import Job
-from planner.physics.crossings import least_crossings
-from planner.physics.wiring import Design
-from planner.plan import Plan
-from planner.step_time import Clock, clock_of, fastest
+from planner.cluster.job import Job
+from planner.formats.from_plan import plan_topology
+from planner.physics.network.locality import least_crossings
+from planner.physics.network.topology import Design
+from planner.plan.plan import Plan
+from planner.scheduling.session import Cluster
+from planner.scheduling.step_time import Clock, clock_of, fastest
 
 ROOT = Path(__file__).parent.parent
 LAYOUT = {"tensor_parallel": 4, "pipeline_parallel": 7, "virtual_stages": 4, "data_parallel": 36, "recompute": "full", "sequence_parallel": True}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from planner.cli import app
+from planner.cli.main import app
 from tests.checks.worked_plan import INSTANCE
 
 RUN = CliRunner()

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parent / "checks"))
 from worked_plan import small
 
-from planner.cli import app
+from planner.cli.main import app
 from planner.errors import InputError
-from planner.frontier import frontier, request_of
+from planner.planning.pareto import frontier, request_of
 
 PLAN = small()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.handoff import Options, SitesRequest
-from planner.load import load_instance
-from planner.models import sites
+from planner.models.requests import Options, SitesRequest
+from planner.models.sites import solve as sites
+from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
 INSTANCES = Path(__file__).parents[1] / "instances"

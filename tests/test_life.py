@@ -7,13 +7,13 @@ import pytest
 from cluster_worlds import some_busy, tree
 
 from planner.checks.cluster import check_placement
-from planner.cluster import Cluster
+from planner.cluster.job import GroupKind, Job
+from planner.cluster.placement import Placement
+from planner.cluster.results import Running
 from planner.errors import InputError
-from planner.job import GroupKind, Job
-from planner.life import replace, resize
-from planner.moves import Running
-from planner.placement import Placement
-from planner.room import defragment, place_queue, preempt
+from planner.scheduling.admission import defragment, place_queue, preempt
+from planner.scheduling.repair import replace, resize
+from planner.scheduling.session import Cluster
 
 
 def world(seed: int) -> tuple[Cluster, Job, Placement]:

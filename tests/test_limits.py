@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from planner import cli, limits
-from planner.commands.limits import changed, fall, wall
-from planner.handoff import LayoutRequest
-from planner.limit_points import LimitPoint
-from planner.load import load_instance
-from planner.models.fewest import fewest_racks
-from planner.models.layout_question import problem_of
-from planner.models.layout_search import search
-from planner.physics import steptime
+from planner import limits
+from planner.cli import main
+from planner.cli.commands.limits import changed, fall, wall
+from planner.models.layout.best_first import search
+from planner.models.layout.data import problem_of
+from planner.models.minimum_racks import fewest_racks
+from planner.models.requests import LayoutRequest
+from planner.physics.training import layer_time
+from planner.planning.load import load_instance
+from planner.planning.utilisation import LimitPoint
 
 INSTANCE = Path(__file__).parents[1] / "instances" / "limits-h100.json"
 FIXED = ['workload.choose.critical_batch={"of":"fixed","coefficient":2e6}', "workload.choose.family.tolerance=0.1"]
@@ -46,7 +47,7 @@ def test_the_fewest_racks_are_those_of_trying_every_number() -> None:
     def days(racks: int) -> float:
         best = search(problem_of(instance, LayoutRequest(racks_by_site={"cluster": racks}, hop_slowdown=1.0, allreduce_slowdown=1.0))).best
         w = instance.workload
-        return steptime.days_to_train(w.tokens, w.sequence_length, best.seconds, w.availability) if best else float("inf")
+        return layer_time.days_to_train(w.tokens, w.sequence_length, best.seconds, w.availability) if best else float("inf")
 
     assert found.status == "optimal" and found.racks is not None
     assert days(found.racks) <= 90.0
@@ -103,7 +104,7 @@ def test_the_command_writes_its_points(tmp_path: Path) -> None:
     asked = ["limits", str(INSTANCE), "--from", "1e22", "--to", "1e23", "--points", "2", "--workers", "1", "-o", str(out)]
     for change in FIXED:
         asked += ["--set", change]
-    done = CliRunner().invoke(cli.app, asked)
+    done = CliRunner().invoke(main.app, asked)
     assert done.exit_code == 0, done.output
     rows: list[dict[str, Any]] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [r["status"] for r in rows] == ["optimal", "optimal"]

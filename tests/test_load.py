@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner.errors import InputError
-from planner.load import load_instance
+from planner.planning.load import load_instance
 
 ROOT = Path(__file__).parents[1]
 

@@ -3,10 +3,10 @@
 import pytest
 
 import planner
-from planner.instance import Instance
-from planner.learned import Learned
-from planner.order import options_of, solve_instance
-from planner.plan import Plan
+from planner.instance.instance import Instance
+from planner.plan.plan import Plan
+from planner.planning.solve import options_of, solve_instance
+from planner.planning.warm_start import Learned
 from tests.checks.worked_plan import instance_with
 
 

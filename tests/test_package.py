@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.schema import SCHEMAS, schema_text
+from planner.cli.schemas import SCHEMAS, schema_text
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("ortools", "highspy", "pyomo", "pandas", "networkx", "numpy", "pydantic")

@@ -10,11 +10,11 @@ from cluster_worlds import renamed, some_busy, tree
 
 import planner
 from planner.checks.cluster import check_placement
-from planner.cluster import Cluster
+from planner.cluster.job import GroupKind, Job, read_job
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Block, Switch, Topology
 from planner.errors import InputError, PlannerError
-from planner.job import GroupKind, Job, read_job
-from planner.placement import Placement
-from planner.topology import Block, Switch, Topology
+from planner.scheduling.session import Cluster
 
 
 def random_world(seed: int) -> tuple[Topology, Job, list[str]]:
@@ -222,14 +222,14 @@ def test_bad_topologies_are_named(switches: list[Switch], says: str) -> None:
 
 def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the formulation gets wrong, the checker finds before the caller has it."""
-    from planner import cluster
+    from planner.scheduling import session
 
     def one_node_twice(*args: object) -> Placement:
         found = placement(*args)  # type: ignore[arg-type]
         return found.model_copy(update={"nodes": (found.nodes[1], *found.nodes[1:])})
 
-    placement = cluster.placement
-    monkeypatch.setattr(cluster, "placement", one_node_twice)
+    placement = session.placement
+    monkeypatch.setattr(session, "placement", one_node_twice)
     with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 stands 2 times > 1"):
         planner.place(tree([8, 8], 2), Job(name="j", mesh={"data": 4}))
 

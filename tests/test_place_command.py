@@ -13,13 +13,13 @@ from cluster_worlds import some_busy, tree
 from typer.testing import CliRunner
 
 from planner.checks.cluster import check_placement
-from planner.cli import app, main
-from planner.formats.states import read_states
+from planner.cli.main import app, main
+from planner.cluster.hostlist import expand
+from planner.cluster.job import GroupKind, Job
+from planner.cluster.placement import Placement
+from planner.formats.slurm.node_states import read_states
 from planner.formats.write import write_topology
-from planner.job import GroupKind, Job
-from planner.models import cluster_levels
-from planner.physics.hostlist import expand
-from planner.placement import Placement
+from planner.models.placement import lexicographic
 
 TOPOLOGY = tree([8, 8, 8, 8], 2)
 JOB = Job(name="run", mesh={"pipeline": 3, "data": 6}, gpus_per_node=8)
@@ -170,7 +170,7 @@ def test_ctrl_c_leaves_the_best_placement_so_far(files: Path, monkeypatch: pytes
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster_levels, "improve", interrupted)
+    monkeypatch.setattr(lexicographic, "improve", interrupted)
     out = CliRunner().invoke(app, before)
     assert out.exit_code == 130
     data = json.loads((files / "out.json").read_text())

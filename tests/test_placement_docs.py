@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.cluster.hostlist import expand, fold_names
 from planner.formats.read import read_topology
-from planner.formats.slurm_conf import write_conf
-from planner.physics.hostlist import expand, fold_names
+from planner.formats.slurm.topology_conf import write_conf
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "formats"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.plan import Plan
+from planner.plan.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,13 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 import planner
-from planner.checks.rules import check
-from planner.cli import app
+from planner.checks.registry import check
+from planner.cli.main import app
 from planner.errors import InputError
-from planner.load import load_instance
-from planner.physics import pools
-from planner.physics.steptime import wan_tail_seconds
-from planner.show import summary
+from planner.physics.training import heterogeneous
+from planner.physics.training.layer_time import wan_tail_seconds
+from planner.planning.load import load_instance
+from planner.report.summary import summary
 
 INSTANCE = Path(__file__).parents[1] / "instances" / "two-pools.json"
 
@@ -82,8 +82,8 @@ def test_exchange_follows_the_tail_between_sites(plan):
     backward = m.wan_window_seconds / layers
     for training, ring in ((2, 1.0), (3, 4 / 3)):
         wanted = wan_tail_seconds(ring * m.gradient_bytes_per_stage, 800, 1, 1, layers, backward)
-        assert pools.exchange_seconds(link, m, layers, training) == pytest.approx(wanted)
-    assert pools.exchange_seconds(link, m, layers, 1) == 0.0
+        assert heterogeneous.exchange_seconds(link, m, layers, training) == pytest.approx(wanted)
+    assert heterogeneous.exchange_seconds(link, m, layers, 1) == 0.0
 
 
 CHANGES = {

@@ -8,15 +8,15 @@ import pytest
 
 import planner
 from planner.checks.cluster import check_placement
-from planner.checks.context import cut_of
-from planner.cluster import Cluster
+from planner.cluster.job import Job, job_of_plan
+from planner.cluster.topology import Switch, Topology
 from planner.errors import InputError
-from planner.formats.plan_fabric import plan_topology
-from planner.job import Job, job_of_plan
-from planner.physics.step import Conditions, metrics
-from planner.plan import Plan
-from planner.step_time import clock_of
-from planner.topology import Switch, Topology
+from planner.formats.from_plan import plan_topology
+from planner.physics.plan_physics import cut_of
+from planner.physics.training.step import Conditions, metrics
+from planner.plan.plan import Plan
+from planner.scheduling.session import Cluster
+from planner.scheduling.step_time import clock_of
 
 ROOT = Path(__file__).parent.parent
 LAYOUT = {"tensor_parallel": 4, "pipeline_parallel": 7, "virtual_stages": 4, "data_parallel": 36, "recompute": "full", "sequence_parallel": True}

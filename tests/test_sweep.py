@@ -16,12 +16,12 @@ import pytest
 from sweeping import ROOT, kills_at_two, kills_once, small, written
 
 import planner
-from planner.digest import digest, runs
 from planner.errors import InputError
-from planner.pictures import rows as pictures
-from planner.plan import Plan
+from planner.plan.flatten import digest, runs
+from planner.plan.plan import Plan
+from planner.report.plots import rows as pictures
+from planner.sweeps.executors import at_home, on_executor
 from planner.sweeps.run import Ask, tasks_for
-from planner.sweeps.runner import at_home, on_executor
 from planner.sweeps.store import Store, columns_of, read_rows
 from planner.sweeps.tasks import Answer, Task, solve_point
 
@@ -101,16 +101,16 @@ def test_infeasible_point_is_a_row_with_its_reason() -> None:
 
 def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception at one point is the reason of its row; the other points go on."""
-    from planner import order
+    from planner.planning import solve as planning_solve
 
-    solve = order.solve_instance
+    solve = planning_solve.solve_instance
 
     def fails_at_two(instance: Any, *args: Any) -> Plan:
         if instance.hardware.racks == 2:
             raise RuntimeError("no luck")
         return solve(instance, *args)
 
-    monkeypatch.setattr(order, "solve_instance", fails_at_two)
+    monkeypatch.setattr(planning_solve, "solve_instance", fails_at_two)
     with ThreadPoolExecutor(1) as pool:
         rows = list(planner.sweep(small(), {RACKS: [1, 2, 3]}, executor=pool))
     assert [r.status for r in rows] == ["optimal", "failed", "optimal"]

@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from planner.errors import InputError
-from planner.load import load_instance
+from planner.planning.load import load_instance
 from planner.sweeps.axes import grid_of, in_shard, parse_values, points_of, read_pairs, read_vary, shard_of
 from planner.sweeps.paths import canonical, check_path, leaves, put
 

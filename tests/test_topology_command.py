@@ -6,11 +6,11 @@ import pytest
 from cluster_worlds import tree
 from typer.testing import CliRunner
 
-from planner.cli import app
+from planner.cli.main import app
+from planner.cluster.topology import Block, Topology
 from planner.errors import InputError
 from planner.formats.read import read_topology
 from planner.formats.write import write_topology
-from planner.topology import Block, Topology
 
 TREE = tree([8, 8, 4], 2, block=4)
 

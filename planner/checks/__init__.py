@@ -1,1 +1,1 @@
-"""The checker's rules, one file per decision; planner.check is their face."""
+"""The checker: every rule again, from physics alone, without any formulation or solver."""

@@ -6,10 +6,10 @@ from itertools import pairwise
 from math import prod
 
 from planner.checks.rule import broken, must_equal
-from planner.job import Job
-from planner.placement import Placement
-from planner.plan import Violation
-from planner.topology import Topology
+from planner.cluster.job import Job
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology
+from planner.plan.certificate import Violation
 
 Above = dict[str, tuple[str, ...]]
 

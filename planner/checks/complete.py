@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from planner.checks.context import Context
 from planner.checks.rule import Rule, broken
-from planner.instance import Accelerator, Line, Model, NewLine, Rack
-from planner.physics import step
-from planner.pins import check_pins
-from planner.plan import Violation
-from planner.pool_references import pool_problems
-from planner.wan_references import wan_problems
+from planner.instance.grid import Line, NewLine
+from planner.instance.hardware import Accelerator, Rack
+from planner.instance.pins import check_pins
+from planner.instance.references import pool_problems, wan_problems
+from planner.instance.workload import Model
+from planner.physics.plan_physics import Context
+from planner.physics.training import step
+from planner.plan.certificate import Violation
 
 
 def names_resolved(c: Context) -> Iterator[Violation]:

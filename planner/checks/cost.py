@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 
-from planner.checks import sites, wan
-from planner.checks.context import Context
-from planner.checks.fabric import priced
+from planner.checks.network.fabric import priced
 from planner.checks.rule import Rule, broken, must_equal, show
-from planner.physics import power
-from planner.physics.bill import bill
-from planner.physics.wiring import unwirable
-from planner.plan import Cost, Link, Plan, Site, SitesPlan, Violation
+from planner.checks.site import sites, wan
+from planner.physics.network.topology import unwirable
+from planner.physics.plan_physics import Context
+from planner.physics.site import power
+from planner.physics.site.cost import bill
+from planner.plan.certificate import Violation
+from planner.plan.plan import Cost, Plan
+from planner.plan.sites import Link, Site, SitesPlan
 
 
 def recomputed(plan: Plan, c: Context) -> Cost | None:

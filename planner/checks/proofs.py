@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
-from planner.checks import pools, wan
-from planner.checks.choice import told_loss
-from planner.checks.context import Context
 from planner.checks.cost import recomputed
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
-from planner.checks.sites import links, route_km
-from planner.identity import instance_sha256
-from planner.physics import cost, power
-from planner.plan import Certificate, Violation
+from planner.checks.site import wan
+from planner.checks.site.sites import links, route_km
+from planner.checks.training import heterogeneous
+from planner.checks.training.model_choice import told_loss
+from planner.instance.identity import instance_sha256
+from planner.physics.plan_physics import Context
+from planner.physics.site import cost, power
+from planner.plan.certificate import Certificate, Violation
 
 
 def instance_hash(c: Context) -> Iterator[Violation]:
@@ -74,7 +75,7 @@ def optimal(c: Context) -> Iterator[Violation]:
 def certified(c: Context) -> Iterator[Violation]:
     """Certify the decision that is held: its own figure, recomputed."""
     figures = {"sites": _yearly_usd(c), "layout": c.metrics.days_to_train if c.metrics else None, "fabric": _fabric_usd(c), "placement": _split(c)}
-    figures |= {"wan": wan.figure(c), "pools": pools.days(c)}
+    figures |= {"wan": wan.figure(c), "pools": heterogeneous.days(c)}
     for name, x in certificates(c).items():
         if figures[name] is not None:
             yield from must_equal(f"certified[{name}]", f"objective ({x.minimizes})", x.objective, figures[name])
@@ -126,7 +127,7 @@ def objective(c: Context) -> Iterator[Violation]:
     o, name = c.plan.objective, c.instance.objective.minimize
     yield from must_be("objective", "name", o.name, name)
     price = recomputed(c.plan, c)
-    days = c.metrics.days_to_train if c.metrics else pools.days(c)
+    days = c.metrics.days_to_train if c.metrics else heterogeneous.days(c)
     figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": told_loss(c)}
     value = figures[name]
     if value is not None:

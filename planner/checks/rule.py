@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from planner.checks.context import Context
-from planner.plan import Violation
+from planner.physics.plan_physics import Context
+from planner.plan.certificate import Violation
 
 TOLERANCE = 1e-6  # relative, on every figure that is recomputed in floating point
 Rule = Callable[[Context], Iterator[Violation]]

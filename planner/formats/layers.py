@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from planner.cluster.topology import Topology
 from planner.errors import InputError
-from planner.formats.sound import BlockRow, SwitchRow, tree
-from planner.topology import Topology
+from planner.formats.validate import BlockRow, SwitchRow, tree
 
 ROOT = "root"
 

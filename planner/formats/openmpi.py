@@ -2,7 +2,7 @@
 
 import shlex
 
-from planner.formats.placed import Placed
+from planner.formats.placement import Placed
 
 
 def rankfile(placed: Placed) -> str:

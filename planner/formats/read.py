@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.formats.source import read_text
-from planner.topology import Topology
 
 FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
 
@@ -31,16 +31,16 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     if text.lstrip()[:1] in {"{", "["}:
         return _from_json(path, keys)
     if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("---", "- ", "-\t")):
-        from planner.formats.slurm_yaml import read_yaml
+        from planner.formats.slurm.topology_yaml import read_yaml
 
         return read_yaml(text, str(path), name)
-    from planner.formats.slurm_conf import read_conf
+    from planner.formats.slurm.topology_conf import read_conf
 
     return read_conf(text, str(path))
 
 
 def _from_json(path: Path, keys: Sequence[str]) -> Topology:
-    from planner.load import read_json
+    from planner.instance.read import read_json
 
     data: Any = read_json(path)
     if not isinstance(data, dict):
@@ -50,12 +50,12 @@ def _from_json(path: Path, keys: Sequence[str]) -> Topology:
 
         return read_topograph(data, str(path))
     if "items" in data:
-        from planner.formats.kubernetes import read_kubernetes
+        from planner.formats.kubernetes.nodes import read_kubernetes
 
         return read_kubernetes(data, str(path), keys)
     if "planner_version" in data:
-        from planner.formats.plan_fabric import plan_topology
-        from planner.terminal import read_plan
+        from planner.formats.from_plan import plan_topology
+        from planner.plan.files import read_plan
 
         return plan_topology(read_plan(path), str(path))
     raise InputError(f"{path}: is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'}); give {FORMATS}")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.cluster.hostlist import expand
 from planner.errors import InputError
-from planner.physics.hostlist import expand
 
 SHOWN = 20  # Complaints beyond these are counted, not printed.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.topology import Switch, Topology
+from planner.cluster.topology import Switch, Topology
 
 
 def children_of(topology: Topology) -> dict[str, list[str]]:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.formats.layers import Layered, from_layers
 from planner.formats.source import shown
-from planner.topology import Topology
 
 # Labels of the scale-up domain, the nearest to the hardware first; older graphs hold it as attributes.nvlink.
 DOMAIN_LABELS = ("accelerator.topograph.run/domain", "network.topology.nvidia.com/accelerator", "nvidia.com/gpu.clique")

@@ -4,11 +4,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from planner.cluster.topology import Topology
 from planner.errors import InputError
-from planner.formats import kueue, openmpi, slurm_conf, slurm_job, slurm_yaml, volcano
-from planner.formats.placed import Placed
+from planner.formats import openmpi
+from planner.formats.kubernetes import kueue, volcano
+from planner.formats.placement import Placed
+from planner.formats.slurm import job as slurm_job
+from planner.formats.slurm import topology_conf, topology_yaml
 from planner.formats.source import near
-from planner.topology import Topology
 
 Writer = Callable[[Placed, Topology], str]
 
@@ -37,8 +40,8 @@ WRITERS: Mapping[str, Writer] = {
     "volcano": volcano.volcano_job,
 }
 TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
-    "conf": slurm_conf.write_conf,
-    "yaml": slurm_yaml.write_yaml,
+    "conf": topology_conf.write_conf,
+    "yaml": topology_yaml.write_yaml,
     "kueue": kueue.kueue_topology,
     "volcano": volcano.volcano_hypernodes,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from planner.errors import InputError
 from planner.imports.authorities import fill
 from planner.imports.draft import Draft, DraftNode, Options
-from planner.instance import Grid, Line, PowerNode
+from planner.instance.grid import Grid, Line, PowerNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.imports.draft import Draft, DraftAuthority, Options
-from planner.imports.tables import Row, read_table
-from planner.instance import BalancingAuthority
+from planner.imports.readers.tables import Row, read_table
+from planner.instance.grid import BalancingAuthority
 
 COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from planner.instance import Grid, Line, NewLine, PowerNode
+from planner.instance.grid import Grid, Line, NewLine, PowerNode
 
 
 def geojson(grid: Grid) -> dict[str, Any]:

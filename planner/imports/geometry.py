@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.physics.wan import EARTH_RADIUS_KM
+from planner.physics.site.wan import EARTH_RADIUS_KM
 
 Vectors = NDArray[np.float64]
 Indices = NDArray[np.intp]

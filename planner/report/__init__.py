@@ -1,1 +1,1 @@
-"""Plans as one page: what each part shows, its drawings as plain SVG, and the page around them."""
+"""Plans for people: a summary, a comparison, plots and pages."""

@@ -3,9 +3,10 @@
 import numpy as np
 
 from planner.errors import InputError
-from planner.simulation import dice
-from planner.simulation.dice import Floats, Ints
-from planner.simulation.routes import Alive, Entries, Flows, Routes
+from planner.simulation import rng
+from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.rng import Floats, Ints
+from planner.simulation.routing import Entries, Routes
 from planner.simulation.tree import Tree
 
 FLOWLETS = 8  # parts of a flow that choose a path each
@@ -60,9 +61,9 @@ def adaptive(tree: Tree, flows: Flows, seed: int, alive: Alive) -> Routes:
     meeting = tree.meeting_tier(flows.source, flows.target)
     above = [(tree.subtree(flows.source, t), tree.subtree(flows.target, t)) for t in range(tree.tiers)]
     picks = np.empty((FLOWLETS, len(flows), 2), np.int64)
-    salts = dice.words(seed, 7, np.arange(FLOWLETS)[:, None], np.arange(len(flows))[None, :])
+    salts = rng.words(seed, 7, np.arange(FLOWLETS)[:, None], np.arange(len(flows))[None, :])
     for n in range(FLOWLETS):
-        for f in dice.order(len(flows), seed, 8, n).tolist():
+        for f in rng.order(len(flows), seed, 8, n).tolist():
             ends = [int(a[f]) for a, _ in above], [int(b[f]) for _, b in above]
             picks[n, f] = loads.choose(ends, int(meeting[f]), float(flows.size[f]) / FLOWLETS, int(salts[n, f]))
     return _routes(tree, merged, flows, picks, alive.capacity())

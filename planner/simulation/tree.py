@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.simulation.dice import Floats, Ints
+from planner.simulation.rng import Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

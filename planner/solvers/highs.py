@@ -11,7 +11,7 @@ from pyomo.contrib.solver.common.results import SolutionStatus
 from pyomo.contrib.solver.solvers.highs import Highs
 from pyomo.version import version as pyomo_version
 
-from planner.solvers.lazy import Duals, Rows, Search
+from planner.solvers.lazy_constraints import Duals, Rows, Search
 from planner.solvers.outcome import Outcome
 from planner.solvers.statuses import FEASIBILITY, HIGHS, STOP_BY_STATUS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.extras import needed
+from planner.optional_packages import needed
 
 
 def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:

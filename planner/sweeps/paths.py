@@ -9,8 +9,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from planner.errors import InputError
-from planner.instance import Instance
-from planner.pins import PINS, RACKS_AT
+from planner.instance.instance import Instance
+from planner.instance.pins import PINS, RACKS_AT
 
 STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
 PIN = "pins."

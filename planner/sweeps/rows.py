@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from planner import __version__
-from planner.digest import Figure, digest
-from planner.instance import Frozen
-from planner.plan import Plan
+from planner.instance.instance import Frozen
+from planner.plan.flatten import Figure, digest
+from planner.plan.plan import Plan
+from planner.version import __version__
 
 FAILED: Literal["failed"] = "failed"
 

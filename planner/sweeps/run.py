@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.instance import Instance
-from planner.load import load_instance
-from planner.order import options_of
+from planner.files import write_whole
+from planner.instance.instance import Instance
+from planner.planning.load import load_instance
+from planner.planning.solve import options_of
 from planner.sweeps.axes import Point, in_shard
+from planner.sweeps.executors import at_home, on_executor
 from planner.sweeps.paths import canonical, check_path
 from planner.sweeps.rows import Row
-from planner.sweeps.runner import at_home, on_executor
 from planner.sweeps.tasks import Task, solve_point, tasks_of
-from planner.terminal import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from planner.errors import InputError
+from planner.files import write_whole
 from planner.sweeps.parquet import need_pyarrow, write_parquet
 from planner.sweeps.rows import Row
-from planner.terminal import write_whole
 
 LINES = (".jsonl", ".ndjson")
 TABLES = (".csv", ".parquet")

@@ -11,15 +11,15 @@ from hashlib import sha256
 from multiprocessing import connection, parent_process
 from typing import Any
 
-from planner import __version__
 from planner.errors import InputError
-from planner.handoff import Options
-from planner.identity import instance_sha256
-from planner.instance import Instance
-from planner.load import load_instance
+from planner.instance.identity import instance_sha256
+from planner.instance.instance import Instance
+from planner.models.requests import Options
+from planner.planning.load import load_instance
 from planner.sweeps.axes import Point
 from planner.sweeps.paths import put
 from planner.sweeps.rows import Row, failed_row, row_of_plan
+from planner.version import __version__
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Two solves in threads of one process would fight over the solvers' signal handlers and thread pools.
@@ -90,8 +90,8 @@ def written(point: Mapping[str, Any]) -> str:
 
 def solve_point(task: Task) -> Answer:
     """Solve one point; whatever goes wrong is the reason of its row."""
-    from planner.learned import Learned
-    from planner.order import solve_instance
+    from planner.planning.solve import solve_instance
+    from planner.planning.warm_start import Learned
 
     started = time.perf_counter()
     try:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from worked_plan import edited_at, named, rules, small
 
-from planner.check import check
-from planner.plan import Plan
+from planner.api import check
+from planner.plan.plan import Plan
 
 PLAN = small()
 DATA = PLAN.model_dump(mode="json")

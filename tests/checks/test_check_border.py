@@ -7,15 +7,15 @@ import pytest
 from worked_plan import edited, edited_at, instance_with, named, small
 
 import planner
-from planner.check import check
-from planner.checks.context import Context
-from planner.export.built import built
-from planner.export.cable_list import cable_list
-from planner.export.graph import graph
-from planner.export.picture import picture
-from planner.frontier import frontier
-from planner.load import load_instance
-from planner.plan import Plan
+from planner.api import check
+from planner.exports.cable_list import cable_list
+from planner.exports.from_plan import built
+from planner.exports.graph import graph
+from planner.exports.picture import picture
+from planner.physics.plan_physics import Context
+from planner.plan.plan import Plan
+from planner.planning.load import load_instance
+from planner.planning.pareto import frontier
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a border of five ports.
 PLAN = planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5))

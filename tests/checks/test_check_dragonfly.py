@@ -12,16 +12,16 @@ import pytest
 from worked_plan import edited_at, named
 
 import planner
-from planner.check import check
-from planner.decide import crossings
+from planner.api import check
 from planner.errors import InputError
-from planner.export import cable_list, graph, picture, slurm
-from planner.export.built import built
-from planner.frontier import request_of
-from planner.handoff import Options
-from planner.models import fabric
-from planner.plan import Plan
-from planner.simulation.built import part_of_plan
+from planner.exports import cable_list, graph, picture, slurm
+from planner.exports.from_plan import built
+from planner.models.fabric import solve as fabric
+from planner.models.requests import Options
+from planner.plan.plan import Plan
+from planner.planning.pareto import request_of
+from planner.planning.pipeline import crossings
+from planner.simulation.from_plan import part_of_plan
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 FLOOR = {"floor": {}, "media": [{"name": "dac", "reach_m": 3, "price_usd": 150}, {"name": "fr4", "reach_m": 500, "price_usd": 1400}]}

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from worked_plan import CUT, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
-from planner.check import check
-from planner.physics import step, steptime
-from planner.physics.step import Conditions
-from planner.plan import LayoutMetrics
+from planner.api import check
+from planner.physics.training import layer_time, step
+from planner.physics.training.step import Conditions
+from planner.plan.layout import LayoutMetrics
 
 PLAN = small()
 M = PLAN.layout.metrics
@@ -107,7 +107,7 @@ def test_rings_show_no_more_than_their_share_of_the_step(share: float) -> None:
     found = LayoutMetrics.model_validate(step.metrics(instance, ideal, CUT))
     slowed = replace(ideal, allreduce_slowdown=found.allreduce_window_seconds / found.allreduce_layer_seconds)
     longer = sum(step.step_breakdown(m, slowed, CUT).values()) / sum(step.step_breakdown(m, ideal, CUT).values()) - 1
-    hidden = steptime.layer_times(m, CUT.shape).backward
+    hidden = layer_time.layer_times(m, CUT.shape).backward
     assert longer == pytest.approx(share, abs=1e-6) or (longer < share and found.allreduce_window_seconds == hidden)
     assert found.allreduce_window_seconds <= hidden
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from worked_plan import GRID, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
-from planner.plan import Plan
+from planner.plan.plan import Plan
 
 PLAN = small()
 KM = PLAN.sites.links[0].route_km

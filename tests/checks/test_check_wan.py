@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from worked_plan import edited_at, instance_with, named
 
 import planner
-from planner.check import check
-from planner.plan import Plan
+from planner.api import check
+from planner.plan.plan import Plan
 
 NODES = [
     {"id": "A", "latitude": 40, "longitude": -77},

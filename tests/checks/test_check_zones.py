@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from worked_plan import edited_at, instance_with, named, rules, worked
 
-from planner.check import check
-from planner.checks.context import Context
-from planner.export import graph, picture, slurm
-from planner.export.built import built
-from planner.export.cable_list import cable_list
-from planner.formats.plan_fabric import plan_topology
-from planner.plan import Plan
-from planner.report.network_blocks import fabric
-from planner.show import summary
-from planner.simulation.built import part_of_plan
+from planner.api import check
+from planner.exports import graph, picture, slurm
+from planner.exports.cable_list import cable_list
+from planner.exports.from_plan import built
+from planner.formats.from_plan import plan_topology
+from planner.physics.plan_physics import Context
+from planner.plan.plan import Plan
+from planner.report.page.blocks.network import fabric
+from planner.report.summary import summary
+from planner.simulation.from_plan import part_of_plan
 
 # Two racks a leaf domain; pods of two rails of one domain; zones of all four rails of two domains.
 ZONES = {"leaf_down": 2, "domains_per_pod": 1, "rails_per_zone": 4, "domains_per_zone": 2, "core_up": 4, "core_bundle": 2}

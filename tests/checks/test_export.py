@@ -13,14 +13,14 @@ import pytest
 from typer.testing import CliRunner
 from worked_plan import edited, instance_with, small, worked
 
-from planner.cli import app
+from planner.cli.main import app
+from planner.cluster.hostlist import parse
 from planner.errors import InputError
-from planner.export import cable_list, graph, picture, slurm
-from planner.export.built import Built, built
-from planner.export.files import write_streamed
-from planner.instance import Floor, Medium
-from planner.physics.hostlist import parse
-from planner.physics.media import NONE, MediaTable
+from planner.exports import cable_list, graph, picture, slurm
+from planner.exports.files import write_streamed
+from planner.exports.from_plan import Built, built
+from planner.instance.network import Floor, Medium
+from planner.physics.network.links import NONE, MediaTable
 
 PLAN = small()
 E1 = built(PLAN, "e1")

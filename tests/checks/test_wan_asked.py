@@ -8,7 +8,7 @@ from worked_plan import INSTANCE, instance_with, named
 
 import planner
 from planner.errors import InputError
-from planner.load import load_instance
+from planner.planning.load import load_instance
 
 NODES = [{"id": "A", "latitude": 40, "longitude": -77}, {"id": "B", "latitude": 33, "longitude": -112}]
 TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}

@@ -3,17 +3,23 @@
 import json
 from typing import Any
 
-from planner.check import check
-from planner.identity import instance_sha256
-from planner.instance import Instance
-from planner.physics import cost, power, step, transport, wan
-from planner.physics.bill import bill
-from planner.physics.grid import usable_interconnect_mw
-from planner.physics.hostlist import parse
-from planner.physics.locality import Locality, locality
-from planner.physics.step import Conditions, Cut
-from planner.physics.wiring import Design
-from planner.plan import Certificate, FabricPlan, LayoutMetrics, Link, Plan, Site, SiteFabric, SitesPlan
+from planner.api import check
+from planner.cluster.hostlist import parse
+from planner.instance.identity import instance_sha256
+from planner.instance.instance import Instance
+from planner.physics.network import transport
+from planner.physics.network.locality import Locality, locality
+from planner.physics.network.topology import Design
+from planner.physics.site import cost, power, wan
+from planner.physics.site.cost import bill
+from planner.physics.site.grid import usable_interconnect_mw
+from planner.physics.training import step
+from planner.physics.training.step import Conditions, Cut
+from planner.plan.certificate import Certificate
+from planner.plan.fabric import FabricPlan, SiteFabric
+from planner.plan.layout import LayoutMetrics
+from planner.plan.plan import Plan
+from planner.plan.sites import Link, Site, SitesPlan
 
 RACKS = {"e1": 8, "w1": 6}
 BUILT = {"e1-e2-new": 1}
@@ -186,8 +192,10 @@ def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
 
 def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:
     """Return the slowdowns of the exchange and of the rings."""
-    hop = transport.hop_slowdown(instance.network, d, where.share_leaving_leaf, where.share_leaving_pod, where.share_leaving_zone)
-    return hop, transport.allreduce_slowdown(instance.network, d, where.rings_leaving_leaf, where.rings_leaving_pod, where.rings_leaving_zone)
+    hop = transport.hop_slowdown(instance.network.transport.slowdown, d, where.share_leaving_leaf, where.share_leaving_pod, where.share_leaving_zone)
+    return hop, transport.allreduce_slowdown(
+        instance.network.transport.slowdown, d, where.rings_leaving_leaf, where.rings_leaving_pod, where.rings_leaving_zone
+    )
 
 
 def small(**changes: Any) -> Plan:

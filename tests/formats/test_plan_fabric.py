@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from planner.cluster.hostlist import parse
+from planner.cluster.topology import Topology
 from planner.errors import InputError
-from planner.formats.plan_fabric import plan_topology
+from planner.formats.from_plan import plan_topology
 from planner.formats.read import read_topology
-from planner.formats.slurm_conf import read_conf, write_conf
-from planner.instance import Hardware, Instance
-from planner.physics.hostlist import parse
-from planner.plan import FabricPlan, Plan, Site, SiteFabric, SitesPlan
-from planner.topology import Topology
+from planner.formats.slurm.topology_conf import read_conf, write_conf
+from planner.instance.hardware import Hardware
+from planner.instance.instance import Instance
+from planner.plan.fabric import FabricPlan, SiteFabric
+from planner.plan.plan import Plan
+from planner.plan.sites import Site, SitesPlan
 
 
 def _plan(fabrics: dict[str, tuple[int, int]], racks: dict[str, int] | int) -> Plan:

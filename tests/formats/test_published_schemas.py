@@ -10,9 +10,9 @@ import re
 import pytest
 from test_writers import NODES, PLACED, TREE, _objects, _of_kind, _on
 
+from planner.cluster.topology import Switch, Topology
 from planner.errors import InputError
 from planner.formats.write import write_placed, write_topology
-from planner.topology import Switch, Topology
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])")

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from slurm_controller import Controller, controller, why_not
 
+from planner.cluster.hostlist import expand, fold_names
+from planner.cluster.topology import Switch, Topology
 from planner.errors import InputError
-from planner.formats.placed import Placed
-from planner.formats.slurm_conf import read_conf, write_conf
-from planner.formats.slurm_job import hostfile, sbatch_arguments
-from planner.formats.states import read_states
-from planner.physics.hostlist import expand, fold_names
-from planner.topology import Switch, Topology
+from planner.formats.placement import Placed
+from planner.formats.slurm.job import hostfile, sbatch_arguments
+from planner.formats.slurm.node_states import read_states
+from planner.formats.slurm.topology_conf import read_conf, write_conf
 
 RACKS, PER_RACK, PODS = 16, 16, 4
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from planner.cluster.hostlist import expand
+from planner.cluster.topology import Block, Switch, Topology
 from planner.errors import InputError
+from planner.formats.kubernetes.volcano import lowest_common_tier
+from planner.formats.kubernetes.yaml import Node, dump, parse
 from planner.formats.openmpi import rankfile_line
-from planner.formats.placed import Placed, PlacedGroup
-from planner.formats.slurm_job import hints, sbatch_arguments, srun_line
-from planner.formats.volcano import lowest_common_tier
+from planner.formats.placement import Placed, PlacedGroup
+from planner.formats.slurm.job import hints, sbatch_arguments, srun_line
 from planner.formats.write import WRITERS, write_placed, write_topology
-from planner.formats.yaml import Node, dump, parse
-from planner.physics.hostlist import expand
-from planner.topology import Block, Switch, Topology
 
 NODES = tuple(f"n{i:02d}" for i in range(1, 17))
 TREE = Topology(

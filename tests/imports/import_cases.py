@@ -4,7 +4,7 @@ from pathlib import Path
 
 from planner.imports.assemble import Imported
 from planner.imports.draft import Options
-from planner.imports.formats import import_grid
+from planner.imports.read import import_grid
 
 # Four buses in two areas on a base of 50 MVA: two equal circuits, one unequal beside them, a transformer, a branch out of service.
 CASE = """\

@@ -8,9 +8,9 @@ from import_cases import CASE, TEXTS, imported, put
 
 from planner.errors import InputError
 from planner.imports.draft import Options
-from planner.imports.formats import import_grid
-from planner.imports.written import part, text
-from planner.instance import Grid
+from planner.imports.read import import_grid
+from planner.imports.write import part, text
+from planner.instance.grid import Grid
 
 SETS = {
     "matpower": "case4.m",

@@ -8,7 +8,7 @@ import pytest
 from import_cases import imported
 
 from planner.imports.geojson import geojson
-from planner.instance import Grid
+from planner.instance.grid import Grid
 
 
 def positions(geometry: dict[str, Any]) -> list[list[float]]:

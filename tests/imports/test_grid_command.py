@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from import_cases import put
 
-from planner.instance import Grid
-from planner.load import load_instance
+from planner.instance.grid import Grid
+from planner.planning.load import load_instance
 
 ROOT = Path(__file__).parents[2]
 FULL = "zones.csv interfaces.csv plants.csv peaks.csv"

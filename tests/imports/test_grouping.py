@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.imports.eia_860 import group_plants
 from planner.imports.geometry import nearest, unit_vectors
-from planner.imports.plants import Plant
-from planner.physics.wan import great_circle_km
+from planner.imports.readers.eia_860 import group_plants
+from planner.imports.readers.plants import Plant
+from planner.physics.site.wan import great_circle_km
 
 
 def plant(number: int, latitude: float, longitude: float, mw: float, authority: str) -> Plant:

@@ -7,7 +7,7 @@ from import_cases import put
 
 from planner.errors import InputError
 from planner.imports.draft import Options
-from planner.imports.formats import import_grid
+from planner.imports.read import import_grid
 
 RTS = "bus.csv branch.csv gen.csv"
 REEDS = "zones.csv interfaces.csv"

@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Iterator
 
-from planner.models.cluster_question import Kind, Leaf, Question
+from planner.models.placement.data import Kind, Leaf, Question
 
 Way = tuple[int, ...]
 

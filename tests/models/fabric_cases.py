@@ -3,13 +3,14 @@
 import math
 from collections import Counter
 
-from planner.handoff import FabricRequest, Options
-from planner.instance import Instance, Switch
-from planner.models import fabric
-from planner.physics.border import Left
-from planner.physics.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.transport import allreduce_slowdown, hop_slowdown
-from planner.physics.wiring import Design
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.models.fabric import solve as fabric
+from planner.models.requests import FabricRequest, Options
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
+from planner.physics.network.topology import Design
+from planner.physics.network.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.network.wan_gateway import Left
 from planner.solvers.outcome import Outcome
 
 PHI = 1.05
@@ -93,10 +94,10 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
     cut = r.exchange_racks**2 // 4 / max(1, r.exchange_racks - 1)
     shares = [min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0 for n, (racks, _) in zip(around, edges, strict=True)]
     left = left_by_exchange(r, d, next(s.port_gbps for s in i.network.switches if s.ports == d.ports))
-    if min(left.leaf, left.pod, left.zone) < -1e-9 or hop_slowdown(i.network, d, *shares, left=left) > PHI * (1 + 1e-9):
+    if min(left.leaf, left.pod, left.zone) < -1e-9 or hop_slowdown(i.network.transport.slowdown, d, *shares, left=left) > PHI * (1 + 1e-9):
         return False
-    hop = hop_slowdown(i.network, d, *(float(crosses) for _, crosses in edges), left=left)
-    ring = allreduce_slowdown(i.network, d, *around, left=left)
+    hop = hop_slowdown(i.network.transport.slowdown, d, *(float(crosses) for _, crosses in edges), left=left)
+    ring = allreduce_slowdown(i.network.transport.slowdown, d, *around, left=left)
     kept = r.hop_seconds * hop <= max(r.hop_window_seconds, r.hop_seconds * PHI) * (1 + 1e-9)
     kept &= r.allreduce_seconds * ring <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
     return kept and hop <= (r.hop_limit or math.inf) * (1 + 1e-9) and ring <= (r.allreduce_limit or math.inf) * (1 + 1e-9)

@@ -5,10 +5,11 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from planner.handoff import FabricRequest
-from planner.instance import Instance, Switch
-from planner.physics.spares import spare_ports
-from planner.physics.wiring import Design
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.models.requests import FabricRequest
+from planner.physics.network.links import spare_ports
+from planner.physics.network.topology import Design
 
 FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only": lambda g: (1, 1, g)}
 

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from planner.handoff import LayoutRequest
-from planner.instance import Instance
-from planner.physics import step, steptime
-from planner.physics.step import Conditions, Cut
+from planner.instance.instance import Instance
+from planner.models.requests import LayoutRequest
+from planner.physics.training import layer_time, step
+from planner.physics.training.step import Conditions, Cut
 
 FLASH = {
     "name": "flash", "launch_seconds": 1e-6, "microbatch_seconds": 1e-4, "step_seconds": 1e-3, "tensor_overlap": 0.5, "pipeline_overlap": 0.5,
@@ -158,14 +158,14 @@ def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, Cut]]
     m, limit = step.machine_of(i), step.memory_limit_bytes(i)
     c = Conditions(hop_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0)
     known: dict[Any, Any] = {}
-    whole = steptime.layer_times
+    whole = layer_time.layer_times
     try:
-        steptime.layer_times = lambda machine, s: known[s] if s in known else known.setdefault(s, whole(machine, s))
+        layer_time.layer_times = lambda machine, s: known[s] if s in known else known.setdefault(s, whole(machine, s))
         for x in every_layout(i, asked):
             if sum(step.worst_memory(m, x).values()) <= limit:
                 yield sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch), x
     finally:
-        steptime.layer_times = whole
+        layer_time.layer_times = whole
 
 
 def least_seconds_per_sequence(i: Instance, asked: LayoutRequest) -> float | None:

@@ -12,13 +12,15 @@ import pyomo.environ as pyo
 import pytest
 from site_grids import case, line, node
 
-from planner.checks import power_flow
-from planner.checks import years as site_rules
-from planner.checks.context import Context
-from planner.handoff import SitesRequest
-from planner.instance import Instance
-from planner.models.sites_rules import yearly_musd
-from planner.plan import Plan, SitesPlan, Violation
+from planner.checks.site import power_flow
+from planner.checks.site import scenarios as site_rules
+from planner.instance.instance import Instance
+from planner.models.requests import SitesRequest
+from planner.models.sites.rules import yearly_musd
+from planner.physics.plan_physics import Context
+from planner.plan.certificate import Violation
+from planner.plan.plan import Plan
+from planner.plan.sites import SitesPlan
 from planner.solvers import highs
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"

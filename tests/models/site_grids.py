@@ -9,10 +9,12 @@ from typing import Any
 
 import networkx as nx
 
-from planner.handoff import GradientExchange, SitesRequest
-from planner.instance import Grid, Instance, Wan
-from planner.physics import cost, power, wan
-from planner.physics.grid import usable_interconnect_mw
+from planner.instance.grid import Grid
+from planner.instance.instance import Instance
+from planner.instance.wan import Wan
+from planner.models.requests import GradientExchange, SitesRequest
+from planner.physics.site import cost, power, wan
+from planner.physics.site.grid import usable_interconnect_mw
 
 ACCELERATOR = {
     "name": "gpu",

@@ -5,11 +5,11 @@ import random
 import pytest
 from cluster_cases import best, cost, crowded_question, random_question
 
-from planner.handoff import Options, PlacementRequest
-from planner.models.cluster import Found, solve
-from planner.models.cluster_bounds import bounds
-from planner.models.cluster_question import Kind, Leaf, Question
-from planner.models.placement import solve as place_racks
+from planner.models.placement.bounds import bounds
+from planner.models.placement.data import Kind, Leaf, Question
+from planner.models.placement.solve import Found, solve
+from planner.models.plan_placement.solve import solve as place_racks
+from planner.models.requests import Options, PlacementRequest
 from planner.solvers.outcome import Stop
 
 

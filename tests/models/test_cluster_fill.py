@@ -6,9 +6,9 @@ import random
 import pytest
 from cluster_cases import ways
 
-from planner.handoff import Options
-from planner.models.cluster_fill import Short, cost, fill
-from planner.models.cluster_question import Leaf
+from planner.models.cluster_changes.repair import Short, cost, fill
+from planner.models.placement.data import Leaf
+from planner.models.requests import Options
 
 
 def short_case(seed: int) -> tuple[tuple[Leaf, ...], tuple[Short, ...]]:

@@ -3,8 +3,8 @@
 import random
 from collections import Counter
 
-from planner.models.cluster_gather import Exchange
-from planner.models.cluster_question import Kind, Leaf, Packing, Question
+from planner.models.placement.data import Kind, Leaf, Packing, Question
+from planner.models.placement.greedy import Exchange
 
 
 def used(q: Question, packing: Packing, i: int) -> int:

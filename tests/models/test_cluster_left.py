@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from planner.handoff import Options
-from planner.models.cluster import solve
-from planner.models.cluster_question import Kind, Leaf, Question, names, part_free, used
+from planner.models.placement.data import Kind, Leaf, Question, names, part_free, used
+from planner.models.placement.solve import solve
+from planner.models.requests import Options
 from planner.solvers.outcome import Stop
 
 

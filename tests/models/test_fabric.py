@@ -9,15 +9,16 @@ from collections.abc import Iterator
 import pytest
 from fabric_cases import PHI, hidden, instance, request, solve, switch
 
-from planner.handoff import FabricRequest, Options
-from planner.instance import Instance, Switch
-from planner.models import fabric
-from planner.models.fabric import still_cheapest
-from planner.models.fabric_question import unavoidable_splits
-from planner.physics.cost import fabric_usd
-from planner.physics.fabric_bill import bill
-from planner.physics.spares import spare_ports
-from planner.physics.wiring import Design, unwirable
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.models.fabric import solve as fabric
+from planner.models.fabric.data import unavoidable_splits
+from planner.models.fabric.solve import still_cheapest
+from planner.models.requests import FabricRequest, Options
+from planner.physics.network.links import spare_ports
+from planner.physics.network.price import bill
+from planner.physics.network.topology import Design, unwirable
+from planner.physics.site.cost import fabric_usd
 from planner.solvers.outcome import Stop
 
 # --- brute force ----------------------------------------------------------------------------------------------------------

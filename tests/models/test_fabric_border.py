@@ -7,12 +7,12 @@ import pytest
 from fabric_cases import hidden, instance, request, solve, switch
 from test_fabric import every_design
 
-from planner.handoff import FabricRequest
-from planner.instance import Instance
-from planner.models.fabric_table import core_bundles
-from planner.physics.border import wan_ports
-from planner.physics.fabric_bill import bill
-from planner.physics.wiring import unwirable
+from planner.instance.instance import Instance
+from planner.models.fabric.columns import core_bundles
+from planner.models.requests import FabricRequest
+from planner.physics.network.price import bill
+from planner.physics.network.topology import unwirable
+from planner.physics.network.wan_gateway import wan_ports
 
 
 def least_usd(i: Instance, r: FabricRequest) -> float | None:

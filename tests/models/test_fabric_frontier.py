@@ -10,12 +10,13 @@ from fabric_zone_cases import every_design as every_tall_design
 from test_fabric import every_design
 from test_fabric_groups import accepted, every_dragonfly
 
-from planner.handoff import FABRIC_AXES, Alternative, FabricRequest, Options
-from planner.instance import Instance, Switch
-from planner.models import fabric
-from planner.physics.fabric_bill import bill
-from planner.physics.transport import hop_slowdown
-from planner.physics.wiring import Design, unwirable
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.models.fabric import solve as fabric
+from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
+from planner.physics.network.price import bill
+from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.transport import hop_slowdown
 
 Point = dict[str, float]
 WATT_USD = (0.01, 1.0, 30.0, 1000.0)
@@ -26,7 +27,7 @@ def weighed(i: Instance, r: FabricRequest, s: Switch, d: Design) -> Point:
     """Return what every axis says of a design."""
     price = bill(i.network, s, d)
     crossed = (d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains)
-    slow = hop_slowdown(i.network, d, *map(float, crossed), left=left_by_exchange(r, d, s.port_gbps))
+    slow = hop_slowdown(i.network.transport.slowdown, d, *map(float, crossed), left=left_by_exchange(r, d, s.port_gbps))
     return {
         "cost": price.usd,
         "time": slow,

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 import pytest
 from fabric_cases import hidden, instance, request, solve, switch
 
-from planner.handoff import FabricRequest
-from planner.instance import Instance, Switch
-from planner.physics.border import wan_ports
-from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
-from planner.physics.fabric_bill import bill
-from planner.physics.spares import spare_ports
-from planner.physics.wiring import unwirable
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.models.requests import FabricRequest
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
+from planner.physics.network.links import spare_ports
+from planner.physics.network.price import bill
+from planner.physics.network.topology import unwirable
+from planner.physics.network.wan_gateway import wan_ports
 from planner.solvers.outcome import Stop
 
 KINDS = {"dragonfly": Dragonfly, "dragonfly+": DragonflyPlus}

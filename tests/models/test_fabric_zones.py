@@ -9,13 +9,13 @@ import pytest
 from fabric_cases import hidden, instance, request, solve, switch
 from fabric_zone_cases import FAMILIES, divisors, enough_between, every_design, pinned, splits
 
-from planner.handoff import FabricRequest, Options
-from planner.instance import Instance
-from planner.models import fabric
-from planner.models.fabric_question import BEYOND
-from planner.models.fabric_zone_groups import Asked, built, ways
-from planner.physics.fabric_bill import bill
-from planner.physics.wiring import unwirable
+from planner.instance.instance import Instance
+from planner.models.fabric import solve as fabric
+from planner.models.fabric.data import BEYOND
+from planner.models.fabric.four_tier_groups import Asked, built, ways
+from planner.models.requests import FabricRequest, Options
+from planner.physics.network.price import bill
+from planner.physics.network.topology import unwirable
 from planner.solvers.outcome import Stop
 
 PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports")

@@ -7,15 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.check import check
-from planner.handoff import LayoutRequest, Options
-from planner.instance import Instance
-from planner.joint_bound import evenly
-from planner.models import layout, layout_best, layout_counts, layout_question, layout_space
-from planner.models.layout_order import Queue
-from planner.models.layout_search import is_row_of
-from planner.order import solve_instance
-from planner.physics import schedule
+from planner.api import check
+from planner.instance.instance import Instance
+from planner.models.layout import columns as layout_columns
+from planner.models.layout import columns_dp_microbatch
+from planner.models.layout import data as layout_data
+from planner.models.layout import pricing as layout_pricing
+from planner.models.layout import solve as layout
+from planner.models.layout.best_first import Queue, is_row_of
+from planner.models.requests import LayoutRequest, Options
+from planner.physics.training import schedule
+from planner.planning.joint_bound import evenly
+from planner.planning.solve import solve_instance
 from tests.models.layout_cases import ZERO_BUBBLE, batch_limited_case, every_time, instance, least_seconds_per_sequence, random_case, request
 
 
@@ -24,7 +27,7 @@ def test_agrees_with_brute_force(seed: int) -> None:
     """The tables find the fastest of all layouts, or find none where there is none, and CP-SAT agrees."""
     i, asked = random_case(seed)
     right = least_seconds_per_sequence(i, asked)
-    problem = layout_question.problem_of(i, asked)
+    problem = layout_data.problem_of(i, asked)
     found = layout.search(problem)
     assert (found.best is None) == (right is None)
     if found.best is not None and right is not None:
@@ -38,10 +41,10 @@ def test_agrees_with_brute_force(seed: int) -> None:
 def test_row_bounds_are_bounds(seed: int) -> None:
     """No layout of a row is faster than the row's bound, nor than the bound that memory sharpens."""
     i, asked = random_case(seed)
-    problem = layout_question.problem_of(i, asked)
-    table = layout_space.row_table(problem)
+    problem = layout_data.problem_of(i, asked)
+    table = layout_columns.row_table(problem)
     for leaf in itertools.islice(Queue(problem, table), 60):
-        held = layout_best.best_of_row(problem, leaf.row, math.inf, span=leaf.span)
+        held = layout_pricing.best_of_row(problem, leaf.row, math.inf, span=leaf.span)
         assert held is None or held.seconds >= leaf.row.bound * (1 - 1e-12)
 
 
@@ -50,7 +53,7 @@ def test_agrees_with_brute_force_where_the_batch_is_small(seed: int) -> None:
     """Where the batch leaves most racks idle, the tables find the fastest of all layouts, or none where there is none."""
     i, asked = batch_limited_case(seed)
     right = least_seconds_per_sequence(i, asked)
-    found = layout.search(layout_question.problem_of(i, asked))
+    found = layout.search(layout_data.problem_of(i, asked))
     assert (found.best is None) == (right is None)
     if found.best is not None:
         assert found.best.seconds == pytest.approx(right, rel=1e-9)
@@ -61,8 +64,8 @@ def test_agrees_with_brute_force_where_the_batch_is_small(seed: int) -> None:
 def test_no_layout_is_faster_than_its_part_of_a_row(seed: int) -> None:
     """Every layout that fits memory belongs to a part of a row, and none is faster than the bound of that part."""
     i, asked = batch_limited_case(seed)
-    problem = layout_question.problem_of(i, asked)
-    leaves = list(Queue(problem, layout_space.row_table(problem)))
+    problem = layout_data.problem_of(i, asked)
+    leaves = list(Queue(problem, layout_columns.row_table(problem)))
     for seconds, cut in every_time(i, asked):
         own = [
             x.row.bound
@@ -101,7 +104,7 @@ def test_more_never_hurts(seed: int) -> None:
 def test_interleaved_stages_hold_more_past_the_first_round(hbm: float) -> None:
     """At every memory limit CP-SAT and the tables agree on interleaved stages, whose chunks in flight grow from one round to the next."""
     i = instance(layers=4, sequences=8, hbm=hbm, pins={"layout.pipeline_parallel": 2, "layout.virtual_stages": 2, "layout.data_parallel": 1})
-    problem = layout_question.problem_of(i, request(a=2))
+    problem = layout_data.problem_of(i, request(a=2))
     found = layout.search(problem)
     layout.confirm(problem, found, Options())
     in_flight = [int(schedule.chunks_in_flight("1f1b", 0, 2, 2, m)) for m in (2, 4, 6)]
@@ -110,7 +113,7 @@ def test_interleaved_stages_hold_more_past_the_first_round(hbm: float) -> None:
 
 def test_even_split_over_sites() -> None:
     """Replicas split as evenly as the sites' racks permit."""
-    shares = layout_counts.split_replicas(np.array([2, 9]), np.array([2, 3, 8, 11]))
+    shares = columns_dp_microbatch.split_replicas(np.array([2, 9]), np.array([2, 3, 8, 11]))
     assert shares.T.tolist() == [[1, 1], [1, 2], [2, 6], [2, 9]]
 
 
@@ -156,7 +159,7 @@ def test_memory_decides_how_many_layers_recompute() -> None:
     }
     seen = set()
     for hbm in np.linspace(1.5e9, 6e9, 46):
-        found = layout.search(layout_question.problem_of(instance(layers=4, hbm=float(hbm), pins=pins), request(a=1))).best
+        found = layout.search(layout_data.problem_of(instance(layers=4, hbm=float(hbm), pins=pins), request(a=1))).best
         if found is not None:
             seen.add(sum(found.cut.recomputed))
     assert seen == {0, 2, 3, 4}
@@ -173,7 +176,7 @@ def test_every_layout_keeps_the_rules(seed: int) -> None:
 
 def test_a_limit_still_gives_a_layout() -> None:
     """Out of time at once, the search returns the first layout that it finds, with a bound under it."""
-    problem = layout_question.problem_of(instance(layers=4, sequences=64, hbm=2e9), request(a=8))
+    problem = layout_data.problem_of(instance(layers=4, sequences=64, hbm=2e9), request(a=8))
     found = layout.search(problem, time_limit=0.0)
     assert found.best is not None
     assert found.bound <= found.best.seconds
@@ -181,7 +184,7 @@ def test_a_limit_still_gives_a_layout() -> None:
 
 def test_second_decision_ends_at_its_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     """CP-SAT leaves to the tables what its effort does not reach, says how much, and spends the same effort every time."""
-    problem = layout_question.problem_of(*random_case(3))
+    problem = layout_data.problem_of(*random_case(3))
     found = layout.search(problem)
     whole, again = (layout.confirm(problem, found, Options()) for _ in range(2))
     assert whole.rows > 0 and whole.effort > 0 and whole == again

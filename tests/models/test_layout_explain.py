@@ -4,11 +4,13 @@ import math
 
 import pytest
 
-from planner.handoff import LayoutRequest, Options
-from planner.instance import Instance
-from planner.models import layout, layout_explain, layout_question
-from planner.physics import step
-from planner.physics.step import Conditions
+from planner.instance.instance import Instance
+from planner.models.layout import data as layout_data
+from planner.models.layout import explain as layout_explain
+from planner.models.layout import solve as layout
+from planner.models.requests import LayoutRequest, Options
+from planner.physics.training import step
+from planner.physics.training.step import Conditions
 from tests.models.layout_cases import FLASH, every_layout, instance, random_case, request
 
 OF_CUT = {"microbatch_sequences": "micro_batch", "tensor_parallel_inner": "tensor_inner"}
@@ -58,7 +60,7 @@ def relieved(i: Instance, asked: LayoutRequest) -> dict[str, float]:
 def test_memory_relief_is_the_least() -> None:
     """The memory told holds a layout, and one hundredth less holds none."""
     i = instance(layers=4, hbm=0.2e9, pins={"layout.tensor_parallel": 2})
-    problem = layout_question.problem_of(i, request(a=1))
+    problem = layout_data.problem_of(i, request(a=1))
     needed = relieved(i, request(a=1))["memory"] * 1e9
     for share, fits in ((1.0, True), (0.99, False)):
         gpu = i.hardware.accelerator.model_copy(update={"hbm_bytes": share * needed})

@@ -6,9 +6,11 @@ import random
 import numpy as np
 import pytest
 
-from planner.models import layout_held, layout_question, layout_space
-from planner.models.layout_best import pace_of
-from planner.models.layout_stages import Stages
+from planner.models.layout import columns as layout_columns
+from planner.models.layout import data as layout_data
+from planner.models.layout import memory_bounds
+from planner.models.layout.layer_split import Stages
+from planner.models.layout.pricing import pace_of
 from tests.models.layout_cases import FLASH, UNFUSED, ZERO_BUBBLE, instance, request
 
 
@@ -19,8 +21,8 @@ def test_the_least_stage_by_columns_is_a_bound(seed: int) -> None:
     i = instance(
         layers=r.choice([9, 16, 23]), sequences=64, hbm=r.choice([0.3e9, 0.5e9, 1e9, 2e9, 4e9]), software=r.choice([UNFUSED, FLASH, ZERO_BUBBLE])
     )
-    problem = layout_question.problem_of(i, request(a=64))
-    table = layout_space.row_table(problem)
+    problem = layout_data.problem_of(i, request(a=64))
+    table = layout_columns.row_table(problem)
     layers = problem.machine.model.layers
     for index in r.sample(range(len(table)), min(len(table), 60)):
         row = table.row(index, 0.0)
@@ -32,8 +34,8 @@ def test_the_least_stage_by_columns_is_a_bound(seed: int) -> None:
         first = stages.first_budget
         exact = math.inf if first is None else float(stages.budgets[first])
         columns = [np.array([x]) for x in (p, v, batches, replicas)]
-        low = layout_held.least_stage(problem, row.base, row.zero, *columns, np.array([layer]))[0]
-        whole = layout_held.least_whole_stage(problem, row.base, row.zero, *columns, np.array([layer]))[0]
+        low = memory_bounds.least_stage(problem, row.base, row.zero, *columns, np.array([layer]))[0]
+        whole = memory_bounds.least_whole_stage(problem, row.base, row.zero, *columns, np.array([layer]))[0]
         assert low <= exact * (1 + 1e-12)
         assert whole <= exact * (1 + 1e-12)
         if whole and math.isfinite(exact) and exact < 2 * -(-layers // p) * layer:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.models.layout import MARGIN, remembered
-from planner.models.layout_memory import Memory
-from planner.models.layout_question import Problem, bases, problem_of
-from planner.models.layout_search import search
-from planner.models.layout_space import row_table
+from planner.models.layout.best_first import search
+from planner.models.layout.columns import row_table
+from planner.models.layout.data import Problem, bases, problem_of
+from planner.models.layout.solve import MARGIN, remembered
+from planner.models.layout.warm_start import Memory
 from tests.models.layout_cases import random_case
 
 

@@ -7,11 +7,11 @@ from functools import cache
 
 import pytest
 
-from planner.handoff import Options, PlacementRequest
-from planner.models.placement import Placed, alternatives, certificate, plan, solve
-from planner.physics.hostlist import parse
-from planner.physics.locality import domain_racks, locality
-from planner.plan import Assignment
+from planner.cluster.hostlist import parse
+from planner.models.plan_placement.solve import Placed, alternatives, certificate, plan, solve
+from planner.models.requests import Options, PlacementRequest
+from planner.physics.network.locality import domain_racks, locality
+from planner.plan.placement import Assignment
 from planner.solvers.outcome import Outcome, Stop
 
 Figures = tuple[int, int, int]

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from planner.handoff import LayoutRequest
-from planner.load import load_instance
-from planner.models.layout_question import problem_of
-from planner.models.layout_search import search
-from planner.models.pools import Pool, balance, made_up, sequences_of, varied
-from planner.physics import step
+from planner.models.batch_shares import Pool, balance, made_up, sequences_of, varied
+from planner.models.layout.best_first import search
+from planner.models.layout.data import problem_of
+from planner.models.requests import LayoutRequest
+from planner.physics.training import step
+from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
 PRECISION = {

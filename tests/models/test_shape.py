@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from planner.choice import DepthLaw, Family
-from planner.models import shape
-from planner.physics import laws
+from planner.instance.model_family import DepthLaw, Family
+from planner.models import transformer_shape
+from planner.physics.training import scaling_laws
 
 DEPTHS = [DepthLaw(aspect=64.0), DepthLaw(aspect=128.0), DepthLaw(kind="log", intercept=5.039, slope=0.0555)]
 
@@ -36,9 +36,9 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
         for layers in range(family.layers_multiple_of, math.ceil(hidden / family.least_aspect) + 1, family.layers_multiple_of):
             if hidden > family.most_aspect * layers:
                 continue
-            size = shape.size(shape.model_of(family, layers, units))
+            size = transformer_shape.size(transformer_shape.model_of(family, layers, units))
             if abs(size - target) <= family.tolerance * target:
-                found.append((abs(1000 * layers - round(1000 * laws.layers_of(depth, hidden))), abs(size - target)))
+                found.append((abs(1000 * layers - round(1000 * scaling_laws.layers_of(depth, hidden))), abs(size - target)))
             if size > 1.1 * target:
                 break
         if hidden > 60_000:
@@ -50,16 +50,16 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
 def test_agrees_with_trying_every_shape(seed: int) -> None:
     """The shape is as near to the depth law as any; where none is found, there is none."""
     family, depth, target = random_family(seed)
-    found, every = shape.choose(family, depth, target), every_shape(family, depth, target)
+    found, every = transformer_shape.choose(family, depth, target), every_shape(family, depth, target)
     assert (found is None) == (not every)
     if found is not None:
-        away = abs(1000 * found.layers - round(1000 * laws.layers_of(depth, found.hidden)))
+        away = abs(1000 * found.layers - round(1000 * scaling_laws.layers_of(depth, found.hidden)))
         assert away == min(a for a, _ in every)
 
 
 def test_random_families_are_of_both_kinds() -> None:
     """Agreement would prove little if all or none could be built."""
-    found = [shape.choose(*random_family(seed)) is not None for seed in range(40)]
+    found = [transformer_shape.choose(*random_family(seed)) is not None for seed in range(40)]
     assert 10 <= sum(found) <= 38
 
 
@@ -67,13 +67,13 @@ def test_random_families_are_of_both_kinds() -> None:
 def test_large_shapes_are_buildable(target: float) -> None:
     """Every target from 7e9 to 3e14 has a shape within a hundredth, its heads whole multiples, its width within bounds."""
     family = Family()
-    found = shape.choose(family, DepthLaw(aspect=128.0), target)
+    found = transformer_shape.choose(family, DepthLaw(aspect=128.0), target)
     assert found is not None
-    assert abs(shape.size(found) / target - 1) <= 0.01
+    assert abs(transformer_shape.size(found) / target - 1) <= 0.01
     assert found.heads % 8 == 0 and found.hidden == found.heads * 128
     assert 32 <= found.hidden / found.layers <= 2048
 
 
 def test_no_shape_where_none_divides() -> None:
     """Heads in multiples of 1024 leave no small model."""
-    assert shape.choose(Family(heads_multiple_of=1024), DepthLaw(aspect=128.0), 1e8) is None
+    assert transformer_shape.choose(Family(heads_multiple_of=1024), DepthLaw(aspect=128.0), 1e8) is None

@@ -9,17 +9,18 @@ import pytest
 from site_grids import best, case, line, node, random_case, splits
 
 from planner.errors import InputError
-from planner.handoff import GradientExchange, Options, SitesRequest
-from planner.instance import Instance
-from planner.models import sites, sites_explain
-from planner.models.sites_conflict import confirmed, infeasible
-from planner.models.sites_question import ask
-from planner.models.sites_rules import RULES, build, yearly_musd
-from planner.physics.grid import usable_interconnect_mw
-from planner.plan import SitesPlan
+from planner.instance.instance import Instance
+from planner.models.requests import GradientExchange, Options, SitesRequest
+from planner.models.sites import explain as sites_explain
+from planner.models.sites import solve as sites
+from planner.models.sites.conflict import confirmed, infeasible
+from planner.models.sites.data import ask
+from planner.models.sites.rules import RULES, build, yearly_musd
+from planner.physics.site.grid import usable_interconnect_mw
+from planner.plan.sites import SitesPlan
 from planner.solvers import cpsat, highs
+from planner.solvers.cpsat_from_pyomo import restate
 from planner.solvers.outcome import Stop
-from planner.solvers.restate import restate
 
 ANY, OPTIONS = SitesRequest(), Options()
 SPLIT = 19  # A random case with two sites and flows.
@@ -496,7 +497,7 @@ def test_conflicts_in_the_users_terms(instance: Instance, request_: SitesRequest
 
 def test_every_rule_has_a_clause() -> None:
     """A conflict can name any rule, so each can be put in words."""
-    from planner.models.sites_conflict import _CLAUSES
+    from planner.models.sites.conflict import _CLAUSES
 
     assert set(_CLAUSES) | {"demand"} == set(RULES)
 

@@ -12,12 +12,13 @@ from scipy.optimize import linprog
 from site_grids import case, node
 
 from planner import check, solve
-from planner.handoff import Options, SitesRequest
-from planner.instance import Grid, Instance, Limits, Scenario
-from planner.load import load_instance
-from planner.models import sites
-from planner.physics import cost
-from planner.plan import SitesPlan
+from planner.instance.grid import Grid, Scenario
+from planner.instance.instance import Instance, Limits
+from planner.models.requests import Options, SitesRequest
+from planner.models.sites import solve as sites
+from planner.physics.site import cost
+from planner.plan.sites import SitesPlan
+from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
 ANY, OPTIONS = SitesRequest(), Options()

@@ -10,17 +10,17 @@ from power_grids import SCRIPTS, Value, angles, changed, power_case, same, scrip
 from site_grids import case, node
 
 from planner.errors import InputError
-from planner.handoff import Options, SitesRequest
-from planner.instance import Instance
-from planner.models import sites
-from planner.models.sites_conflict import infeasible
-from planner.models.sites_question import ask
-from planner.models.sites_rules import RULES, build
-from planner.physics import cost
-from planner.plan import SitesPlan
+from planner.instance.instance import Instance
+from planner.models.requests import Options, SitesRequest
+from planner.models.sites import solve as sites
+from planner.models.sites.conflict import infeasible
+from planner.models.sites.data import ask
+from planner.models.sites.rules import RULES, build
+from planner.physics.site import cost
+from planner.plan.sites import SitesPlan
 from planner.solvers import cpsat, highs
+from planner.solvers.cpsat_from_pyomo import restate
 from planner.solvers.outcome import Outcome, Stop
-from planner.solvers.restate import restate
 
 ANY, OPTIONS = SitesRequest(), Options()
 

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from planner.handoff import Options, SitesRequest
-from planner.instance import Instance
-from planner.load import load_instance
-from planner.models import sites, sites_explain
+from planner.instance.instance import Instance
+from planner.models.requests import Options, SitesRequest
+from planner.models.sites import explain as sites_explain
+from planner.models.sites import solve as sites
+from planner.planning.load import load_instance
 
 OPTIONS = Options()
 FIVE_GW = Path(__file__).parents[2] / "instances" / "5gw-one-site.json"

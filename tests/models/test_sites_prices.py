@@ -7,13 +7,14 @@ import pytest
 from power_grids import changed, power_case, script, wire, with_years
 from site_grids import case, node
 
-from planner.explanation_sites import meaning
-from planner.handoff import Options, SitesRequest
-from planner.instance import Instance
-from planner.models import sites, sites_explain
-from planner.models.sites_rules import yearly_musd
-from planner.physics.grid import normal_share
-from planner.plan import SitesPlan
+from planner.instance.instance import Instance
+from planner.models.requests import Options, SitesRequest
+from planner.models.sites import explain as sites_explain
+from planner.models.sites import solve as sites
+from planner.models.sites.rules import yearly_musd
+from planner.physics.site.grid import normal_share
+from planner.plan.sites import SitesPlan
+from planner.planning.explain_sites import meaning
 from planner.solvers import highs
 
 OPTIONS = Options()

@@ -8,11 +8,13 @@ from site_grids import case, line, node, random_case
 
 from planner import check, solve
 from planner.errors import InputError
-from planner.handoff import Options, SitesRequest
-from planner.instance import Instance
-from planner.load import load_instance
-from planner.models import sites, sites_explain
-from planner.plan import Plan, SitesPlan
+from planner.instance.instance import Instance
+from planner.models.requests import Options, SitesRequest
+from planner.models.sites import explain as sites_explain
+from planner.models.sites import solve as sites
+from planner.plan.plan import Plan
+from planner.plan.sites import SitesPlan
+from planner.planning.load import load_instance
 
 ANY, OPTIONS = SitesRequest(), Options()
 BATCH = {"max_batch_tokens": 12800}

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from wan_graphs import asked, cheapest, edge, fibre, random_case
 
-from planner.handoff import Options, WanRequest
-from planner.instance import Instance
-from planner.models import wan
-from planner.models.wan_question import ask
-from planner.plan import WanPlan
+from planner.instance.instance import Instance
+from planner.models.requests import Options, WanRequest
+from planner.models.wan import solve as wan
+from planner.models.wan.data import ask
+from planner.plan.wan import WanPlan
 from planner.solvers.outcome import Outcome, Stop
 
 OPTIONS = Options()

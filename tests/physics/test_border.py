@@ -4,12 +4,14 @@ import dataclasses
 
 import pytest
 
-from planner.instance import Network, Wan
-from planner.physics.border import Left, exchange_gbps, wan_gbps, wan_left, wan_ports
-from planner.physics.cabling import lay
-from planner.physics.transport import allreduce_slowdown, hop_slowdown
-from planner.physics.wiring import Design
-from planner.plan import Link, WanDemand, WanPlan, WanRoute
+from planner.instance.network import Network
+from planner.instance.wan import Wan
+from planner.physics.network.cabling import lay
+from planner.physics.network.topology import Design
+from planner.physics.network.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.network.wan_gateway import Left, exchange_gbps, wan_gbps, wan_left, wan_ports
+from planner.plan.sites import Link
+from planner.plan.wan import WanDemand, WanPlan, WanRoute
 
 TWO = Design(ports=8, rails=1, racks=6, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=3)  # 2 spines, 3 of 8 ports down
 THREE = Design(ports=8, rails=2, racks=4, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1, spine_up=2, spine_bundle=1)
@@ -143,6 +145,6 @@ def test_hops_and_rings_have_what_is_left(left: Left, hop: float, ring: float) -
     box = {"name": "b", "ports": 8, "port_gbps": 800, "price_usd": 0, "power_watts": 0}
     own = {"switches": [box], "optics": {"name": "o", "price_usd": 0, "power_watts": 0}, "transport": {"slowdown": 1}}
     network, d = Network.model_validate(own), dataclasses.replace(TWO, leaf_down=4, leaf_up=2)
-    assert hop_slowdown(network, d, 1.0, 0.0, left=left) == hop
-    assert allreduce_slowdown(network, dataclasses.replace(d, leaf_up=4), 3, 0, left=left) == ring
-    assert hop_slowdown(network, d, 0.0, 0.0, left=left) == 1.0
+    assert hop_slowdown(network.transport.slowdown, d, 1.0, 0.0, left=left) == hop
+    assert allreduce_slowdown(network.transport.slowdown, dataclasses.replace(d, leaf_up=4), 3, 0, left=left) == ring
+    assert hop_slowdown(network.transport.slowdown, d, 0.0, 0.0, left=left) == 1.0

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.cables import Count, count, in_parts
-from planner.instance import Floor
-from planner.physics.cabling import boxes, lay, lengths
-from planner.physics.floor import Places
-from planner.physics.spares import spare_ports
-from planner.physics.wiring import Design, unwirable
+from planner.checks.network.cables import Count, count, in_parts
+from planner.instance.network import Floor
+from planner.physics.network.cabling import boxes, lay, lengths
+from planner.physics.network.links import Places, spare_ports
+from planner.physics.network.topology import Design, unwirable
 
 GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4, spine_bundle=2)
 

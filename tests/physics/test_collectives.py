@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics import collectives as c
-from planner.physics.collectives import Level
+from planner.physics.training import collectives as c
+from planner.physics.training.collectives import Level
 
 SIZES = st.floats(0, 1e12)
 RANKS = st.integers(1, 4096)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.cables import Count, count, in_parts
-from planner.physics.cabling import boxes, lay
-from planner.physics.dragonfly import Dragonfly, DragonflyPlus, dragonfly
-from planner.physics.wiring import Design, unwirable
+from planner.checks.network.cables import Count, count, in_parts
+from planner.physics.network.cabling import boxes, lay
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
+from planner.physics.network.topology import Design, unwirable
 
 
 def made(kind: type[Dragonfly], **choices: int) -> Dragonfly:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.instance import Wan
-from planner.physics import exchange, wan
-from planner.physics.exchange import Form, form_need_gbps, forms, hierarchical, link_needs, ring, seconds, tree
+from planner.instance.wan import Wan
+from planner.physics.site import gradient_exchange, wan
+from planner.physics.site.gradient_exchange import Form, form_need_gbps, forms, hierarchical, link_needs, ring, seconds, tree
 
 WAN = Wan()
 SITES = ("a", "b", "c", "d")
@@ -87,12 +87,12 @@ def test_two_sites_need_what_one_link_does() -> None:
 @pytest.mark.parametrize(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
 def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
-    assert exchange.fastest(forms({"x": SITES[:3]}, 1e9, even), WAN, window, even).name == name
+    assert gradient_exchange.fastest(forms({"x": SITES[:3]}, 1e9, even), WAN, window, even).name == name
 
 
 def test_two_levels_win_where_groups_are_near() -> None:
     """Four sites on two coasts: the ring's bytes and fewer waits."""
-    found = exchange.fastest(forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), WAN, 10.0, rtt)
+    found = gradient_exchange.fastest(forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), WAN, 10.0, rtt)
     assert found.name == "hierarchical"
 
 

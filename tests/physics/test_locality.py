@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.locality import (
+from planner.physics.network.locality import (
     Locality,
     domain_racks,
     exchange_bound,

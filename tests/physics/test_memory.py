@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.instance import Model, Precision
-from planner.physics import memory, schedule
-from planner.physics.transformer import layer_parameters
+from planner.instance.workload import Model, Precision
+from planner.physics.training import memory, schedule
+from planner.physics.training.transformer import layer_parameters
 
 GIB = 2**30
 S = 2048

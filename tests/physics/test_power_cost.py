@@ -4,8 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.instance import Cables, Grid, Hardware, Network, Optics, Rack, SitePrices, Switch, Wan
-from planner.physics import cost, power
+from planner.instance.grid import Grid, SitePrices
+from planner.instance.hardware import Hardware, Rack
+from planner.instance.network import Cables, Network, Optics, Switch
+from planner.instance.wan import Wan
+from planner.physics.site import cost, power
 
 RACK = Rack(name="rack", gpus=72, it_kw=125.0, price_usd=3e6)
 HARDWARE = Hardware(accelerator="B200", rack=RACK, facility_overhead_factor=1.25, cooling_kw_per_m2=2.0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.physics import schedule
-from planner.physics.schedule import Schedule
+from planner.physics.training import schedule
+from planner.physics.training.schedule import Schedule
 
 Pass = tuple[str, int, int]  # F, B or W; the chunk on its device; the micro-batch
 SHAPES = [(p, m) for p in range(1, 7) for m in range(1, 2 * p + 4)]

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.instance import Accelerator, Experts, MatrixEfficiency, Model, Precision, Rack, Software
-from planner.physics import memory, operations, steptime
-from planner.physics.groups import LayerKind, weights_of
-from planner.physics.operations import Machine, Shape
+from planner.instance.hardware import Accelerator, MatrixEfficiency, Rack
+from planner.instance.workload import Experts, Model, Precision, Software
+from planner.physics.training import layer_time, memory, operations
+from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.process_groups import LayerKind, weights_of
 
 # s = 4 tokens of h = 8: layer weights 12·64 = 768, their FLOP 2·768·4 = 6,144,
 # causal attention 2·16·8 = 256, logits 2·4·8·16 = 1,024, s·h·2 B = 64 B.
@@ -120,23 +121,23 @@ def test_casts_cost_only_narrow_types() -> None:
 
 def test_tensor_exchange_moves_the_whole_tensor() -> None:
     """Two all-reduces of 64 B over 2 ranks at 100 B/s and 0.5 s take 2·1.64 s, over 4 ranks 2·3.96 s, on one nothing; SP changes nothing."""
-    assert steptime.tensor_exchange_seconds(machine(), shape(1), DENSE) == 0
-    assert steptime.tensor_exchange_seconds(machine(), shape(2), DENSE) == pytest.approx(2 * 1.64)
-    assert steptime.tensor_exchange_seconds(machine(), shape(4), DENSE) == pytest.approx(2 * (6 * 0.5 + 1.5 * 0.64))
-    assert steptime.tensor_exchange_seconds(machine(), shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64)
+    assert layer_time.tensor_exchange_seconds(machine(), shape(1), DENSE) == 0
+    assert layer_time.tensor_exchange_seconds(machine(), shape(2), DENSE) == pytest.approx(2 * 1.64)
+    assert layer_time.tensor_exchange_seconds(machine(), shape(4), DENSE) == pytest.approx(2 * (6 * 0.5 + 1.5 * 0.64))
+    assert layer_time.tensor_exchange_seconds(machine(), shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64)
 
 
 def test_overlap_needs_sequence_parallelism() -> None:
     """A framework that hides three quarters of the exchange does so only where tokens are split."""
     m = machine(tensor_overlap=0.75)
-    assert steptime.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64 / 4)
-    assert steptime.tensor_exchange_seconds(m, shape(2), DENSE) == pytest.approx(2 * 1.64)
+    assert layer_time.tensor_exchange_seconds(m, shape(2, sp=True), DENSE) == pytest.approx(2 * 1.64 / 4)
+    assert layer_time.tensor_exchange_seconds(m, shape(2), DENSE) == pytest.approx(2 * 1.64)
 
 
 def test_tensor_ranks_beyond_a_rack_use_the_nics() -> None:
     """16 ranks on racks of 8: the ring inside, then 8 B of each over 2 racks at 10 B/s and 2 s."""
     inside, between = 2 * (7 * 0.5 + 7 / 8 * 0.64), 2 * (2 + 0.5 * 0.8)
-    assert steptime.tensor_exchange_seconds(machine(), shape(16), DENSE) == pytest.approx(2 * (inside + between))
+    assert layer_time.tensor_exchange_seconds(machine(), shape(16), DENSE) == pytest.approx(2 * (inside + between))
 
 
 def test_two_dimensional_tensor_parallelism_by_hand() -> None:
@@ -144,14 +145,14 @@ def test_two_dimensional_tensor_parallelism_by_hand() -> None:
     s = replace(shape(4), tensor_inner=2)
     widths = [(8, 24), (8, 8), (8, 32), (32, 8)]
     each = [2 * 0.5 + 4 * 2 * w / 2 / 100 for pair in widths for w in pair]
-    assert steptime.tensor_exchange_seconds(machine(), s, DENSE) == pytest.approx(sum(each) / 2)
+    assert layer_time.tensor_exchange_seconds(machine(), s, DENSE) == pytest.approx(sum(each) / 2)
 
 
 @pytest.mark.parametrize(("overlap", "exposed"), [(0.0, 1.14), (1.0, 1.14 - 0.256)])
 def test_context_exchange(overlap: float, exposed: float) -> None:
     """Keys and values of 4 tokens, 16 elements of 2 B, pass between 2 ranks: 0.5 + 0.64 s, beside the attention's 0.256 s or before it."""
-    assert steptime.context_exchange_seconds(machine(context_overlap=overlap), shape(c=2), 0.256) == pytest.approx(exposed)
-    assert steptime.context_exchange_seconds(machine(), shape(), 0.256) == 0
+    assert layer_time.context_exchange_seconds(machine(context_overlap=overlap), shape(c=2), 0.256) == pytest.approx(exposed)
+    assert layer_time.context_exchange_seconds(machine(), shape(), 0.256) == 0
 
 
 ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)})
@@ -162,8 +163,8 @@ def test_expert_exchange(once: bool, copies: float) -> None:
     """Of 4·2·8·2 B half leave the rack of 8 for the other; sent once for each rack, 2·(1 - 1/4) copies go instead of 2."""
     m = machine(model=ROUTED, expert_once_per_domain=once)
     each = 128 * 0.5 * copies / 2 / 10 + 2 + 0.5
-    assert steptime.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
-    assert steptime.expert_exchange_seconds(m, shape(e=1)) == 0
+    assert layer_time.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
+    assert layer_time.expert_exchange_seconds(m, shape(e=1)) == 0
 
 
 def test_routed_experts_work_for_k_of_them() -> None:
@@ -175,7 +176,7 @@ def test_routed_experts_work_for_k_of_them() -> None:
 @pytest.mark.parametrize(("recompute", "again"), [("none", 0.0), ("selective", 2 * 0.512 / 2)])
 def test_layer_times(recompute: memory.Recompute, again: float) -> None:
     """Forward is the work and two exchanges; backward twice the work, two exchanges, and the unfused scores where they run again."""
-    times = steptime.layer_times(machine(flash_attention=False), shape(2, recompute=recompute))
+    times = layer_time.layer_times(machine(flash_attention=False), shape(2, recompute=recompute))
     assert times.forward == pytest.approx(MATRIX / 2 + 0.512 + 2 * 1.64)
     assert times.backward == pytest.approx(MATRIX + 2 * 0.512 + 2 * 1.64 + again)
     assert times.again == pytest.approx(times.forward)
@@ -185,14 +186,14 @@ def test_layer_times(recompute: memory.Recompute, again: float) -> None:
 def test_launches_show_where_the_gpu_is_faster() -> None:
     """With 10 s to launch each of a layer's operations the GPU waits for the host, one and a half times as long backward."""
     ops = len(operations.layer_operations(machine(), shape(), routed=False).forward)
-    times = steptime.layer_times(machine(launch_seconds=10.0), shape())
+    times = layer_time.layer_times(machine(launch_seconds=10.0), shape())
     assert (times.forward, times.backward) == pytest.approx((10.0 * ops, 15.0 * ops))
 
 
 @given(SHAPES)
 def test_layer_parts_sum_to_the_layer(s: Shape) -> None:
     """The parts are non-negative and sum to forward and backward; the backward is the longer."""
-    times = steptime.layer_times(machine(gpu(traffic=0.3, hbm=1e3, kernel=0.01), flash_attention=False, launch_seconds=0.05), s)
+    times = layer_time.layer_times(machine(gpu(traffic=0.3, hbm=1e3, kernel=0.01), flash_attention=False, launch_seconds=0.05), s)
     assert min(times.parts.values()) >= 0
     assert sum(times.parts.values()) == pytest.approx(times.forward + times.backward)
     assert times.backward >= times.forward
@@ -203,54 +204,54 @@ def test_a_better_gpu_is_never_slower(s: Shape, what: str) -> None:
     """Twice a rate, or the whole of one, never slows a layer."""
     card = gpu(traffic=0.3, hbm=1e3).model_copy(update={"hbm_efficiency": 0.5, "attention_efficiency": 0.5})
     better = card.model_copy(update={what: 2 * getattr(card, what)})
-    before, after = (steptime.layer_times(machine(x), s) for x in (card, better))
+    before, after = (layer_time.layer_times(machine(x), s) for x in (card, better))
     assert after.forward + after.backward <= (before.forward + before.backward) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("t", [1, 2])
 def test_head(t: int) -> None:
     """The logits' 1,024 FLOP, three times, over t ranks; their loss moves 8 bytes for each of 64 logits."""
-    assert steptime.head_seconds(machine(), shape(t)) == pytest.approx(3.072 / t)
-    assert steptime.head_seconds(machine(gpu(hbm=1.0), loss_bytes_per_logit=8), shape(t)) == pytest.approx((3.072 + 64 * 8) / t)
+    assert layer_time.head_seconds(machine(), shape(t)) == pytest.approx(3.072 / t)
+    assert layer_time.head_seconds(machine(gpu(hbm=1.0), loss_bytes_per_logit=8), shape(t)) == pytest.approx((3.072 + 64 * 8) / t)
 
 
 def test_hop_over_the_nics() -> None:
     """Each of t ranks sends its part of 64 B at 10 B/s."""
-    assert steptime.hop_nic_seconds(machine(), shape(1)) == pytest.approx(6.4)
-    assert steptime.hop_nic_seconds(machine(), shape(2, b=3)) == pytest.approx(9.6)
+    assert layer_time.hop_nic_seconds(machine(), shape(1)) == pytest.approx(6.4)
+    assert layer_time.hop_nic_seconds(machine(), shape(2, b=3)) == pytest.approx(9.6)
 
 
 def test_hop() -> None:
     """A hop is the NIC's 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B between the ranks."""
-    assert steptime.hop_seconds(machine(), shape(1), 1.5) == pytest.approx(2 + 9.6)
-    assert steptime.hop_seconds(machine(), shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
+    assert layer_time.hop_seconds(machine(), shape(1), 1.5) == pytest.approx(2 + 9.6)
+    assert layer_time.hop_seconds(machine(), shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
 
 
 def test_hop_under_sequence_parallelism_needs_no_gather() -> None:
     """Under sequence parallelism the next stage starts from its shards: the gather is the one its first exchange already counts."""
-    assert steptime.hop_seconds(machine(), shape(2, sp=True), 1.5) == pytest.approx(2 + 4.8)
+    assert layer_time.hop_seconds(machine(), shape(2, sp=True), 1.5) == pytest.approx(2 + 4.8)
 
 
 def test_hop_inside_the_rack() -> None:
     """Between stages of one rack a hop takes the scale-up links' 0.5 s and 64 B at 100 B/s, whatever the network's slowdown."""
-    assert steptime.hop_seconds(machine(), shape(1), 1.5, inside=True) == pytest.approx(0.5 + 0.64)
+    assert layer_time.hop_seconds(machine(), shape(1), 1.5, inside=True) == pytest.approx(0.5 + 0.64)
 
 
 def test_unscattered_hops_carry_the_whole_tensor() -> None:
     """Without scatter every TP rank sends all of 64 B, and nothing is gathered."""
-    assert steptime.hop_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
+    assert layer_time.hop_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
 
 
 @pytest.mark.parametrize(("hop", "exposed"), [(0.5, 0.0), (1.0, 0.0), (1.5, 6 * 0.5), (3.0, 6 * (2.0 + 1.0))])
 def test_hops_are_exposed_beyond_their_chunk(hop: float, exposed: float) -> None:
     """Of 3 micro-batches in 2 chunks each hop exposes what exceeds 1 s forward and 2 s backward."""
-    assert steptime.exposed_hops_seconds(3, 2, hop, 1.0, 2.0) == pytest.approx(exposed)
+    assert layer_time.exposed_hops_seconds(3, 2, hop, 1.0, 2.0) == pytest.approx(exposed)
 
 
 def test_plain_pipelines_hide_no_hop() -> None:
     """Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap."""
-    assert steptime.exposed_hops_seconds(3, 1, 0.5, 1.0, 2.0) == pytest.approx(3 * 2 * 0.5)
-    assert steptime.exposed_hops_seconds(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(6 * 2 * 0.5 * 0.75)
+    assert layer_time.exposed_hops_seconds(3, 1, 0.5, 1.0, 2.0) == pytest.approx(3 * 2 * 0.5)
+    assert layer_time.exposed_hops_seconds(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(6 * 2 * 0.5 * 0.75)
 
 
 HALF = shape(2)
@@ -262,10 +263,10 @@ GATHER = 1.5 + 0.75 * 7.68 + 4 + 2.0 * 2 / 3 * 19.2
 
 def test_shards_between_racks() -> None:
     """1,536 B are reduced between 4 in the rack, then 384 B of each GPU between 3 racks at half the rate; in one rack only inside."""
-    assert steptime.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 3, 2.0) == pytest.approx(REDUCE)
-    assert steptime.hierarchical_seconds(machine(), HALF, WEIGHTS, 2, 4, 3, 2.0) == pytest.approx(GATHER)
-    assert steptime.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 1, 2.0) == pytest.approx(1.5 + 11.52)
-    assert steptime.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 1, 1, 2.0) == 0
+    assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 3, 2.0) == pytest.approx(REDUCE)
+    assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 2, 4, 3, 2.0) == pytest.approx(GATHER)
+    assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 1, 2.0) == pytest.approx(1.5 + 11.52)
+    assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 1, 1, 2.0) == 0
 
 
 def test_experts_are_shared_by_fewer() -> None:
@@ -275,68 +276,68 @@ def test_experts_are_shared_by_fewer() -> None:
     assert w.experts == 16 * 2 * 8 * 8 / 8
     only = replace(w, shared=0.0)
     still = 7 * 0.5 + 2 * 2  # of the shared weights, none here
-    assert steptime.hierarchical_seconds(m, s, only, 4, 8, 3, 1.0) == pytest.approx(still + 2 * 2 + 2 / 3 * 102.4)
+    assert layer_time.hierarchical_seconds(m, s, only, 4, 8, 3, 1.0) == pytest.approx(still + 2 * 2 + 2 / 3 * 102.4)
 
 
 def test_gradients_between_racks() -> None:
     """Each of 4 replicas rings its 384 B over 3 racks at 10 B/s and 2 s: 4·2 + 4/3·38.4 s; in one rack nothing."""
-    assert steptime.ring_seconds(machine(), HALF, WEIGHTS, 4, 3) == pytest.approx(8 + 51.2)
-    assert steptime.ring_seconds(machine(), HALF, WEIGHTS, 4, 1) == 0
+    assert layer_time.ring_seconds(machine(), HALF, WEIGHTS, 4, 3) == pytest.approx(8 + 51.2)
+    assert layer_time.ring_seconds(machine(), HALF, WEIGHTS, 4, 1) == 0
 
 
 @pytest.mark.parametrize(("zero", "forward", "backward"), [(0, 0, 0), (1, 0, 0), (2, 0, REDUCE), (3, GATHER, GATHER + REDUCE)])
 def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: float) -> None:
     """Stages 0 and 1 send nothing with a micro-batch, 2 the reduction, 3 the gather in both passes too."""
-    assert steptime.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, 4, 3, 2.0) == pytest.approx((forward, backward))
+    assert layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, 4, 3, 2.0) == pytest.approx((forward, backward))
 
 
 @pytest.mark.parametrize(("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)])
 def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     """With nothing to hide behind, gradients come back (0), weights do (1, 2), or nothing does (3); 2 and 3 owe one layer's sums."""
     where = (machine(), HALF, WEIGHTS, 4, 3, 2.0)
-    assert steptime.data_parallel_tail_seconds(*where, zero_stage=zero, layers=5, layer_backward=0.0, end=0) == pytest.approx(exposed)
+    assert layer_time.data_parallel_tail_seconds(*where, zero_stage=zero, layers=5, layer_backward=0.0, end=0) == pytest.approx(exposed)
 
 
 @pytest.mark.parametrize(("share", "exposed"), [(0.0, 1.0), (0.5, 2.5), (1.0, 5.0)])
 def test_a_framework_may_expose_a_share_in_any_case(share: float, exposed: float) -> None:
     """Of five layers' exchanges beside a long backward pass the last remains, or the share that the framework exposes; embeddings come on top."""
     m = machine(data_exposed=share)
-    tail = steptime.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=0)
+    tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=0)
     assert tail == pytest.approx(exposed * 2 * REDUCE)
-    more = steptime.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=1)
-    assert more - tail == pytest.approx(2 * float(steptime.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, 4, 3, 2.0)))
+    more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=1)
+    assert more - tail == pytest.approx(2 * float(layer_time.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, 4, 3, 2.0)))
 
 
 @pytest.mark.parametrize(("backward", "exposed"), [(0.9, 0.5), (0.5, 0.5), (0.1, 0.9)])
 def test_exchange_between_sites(backward: float, exposed: float) -> None:
     """1 GB at 8 Gbps is 1 s: half of it, or what one other layer does not hide, and the wait of a 40 ms round trip."""
-    assert steptime.wan_tail_seconds(1e9, 8.0, 40.0, 1.0, 2, backward) == pytest.approx(exposed + 0.04)
-    assert steptime.wan_tail_seconds(1e9, 8.0, 40.0, 0.0, 2, backward) == pytest.approx(exposed)
+    assert layer_time.wan_tail_seconds(1e9, 8.0, 40.0, 1.0, 2, backward) == pytest.approx(exposed + 0.04)
+    assert layer_time.wan_tail_seconds(1e9, 8.0, 40.0, 0.0, 2, backward) == pytest.approx(exposed)
 
 
 def test_optimizer_reads_and_writes_its_state() -> None:
     """1 GB of state at 1 GB/s takes 2 s."""
-    assert steptime.optimizer_seconds(gpu(hbm=1e9), 1e9) == pytest.approx(2.0)
+    assert layer_time.optimizer_seconds(gpu(hbm=1e9), 1e9) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(("layers", "v", "chunk"), [(6, 2, 3), (7, 2, 4), (1, 1, 1), (8, 3, 3)])
 def test_layers_per_chunk(layers: int, v: int, chunk: int) -> None:
     """The largest of v chunks has the rounded-up share."""
-    assert steptime.layers_per_chunk(layers, v) == chunk
+    assert layer_time.layers_per_chunk(layers, v) == chunk
 
 
 @pytest.mark.parametrize(("replicas", "per_rack", "racks"), [(7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)])
 def test_group_racks(replicas: int, per_rack: int, racks: int) -> None:
     """721 replicas at 7 a rack are 103 racks, one more than full takes another."""
-    assert steptime.group_racks(replicas, per_rack) == racks
+    assert layer_time.group_racks(replicas, per_rack) == racks
 
 
 def test_days_to_train() -> None:
     """1,000 steps of 86.4 s are a day, at half the time available two."""
-    assert steptime.days_to_train(1e9, 1e6, 86.4, 1.0) == pytest.approx(1.0)
-    assert steptime.days_to_train(1e9, 1e6, 86.4, 0.5) == pytest.approx(2.0)
+    assert layer_time.days_to_train(1e9, 1e6, 86.4, 1.0) == pytest.approx(1.0)
+    assert layer_time.days_to_train(1e9, 1e6, 86.4, 0.5) == pytest.approx(2.0)
 
 
 def test_model_flop_utilisation() -> None:
     """1e15 FLOP on two GPUs of 1e14 FLOP/s in 10 s is a half."""
-    assert steptime.model_flop_utilisation(1e15, 2, 1e14, 10.0) == pytest.approx(0.5)
+    assert layer_time.model_flop_utilisation(1e15, 2, 1e14, 10.0) == pytest.approx(0.5)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from planner.instance import Experts, LatentAttention, Model
-from planner.load import catalogue
-from planner.physics import transformer as tf
+from planner.instance.catalogue import catalogue
+from planner.instance.workload import Experts, LatentAttention, Model
+from planner.physics.training import transformer as tf
 
 GPT3 = Model(name="GPT-3 175B", layers=96, hidden=12288, heads=96, vocabulary=51200)
 LLAMA = Model(name="Llama 3 70B", layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, gated_ffn=True, vocabulary=128256, tied_embeddings=False)

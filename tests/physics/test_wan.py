@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.instance import Wan
-from planner.physics import wan
+from planner.instance.wan import Wan
+from planner.physics.site import wan
 
 WAN = Wan(wavelength_gbps=400.0, max_wavelengths_per_pair=96)
 LATITUDE, LONGITUDE = st.floats(-90, 90), st.floats(-180, 180)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.fat_tree import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers, tree_reach
-from planner.physics.wiring import Design, unwirable
+from planner.physics.network.topology import Design, fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers, tree_reach, unwirable
 
 
 def two_tiers(nodes: int, rails: int, bundle: int) -> Design:

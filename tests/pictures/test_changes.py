@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from planner.errors import InputError
-from planner.pictures.changes import Band, best_by_x, changes_of, lanes_of
-from planner.pictures.rows import check_path, flattened, read_rows, why_none
-from planner.pictures.strip import edges_of
-from planner.pictures.words import label, quantity, short
+from planner.report.plots.changes import Band, best_by_x, changes_of, lanes_of
+from planner.report.plots.labels import label, quantity, short
+from planner.report.plots.rows import check_path, flattened, read_rows, why_none
+from planner.report.plots.strip import edges_of
 from tests.pictures.sweep_rows import X, Y, row, written
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.commands.plot import plot
+from planner.cli.commands.plot import plot
 from planner.errors import InputError
 from tests.pictures.sweep_rows import X, Y, written
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from planner.pictures.projection import albers, flat, in_us
-from planner.report.map import outline
+from planner.report.page.drawings.site_map import outline
+from planner.report.plots.projection import albers, flat, in_us
 
 
 def test_albers_meets_the_worked_example() -> None:

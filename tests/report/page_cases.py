@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import planner
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from tests.checks.worked_plan import edited, instance_with, small
 
 CITIES = [("A", 40, -77), ("B", 36, -95), ("C", 33, -112), ("D", 42, -95), ("dark", 45, -100)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.commands.plot import plot
-from planner.report.page import report_page
+from planner.cli.commands.plot import plot
+from planner.report.page.page import report_page
 from tests.checks.worked_plan import small
 from tests.pictures.sweep_rows import X, Y, written
 from tests.report.browser import DESKTOP, PHONE, Browser, browser

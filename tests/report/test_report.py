@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.commands.report import report
+from planner.cli.commands.report import report
+from planner.cluster.hostlist import fold
 from planner.errors import InputError
-from planner.physics.hostlist import fold
-from planner.pictures.words import amount, gap, gigabytes, usd
-from planner.plan import Assignment
-from planner.report.drawings import pipeline
-from planner.report.leaf_domains import by_pieces, kinds_of
-from planner.report.page import report_page
+from planner.plan.placement import Assignment
+from planner.report.page.drawings.leaf_domains import by_pieces, kinds_of
+from planner.report.page.drawings.pipeline import pipeline
+from planner.report.page.page import report_page
+from planner.report.plots.labels import amount, gap, gigabytes, usd
 from tests.checks.worked_plan import edited, small
 from tests.report.page_cases import agrees, infeasible
 

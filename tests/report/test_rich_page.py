@@ -7,11 +7,11 @@ from typing import get_args
 
 import pytest
 
-from planner.instance import FabricFamily
-from planner.report.bars import stacked
-from planner.report.fibre_map import at_work, fibre_map
-from planner.report.page import report_page
-from planner.report.svg import WIDTH
+from planner.instance.network import FabricFamily
+from planner.report.page.drawings.bars import stacked
+from planner.report.page.drawings.fibre_map import at_work, fibre_map
+from planner.report.page.drawings.svg import WIDTH
+from planner.report.page.page import report_page
 from tests.checks.worked_plan import edited, small
 from tests.report.page_cases import agrees, rich
 

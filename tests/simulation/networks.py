@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.simulation.routes import Routes
+from planner.simulation.routing import Routes
 
 
 def routes_of(links: list[list[tuple[int, float]]], capacity: list[float], size: list[float] | None = None) -> Routes:

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.simulation.classes import Classes
-from planner.simulation.fabric import Fabric, tree_of_fabric
-from planner.simulation.failures import failed_cables, switch_cables
-from planner.simulation.fair import completion_seconds
-from planner.simulation.patterns import permutation
-from planner.simulation.routes import Alive, Flows, Routes, spray
+from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.flow_classes import Classes
+from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.max_min_fair import completion_seconds
+from planner.simulation.routing import Routes, spray
+from planner.simulation.traffic import failed_cables, permutation, switch_cables
 from planner.simulation.tree import Tree
 
 Cable = tuple[int, int, int, int, bool]  # tier, subtree below, position above, plane, down

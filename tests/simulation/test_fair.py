@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.simulation.fabric import Fabric, tree_of_fabric
-from planner.simulation.fair import binding, completion_seconds, max_min_rates, static_tail_seconds
-from planner.simulation.patterns import permutation
+from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.max_min_fair import binding, completion_seconds, max_min_rates, static_tail_seconds
 from planner.simulation.run import routed
+from planner.simulation.traffic import permutation
 from tests.simulation.networks import fill, networks, routes_of
 
 Network = tuple[list[list[tuple[int, Fraction]]], list[Fraction]]

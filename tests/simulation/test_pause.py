@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.simulation.fabric import Fabric, tree_of_fabric
-from planner.simulation.fair import completion_seconds, static_tail_seconds
-from planner.simulation.patterns import permutation
-from planner.simulation.pause import Pauses, incast, spread
-from planner.simulation.routes import Flows, ecmp
+from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.living_cables import Flows
+from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
+from planner.simulation.pfc import Pauses, incast, spread
+from planner.simulation.routing import ecmp
 from planner.simulation.run import routed
+from planner.simulation.traffic import permutation
 
 SIZE, LINE = 24e6, 240e-6  # bytes, and seconds at 800 Gbps
 # Tail over line-rate time of a packet-level simulator: 128 hosts, 24 MB flows, RoCE with ECMP and PFC, mean of 5 seeds.

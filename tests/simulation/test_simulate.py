@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 import planner
-from planner.check import check
+from planner.api import check
 from planner.errors import InputError
-from planner.physics import transport
-from planner.plan import Plan
-from planner.simulation import patterns
-from planner.simulation.factor import factor
-from planner.simulation.result import Simulation
+from planner.plan.plan import Plan
+from planner.simulation import traffic
+from planner.simulation.reference_tree import factor, transport_slowdown
+from planner.simulation.run import Simulation
 from tests.checks.worked_plan import small
 
 ROOT = Path(__file__).parents[2]
@@ -37,18 +36,18 @@ def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
 def test_patterns_send_and_receive_once() -> None:
     """Every host of a permutation sends to one other and receives once; stages send rank to rank; rings and all-to-all stay in their group."""
     slots = np.arange(10) * 3
-    p = patterns.permutation(slots, 5.0, 1)
+    p = traffic.permutation(slots, 5.0, 1)
     assert sorted(p.source) == sorted(p.target) == slots.tolist()
     assert (p.source != p.target).all()
-    groups = patterns.blocks(slots, 4)
-    s = patterns.p2p(groups, 5.0, wrap=True)
+    groups = traffic.blocks(slots, 4)
+    s = traffic.p2p(groups, 5.0, wrap=True)
     assert list(zip(s.source.tolist(), s.target.tolist(), strict=True)) == [(0, 12), (3, 15), (6, 18), (9, 21), (12, 24), (15, 27), (24, 0), (27, 3)]
-    ring = patterns.allreduce(groups, 8.0)
+    ring = traffic.allreduce(groups, 8.0)
     assert list(zip(ring.source.tolist(), ring.target.tolist(), ring.size.tolist(), strict=True))[:5] == [
         (0, 3, 2.0), (3, 6, 2.0), (6, 9, 2.0), (9, 0, 2.0), (12, 15, 2.0)
     ]  # fmt: skip
-    assert (len(ring), patterns.ring_steps(groups)) == (10, 6)
-    every = patterns.alltoall(groups, 6.0)
+    assert (len(ring), traffic.ring_steps(groups)) == (10, 6)
+    every = traffic.alltoall(groups, 6.0)
     assert sorted(zip(every.source.tolist(), every.target.tolist(), strict=True)) == sorted(
         (a, b) for g in groups for a in g.tolist() for b in g.tolist() if a != b
     )
@@ -209,7 +208,7 @@ def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: 
 def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     """Asked for, the factor is the percentile of the tails over the ideal; else the constant stands."""
     network = small().instance.network
-    assert (factor(network), transport.slowdown(network), transport.slowdown(None)) == (None, network.transport.slowdown, 1.0)
+    assert (factor(network), transport_slowdown(network), transport_slowdown(None)) == (None, network.transport.slowdown, 1.0)
 
     def asked(**runs: Any) -> Any:
         return network.model_copy(update={"transport": type(network.transport).model_validate({"simulate": runs, "slowdown": 1.5})})
@@ -220,9 +219,9 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     tiers, half = found.tiers, box.ports // 2
     same = {"hosts": found.hosts, "ports_per_switch": box.ports, "tiers": tiers, "down_ports": [half] * (tiers - 1)}
     runs = planner.simulate(same | {"plane_shares": [1 / box.planes] * box.planes}, seeds=5)
-    assert found.slowdown == pytest.approx(max(r.slowdown for r in runs.runs), rel=1e-6) == transport.slowdown(hashed)
+    assert found.slowdown == pytest.approx(max(r.slowdown for r in runs.runs), rel=1e-6) == transport_slowdown(hashed)
     assert (found.given_slowdown, found.switch) == (1.5, box.name)
-    assert transport.slowdown(asked(transport="spray", hosts=128)) == pytest.approx(1.0)
+    assert transport_slowdown(asked(transport="spray", hosts=128)) == pytest.approx(1.0)
 
 
 def test_the_checker_replays_the_factor() -> None:
@@ -246,8 +245,8 @@ def test_the_checker_replays_the_factor() -> None:
 
 
 def test_the_constant_is_read_in_one_place() -> None:
-    """Nothing but `planner.physics.transport` and the factor's record reads the constant, so that no decision misses the runs."""
+    """Nothing but the simulated reference tree and the plan's own physics reads the constant, so that no decision misses the runs."""
     readers = [
         p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "planner").rglob("*.py")) if ".transport.slowdown" in p.read_text(encoding="utf-8")
     ]
-    assert readers == ["planner/physics/transport.py", "planner/simulation/factor.py"]
+    assert readers == ["planner/physics/plan_physics.py", "planner/simulation/reference_tree.py"]

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.physics.wiring import Design, unwirable
-from planner.simulation.built import tree_of_design
-from planner.simulation.dice import order, words
-from planner.simulation.fabric import Fabric, tree_of_fabric
-from planner.simulation.fair import completion_seconds, static_tail_seconds
-from planner.simulation.patterns import permutation
-from planner.simulation.result import TransportName
-from planner.simulation.routes import Alive, Flows, ecmp, spray
-from planner.simulation.run import ideal_seconds, routed
+from planner.physics.network.topology import Design, unwirable
+from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.from_plan import tree_of_design
+from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
+from planner.simulation.rng import order, words
+from planner.simulation.routing import ecmp, spray
+from planner.simulation.run import TransportName, ideal_seconds, routed
+from planner.simulation.traffic import permutation
 from planner.simulation.tree import Tree
 
 # Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers, counted by hand-written code.

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.physics.wiring import Design, unwirable
-from planner.simulation.built import tree_of_design
-from planner.simulation.fabric import Fabric, tree_of_fabric
-from planner.simulation.patterns import permutation
-from planner.simulation.routes import Alive, Flows, ecmp
+from planner.physics.network.topology import Design, unwirable
+from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.from_plan import tree_of_design
+from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.routing import ecmp
+from planner.simulation.traffic import permutation
 from planner.simulation.tree import Tree
 
 

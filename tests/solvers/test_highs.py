@@ -5,8 +5,8 @@ import pyomo.environ as pyo
 import pytest
 
 from planner.solvers import cpsat, highs
+from planner.solvers.cpsat_from_pyomo import restate
 from planner.solvers.outcome import Stop
-from planner.solvers.restate import restate
 
 
 def small(least: float = 4.5) -> pyo.ConcreteModel:

@@ -7,7 +7,7 @@ import highspy
 import pytest
 from ortools.sat.python import cp_model
 
-from planner.solvers import cpsat, linear
+from planner.solvers import cpsat, highs_from_cpsat
 from planner.solvers.outcome import Stop
 from planner.solvers.statuses import STOP_BY_STATUS
 
@@ -33,7 +33,7 @@ def test_every_native_status_has_a_stop() -> None:
 def test_agrees_with_cpsat(seed: int) -> None:
     """Value, bound and infeasibility are those of the other solver, and the solution has that value."""
     m, x = random_model(seed)
-    a, b = linear.run(m), cpsat.run(m)
+    a, b = highs_from_cpsat.run(m), cpsat.run(m)
     assert (a.stop, a.infeasible, a.objective) == (b.stop, b.infeasible, b.objective)
     if a.solution is not None:
         assert a.bound == pytest.approx(b.bound)
@@ -50,9 +50,9 @@ def test_rows_without_variables_and_clauses_are_rows() -> None:
     m.add(a == 0)
     m.minimize(-1 * b)
     m.add(True)
-    assert linear.run(m).objective == 0
+    assert highs_from_cpsat.run(m).objective == 0
     m.add(False)
-    assert linear.run(m).infeasible
+    assert highs_from_cpsat.run(m).infeasible
 
 
 def test_other_rules_are_refused() -> None:
@@ -61,18 +61,18 @@ def test_other_rules_are_refused() -> None:
     a, b, c = (m.new_int_var(0, 3, n) for n in "abc")
     m.add_multiplication_equality(c, a, b)
     with pytest.raises(ValueError, match="not a linear row"):
-        linear.run(m)
+        highs_from_cpsat.run(m)
 
 
 def test_no_time_is_a_limit_without_an_answer() -> None:
     """Nothing is held and nothing proven where no time was given."""
     m, _ = random_model(1)
-    outcome = linear.run(m, time_limit=0.0)
+    outcome = highs_from_cpsat.run(m, time_limit=0.0)
     assert outcome.stop is Stop.LIMIT and not outcome.infeasible
 
 
 def test_threads_run_at_the_same_time() -> None:
     """Eight runs at once give what they give one after another."""
-    alone = [linear.run(random_model(seed)[0]).objective for seed in range(24)]
+    alone = [highs_from_cpsat.run(random_model(seed)[0]).objective for seed in range(24)]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda seed: linear.run(random_model(seed)[0]).objective, range(24))) == alone
+        assert list(pool.map(lambda seed: highs_from_cpsat.run(random_model(seed)[0]).objective, range(24))) == alone

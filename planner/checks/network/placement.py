@@ -1,0 +1,105 @@
+"""Rules of the placement: every stage on whole racks of its own, each piece in its leaf domain, and what that adds up to."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from planner.checks.rule import Rule, at_most, broken, must_equal
+from planner.physics.network import locality
+from planner.physics.plan_physics import Context, domain_racks, racks_of
+from planner.plan.certificate import Violation
+
+
+def every_site(c: Context) -> Iterator[Violation]:
+    """Place the replicas of every site, and of no other."""
+    held = set(c.plan.placement.sites) if c.plan.placement else set()
+    wanted = {s for s in c.racks_by_site if s in c.replicas}
+    for s in sorted((held - set(c.racks_by_site)) | (wanted - held)) if c.plan.placement else ():
+        yield broken(f"every_site[{s}]", f"{int(s in held)} placements, {int(s in wanted)} expected")
+
+
+def known_racks(c: Context) -> Iterator[Violation]:
+    """Name racks and stages that exist."""
+    stages = c.plan.layout.rack_stages if c.plan.layout else 0
+    for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
+        for a in held.assignment if s in c.racks_by_site else ():
+            racks = racks_of(a.racks, c.racks_by_site[s])
+            if isinstance(racks, str):
+                yield broken(f"known_racks[{s}]", f"stage {a.stage}: {racks}")
+            if not 0 <= a.stage < stages:
+                yield broken(f"known_racks[{s}]", f"stage {a.stage:,} is not from 0 to {stages - 1:,}")
+
+
+def one_stage_per_rack(c: Context) -> Iterator[Violation]:
+    """Let no rack carry two pieces."""
+    for s, stages in sorted(c.stages.items()):
+        times = Counter(rack for ranks in stages for rack in ranks)
+        twice = sorted(rack for rack, n in times.items() if n > 1)
+        if twice:
+            first = twice[0]
+            who = sorted({i for i, ranks in enumerate(stages) if first in ranks})
+            yield broken(f"one_stage_per_rack[{s}]", f"rack {first} is assigned {times[first]} times > 1 (stages {who}); {len(twice):,} racks are")
+
+
+def leaf_domain(c: Context) -> Iterator[Violation]:
+    """Keep every piece within the leaf domain it names."""
+    for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
+        if s not in c.wired or s not in c.stages:
+            continue
+        size, total = domain_racks(c.wired[s]), c.racks_by_site[s]
+        for a in held.assignment:
+            first, last = a.leaf_domain * size, min((a.leaf_domain + 1) * size, total) - 1
+            racks = racks_of(a.racks, total)
+            outside = [r for r in racks if not first <= r <= last] if not isinstance(racks, str) else []
+            if outside:
+                yield broken(f"leaf_domain[{s}]", f"stage {a.stage}: rack {outside[0]} is not from {first} to {last}, leaf domain {a.leaf_domain}")
+
+
+def group_size(c: Context) -> Iterator[Violation]:
+    """Give every stage the racks of its replica group at every site with replicas."""
+    for s, stages in sorted(c.stages.items()):
+        wanted = c.plan.layout.racks_per_stage_by_site.get(s, 0) if c.plan.layout else 0
+        wrong = [(i, len(ranks)) for i, ranks in enumerate(stages) if len(ranks) != wanted]
+        for i, n in wrong[:3]:
+            more = f"; {len(wrong)} stages differ" if len(wrong) > 1 else ""
+            yield broken(f"group_size[{s}]", f"stage {i} has {n:,} racks, {wanted:,} expected{more}")
+
+
+def figures(c: Context) -> Iterator[Violation]:
+    """Count groups, split groups, pieces and groups across pods as the assignment makes them."""
+    p, y = c.plan.placement, c.plan.layout
+    if p is None or y is None or set(c.crossings) != set(p.sites):
+        return
+    groups, split = y.rack_stages * len(c.replicas), sum(x.groups_split for x in c.crossings.values())
+    found = {
+        "groups": groups,
+        "groups_leaf_local": groups - split,
+        "groups_split": split,
+        "extra_pieces": sum(x.extra_pieces for x in c.crossings.values()),
+        "groups_cross_pod": sum(x.groups_cross_pod for x in c.crossings.values()),
+    }
+    for name, value in found.items():
+        yield from must_equal("figures", name, getattr(p, name), value)
+
+
+def lower_bound(c: Context) -> Iterator[Violation]:
+    """State the closed form's bound on split groups; no placement is below it."""
+    p = c.plan.placement
+    bound = least_split(c)
+    if p is not None and bound is not None:
+        yield from must_equal("lower_bound", "lower_bound_split", p.lower_bound_split, bound)
+        yield from at_most("lower_bound", bound, p.groups_split, "groups split in any placement", "groups split")
+
+
+def least_split(c: Context) -> int | None:
+    """Return the split groups that no placement avoids, over all sites; None where a site has no leaf domains."""
+    y = c.plan.layout
+    if y is None or not set(c.replicas) <= set(c.wired):
+        return None
+    sizes = {s: y.racks_per_stage_by_site.get(s, 0) for s in c.replicas}
+    if min(sizes.values(), default=0) < 1:
+        return None
+    domains = {s: locality.domain_racks(c.wired[s].racks, domain_racks(c.wired[s])) for s in sizes}
+    return sum(locality.lower_bound_split(domains[s], y.rack_stages, g) for s, g in sizes.items())
+
+
+RULES: tuple[Rule, ...] = (every_site, known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound)

@@ -1,0 +1,50 @@
+"""The rules again, from physics alone: imports no formulation and no solver.
+
+Limits are held against figures recomputed from the decisions, never against those that the plan states of itself.
+"""
+
+from collections.abc import Iterator
+
+from planner.checks import complete, cost, proofs
+from planner.checks.network import cables, fabric, placement, wan_gateway
+from planner.checks.rule import Rule, broken
+from planner.checks.site import power_flow, sites, wan
+from planner.checks.training import heterogeneous, layout, model_choice
+from planner.physics.plan_physics import Context
+from planner.plan.certificate import Violation
+from planner.plan.plan import Plan
+
+SECTIONS: dict[str, tuple[Rule, ...]] = {
+    "sites": (*sites.RULES, *power_flow.RULES),
+    "wan": wan.RULES,
+    "layout": layout.RULES,
+    "pools": heterogeneous.RULES,
+    "fabric": (*fabric.RULES, *wan_gateway.RULES, *cables.RULES),
+    "placement": placement.RULES,
+    "cost": (*cost.RULES, cost.spend_budget),
+    "choice": model_choice.RULES,
+    "proofs": proofs.RULES,
+}
+
+
+def check(plan: Plan) -> list[Violation]:
+    """Return every rule that the plan breaks, with both of its sides in numbers; nothing where all hold."""
+    c = Context(plan=plan)
+    found = list(_run("instance", complete.INSTANCE_RULES, c))
+    if found:
+        return found
+    if plan.status in ("infeasible", "unknown"):
+        return list(_run("proofs", proofs.WITHOUT_PLAN, c))
+    found += _run("plan", complete.PLAN_RULES, c)
+    for section, rules in SECTIONS.items():
+        found += _run(section, rules, c)
+    return found
+
+
+def _run(section: str, rules: tuple[Rule, ...], c: Context) -> Iterator[Violation]:
+    """Run rules one by one; figures that no arithmetic holds for break a rule like any other."""
+    for rule in rules:
+        try:
+            yield from rule(c)
+        except (ArithmeticError, ValueError) as error:
+            yield broken(f"{section}.{rule.__name__}", f"cannot be recomputed from the figures stated: {error}")

@@ -1,0 +1,242 @@
+"""Rules of the site split: the grid, the land, the law of the split and the links between sites."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
+from planner.checks.site import scenarios
+from planner.physics.plan_physics import Context, Standing
+from planner.physics.site import power, wan
+from planner.physics.site.grid import usable_interconnect_mw
+from planner.plan.certificate import Violation
+from planner.plan.sites import Link
+
+
+def known_site(c: Context) -> Iterator[Violation]:
+    """Stand on a node that may hold a site, once."""
+    sites = c.plan.sites.sites if c.plan.sites else ()
+    may = {n.id for n in c.grid.nodes if n.site}
+    for s, count in sorted(Counter(s.id for s in sites).items()):
+        if s not in may:
+            yield broken(f"known_site[{s}]", f"{s!r} is none of the {len(may)} nodes where a site may stand")
+        if count > 1:
+            yield broken(f"known_site[{s}]", f"{count} entries > 1")
+    if c.plan.sites is not None and not sites:
+        yield broken("known_site", "0 open sites < 1")
+
+
+def site_figures(c: Context) -> Iterator[Violation]:
+    """State where a site is, and its racks, GPUs, power and area, as the instance gives them."""
+    h = c.instance.hardware
+    for x in c.standing:
+        s, rule = x.site, f"site_figures[{x.site.id}]"
+        yield from must_be(rule, "balancing_authority", s.balancing_authority, x.node.balancing_authority)
+        yield from must_be(rule, "interconnection", s.interconnection, x.authority.interconnection)
+        yield from must_be(rule, "latitude", s.latitude, x.node.latitude)
+        yield from must_be(rule, "longitude", s.longitude, x.node.longitude)
+        yield from must_equal(rule, f"racks of {s.modules:,} modules", s.racks, s.modules * h.racks_per_module)
+        yield from must_equal(rule, "gpus", s.gpus, s.racks * c.gpus_per_rack)
+        yield from must_equal(rule, "it_mw", s.it_mw, power.it_mw(h, s.racks), " MW")
+        yield from must_equal(rule, "facility_mw", s.facility_mw, c.load_mw(s.racks), " MW")
+        yield from must_equal(rule, "cooling_m2", s.cooling_m2, power.cooling_m2(h, s.racks), " m²")
+        held = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0)) if c.grid.rules.interconnect.on else None
+        yield from must_equal(rule, "interconnect_mw", s.interconnect_mw, held, " MW")
+
+
+def facility_power(c: Context) -> Iterator[Violation]:
+    """Keep the draw of all sites within the limit."""
+    limit = c.instance.limits.facility_power_mw
+    if limit is not None:
+        drawn = c.load_mw(sum(c.racks_by_site.values()))
+        yield from at_most("facility_power", drawn, limit + c.excess("facility_power"), "MW drawn by all sites", "MW limit")
+
+
+def new_circuits(c: Context) -> Iterator[Violation]:
+    """Build only where circuits can be built, and no more than can."""
+    most = {x.id: x.max_circuits for x in c.grid.new_lines}
+    for n in c.plan.sites.new_lines if c.plan.sites else ():
+        if n.line not in most:
+            yield broken(f"new_circuits[{n.line}]", f"{n.circuits} circuits in none of the {len(most)} corridors that can be built")
+        elif n.circuits < 1 or c.built[n.line] > most[n.line]:
+            yield broken(f"new_circuits[{n.line}]", f"{n.circuits} circuits (in all {c.built[n.line]}) are not from 1 to {most[n.line]}")
+
+
+def upgrades(c: Context) -> Iterator[Violation]:
+    """Buy only interconnect that can be bought, and no more than can."""
+    most = {n.id: n.upgrade.max_steps for n in c.grid.nodes if n.upgrade}
+    for u in c.plan.sites.upgrades if c.plan.sites else ():
+        if u.node not in most:
+            yield broken(f"upgrades[{u.node}]", f"{u.steps} steps at a node that is none of the {len(most)} that can be upgraded")
+        elif u.steps < 1 or c.steps[u.node] > most[u.node]:
+            yield broken(f"upgrades[{u.node}]", f"{u.steps} steps (in all {c.steps[u.node]}) are not from 1 to {most[u.node]}")
+
+
+def ready(c: Context) -> Iterator[Violation]:
+    """Use nothing that comes too late."""
+    limit = c.grid.rules.ready_within_months
+    if limit is None:
+        return
+    lead = {line.id: line.lead_months for line in c.grid.new_lines}
+    step = {n.id: n.upgrade.lead_months for n in c.grid.nodes if n.upgrade}
+    for x in c.standing:
+        yield from at_most(f"ready[{x.site.id}]", x.node.ready_months, limit, "months to the site", "months at most")
+    for line in c.built:
+        yield from at_most(f"ready[{line}]", lead[line], limit, "months to the line", "months at most")
+    for node in c.steps:
+        yield from at_most(f"ready[{node}]", step[node], limit, "months to the upgrade", "months at most")
+
+
+def interconnect(c: Context) -> Iterator[Violation]:
+    """Keep a share of a site's load on the circuits that remain under the rule's reading."""
+    rule = c.grid.rules.interconnect
+    fed = c.plan.sites.generation_mw if c.plan.sites else {}
+    for x in c.standing if rule.on else ():
+        usable = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0)) or 0.0
+        draw = c.load_mw(x.site.racks)
+        if rule.reading == "import_share":
+            own = x.node.generation_mw if c.grid.rules.grid_model == "none" else fed.get(x.node.id, 0.0)
+            draw = max(draw - own, 0.0)
+        name = f"interconnect[{x.site.id}]"
+        yield from at_most(
+            name, rule.share * draw, usable + c.excess(name), f"MW, {rule.share:.0%} of the site's draw", f"MW usable ({rule.reading})"
+        )
+
+
+def area(c: Context) -> Iterator[Violation]:
+    """Keep the cooling of a site on its land."""
+    for x in c.standing:
+        need = power.cooling_m2(c.instance.hardware, x.site.racks)
+        if need is not None and x.node.area_m2 is not None:
+            name = f"area[{x.site.id}]"
+            yield from at_most(name, need, x.node.area_m2 + c.excess(name), "m² of cooling", "m² of land")
+
+
+def site_count(c: Context) -> Iterator[Violation]:
+    """Open no more sites than the rules allow."""
+    if c.grid.rules.max_sites is not None:
+        yield from at_most("site_count", len(c.standing), c.grid.rules.max_sites + round(c.excess("site_count")), "open sites", "sites allowed")
+
+
+def min_site(c: Context) -> Iterator[Violation]:
+    """Open no site smaller than the least size."""
+    for x in c.standing:
+        yield from at_most(f"min_site[{x.site.id}]", c.grid.rules.min_site_modules, x.site.modules, "modules at least", "modules held")
+
+
+def share_balance(c: Context) -> Iterator[Violation]:
+    """Hold no site larger than a multiple of the smallest."""
+    rule = c.grid.rules.share_balance
+    if rule.on and c.standing:
+        least = min(x.site.racks for x in c.standing)
+        for x in c.standing:
+            yield from at_most(
+                f"share_balance[{x.site.id}]", float(x.site.racks), rule.max_ratio * least, "racks", f"racks, {rule.max_ratio:g} times {least:,}"
+            )
+
+
+def fault_split(c: Context) -> Iterator[Violation]:
+    """Hold sites in enough interconnections, and no more than a share of all racks in any one."""
+    rule = c.grid.rules.fault_split
+    if not rule.on or not c.standing:
+        return
+    racks: Counter[str] = Counter()
+    for x in c.standing:
+        racks[x.authority.interconnection] += x.site.racks
+    least = rule.min_interconnections
+    yield from at_most("fault_split", least, len(racks), "interconnections at least", "interconnections with a site")
+    total = sum(racks.values())
+    for i, held in sorted(racks.items()):
+        yield from at_most(f"fault_split[{i}]", float(held), rule.max_share * total, "racks", f"racks, {rule.max_share:.0%} of {total:,}")
+
+
+def rtt(c: Context) -> Iterator[Violation]:
+    """Open no two sites farther apart than the longest round trip."""
+    limit = c.grid.rules.max_rtt_ms
+    for a, b in combinations(c.standing, 2) if limit is not None else ():
+        yield from at_most(f"rtt[{a.site.id}, {b.site.id}]", wan.rtt_ms(c.wan, route_km(c, a, b)), limit or 0.0, "ms round trip", "ms limit")
+
+
+def route_km(c: Context, a: Standing, b: Standing) -> float:
+    """Length of the fibre route between two sites."""
+    return c.route_km(a.site.id, b.site.id)
+
+
+def links(c: Context) -> Iterator[tuple[str, Link, Standing, Standing]]:
+    """Yield the links between two known sites."""
+    for k in c.plan.sites.links if c.plan.sites else ():
+        a, b = c.site_named(k.a), c.site_named(k.b)
+        if a is not None and b is not None and k.a != k.b:
+            yield f"{k.a}, {k.b}", k, a, b
+
+
+def linked(c: Context) -> Iterator[Violation]:
+    """Join every two open sites by one link, and nothing else."""
+    if c.plan.sites is None:
+        return
+    pairs = {frozenset(p) for p in combinations((x.site.id for x in c.standing), 2)}
+    links = Counter(frozenset((k.a, k.b)) for k in c.plan.sites.links)
+    for pair in sorted(pairs | set(links), key=sorted):
+        least = int(pair in pairs and c.instance.wan is not None)
+        if not least <= links[pair] <= int(pair in pairs):
+            yield broken(f"linked[{', '.join(sorted(pair))}]", f"{links[pair]} links, {int(pair in pairs)} expected")
+
+
+def link_figures(c: Context) -> Iterator[Violation]:
+    """State a link's route, round trip, capacity, fibre and price as they follow from its ends and wavelengths."""
+    for name, k, a, b in links(c):
+        rule, km = f"link_figures[{name}]", route_km(c, a, b)
+        yield from must_equal(rule, "route_km", k.route_km, km, " km")
+        yield from must_equal(rule, "rtt_ms", k.rtt_ms, wan.rtt_ms(c.wan, km), " ms")
+        yield from must_equal(rule, "capacity_gbps", k.capacity_gbps, k.wavelengths * c.wan.wavelength_gbps, " Gbps")
+        yield from must_equal(rule, "fibre_pairs", k.fibre_pairs, wan.fibre_pairs(c.wan, k.wavelengths))
+        yield from must_equal(rule, "usd_per_year", k.usd_per_year, c.link_usd_per_year(k, km), " USD")
+
+
+def wan_capacity(c: Context) -> Iterator[Violation]:
+    """Light each link for what it must carry, within the fibre that can be leased."""
+    for name, k, _, _ in links(c):
+        rule, most = f"wan_capacity[{name}]", c.wan.max_wavelengths_per_pair * c.wan.max_fibre_pairs
+        yield from at_most(rule, k.required_gbps, k.wavelengths * c.wan.wavelength_gbps, "Gbps required", f"Gbps of {k.wavelengths} wavelengths")
+        yield from at_most(rule, k.wavelengths, most, "wavelengths", "wavelengths on all fibre that can be leased")
+        yield from at_most(rule, 0, k.wavelengths, "wavelengths at least", "wavelengths")
+
+
+def wan_need(c: Context) -> Iterator[Violation]:
+    """Require of each link what the layout exchanges over it: the sites' gradients within the window that hides them, and the headroom."""
+    m = c.metrics
+    if m is None or c.instance.wan is None or len(c.replicas) < 2:
+        return
+    size = wan.exchange_bytes(m.gradient_bytes_per_stage, len(c.replicas))
+    for name, k, a, b in links(c):
+        if {k.a, k.b} <= set(c.replicas):
+            need = wan.exchange_need_gbps(c.wan, size, m.wan_window_seconds, wan.rtt_ms(c.wan, route_km(c, a, b)))
+            what = f"Gbps: {show(size)} bytes in {show(m.wan_window_seconds)} s, times {show(c.wan.headroom_factor)}"
+            yield from at_most(f"wan_need[{name}]", need * c.wan.headroom_factor, k.required_gbps, what, "Gbps required")
+
+
+def pins(c: Context) -> Iterator[Violation]:
+    """Keep what was fixed by hand."""
+    if c.plan.sites is None:
+        return
+    held, fixed = c.racks_by_site, c.instance.pins
+    if "sites.racks" in fixed:
+        yield from must_equal("pins[sites.racks]", "racks at all sites against the pin", sum(held.values()), fixed["sites.racks"])
+    if "sites.max_sites" in fixed:
+        yield from at_most("pins[sites.max_sites]", len(held), fixed["sites.max_sites"], "open sites", "sites pinned")
+    for path, racks in sorted(fixed.items()):
+        if path.startswith("sites.racks."):
+            yield from must_equal(f"pins[{path}]", "racks against the pin", held.get(path.removeprefix("sites.racks."), 0), racks)
+
+
+def demand(c: Context) -> Iterator[Violation]:
+    """Hold racks: those that the hardware gives where there is no grid, whole positive numbers everywhere."""
+    for site, racks in sorted(c.racks_by_site.items()):
+        if racks < 1:
+            yield broken(f"demand[{site}]", f"{racks:,} racks < 1")
+
+
+RULES: tuple[Rule, ...] = (
+    known_site, site_figures, demand, facility_power, *scenarios.RULES, new_circuits, upgrades, ready, interconnect, area, site_count, min_site,
+    share_balance, fault_split, rtt, linked, link_figures, wan_capacity, wan_need, pins,
+)  # fmt: skip

@@ -1,0 +1,108 @@
+"""`planner fabric`: what is built of a plan's fabric, as files that others read."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.console import DONE, INFEASIBLE, read_pins
+from planner.errors import InputError
+from planner.files import write_whole
+from planner.plan.files import read_plan
+
+app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
+FORMATS = ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg")
+DETAILS = ("auto", "switch", "pod")
+
+
+@app.callback()
+def fabric() -> None:
+    """Work with the fabric of a site."""
+
+
+@app.command()
+def export(
+    plan: Annotated[Path, typer.Argument(help="Plan file (JSON).")],
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the file here.")],
+    site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
+    detail: Annotated[str, typer.Option(help="Of graphml: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")] = "auto",
+) -> None:
+    """Write the fabric of a site: cable list, graph, Slurm topology or picture."""
+    for name, value, known in (("--format", form, FORMATS), ("--detail", detail, DETAILS)):
+        if value not in known:
+            raise InputError(f"{name}: must be one of {', '.join(known)} (is {value!r})")
+    if not output.resolve().parent.is_dir():
+        raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
+    from planner.exports import cable_list, picture, slurm
+    from planner.exports.files import write_streamed
+    from planner.exports.from_plan import built
+
+    x = built(read_plan(plan), site)
+    pieces = {"csv": cable_list.cable_list, "slurm-conf": slurm.topology_conf, "slurm-yaml": slurm.topology_yaml, "svg": picture.picture}
+    if form == "graphml":
+        import networkx as nx
+
+        from planner.exports.graph import MOST_EDGES, edges, graph
+
+        by_pod = detail == "pod" or (detail == "auto" and edges(x) > MOST_EDGES)
+        if by_pod and detail == "auto":
+            told = f"{edges(x):,} edges between switches > {MOST_EDGES:,}: written by pod; `--detail switch` writes every switch"
+            print(told, file=sys.stderr)
+        write_streamed(output, (f"{line}\n" for line in nx.generate_graphml(graph(x, by_pod=by_pod))))
+    else:
+        write_streamed(output, pieces[form](x))
+
+
+@app.command()
+def pareto(
+    given: Annotated[Path, typer.Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON).")],
+    leaf_sizes: Annotated[str | None, typer.Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds for each site and leaf size.")] = 60.0,
+    pin: Annotated[list[str] | None, typer.Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
+    axes: Annotated[
+        str,
+        typer.Option(help="What no design may be beaten in at once: cost, and any of time (the hop's slowdown), power, leaf (larger), splits."),
+    ] = "cost,time,splits",
+    every: Annotated[bool, typer.Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
+) -> None:
+    """Print the fabrics of which none is matched or beaten in all axes at once, each proven."""
+    from planner.instance.read import read_json
+    from planner.planning.pareto import axes_of, frontier, lines, records, table
+
+    sizes, asked = _sizes(leaf_sizes), axes_of(axes)
+    if output is not None and output.suffix != ".jsonl":
+        raise InputError(f"{output}: must end in .jsonl")
+    data = read_json(given)
+    if isinstance(data, dict) and "planner_version" in data:
+        plan = read_plan(given)
+    else:
+        import planner
+
+        plan = planner.solve(given, pins=read_pins(pin or []))
+    if plan.layout is None or plan.fabric is None:
+        raise InputError(f"{given}: holds no fabric to compare" + (f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"))
+    told = frontier(plan, leaf_sizes=sizes, time_limit=time_limit, axes=asked, every=every, report=lambda text: print(text, file=sys.stderr))
+    rows = list(told)
+    if output is not None:
+        write_whole(output, lines(rows))
+    if not rows:
+        print("no fabric carries the plan's traffic at these leaf sizes, or none was proven in time", file=sys.stderr)
+    if as_json:
+        print(json.dumps(records(rows), indent=1))
+    elif rows:
+        print(table(rows))
+    raise typer.Exit(DONE if rows else INFEASIBLE)
+
+
+def _sizes(text: str | None) -> list[int]:
+    """Read the leaf sizes."""
+    parts = [] if text is None else text.split(",")
+    wrong = [x for x in parts if not (x.isdecimal() and int(x) >= 1)]
+    if wrong:
+        raise InputError(f"--leaf-sizes: must be whole numbers from 1, such as 200,208,210 (is {wrong[0]!r})")
+    return [int(x) for x in parts]

@@ -1,0 +1,170 @@
+"""The command `limits`: utilisation against compute, where it falls and where it ends."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.console import DONE, LIMIT
+from planner.errors import InputError
+from planner.files import write_whole
+from planner.optional_packages import needed
+
+if TYPE_CHECKING:
+    from planner.planning.utilisation import LimitPoint
+
+FALL = 0.8  # of the best utilisation
+
+
+def limits(
+    instance: Annotated[Path, typer.Argument(help="Instance file (JSON): hardware and workload.choose; racks are free.")],
+    days: Annotated[float, typer.Option(help="Duration of every run.")] = 90.0,
+    start: Annotated[float, typer.Option("--from", help="Least compute, FLOP.")] = 1e24,
+    stop: Annotated[float, typer.Option("--to", help="Most compute, FLOP.")] = 1e32,
+    points: Annotated[int, typer.Option(min=2, help="Points, evenly spread in logarithms.")] = 33,
+    change: Annotated[list[str] | None, typer.Option("--set", help="Change a figure: PATH=VALUE; VALUE x2 is twice what it is.")] = None,
+    tolerance: Annotated[float, typer.Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds of one layout search.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core unless given.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the points here, one JSON object a line.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw utilisation against compute here (svg, png).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
+) -> None:
+    """Say how well GPUs can be used as models grow, where that falls, and where no layout meets the deadline any more."""
+    if not 0 < start < stop:
+        raise InputError(f"--from and --to: must be positive and rising (are {start:g} and {stop:g})")
+    data = changed(instance, change or [])
+    flop = [start * (stop / start) ** (k / (points - 1)) for k in range(points)]
+    held = list(_points(data, flop, days, tolerance, time_limit, workers, quiet=as_json))
+    lines = "".join(p.model_dump_json() + "\n" for p in held)
+    if output is not None:
+        write_whole(output, lines)
+    if plot is not None:
+        _drawn(plot, held, days)
+    print(lines if as_json else "\n".join(table(held, days)), end="" if as_json else "\n")
+    raise typer.Exit(DONE if all(p.status in ("optimal", "infeasible") for p in held) else LIMIT)
+
+
+def changed(path: Path, changes: Sequence[str]) -> dict[str, Any]:
+    """Read an instance and change figures of it; catalogue entries that a path leads into are put in the place of their names."""
+    from planner.planning.load import load_instance
+
+    data: dict[str, Any] = load_instance(path, searched=False).model_dump(mode="json", exclude_none=True)
+    for text in changes:
+        where, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text!r}: must be PATH=VALUE, such as hardware.accelerator.nic_bytes_per_second=x2")
+        holder: Any = data
+        # A pin's own name has dots.
+        *parts, last = ["pins", where.removeprefix("pins.")] if where.startswith("pins.") else where.split(".")
+        for part in parts:
+            holder = holder.get(part) if isinstance(holder, dict) else None
+        if not isinstance(holder, dict):
+            raise InputError(f"--set {where}: leads nowhere; give a path such as hardware.accelerator.nic_bytes_per_second")
+        holder[last] = _value(text, value, holder.get(last))
+    return data
+
+
+def _value(text: str, value: str, now: Any) -> Any:
+    if value.startswith("x"):
+        try:
+            return float(value[1:]) * now
+        except (TypeError, ValueError):
+            raise InputError(f"--set {text}: {value!r} multiplies a number (is {now!r}); give x and a number") from None
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError:
+        return value
+
+
+def _points(
+    data: dict[str, Any], flop: list[float], days: float, tolerance: float, time_limit: float | None, workers: int | None, *, quiet: bool
+) -> Iterator["LimitPoint"]:
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from planner.api import limits as found
+
+    shown = not quiet and sys.stderr.isatty()
+    # The dear points come last: handed out first, they do not leave a core idle at the end.
+    with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver")) as pool:
+        backwards = found(data, flop[::-1], days=days, tolerance=tolerance, time_limit=time_limit, executor=pool)
+        held = []
+        for n, p in enumerate(backwards, 1):
+            held.append(p)
+            if shown:
+                print(f"\r\033[K{n} of {len(flop)} points, {p.flop:.3g} FLOP: {p.status}", end="", file=sys.stderr, flush=True)
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+    yield from reversed(held)
+
+
+def fall(points: Sequence["LimitPoint"]) -> float | None:
+    """Return the compute from which utilisation stays under 80 % of its best, interpolated in its logarithm; None where it never is."""
+    use = [p.utilisation or 0.0 for p in points]
+    line = FALL * max(use, default=0.0)
+    above = [i for i, u in enumerate(use) if u >= line]
+    if not above or above[-1] == len(points) - 1:
+        return None
+    a, b = points[above[-1]], points[above[-1] + 1]
+    share = (use[above[-1]] - line) / max(use[above[-1]] - use[above[-1] + 1], 1e-300)
+    return float(a.flop * (b.flop / a.flop) ** share)
+
+
+def wall(points: Sequence["LimitPoint"]) -> tuple[float, float] | None:
+    """Return the last compute that is trained in time and the first from which none is, proven; None without one."""
+    done = [i for i, p in enumerate(points) if p.utilisation is not None]
+    after = points[done[-1] + 1 :] if done else points
+    if not done or not after or any(p.status != "infeasible" for p in after):
+        return None
+    return points[done[-1]].flop, after[0].flop
+
+
+def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
+    """Tell the points, the fall and the wall."""
+    yield f"{'FLOP':>9} {'params':>8} {'tokens':>8} {'batch':>8} {'GPUs':>10} {'use':>7} {'bound':>7}  layout"
+    for p in points:
+        head = f"{p.flop:9.2e} {p.parameters:8.2g} {p.tokens:8.2g} {p.batch_tokens:8.2g}"
+        if p.layout is None or p.utilisation is None:
+            yield f"{head} {'-':>10} {'-':>7} {'-':>7}  {p.reason}"
+            continue
+        x = p.layout
+        degrees = f"TP {x.tensor_parallel} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel:,}"
+        cut = f"{degrees} ZeRO-{x.zero_stage}, {x.microbatches_per_step} x {x.microbatch_sequences}"
+        worst = max(((v, k) for k, v in p.shares.items() if k not in ("matrix", "attention")), default=(0.0, ""))
+        told = f"{cut}; {worst[1].replace('_', ' ')} {100 * worst[0]:.0f} %" + ("" if p.status == "optimal" else "; not proven")
+        yield f"{head} {p.gpus or 0:10.3g} {100 * p.utilisation:6.1f}% {100 * (p.utilisation_bound or 1):6.1f}%  {told}"
+    best = max((p.utilisation or 0.0 for p in points), default=0.0)
+    drop, ends = fall(points), wall(points)
+    yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it " + (f"from {drop:.1e} FLOP on" if drop else "nowhere in this range")
+    last = f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven" if ends else "no end is proven in this range"
+    yield f"{days:g} days: {last}"
+
+
+def _drawn(path: Path, points: Sequence["LimitPoint"], days: float) -> None:
+    with needed("--plot", "matplotlib", "plot"):
+        import matplotlib as mpl
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    if path.suffix not in (".svg", ".png"):
+        raise InputError(f"{path}: must end in .svg or .png")
+    figure, axes = plt.subplots(figsize=(7, 4))
+    held = [p for p in points if p.utilisation is not None]
+    axes.semilogx([p.flop for p in held], [100 * (p.utilisation or 0) for p in held], marker="o", markersize=3, label="best layout")
+    axes.semilogx([p.flop for p in held], [100 * (p.utilisation_bound or 1) for p in held], linestyle=":", label="bound")
+    for where, text in ((fall(points), "80 % of the best"), ((wall(points) or (math.nan, math.nan))[1], "no layout in time")):
+        if where is not None and math.isfinite(where):
+            axes.axvline(where, color="grey", linewidth=0.8)
+            axes.text(where, 2, f" {text}: {where:.0e}", rotation=90, va="bottom", fontsize=7)
+    axes.set(xlabel="training compute, FLOP", ylabel="utilisation, %", title=f"Best use of the GPUs, {days:g} days", ylim=(0, None))
+    axes.legend(fontsize=8)
+    beside = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
+    figure.savefig(beside, metadata={"Date": None} if path.suffix == ".svg" else None)
+    plt.close(figure)
+    beside.replace(path)

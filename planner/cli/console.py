@@ -1,0 +1,56 @@
+"""What every command shares: exit statuses, pins and plans read, files written whole, the progress line."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import InputError
+
+if TYPE_CHECKING:
+    from planner.plan.plan import Plan
+
+
+DONE, FOUND, BAD_INPUT, INFEASIBLE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+def exit_code(plan: "Plan", gap: float | None) -> int:
+    """Return the exit status that a plan stands for."""
+    if plan.status == "infeasible":
+        return INFEASIBLE
+    if plan.stopped == "interrupted":
+        return INTERRUPTED
+    within = gap is not None and plan.objective.gap is not None and plan.objective.gap <= gap
+    return DONE if plan.status == "optimal" or within else LIMIT
+
+
+def read_pins(given: list[str]) -> dict[str, Any]:
+    """Read PATH=VALUE pins; a value is JSON, or plain text where it is none."""
+    found: dict[str, Any] = {}
+    for text in given:
+        path, equals, value = text.partition("=")
+        if not equals or not path:
+            raise InputError(f"--pin {text!r}: must be PATH=VALUE, such as layout.tensor_parallel=10")
+        try:
+            found[path] = json.loads(value)
+        except json.JSONDecodeError:
+            found[path] = value
+    return found
+
+
+@contextmanager
+def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show the latest word of the search on one line of a terminal; nothing when piped or quiet."""
+    shown = not quiet and sys.stderr.isatty()
+
+    def report(text: str) -> None:
+        if shown:
+            print(f"\r\033[K{text[:110]}", end="", file=sys.stderr, flush=True)
+
+    report("reading")
+    try:
+        yield report
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

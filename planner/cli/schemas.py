@@ -1,0 +1,17 @@
+"""JSON Schemas of the data that users hold on to."""
+
+import json
+
+from pydantic import BaseModel
+
+from planner.cluster.job import Job
+from planner.cluster.placement import Placement
+from planner.instance.instance import Instance
+from planner.plan.plan import Plan
+
+SCHEMAS: dict[str, type[BaseModel]] = {"instance": Instance, "plan": Plan, "job": Job, "placement": Placement}
+
+
+def schema_text(what: str) -> str:
+    """Return a schema as it is committed: keys sorted, one a line."""
+    return json.dumps(SCHEMAS[what].model_json_schema(), indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,1 @@
+"""Real clusters: jobs, topologies, placements and hostlists."""

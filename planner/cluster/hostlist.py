@@ -1,0 +1,173 @@
+"""Hostlists such as r[0001-0103,0205] or rack1node[01-02]: runs folded, order kept, numbers padded as they were.
+
+The looks and the order are Slurm's: names fold on their last number alone, and brackets before the last turn faster the
+further left they stand. What Slurm guesses at (a bracket left open, an empty item, a range without an end) is refused.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from planner.errors import InputError
+
+PREFIX = "r"
+MAX_RANGE = 65_536  # Slurm refuses a longer range (MAX_RANGE of its hostlist.c), so longer runs are written as several.
+MAX_NAMES = 4_000_000  # Beyond any cluster: a slip of a digit must not fill the memory.
+MAX_DIGITS = 18  # Slurm keeps numbers in 64 bits; longer ones are written out.
+_RANGE = re.compile(rf"(\d{{1,{MAX_DIGITS}}})(?:-(\d{{1,{MAX_DIGITS}}}))?", re.ASCII)
+_RACKS = re.compile(rf"{PREFIX}(?:\d+|\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\])", re.ASCII)
+_TAIL = re.compile(r"(.*?)(\d+)", re.ASCII | re.DOTALL)
+_PLAIN = re.compile(r"[^\s,\[\]]+")
+
+
+def width(racks: int) -> int:
+    """Return the digits of a site's largest rack number, racks being numbered from 0."""
+    return len(str(max(racks - 1, 0)))
+
+
+def fold(numbers: Iterable[int], digits: int = 1) -> str:
+    """Write rack numbers in their order, ascending runs as first-last; nothing for no racks."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1 and n - runs[-1][0] < MAX_RANGE:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return "".join(_bracketed(PREFIX, [(f"{a:0{digits}d}", f"{b:0{digits}d}") for a, b in runs]))
+
+
+def parse(text: str) -> list[int]:
+    """Read rack numbers back in their order.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a hostlist of racks, or a range runs backwards.
+    """
+    if not text:
+        return []
+    if _RACKS.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a list of racks; write one as {PREFIX}[0001-0103,0205]")
+    item = _parsed(text)
+    if item.size > MAX_NAMES:
+        expand(text)  # says so
+    return [n for first, last, _ in item.brackets[0] for n in range(first, last + 1)] if item.brackets else [int(text.removeprefix(PREFIX))]
+
+
+def fold_names(names: Iterable[str]) -> str:
+    """Write node names in their order; neighbours that differ in their last number alone share one bracket."""
+    items: list[str] = []
+    held, ranges = "", list[tuple[str, str]]()
+    for name in names:
+        found = _TAIL.fullmatch(name)
+        prefix, digits = (found[1], found[2]) if found and len(found[2]) <= MAX_DIGITS else (name, "")
+        if ranges and digits and prefix == held:
+            first, last = ranges[-1]
+            if digits == f"{int(last) + 1:0{len(first)}d}" and int(digits) - int(first) < MAX_RANGE:
+                ranges[-1] = first, digits
+            else:
+                ranges.append((digits, digits))
+            continue
+        items += _bracketed(held, ranges)
+        held, ranges = prefix, [(digits, digits)] if digits else []
+        if not digits:
+            items.append(name)
+    return ",".join([*items, *_bracketed(held, ranges)])
+
+
+def _bracketed(prefix: str, ranges: list[tuple[str, str]]) -> Iterator[str]:
+    """Write one prefix with its ranges; nothing where there are none."""
+    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
+        yield prefix + ranges[0][0]
+    elif ranges:
+        yield f"{prefix}[{','.join(a if a == b else f'{a}-{b}' for a, b in ranges)}]"
+
+
+def expand(text: str) -> list[str]:
+    """Read node names in their order; an empty text is an empty list.
+
+    Raises
+    ------
+    ValueError
+        Names what cannot be read: a bracket that is not closed, an empty item, a range that runs backwards or has no end.
+    """
+    parsed = [_parsed(item) for item in _items(text)]
+    size = sum(p.size for p in parsed)
+    if size > MAX_NAMES:
+        raise ValueError(f"{text[:40]!r}: stands for {size:,} names, more than {MAX_NAMES:,}; check its ranges")
+    return [name for p in parsed for name in p.names()]
+
+
+def _items(text: str) -> Iterator[str]:
+    """Cut a list at the commas outside brackets."""
+    if not text:
+        return
+    depth = start = 0
+    for at, c in enumerate(text):
+        depth += (c == "[") - (c == "]")
+        if depth not in (0, 1):
+            raise ValueError(f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4] with one pair a number")
+        if c == "," and not depth:
+            yield text[start:at]
+            start = at + 1
+    if depth:
+        raise ValueError(f"{text[start:][:40]!r}: a bracket is not closed; write n[1-4]")
+    yield text[start:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One name with its brackets: texts around them, and inside each its ranges as (first, last, digits)."""
+
+    texts: list[str]
+    brackets: list[list[tuple[int, int, int]]]
+
+    @property
+    def size(self) -> int:
+        """Names that it stands for, told before they are written out."""
+        return math.prod(sum(last - first + 1 for first, last, _ in ranges) for ranges in self.brackets)
+
+    def names(self) -> Iterator[str]:
+        """Write the names out, the brackets before the last one turning fastest from the left, as Slurm does."""
+        if not self.brackets:
+            yield self.texts[0]
+            return
+        *before, last = [[f"{n:0{digits}d}" for first, last, digits in ranges for n in range(first, last + 1)] for ranges in self.brackets]
+        *texts, end = self.texts
+        for outer in product(*reversed(before)):
+            head = "".join(map("".join, zip(texts, reversed(outer), strict=False))) + texts[-1]
+            yield from (head + number + end for number in last)
+
+
+def _parsed(item: str) -> _Item:
+    """Cut one name at its brackets."""
+    if not item:
+        raise ValueError("an item is empty; remove the comma too many")
+    parts = re.split(r"[\[\]]", item)
+    for text in parts[::2]:
+        if text and not _PLAIN.fullmatch(text):
+            raise ValueError(f"{item[:40]!r}: names hold no blanks; separate them by commas")
+    return _Item(parts[::2], [[_range(part, item) for part in inside.split(",")] for inside in parts[1::2]])
+
+
+def _range(part: str, item: str) -> tuple[int, int, int]:
+    """Read a number or a range as (first, last, digits)."""
+    found = _RANGE.fullmatch(part)
+    if found is None:
+        raise ValueError(f"{item[:40]!r}: {part[:40]!r} is neither a number nor a range; write n[1-4,7]")
+    first, last = found[1], found[2] or found[1]
+    if int(last) < int(first):
+        raise ValueError(f"{item[:40]!r}: {part} runs backwards; write its names in rank order, one by one")
+    if last.startswith("0") and len(last) != len(first):
+        raise ValueError(f"{item[:40]!r}: the ends of {part} are padded differently; write both with as many digits")
+    return int(first), int(last), len(first)
+
+
+def read_hosts(text: str, what: str) -> list[str]:
+    """Read a hostlist, or say what is wrong with it."""
+    try:
+        return expand(text)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}") from None

@@ -1,0 +1,167 @@
+"""A training job as a scheduler sees it: which groups of nodes all-reduce with each other, and in which order ranks run."""
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from planner.errors import InputError
+from planner.instance.instance import Count, Frozen, NonNegative
+from planner.plan.plan import Plan
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]  # one line: it stands in files and arguments
+AXES = ("data", "pipeline", "tensor", "context", "expert")
+
+
+class GroupKind(Frozen):
+    """All-reduce groups of one size."""
+
+    name: Name
+    size: Count = Field(description="Nodes of one group.")
+    count: Count = Field(description="Groups of this kind.")
+
+
+class Job(Frozen):
+    """What to place: a mesh of equal groups, or groups of several sizes."""
+
+    name: Name
+    mesh: dict[Name, Count] | None = Field(
+        None, description='Sizes of the mesh axes in rank order, slowest first, such as {"pipeline": 8, "data": 16}; its "data" lines all-reduce.'
+    )
+    nodes_per_member: Count = Field(1, description="Consecutive nodes that one member of the mesh takes.")
+    groups: tuple[GroupKind, ...] = Field((), description="In the place of a mesh: groups in rank order, kind by kind.")
+    gpus_per_node: Annotated[int, Field(ge=1, le=1_024)] | None = Field(None, description="GPUs, and so ranks, of one node.")
+    segment_nodes: Count = Field(1, description="Consecutive nodes that must stay in one block, or in one leaf where there are no blocks.")
+    traffic_bytes_per_step: dict[Name, NonNegative] = Field(
+        default_factory=dict,
+        description="Bytes by axis or kind: a split group weighs its kind's bytes; of a mesh, the heaviest axis beside data stays within pods first.",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """Refuse a job that says neither or both, or whose parts do not belong together."""
+        if (self.mesh is None) == (not self.groups):
+            raise ValueError("give either mesh or groups; remove one or add the other")
+        if self.mesh is not None and not self.mesh:
+            raise ValueError('mesh must have an axis; write one such as {"data": 16}')
+        for axis in self.mesh or {}:
+            if set(axis) & set("=,[]"):
+                raise ValueError(f"mesh.{axis}: must hold none of = , [ ], as groups are named such as data[pipeline=0]; rename it")
+            near = difflib.get_close_matches(axis, AXES, 1)
+            if near and axis not in AXES:
+                raise ValueError(f"mesh.{axis}: did you mean {near[0]!r}? rename it, or call an axis of your own something else")
+        names = [k.name for k in self.groups]
+        if len(set(names)) < len(names):
+            raise ValueError(f"groups: each name must stand once (are {', '.join(names)}); join the kinds or rename one")
+        known = list(self.mesh or names)
+        for axis in self.traffic_bytes_per_step:
+            if axis not in known:
+                raise ValueError(f"traffic_bytes_per_step.{axis}: must be one of {', '.join(known)}; rename it")
+        for what, size in [("nodes_per_member", self.nodes_per_member)] if self.mesh else [(f"groups[{k.name}].size", k.size) for k in self.groups]:
+            if size % self.segment_nodes:
+                raise ValueError(f"{what}: must be a multiple of segment_nodes ({size} over {self.segment_nodes}); change either")
+        return self
+
+    @property
+    def kinds(self) -> tuple[GroupKind, ...]:
+        """Its groups kind by kind; of a mesh one kind, the data lines."""
+        if self.mesh is None:
+            return self.groups
+        data = self.mesh.get("data", 1)
+        return (GroupKind(name="data", size=data * self.nodes_per_member, count=math.prod(self.mesh.values()) // data),)
+
+    @property
+    def nodes(self) -> int:
+        """All nodes that it needs."""
+        return sum(k.size * k.count for k in self.kinds)
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """What one split group of each kind counts: its kind's bytes in millionths of the largest, or 1 where no bytes are given."""
+        given = [self.traffic_bytes_per_step.get(k.name, 0.0) for k in self.kinds]
+        if self.mesh is not None or not max(given):
+            return (1,) * len(given)
+        return tuple(round(1e6 * b / max(given)) for b in given)
+
+    @property
+    def numbering(self) -> tuple[str, ...]:
+        """Axes beside data, the one that is kept within pods first at the end: most bytes, then the pipeline, then the slowest."""
+        axes = [a for a in self.mesh or {} if a != "data"]
+        return tuple(sorted(axes, key=lambda a: (self.traffic_bytes_per_step.get(a, 0.0), a == "pipeline", -axes.index(a))))
+
+    @property
+    def line(self) -> int:
+        """Groups that follow each other along the axis kept within pods first; all of them where there is no such axis."""
+        axes = self.numbering
+        return (self.mesh or {})[axes[-1]] if axes else sum(k.count for k in self.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One group of a job: its kind, its name, and the ranks of its nodes."""
+
+    kind: int
+    name: str
+    ranks: tuple[int, ...]
+
+
+def slots(job: Job) -> Iterator[Slot]:
+    """Return the job's groups in the order in which they are numbered: line by line."""
+    if job.mesh is None:
+        first = 0
+        for k, kind in enumerate(job.groups):
+            for i in range(kind.count):
+                yield Slot(k, f"{kind.name}[{i}]", tuple(range(first, first + kind.size)))
+                first += kind.size
+        return
+    axes, k = list(job.mesh), job.nodes_per_member
+    stride = {a: k * math.prod(job.mesh[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
+    data, step = job.mesh.get("data", 1), stride.get("data", 0)
+    for at in product(*(range(job.mesh[a]) for a in job.numbering)):
+        place = dict(zip(job.numbering, at, strict=True))
+        first = sum(stride[a] * i for a, i in place.items())
+        label = ",".join(f"{a}={place[a]}" for a in axes if a in place)
+        yield Slot(0, f"data[{label}]" if label else "data", tuple(first + d * step + n for d in range(data) for n in range(k)))
+
+
+def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
+    """Return a checked job from its file, a dict or itself; a plan's file is a job too.
+
+    Raises
+    ------
+    InputError
+        Names the file, the JSON path, the value and what was expected.
+    """
+    from planner.instance.read import complaints, read_json
+
+    if isinstance(given, Job):
+        return given
+    where = str(given) if isinstance(given, (str, Path)) else "job"
+    data = given if isinstance(given, (Mapping, Plan)) else read_json(Path(given))
+    if not isinstance(data, (Mapping, Plan)):
+        raise InputError(f"{where}: must be a job (is {type(data).__name__}); see `planner schema job`")
+    of_plan = isinstance(data, Plan) or "planner_version" in data
+    try:
+        return job_of_plan(Plan.model_validate(data), where) if of_plan else Job.model_validate(data)
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, where, Plan if of_plan else Job))) from None
+
+
+def job_of_plan(plan: Plan, where: str = "plan") -> Job:
+    """Return a plan's stages as a job of racks: at one site a mesh of stages and replicas, at several a kind of groups for each."""
+    layout = plan.layout
+    if layout is None:
+        raise InputError(f"{where}: holds no layout (status {plan.status}); give a plan with one")
+    sizes = {site: n for site, n in layout.racks_per_stage_by_site.items() if n}
+    rack = plan.instance.hardware.rack
+    gpus = None if isinstance(rack, str) else rack.gpus
+    if len(sizes) == 1:
+        mesh = {"pipeline": layout.rack_stages, "data": next(iter(sizes.values()))}
+        return Job(name=plan.instance.name, mesh=mesh, gpus_per_node=gpus)
+    kinds = tuple(GroupKind(name=site, size=n, count=layout.rack_stages) for site, n in sorted(sizes.items()))
+    return Job(name=plan.instance.name, groups=kinds, gpus_per_node=gpus)

@@ -1,0 +1,43 @@
+"""What comes back for a job on a cluster: nodes in rank order, its groups, and what is proven of each figure."""
+
+from pydantic import Field
+
+from planner.instance.instance import Frozen
+from planner.plan.certificate import Certificate
+
+
+class PlacedGroup(Frozen):
+    """One all-reduce group with its nodes in ring order."""
+
+    name: str
+    nodes: tuple[str, ...]
+    leaves: tuple[str, ...] = Field(description="Leaf switches that it uses, in ring order; more than one: it is split.")
+
+
+class Figure(Frozen):
+    """One level of the objective; each is least given those before it."""
+
+    name: str
+    value: int
+    bound: int = Field(description="No placement that is as good in the levels before is better than this.")
+    analytic_bound: int = Field(description="The same, without a solver.")
+
+
+class Placement(Frozen):
+    """Where a job's ranks run."""
+
+    job: str
+    nodes: tuple[str, ...] = Field(description="In rank order; empty where the job does not fit.")
+    groups: tuple[PlacedGroup, ...]
+    groups_split: int
+    lower_bound_split: int = Field(description="No placement on these free nodes splits fewer groups.")
+    extra_pieces: int
+    groups_cross_pod: int
+    figures: tuple[Figure, ...] = Field(description="The levels of the objective in their order.")
+    gpus_per_node: int | None = None
+    segment_nodes: int = 1
+    step_seconds: float | None = Field(None, description="Predicted step on the plan's fabric, where that is the objective.")
+    step_seconds_bound: float | None = Field(None, description="No placement's step is shorter.")
+    stopped: str = Field("proved", description="Why the search ended: proved, limit or interrupted.")
+    reason: str = Field("", description="Why the job does not fit, in numbers.")
+    certificate: Certificate

@@ -1,0 +1,74 @@
+"""The fabric as a graph: switches and the racks of each leaf domain, or whole pods where there are too many."""
+
+from typing import Any
+
+import numpy as np
+
+from planner.exports.from_plan import Built
+from planner.physics.network.cabling import BORDER, Ints, boxes
+from planner.physics.network.dragonfly import Dragonfly
+
+TOPS = ("core", "super-core", BORDER)  # tiers of which no box is in a pod
+MOST_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
+
+
+def edges(x: Built) -> int:
+    """Count the edges at the level of switches: pairs that are joined, a bundle being one edge; links between groups each as one, at the most."""
+    d = x.design
+    if isinstance(d, Dragonfly):
+        return d.leaves + d.local_links // d.leaf_bundle + d.global_links
+    found = d.border_links + d.leaves * (1 + d.spines_per_pod)
+    found += d.spines * (d.spine_up // d.spine_bundle) if d.tiers > 2 else 0
+    return found + (d.cores * (d.core_up // d.core_bundle) if d.tiers > 3 else 0)
+
+
+def graph(x: Built, *, by_pod: bool) -> Any:
+    """Return a networkx graph: an edge holds how many cables it stands for and the longest of them."""
+    import networkx as nx
+
+    g = nx.Graph(site=x.site, switch=x.fabric.switch, planes=x.fabric.planes, detail="pod" if by_pod else "switch")
+    for tier, n in boxes(x.design).items():
+        nodes, held = np.unique(_node(x, tier, np.arange(n, dtype=np.int64), by_pod=by_pod), return_counts=True)
+        for node, switches in zip(nodes.tolist(), held.tolist(), strict=True):
+            g.add_node(_label(x, tier, node, by_pod=by_pod), tier=tier, switches=switches)
+    for c, metres in x.measured():
+        low, high = (_node(x, tier, box, by_pod=by_pod) for tier, box in ((c.low_tier, c.low), (c.high_tier, c.high)))
+        pairs, which, cables = np.unique(np.stack([low, high]), axis=1, return_inverse=True, return_counts=True)
+        longest = np.zeros(len(cables))
+        np.maximum.at(longest, which.ravel(), metres)
+        for a, b, n, m in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
+            ends = _label(x, c.low_tier, a, by_pod=by_pod), _label(x, c.high_tier, b, by_pod=by_pod)
+            if ends[0] != ends[1]:
+                _join(g, *ends, n, round(m, 1))
+            if c.low_tier == "gpu":
+                _count_gpus(g, _label(x, "gpu", a, by_pod=by_pod), n)
+    return g
+
+
+def _join(g: Any, a: str, b: str, cables: int, longest_m: float) -> None:
+    """Add cables to the edge between two nodes; those of one edge may come in several blocks."""
+    held = g.edges[a, b] if g.has_edge(a, b) else {"cables": 0, "longest_m": 0.0}
+    g.add_edge(a, b, cables=held["cables"] + cables, longest_m=max(held["longest_m"], longest_m))
+
+
+def _count_gpus(g: Any, racks: str, gpus: int) -> None:
+    g.nodes[racks]["tier"] = "racks"
+    g.nodes[racks]["gpus"] = g.nodes[racks].get("gpus", 0) + gpus
+
+
+def _node(x: Built, tier: str, box: Ints, *, by_pod: bool) -> Ints:
+    """Return the number of the node that stands for each box, within its tier."""
+    if not by_pod:
+        return x.domain_of(tier, box) if tier == "gpu" else box
+    return x.zone_of(box) if tier == "core" else x.pod_of(tier, box)
+
+
+def _label(x: Built, tier: str, node: int, *, by_pod: bool) -> str:
+    """Name a node."""
+    if tier == "gpu":
+        return "racks" if by_pod else f"racks-{node}"
+    if by_pod:
+        if tier == "core" and x.design.zones:
+            return f"core-zone-{node}"
+        return tier if tier in TOPS else f"{tier}-pod-{node}"
+    return x.names[tier][node]

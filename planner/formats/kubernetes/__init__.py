@@ -1,0 +1,1 @@
+"""Kubernetes' nodes, Kueue and Volcano."""

@@ -1,0 +1,1 @@
+"""Slurm's topologies, node states and jobs."""

@@ -1,0 +1,121 @@
+"""Slurm's topology.conf, read and written: a tree of SwitchName lines, or BlockName lines with BlockSizes."""
+
+import re
+from collections.abc import Iterator
+
+from planner.cluster.hostlist import fold_names
+from planner.cluster.topology import Topology
+from planner.errors import InputError
+from planner.formats.source import names_at, near
+from planner.formats.tiers import children_of
+from planner.formats.validate import BlockRow, SwitchRow, block_topology, tree
+
+KEYWORDS = ("SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "BlockSizes")
+_SPELLING = {k.lower(): k for k in KEYWORDS}
+_PAIR = re.compile(r"""\s*(?P<key>[^\s=]+)\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?=\s|$)""")
+
+Pairs = dict[str, str]
+
+
+def read_conf(text: str, source: str) -> Topology:
+    """Read a topology.conf.
+
+    Raises
+    ------
+    InputError
+        Names file, line, value and remedy; also for what Slurm accepts and should not (a node under two leaves, a forest).
+    """
+    switches: list[SwitchRow] = []
+    blocks: list[BlockRow] = []
+    sizes: list[int] = []
+    sizes_where = ""
+    for number, line in _lines(text):
+        where = f"line {number}"
+        pairs = _pairs(line, source, where)
+        if "SwitchName" in pairs:
+            switches.append(_switch(pairs, source, where))
+        elif "BlockName" in pairs:
+            blocks.append(_block(pairs, source, where))
+        elif pairs.keys() == {"BlockSizes"}:
+            if sizes:
+                raise InputError(f"{source}: {where}: BlockSizes is already at {sizes_where}; keep one")
+            sizes, sizes_where = _sizes(pairs["BlockSizes"], source, where), where
+        else:
+            raise InputError(f"{source}: {where}: {next(iter(pairs))}= has no owner; begin the line with SwitchName=, BlockName= or BlockSizes=")
+    if switches and (blocks or sizes):
+        where = blocks[0].where if blocks else sizes_where
+        raise InputError(f"{source}: {where}: blocks beside switches; Slurm reads one kind a topology.conf, topology.yaml holds both")
+    return block_topology(source, blocks, sizes, sizes_where) if blocks or sizes else tree(source, switches)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Return logical lines with the number of their first: comments gone, a backslash at the end joins the next."""
+    held, first = "", 0
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = raw.partition("#")[0].rstrip()
+        first = first or number
+        held += line.removesuffix("\\")
+        if not line.endswith("\\"):
+            if held.strip():
+                yield first, held
+            held, first = "", 0
+    if held.strip():
+        yield first, held
+
+
+def _pairs(line: str, source: str, where: str) -> Pairs:
+    """Cut a line into its KEY=VALUE pairs."""
+    pairs: Pairs = {}
+    at = 0
+    while line[at:].strip():
+        found = _PAIR.match(line, at)
+        if found is None:
+            raise InputError(f"{source}: {where}: {line[at:].strip()[:60]!r} is not KEY=VALUE; write such as SwitchName=leaf1 Nodes=n[1-4]")
+        key = _SPELLING.get(found["key"].lower())
+        if key is None:
+            raise InputError(f"{source}: {where}: unknown keyword {found['key']!r}; {near(found['key'], KEYWORDS)}")
+        if key in pairs:
+            raise InputError(f"{source}: {where}: {key}= stands twice on one line; keep one")
+        pairs[key] = found["plain"] if found["quoted"] is None else found["quoted"]
+        at = found.end()
+    return pairs
+
+
+def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: str) -> str:
+    """Return the name that a line is about, its other keys being known."""
+    for key in pairs:
+        if key != owner and key not in keys:
+            raise InputError(f"{source}: {where}: {key}= does not belong to {owner}=; use {' or '.join(f'{k}=' for k in keys)}")
+    name = pairs[owner]
+    if not name or re.search(r"[\[\],\s]", name):
+        raise InputError(f"{source}: {where}: {owner}={name} must be one name; write a line for each")
+    return name
+
+
+def _switch(pairs: Pairs, source: str, where: str) -> SwitchRow:
+    name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
+    nodes, children = (names_at(source, f"{where}: {k}", pairs[k]) if k in pairs else () for k in ("Nodes", "Switches"))
+    return SwitchRow(where, name, nodes, children)
+
+
+def _block(pairs: Pairs, source: str, where: str) -> BlockRow:
+    name = _own(pairs, "BlockName", ("Nodes",), source, where)
+    return BlockRow(where, name, names_at(source, f"{where}: Nodes", pairs["Nodes"]) if "Nodes" in pairs else ())
+
+
+def _sizes(text: str, source: str, where: str) -> list[int]:
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text, re.ASCII):
+        raise InputError(f"{source}: {where}: BlockSizes={text} must be whole numbers, such as 4,8,16")
+    return [int(s) for s in text.split(",")]
+
+
+def write_conf(topology: Topology) -> str:
+    """Write a topology.conf that slurmctld accepts; blocks beside a tree stay out, as Slurm reads one kind a file."""
+    if topology.kind == "block":
+        lines = [f"BlockName={b.name} Nodes={fold_names(b.nodes)}" for b in topology.blocks]
+        return "\n".join([*lines, *([f"BlockSizes={','.join(map(str, topology.block_sizes))}"] if topology.block_sizes else [])]) + "\n"
+    children = children_of(topology)
+    return "".join(
+        f"SwitchName={s.name} " + (f"Nodes={fold_names(s.nodes)}" if s.nodes else f"Switches={fold_names(children[s.name])}") + "\n"
+        for s in topology.switches
+    )

@@ -1,0 +1,132 @@
+"""Slurm's topology.yaml (25.05 and newer), read and written: several topologies by name, trees and blocks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from planner.cluster.hostlist import fold_names
+from planner.cluster.topology import Topology
+from planner.errors import InputError
+from planner.formats.kubernetes.yaml import Node, dump, parse
+from planner.formats.source import names_at, near
+from planner.formats.tiers import children_of
+from planner.formats.validate import BlockRow, SwitchRow, block_topology, tree
+
+TREE, BLOCKS = "fabric", "blocks"
+_KINDS = ("tree", "block", "flat", "ring", "torus3d")
+
+
+def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
+    """Read a topology.yaml: the topology of that name, else the cluster's default, else the first.
+
+    A tree takes the blocks of the file's one block topology along, where there is exactly one.
+
+    Raises
+    ------
+    InputError
+        Names file, line, value and remedy.
+    """
+    held = _topologies(parse(text, source), source)
+    chosen = _chosen(held, source, name)
+    if "block" in held[chosen]:
+        return block_topology(source, *_blocks(held[chosen]["block"], source))
+    if "tree" not in held[chosen]:
+        kind = next(k for k in _KINDS if k in held[chosen])
+        raise InputError(f"{source}: line {held[chosen]['topology'].line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
+    rows = list(_switches(held[chosen]["tree"], source))
+    beside = [t["block"] for t in held.values() if "block" in t]
+    blocks, sizes, _ = _blocks(beside[0], source) if len(beside) == 1 else ([], [], "")
+    return tree(source, rows, blocks, sizes)
+
+
+def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
+    """Return the topologies by name."""
+    found: dict[str, dict[str, Node]] = {}
+    for item in _list(root, source, "the file"):
+        pairs = _pairs(item, source, "a topology", ("topology", "cluster_default", *_KINDS), ("topology",))
+        name = _text(pairs["topology"], source, "topology")
+        if name in found:
+            raise InputError(f"{source}: line {item.line}: topology {name!r} is already at line {found[name]['topology'].line}; rename one")
+        kinds = [k for k in _KINDS if k in pairs]
+        if len(kinds) != 1:
+            raise InputError(
+                f"{source}: line {item.line}: topology {name!r} must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
+            )
+        found[name] = pairs
+    return found
+
+
+def _chosen(held: dict[str, dict[str, Node]], source: str, name: str | None) -> str:
+    if not held:
+        raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
+    if name is not None:
+        if name not in held:
+            raise InputError(f"{source}: there is no topology {name!r}; {near(name, held)}")
+        return name
+    default = [n for n, t in held.items() if "cluster_default" in t and str(t["cluster_default"].value).lower() in {"true", "yes"}]
+    return (default or list(held))[0]
+
+
+def _switches(node: Node, source: str) -> Iterator[SwitchRow]:
+    pairs = _pairs(node, source, "tree", ("switches",), ("switches",))
+    for item in _list(pairs["switches"], source, "switches"):
+        row = _pairs(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
+        nodes, children = (names_at(source, f"line {row[k].line}: {k}", _text(row[k], source, k)) if k in row else () for k in ("nodes", "children"))
+        yield SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children)
+
+
+def _blocks(node: Node, source: str) -> tuple[list[BlockRow], list[int], str]:
+    pairs = _pairs(node, source, "block", ("block_sizes", "blocks"), ("blocks",))
+    rows, sizes = [], list[int]()
+    for item in _list(pairs["blocks"], source, "blocks"):
+        row = _pairs(item, source, "a block", ("block", "nodes"), ("block",))
+        nodes = names_at(source, f"line {row['nodes'].line}: nodes", _text(row["nodes"], source, "nodes")) if "nodes" in row else ()
+        rows.append(BlockRow(f"line {item.line}", _text(row["block"], source, "block"), nodes))
+    if "block_sizes" not in pairs:
+        return rows, sizes, ""
+    for item in _list(pairs["block_sizes"], source, "block_sizes"):
+        text = _text(item, source, "block_sizes")
+        if not (text.isdecimal() and text.isascii() and len(text) < 10):
+            raise InputError(f"{source}: line {item.line}: block_sizes must be whole numbers (is {text!r}), such as 4")
+        sizes.append(int(text))
+    return rows, sizes, f"line {pairs['block_sizes'].line}: block_sizes"
+
+
+def _list(node: Node, source: str, what: str) -> list[Node]:
+    if not isinstance(node.value, list):
+        raise InputError(f"{source}: line {node.line}: {what} must be a list, its items beginning with a dash")
+    return node.value
+
+
+def _text(node: Node, source: str, what: str) -> str:
+    if not isinstance(node.value, str) or not node.value:
+        raise InputError(f"{source}: line {node.line}: {what} must be a text on one line, such as n[1-4]")
+    return node.value
+
+
+def _pairs(node: Node, source: str, what: str, known: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, Node]:
+    if not isinstance(node.value, dict):
+        raise InputError(f"{source}: line {node.line}: {what} must be a mapping with {', '.join(known)}")
+    for key, inner in node.value.items():
+        if key not in known:
+            raise InputError(f"{source}: line {inner.line}: unknown keyword {key!r} in {what}; {near(key, known)}")
+    for key in needed:
+        if key not in node.value:
+            raise InputError(f"{source}: line {node.line}: {what} has no {key!r}; add it")
+    return node.value
+
+
+def write_yaml(topology: Topology) -> str:
+    """Write a topology.yaml; blocks beside a tree become a topology of their own."""
+    found: list[dict[str, Any]] = []
+    if topology.kind == "tree":
+        children = children_of(topology)
+        switches = [
+            {"switch": s.name, **({"nodes": fold_names(s.nodes)} if s.nodes else {"children": fold_names(children[s.name])})}
+            for s in topology.switches
+        ]
+        found.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
+    if topology.blocks:
+        sizes = {"block_sizes": list(topology.block_sizes)} if topology.block_sizes else {}
+        blocks = [{"block": b.name, "nodes": fold_names(b.nodes)} for b in topology.blocks]
+        found.append({"topology": BLOCKS, "cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}})
+    return "---\n" + dump(found)

@@ -1,0 +1,1 @@
+"""One module per format of grid data, each of which makes a draft."""

@@ -1,0 +1,126 @@
+"""Zones and interfaces (ReEDS): a node for each zone, a line for each interface, plants and peaks beside them where given."""
+
+from collections import defaultdict
+
+from planner.errors import InputError
+from planner.imports.draft import Draft, DraftAuthority, DraftBranch, DraftNode, Options, counted
+from planner.imports.geometry import nearest, unit_vectors
+from planner.imports.readers.plants import Plant, read_peaks, read_plants
+from planner.imports.readers.tables import Row, Table, names
+
+AC = "AC"
+
+
+def read(tables: dict[str, Table], _: Options) -> Draft:
+    """Read zones and interfaces; authorities are the planning groups."""
+    zones = _zones(tables["zones"])
+    branches, shut = _interfaces(tables["interfaces"], zones) if "interfaces" in tables else ((), 0)
+    notes = ["rating_mw of a corridor is the lesser of its two directions"] if branches else []
+    notes += counted((shut, "corridors without capacity in one direction left out"))
+    dc = sum(b.note is not None for b in branches)
+    notes += counted((dc, "controllable ties (B2B, LCC), as their notes say"))
+    installed: dict[str, float] | None = None
+    peaks: dict[str, float] = {}
+    if "plants" in tables:
+        held, far = _plants(read_plants(tables["plants"], tables.get("generators")), zones)
+        installed = {z: sum(p.mw for p in held[z]) for z in zones}
+        notes.append("each plant counts in the nearest zone of its state")
+        notes += counted((far, "plants in states without a zone left out"))
+        if "peaks" in tables:
+            peaks = _peaks(read_peaks(tables["peaks"]), held, zones)
+            notes.append("the peak demand of a balancing authority is shared among zones as the capacity of its plants is")
+    elif "peaks" in tables:
+        raise InputError(f"{tables['peaks'].file}: peaks of balancing authorities reach zones by way of their plants; give a plant list too")
+    areas = {authority(row): row.text("interconnect") for row in zones.values()}
+    return Draft(
+        source=f"Zones and interfaces {names(tables)}",
+        nodes=tuple(_node(row, None if installed is None else installed[z]) for z, row in zones.items()),
+        branches=branches,
+        authorities=tuple(DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a)) for a, area in sorted(areas.items())),
+        notes=tuple(notes),
+    )
+
+
+def authority(row: Row) -> str:
+    """Return the planning group of a zone, which stands for its balancing authority."""
+    return row.text("planning_group")
+
+
+def _zones(table: Table) -> dict[str, Row]:
+    for column in ("zone", "lat", "lon", "state", "interconnect", "planning_group"):
+        table.need(column)
+    found: dict[str, Row] = {}
+    area: dict[str, Row] = {}
+    for row in table.rows:
+        if found.setdefault(row.text("zone"), row) is not row:
+            raise row.wrong("zone", f"is already the zone of line {found[row.cells['zone']].line}", "rename one")
+        first = area.setdefault(authority(row), row)
+        if row.text("interconnect") != first.text("interconnect"):
+            raise row.wrong("interconnect", f"is another than line {first.line} has for the same planning group", "split the group in two")
+    if not found:
+        raise InputError(f"{table.file}: has no zones below its header; add rows")
+    return found
+
+
+def _node(row: Row, installed_mw: float | None) -> DraftNode:
+    return DraftNode(
+        id=row.text("zone"),
+        authority=authority(row),
+        latitude=row.number("lat", low=-90, high=90),
+        longitude=row.number("lon", low=-180, high=180),
+        installed_mw=installed_mw,
+        note=f"zone in {row.text('state')}",
+    )
+
+
+def _interfaces(table: Table, zones: dict[str, Row]) -> tuple[tuple[DraftBranch, ...], int]:
+    """Return the corridors that carry something both ways, and how many do not."""
+    for column in ("from", "to", "mw_forward", "mw_reverse"):
+        table.need(column)
+    kind = table.find("type")
+    found = []
+    shut = 0
+    for row in table.rows:
+        for end in ("from", "to"):
+            if row.text(end) not in zones:
+                raise row.wrong(end, "is no zone of the zone table", "correct it, or add the zone")
+        if row.text("from") == row.text("to"):
+            raise row.wrong("to", "is the zone that the corridor comes from", "correct it, or remove the row")
+        rating = min(row.number("mw_forward", low=0), row.number("mw_reverse", low=0))
+        if not rating:
+            shut += 1
+            continue
+        tie = row.cells[kind] if kind and row.cells[kind] != AC else ""
+        found.append(DraftBranch(a=row.cells["from"], b=row.cells["to"], rating_mw=rating, note=f"{tie} tie, controllable" if tie else None))
+    return tuple(found), shut
+
+
+def _plants(plants: list[Plant], zones: dict[str, Row]) -> tuple[dict[str, list[Plant]], int]:
+    """Return the plants of each zone, and how many stand in a state that has none."""
+    by_state: defaultdict[str, list[str]] = defaultdict(list)
+    for z, row in zones.items():
+        by_state[row.text("state")].append(z)
+    points = {state: unit_vectors([zones[z].number("lat") for z in own], [zones[z].number("lon") for z in own]) for state, own in by_state.items()}
+    held: dict[str, list[Plant]] = {z: [] for z in zones}
+    far = 0
+    for p in plants:
+        if p.state in by_state:
+            at = nearest(points[p.state], unit_vectors([p.latitude], [p.longitude]))
+            held[by_state[p.state][at]].append(p)
+        else:
+            far += 1
+    return held, far
+
+
+def _peaks(peaks: dict[str, float], held: dict[str, list[Plant]], zones: dict[str, Row]) -> dict[str, float]:
+    """Share each authority's peak among planning groups as its plants' capacity is."""
+    mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for z, plants in held.items():
+        for p in plants:
+            mw[p.authority][authority(zones[z])] += p.mw
+    found: defaultdict[str, float] = defaultdict(float)
+    for a, groups in sorted(mw.items()):
+        whole = sum(groups.values())
+        for group, part in groups.items():
+            found[group] += peaks.get(a, 0.0) * part / whole if whole else 0.0
+    return {g: x for g, x in found.items() if x > 0}

@@ -1,0 +1,1 @@
+"""What the user gives, part by part, and how it is read."""

@@ -1,0 +1,173 @@
+"""The power system around the candidate sites, its rules and its prices."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive, Share, Sourced
+
+
+class BalancingAuthority(Sourced):
+    """A grid operator's area and what it can spare."""
+
+    id: str
+    interconnection: str = Field(description="Synchronous area: eastern, western, ercot.")
+    headroom_mw: NonNegative = Field(description="Most that can be drawn beyond today's peak demand.")
+    energy_usd_per_mwh: NonNegative
+
+
+class InterconnectUpgrade(Sourced):
+    """What can be added to a node's connection, step by step."""
+
+    step_mw: Positive = Field(description="Usable interconnect that one step adds, under every reading of the rule.")
+    max_steps: Count = 1
+    capex_usd: NonNegative = Field(description="Price of one step.")
+    lead_months: NonNegative = Field(0.0, description="From the decision to service.")
+
+
+class PowerNode(Sourced):
+    """Power plants within a radius, seen as one node of the grid, where a site may stand."""
+
+    id: str
+    balancing_authority: str
+    latitude: Annotated[float, Field(ge=-90, le=90)]
+    longitude: Annotated[float, Field(ge=-180, le=180)]
+    generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
+    interconnect_mw: NonNegative | None = Field(None, description="Usable interconnect, the largest circuit already out; for the explicit reading.")
+    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit of its plants, lost under full N-1; absent: they are one unit.")
+    area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
+    site: bool = Field(True, description="A site may stand here.")
+    ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
+    upgrade: InterconnectUpgrade | None = Field(None, description="Interconnect that can be bought; absent: none.")
+
+
+class Line(Sourced):
+    """A corridor of equal circuits between two nodes."""
+
+    id: str
+    a: str
+    b: str
+    circuits: Count = 1
+    rating_mw: Positive = Field(description="Usable MW of one circuit.")
+    reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
+
+
+class NewLine(Sourced):
+    """A corridor in which circuits can be built."""
+
+    id: str
+    a: str
+    b: str
+    max_circuits: Count = 1
+    rating_mw: Positive = Field(description="MW of one circuit.")
+    reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
+    capex_usd: NonNegative = Field(description="Price of one circuit, ends included.")
+    lead_months: NonNegative = Field(0.0, description="From the decision to service.")
+
+
+class InterconnectRule(Frozen):
+    """A site must keep a share of its load on lines with the largest circuit out."""
+
+    on: bool = False
+    share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
+    reading: Literal["explicit", "capacity", "capacity_n1", "import_share"] = Field(
+        "explicit",
+        description="explicit: the node's interconnect_mw; capacity: its circuits' ratings; capacity_n1: these less the largest; "
+        "import_share: as capacity_n1, for the share of what the site draws beyond its own node's plants.",
+    )
+
+
+class FaultSplitRule(Frozen):
+    """The campus must survive the loss of an interconnection (the east–west rule)."""
+
+    on: bool = False
+    min_interconnections: Count = 2
+    max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Most of all racks that one interconnection may hold.")
+
+
+class ShareBalanceRule(Frozen):
+    """Open sites must be of like size, so that none waits for another's share of the batch."""
+
+    on: bool = False
+    max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Most racks of the largest site over those of the smallest.")
+
+
+SOFT_UNITS = {
+    "headroom": "MW",
+    "generation": "MW",
+    "rating": "MW",
+    "interconnect": "MW",
+    "facility_power": "MW",
+    "area": "m2",
+    "site_count": "sites",
+}
+
+
+class SoftRule(Frozen):
+    """A rule that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
+
+    usd_per_year: NonNegative = Field(description="Price of one unit of excess for a year; it weighs in the choice and is not billed.")
+    most: Positive = Field(description="Most excess of one row of the rule.")
+
+
+class Scenario(Sourced):
+    """A year that may come: what differs from the grid's own figures."""
+
+    name: str
+    weight: Fraction = Field(0.0, description="Its probability; what the scenarios leave of 1 is the grid's own figures'.")
+    headroom_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By balancing authority.")
+    generation_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By node; a plant that is out leaves what the rest can spare.")
+    energy_usd_per_mwh: dict[str, NonNegative] = Field(default_factory=dict, description="By balancing authority.")
+
+
+class GridRules(Sourced):
+    """Rules of the split; each is one named family of rows."""
+
+    grid_model: Literal["none", "transport", "dc"] = Field(
+        "transport", description="none: headroom and generation; transport: flows in line ratings; dc: flows that follow from reactances, too."
+    )
+    n1: Literal["off", "margin", "node", "full"] = Field(
+        "off",
+        description="What the grid survives. margin: ratings times n1_margin; node: the largest circuit at each site out; "
+        "full: any circuit, or the largest unit of any node, out.",
+    )
+    n1_margin: Share = Field(0.7, description="Share of the ratings that may be used under margin.")
+    headroom: bool = Field(True, description="Each balancing authority's headroom binds.")
+    generation: bool = Field(True, description="What each node's plants can spare binds.")
+    interconnect: InterconnectRule = InterconnectRule()
+    fault_split: FaultSplitRule = FaultSplitRule()
+    max_sites: Count | None = None
+    min_site_modules: Count = Field(1, description="Fewest modules that an open site holds.")
+    max_rtt_ms: Positive | None = Field(None, description="Longest round trip between two open sites.")
+    share_balance: ShareBalanceRule = ShareBalanceRule()
+    ready_within_months: NonNegative | None = Field(None, description="Sites, lines and upgrades that come later are left out.")
+    soft: dict[str, SoftRule] = Field(default_factory=dict, description="Rules that may be broken at a price, by name; all others are hard.")
+    scenarios: Literal["off", "robust", "expected"] = Field(
+        "off",
+        description="robust: one split that runs whole in every scenario, at the worst one's cost; expected: sites may run less in a scenario, "
+        "at the weighted cost.",
+    )
+    curtailment_usd_per_mwh: NonNegative = Field(0.0, description="What work that a scenario leaves undone costs; for expected.")
+
+
+class SitePrices(Sourced):
+    """What a site costs beside racks and fabric."""
+
+    building_usd_per_it_mw: NonNegative = 0.0
+    interconnection_usd_per_mw: NonNegative = Field(0.0, description="Large-load connection, per MW of facility load.")
+    site_usd: NonNegative = Field(0.0, description="Fixed per open site.")
+    discount_rate: NonNegative = Field(0.07, description="To annualise capital.")
+    site_life_years: Positive = Field(20.0, description="Over which sites, connections and lines are annualised.")
+    it_life_years: Positive = Field(5.0, description="Over which racks, fabric and WAN equipment are annualised.")
+
+
+class Grid(Sourced):
+    """The power system around the candidate sites."""
+
+    balancing_authorities: tuple[BalancingAuthority, ...]
+    nodes: tuple[PowerNode, ...]
+    lines: tuple[Line, ...] = ()
+    new_lines: tuple[NewLine, ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
+    rules: GridRules = GridRules()
+    prices: SitePrices = SitePrices()

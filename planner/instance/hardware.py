@@ -1,0 +1,87 @@
+"""What the sites are filled with: accelerators, racks, and pools of different GPUs."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced
+
+
+class MatrixEfficiency(Sourced):
+    """How near a matrix product comes to the dense peak: its FLOP at a share of peak, and the operand traffic that it does not hide."""
+
+    most: dict[Dtype, Share] = Field(description="Share of the dense peak that large products reach, by type.")
+    operand_traffic: Fraction = Field(0.0, description="Share of the operands' and the result's HBM traffic that adds to the time of the FLOP.")
+
+
+class Accelerator(Sourced):
+    """One GPU with its links."""
+
+    name: str
+    hbm_bytes: Positive
+    hbm_bytes_per_second: Positive
+    peak_flop_per_second: dict[Dtype, Positive] = Field(description="Dense peak by type (no structured sparsity).")
+    matrix_efficiency: MatrixEfficiency
+    attention_efficiency: Share = Field(0.5, description="Share of the 16-bit peak that the best flash kernel reaches.")
+    hbm_efficiency: Share = Field(1.0, description="Share of the HBM rate that element-wise kernels reach.")
+    kernel_seconds: NonNegative = Field(0.0, description="Time that a kernel takes at least, beside its work.")
+    memory_reserve_bytes: NonNegative = Field(0.0, description="Constant taken by context, collectives' buffers and the like.")
+    scale_up_bytes_per_second: Positive = Field(description="Scale-up link of one GPU, one direction.")
+    scale_up_efficiency: Share = Field(1.0, description="Share of the scale-up rate that large collectives reach.")
+    scale_up_latency_seconds: NonNegative = Field(description="One hop in the scale-up domain (alpha of the collectives).")
+    scale_up_reduces: bool = Field(False, description="The scale-up switches reduce and multicast (NVLink SHARP).")
+    nic_bytes_per_second: Positive = Field(description="Scale-out NIC of one GPU, one direction.")
+    nic_efficiency: Share = Field(1.0, description="Share of the NIC's rate that large messages reach.")
+    nic_latency_seconds: NonNegative = Field(description="One hop through the scale-out network (alpha).")
+
+    @model_validator(mode="after")
+    def _efficiency_by_type(self) -> Self:
+        """Refuse a peak rate without the share of it that products reach."""
+        for dtype in self.peak_flop_per_second:
+            if dtype not in self.matrix_efficiency.most:
+                raise ValueError(f"matrix_efficiency.most has no entry for {dtype!r}, which peak_flop_per_second has; add one")
+        return self
+
+
+class Rack(Sourced):
+    """The unit that is bought and placed: a rack, or a node where nodes are bought one by one."""
+
+    name: str
+    gpus: Count = Field(description="GPUs, all in one scale-up domain.")
+    it_kw: Positive = Field(description="IT power at full load.")
+    price_usd: NonNegative = Field(description="Price with NICs, without the fabric.")
+
+
+class Pool(Sourced):
+    """One cluster of one type of GPU, of several that train the same model together."""
+
+    name: str
+    accelerator: Accelerator | str
+    rack: Rack | str
+    racks: Count
+    nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU where the cluster has another than the accelerator's usual one.")
+
+
+class PoolLink(Sourced):
+    """What joins every two pools: they exchange gradients over it once a step."""
+
+    gbps: Positive = Field(description="Rate between two pools, each direction, for one stage's gradients at a time.")
+    rtt_ms: NonNegative = Field(0.0, description="Round trip; one exchange waits for one.")
+
+
+class Hardware(Sourced):
+    """What the sites are filled with."""
+
+    accelerator: Accelerator | str
+    rack: Rack | str
+    racks: Count | None = Field(None, description="Racks of the one cluster, where there is no grid.")
+    nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU where the cluster has another than the accelerator's usual one.")
+    racks_per_module: Count = Field(1, description="Racks bought and powered together.")
+    facility_overhead_factor: Annotated[float, Field(ge=1)] = Field(1.0, description="Facility power over IT power (PUE).")
+    cooling_kw_per_m2: Positive | None = Field(None, description="Facility power that a square metre of dry cooling sheds.")
+    pools: tuple[Pool, ...] = Field(
+        (),
+        description="Clusters of different GPUs that share each step's batch, each with a layout of its own; in the place of accelerator, rack "
+        "(read as the first pool's) and racks, without grid, wan and network.",
+    )
+    pool_link: PoolLink | None = Field(None, description="Absent: the exchange of gradients between pools takes no time.")

@@ -1,0 +1,46 @@
+"""What the user gives: one frozen, self-describing instance of the planning question."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from planner.instance.base import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
+from planner.instance.grid import Grid
+from planner.instance.hardware import Hardware
+from planner.instance.network import Network
+from planner.instance.wan import Wan
+from planner.instance.workload import Workload
+
+__all__ = ["Count", "Dtype", "Fraction", "Frozen", "NonNegative", "Positive", "Share", "Sourced"]
+
+
+class Objective(Frozen):
+    """What the plan is best at."""
+
+    minimize: Literal["days_to_train", "cost_usd", "loss"] = Field("days_to_train", description="The figure to make least.")
+
+
+class Limits(Sourced):
+    """What the whole plan must stay within; a limit that is absent does not bind."""
+
+    budget_usd: Positive | None = Field(None, description="Most that capital and the counted years of operation may cost.")
+    operation_years: NonNegative = Field(0.0, description="Years of operation that count into the total beside capital.")
+    facility_power_mw: Positive | None = Field(None, description="Most power all sites may draw, overhead included.")
+    deadline_days: Positive | None = Field(None, description="Longest time to train.")
+    max_batch_tokens: Positive | None = Field(None, description="Critical batch: most tokens that one optimiser step may use.")
+    memory_reserve_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="Share of HBM kept free for the framework.")
+
+
+class Instance(Sourced):
+    """One planning question; a part that is missing is a decision not asked for."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    objective: Objective = Objective()
+    limits: Limits = Limits()
+    workload: Workload
+    hardware: Hardware
+    grid: Grid | None = None
+    wan: Wan | None = None
+    network: Network | None = None
+    pins: dict[str, Any] = Field(default_factory=dict, description="Decisions fixed by hand, by dotted path.")

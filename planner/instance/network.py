@@ -1,0 +1,133 @@
+"""What the fabric of a site may be built from: switches, optics, cables, transport."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive, Sourced
+
+
+class Switch(Sourced):
+    """A switch box: `planes` chips behind `ports` front-panel ports, each port split over all chips."""
+
+    name: str
+    ports: Count = Field(description="Front-panel ports; each chip has as many, at port_gbps / planes.")
+    port_gbps: Positive = Field(description="Rate of one front-panel port, all planes together.")
+    planes: Count = Field(1, description="Chips in the box; each belongs to a network of its own.")
+    price_usd: NonNegative
+    power_watts: NonNegative
+    link_factor: Positive = Field(
+        1.0, description="Price and power of a link at this port rate over those of the network's optics, cables and media."
+    )
+    breakout: Annotated[int, Field(ge=1, le=16)] = Field(
+        1,
+        description="Most slower ports that a leaf's port towards GPUs can be split into, where NICs are slower; links between switches stay whole.",
+    )
+    breakout_link_factor: Positive = Field(1.0, description="Price and power of a GPU's link at a split port over those at a whole one.")
+
+
+class Optics(Sourced):
+    """A transceiver at the port rate."""
+
+    name: str
+    price_usd: NonNegative
+    power_watts: NonNegative
+
+
+class Cables(Sourced):
+    """What a link takes beside its ports."""
+
+    endpoint_usd: NonNegative = Field(0.0, description="Cable between GPU and leaf.")
+    endpoint_transceivers: Annotated[int, Field(ge=0, le=2)] = 2
+    switch_usd: NonNegative = Field(0.0, description="Cable between two switches.")
+    switch_transceivers: Annotated[int, Field(ge=0, le=2)] = 2
+
+
+class Medium(Sourced):
+    """A kind of cable at the port rate, both ends included: what a link takes where it is no longer than the reach."""
+
+    name: str
+    reach_m: Positive
+    price_usd: NonNegative = Field(description="Of a link without its length: ends, transceivers.")
+    usd_per_m: NonNegative = 0.0
+    power_watts: NonNegative = Field(0.0, description="Of a link, both ends.")
+
+
+class Floor(Sourced):
+    """The grid that racks stand on, row after row; switches stand in the middle of the racks that they serve."""
+
+    rack_pitch_m: Positive = Field(0.6, description="From rack to rack in a row. EIA-310 racks are 600 mm wide [m].")
+    row_pitch_m: Positive = Field(2.4, description="From row to row: racks 1.2 m deep, half of a cold and of a hot aisle of 1.2 m [m].")
+    racks_per_row: Count | None = Field(None, description="Absent: as many as make the floor nearest to square.")
+    rise_m: NonNegative = Field(1.0, description="From a port to the tray above, at each end [m].")
+    spread_m: NonNegative = Field(5.0, description="Between the network racks of one middle, added to every cable between two switches [m].")
+
+
+FabricFamily = Literal["rail", "rack", "rail-only", "dragonfly", "dragonfly+"]
+
+
+class Spares(Sourced):
+    """Ports of a leaf that are kept free for endpoints whose port fails: the larger of a share and what the chances ask for."""
+
+    share: Fraction = Field(0.0, description="Of the ports in use towards GPUs, rounded up.")
+    failure_chance: Fraction = Field(0.0, description="That a port fails before the leaf is repaired.")
+    shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="That more ports of a leaf fail than it has spare, at most.")
+
+
+class TransportRuns(Frozen):
+    """Simulate the transport on a reference tree of the network's switches: a random permutation of equal flows."""
+
+    transport: Literal["ecmp", "spray", "adaptive"]
+    seeds: Annotated[int, Field(ge=1, le=1000)] = Field(16, description="Runs.")
+    percentile: Annotated[float, Field(ge=0, le=100)] = Field(50.0, description="Of the runs' slowdowns, each that of its slowest flow.")
+    hosts: Annotated[int, Field(ge=2, le=65_536)] = Field(1024, description="Hosts of the reference tree; fewer where the switches reach no more.")
+    oversubscription: Annotated[float, Field(ge=1)] = Field(1.0, description="Ports down over ports up at its leaves.")
+
+
+class Transport(Sourced):
+    """How far the transport stays from the fluid ideal: a given constant, or what runs of it show."""
+
+    name: str = "spray"
+    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Completion time over the fluid ideal (phi), where nothing is simulated.")
+    simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs, in the place of the constant.")
+
+
+HOP_STEP_SHARE, ALLREDUCE_STEP_SHARE = 0.03, 0.01  # rules of this planner's own, unless an instance says otherwise
+
+
+class Network(Sourced):
+    """What the fabric of a site may be built from."""
+
+    switches: tuple[Switch | str, ...] = Field(min_length=1)
+    optics: Optics
+    cables: Cables = Cables()
+    floor: Floor | None = Field(None, description="Absent: lengths are of no account, and every link costs the same.")
+    media: tuple[Medium | str, ...] = Field((), description="With a floor: links take the cheapest that reaches, and no optics and cables.")
+    transport: Transport = Transport()
+    families: tuple[FabricFamily, ...] = Field(
+        ("rail",),
+        min_length=1,
+        description="rail: a leaf takes one GPU index of many racks; rack: all GPUs of some racks; rail-only: a network for each GPU index, "
+        "nothing joins them; dragonfly: leaves as of rail, in groups of which every two are joined; dragonfly+: groups of leaves below spines.",
+    )
+    group_routing: Literal["shortest", "valiant"] = Field(
+        "shortest",
+        description="Of dragonflies. shortest: flows between two groups share the links of those two; valiant: they go by way of a third drawn at "
+        "random, twice the links but over all of them.",
+    )
+    max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over where a port is slower than it.")
+    min_core_share: Fraction = Field(0.0, description="Least rate that can leave a full pod at once, over that of its GPUs: the floor between rails.")
+    spares: Spares = Spares()
+    power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt of the fabric over its years, counted into its cost.")
+    max_tiers: Annotated[int, Field(ge=1, le=4)] = 4
+    hop_step_share: Fraction = Field(
+        HOP_STEP_SHARE,
+        description="Most of a step that the fabric may add through pipeline exchanges over what NICs alone take: more lets it be narrower. "
+        "Of no effect where a fabric decision is pinned.",
+    )
+    allreduce_step_share: Fraction = Field(
+        ALLREDUCE_STEP_SHARE,
+        description="Most of a step that the fabric may add through what shows of rings and of ZeRO's traffic over what NICs alone take. "
+        "Of no effect where a fabric decision is pinned.",
+    )
+    border: bool = Field(False, description="Count, price and wire the switches at which the wavelengths between sites end.")

@@ -1,0 +1,83 @@
+"""Decisions fixed by hand: which paths can be pinned, and with what."""
+
+import difflib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from planner.instance.instance import Instance
+
+Check = Callable[[Any], bool]
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _stage_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(_whole(v) for v in value)
+
+
+def _count_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(v == 0 or _whole(v) for v in value)
+
+
+def _by_site(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(v, int) and v >= 0 for v in value.values())
+
+
+WHOLE: tuple[Check, str] = (_whole, "a whole number from 1")
+
+PINS: dict[str, tuple[Check, str]] = {
+    "sites.racks": WHOLE,
+    "sites.max_sites": WHOLE,
+    "layout.tensor_parallel": WHOLE,
+    "layout.tensor_parallel_inner": WHOLE,
+    "layout.context_parallel": WHOLE,
+    "layout.expert_parallel": WHOLE,
+    "layout.pipeline_parallel": WHOLE,
+    "layout.data_parallel": WHOLE,
+    "layout.data_parallel_by_site": (_by_site, "an object of site id and whole number"),
+    "layout.virtual_stages": WHOLE,
+    "layout.microbatch_sequences": WHOLE,
+    "layout.microbatches_per_step": WHOLE,
+    "layout.replicas_per_rack": WHOLE,
+    "layout.stages_per_rack": WHOLE,
+    "layout.schedule": (lambda v: v in ("1f1b", "zb-h1"), "1f1b or zb-h1"),
+    "layout.recompute": (lambda v: v in ("none", "selective", "full"), "none, selective or full"),
+    "layout.sequence_parallel": (lambda v: isinstance(v, bool), "true or false"),
+    "layout.zero_stage": (lambda v: isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 3, "0, 1, 2 or 3"),
+    "layout.layers_per_stage": (_stage_list, "a list of whole numbers from 1, one a stage"),
+    "layout.recomputed_layers_per_stage": (_count_list, "a list of whole numbers from 0, one a stage"),
+    "fabric.planes": WHOLE,
+    "fabric.ports_per_switch": WHOLE,
+    "fabric.tiers": WHOLE,
+    "fabric.leaf_domain_racks": WHOLE,
+    "fabric.leaf_down_ports": WHOLE,
+    "fabric.leaf_up_ports": WHOLE,
+    "fabric.spine_down_ports": WHOLE,
+    "fabric.spine_up_ports": WHOLE,
+    "fabric.core_down_ports": WHOLE,
+    "fabric.core_up_ports": WHOLE,
+}
+RACKS_AT = "sites.racks."
+
+
+def check_pins(instance: Instance) -> Iterator[str]:
+    """Name every pin whose path is unknown or whose value is of the wrong kind."""
+    nodes = {n.id for n in instance.grid.nodes if n.site} if instance.grid else set()
+    for path, value in instance.pins.items():
+        if path.startswith(RACKS_AT) and path.removeprefix(RACKS_AT) in nodes:
+            if not (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+                yield f"pins.{path}: must be a whole number from 0 (is {value!r}); fix the pin"
+            continue
+        if path not in PINS:
+            known = [*PINS, *(RACKS_AT + n for n in sorted(nodes))]
+            near = difflib.get_close_matches(path, known, 1, 0.4)
+            yield f"pins.{path}: no such decision; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}")
+        elif not PINS[path][0](value):
+            yield f"pins.{path}: must be {PINS[path][1]} (is {value!r}); fix the pin"
+
+
+def pinned(instance: Instance, path: str) -> Any:
+    """Return the pinned value of a decision, or None where it is free."""
+    return instance.pins.get(path)

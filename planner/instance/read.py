@@ -1,0 +1,92 @@
+"""Read JSON, and say what is wrong with it: file, path, value, remedy."""
+
+import difflib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from planner.errors import InputError
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file, or say what is wrong with it and where."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else [], 1)
+        hint = f"; did you mean {path.parent / near[0]}?" if near else "; check the path"
+        raise InputError(f"{path}: no such file{hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give a JSON file") from None
+    try:
+        return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: line {error.lineno} column {error.colno}: {error.msg}; fix the JSON there") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    twice = [k for k, n in Counter(k for k, _ in pairs).items() if n > 1]
+    if twice:
+        raise ValueError(f"key {twice[0]!r} stands twice in one object; keep one")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number; give a finite figure")
+
+
+def complaints(error: ValidationError, where: str, model: type[BaseModel]) -> Iterator[str]:
+    """Say each validation error as `file: path: what (is value); remedy`."""
+    for e in error.errors(include_url=False):
+        path = dotted(e["loc"])
+        if e["type"] == "extra_forbidden":
+            known = _keys_at(model, e["loc"][:-1])
+            near = difflib.get_close_matches(str(e["loc"][-1]), known, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}" if known else "remove it"
+            yield f"{where}: {path}: unknown key; {hint}"
+        elif e["type"] == "missing":
+            yield f"{where}: {path}: is missing; add it"
+        else:
+            message = e["msg"].removeprefix("Value error, ")
+            message = message[0].lower() + message[1:]
+            shown = json.dumps(e["input"], default=str)
+            held = "" if isinstance(e["input"], (dict, list)) else f" (is {shown[:80]})"
+            yield f"{where}: {path or 'the whole'}: {message}{held}; fix it there"
+
+
+def dotted(location: tuple[int | str, ...]) -> str:
+    """Write a JSON location as `grid.nodes[3].latitude`; the arms of a union are left out."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif not part[:1].isupper() and part not in {"str", "bool", "function-after", "none"}:
+            text += f".{part}" if text else part
+    return text
+
+
+def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """List the keys that are valid at a location, by walking the types."""
+    current: Any = model
+    for part in location:
+        fields = getattr(current, "model_fields", None)
+        if fields is None or part not in fields:
+            continue
+        current = _model_in(fields[part].annotation) or current
+    return sorted(getattr(current, "model_fields", {}))
+
+
+def _model_in(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        found = _model_in(inner)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,44 @@
+"""Choose the fabric of one site: planes, tiers, ports and bundles that can be wired, at least cost, by CP-SAT.
+
+A fabric is leaves, then equal groups of spines, cores and super-cores: position i of every pod's spines and all boxes above them form
+group i, and there are s = leaf_up / leaf_bundle of them. So the cost is leaves + s·(one group), and two tables carry the
+choice: a row per way to wire leaves to the spines of a pod, and a row per spine group; rules of the model join them.
+"""
+
+from dataclasses import replace
+
+from planner.instance.instance import Instance
+from planner.instance.network import Network
+from planner.models.fabric.data import problem_of, ratios_of
+from planner.models.fabric.design import FabricDesign
+from planner.models.fabric.pareto import alternatives
+from planner.models.fabric.report import certificate, site_fabric
+from planner.models.fabric.search import search
+from planner.models.requests import FabricRequest, Options
+from planner.simulation.reference_tree import transport_slowdown
+from planner.solvers.outcome import Outcome
+
+__all__ = ["FabricDesign", "alternatives", "certificate", "site_fabric", "solve", "still_cheapest"]
+
+
+def solve(instance: Instance, request: FabricRequest, options: Options, *, site: str) -> Outcome[FabricDesign]:
+    """Return the cheapest fabric that hides the layout's traffic, among equals the one that splits fewest groups."""
+    return search(problem_of(instance, request), options, site)
+
+
+def still_cheapest(network: Network, asked: FabricRequest, request: FabricRequest, slowdowns: tuple[float, float]) -> bool:
+    """Tell whether the design chosen for one request is that of another too, on which exchange and rings suffer some slowdowns at worst.
+
+    Where the other asks for the same but allows no more, its designs are some of those that were chosen from; then the one
+    chosen is the best of these as well, if it is among them.
+    """
+    before, now, phi = ratios_of(network, asked), ratios_of(network, request), transport_slowdown(network)
+    alike = _without_times(asked) == _without_times(request)
+    fewer = now.hop <= before.hop and now.allreduce <= before.allreduce
+    return alike and fewer and slowdowns[0] <= now.hop * phi and slowdowns[1] <= now.allreduce * phi
+
+
+def _without_times(r: FabricRequest) -> FabricRequest:
+    return replace(
+        r, hop_seconds=0.0, hop_window_seconds=0.0, allreduce_seconds=0.0, allreduce_window_seconds=0.0, hop_limit=None, allreduce_limit=None
+    )

@@ -1,0 +1,1 @@
+"""The layout of a training step: the fastest of the declared space."""

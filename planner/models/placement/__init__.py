@@ -1,0 +1,1 @@
+"""A job's placement on a cluster: fewest split groups first."""

@@ -1,0 +1,194 @@
+"""The placement of a job in counts, proven by CP-SAT: one flow for the whole groups, clusters for the split ones.
+
+Leaves are paths from their free units down: an arc takes a whole group, the path ends at the hole that it leaves. All
+leaves of a pod (of all pods, for the first two levels) share one graph, so neither leaves nor groups are told apart.
+Split groups and the holes that they share fall into clusters: a groups over b holes need a + b - 1 pieces, hence extra
+pieces are holes less clusters. A group of a cluster crosses pods unless it fits what the cluster holds of one pod.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+
+from ortools.sat.python import cp_model
+
+from planner.models.placement.data import Question
+from planner.solvers.cpsat import Values
+from planner.solvers.outcome import Outcome
+
+Expr = cp_model.LinearExprT
+Run = Callable[[cp_model.CpModel], Outcome[Values]]
+
+
+@dataclass(kw_only=True)
+class Formulation:
+    """The model and its variables; pods are one where the levels asked for do not tell them apart."""
+
+    q: Question
+    by_pod: bool
+    pods: dict[int, list[int]]
+    slots: int
+    model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    arcs: dict[tuple[int, int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units, kind)
+    rest: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole)
+    idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
+    take: list[dict[tuple[int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (pod, hole)
+    held: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each cluster, by kind
+    local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (tier, switch, kind)
+    opened: list[cp_model.IntVar] = field(default_factory=list)
+    joints: list[cp_model.IntVar] = field(default_factory=list)  # where shares of a group across pods meet: a piece more each
+    wasteful: list[cp_model.IntVar] = field(default_factory=list)
+
+    def split(self, kind: int) -> Expr:
+        """Return the groups of a kind that no leaf holds whole."""
+        return self.q.kinds[kind].count - sum(v for (_, _, k), v in self.arcs.items() if k == kind)
+
+    def units(self, cluster: int, pods: Container[int] | None = None) -> Expr:
+        """Return the units in the holes of a cluster, of some pods alone where they are given."""
+        return sum(c * v for (p, c), v in self.take[cluster].items() if pods is None or p in pods)
+
+    def capacity(self, cluster: int) -> Expr:
+        """Return the units of the groups of a cluster."""
+        return sum(kind.size * v for kind, v in zip(self.q.kinds, self.held[cluster], strict=True))
+
+
+def formulate(q: Question, *, by_pod: bool, slots: int | None) -> Formulation:
+    """Declare flows and clusters with their rules; without `slots` the split groups are counted and not placed."""
+    f = Formulation(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=slots or 0)
+    for pod in f.pods:
+        follow_leaves(f, pod)
+    place_each_group_once(f)
+    if slots is not None:
+        _clusters(f)
+        for rule in (place_split_groups, use_each_hole_once, fit_the_holes, order_clusters, keep_local_groups_within, leave_idle_leaves_alone):
+            rule(f)
+    return f
+
+
+def follow_leaves(f: Formulation, pod: int) -> None:
+    """Lead each leaf of a pod from its free units, group by group, to the hole that is left."""
+    sources = Counter(f.q.leaves[i].free for i in f.pods[pod] if f.q.leaves[i].free)
+    leaves = sum(sources.values())
+    coming: dict[int, list[cp_model.IntVar]] = {}
+    for c in range(max(sources, default=0), 0, -1):
+        if c not in sources and c not in coming:
+            continue
+        going = []
+        for k, kind in enumerate(f.q.kinds):
+            if kind.size <= c:
+                v = f.model.new_int_var(0, min(leaves, kind.count), f"arc[{pod},{c},{k}]")
+                f.arcs[pod, c, k] = v
+                coming.setdefault(c - kind.size, []).append(v)
+                going.append(v)
+        f.rest[pod, c] = f.model.new_int_var(0, leaves, f"rest[{pod},{c}]")
+        f.model.add(sources[c] + sum(coming.get(c, [])) == sum(going) + f.rest[pod, c]).with_name(f"follow_leaves[{pod},{c}]")
+
+
+def place_each_group_once(f: Formulation) -> None:
+    """Keep no more groups whole than there are."""
+    for k, kind in enumerate(f.q.kinds):
+        f.model.add(sum(v for (_, _, i), v in f.arcs.items() if i == k) <= kind.count).with_name(f"place_each_group_once[{k}]")
+
+
+def place_split_groups(f: Formulation) -> None:
+    """Put every group that is not whole into a cluster."""
+    for k in range(len(f.q.kinds)):
+        f.model.add(sum(held[k] for held in f.held) == f.split(k)).with_name(f"place_split_groups[{k}]")
+
+
+def use_each_hole_once(f: Formulation) -> None:
+    """Let no two clusters share a hole."""
+    for (pod, c), rest in f.rest.items():
+        f.model.add(sum(take[pod, c] for take in f.take if (pod, c) in take) <= rest).with_name(f"use_each_hole_once[{pod},{c}]")
+
+
+def fit_the_holes(f: Formulation) -> None:
+    """Hold the groups of a cluster in its holes; a cluster without groups saves no piece."""
+    for j in range(f.slots):
+        f.model.add(f.capacity(j) <= f.units(j)).with_name(f"fit_the_holes[{j}]")
+        f.model.add(f.opened[j] <= sum(f.held[j])).with_name(f"count_clusters_with_groups[{j}]")
+
+
+def order_clusters(f: Formulation) -> None:
+    """Give equal clusters their numbers in one way: by the units that they take."""
+    for j in range(f.slots - 1):
+        f.model.add(f.units(j) >= f.units(j + 1)).with_name(f"order_clusters[{j}]")
+
+
+def keep_local_groups_within(f: Formulation) -> None:
+    """Count a group as local to a switch only where the cluster's holes under it hold the group."""
+    sizes = [kind.size for kind in f.q.kinds]
+    for j in range(f.slots):
+        for t in range(f.q.tiers if f.by_pod else 0):
+            for s, pods in switches(f.q, t).items():
+                inside = sum(g * f.local[j][t, s, k] for k, g in enumerate(sizes))
+                f.model.add(inside <= f.units(j, pods)).with_name(f"keep_local_groups_within[{j},{t},{s}]")
+            for k in range(len(sizes)):
+                inside = sum(f.local[j][t, s, k] for s in switches(f.q, t))
+                f.model.add(inside <= f.held[j][k]).with_name(f"count_local_groups_once[{j},{t},{k}]")
+
+
+def leave_idle_leaves_alone(f: Formulation) -> None:
+    """Count a leaf as idle only where it is wholly free and neither groups nor clusters take of it."""
+    for pod, leaves in f.pods.items():
+        wholly = Counter(f.q.leaves[i].free for i in leaves if f.q.leaves[i].free == f.q.leaves[i].size)
+        for c, n in sorted(wholly.items()):
+            if c:
+                v = f.model.new_int_var(0, n, f"idle[{pod},{c}]")
+                f.idle[pod, c] = v
+                taken = sum(take[pod, c] for take in f.take if (pod, c) in take)
+                f.model.add(v <= f.rest[pod, c] - taken).with_name(f"leave_idle_leaves_alone[{pod},{c}]")
+
+
+def levels(f: Formulation) -> list[Expr]:
+    """Return the levels of the objective: two of them, or all where the pods are told apart."""
+    q, taken = f.q, [v for take in f.take for v in take.values()]
+    found: list[Expr] = [sum(kind.weight * f.split(k) for k, kind in enumerate(q.kinds))]
+    found.append(sum(taken) - sum(f.opened) + sum(f.joints))
+    if not f.by_pod:
+        return found
+    split = sum(v for held in f.held for v in held)
+    crossing = [split - sum(v for local in f.local for (tier, _, _), v in local.items() if tier == t) for t in range(q.tiers)]
+    across = crossing[0] if crossing else 0
+    boundaries: Expr = cp_model.LinearExpr.sum(count_pods_with_groups(f)) - q.groups // q.line + across
+    part_free = sum(f.rest.values()) - sum(taken) - sum(f.idle.values()) + sum(f.wasteful)
+    return [*found, *crossing, boundaries, part_free]
+
+
+def count_pods_with_groups(f: Formulation) -> list[cp_model.IntVar]:
+    """Mark the pods that hold a group by themselves."""
+    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in f.pods}
+    for (pod, _, _), v in f.arcs.items():
+        inside[pod].append(v)
+    for local in f.local:
+        for (tier, pod, _), v in local.items():
+            if tier == 0:
+                inside[pod].append(v)
+    used = {pod: f.model.new_bool_var(f"used[{pod}]") for pod in f.pods}
+    for pod, held in inside.items():
+        f.model.add(sum(held) <= f.q.groups * used[pod]).with_name(f"count_pods_with_groups[{pod}]")
+    return list(used.values())
+
+
+def switches(q: Question, tier: int) -> dict[int, list[int]]:
+    """Return the pods under each switch of a tier."""
+    found: dict[int, list[int]] = {}
+    for pod, leaves in q.pods.items():
+        found.setdefault(q.leaves[leaves[0]].path[tier], []).append(pod)
+    return found
+
+
+def _clusters(f: Formulation) -> None:
+    """Declare clusters: what each takes and holds, and whether units are left in it."""
+    largest = max(leaf.free for leaf in f.q.leaves)
+    count = {pod: len(leaves) for pod, leaves in f.pods.items()}
+    for j in range(f.slots):
+        f.take.append({(pod, c): f.model.new_int_var(0, count[pod], f"take[{j},{pod},{c}]") for pod, c in f.rest})
+        most = [min(kind.count, f.slots) for kind in f.q.kinds]
+        f.held.append([f.model.new_int_var(0, n, f"held[{j},{k}]") for k, n in enumerate(most)])
+        places = [(t, s, k) for t in range(f.q.tiers if f.by_pod else 0) for s in switches(f.q, t) for k in range(len(most))]
+        f.local.append({at: f.model.new_int_var(0, most[at[2]], f"local[{j},{at}]") for at in places})
+        f.opened.append(f.model.new_bool_var(f"opened[{j}]"))
+        f.wasteful.append(f.model.new_bool_var(f"wasteful[{j}]"))
+        # More left over than the largest hole would leave a hole unused, and that would not be taken.
+        f.model.add(f.units(j) <= cp_model.LinearExpr.sum([f.capacity(j), largest * f.wasteful[j]])).with_name(f"count_wasteful_clusters[{j}]")

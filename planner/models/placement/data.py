@@ -1,0 +1,270 @@
+"""The question of a job on a cluster, in counts: what leaves hold, which groups must be held, and what an answer adds up to.
+
+A unit is one segment of a job: so many nodes of one block, or of one leaf where there are no blocks. Leaves, pods and kinds are numbers here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from planner.cluster.topology import Block, Topology
+from planner.errors import InputError
+
+Piece = tuple[int, int]  # (leaf, units)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf's free and total units, and the switches above it from its pod upwards, the common root left out."""
+
+    path: tuple[int, ...]
+    free: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """All-reduce groups of one size in units; a split one costs its weight."""
+
+    size: int
+    count: int
+    weight: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Groups to place on leaves; `line` of them, or all, follow each other along the axis that should not leave a pod, if there is one."""
+
+    leaves: tuple[Leaf, ...]
+    kinds: tuple[Kind, ...]
+    line: int
+    follows: bool = True
+
+    @cached_property
+    def groups(self) -> int:
+        """All groups."""
+        return sum(k.count for k in self.kinds)
+
+    @cached_property
+    def need(self) -> int:
+        """All units that the groups take."""
+        return sum(k.size * k.count for k in self.kinds)
+
+    @cached_property
+    def free(self) -> int:
+        """All free units."""
+        return sum(leaf.free for leaf in self.leaves)
+
+    @cached_property
+    def pods(self) -> dict[int, list[int]]:
+        """Leaves by pod; all in one where nothing stands between leaves and the root."""
+        found: dict[int, list[int]] = {}
+        for i, leaf in enumerate(self.leaves):
+            found.setdefault(leaf.path[0] if leaf.path else 0, []).append(i)
+        return found
+
+    @cached_property
+    def pod_of(self) -> list[int]:
+        """The pod of each leaf."""
+        return [leaf.path[0] if leaf.path else 0 for leaf in self.leaves]
+
+    @property
+    def tiers(self) -> int:
+        """Tiers of switches between the leaves and the root."""
+        return len(self.leaves[0].path) if self.leaves else 0
+
+
+@dataclass(slots=True)
+class Packing:
+    """Whole groups by (leaf, kind), and split groups with their pieces in ring order."""
+
+    whole: Counter[tuple[int, int]] = field(default_factory=Counter)
+    split: list[tuple[int, tuple[Piece, ...]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The levels of the objective in their order, each least given those before it."""
+
+    weight_split: int
+    extra_pieces: int
+    crossing: tuple[int, ...]
+    boundaries: int
+    part_free: int
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The levels as one tuple, compared from the left."""
+        return (self.weight_split, self.extra_pieces, *self.crossing, self.boundaries, self.part_free)
+
+
+def names(q: Question) -> tuple[str, ...]:
+    """Name the levels of the objective."""
+    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, q.tiers + 2))][: q.tiers]
+    first = "split groups" if {k.weight for k in q.kinds} == {1} else "weight of split groups, in millionths of the heaviest kind's bytes"
+    boundaries = "boundaries across pods along the pipeline" if q.follows else "boundaries across pods in the best order"
+    return (first, "extra pieces", *crossing, boundaries, "leaves left part-free")
+
+
+def measure(q: Question, packing: Packing) -> Levels:
+    """Count what a packing costs."""
+    crossing = tuple(sum(len({q.leaves[i].path[t] for i, _ in pieces}) > 1 for _, pieces in packing.split) for t in range(q.tiers))
+    return Levels(
+        weight_split=sum(q.kinds[k].weight for k, _ in packing.split),
+        extra_pieces=sum(len(pieces) - 1 for _, pieces in packing.split),
+        crossing=crossing,
+        boundaries=boundaries(q, *pods_of_groups(q, packing)),
+        part_free=part_free(q, used(q, packing)),
+    )
+
+
+def used(q: Question, packing: Packing) -> list[int]:
+    """Return the units that a packing takes of each leaf."""
+    found = [0] * len(q.leaves)
+    for (i, k), n in packing.whole.items():
+        found[i] += n * q.kinds[k].size
+    for _, pieces in packing.split:
+        for i, n in pieces:
+            found[i] += n
+    return found
+
+
+def part_free(q: Question, taken: Sequence[int]) -> int:
+    """Count the leaves that are left neither full nor wholly free: holes that no whole leaf can be made of."""
+    return sum(0 < leaf.free - n < leaf.size for leaf, n in zip(q.leaves, taken, strict=True))
+
+
+def pods_of_groups(q: Question, packing: Packing) -> tuple[Counter[int], int]:
+    """Return the groups within each pod, and those across pods."""
+    within: Counter[int] = Counter()
+    for (i, _), n in packing.whole.items():
+        within[q.pod_of[i]] += n
+    across = 0
+    for _, pieces in packing.split:
+        pods = {q.pod_of[i] for i, _ in pieces}
+        if len(pods) > 1:
+            across += 1
+        else:
+            within[pods.pop()] += 1
+    return +within, across
+
+
+def boundaries(q: Question, within: Counter[int], across: int) -> int:
+    """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines.
+
+    One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
+    """
+    if q.line >= q.groups:
+        return max(len(within) + across - 1, 0)
+    return sum(length > 0 and a != b for a, b, length in _neighbours(q.line, number_pods(q.line, within, across)))
+
+
+def number_pods(line: int, within: Counter[int], across: int) -> list[int | None]:
+    """Return the pod of each group in numbered order: first whole lines, then what is left of each pod; None across pods."""
+    order: list[int | None] = []
+    for pod, n in sorted(within.items()):
+        order.extend([pod] * (n // line * line))
+    for pod, n in sorted(within.items()):
+        order.extend([pod] * (n % line))
+    return order + [None] * across
+
+
+def _neighbours(line: int, order: Sequence[int | None]) -> Iterable[tuple[int | None, int | None, int]]:
+    """Pair each group with the one before it on its line; two groups across pods are never in one pod."""
+    for i in range(1, len(order)):
+        a, b = order[i - 1], order[i]
+        yield (a, b, i % line) if b is not None else (0, None, i % line)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafNodes:
+    """A leaf's nodes, those of one scale-up domain together, and the numbers of the switches above it, the common root left out."""
+
+    name: str
+    nodes: tuple[str, ...]
+    blocks: tuple[tuple[str, ...], ...]
+    path: tuple[int, ...]
+
+
+def leaves_of(topology: Topology) -> list[LeafNodes]:
+    """Return the leaves in the order of the topology; without switches each block is one.
+
+    Raises
+    ------
+    InputError
+        If there is no leaf, a node stands twice, or the switches form no tree.
+    """
+    found = _of_blocks(topology) if topology.kind == "block" or not topology.switches else _of_switches(topology)
+    if not found:
+        raise InputError("topology: has no leaf with nodes; give switches with nodes, or blocks")
+    seen: dict[str, str] = {}
+    for leaf in found:
+        for node in leaf.nodes:
+            if seen.setdefault(node, leaf.name) != leaf.name:
+                raise InputError(f"topology: node {node!r} is under {seen[node]!r} and {leaf.name!r}; keep it under one")
+    if len(seen) < sum(len(leaf.nodes) for leaf in found):
+        raise InputError("topology: a leaf names a node twice; name it once")
+    return found
+
+
+def _of_switches(topology: Topology) -> list[LeafNodes]:
+    """Return the switches that have nodes, with the blocks inside them."""
+    above = {s.name: s.parent for s in topology.switches}
+    block = {node: b for b in topology.blocks for node in b.nodes}
+    chains = {s.name: _chain(s.name, above) for s in topology.switches if s.nodes}
+    paths = _numbered([chains[s.name] for s in topology.switches if s.nodes])
+    return [
+        LeafNodes(s.name, s.nodes, _by_block(s.nodes, block), path) for s, path in zip((s for s in topology.switches if s.nodes), paths, strict=True)
+    ]
+
+
+def _by_block(nodes: Iterable[str], block: dict[str, Block]) -> tuple[tuple[str, ...], ...]:
+    """Group a leaf's nodes by block; nodes without one are together."""
+    found: dict[str | None, list[str]] = {}
+    for node in nodes:
+        found.setdefault(block[node].name if node in block else None, []).append(node)
+    return tuple(tuple(group) for group in found.values())
+
+
+def _chain(name: str, above: dict[str, str | None]) -> list[str]:
+    """Return the switches above one, from the next to the root."""
+    chain: list[str] = []
+    at = above[name]
+    while at is not None:
+        if at not in above or at in chain:
+            raise InputError(
+                f"topology: switch {name!r} leads up to {at!r}, which is {'missing' if at not in above else 'above itself'}; fix its parent"
+            )
+        chain.append(at)
+        at = above[at]
+    return chain
+
+
+def _numbered(chains: list[list[str]]) -> list[tuple[int, ...]]:
+    """Give numbers to the switches above leaves, without a root that all share; shorter chains repeat their last switch."""
+    if len({chain[-1] if chain else None for chain in chains}) == 1:
+        chains = [chain[:-1] for chain in chains]
+    depth = max((len(chain) for chain in chains), default=0)
+    numbers: dict[str, int] = {}
+    found = []
+    for i, chain in enumerate(chains):
+        own = chain or [f"leaf {i}"]
+        full = [*own, *[own[-1]] * (depth - len(own))] if depth else []
+        found.append(tuple(numbers.setdefault(name, len(numbers)) for name in full))
+    return found
+
+
+def _of_blocks(topology: Topology) -> list[LeafNodes]:
+    """Return blocks as leaves; aggregated blocks, so many in a row, are the tiers above them."""
+    base, *larger = topology.block_sizes or (0,)
+    tiers = [size // base for size in larger if size // base < len(topology.blocks)]
+    return [
+        LeafNodes(b.name, b.nodes, (b.nodes,), tuple(_tier_number(tiers, t) + i // n for t, n in enumerate(tiers)))
+        for i, b in enumerate(topology.blocks)
+    ]
+
+
+def _tier_number(tiers: list[int], tier: int) -> int:
+    """Return where the numbers of a tier start, so that no two tiers share one."""
+    return tier * 1_000_000 if tiers else 0

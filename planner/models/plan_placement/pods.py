@@ -1,0 +1,247 @@
+"""Clusters of split groups over pods: counts of parts by pod, fewest groups across pods at no extra piece.
+
+A cluster is cut into parts, one per pod; u holes of one pod hold floor(u·h/G) groups within the pod, all other groups of
+the cluster cross, and no cut needs more to. Parts are arcs of two flows: clusters are paths over the holes still to place,
+pods are paths over the holes still free. Equal clusters and equal pods are counted, never told apart.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from planner.models.plan_placement.numbering import Cluster, Part, Shape
+from planner.models.plan_placement.shared_holes import Choice, Counts, Run, Sizes, count_clusters, extra_pieces
+from planner.solvers.cpsat import Values
+
+Arc = tuple[int, int]  # (holes left before, holes of the part)
+Arcs = dict[Arc, cp_model.IntVar]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formulation:
+    """The model and its variables: `last[a, u]` cuts the mixed cluster of a groups so that u holes stand beside the part-full domain."""
+
+    shape: Shape
+    sizes: Sizes
+    model: cp_model.CpModel
+    counts: Counts
+    last: dict[tuple[int, int], cp_model.IntVar]
+    cuts: Arcs
+    packs: Arcs
+
+
+def fewest_across_pods(shape: Shape, sizes: Sizes, choice: Choice, run: Run, *, search: bool) -> tuple[list[Cluster], int]:
+    """Cut clusters into parts by pod so that the fewest groups cross, and say what is proven of their number.
+
+    Without `search` the first packing is returned, as it is where the analytic bound proves it.
+    """
+    held = pack_first_fit(shape, choice)
+    bound = analytic_cross_pod(shape, choice.groups)
+    if not search or _crossing(shape, held) <= bound:
+        return held, bound
+    proven = bound
+    for coarse in (True, False):
+        f = _formulation(shape, sizes, choice, bound, coarse=coarse)
+        if not coarse:
+            _hint(f, held)
+        outcome = run(f.model)
+        if outcome.solution is not None:
+            held = min(held, _clusters(f, outcome.solution), key=lambda c: _crossing(shape, c))
+        if not coarse:
+            proven = max(bound, math.ceil((outcome.bound or 0.0) - 1e-6))
+        if _crossing(shape, held) <= bound:
+            break
+    return held, proven
+
+
+def analytic_cross_pod(shape: Shape, split: int) -> int:
+    """Bound the groups across pods without a solver: each pod holds no more split groups than its holes together do."""
+    holes = [f % shape.group for f in shape.free]
+    return max(0, split - sum(sum(holes[i : i + shape.per_pod]) // shape.group for i in range(0, len(holes), shape.per_pod)))
+
+
+def pack_first_fit(shape: Shape, choice: Choice) -> list[Cluster]:
+    """Place clusters whole in the fullest pod that has room, the largest first, and cut the others along the pods."""
+    room = [shape.per_pod] * shape.full_pods + [shape.tail] * (shape.pods - shape.full_pods)
+    found = [_take(room, *choice.mixed, last=True)] if choice.mixed else []
+    over = []
+    for groups, holes in choice.plain:
+        fits = [p for p, free in enumerate(room) if free >= holes]
+        if not fits:
+            over.append((groups, holes))
+            continue
+        best = min(fits, key=lambda p: (room[p], p))
+        room[best] -= holes
+        found.append(Cluster(groups=groups, parts=(Part(pod=best, leaves=holes),)))
+    return found + [_take(room, groups, holes, last=False) for groups, holes in over]
+
+
+def place_the_part_full_domain(f: Formulation) -> None:
+    """Cut the mixed cluster in one way, if there is one."""
+    for a, v in f.counts.mixed.items():
+        f.model.add(sum(w for (c, _), w in f.last.items() if c == a) == v).with_name(f"place_the_part_full_domain[{a}]")
+
+
+def cut_clusters_whole(f: Formulation) -> None:
+    """Cut every cluster into parts until none of its holes is left to place."""
+    coming, going = _by_node(f.cuts)
+    for t in sorted(going):
+        begins = [f.counts.plain[a] for a, b in f.sizes.plain.items() if b == t]
+        begins += [v for (a, u), v in f.last.items() if f.sizes.mixed[a] - u == t]
+        f.model.add(sum(begins) + sum(coming[t]) == sum(going[t])).with_name(f"cut_clusters_whole[{t}]")
+
+
+def pack_pods(f: Formulation) -> None:
+    """Put no more parts into a pod than it has holes; the pod that is not full may give some to the mixed cluster first."""
+    coming, going = _by_node(f.packs)
+    tail = f.shape.tail
+    for t in sorted(going):
+        full = f.shape.full_pods * (t == f.shape.per_pod)
+        untouched = [1 - sum(f.last.values())] if t == tail else []
+        beside = [v for (_, u), v in f.last.items() if tail - u == t]
+        f.model.add(sum(going[t]) <= full + sum(untouched) + sum(beside) + sum(coming[t])).with_name(f"pack_pods[{t}]")
+
+
+def pack_every_part(f: Formulation) -> None:
+    """Give each part a place in a pod."""
+    for u in sorted({u for _, u in [*f.cuts, *f.packs]}):
+        cut, packed = ([v for (_, w), v in arcs.items() if w == u] for arcs in (f.cuts, f.packs))
+        f.model.add(sum(cut) == sum(packed)).with_name(f"pack_every_part[{u}]")
+
+
+def _formulation(shape: Shape, sizes: Sizes, choice: Choice, bound: int, *, coarse: bool) -> Formulation:
+    """Declare clusters by size, cuts of clusters and packings of pods."""
+    model = cp_model.CpModel()
+    counts = count_clusters(model, shape, sizes, choice.groups)
+    largest = max([*sizes.plain.values(), *sizes.mixed.values()])
+    longest = min(shape.per_pod, largest)
+
+    def arcs(name: str, nodes: int, filt: bool) -> Arcs:
+        pairs = ((t, u) for t in range(1, nodes + 1) for u in range(1, min(t, longest) + 1) if not filt or u in (t, shape.per_pod, shape.tail))
+        return {(t, u): model.new_int_var(0, shape.full // u, f"{name}[{t},{u}]") for t, u in pairs}
+
+    last = {(a, u): model.new_bool_var(f"last[{a},{u}]") for a, m in sizes.mixed.items() for u in range(min(m, shape.tail) + 1)}
+    cuts, packs = arcs("cut", largest, coarse), arcs("pack", shape.per_pod, False)
+    f = Formulation(shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs)
+    f.model.add(extra_pieces(sizes, f.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
+    for rule in (place_the_part_full_domain, cut_clusters_whole, pack_pods, pack_every_part):
+        rule(f)
+    crossing = choice.groups - _local_groups(f)
+    if coarse:
+        f.model.add(crossing == bound).with_name("reach_the_analytic_bound")
+    else:
+        f.model.add(crossing >= bound).with_name("respect_the_analytic_bound")
+        f.model.minimize(crossing)
+    return f
+
+
+def _by_node(arcs: Arcs) -> tuple[dict[int, list[cp_model.IntVar]], dict[int, list[cp_model.IntVar]]]:
+    """Return the arcs that come to each node and those that leave it."""
+    nodes = {t for t, _ in arcs}
+    coming: dict[int, list[cp_model.IntVar]] = {t: [] for t in [0, *nodes]}
+    going: dict[int, list[cp_model.IntVar]] = {t: [] for t in nodes}
+    for (t, u), v in arcs.items():
+        going[t].append(v)
+        coming[t - u].append(v)
+    return coming, going
+
+
+def _local_groups(f: Formulation) -> cp_model.LinearExprT:
+    """Return the split groups that stay within a pod."""
+    plain = sum(f.shape.capacity(u) // f.shape.group * v for (_, u), v in f.cuts.items())
+    return plain + sum(f.shape.capacity(u, last=True) // f.shape.group * v for (_, u), v in f.last.items())
+
+
+def _crossing(shape: Shape, clusters: Sequence[Cluster]) -> int:
+    """Return the groups that cross pods."""
+    return sum(c.crossing(shape) for c in clusters)
+
+
+def _take(room: list[int], groups: int, holes: int, *, last: bool) -> Cluster:
+    """Take holes pod by pod, from the last pod backwards for the cluster that holds the part-full domain."""
+    parts = []
+    left = holes
+    for p in range(len(room) - 1, -1, -1) if last else range(len(room)):
+        taken = min(left, room[p])
+        room[p] -= taken
+        left -= taken
+        beside = last and p == len(room) - 1
+        if taken or beside:
+            parts.append(Part(pod=p, leaves=taken, last=beside))
+    return Cluster(groups=groups, parts=tuple(sorted(parts, key=lambda part: part.pod)))
+
+
+def _hint(f: Formulation, clusters: Sequence[Cluster]) -> None:
+    """Start from a placement that is held already."""
+    counts: Counter[int] = Counter()
+    start = [f.shape.per_pod] * f.shape.full_pods + [f.shape.tail] * (f.shape.pods - f.shape.full_pods)
+    for c in clusters:
+        plain = [p.leaves for p in c.parts if not p.last]
+        counts.update(f.cuts[arc].index for arc in _path(plain, sum(plain)))
+        for part in c.parts:
+            if part.last:
+                counts.update([f.last[c.groups, part.leaves].index, f.counts.mixed[c.groups].index])
+                start[part.pod] -= part.leaves
+        if not any(part.last for part in c.parts):
+            counts.update([f.counts.plain[c.groups].index])
+    for p, free in enumerate(start):
+        packed = [part.leaves for c in clusters for part in c.parts if part.pod == p and not part.last]
+        counts.update(f.packs[arc].index for arc in _path(packed, free))
+    for i in range(len(f.model.proto.variables)):
+        f.model.add_hint(f.model.get_int_var_from_proto_index(i), counts[i])
+
+
+def _path(parts: Sequence[int], start: int) -> Iterator[Arc]:
+    """Return the arcs that place parts one after another, the largest first."""
+    left = start
+    for u in sorted(parts, reverse=True):
+        yield left, u
+        left -= u
+
+
+def _clusters(f: Formulation, values: Values) -> list[Cluster]:
+    """Read clusters and the pods of their parts."""
+    chosen = next((key for key, v in f.last.items() if values.of(v)), None)
+    pods = _pods_by_part(f, values, chosen[1] if chosen else 0)
+    cuts = {arc: values.of(v) for arc, v in f.cuts.items()}
+    found = []
+    if chosen:
+        a, beside = chosen
+        found.append(_joined(a, _walk(cuts, f.sizes.mixed[a] - beside), pods, Part(pod=f.shape.pods - 1, leaves=beside, last=True)))
+    for a, v in sorted(f.counts.plain.items(), reverse=True):
+        found.extend(_joined(a, _walk(cuts, f.sizes.plain[a]), pods, None) for _ in range(values.of(v)))
+    return found
+
+
+def _pods_by_part(f: Formulation, values: Values, taken: int) -> dict[int, list[int]]:
+    """Return the pods, the last first, in which parts of each size are packed."""
+    packs = {arc: values.of(v) for arc, v in f.packs.items()}
+    pods: dict[int, list[int]] = {}
+    for p in range(f.shape.pods - 1, -1, -1):
+        for u in _walk(packs, f.shape.per_pod if p < f.shape.full_pods else f.shape.tail - taken):
+            pods.setdefault(u, []).append(p)
+    return pods
+
+
+def _walk(flow: dict[Arc, int], start: int) -> list[int]:
+    """Take one path out of a flow and return its parts."""
+    parts, left = [], start
+    while (u := next((u for t, u in flow if t == left and flow[t, u] > 0), None)) is not None:
+        flow[left, u] -= 1
+        parts.append(u)
+        left -= u
+    return parts
+
+
+def _joined(groups: int, parts: Sequence[int], pods: dict[int, list[int]], last: Part | None) -> Cluster:
+    """Give each part the first pod that holds one of its size; parts that meet in a pod are one."""
+    leaves: Counter[int] = Counter()
+    if last:
+        leaves[last.pod] = last.leaves
+    for u in sorted(parts, reverse=True):
+        leaves[pods[u].pop()] += u
+    found = tuple(Part(pod=p, leaves=n, last=last is not None and p == last.pod) for p, n in sorted(leaves.items()))
+    return Cluster(groups=groups, parts=found)

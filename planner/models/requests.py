@@ -1,0 +1,116 @@
+"""What one decision passes to the next: explicit, typed, and all that the next may know of those before it."""
+
+from dataclasses import dataclass, field
+
+from planner.instance.network import Switch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How hard to search; None is the solver's default."""
+
+    time_limit: float | None = None
+    gap: float | None = None
+    seed: int = 0
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientExchange:
+    """What the sites must exchange per step: one stage at a time, each within the backward pass of the next stage."""
+
+    stage_bytes: float
+    window_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitesRequest:
+    """What the site split must provide. `racks` None: as many whole modules as the budget and the grid allow."""
+
+    racks: int | None = None
+    fabric_usd_per_rack: float = 0.0
+    exchange: GradientExchange | None = None
+    refused: frozenset[frozenset[str]] = frozenset()  # sets of sites that no design of the wide area joins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutRequest:
+    """What the layout may use: racks by site, and how the network slows what crosses it."""
+
+    racks_by_site: dict[str, int]
+    hop_slowdown: float
+    allreduce_slowdown: float
+    wan_gbps: float | None = None
+    wan_rtt_ms: float | None = None
+    racks_in_all: int | None = None  # where fewer than those of all sites: their split is then relaxed, for a bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WanRequest:
+    """What the wide area must join: the open sites, those among them that train, and the exchange in the time that the step counts on."""
+
+    sites: tuple[str, ...]
+    exchanging: tuple[str, ...]
+    exchange: GradientExchange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricRequest:
+    """What one site's fabric must carry so that the layout's traffic stays hidden.
+
+    Ideal times are at the NIC's rate; a slowdown is allowed up to the window, and up to the transport's own slowdown
+    where the ideal alone fills the window. `hop_limit` and `allreduce_limit` cap the slowdown besides, where the step
+    time already counts on them. Groups of `exchange_racks` racks exchange tokens with their experts all to all: nothing
+    hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each way end at its border,
+    to which the racks of one stage at a time send gradients at `exchange_gbps`, and take as many.
+    """
+
+    racks: int
+    group_racks: int
+    groups: int
+    hop_seconds: float
+    hop_window_seconds: float
+    allreduce_seconds: float
+    allreduce_window_seconds: float
+    hop_limit: float | None = None
+    allreduce_limit: float | None = None
+    exchange_racks: int = 1
+    wan_gbps: float = 0.0
+    exchange_gbps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRequest:
+    """What one site's placement must hold: `groups` replica groups of equal size on leaf domains of a fabric."""
+
+    racks: int
+    groups: int
+    group_racks: int
+    leaf_domain_racks: int
+    domains_per_pod: int
+
+
+# What fabrics can be compared in, each to be made least: the axis, and the figure of merit that it stands for.
+FABRIC_AXES = {
+    "cost": "cost_usd",
+    "time": "hop_slowdown",
+    "power": "power_mw",
+    "leaf": "racks_outside_leaf",
+    "splits": "unavoidable_splits",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A non-dominated alternative of one decision: its figures of merit, all to be made least, and its choices."""
+
+    merits: dict[str, float]
+    choices: dict[str, object] = field(default_factory=dict)
+
+
+def resolved_switches(switches: tuple[Switch | str, ...]) -> list[Switch]:
+    """Return the switches of a loaded instance; a bare name was resolved on loading."""
+    named = [s for s in switches if isinstance(s, str)]
+    if named:
+        raise TypeError(f"network.switches: {named} are names; load the instance through planner.load")
+    return [s for s in switches if not isinstance(s, str)]

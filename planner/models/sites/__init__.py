@@ -1,0 +1,1 @@
+"""The split of a campus over sites: a MILP over the grid."""

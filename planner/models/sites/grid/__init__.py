@@ -1,0 +1,1 @@
+"""The power flow of the split's MILP, and what it must survive."""

@@ -1,0 +1,1 @@
+"""The wide area: routes and wavelengths between the sites."""

@@ -1,0 +1,296 @@
+"""Counts of dragonfly and dragonfly+ fabrics: groups of switches, every two groups joined by as many links, no core.
+
+Dragonfly (Kim, Dally, Scott and Abts, ISCA 2008): a group is a routers, each with p endpoints, a bundle to every other
+router of its group and h links to other groups, p + (a - 1)·b + h <= k ports, so g <= a·h + 1 groups. Dragonfly+ (Shpiner
+et al., HiPINEB 2017): a group is leaves below spines, and the links to other groups leave from the spines: g <= s·h + 1.
+A group is a pod of `wiring`, x rails of y leaf domains; those at the edge may be smaller. The links of a group go to its
+switches in turn, so that they differ by at most one. So do the links of a border: it has no tier above to go to, and sends
+them to the groups in turn, and in each to the routers in turn, or to the spines of a dragonfly+.
+
+Flows take shortest paths, or (`valiant`) each goes by way of a random link out of its group, and in the group that this
+leads to by way of a random leaf, as do those inside a group (Valiant 1982): twice the links, but no pair of groups is ever
+overrun. What a flow can count on, at the worst choice of who sends to whom:
+
+- Shortest paths: all flows that leave a group may go to one other group and share the m links between the two. Between
+  two routers there is one bundle b, for what the one sends, and for what the other gets from other groups: b/2 each. Up
+  to the spines of a dragonfly+, evenly over all s where each has whole shares of the pair's links, else over m of them.
+- Valiant: what leaves a group and what passes through share its L = (g - 1)·m links evenly: L/2. A switch of n in a group
+  has ceil(L/n) of the links, a share of at most q = (1 + (n - 1)/L)/n. Between two routers go q of what the one sends, q of
+  what the other gets, and, by way of a random router, 1/n of the q of what passes through that ends or begins at either:
+  b/(2q·(1 + a/n)) for a group of a routers that sends by way of one of n. Up to a spine likewise go q of what a leaf sends
+  and 1/n of the q of what passes through.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.physics.network.topology import Design
+from planner.physics.num import Num
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dragonfly(Design):
+    """Groups of routers. `leaf_bundle` links join two routers of a group, `group_links` two groups; `leaf_up` and `spine_up` follow from them."""
+
+    group_links: int
+    valiant: bool = False
+
+    @property
+    def single(self) -> bool:
+        """One switch of each network holds every endpoint: no dragonfly."""
+        return False
+
+    @property
+    def tiers(self) -> int:
+        """Tiers of switches."""
+        return 1
+
+    @property
+    def group_sizes(self) -> dict[int, int]:
+        """Leaves of a group, and how many groups of a network have so many."""
+        rails, domains = parts(self.rails, self.rails_per_pod), parts(self.domains, self.domains_per_pod)
+        found: dict[int, int] = {}
+        for x, nx in rails.items():
+            for y, ny in domains.items():
+                found[x * y] = found.get(x * y, 0) + nx * ny
+        return found
+
+    @property
+    def spines_per_pod(self) -> int:
+        """No switch stands above the routers."""
+        return 0
+
+    @property
+    def spines(self) -> int:
+        """No switch stands above the routers."""
+        return 0
+
+    @property
+    def cores(self) -> int:
+        """No switch stands above the groups."""
+        return 0
+
+    @property
+    def pod_uplinks(self) -> int:
+        """Links that leave a group."""
+        return (self.pods - 1) * self.group_links
+
+    @property
+    def local_links(self) -> int:
+        """Cables inside groups."""
+        return self.networks * self.leaf_bundle * sum(n * a * (a - 1) // 2 for a, n in self.group_sizes.items())
+
+    @property
+    def global_links(self) -> int:
+        """Cables between groups."""
+        return self.networks * self.group_links * (self.pods * (self.pods - 1) // 2)
+
+    @property
+    def switch_links(self) -> int:
+        """Cables between switches."""
+        return self.local_links + self.global_links
+
+    def router_ports(self, size: int) -> int:
+        """Ports of a router towards others, in a group of so many."""
+        return (size - 1) * self.leaf_bundle + math.ceil(self.pod_uplinks / size)
+
+    @property
+    def up_ports(self) -> int:
+        """Ports towards other switches of the router that has most of them."""
+        return max(self.router_ports(a) for a in self.group_sizes)
+
+    @property
+    def leaf_exit(self) -> float:
+        """Links that what leaves a router can count on inside its group; those out of it where it is alone there."""
+        sizes = [a for a in self.group_sizes if a > 1]
+        if not sizes:
+            return self.pod_exit
+        return self.leaf_bundle * float(router_share(min(sizes), max(sizes), links=self.pod_uplinks, valiant=self.valiant))
+
+    @property
+    def pod_exit(self) -> float:
+        """Links that what leaves a group can count on."""
+        return self.pod_uplinks / 2 if self.valiant else self.group_links
+
+    @property
+    def leaf_oversubscription(self) -> float:
+        """Endpoints of a router over the links that it can count on inside its group."""
+        return self.leaf_down / (self.leaf_exit * self.split)
+
+    @property
+    def spine_oversubscription(self) -> float:
+        """What its group adds: endpoints of a group over the links that it can count on, over those of a router."""
+        if self.pods == 1:
+            return 1.0
+        return self.rails_per_pod * self.domains_per_pod * self.leaf_exit / self.pod_exit
+
+    @property
+    def ring_uplinks(self) -> float:
+        """Links that a ring between racks can count on, for one flow of every GPU that a rack has at a router."""
+        return self.leaf_exit * self.split / self.rail_gpus
+
+    @property
+    def ring_pod_uplinks(self) -> float:
+        """The same of a group."""
+        return self.pod_exit * self.split / (self.rails_per_pod * self.rail_gpus)
+
+    @property
+    def joined(self) -> bool:
+        """Every two groups are joined."""
+        return True
+
+    def faults(self) -> list[str]:
+        """Say which ports or bundles do not add up."""
+        if min(self.leaf_bundle, self.rails_per_pod, self.domains_per_pod) < 1:
+            return [f"group: {self.rails_per_pod} rails, {self.domains_per_pod} domains, bundles of {self.leaf_bundle}; at least 1 of each"]
+        bad = self._leaf_faults(self.up_ports)
+        if self.pods == 1 and self.leaves == self.networks:
+            bad.append("groups: 1 of 1 router; several groups, or routers, expected")
+        misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports
+        return bad + self._group_faults(misstated) or self._border_faults()
+
+    def _group_faults(self, misstated: bool) -> list[str]:
+        """Say what of the links between groups is amiss."""
+        bad = []
+        if self.pods == 1 and self.group_links:
+            bad.append(f"groups: 1 with {self.group_links} links to others")
+        if self.pods > 1 and self.group_links < 1:
+            bad.append(f"reach: {self.pods} groups and {self.group_links} links between two of them")
+        if misstated:
+            bad.append(f"ports: {self.leaf_up} local and {self.spine_up} global stated, bundles and groups make others")
+        return bad
+
+    def border_links_at(self, switches: int) -> int:
+        """Links from the border to the switch that has most of them, in a group of so many: groups in turn, then their switches in turn."""
+        return math.ceil(math.ceil(self.wan_ports / self.pods) / switches)
+
+    def taken_at(self, switches: int) -> int:
+        """Ports that the border must leave alone at a switch of a group of so many."""
+        return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.router_ports(switches)
+
+    @property
+    def _tightest(self) -> int:
+        """Switches of the group in which a border leaves least room."""
+        return max(self.group_sizes, key=lambda a: self.taken_at(a) + self.border_links_at(a))
+
+    @property
+    def top_taken(self) -> int:
+        """Ports of a switch that the border must leave alone, where it leaves least room."""
+        return self.taken_at(self._tightest)
+
+    @property
+    def top_border(self) -> int:
+        """Links from the border to a switch where it leaves least room."""
+        return self.border_links_at(self._tightest)
+
+    @property
+    def local_ports(self) -> int:
+        """Ports of a router towards those of a full group."""
+        return (max(self.group_sizes) - 1) * self.leaf_bundle
+
+    @property
+    def global_ports(self) -> int:
+        """Ports towards other groups of a switch of a full group."""
+        return math.ceil(self.pod_uplinks / max(self.group_sizes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DragonflyPlus(Dragonfly):
+    """Groups of leaves below spines; `leaf_bundle` links join a leaf to each spine of its group, `group_links` two groups."""
+
+    @property
+    def tiers(self) -> int:
+        """Tiers of switches."""
+        return 2
+
+    @property
+    def spines_per_pod(self) -> int:
+        """Spines of a group."""
+        return self.leaf_up // self.leaf_bundle
+
+    @property
+    def spines(self) -> int:
+        """Spine boxes."""
+        return self.networks * self.pods * self.spines_per_pod
+
+    @property
+    def local_links(self) -> int:
+        """Cables inside groups."""
+        return self.leaves * self.leaf_up
+
+    @property
+    def up_ports(self) -> int:
+        """Ports of a leaf towards spines."""
+        return self.leaf_up
+
+    @property
+    def leaf_exit(self) -> float:
+        """Links that what leaves a leaf can count on."""
+        if self.valiant:
+            even = self.leaf_up / (1 + max(self.group_sizes) / min(self.group_sizes))
+            return even / float(unevenness(self.spines_per_pod, self.pod_uplinks)) if self.pod_uplinks else even
+        return self.leaf_bundle * min(self.group_links, self.spines_per_pod)
+
+    @property
+    def pod_exit(self) -> float:
+        """Links that what leaves a group can count on."""
+        s = self.spines_per_pod
+        if self.valiant:
+            return self.pod_uplinks / 2
+        return self.group_links if self.group_links < s else s * (self.group_links // s)
+
+    def faults(self) -> list[str]:
+        """Say which ports or bundles do not add up."""
+        if min(self.leaf_bundle, self.rails_per_pod, self.domains_per_pod) < 1 or self.leaf_up % self.leaf_bundle or self.leaf_up < 1:
+            return [f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}"]
+        bad = self._leaf_faults(self.leaf_up)
+        if self.pods == 1:
+            bad.append("groups: 1; several expected")
+        if self.spine_down + self.global_ports > self.ports:
+            bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {self.ports} ports")
+        return bad + self._group_faults(self.spine_up != self.global_ports) or self._border_faults()
+
+    def taken_at(self, switches: int) -> int:
+        """Ports of a spine that the border must leave alone, in a group of so many."""
+        return self.spine_down + math.ceil(self.pod_uplinks / switches)
+
+    @property
+    def _tightest(self) -> int:
+        """Spines of a group: all have as many."""
+        return self.spines_per_pod
+
+    @property
+    def global_ports(self) -> int:
+        """Ports of a spine towards other groups."""
+        return math.ceil(self.pod_uplinks / self.spines_per_pod)
+
+
+def parts(items: int, size: int) -> dict[int, int]:
+    """Return the sizes of the parts that items are cut into, and how many there are of each: full ones, and perhaps one that is not."""
+    full, rest = divmod(items, size)
+    return {n: times for n, times in ((size, full), (rest, 1)) if n and times}
+
+
+def router_share(least: Num, most: Num, *, links: Num, valiant: bool) -> Num:
+    """Bundles between two routers that what leaves one of them can count on, in groups of `least` to `most` routers with so many links to others.
+
+    Numbers or arrays of them.
+    """
+    several = np.minimum(links, 1)
+    if not valiant:
+        return 1 / (1 + several)
+    return least / 2 / np.where(several, unevenness(least, np.maximum(links, 1)) * (1 + most / least), 1)
+
+
+def unevenness(switches: Num, links: Num) -> Num:
+    """Bound the links of one of so many switches over an equal part of all, which are dealt out in turn: never rises where links are added."""
+    return 1 + (switches - 1) / links
+
+
+def dragonfly(kind: type[Dragonfly], **choices: Any) -> Dragonfly:
+    """Return a dragonfly of the ports that its bundles and groups make."""
+    d = kind(**{"leaf_up": 1, **choices})
+    return replace(d, leaf_up=choices.get("leaf_up", d.local_ports), spine_up=d.global_ports)

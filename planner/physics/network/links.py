@@ -1,0 +1,113 @@
+"""Ports of a leaf that are kept free."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.instance.network import Floor, Medium, Network
+
+
+def spare_ports(used: int, share: float, failure_chance: float, shortage_chance: float) -> int:
+    """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and so many that failures exceed them rarely.
+
+    The least n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail one by one and each by itself.
+    """
+    least = math.ceil(used * share - 1e-9)
+    if failure_chance <= 0:
+        return least
+    if failure_chance >= 1:
+        return used
+    log_odds = math.log(failure_chance) - math.log1p(-failure_chance)
+    term = used * math.log1p(-failure_chance)
+    below, n = math.exp(term), 0
+    while 1 - below > shortage_chance and n < used:
+        term += math.log((used - n) / (n + 1)) + log_odds
+        below += math.exp(term)
+        n += 1
+    return max(least, n)
+
+
+Ints = NDArray[np.int64]
+Metres = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The floor of one site: rack k stands in row k // n at place k % n, n racks to a row."""
+
+    floor: Floor
+    racks: int
+
+    @property
+    def racks_per_row(self) -> int:
+        """Racks of a row: as given, or so many that rows take as much width as depth."""
+        square = math.sqrt(self.racks * self.floor.row_pitch_m / self.floor.rack_pitch_m)
+        return self.floor.racks_per_row or max(1, round(square))
+
+    @cached_property
+    def _sums(self) -> Metres:
+        """Sums of the coordinates of the first n racks, n from 0: the middle of any run of racks is a difference of two."""
+        k = np.arange(self.racks)
+        at = np.stack([k % self.racks_per_row * self.floor.rack_pitch_m, k // self.racks_per_row * self.floor.row_pitch_m], axis=1)
+        return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
+
+    def middle(self, first: Ints, after: Ints) -> Metres:
+        """Return the middle of the racks from `first` up to, not including, `after`, cut at the site's last; metres along and across the rows."""
+        last = np.minimum(after, self.racks)
+        middle: Metres = (self._sums[last] - self._sums[first]) / (last - first)[:, None]
+        return middle
+
+    def metres(self, a: Metres, b: Metres, *, spread: bool) -> Metres:
+        """Return the length of cables between places: along the trays, which follow rows and cross them, and up and down at the ends.
+
+        `spread`: both ends are switches, which stand in network racks around the middle and not all in one.
+        """
+        length: Metres = np.abs(a - b).sum(axis=1) + 2 * self.floor.rise_m + spread * self.floor.spread_m
+        return length
+
+
+NONE = -1  # where nothing reaches
+
+
+def media_of(network: Network) -> tuple[Medium, ...]:
+    """Return the media of a loaded instance; a bare name was resolved on loading."""
+    named = [m for m in network.media if isinstance(m, str)]
+    if named:
+        raise TypeError(f"network.media: {named} are names; load the instance through planner.load")
+    return tuple(m for m in network.media if not isinstance(m, str))
+
+
+@dataclass(frozen=True, slots=True)
+class MediaTable:
+    """The media as columns, for many lengths at once; a watt over the years is worth `usd_per_watt`."""
+
+    reach_m: Metres
+    price_usd: Metres
+    usd_per_m: Metres
+    watts: Metres
+    usd_per_watt: float
+
+    @classmethod
+    def of(cls, media: tuple[Medium, ...], usd_per_watt: float = 0.0) -> "MediaTable":
+        """Return the table of some media."""
+        columns = [[m.reach_m, m.price_usd, m.usd_per_m, m.power_watts] for m in media]
+        reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
+        return cls(reach, price, per_m, watts, usd_per_watt)
+
+    def choose(self, metres: Metres) -> NDArray[np.int64]:
+        """Return for each length the medium of least price, with its power, that reaches, by index; NONE where none does."""
+        found, least = np.full(len(metres), NONE, dtype=np.int64), np.full(len(metres), np.inf)
+        powered = self.price_usd + self.watts * self.usd_per_watt
+        for i, (reach, price, per_m) in enumerate(zip(self.reach_m, powered, self.usd_per_m, strict=True)):
+            each = price + per_m * metres
+            better = (metres <= reach) & (each < least)
+            found[better], least[better] = i, each[better]
+        return found
+
+    def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:
+        """Return price and power of a link of each length; an infinite price where none reaches."""
+        at = self.choose(metres)
+        return np.where(at == NONE, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres), np.where(at == NONE, 0.0, self.watts[at])

@@ -1,0 +1,331 @@
+"""Counts of a multi-plane, rail-optimised fabric of up to four tiers that can be wired with equal bundles.
+
+Endpoints: the GPUs of a rack are `rails` sets of `rail_gpus`, and set g of the D racks of a leaf domain meets at one leaf, so a domain has `rails`
+leaves: one GPU to a set is rail-optimised, all GPUs of a rack in one set are rack leaves. Networks that nothing joins stand side by side: `apart`
+of them take GPUs of different index (rail-only), `lanes` of them a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 spines,
+b1 links from each leaf to each of them. Each of the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each
+core of its group. Where cores have uplinks, they join the pods of a zone only, some rails of some domains again, every zone has s·c of its own, and
+each of these s·c positions has e = u3/b3 super-cores, b3 links from the core of each zone to each of them.
+Ports and bundles are those of one box. A leaf's port may be split into `split` slower ones, each for a GPU: `leaf_down` and `leaf_spare` count
+these; a link between switches takes a whole port and carries what `split` GPUs send. Counts are of boxes and cables of all networks, but for
+domains and pods, which every network has alike: a box holds one chip of every plane and a cable carries every plane. A border takes `wan_ports` of
+the wide area in every network and sends as many links on to free ports of the top tier, to one box after another. Its boxes stand beside the tiers,
+and only counts named after it count them.
+"""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """The choices that fix every count of one site's fabric; a zero means that the tier is not there."""
+
+    ports: int
+    rails: int
+    racks: int
+    leaf_down: int
+    leaf_up: int = 0
+    leaf_bundle: int = 0
+    rails_per_pod: int = 0
+    domains_per_pod: int = 0
+    spine_up: int = 0
+    spine_bundle: int = 0
+    rail_gpus: int = 1
+    apart: int = 1
+    lanes: int = 1
+    leaf_spare: int = 0
+    split: int = 1
+    wan_ports: int = 0
+    rails_per_zone: int = 0
+    domains_per_zone: int = 0
+    core_up: int = 0
+    core_bundle: int = 0
+
+    @property
+    def networks(self) -> int:
+        """Networks side by side."""
+        return self.apart * self.lanes
+
+    @property
+    def gpus_per_rack(self) -> int:
+        """GPUs of a rack."""
+        return self.rails * self.rail_gpus * self.apart
+
+    @property
+    def single(self) -> bool:
+        """One switch of each network holds every endpoint."""
+        return self.leaf_up == 0
+
+    @property
+    def domain_racks(self) -> int:
+        """Racks of a leaf domain."""
+        return self.racks if self.single else self.leaf_down // self.rail_gpus
+
+    @property
+    def tiers(self) -> int:
+        """Tiers of switches."""
+        return 1 if self.single else 2 if self.spine_up == 0 else 3 if self.core_up == 0 else 4
+
+    @property
+    def domains(self) -> int:
+        """Leaf domains: sets of racks, the last one perhaps part full. A single tier is one switch for all."""
+        return 1 if self.single else math.ceil(self.racks / self.domain_racks)
+
+    @property
+    def endpoint_links(self) -> int:
+        """Cables between GPUs and leaves."""
+        return self.racks * self.gpus_per_rack * self.lanes
+
+    @property
+    def leaves(self) -> int:
+        """Leaf boxes."""
+        return self.networks * (1 if self.single else self.domains * self.rails)
+
+    @property
+    def pods(self) -> int:
+        """Pods of a network; 0 without a second tier."""
+        return 0 if self.single else math.ceil(self.rails / self.rails_per_pod) * math.ceil(self.domains / self.domains_per_pod)
+
+    @property
+    def spines_per_pod(self) -> int:
+        """Spines that each leaf of a pod reaches."""
+        return 0 if self.single else self.leaf_up // self.leaf_bundle
+
+    @property
+    def spine_down(self) -> int:
+        """Ports of a spine towards the leaves of a full pod."""
+        return self.rails_per_pod * self.domains_per_pod * self.leaf_bundle
+
+    @property
+    def spines(self) -> int:
+        """Spine boxes."""
+        return self.networks * self.pods * self.spines_per_pod
+
+    @property
+    def cores(self) -> int:
+        """Core boxes: one group for each spine position of a pod, in every zone."""
+        return 0 if self.tiers < 3 else self.networks * max(1, self.zones) * self.core_positions
+
+    @property
+    def core_positions(self) -> int:
+        """Cores that a pod reaches."""
+        return self.spines_per_pod * (self.spine_up // self.spine_bundle)
+
+    @property
+    def zones(self) -> int:
+        """Zones of a network; 0 without super-cores."""
+        return 0 if self.tiers < 4 else math.ceil(self.rails / self.rails_per_zone) * math.ceil(self.domains / self.domains_per_zone)
+
+    @property
+    def core_pods(self) -> int:
+        """Pods that a core keeps ports for: those of a full zone, all of them without zones."""
+        return self.pods if self.tiers < 4 else self.rails_per_zone // self.rails_per_pod * (self.domains_per_zone // self.domains_per_pod)
+
+    @property
+    def core_down(self) -> int:
+        """Ports of a core towards spines."""
+        return self.core_pods * self.spine_bundle
+
+    @property
+    def super_cores(self) -> int:
+        """Super-core boxes: one group for each core position of a zone."""
+        return 0 if self.tiers < 4 else self.networks * self.core_positions * (self.core_up // self.core_bundle)
+
+    @property
+    def switches(self) -> int:
+        """All boxes."""
+        return self.leaves + self.spines + self.cores + self.super_cores
+
+    @property
+    def switch_links(self) -> int:
+        """Cables between switches."""
+        return self.leaves * self.leaf_up + self.spines * self.spine_up + self.cores * self.core_up
+
+    @property
+    def leaf_down_used(self) -> int:
+        """Whole ports of a leaf that its GPUs take."""
+        return math.ceil(self.leaf_down / self.split)
+
+    @property
+    def pod_uplinks(self) -> int:
+        """Links that leave a pod; 0 where nothing joins pods."""
+        return self.spines_per_pod * self.spine_up
+
+    @property
+    def zone_uplinks(self) -> int:
+        """Links that leave a zone; 0 where nothing joins zones."""
+        return 0 if self.tiers < 4 else self.core_positions * self.core_up
+
+    @property
+    def ring_uplinks(self) -> float:
+        """Uplinks of a leaf for one flow of every GPU that a rack has there: what rings between racks share."""
+        return self.leaf_up * self.split / self.rail_gpus
+
+    @property
+    def ring_pod_uplinks(self) -> float:
+        """Uplinks of a pod for one flow of every GPU that a rack has there; 0 without cores."""
+        return 0.0 if self.tiers < 3 else self.pod_uplinks * self.split / (self.rails_per_pod * self.rail_gpus)
+
+    @property
+    def ring_zone_uplinks(self) -> float:
+        """Uplinks of a zone for one flow of every GPU that a rack has there; 0 without super-cores."""
+        return 0.0 if self.tiers < 4 else self.zone_uplinks * self.split / (self.rails_per_zone * self.rail_gpus)
+
+    @property
+    def leaf_oversubscription(self) -> float:
+        """Down over up at the leaf; 1 in a single switch."""
+        return 1.0 if self.single else self.leaf_down / (self.leaf_up * self.split)
+
+    @property
+    def spine_oversubscription(self) -> float:
+        """Down over up at the spine of a full pod; 1 without cores."""
+        return 1.0 if self.tiers < 3 else self.spine_down / self.spine_up
+
+    @property
+    def core_oversubscription(self) -> float:
+        """Down over up at the core of a full zone; 1 without super-cores."""
+        return 1.0 if self.tiers < 4 else self.core_down / self.core_up
+
+    @property
+    def joined(self) -> bool:
+        """Something joins the pods, or there is but one switch."""
+        return self.tiers != 2
+
+    @property
+    def borders(self) -> int:
+        """Border boxes: half of the ports of each may be towards the wide area."""
+        return self.networks * math.ceil(self.wan_ports / max(1, self.ports // 2))
+
+    @property
+    def border_links(self) -> int:
+        """Cables between border and top tier."""
+        return self.networks * self.wan_ports
+
+    @property
+    def border_side(self) -> int:
+        """Ports towards the wide area, and as many towards the top tier, of the border box that has most of them."""
+        return math.ceil(self.border_links / self.borders) if self.borders else 0
+
+    @property
+    def top(self) -> tuple[str, int]:
+        """Tier that the border is joined to, and its boxes in one network."""
+        tier, boxes = (("leaf", self.leaves), ("spine", self.spines), ("core", self.cores), ("super-core", self.super_cores))[self.tiers - 1]
+        return tier, boxes // self.networks
+
+    @property
+    def top_taken(self) -> int:
+        """Ports of a box of the top tier that the border must leave alone."""
+        if self.single:
+            return math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
+        return (self.spine_down, self.core_down, self.zones * self.core_bundle)[self.tiers - 2]
+
+    @property
+    def top_border(self) -> int:
+        """Links from the border to the box of the top tier that has most of them."""
+        return math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
+
+    def _border_faults(self) -> list[str]:
+        """Say where a border finds no ports."""
+        if self.wan_ports and self.ports < 2:
+            return [f"border ports: 1 to the wide area + 1 up > {self.ports} ports"]
+        text = f"{self.top[0]} ports: {self.top_taken} taken + {self.top_border} of the border > {self.ports} ports"
+        return [text] * (self.wan_ports > 0 and self.top_taken + self.top_border > self.ports)
+
+    def faults(self) -> list[str]:
+        """Say which ports or bundles do not add up."""
+        return self._tree_faults() or self._border_faults()
+
+    def _tree_faults(self) -> list[str]:
+        """Say which ports or bundles of the tiers do not add up."""
+        if self.single:
+            ends = self.endpoint_links // self.networks
+            return [f"leaf ports: {ends} endpoints{self._leaf_edge}"] * (ends + self.leaf_spare > self.ports * self.split)
+        bad = self._leaf_faults(self.leaf_up)
+        if self.leaf_bundle < 1 or self.leaf_up % self.leaf_bundle:
+            bad.append(f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}")
+        if bad:
+            return bad
+        if self.spine_down + self.spine_up > self.ports:
+            bad.append(f"spine ports: {self.spine_down} down + {self.spine_up} up > {self.ports} ports")
+        if self.tiers > 2:
+            if self.spine_bundle < 1 or self.spine_up % self.spine_bundle:
+                bad.append(f"spine bundle: {self.spine_up} uplinks are not whole bundles of {self.spine_bundle}")
+            elif self.tiers == 4:
+                bad += self._zone_faults()
+            elif self.core_down > self.ports:
+                bad.append(f"core ports: {self.pods} pods x {self.spine_bundle} links > {self.ports} ports")
+        return bad
+
+    def _zone_faults(self) -> list[str]:
+        """Say what of zones, and of the boxes that join them, is amiss."""
+        sizes = (self.rails_per_zone, self.rails_per_pod), (self.domains_per_zone, self.domains_per_pod)
+        if any(zone < 1 or zone % pod for zone, pod in sizes) or self.rails_per_zone - self.rails >= self.rails_per_pod:
+            zone, pod = (f"{rails} rails and {domains} domains" for rails, domains in zip(*sizes, strict=True))
+            return [f"zone: {zone} are not whole pods of {pod}, rails within {self.rails}"]
+        text = f"core ports: {self.core_pods} pods x {self.spine_bundle} links + {self.core_up} up > {self.ports} ports"
+        bad = [text] * (self.core_down + self.core_up > self.ports)
+        if self.core_bundle < 1 or self.core_up % self.core_bundle:
+            bad.append(f"core bundle: {self.core_up} uplinks are not whole bundles of {self.core_bundle}")
+        elif self.zones * self.core_bundle > self.ports:
+            bad.append(f"super-core ports: {self.zones} zones x {self.core_bundle} links > {self.ports} ports")
+        return bad
+
+    @property
+    def _leaf_edge(self) -> str:
+        each = f", each for {self.split} GPUs or a link up" if self.split > 1 else ""
+        return (f" + {self.leaf_spare} spare" if self.leaf_spare else "") + f" > {self.ports} ports{each}"
+
+    def _leaf_faults(self, up: int) -> list[str]:
+        """Say what of a leaf with so many ports in use beside those of GPUs, or of its pod, is amiss."""
+        bad = []
+        if self.leaf_down + up * self.split + self.leaf_spare > self.ports * self.split:
+            bad.append(f"leaf ports: {self.leaf_down} down + {up} up{self._leaf_edge}")
+        if self.leaf_down % self.rail_gpus:
+            bad.append(f"leaf domain: {self.leaf_down} ports are not whole racks of {self.rail_gpus} GPUs")
+        if not 1 <= self.rails_per_pod <= self.rails or self.domains_per_pod < 1:
+            bad.append(f"pod: {self.rails_per_pod} rails of {self.rails}, {self.domains_per_pod} domains")
+        return bad
+
+
+def unwirable(d: Design, *, cross_rail: bool) -> list[str]:
+    """Say in what a design cannot be wired, each with both sides in numbers; empty where it can.
+
+    `cross_rail`: every GPU must reach every other through the fabric, and not only those of its own index.
+    """
+    bad = d.faults()
+    if not bad and not d.joined and (d.domains_per_pod < d.domains or (cross_rail and d.rails_per_pod < d.rails)):
+        bad.append(f"reach: {d.pods} pods and no core to join them")
+    return bad
+
+
+def fat_tree_endpoints(ports: int, tiers: int) -> int:
+    """Most endpoints of a non-blocking tree: 2·(k/2)^T (Al-Fares 2008 for three tiers)."""
+    return 2 * int((ports // 2) ** tiers)
+
+
+def fat_tree_switches(endpoints: int, ports: int, tiers: int) -> float:
+    """Switches of a non-blocking tree, not rounded: (2T - 1)·N/k, the top tier included."""
+    return (2 * tiers - 1) * endpoints / ports
+
+
+def fat_tree_links(endpoints: int, tiers: int) -> int:
+    """Switch-to-switch links of a non-blocking tree: (T - 1)·N."""
+    return (tiers - 1) * endpoints
+
+
+def relaxed_tiers(endpoints: int, down_up: tuple[tuple[int, int], ...], top_ports: int) -> list[int]:
+    """Least boxes per tier by ports alone, bundles ignored: n1 = ceil(N/d1), n2 = ceil(n1·u1/d2), the top ceil(links/k).
+
+    A lower bound: the count that can be wired with equal bundles is larger.
+    """
+    counts, links = [], endpoints
+    for down, up in down_up:
+        counts.append(math.ceil(links / down))
+        links = counts[-1] * up
+    return [*counts, math.ceil(links / top_ports)]
+
+
+def tree_reach(down_ports: tuple[int, ...], top_ports: int) -> int:
+    """Most endpoints of a tree: the product of the down-ports of its tiers, the top tier using every port."""
+    return math.prod(down_ports) * top_ports

@@ -1,0 +1,33 @@
+"""Power and cooling of racks."""
+
+import math
+
+from planner.instance.hardware import Hardware, Rack
+
+
+def rack_of(hardware: Hardware) -> Rack:
+    """Return the resolved rack."""
+    if isinstance(hardware.rack, str):
+        raise TypeError(f"hardware.rack {hardware.rack!r} is a name; load the instance through planner.load")
+    return hardware.rack
+
+
+def it_mw(hardware: Hardware, racks: int) -> float:
+    """Return the IT power of `racks` racks at full load, in MW."""
+    return racks * rack_of(hardware).it_kw / 1e3
+
+
+def facility_mw(hardware: Hardware, racks: int) -> float:
+    """Return the power of `racks` racks at the grid connection: IT power times the facility's overhead (PUE), in MW."""
+    return it_mw(hardware, racks) * hardware.facility_overhead_factor
+
+
+def cooling_m2(hardware: Hardware, racks: int) -> float | None:
+    """Return the area that dry cooling of `racks` racks needs, in m²; None where the instance gives no density."""
+    density = hardware.cooling_kw_per_m2
+    return None if density is None else facility_mw(hardware, racks) * 1e3 / density
+
+
+def most_racks(hardware: Hardware, limit_mw: float) -> int:
+    """Count the racks that `limit_mw` at the grid connection can feed."""
+    return math.floor(limit_mw / facility_mw(hardware, 1) + 1e-9)

@@ -1,0 +1,1 @@
+"""The training step: work, memory, exchanges and schedule."""

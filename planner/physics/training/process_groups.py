@@ -1,0 +1,94 @@
+"""Who exchanges what: the network levels of a layout's groups, and the weights that one GPU holds."""
+
+from dataclasses import dataclass
+
+from planner.instance.workload import Model
+from planner.physics.num import Num
+from planner.physics.training.collectives import Level
+from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.transformer import dense_layer_parameters, embedding_parameters, expert_parameters, layer_parameters
+
+
+def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) -> tuple[Level, ...]:
+    """Return the levels of a group of `ranks` GPUs that stand `stride` GPUs apart: inside the scale-up domain, then over the NICs.
+
+    A group larger than its part of the domain fills whole domains; each GPU carries its share over its own NIC.
+    """
+    inside = max(1, min(ranks, m.rack.gpus // stride)) if stride <= m.rack.gpus else 1
+    return (scale_up(m, inside), nic(m, ranks / inside, slowdown))
+
+
+def scale_up(m: Machine, ranks: Num) -> Level:
+    """Return the level of the scale-up domain with so many ranks of a group in it."""
+    g = m.gpu
+    return Level(
+        name="scale-up",
+        ranks=ranks,
+        bytes_per_second=g.scale_up_bytes_per_second * g.scale_up_efficiency,
+        latency_seconds=g.scale_up_latency_seconds,
+        reduces_in_network=g.scale_up_reduces,
+    )
+
+
+def nic(m: Machine, ranks: Num, slowdown: Num = 1.0) -> Level:
+    """Return the level between scale-up domains; a slowdown stretches its rate."""
+    g = m.gpu
+    return Level(
+        name="NIC", ranks=ranks, bytes_per_second=g.nic_bytes_per_second * g.nic_efficiency / slowdown, latency_seconds=g.nic_latency_seconds
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerKind:
+    """Layers of one kind: how many, whether their FFN is a mixture of experts, and the window of their attention."""
+
+    layers: int
+    routed: bool
+    window: int | None
+
+
+def layer_kinds(model: Model) -> tuple[LayerKind, ...]:
+    """List the kinds of layers of a model; windows go to the routed layers first."""
+    routed = 0 if model.experts is None else model.layers - model.experts.dense_layers
+    narrow = model.window_layers if model.window is not None else 0
+    counts = {
+        (True, True): min(routed, narrow),
+        (True, False): routed - min(routed, narrow),
+        (False, True): narrow - min(routed, narrow),
+        (False, False): model.layers - routed - (narrow - min(routed, narrow)),
+    }
+    return tuple(LayerKind(layers=n, routed=r, window=model.window if w else None) for (r, w), n in counts.items() if n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Weights that one GPU holds: of a layer (the mean over the model's kinds), shared by all and its experts', and of an embedding."""
+
+    shared: float
+    experts: float
+    end: float
+
+    @property
+    def layer(self) -> float:
+        """All weights of a layer on one GPU."""
+        return self.shared + self.experts
+
+
+def weights_of(m: Machine, s: Shape) -> Weights:
+    """Count the weights of a mean layer on one GPU: TP divides all but the routed experts, which the EP group shares out whole."""
+    model, experts = m.model, m.model.experts
+    end = embedding_parameters(model) / s.tensor_parallel
+    if experts is None:
+        return Weights(shared=layer_parameters(model) / s.tensor_parallel, experts=0.0, end=end)
+    routed = experts.count * expert_parameters(model)
+    share = (model.layers - experts.dense_layers) / model.layers
+    rest = share * (layer_parameters(model) - routed) + (1 - share) * dense_layer_parameters(model)
+    return Weights(shared=rest / s.tensor_parallel, experts=share * routed / s.expert_parallel, end=end)
+
+
+def kv_elements(model: Model) -> int:
+    """Count the elements of keys and values of one layer and token, that context parallelism passes on."""
+    latent = model.latent_attention
+    if latent is None:
+        return 2 * model.kv * model.head
+    return latent.kv_rank + latent.head_rope

@@ -1,0 +1,1 @@
+"""What comes back: the decisions, their metrics and their certificates."""

@@ -1,0 +1,56 @@
+"""What is proven: certificates, the objective with its bound, conflicts and violations."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from planner.instance.instance import Frozen
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+
+class Certificate(Frozen):
+    """What was proven of one decision, and by whom."""
+
+    status: Status
+    objective: float | None = Field(description="Value of the decision held.")
+    bound: float | None = Field(description="No decision in the declared space is better than this.")
+    gap: float | None = Field(description="|objective - bound| / max(|objective|, 1e-12).")
+    solver: str = Field(description="Backends and versions.")
+    formulation: str = Field(description="What was decided, over which space, and how the proof was made.")
+    variables: int
+    constraints: int
+    seconds: float
+    seed: int
+    minimizes: str = Field(description="What the objective measures, with its unit.")
+    given: str = Field("", description="What earlier decisions fixed: the proof holds for these.")
+    space: dict[str, int | float | str | list[int] | list[str]] = Field(
+        default_factory=dict, description="The declared space and how much of it each argument excluded."
+    )
+    binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
+
+
+class ObjectiveValue(Frozen):
+    """The plan's figure of merit and what is proven of it."""
+
+    name: str
+    value: float | None
+    bound: float | None = Field(description="Proven for the decisions taken in order, each given those before it.")
+    gap: float | None
+    joint_bound: float | None = Field(None, description="Proven over all four decisions at once, by relaxing what joins them.")
+    joint_gap: float | None = None
+
+
+class Conflict(Frozen):
+    """Why there is no plan: a smallest set of rules that cannot hold together, in the user's terms."""
+
+    decision: Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
+    rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")
+    reason: str
+
+
+class Violation(Frozen):
+    """A rule that a plan breaks, with both of its sides in numbers."""
+
+    rule: str
+    message: str

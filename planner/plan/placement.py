@@ -1,0 +1,33 @@
+"""The placement section of a plan."""
+
+from pydantic import Field
+
+from planner.instance.instance import Frozen
+from planner.plan.certificate import Certificate
+
+
+class Assignment(Frozen):
+    """A piece of a stage's replica group on one leaf domain."""
+
+    stage: int
+    leaf_domain: int
+    racks: str = Field(description="Hostlist of the racks, in rank order.")
+
+
+class SitePlacement(Frozen):
+    """Which racks of a site carry which stages."""
+
+    assignment: tuple[Assignment, ...]
+
+
+class PlacementPlan(Frozen):
+    """Which racks carry which ranks; groups are the stages' replica groups, one per stage and site."""
+
+    groups: int
+    groups_leaf_local: int
+    groups_split: int
+    lower_bound_split: int = Field(description="No placement splits fewer: groups - sum over leaf domains of floor(racks / group size).")
+    extra_pieces: int = Field(description="Pieces beyond one per group.")
+    groups_cross_pod: int
+    sites: dict[str, SitePlacement]
+    certificate: Certificate

@@ -1,0 +1,48 @@
+"""What comes back: the decisions, their metrics and their certificates."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from planner.instance.instance import Frozen, Instance
+from planner.instance.model_family import ModelChoice
+from planner.plan.certificate import Conflict, ObjectiveValue, Status
+from planner.plan.fabric import FabricPlan, TransportFactor
+from planner.plan.layout import LayoutPlan, PoolsPlan
+from planner.plan.placement import PlacementPlan
+from planner.plan.sites import SitesPlan
+from planner.plan.wan import WanPlan
+
+
+class Cost(Frozen):
+    """What the plan costs."""
+
+    capex_usd: dict[str, float]
+    opex_usd_per_year: dict[str, float]
+    operation_years: float = Field(description="Years of operation counted into the total.")
+    total_usd: float
+
+
+class Plan(Frozen):
+    """A self-contained answer: the instance as solved, the decisions and the proofs."""
+
+    schema_version: Literal[1] = 1
+    planner_version: str
+    instance: Instance
+    instance_sha256: str
+    status: Status
+    objective: ObjectiveValue
+    sites: SitesPlan | None = None
+    wan: WanPlan | None = Field(None, description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.")
+    layout: LayoutPlan | None = None
+    pools: PoolsPlan | None = Field(None, description="In the place of layout, where the instance has pools of different GPUs.")
+    fabric: FabricPlan | None = None
+    transport: TransportFactor | None = Field(None, description="Where the instance asks for the transport's slowdown to be simulated.")
+    placement: PlacementPlan | None = None
+    cost: Cost | None = None
+    choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
+    conflict: Conflict | None = None
+    stopped: Literal["proved", "limit", "interrupted"] = Field("proved", description="Why the run ended.")
+    threads: int = 1
+    seed: int = 0
+    time_limit_seconds: float | None = None

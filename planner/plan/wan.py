@@ -1,0 +1,71 @@
+"""The wide-area section of a plan."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from planner.instance.instance import Frozen
+from planner.plan.certificate import Certificate
+
+
+class ExchangeForm(Frozen):
+    """One form that the gradient exchange could take."""
+
+    name: Literal["ring", "tree", "hierarchical"]
+    order: tuple[str, ...] = Field(description="Sites around the ring; the root first; group after group.")
+    link_gbps: float | None = Field(description="Rate on every link at which it fills the window; null: no rate does.")
+    seconds: float | None = Field(description="Its time at the rate that the chosen form needs.")
+
+
+class WanRoute(Frozen):
+    """A share of a demand on one route, and where it goes while that is cut."""
+
+    share: float
+    edges: tuple[str, ...]
+    route_km: float
+    rtt_ms: float
+    gbps: float = Field(description="Rate of this share, each way, headroom included.")
+    backup_edges: tuple[str, ...] | None = None
+    backup_rtt_ms: float | None = None
+    backup_gbps: float | None = None
+
+
+class WanDemand(Frozen):
+    """What the wide area carries between two places."""
+
+    name: str
+    a: str
+    b: str
+    priority: int = Field(description="0: the gradient exchange, carried whole.")
+    asked_gbps: float = Field(description="Rate of all of it on the shortest route considered.")
+    admitted_gbps: float = Field(description="Of that, what is carried, under protection whichever one edge is cut.")
+    missing_gbps: float
+    short_of: tuple[str, ...] = Field((), description="Edges of its routes on which no more can be lit, where something is missing.")
+    routes: tuple[WanRoute, ...]
+
+
+class WanEdge(Frozen):
+    """A lit stretch of fibre."""
+
+    id: str
+    a: str
+    b: str
+    route_km: float
+    peak_gbps: float = Field(description="Most that it carries each way, over the normal state and every cut.")
+    wavelengths: int
+    fibre_pairs: int
+    capacity_gbps: float
+    usd_per_year: float
+
+
+class WanPlan(Frozen):
+    """The fibre between the sites as it is lit."""
+
+    exchange: Literal["ring", "tree", "hierarchical"] | None = Field(description="Form of the gradient exchange; null: one site trains.")
+    window_seconds: float = Field(description="Time in which the exchange of a stage is done.")
+    forms: tuple[ExchangeForm, ...]
+    protection: Literal["none", "one_cut"]
+    demands: tuple[WanDemand, ...]
+    edges: tuple[WanEdge, ...]
+    capex_usd: float
+    certificate: Certificate

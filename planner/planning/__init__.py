@@ -1,0 +1,1 @@
+"""The decisions of a plan, taken and explained."""

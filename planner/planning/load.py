@@ -1,0 +1,126 @@
+"""Read an instance: JSON, catalogue names, references and pins; every complaint names path, value and remedy."""
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from planner.errors import InputError
+from planner.instance.catalogue import catalogue
+from planner.instance.instance import Instance
+from planner.instance.model_family import Choose, Family
+from planner.instance.pins import check_pins
+from planner.instance.read import complaints, read_json
+from planner.instance.references import reference_problems
+from planner.instance.workload import Workload
+
+# Where an instance may hold a catalogue name in the place of an object, and the catalogue that has it.
+NAMED = {
+    ("workload", "model"): "models",
+    ("hardware", "accelerator"): "accelerators",
+    ("hardware", "rack"): "racks",
+    ("workload", "software"): "software",
+}
+# The same inside workload.choose.
+NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}
+
+
+def load_instance(given: Instance | Mapping[str, Any] | str | Path, *, pins: Mapping[str, Any] | None = None, searched: bool = True) -> Instance:
+    """Return a checked instance with its catalogue names resolved; `given` is a path, a dict or an Instance.
+
+    What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched.
+
+    Raises
+    ------
+    InputError
+        Names the file, the JSON path, the value, what was expected and the nearest valid key.
+    """
+    where = str(given) if isinstance(given, (str, Path)) else "instance"
+    if isinstance(given, Instance):
+        data: Any = given.model_dump(mode="json", exclude_none=True)
+    elif isinstance(given, Mapping):
+        data = json.loads(json.dumps(given))
+    else:
+        data = read_json(Path(given))
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: must be a JSON object (is {type(data).__name__}); see `planner schema instance`")
+    if pins:
+        data["pins"] = {**(data.get("pins") or {}), **pins}
+    data = _with_names_resolved(data, where)
+    try:
+        instance = Instance.model_validate(data)
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, where, Instance))) from None
+    problems = list(reference_problems(instance, searched=searched))
+    problems.extend(check_pins(instance))
+    if problems:
+        raise InputError("\n".join(f"{where}: {p}" for p in problems))
+    return instance
+
+
+def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
+    """Put catalogue entries in the place of their names."""
+    data = json.loads(json.dumps(data))
+    if isinstance(data.get("workload"), dict):
+        data["workload"].setdefault("software", Workload.model_fields["software"].default)
+        if isinstance(data["workload"].get("choose"), dict):
+            _resolve_choice(data["workload"], where)
+    for (part, key), kind in NAMED.items():
+        holder = data.get(part)
+        if isinstance(holder, dict) and isinstance(holder.get(key), str):
+            holder[key] = _entry(kind, holder[key], f"{where}: {part}.{key}")
+    if isinstance(data.get("hardware"), dict):
+        _resolve_pools(data["hardware"], where)
+    network = data.get("network")
+    for kind in ("switches", "media"):
+        if isinstance(network, dict) and isinstance(network.get(kind), list):
+            network[kind] = [_entry(kind, x, f"{where}: network.{kind}[{i}]") if isinstance(x, str) else x for i, x in enumerate(network[kind])]
+    return data
+
+
+def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
+    """Put catalogue entries in the place of the pools' names; the first pool's stand for the hardware's own where these are absent."""
+    pools = hardware.get("pools")
+    for i, pool in enumerate(pools if isinstance(pools, list) else ()):
+        for key in ("accelerator", "rack"):
+            if isinstance(pool, dict) and isinstance(pool.get(key), str):
+                pool[key] = _entry(NAMED["hardware", key], pool[key], f"{where}: hardware.pools[{i}].{key}")
+            if isinstance(pool, dict) and i == 0 and key in pool:
+                hardware.setdefault(key, pool[key])
+
+
+def _resolve_choice(workload: dict[str, Any], where: str) -> None:
+    """Put laws in the place of their names, and a model to start from where none is given."""
+    choose = workload["choose"]
+    for key, kind in NAMED_LAWS.items():
+        given = choose.setdefault(key, Choose.model_fields[key].default)
+        if isinstance(given, str):
+            choose[key] = _entry(kind, given, f"{where}: workload.choose.{key}")
+    family = choose.setdefault("family", {})
+    if isinstance(family, dict):
+        depth = family.setdefault("depth", Family.model_fields["depth"].default)
+        if isinstance(depth, str):
+            family["depth"] = _entry("depth_laws", depth, f"{where}: workload.choose.family.depth")
+    if "model" not in workload or "tokens" not in workload:
+        try:
+            asked = Choose.model_validate(choose)
+        except ValidationError:
+            return  # the whole instance is refused with the same complaint, under its own path
+        from planner.models.model_size import any_model
+
+        start = any_model(asked)
+        workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
+        workload.setdefault("tokens", start.tokens)
+
+
+def _entry(kind: str, name: str, path: str) -> Any:
+    known = catalogue(kind)
+    if name in known:
+        return known[name]
+    folded = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), list(folded), 1, 0.4)
+    hint = f"did you mean {folded[near[0]]!r}? " if near else ""
+    raise InputError(f"{path}: {name!r} is not in the catalogue; {hint}known: {', '.join(sorted(known))}")

@@ -1,0 +1,115 @@
+"""Fabrics of which none is better in every figure: for the layout of a plan, site by site, at any leaf size asked for."""
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from planner.errors import InputError
+from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
+from planner.physics.network.locality import expert_racks
+from planner.plan.fabric import Border
+from planner.plan.layout import LayoutPlan
+from planner.plan.plan import Plan
+
+
+def request_of(held: LayoutPlan, site: str, racks: int, gpus_per_rack: int, border: Border | None = None) -> FabricRequest:
+    """Return what a site's fabric must carry for a plan's layout, with no more slowdown than the layout counts on, and the plan's border."""
+    m, a = held.metrics, held.assumptions
+    return FabricRequest(
+        racks=racks,
+        group_racks=max(1, held.racks_per_stage_by_site[site]),
+        groups=held.rack_stages,
+        hop_seconds=m.hop_nic_seconds,
+        hop_window_seconds=m.hop_window_seconds,
+        allreduce_seconds=m.allreduce_layer_seconds,
+        allreduce_window_seconds=m.allreduce_window_seconds,
+        hop_limit=a.hop_slowdown,
+        allreduce_limit=a.allreduce_slowdown,
+        exchange_racks=expert_racks(held.expert_parallel, gpus_per_rack),
+        wan_gbps=border.wan_gbps if border else 0.0,
+        exchange_gbps=border.exchange_gbps if border else 0.0,
+    )
+
+
+def frontier(
+    plan: Plan,
+    *,
+    leaf_sizes: Sequence[int] = (),
+    time_limit: float | None = None,
+    axes: Iterable[str] = ("cost", "time", "splits"),
+    every: bool = False,
+    report: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[str, Alternative]]:
+    """Yield the site and design of each; with leaf sizes, those of every size in turn, so that sizes can be compared.
+
+    `axes` are those of `planner.handoff.FABRIC_AXES` in which no design may be matched or beaten by another, `every` asks for
+    every slowdown and not only the best below each step of a ladder, `report` hears of sites whose time has ended.
+
+    Raises
+    ------
+    ValueError
+        If the plan holds no layout or no fabric.
+    """
+    from planner.models.fabric.solve import alternatives
+    from planner.physics.plan_physics import Context
+
+    if plan.layout is None or plan.fabric is None:
+        raise ValueError("the plan holds no fabric")
+    held = Context(plan=plan)
+    for site, racks in sorted(held.racks_by_site.items()):
+        for size in leaf_sizes or (None,):
+            pins = {**plan.instance.pins} | ({} if size is None else {"fabric.leaf_domain_racks": size})
+            instance = plan.instance.model_copy(update={"pins": pins})
+            built = plan.fabric.sites.get(site)
+            request = request_of(plan.layout, site, racks, held.gpus_per_rack, built.border if built else None)
+            said: list[str] = []
+            options = Options(time_limit=time_limit, seed=plan.seed)
+            found = alternatives(instance, request, options, axes=axes, every=every, report=said.append)
+            for text in said:
+                report(f"{site}: {text}" if size is None else f"{site}, leaf domains of {size} racks: {text}")
+            yield from ((site, x) for x in found)
+
+
+def axes_of(text: str) -> list[str]:
+    """Read the axes of a frontier, parted by commas.
+
+    Raises
+    ------
+    InputError
+        One is unknown, or cost is the only one; cost is always an axis.
+    """
+    names = [x.strip() for x in text.split(",")]
+    for name in names:
+        if name not in FABRIC_AXES:
+            near = difflib.get_close_matches(name, FABRIC_AXES, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InputError(f"--axes: {name!r} is none of {', '.join(FABRIC_AXES)}{hint}")
+    if not set(names) - {"cost"}:
+        raise InputError(f"--axes {text}: cost alone has no trade; name one of {', '.join(a for a in FABRIC_AXES if a != 'cost')} beside it")
+    return names
+
+
+def records(rows: Sequence[tuple[str, Alternative]]) -> list[dict[str, object]]:
+    """Return the designs as one level of figures each."""
+    return [{"site": site, **x.merits, **x.choices} for site, x in rows]
+
+
+def lines(rows: Sequence[tuple[str, Alternative]]) -> str:
+    """Write the designs as rows that `planner plot` draws, one JSON object a line."""
+    return "".join(json.dumps({"status": "optimal", **r}) + "\n" for r in records(rows))
+
+
+def table(rows: Sequence[tuple[str, Alternative]]) -> str:
+    """Write the designs as a table, a line each."""
+    head = ["site", "cost", "power MW", "hop", "split", "leaf racks", "boxes", "tiers", "family", "switch"]
+    lines = [head, *(_line(site, x) for site, x in rows)]
+    widths = [max(len(line[c]) for line in lines) for c in range(len(head))]
+    return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in lines)
+
+
+def _line(site: str, x: Alternative) -> list[str]:
+    from planner.units import money
+
+    c = {**x.merits, **x.choices}
+    figures = [money(x.merits["cost_usd"]), f"{c['power_mw']:.2f}", f"{c['hop_slowdown']:.2f}x", f"{c['unavoidable_splits']:.0f}"]
+    return [site, *figures, *(str(c[name]) for name in ("leaf_domain_racks", "switches", "tiers", "family", "switch"))]

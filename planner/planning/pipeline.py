@@ -1,0 +1,428 @@
+"""One pass of the four decisions for a given number of racks, each taking what the one before passed on.
+
+The pass runs round until what the later decisions cause is what the earlier ones counted on: the exchange between sites
+that the layout needs and the slowdowns that the fabric may cause. Needs only grow from round to round, so it ends.
+"""
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from planner.cluster import hostlist
+from planner.errors import InternalError
+from planner.instance.instance import Instance
+from planner.models.fabric import data as fabric_data
+from planner.models.fabric import solve as fabric
+from planner.models.layout import solve as layout
+from planner.models.layout.warm_start import Memory
+from planner.models.plan_placement import solve as plan_placement
+from planner.models.requests import FabricRequest, GradientExchange, LayoutRequest, Options, PlacementRequest, SitesRequest, WanRequest
+from planner.models.sites import conflict as sites_conflict
+from planner.models.sites import solve as sites
+from planner.models.wan import solve as wan_design
+from planner.physics.network import transport, wan_gateway
+from planner.physics.network.locality import Locality, expert_racks, locality
+from planner.physics.plan_physics import cut_of
+from planner.physics.site import wan
+from planner.physics.site.cost import bill
+from planner.physics.site.gradient_exchange import counted_window_seconds
+from planner.physics.site.power import rack_of
+from planner.physics.training import step
+from planner.physics.training.step import Cut
+from planner.plan.certificate import Conflict
+from planner.plan.fabric import FabricPlan, SiteFabric
+from planner.plan.layout import LayoutMetrics, LayoutPlan
+from planner.plan.placement import PlacementPlan, SitePlacement
+from planner.plan.plan import Cost
+from planner.plan.sites import SitesPlan
+from planner.plan.wan import WanPlan
+from planner.simulation.reference_tree import transport_slowdown
+from planner.solvers.outcome import Outcome, Stop
+
+CLUSTER = "cluster"  # the id of the one site of an instance without a grid
+ROUNDS = 12
+REFUSALS = 8  # sets of sites without a design of the wide area, after which no other is tried
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """All decisions for one number of racks, and the bill."""
+
+    racks_by_site: dict[str, int]
+    sites: SitesPlan | None
+    wan: WanPlan | None
+    layout: LayoutPlan
+    fabric: FabricPlan | None
+    placement: PlacementPlan | None
+    cost: Cost
+    proved: bool
+
+    @property
+    def racks(self) -> int:
+        """Racks over all sites."""
+        return sum(self.racks_by_site.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A decision that cannot be taken at some number of racks; why is found out when it is asked, since that takes time."""
+
+    decision: str
+    explain: Callable[[], Conflict]
+
+
+@dataclass(frozen=True, slots=True)
+class _Designed:
+    """The fabrics of all sites, and the slowdowns of pipeline exchange and rings that any placement on them may cause."""
+
+    requests: dict[str, FabricRequest]
+    outcomes: dict[str, Outcome[fabric.FabricDesign]]
+    worst: tuple[float, float]
+
+    def design(self, site: str) -> fabric.FabricDesign:
+        """Return the design of a site."""
+        held = self.outcomes[site].solution
+        if held is None:
+            raise InternalError(f"fabric[{site}]: no design is held")
+        return held
+
+
+@dataclass(slots=True)
+class Decider:
+    """Takes the decisions in order; keeps what does not change from one number of racks to the next."""
+
+    instance: Instance
+    options: Options
+    progress: Callable[[str], None] | None = None
+    started: float = field(default_factory=time.perf_counter)
+    exchange: GradientExchange | None = None
+    refused: frozenset[frozenset[str]] = frozenset()
+    hop_limit: float | None = None
+    allreduce_limit: float | None = None
+    proved: bool = True
+    memory: dict[Hashable, Any] = field(default_factory=dict)
+    requests: list[tuple[LayoutPlan, LayoutRequest]] = field(default_factory=list)
+    designed: dict[str, tuple[FabricRequest, Outcome[fabric.FabricDesign]]] = field(default_factory=dict)  # fabrics chosen last
+    layouts: Memory = field(default_factory=Memory)
+    alone: bool = True  # no other solve shares what this one finds out
+
+    def left(self) -> Options:
+        """Return the options with the time that is left; a started decision always gets a moment for its first answer."""
+        limit = self.options.time_limit
+        return self.options if limit is None else replace(self.options, time_limit=max(1.0, limit - (time.perf_counter() - self.started)))
+
+    def out_of_time(self) -> bool:
+        """Tell whether the limit has passed."""
+        return self.options.time_limit is not None and time.perf_counter() - self.started > self.options.time_limit
+
+    @property
+    def phi(self) -> float:
+        """Slowdown of the transport itself."""
+        return transport_slowdown(self.instance.network)
+
+    def trial(self, racks: int | None, *, fixed: dict[str, int] | None = None) -> Trial | Refusal:
+        """Take every decision for `racks` racks (None: what the pins or the hardware say), or for `fixed` racks by site."""
+        self.hop_limit = self.allreduce_limit = None  # what another number of racks may suffer says nothing of this one
+        for _ in range(ROUNDS + REFUSALS):
+            split = self._split(racks, fixed)
+            if isinstance(split, Refusal):
+                return split
+            by_site, sites_plan = split
+            found = self._cut(by_site, sites_plan)
+            if isinstance(found, Refusal):
+                return found
+            if self._needs_more_wan(found, sites_plan):
+                continue
+            joined = self._join(sites_plan, found)
+            if isinstance(joined, Refusal):
+                if fixed or frozenset(by_site) not in self.refused:
+                    return joined
+                continue
+            if self.instance.network is None:
+                return self._trial(by_site, sites_plan, joined, found, None, None)
+            built = self._build(by_site, found, sites_plan, joined)
+            if built is None:
+                continue
+            if isinstance(built, Refusal):
+                return built
+            fabric_plan, placement_plan = built
+            return self._trial(by_site, sites_plan, joined, found, fabric_plan, placement_plan)
+        raise InternalError(f"the decisions did not settle in {ROUNDS + REFUSALS} rounds at {racks} racks")
+
+    def _trial(
+        self,
+        by_site: dict[str, int],
+        s: SitesPlan | None,
+        w: WanPlan | None,
+        found: LayoutPlan,
+        f: FabricPlan | None,
+        p: PlacementPlan | None,
+    ) -> Trial:
+        cost = bill(self.instance, sum(by_site.values()), s, f, w)
+        certificates = [x.certificate for x in (s, w, found, f, p) if x is not None]
+        proved = all(c.status == "optimal" for c in certificates)
+        return Trial(racks_by_site=by_site, sites=s, wan=w, layout=found, fabric=f, placement=p, cost=cost, proved=proved)
+
+    def _join(self, s: SitesPlan | None, found: LayoutPlan) -> WanPlan | Refusal | None:
+        """Design what joins the sites where that is asked for: the exchange is done in the time that the step counts on.
+
+        Sites that are proven not to be joined by any design are remembered, so that the split looks elsewhere.
+        """
+        links = self.instance.wan
+        if s is None or links is None or not links.designed or len(s.sites) < 2:
+            return None
+        m, a = found.metrics, found.assumptions
+        training = tuple(sorted(x for x, d in found.data_parallel_by_site.items() if d))
+        window = counted_window_seconds(links, m.gradient_bytes_per_stage, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+        asked = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=window)
+        request = WanRequest(sites=tuple(sorted(x.id for x in s.sites)), exchanging=training, exchange=asked)
+        out = self._once(("wan", request), lambda: wan_design.solve(self.instance, request, self.left()))
+        if out.solution is None:
+            if out.infeasible and len(self.refused) < REFUSALS:
+                self.refused |= {frozenset(request.sites)}
+            return Refusal("wan", partial(_same, Conflict(decision="wan", rules=(), reason=out.detail)))
+        return out.solution
+
+    def _split(self, racks: int | None, fixed: dict[str, int] | None) -> tuple[dict[str, int], SitesPlan | None] | Refusal:
+        if self.instance.grid is None:
+            return {CLUSTER: self.instance.hardware.racks or 0}, None
+        pins = {f"sites.racks.{s}": r for s, r in (fixed or {}).items()}
+        instance = self.instance.model_copy(update={"pins": {**self.instance.pins, **pins}}) if pins else self.instance
+        request = SitesRequest(racks=racks, exchange=self.exchange, refused=self.refused)
+        out = self._once(("sites", request, tuple(sorted(pins.items()))), lambda: sites.solve(instance, request, self.left()))
+        if out.solution is None:
+            return Refusal("sites", partial(self.why_no_split, instance, request, out))
+        held = out.solution if not fixed else self._told(out.solution, sorted(pins))
+        return {s.id: s.racks for s in held.sites}, held
+
+    def _told(self, held: SitesPlan, pins: list[str]) -> SitesPlan:
+        """Say of a split whose racks by site the budget loop fixed that it did, in the place of pins that no user gave."""
+        c = held.certificate
+        own = tuple(b for b in c.binding if b not in {f"pins[{p}]" for p in pins if p not in self.instance.pins})
+        given = f"{c.given}; racks by site, to which the loop on the budget grew a split of least yearly cost"
+        return held.model_copy(update={"certificate": c.model_copy(update={"binding": own, "given": given})})
+
+    def why_no_split(self, instance: Instance, request: SitesRequest, out: Outcome[SitesPlan]) -> Conflict:
+        """Return the rules that leave no split, or say that none was found."""
+        found = sites_conflict.conflict(instance, request, self.options) if out.infeasible else None
+        return found or Conflict(decision="sites", rules=(), reason=f"no split was found: {out.detail}")
+
+    def _cut(self, by_site: dict[str, int], sites_plan: SitesPlan | None) -> LayoutPlan | Refusal:
+        links = sites_plan.links if sites_plan else ()
+        headroom = self.instance.wan.headroom_factor if self.instance.wan else 1.0
+        wide = bool(links) and self.instance.wan is not None and self.exchange is not None
+        request = LayoutRequest(
+            racks_by_site=by_site,
+            hop_slowdown=max(self.phi, self.hop_limit or 0.0),
+            allreduce_slowdown=max(self.phi, self.allreduce_limit or 0.0),
+            wan_gbps=min(k.capacity_gbps for k in links) / headroom if wide else None,
+            wan_rtt_ms=max(k.rtt_ms for k in links) if wide else None,
+        )
+        key = ("layout", tuple(sorted(by_site.items())), request.hop_slowdown, request.allreduce_slowdown, request.wan_gbps, request.wan_rtt_ms)
+        near, memory = self._nearest(), self.layouts
+        solve = partial(layout.solve, self.instance, request, self.left(), twice=False, near=near, memory=memory, progress=self.progress)
+        out = self._once(key, solve)
+        if out.solution is None:
+            return Refusal("layout", partial(layout.conflict, self.instance, request))
+        self.requests.append((out.solution, request))
+        return out.solution
+
+    def count_on(self, cut: Cut) -> None:
+        """Size links between sites for what a layout exchanges, where no layout was found for them yet."""
+        if self.exchange is None and self.instance.wan is not None:
+            measured = step.metrics(self.instance, step.Conditions(hop_slowdown=self.phi, allreduce_slowdown=self.phi), cut)
+            m = LayoutMetrics.model_validate(measured)
+            self.exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
+
+    def _nearest(self) -> list[Cut]:
+        """Return the layout found last, from which the next search may start."""
+        return [cut_of(self.requests[-1][0])] if self.requests else []
+
+    def confirmed(self, held: Trial) -> Trial:
+        """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned.
+
+        The tables are searched afresh where no other solve shares the memory, so that CP-SAT sees every row they could not exclude.
+        Where the time is out the plan stands as it is.
+        """
+        if self.out_of_time():
+            return held
+        request = next(r for found, r in self.requests if found is held.layout)
+        memory = None if self.alone else self.layouts
+        out = layout.solve(self.instance, request, self.left(), near=[cut_of(held.layout)], memory=memory)
+        if out.solution is None:
+            raise InternalError("layout: the search does not find again what it found before")
+        return replace(held, layout=out.solution)
+
+    def _needs_more_wan(self, found: LayoutPlan, sites_plan: SitesPlan | None) -> bool:
+        """Tell whether the layout exchanges more, or in less time, than the links were sized for; remember the larger need."""
+        if sites_plan is None or self.instance.wan is None or not sites_plan.links:
+            return False
+        m, links = found.metrics, sites_plan.links
+        size = wan.exchange_bytes(m.gradient_bytes_per_stage, len(sites_plan.sites))
+        need = max(wan.exchange_need_gbps(self.instance.wan, size, m.wan_window_seconds, k.rtt_ms) for k in links)
+        held = min(k.required_gbps for k in links) / self.instance.wan.headroom_factor
+        if self.exchange is not None and need <= held * (1 + 1e-9):
+            return False
+        asked = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
+        if self.exchange is not None and asked == self.exchange:
+            return False
+        self.exchange = asked
+        return True
+
+    def _build(
+        self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
+    ) -> tuple[FabricPlan, PlacementPlan] | Refusal | None:
+        """Choose the fabrics and place the ranks on them; None where the traffic may be slower than the layout counted on."""
+        designed = self._design(by_site, found, split, joined)
+        if isinstance(designed, Refusal):
+            return designed
+        return None if self._slower_than_assumed(found, designed.worst) else self._place(found, designed)
+
+    def _design(self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None) -> _Designed | Refusal:
+        """Choose the fabric of every site, and tell how slow the traffic may be on them."""
+        requests = {s: self._fabric_request(s, racks, found, self._border_gbps(s, found, split, joined)) for s, racks in sorted(by_site.items())}
+        designs: dict[str, Outcome[fabric.FabricDesign]] = {}
+        worst = (self.phi, self.phi)
+        for site, request in requests.items():
+            designs[site] = self._fabric(site, request)
+            design = designs[site].solution
+            if design is None:
+                pins = tuple(f"pins.{p}" for p in sorted(self.instance.pins) if p.startswith("fabric."))
+                why = Conflict(decision="fabric", rules=(*pins, f"fabric[{site}]"), reason=designs[site].detail or "no design can be wired")
+                return Refusal("fabric", partial(_same, why))
+            hop, ring = self._worst_slowdowns(request, design)
+            worst = (max(worst[0], hop), max(worst[1], ring))
+        return _Designed(requests, designs, worst)
+
+    def _fabric(self, site: str, request: FabricRequest) -> Outcome[fabric.FabricDesign]:
+        """Choose the fabric of a site, or return the one chosen last where it is still the cheapest."""
+        asked, held = self.designed.get(site, (request, None))
+        if held is not None and held.solution is not None and self.instance.network is not None and held.stop is Stop.PROVED:
+            slowdowns = self._worst_slowdowns(request, held.solution)
+            if fabric.still_cheapest(self.instance.network, asked, request, slowdowns):
+                return held
+        out = self._once(("fabric", request), partial(fabric.solve, self.instance, request, self.left(), site=site))
+        self.designed[site] = request, out
+        return out
+
+    def _place(self, found: LayoutPlan, designed: _Designed) -> tuple[FabricPlan, PlacementPlan] | Refusal:
+        """Place every site's ranks on the racks of its fabric."""
+        placed: dict[str, Outcome[plan_placement.Placed]] = {}
+        for site, request in designed.requests.items():
+            design = designed.design(site).design
+            if not found.data_parallel_by_site[site]:
+                continue  # too few racks for a single replica: nothing to place
+            wanted = PlacementRequest(
+                racks=request.racks,
+                groups=found.rack_stages,
+                group_racks=found.racks_per_stage_by_site[site],
+                leaf_domain_racks=fabric_data.leaf_domain_racks(design),
+                domains_per_pod=design.domains_per_pod or 1,
+            )
+            placed[site] = self._once(("placement", wanted), partial(plan_placement.solve, wanted, self.left(), site=site))
+            if placed[site].solution is None:
+                why = Conflict(decision="placement", rules=(f"racks[{site}]",), reason=placed[site].detail)
+                return Refusal("placement", partial(_same, why))
+        section = plan_placement.plan(placed, seed=self.options.seed)
+        wrap = found.virtual_stages > 1
+        fabrics = {s: self._site_fabric(r, found, designed.design(s), section.sites.get(s), wrap=wrap) for s, r in designed.requests.items()}
+        return FabricPlan(sites=fabrics, certificate=fabric.certificate(designed.outcomes, self.options.seed)), section
+
+    def _border_gbps(self, site: str, found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None) -> tuple[float, float]:
+        """Return the rates of the wavelengths that the fabric's border takes and of the gradients through it, 0 where none is asked for."""
+        network, wide = self.instance.network, self.instance.wan
+        if network is None or wide is None or not network.border or split is None:
+            return 0.0, 0.0
+        m, a, training = found.metrics, found.assumptions, {x for x, d in found.data_parallel_by_site.items() if d}
+        size = m.gradient_bytes_per_stage
+        window = counted_window_seconds(wide, size, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+        exchange = wan.exchange_bytes(size, len(training)), window
+        gradients = wan_gateway.exchange_gbps(wide, split.links, joined, site, training, exchange)
+        return wan_gateway.wan_gbps(wide, split.links, joined, site), gradients
+
+    def _fabric_request(self, site: str, racks: int, found: LayoutPlan, wide_gbps: tuple[float, float]) -> FabricRequest:
+        m = found.metrics
+        return FabricRequest(
+            racks=racks,
+            group_racks=max(1, found.racks_per_stage_by_site[site]),
+            groups=found.rack_stages,
+            hop_seconds=m.hop_nic_seconds,
+            hop_window_seconds=m.hop_window_seconds,
+            allreduce_seconds=m.allreduce_layer_seconds,
+            allreduce_window_seconds=m.allreduce_window_seconds,
+            hop_limit=self.hop_limit,
+            allreduce_limit=self.allreduce_limit,
+            exchange_racks=expert_racks(found.expert_parallel, rack_of(self.instance.hardware).gpus),
+            wan_gbps=wide_gbps[0],
+            exchange_gbps=wide_gbps[1],
+        )
+
+    def _site_fabric(
+        self, request: FabricRequest, found: LayoutPlan, design: fabric.FabricDesign, held: SitePlacement | None, *, wrap: bool
+    ) -> SiteFabric:
+        where = crossings(found.rack_stages, held, design, wrap=wrap)
+        together = where.stage_in_leaf, where.stage_in_pod, where.stage_in_zone
+        return fabric.site_fabric(
+            self.instance,
+            request,
+            design,
+            share_leaving_leaf=where.share_leaving_leaf,
+            share_leaving_pod=where.share_leaving_pod,
+            share_leaving_zone=where.share_leaving_zone,
+            rings_leaving_leaf=where.rings_leaving_leaf,
+            rings_leaving_pod=where.rings_leaving_pod,
+            rings_leaving_zone=where.rings_leaving_zone,
+            left=wan_gateway.wan_left(design.design, request.exchange_gbps, design.switch.port_gbps, *together),
+        )
+
+    def _slower_than_assumed(self, found: LayoutPlan, worst: tuple[float, float]) -> bool:
+        """Compare what any placement on the designs may cause with what the step time counted on; remember the slower."""
+        hop, ring = worst
+        a = found.assumptions
+        if hop <= a.hop_slowdown * (1 + 1e-9) and ring <= a.allreduce_slowdown * (1 + 1e-9):
+            return False
+        self.hop_limit, self.allreduce_limit = max(hop, a.hop_slowdown), max(ring, a.allreduce_slowdown)
+        return True
+
+    def _worst_slowdowns(self, request: FabricRequest, found: fabric.FabricDesign) -> tuple[float, float]:
+        """Return the slowdowns of pipeline exchange and rings under the worst placement, the one that the design was chosen for."""
+        network, d = self.instance.network, found.design
+        if network is None:
+            return self.phi, self.phi
+        left = fabric_data.left_at_worst(request, d, found.switch.port_gbps)
+        several, podded, zoned = d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains
+        hop = (
+            transport.hop_slowdown(transport_slowdown(network), d, float(several), float(podded), float(zoned), left=left)
+            if request.groups > 1
+            else self.phi
+        )
+        leaf = fabric_data.rings(request, fabric_data.leaf_domain_racks(d)) if several else 0
+        pod = fabric_data.rings(request, d.domain_racks * d.domains_per_pod) if podded else 0
+        zone = fabric_data.rings(request, d.domain_racks * d.domains_per_zone) if zoned else 0
+        return hop, transport.allreduce_slowdown(transport_slowdown(network), d, leaf, pod, zone, left=left)
+
+    def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:
+        """Return a decision taken before for the same request, or take it."""
+        if key not in self.memory:
+            self.memory[key] = make()
+        out: Outcome[T] = self.memory[key]
+        self.proved &= out.stop is Stop.PROVED
+        return out
+
+
+def _same(why: Conflict) -> Conflict:
+    """Return a conflict that is known already."""
+    return why
+
+
+def crossings(stages: int, held: SitePlacement | None, design: fabric.FabricDesign, *, wrap: bool) -> Locality:
+    """Measure what a site's placement sends across leaves, pods and zones."""
+    ranks: list[list[int]] = [[] for _ in range(stages)]
+    for a in held.assignment if held else ():
+        ranks[a.stage] += hostlist.parse(a.racks)
+    d = design.design
+    blocks = {"leaf_domain_racks": fabric_data.leaf_domain_racks(d), "domains_per_pod": d.domains_per_pod or 1}
+    return locality(ranks, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)

@@ -1,0 +1,107 @@
+"""One point of the study of limits: a compute, the model that laws give for it, and the best use of the GPUs that train it in time."""
+
+import math
+from typing import Literal
+
+from pydantic import Field
+
+from planner.errors import InputError
+from planner.instance.base import Frozen
+from planner.instance.instance import Instance
+from planner.models import minimum_racks, model_size
+from planner.physics.training import scaling_laws, step
+from planner.physics.training.step import Cut
+
+DAY = 86_400.0
+GUESS = 0.4  # utilisation from which the racks of a first point are sought
+
+
+class LimitLayout(Frozen):
+    """How the step is cut at a point."""
+
+    tensor_parallel: int
+    context_parallel: int
+    pipeline_parallel: int
+    virtual_stages: int
+    data_parallel: int
+    expert_parallel: int
+    microbatch_sequences: int
+    microbatches_per_step: int
+    zero_stage: int
+
+
+class LimitPoint(Frozen):
+    """The best utilisation at a compute, with its bound."""
+
+    flop: float = Field(description="6·N·D of the model.")
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    reason: str = ""
+    parameters: float
+    tokens: float
+    layers: int
+    hidden: int
+    batch_tokens: float
+    gpus: int | None = Field(None, description="Fewest GPUs that train it in time.")
+    gpus_too_few: int = Field(0, description="With so many no layout is in time, proven.")
+    days: float | None = None
+    utilisation: float | None = Field(None, description="6·N·D over the peak of these GPUs for the whole duration.")
+    utilisation_bound: float | None = Field(None, description="No layout that is in time uses its GPUs better.")
+    loss: float
+    layout: LimitLayout | None = None
+    step_seconds: float | None = None
+    shares: dict[str, float] = Field(default_factory=dict, description="Parts of the step.")
+
+
+def point(instance: Instance, flop: float, *, days: float, tolerance: float, time_limit: float | None) -> LimitPoint:
+    """Return the best utilisation with which the law's model for a compute is trained in so many days."""
+    choose = instance.workload.choose
+    if choose is None:
+        raise InputError("workload.choose: is missing; say by which law and of which family models are chosen")
+    candidate = model_size.model_for(choose, flop)
+    asked = model_size.instance_with(instance, candidate)
+    machine = step.machine_of(asked)
+    peak = machine.gpu.peak_flop_per_second[machine.precision.compute] * machine.rack.gpus
+    full = flop / (peak * days * DAY * asked.workload.availability)  # racks at full use
+    found = minimum_racks.fewest_racks(asked, days, guess=math.ceil(full / GUESS), tolerance=tolerance, time_limit=time_limit)
+    told = {
+        "flop": float(scaling_laws.training_flop(candidate.parameters, candidate.tokens)),
+        "status": found.status,
+        "parameters": candidate.parameters,
+        "tokens": candidate.tokens,
+        "layers": candidate.model.layers,
+        "hidden": candidate.model.hidden,
+        "batch_tokens": asked.limits.max_batch_tokens or 0.0,
+        "loss": scaling_laws.loss(model_size.loss_law_of(choose), candidate.parameters, candidate.tokens),
+        "gpus_too_few": found.too_few * machine.rack.gpus,
+    }
+    if found.racks is None or found.cut is None:
+        why = f"no layout trains it in {days:g} days, whatever the GPUs" if found.status == "infeasible" else "the time limit came first"
+        return LimitPoint.model_validate(told | {"reason": why})
+    breakdown = step.step_breakdown(machine, minimum_racks.conditions(asked), found.cut)
+    whole = sum(breakdown.values())
+    return LimitPoint.model_validate(
+        told
+        | {
+            "gpus": found.racks * machine.rack.gpus,
+            "days": found.days,
+            "utilisation": full / found.racks,
+            "utilisation_bound": min(1.0, full / found.too_few) if found.too_few else 1.0,
+            "layout": _layout(found.cut),
+            "step_seconds": whole,
+            "shares": {k: v / whole for k, v in breakdown.items() if v > 0},
+        }
+    )
+
+
+def _layout(cut: Cut) -> LimitLayout:
+    return LimitLayout(
+        tensor_parallel=cut.tensor_parallel,
+        context_parallel=cut.context_parallel,
+        pipeline_parallel=cut.pipeline_parallel,
+        virtual_stages=cut.virtual_stages,
+        data_parallel=cut.data_parallel,
+        expert_parallel=cut.expert_parallel,
+        microbatch_sequences=cut.micro_batch,
+        microbatches_per_step=cut.micro_batches,
+        zero_stage=cut.zero_stage,
+    )

@@ -1,0 +1,1 @@
+"""Plans as one self-contained page."""

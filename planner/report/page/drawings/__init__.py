@@ -1,0 +1,1 @@
+"""Drawings of a plan as plain SVG."""

@@ -1,0 +1,50 @@
+"""The strip below a plot: each decision that changes along the axis as a lane of bands."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from planner.report.plots.changes import lanes_of
+from planner.report.plots.rows import Row, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TINTS = ("#CFE3F2", "#F6DDC4")  # neighbours in turn
+LETTER = 0.052  # inches of a letter of the strip
+
+
+def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
+    """Return the borders between neighbouring points, half-way, and as far beyond the ends."""
+    at = [math.log(x) for x in xs] if logarithmic else list(xs)
+    if len(at) == 1:
+        return [xs[0], xs[0]]
+    middle = [(a + b) / 2 for a, b in pairwise(at)]
+    ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
+    return [math.exp(x) for x in ends] if logarithmic else ends
+
+
+def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> None:
+    """Draw the lanes; rows are in the order of x, one an x; `inches` is the width of the axes, whose scale is set."""
+    lanes = lanes_of(rows, x)
+    axes.set_yticks(range(len(lanes)), [lane.name for lane in lanes], fontsize=7.5)
+    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    if not lanes:
+        axes.text(0.5, 0.5, "the same decisions all along", transform=axes.transAxes, ha="center", va="center", fontsize=7.5, color="#606060")
+        return
+    xs = [number(r, x) or 0.0 for r in rows]
+    logarithmic = axes.get_xscale() == "log"
+    edges = edges_of(xs, logarithmic=logarithmic)
+    scale = math.log if logarithmic else float
+    low, high = axes.get_xlim()
+    per_inch = (max(scale(high), scale(edges[-1])) - min(scale(low), scale(edges[0]))) / inches
+    for n, lane in enumerate(lanes):
+        for k, band in enumerate(lane.bands):
+            left, right = edges[xs.index(band.first)], edges[xs.index(band.last) + 1]
+            axes.broken_barh([(left, right - left)], (n - 0.4, 0.8), facecolor=TINTS[k % 2], edgecolor="white", linewidth=0.8)
+            if len(band.value) * LETTER * per_inch <= scale(right) - scale(left):
+                middle = math.sqrt(left * right) if logarithmic else (left + right) / 2
+                axes.text(middle, n, band.value, ha="center", va="center", fontsize=6.5)

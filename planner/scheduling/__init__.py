@@ -1,0 +1,1 @@
+"""A cluster kept warm: jobs admitted, placed, repaired and moved."""

@@ -1,0 +1,226 @@
+"""The life of a cluster: failed nodes replaced, jobs grown and shrunk, queues placed, room made. Each answer carries its proof."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from planner.cluster.hostlist import read_hosts
+from planner.cluster.job import Job, Slot, read_job, slots
+from planner.cluster.placement import Figure, PlacedGroup, Placement
+from planner.cluster.results import Mended, Move
+from planner.cluster.topology import Topology
+from planner.errors import InputError
+from planner.instance.read import complaints, read_json
+from planner.models.cluster_changes.repair import Filled, Short, fill
+from planner.models.placement.data import Leaf
+from planner.models.placement.ranks import Ranked, in_rank_order
+from planner.models.requests import Options
+from planner.plan.certificate import Certificate
+from planner.scheduling.session import Cluster, opened, options_of
+from planner.solvers.outcome import Outcome, Stop, relative_gap
+
+Unit = tuple[str, ...]
+LEVELS = ("split groups", "extra pieces", "groups across pods")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A group of the new job, and the segments of the running one that it keeps, None where one is missing."""
+
+    slot: Slot
+    units: tuple[Unit | None, ...]
+
+
+def replace(
+    cluster: Cluster,
+    job: Job,
+    running: Placement,
+    failed: Iterable[str],
+    *,
+    time_limit: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Mended:
+    """Move the ranks of failed nodes, and no others, to free nodes: fewest split groups, then pieces, then groups across pods.
+
+    A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
+    whether the cluster counts them busy or not.
+    """
+    gone = set(cluster.known(failed))
+    units = {slot.name: _units(job, [running.nodes[r] for r in slot.ranks]) for slot in slots(_same_size(job, running))}
+    kept = [_Kept(slot, tuple(None if gone.intersection(u) else u for u in units[slot.name])) for slot in slots(job)]
+    return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
+
+
+def replace_in_files(
+    topology: Topology,
+    job: Path,
+    running: Path,
+    failed: str,
+    *,
+    busy: str,
+    state: Path | None,
+    time_limit: float | None,
+    seed: int,
+    threads: int | None,
+) -> Placement:
+    """Replace failed nodes of a placement in a file; nodes that the state file calls busy because the job runs there stay its own."""
+    data = read_json(running)
+    if not isinstance(data, dict):
+        raise InputError(f"{running}: must be a placement (is {type(data).__name__}); make one with `planner place --format json`")
+    try:
+        placed = Placement.model_validate({k: v for k, v in data.items() if k not in ("hostlist", "sbatch", "srun", "mpirun", "hints")})
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, str(running), Placement))) from None
+    cluster, taken = opened(topology, busy, state)
+    cluster.set_busy(taken)
+    return replace(cluster, read_job(job), placed, read_hosts(failed, "replace"), time_limit=time_limit, seed=seed, threads=threads).placement
+
+
+def resize(cluster: Cluster, job: Job, running: Placement, new: Job, *, time_limit: float | None = None, seed: int = 0) -> Mended:
+    """Grow or shrink a running job to `new` without moving a rank that stays.
+
+    A mesh may differ in its data axis, groups in size and count. A group that shrinks gives back its smallest pieces, a
+    kind that loses groups those that are most split: both least in pieces, group by group. What grows is filled as by `replace`.
+    """
+    _comparable(job, new)
+    groups: dict[str, list[list[Unit]]] = {}
+    for slot in slots(_same_size(job, running)):
+        groups.setdefault(_family(job, slot), []).append(_units(job, [running.nodes[r] for r in slot.ranks]))
+    for held in groups.values():
+        held.sort(key=lambda units: len(_on(cluster, units)))
+    kept = []
+    for slot in slots(new):
+        held = groups.get(_family(new, slot), [])
+        size = len(slot.ranks) // new.segment_nodes
+        units = _shrunk(cluster, held.pop(0), size) if held else []
+        kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
+    return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
+
+
+def _same_size(job: Job, running: Placement) -> Job:
+    """Refuse a placement of another job."""
+    if len(running.nodes) != job.nodes:
+        raise InputError(
+            f"job {job.name!r} needs {job.nodes:,} nodes, the running placement has {len(running.nodes):,}; give the placement of this job"
+        )
+    return job
+
+
+def _comparable(job: Job, new: Job) -> None:
+    """Refuse a new size that is another job."""
+    fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
+    if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
+        raise InputError(f"job {new.name!r}: only the data axis of a mesh, or sizes and counts of groups, may change (mesh {job.mesh} to {new.mesh})")
+
+
+def _family(job: Job, slot: Slot) -> str:
+    """Return what a group may stand in for: itself in a mesh, any of its kind otherwise."""
+    return slot.name if job.mesh else job.groups[slot.kind].name
+
+
+def _units(job: Job, nodes: Sequence[str]) -> list[Unit]:
+    """Cut a group's nodes into its segments."""
+    return [tuple(nodes[i : i + job.segment_nodes]) for i in range(0, len(nodes), job.segment_nodes)]
+
+
+def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
+    """Return the units of a group by leaf."""
+    return Counter(cluster.leaf_of[u[0]] for u in units if u is not None)
+
+
+def _shrunk(cluster: Cluster, units: list[Unit], size: int) -> list[Unit]:
+    """Keep so many units, those of the largest pieces."""
+    on = _on(cluster, units)
+    order = sorted(range(len(units)), key=lambda x: (-on[cluster.leaf_of[units[x][0]]], cluster.leaf_of[units[x][0]], x))
+    return [units[x] for x in sorted(order[:size])]
+
+
+def _mended(cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options) -> Mended:
+    """Fill what is missing and name the result."""
+    stay = {n for k in kept for u in k.units if u is not None for n in u}
+    q, units = cluster.question(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    groups = [Short(frozenset(_on(cluster, k.units)), sum(u is None for u in k.units)) for k in kept]
+    outcome = fill(q.leaves, groups, options)
+    if outcome.solution is None:
+        size = job.segment_nodes
+        missing, free = sum(g.missing for g in groups) * size, sum(leaf.free for leaf in q.leaves) * size
+        reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
+        return Mended(placement=_placement(cluster, job, q.leaves, [], None, outcome, options, reason), moves=())
+    ranked = _ranked(cluster, kept, outcome.solution, units)
+    placed = _placement(cluster, job, q.leaves, ranked, outcome.solution, outcome, options, "")
+    return Mended(placement=placed, moves=tuple(_moves(job.name, running.nodes, placed.nodes, same_ranks=bool(gone))))
+
+
+def _ranked(cluster: Cluster, kept: Sequence[_Kept], filled: Filled, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
+    """Put free units where segments are missing, leaf by leaf, those of the group's own leaves first."""
+    free = [iter(u) for u in units]
+    found = []
+    for g, k in enumerate(kept):
+        own = _on(cluster, k.units)
+        order = sorted((i for h, i in filled.taken if h == g), key=lambda i: (-own[i], i))
+        fresh = [next(free[i]) for i in order for _ in range(filled.taken[g, i])]
+        coming = iter(fresh)
+        held = [u if u is not None else next(coming) for u in k.units]
+        nodes = tuple(n for u in held for n in u)
+        found.append(Ranked(k.slot.name, nodes, tuple(dict.fromkeys(cluster.leaf_of[n] for n in nodes)), k.slot.ranks))
+    return found
+
+
+def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
+    """Pair the nodes that are gone with those that came: by rank where ranks keep their numbers, else as removals and additions."""
+    if same_ranks:
+        yield from (Move(job=job, rank=r, old=a, new=b) for r, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+        return
+    was, now = set(before), set(after)
+    yield from (Move(job=job, rank=r, old=n, new=None) for r, n in enumerate(before) if n not in now)
+    yield from (Move(job=job, rank=r, old=None, new=n) for r, n in enumerate(after) if n not in was)
+
+
+def _placement(
+    cluster: Cluster,
+    job: Job,
+    leaves: Sequence[Leaf],
+    ranked: Sequence[Ranked],
+    filled: Filled | None,
+    outcome: Outcome[Filled],
+    options: Options,
+    reason: str,
+) -> Placement:
+    """Name the nodes and state what is proven, given that all others stay."""
+    values, bounds = (filled.values, filled.bounds) if filled else ((0, 0, 0), (0, 0, 0))
+    held = [(v, b) for v, b in zip(values, bounds, strict=True)]
+    at = next((i for i, (v, b) in enumerate(held) if v != b), 0)
+    value, bound = (float(held[at][0]), float(held[at][1])) if filled else (None, None)
+    certificate = Certificate(
+        status="infeasible" if filled is None else "optimal" if outcome.stop is Stop.PROVED else "feasible",
+        objective=value,
+        bound=bound,
+        gap=relative_gap(value, bound),
+        solver="CP-SAT" if outcome.variables else "nearest free nodes with analytic bounds",
+        formulation="Units by group in need and leaf; leaves without such a group by class of pod and free units.",
+        variables=outcome.variables,
+        constraints=outcome.constraints,
+        seconds=outcome.seconds,
+        seed=options.seed,
+        minimizes=f"moved ranks (as many as are missing), then {', then '.join(LEVELS)}; objective and bound are those of {LEVELS[at]!r}",
+        given="every other rank stays on its node",
+    )
+    return Placement(
+        job=job.name,
+        nodes=in_rank_order(ranked, job.nodes) if ranked else (),
+        groups=tuple(PlacedGroup(name=g.name, nodes=g.nodes, leaves=tuple(cluster.leaves[i].name for i in g.leaves)) for g in ranked),
+        groups_split=values[0],
+        lower_bound_split=bounds[0],
+        extra_pieces=values[1],
+        groups_cross_pod=values[2] if leaves and leaves[0].path else 0,
+        figures=tuple(Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(LEVELS, held, strict=True)) if filled else (),
+        gpus_per_node=job.gpus_per_node,
+        segment_nodes=job.segment_nodes,
+        stopped=outcome.stop.value,
+        reason=reason,
+        certificate=certificate,
+    )

@@ -1,0 +1,210 @@
+"""Placement of a plan's job by the step time that the plan's own fabric predicts for it."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.checks.cluster import expected_groups
+from planner.cluster.job import Job, job_of_plan
+from planner.cluster.placement import Figure, PlacedGroup, Placement
+from planner.errors import InputError
+from planner.instance.network import Network
+from planner.instance.read import read_json
+from planner.physics.network.locality import Locality, least_crossings, locality
+from planner.physics.network.topology import Design
+from planner.physics.network.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.plan_physics import Context, cut_of, domain_racks
+from planner.physics.training import step
+from planner.physics.training.step import Conditions
+from planner.plan.files import read_plan
+from planner.plan.plan import Plan
+from planner.scheduling.session import Cluster
+from planner.simulation.reference_tree import transport_slowdown
+from planner.solvers.outcome import relative_gap
+
+FORMULATION = "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A plan's step as its fabric times it, given which nodes carry the racks of each stage."""
+
+    plan: Plan
+    design: Design
+    places: Mapping[str, int]
+    wrap: bool
+
+    def crossings(self, job: Job, nodes: tuple[str, ...]) -> Locality:
+        """Count what a rank order sends across leaf domains, pods and zones."""
+        stages = [[self.places[nodes[r]] for r in ranks] for ranks in expected_groups(job).values()]
+        d = self.design
+        blocks = {"leaf_domain_racks": domain_racks(d), "domains_per_pod": d.domains_per_pod or 1}
+        return locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=self.wrap)
+
+    def seconds(self, x: Locality | None) -> float:
+        """Predict the step; with None, as if nothing left a leaf: the transport's own slowdown alone."""
+        return self.at(*((1.0, 1.0) if x is None else self.factors(x)))
+
+    def factors(self, x: Locality) -> tuple[float, float]:
+        """Return how much slower than the transport alone the pipeline exchange and the rings are."""
+        network = self.network
+        hop = hop_slowdown(transport_slowdown(network), self.design, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone)
+        ring = allreduce_slowdown(transport_slowdown(network), self.design, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone)
+        return hop / transport_slowdown(network), ring / transport_slowdown(network)
+
+    def at(self, hop: float, ring: float) -> float:
+        """Predict the step with the exchange and the rings so much slower than the transport alone makes them."""
+        layout, phi = self.plan.layout, transport_slowdown(self.network)
+        if layout is None:
+            raise InputError("step-time: the plan holds no layout; solve an instance with one")
+        found = step.metrics(self.plan.instance, Conditions(hop_slowdown=phi * hop, allreduce_slowdown=phi * ring), cut_of(layout))["step_seconds"]
+        return float(found)  # type: ignore[arg-type]
+
+    @property
+    def network(self) -> Network:
+        """The network of the plan's instance."""
+        if self.plan.instance.network is None:
+            raise InputError("step-time: the plan holds no network; solve an instance with one")
+        return self.plan.instance.network
+
+    def least_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
+        """Bound the step of every placement: what must leave the fullest leaf, and the fullest pod, by shape alone."""
+        if not job.mesh or set(job.mesh) != {"pipeline", "data"}:
+            return self.seconds(None)
+        free: dict[tuple[str, int], int] = {}
+        for i, leaf in enumerate(cluster.leaves):
+            room = len(set(leaf.nodes).difference(busy))
+            free["leaf", i] = room
+            pod = ("pod", leaf.path[0] if leaf.path else 0)
+            free[pod] = free.get(pod, 0) + room
+        d, factors = self.design, set[tuple[float, float]]()
+        known = {f.name: f.bound > 0 for f in first.figures}
+        sizes = {"leaf": domain_racks(d), "pod": domain_racks(d) * (d.domains_per_pod or d.domains)}
+        options = {}
+        for level, split in (("leaf", first.lower_bound_split > 0), ("pod", known.get("groups across pods", False))):
+            rooms = [n for (at, _), n in free.items() if at == level and n]
+            options[level] = least_crossings(
+                job.mesh["pipeline"], job.mesh["data"], room=max(rooms), blocks=len(rooms), wrap=self.wrap, split=split
+            )  # fmt: skip
+        for flows, rings in options["leaf"]:
+            for more, wide in options["pod"]:
+                factors.add(self.factors(_crossing(flows / sizes["leaf"], more / sizes["pod"], rings, wide)))
+        return min(self.at(hop, ring) for hop, ring in _least(factors))
+
+
+def _crossing(leaf: float, pod: float, rings: int, wide: int) -> Locality:
+    """Return what the fabric needs to know of a placement, its counts left out."""
+    return Locality(
+        share_leaving_leaf=leaf, share_leaving_pod=pod, rings_leaving_leaf=rings, rings_leaving_pod=wide, groups_split=0, extra_pieces=0,
+        groups_cross_pod=0, stage_in_leaf=0.0, stage_in_pod=0.0,
+    )  # fmt: skip
+
+
+def _least(factors: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Drop pairs that another is no worse than in both: no slower exchange or ring makes a step shorter."""
+    kept: list[tuple[float, float]] = []
+    for hop, ring in sorted(factors):
+        if not kept or ring < kept[-1][1]:
+            kept.append((hop, ring))
+    return kept
+
+
+def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
+    """Read the fabric of a plan at one site, and give each node of the cluster the place of a rack in it.
+
+    Raises
+    ------
+    InputError
+        If the plan has no such fabric, or the cluster does not have its shape.
+    """
+    x = Context(plan=plan)
+    if plan.layout is None or plan.instance.network is None or len(x.wired) != 1:
+        raise InputError(f"{where}: --objective step-time needs a plan with a layout and the fabric of one site (has {len(x.wired)}); take locality")
+    (design,) = x.wired.values()
+    size, per_pod = domain_racks(design), design.domains_per_pod or design.domains
+    seen: dict[int, int] = {}
+    first: dict[int, int] = {}
+    places = {}
+    for leaf in cluster.leaves:
+        pod = first.setdefault(leaf.path[0] if leaf.path else 0, len(first))
+        at = seen[pod] = seen.get(pod, -1) + 1
+        if len(leaf.nodes) > size or (leaf.path and at >= per_pod):
+            raise InputError(
+                f"{where}: leaf {leaf.name!r} has {len(leaf.nodes)} nodes, its pod {at + 1} leaves or more; the plan's fabric has {size} racks "
+                f"a leaf domain and {per_pod} domains a pod; give the topology of the plan's fabric, or take --objective locality"
+            )
+        places.update({n: (pod * per_pod + at) * size + i for i, n in enumerate(leaf.nodes)})
+    return Clock(plan, design, places, plan.layout.virtual_stages > 1)
+
+
+def place_by_time(cluster: Cluster, given: Plan | str | Path | None, *, busy: Iterable[str] = (), **options: Any) -> Placement:
+    """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
+
+    Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is slower
+    depends on the fabric's oversubscription and on what the layout hides. The bound is the step of the least that the shape of
+    the job must send out of the fullest leaf and pod (`planner.physics.crossings`).
+    """
+    where = str(given) if isinstance(given, (str, Path)) else "job"
+    if given is None or (not isinstance(given, Plan) and "planner_version" not in (read_json(Path(given)) or ())):
+        raise InputError(f"{where}: --objective step-time needs a plan, which knows its layout and fabric; give one, or take locality")
+    plan = given if isinstance(given, Plan) else read_plan(Path(given))
+    return fastest(cluster, clock_of(cluster, plan, where), job_of_plan(plan, where), busy=list(busy), **options)
+
+
+def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **options: Any) -> Placement:
+    """Return the faster of the two placements, with the bound."""
+    first = cluster.place(job, busy=busy, **options)
+    if not first.nodes:
+        return first
+    bound = clock.least_seconds(cluster, job, first, cluster.taken(busy))
+    timed = [(clock.seconds(clock.crossings(job, first.nodes)), first)]
+    if job.mesh and timed[0][0] > bound and len(job.mesh) == 2:
+        turned = _pipelines_whole(cluster, job, first, busy, options)
+        timed.append((clock.seconds(clock.crossings(job, turned.nodes)), turned))
+    seconds, best = min(timed, key=lambda t: t[0])
+    gap = relative_gap(seconds, bound)
+    certificate = best.certificate.model_copy(
+        update={
+            "status": "optimal" if seconds <= bound else "feasible",
+            "objective": seconds,
+            "bound": bound,
+            "gap": gap,
+            "formulation": FORMULATION,
+            "minimizes": "predicted seconds of a step; the bound is the step of the least that must cross leaves and pods",
+        }
+    )
+    return best.model_copy(update={"step_seconds": seconds, "step_seconds_bound": bound, "certificate": certificate})
+
+
+def _pipelines_whole(cluster: Cluster, job: Job, first: Placement, busy: list[str], options: Mapping[str, Any]) -> Placement:
+    """Place the job turned round, so that its pipelines take the place of rings, and count what that makes of the rings.
+
+    Beside the first level nothing is proven of its figures, as they are not what was made least.
+    """
+    stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
+    turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
+    nodes = tuple(turned.nodes[d * stages + s] for s in range(stages) for d in range(replicas))
+    groups = []
+    for name, ranks in expected_groups(job).items():
+        on = tuple(nodes[r] for r in ranks)
+        groups.append(PlacedGroup(name=name, nodes=on, leaves=tuple(dict.fromkeys(cluster.leaves[cluster.leaf_of[n]].name for n in on))))
+    leaf = {x.name: x for x in cluster.leaves}
+    tiers = len(cluster.leaves[0].path)
+    crossing = [sum(len({leaf[name].path[t] for name in g.leaves}) > 1 for g in groups) for t in range(tiers)]
+    values = [sum(len(g.leaves) > 1 for g in groups), sum(len(g.leaves) - 1 for g in groups), *crossing]
+    bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
+    figures = [
+        Figure(name=f.name, value=v, bound=b, analytic_bound=min(b, f.analytic_bound))
+        for f, v, b in zip(first.figures[: len(values)], values, bounds, strict=True)
+    ]
+    return first.model_copy(
+        update={
+            "nodes": nodes,
+            "groups": tuple(groups),
+            "groups_split": values[0],
+            "extra_pieces": values[1],
+            "groups_cross_pod": values[2] if tiers else 0,
+            "figures": tuple(figures),
+        }
+    )

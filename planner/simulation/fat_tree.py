@@ -1,0 +1,96 @@
+"""A network to simulate that is no plan: a fat tree by its hosts, ports, tiers and oversubscription."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import numpy as np
+from pydantic import Field, ValidationError, model_validator
+
+from planner.errors import InputError
+from planner.instance.instance import Count, Positive, Sourced
+from planner.instance.read import complaints, read_json
+from planner.simulation.tree import Tree
+
+MOST_HOSTS = 1 << 20
+
+
+class Fabric(Sourced):
+    """A fat tree of equal switches; without down_ports it is the k-ary tree: half of the ports face down below the top."""
+
+    name: str = "fabric"
+    hosts: Annotated[int, Field(ge=2, le=MOST_HOSTS)] = Field(description="Hosts, each with one port on a leaf.")
+    ports_per_switch: Annotated[int, Field(ge=2, le=4096)]
+    tiers: Annotated[int, Field(ge=1, le=4)] = 3
+    oversubscription: tuple[Annotated[float, Field(ge=1)], ...] = Field(
+        (), description="Ports down over ports up of each tier below the top, leaves first; 1 where absent."
+    )
+    down_ports: tuple[Count, ...] = Field((), description="Ports down of each tier below the top, leaves first; half of the ports where absent.")
+    host_gbps: Positive = Field(800.0, description="Rate of one host, and of every cable, all planes together.")
+    plane_shares: tuple[Positive, ...] = Field((1.0,), min_length=1, description="Share of a cable's rate that each plane has; unequal ones differ.")
+    failed_cables: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (),
+        description="Cables between switches that are out, by number: leaf by leaf to its spines, then spine by spine, plane after plane.",
+    )
+
+    @model_validator(mode="after")
+    def _wirable(self) -> Self:
+        """Refuse what no ports can be found for."""
+        for key in ("oversubscription", "down_ports"):
+            if len(getattr(self, key)) > self.tiers - 1:
+                raise ValueError(f"{key} must have at most {self.tiers - 1} entries, one for each tier below the top (has {len(getattr(self, key))})")
+        if abs(sum(self.plane_shares)) > 1 + 1e-9:
+            raise ValueError(f"plane_shares must add up to 1 at most (add up to {sum(self.plane_shares):g})")
+        for t, (down, ratio) in enumerate(zip(self.downs, self.ratios, strict=True)):
+            up = down / ratio
+            if round(up) < 1 or abs(up - round(up)) > 1e-9:
+                raise ValueError(f"oversubscription[{t}] leaves {up:g} ports up of {down} down, which is not whole; give another or down_ports[{t}]")
+            if down + round(up) > self.ports_per_switch:
+                raise ValueError(f"tier {t} takes {down} ports down + {round(up)} up > {self.ports_per_switch} ports; lower down_ports[{t}]")
+        reach = math.prod(self.downs) * self.ports_per_switch
+        if self.hosts > reach:
+            raise ValueError(f"hosts must be at most {reach}, which {self.tiers} tiers of {self.ports_per_switch} ports reach (is {self.hosts})")
+        return self
+
+    @property
+    def downs(self) -> tuple[int, ...]:
+        """Ports down of each tier below the top."""
+        return tuple(self.down_ports[t] if t < len(self.down_ports) else self.ports_per_switch // 2 for t in range(self.tiers - 1))
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Oversubscription of each tier below the top."""
+        return self.oversubscription + (1.0,) * (self.tiers - 1 - len(self.oversubscription))
+
+
+def load_fabric(given: Mapping[str, Any] | Path) -> Fabric:
+    """Read and check a fabric.
+
+    Raises
+    ------
+    InputError
+        Names the file, the JSON path, the value and what was expected.
+    """
+    where = str(given) if isinstance(given, Path) else "fabric"
+    data = read_json(given) if isinstance(given, Path) else given
+    if not isinstance(data, Mapping):
+        raise InputError(f'{where}: must be a plan or a fabric (is {type(data).__name__}), such as {{"hosts": 1024, "ports_per_switch": 16}}')
+    try:
+        return Fabric.model_validate(dict(data))
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, where, Fabric))) from None
+
+
+def tree_of_fabric(f: Fabric) -> Tree:
+    """Wire a fabric: single cables, subtrees filled one after the other."""
+    ups = tuple(round(d / o) for d, o in zip(f.downs, f.ratios, strict=True))
+    rate = f.host_gbps * 1e9 / 8
+    return Tree(
+        down=(*f.downs, -(-f.hosts // math.prod(f.downs))),
+        up=(1, *ups),
+        bundle=(1,) * f.tiers,
+        rates=(rate,) * f.tiers,
+        planes=f.plane_shares,
+        slots=np.arange(f.hosts),
+    )

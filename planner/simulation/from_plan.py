@@ -1,0 +1,115 @@
+"""The network of a planned site, and what its placement makes the racks exchange."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cluster import hostlist
+from planner.errors import InputError
+from planner.instance.hardware import Accelerator
+from planner.physics.network.dragonfly import Dragonfly
+from planner.physics.network.topology import Design
+from planner.physics.plan_physics import Context
+from planner.plan.plan import Plan
+from planner.simulation.rng import Ints
+from planner.simulation.tree import Tree
+
+MOST_HOSTS = 65_536  # hosts that are simulated where no number is asked for
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """The part of a site that is simulated: the GPUs of some indices in the first racks.
+
+    Attributes
+    ----------
+    slots
+        Place in the tree of every rack (row) and index (column).
+    """
+
+    tree: Tree
+    slots: Ints
+    described: str
+
+
+def tree_of_design(d: Design, *, cable_rate: float, host_rate: float, planes: int = 1, racks: int | None = None, rails: int | None = None) -> Part:
+    """Wire a design as `planner.physics.wiring` counts it; `racks` and `rails` keep the first of each, switches as they are.
+
+    The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the third, a zone or the whole site.
+    """
+    held_racks, held_rails = min(racks or d.racks, d.racks), min(rails or d.rails, d.rails)
+    rack, rail = np.arange(held_racks)[:, None], np.arange(held_rails)[None, :]
+    rates, shares = (host_rate,) + (cable_rate,) * (d.tiers - 1), (1 / planes,) * planes
+    if d.tiers == 1:
+        slots = rack * d.rails + rail
+        tree = Tree(down=(d.endpoint_links,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
+        return Part(tree=tree, slots=slots, described=_described(d, held_racks, held_rails))
+    domain, x, y = rack // d.leaf_down, d.rails_per_pod, d.domains_per_pod
+    row, column, rows = domain // y, rail // x, -(-d.domains // y)
+    pod = column * rows + row
+    if d.zones:
+        along, across = d.domains_per_zone // y, d.rails_per_zone // x
+        zone = column // across * -(-d.domains // d.domains_per_zone) + row // along
+        pod = (zone * across + column % across) * along + row % along
+    leaf = (pod * x + rail % x) * y + domain % y
+    slots = leaf * d.leaf_down + rack % d.leaf_down
+    above = [(up, bundle) for up, bundle in ((d.spine_up, d.spine_bundle), (d.core_up, d.core_bundle)) if up]
+    tree = Tree(
+        down=(d.leaf_down, x * y, d.core_pods, d.zones)[: d.tiers],
+        up=(1, d.spines_per_pod, *(up // bundle for up, bundle in above)),
+        bundle=(1, d.leaf_bundle, d.spine_bundle, d.core_bundle)[: d.tiers],
+        rates=rates,
+        planes=shares,
+        slots=slots.ravel(),
+    )
+    return Part(tree=tree, slots=slots, described=_described(d, held_racks, held_rails))
+
+
+def _described(d: Design, racks: int, rails: int) -> str:
+    """Say what of the design is simulated."""
+    every = "all" if racks == d.racks else "the first"
+    what = f"GPU indices 0 to {rails - 1} of {d.rails} in {every} {racks:,} of {d.racks:,} racks"
+    if racks == d.racks and rails < d.rails and d.tiers > 1:
+        pods = "whole zones" if d.zones else "one pod" if d.domains_per_pod >= d.domains and rails == d.rails_per_pod else "whole pods"
+        what += f" ({pods}; traffic that keeps its index loads no link of the others)"
+    elif racks < d.racks:
+        what += ": a sample, on which what would go to the other racks is missing"
+    return what
+
+
+def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, Part]:
+    """Return the site and the part of it to simulate: by default the pods, or zones, of the first indices, all racks where they are few enough.
+
+    Raises
+    ------
+    InputError
+        The plan has no such site, or no fabric.
+    """
+    c = Context(plan=plan)
+    if not c.wired or plan.fabric is None:
+        raise InputError("simulate: the plan has no fabric that can be wired; solve an instance with a `network` part")
+    name = site or max(sorted(c.wired), key=lambda s: c.wired[s].racks)
+    if name not in c.wired:
+        raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(c.wired))}")
+    gpu, d, box = plan.instance.hardware.accelerator, c.wired[name], c.switches[plan.fabric.sites[name].switch]
+    if not isinstance(gpu, Accelerator):
+        raise InputError("simulate: the plan's accelerator is a bare name; solve the instance again")
+    if isinstance(d, Dragonfly):
+        raise InputError(f"simulate: {name} has a {plan.fabric.sites[name].family}; only trees are simulated, so plan with other families")
+    block = d.rails_per_zone or d.rails_per_pod or d.rails
+    wanted = hosts or min(block * d.racks, MOST_HOSTS)
+    rails = min(d.rails, -(-max(1, wanted // d.racks) // block) * block)
+    racks = min(d.racks, -(-wanted // rails))
+    rate = box.port_gbps * 1e9 / 8
+    return name, tree_of_design(d, cable_rate=rate, host_rate=min(rate, gpu.nic_bytes_per_second), planes=box.planes, racks=racks, rails=rails)
+
+
+def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
+    """Return the slots of every stage's racks in rank order, for each index simulated: what is beyond the sample is left out."""
+    held = plan.placement.sites.get(site) if plan.placement else None
+    if held is None or plan.layout is None:
+        raise InputError(f"simulate: nothing is placed at {site!r}; choose another site or --pattern permutation")
+    ranks: list[list[int]] = [[] for _ in range(plan.layout.rack_stages)]
+    for a in held.assignment:
+        ranks[a.stage] += [r for r in hostlist.parse(a.racks) if r < len(part.slots)]
+    return [[part.slots[np.asarray(r, np.int64), rail] for r in ranks] for rail in range(part.slots.shape[1])]

@@ -1,0 +1,158 @@
+"""Which directed links each flow loads, and how much: the three transports on one tree.
+
+A route is a set of (link, weight): a flow of rate x loads the link with weight · x. Next hops are those from which the
+target can still be reached, as a routing protocol that withdraws dead routes leaves them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.simulation import rng
+from planner.simulation.flow_classes import Classes
+from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.rng import Floats, Ints
+from planner.simulation.tree import Tree
+
+MOST_ENTRIES = 40_000_000  # pairs of flow and link that are held at once: about 90 bytes each at work
+CHUNK = 1 << 22  # pairs of flow and switch that are looked at together
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Routes:
+    """The links of every part of every flow, part by part.
+
+    Attributes
+    ----------
+    start
+        First entry of each part, and behind the last one their number.
+    link, weight
+        Of each entry.
+    flow
+        Flow that each part belongs to; a flow is done when its last part is.
+    size
+        Bytes of each part.
+    capacity
+        Bytes per second of each directed link.
+    """
+
+    start: Ints
+    link: Ints
+    weight: Floats
+    flow: Ints
+    size: Floats
+    capacity: Floats
+
+    @property
+    def parts(self) -> int:
+        """Parts of flows."""
+        return len(self.size)
+
+    def owner(self) -> Ints:
+        """Return the part that each entry belongs to."""
+        return np.repeat(np.arange(self.parts), np.diff(self.start))
+
+    def load(self, amount: Floats) -> Floats:
+        """Return the sum over parts of weight · amount on every link."""
+        return np.bincount(self.link, self.weight * amount[self.owner()], len(self.capacity)).astype(np.float64)
+
+
+@dataclass(slots=True)
+class Entries:
+    """Collects entries in any order and sorts them into routes."""
+
+    part: list[Ints]
+    link: list[Ints]
+    weight: list[Floats]
+
+    def add(self, part: Ints, link: Ints, weight: Floats | float) -> None:
+        """Add one entry a part; a weight of 0 is left out."""
+        weights = np.broadcast_to(np.asarray(weight, float), link.shape)
+        held = weights > 0
+        self.part.append(part[held])
+        self.link.append(link[held])
+        self.weight.append(weights[held])
+
+    def routes(self, flow: Ints, size: Floats, capacity: Floats) -> Routes:
+        """Sort what was added by part."""
+        part = np.concatenate([*self.part, np.empty(0, np.int64)])
+        rank = np.argsort(part, kind="stable")
+        start = np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))])
+        link = np.concatenate([*self.link, np.empty(0, np.int64)])[rank]
+        return Routes(start=start, link=link, weight=np.concatenate([*self.weight, np.empty(0)])[rank], flow=flow, size=size, capacity=capacity)
+
+
+def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
+    """Route every flow over one path of each plane, picked hop by hop by a hash; a message is cut evenly over the planes.
+
+    Parallel cables are next hops of their own. Hashes at different switches are independent (no polarisation).
+    """
+    held, planes = Entries([], [], []), len(tree.planes)
+    flow = np.arange(len(flows))
+    for plane in range(planes):
+        part = plane * len(flows) + flow
+        for tier, who in _by_meeting_tier(tree, flows):
+            chunks = [who] if alive is None else np.array_split(who, max(1, len(who) * tree.widths[tier] // CHUNK))
+            for f in chunks:
+                hops = _hashed(tree, flows, f, tier, (seed, plane)) if alive is None else alive.hashed(flows, f, tier, (seed, plane))
+                for link in hops:
+                    held.add(part[f], link, 1.0)
+    return held.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), tree.capacity())
+
+
+def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
+    """Return the flows that turn round at each tier."""
+    meeting = tree.meeting_tier(flows.source, flows.target)
+    return [(t, np.flatnonzero(meeting == t)) for t in range(1, tree.tiers + 1) if (meeting == t).any()]
+
+
+def _hashed(tree: Tree, flows: Flows, f: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
+    """Pick a position and a lane at every hop, all of them alive."""
+    found, position = [], np.zeros(len(f), np.int64)
+    for t in range(tier):
+        pick = rng.below(tree.up[t] * tree.bundle[t], *seed, 2 * t, f)
+        position = position * tree.up[t] + pick // tree.bundle[t]
+        lane = rng.below(tree.bundle[t], *seed, 2 * t + 1, f)
+        up = tree.cable(t, tree.subtree(flows.source[f], t), position, pick % tree.bundle[t])
+        down = tree.cable(t, tree.subtree(flows.target[f], t), position, lane)
+        found += [tree.link(up, down=False, plane=seed[1]), tree.link(down, down=True, plane=seed[1])]
+    return found
+
+
+def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
+    """Split every flow evenly over all equal-cost next hops at every hop, planes included: packet spraying that knows no load.
+
+    The split is even over living next hops and not weighted by what they lead to, so where links have failed, and where
+    planes differ, the weaker path sets the pace of the whole flow.
+    """
+    if alive is not None:
+        return _sprayed_around(tree, flows, Classes(alive))
+    flow, planes = np.arange(len(flows)), len(tree.planes)
+    held, merged = Entries([], [], []), tree.condensed()
+    for plane in range(planes):
+        for tier, who in _by_meeting_tier(tree, flows):
+            for link in _hashed(merged, flows, who, tier, (0, plane)):
+                held.add(who, link, 1 / planes)
+    return held.routes(flow, flows.size.astype(float), merged.capacity())
+
+
+def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
+    """Spray over what failures leave, cables that are alike as one."""
+    flow, planes, held = np.arange(len(flows)), len(tree.planes), Entries([], [], [])
+    turns = _by_meeting_tier(tree, flows)
+    _refuse_large(planes * sum(len(who) * classes.entries(tier) for tier, who in turns))
+    for plane in range(planes):
+        for tier, who in turns:
+            for f in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
+                for link, share in classes.shared(flows, f, tier, plane):
+                    held.add(np.repeat(f, share.shape[1]), link.ravel(), share.ravel() / planes)
+    return held.routes(flow, flows.size.astype(float), classes.capacity())
+
+
+def _refuse_large(entries: int) -> None:
+    if entries > MOST_ENTRIES:
+        raise InputError(
+            f"simulate: spraying around failed links loads {entries:,} pairs of flow and link > {MOST_ENTRIES:,} that fit; "
+            "take fewer hosts, or fewer failed links"
+        )

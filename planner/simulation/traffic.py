@@ -1,0 +1,143 @@
+"""Who sends to whom: the exchanges of a training step, random permutations, and lists from a file."""
+
+import csv
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.simulation import rng
+from planner.simulation.living_cables import Flows
+from planner.simulation.rng import Ints
+from planner.simulation.tree import Tree
+
+MOST_FLOWS = 1 << 22
+HEADER = ["src", "dst", "bytes"]
+
+
+def permutation(slots: Ints, size: float, seed: int) -> Flows:
+    """Let every host send to one other and receive from one other: along a random cycle through all."""
+    order = slots[rng.order(len(slots), seed, 1)]
+    return _flows(order, np.roll(order, -1), size)
+
+
+def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
+    """Let rank q of every stage send to rank q of the next; `wrap`: the last stage sends to the first."""
+    pairs = [(a[: min(len(a), len(b))], b[: min(len(a), len(b))]) for a, b in pairwise(groups)]
+    if wrap and len(groups) > 1:
+        shared = min(len(groups[0]), len(groups[-1]))
+        pairs.append((groups[-1][:shared], groups[0][:shared]))
+    return _flows(_joined([a for a, _ in pairs]), _joined([b for _, b in pairs]), size)
+
+
+def allreduce(groups: list[Ints], size: float) -> Flows:
+    """Let every host send a step's piece to the next of its ring, each group a ring of its own; `size` is a group's whole buffer."""
+    rings = [g for g in groups if len(g) > 1]
+    each = np.concatenate([np.full(len(g), size / len(g)) for g in rings]) if rings else np.empty(0)
+    return Flows(source=_joined(rings), target=_joined([np.roll(g, -1) for g in rings]), size=each)
+
+
+def ring_steps(groups: list[Ints]) -> int:
+    """Return the steps of a ring all-reduce of the largest group: 2·(n - 1)."""
+    return 2 * (max((len(g) for g in groups), default=1) - 1)
+
+
+def alltoall(groups: list[Ints], size: float) -> Flows:
+    """Let every host send to all others of its group at once; `size` is what one host sends in all."""
+    flows = sum(len(g) * (len(g) - 1) for g in groups)
+    if flows > MOST_FLOWS:
+        raise InputError(f"alltoall: {flows:,} flows > {MOST_FLOWS:,}; take fewer hosts or smaller groups")
+    source, target, each = [], [], []
+    for g in (g for g in groups if len(g) > 1):
+        n = len(g)
+        source.append(np.repeat(g, n - 1))
+        target.append(g[(np.arange(n)[:, None] + np.arange(1, n)[None, :]) % n].ravel())
+        each.append(np.full(n * (n - 1), size / (n - 1)))
+    return Flows(source=_joined(source), target=_joined(target), size=np.concatenate([*each, np.empty(0)]))
+
+
+def blocks(slots: Ints, size: int) -> list[Ints]:
+    """Cut hosts into groups of neighbours; the last may be smaller."""
+    return [slots[k : k + size] for k in range(0, len(slots), size)]
+
+
+def from_file(path: Path, slots: Ints) -> Flows:
+    """Read flows from a CSV file with the header src,dst,bytes; hosts count from 0.
+
+    Raises
+    ------
+    InputError
+        Names the file, the line, the value and what was expected.
+    """
+    try:
+        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+    except FileNotFoundError:
+        raise InputError(f"--pattern {path}: is no pattern and no such file; give permutation, p2p, allreduce, alltoall or a CSV file") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read as a CSV file ({error}); give one with the header {','.join(HEADER)}") from None
+    if not rows or [c.strip() for c in rows[0]] != HEADER:
+        raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {','.join(rows[0]) if rows else 'empty'}); add it")
+    held = [_row(path, n, row, len(slots)) for n, row in enumerate(rows[1:], start=2) if row]
+    if not held:
+        raise InputError(f"{path}: has no flows; add lines such as 0,1,1e6")
+    source, target, size = (np.asarray(column) for column in zip(*held, strict=True))
+    return Flows(source=slots[source], target=slots[target], size=size.astype(float))
+
+
+def _row(path: Path, line: int, row: list[str], hosts: int) -> tuple[int, int, float]:
+    where = f"{path}: line {line}"
+    if len(row) != len(HEADER):
+        raise InputError(f"{where}: must have {len(HEADER)} values (has {len(row)}); write {','.join(HEADER)}")
+    ends = []
+    for name, text in zip(HEADER, row[:2], strict=False):
+        try:
+            host = int(text)
+        except ValueError:
+            host = -1
+        if not 0 <= host < hosts:
+            raise InputError(f"{where}: {name}: must be a host from 0 to {hosts - 1} (is {text.strip()!r}); fix it there")
+        ends.append(host)
+    try:
+        size = float(row[2])
+    except ValueError:
+        size = math.nan
+    if not (math.isfinite(size) and size > 0):
+        raise InputError(f"{where}: bytes: must be a finite number greater than 0 (is {row[2].strip()!r}); fix it there")
+    if ends[0] == ends[1]:
+        raise InputError(f"{where}: dst: must be another host than src (both are {ends[0]}); remove the line")
+    return ends[0], ends[1], size
+
+
+def _flows(source: Ints, target: Ints, size: float) -> Flows:
+    return Flows(source=source, target=target, size=np.full(len(source), float(size)))
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return np.concatenate([*parts, np.empty(0, np.int64)])
+
+
+def switch_cables(tree: Tree) -> int:
+    """Return how many cables between switches there are, all planes counted apart."""
+    return sum(tree.cables[1:]) * len(tree.planes)
+
+
+def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
+    """Return the cables between switches that are out: those listed, or so many drawn at random by the seed.
+
+    Raises
+    ------
+    InputError
+        There are not so many cables.
+    """
+    held = switch_cables(tree)
+    if isinstance(failed, int):
+        if not 0 <= failed <= held:
+            raise InputError(f"--failed-links {failed}: must be from 0 to {held}, the cables between switches; give another number")
+        return np.sort(rng.order(held, seed, 9)[:failed])
+    wrong = [c for c in failed if not 0 <= c < held]
+    if wrong:
+        raise InputError(f"failed_cables: {wrong[0]} is not the number of a cable between switches (there are {held}); give one from 0 to {held - 1}")
+    return np.unique(np.asarray(failed, np.int64))
