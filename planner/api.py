@@ -177,7 +177,7 @@ def place(
     fragmentation
         Search the last level of the objective too, the leaves left part-free; otherwise best fit decides it.
     objective
-        "locality", or "step-time": the predicted step of a plan's job on the plan's fabric (`planner.step_time`).
+        "locality", or "step-time": the predicted step of a plan's job on the plan's fabric (`planner.scheduling.step_time`).
 
     Returns
     -------

@@ -115,7 +115,7 @@ class Cluster:
         Parameters
         ----------
         job
-            Its groups; see `planner.job`.
+            Its groups; see `planner.cluster.job`.
         busy
             Nodes to leave out of this call beside those that are busy already.
         free

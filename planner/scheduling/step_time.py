@@ -143,7 +143,7 @@ def place_by_time(cluster: Cluster, given: Plan | str | Path | None, *, busy: It
 
     Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is slower
     depends on the fabric's oversubscription and on what the layout hides. The bound is the step of the least that the shape of
-    the job must send out of the fullest leaf and pod (`planner.physics.crossings`).
+    the job must send out of the fullest leaf and pod (`planner.physics.network.locality`).
     """
     where = str(given) if isinstance(given, (str, Path)) else "job"
     if given is None or (not isinstance(given, Plan) and "planner_version" not in (read_json(Path(given)) or ())):

@@ -33,7 +33,7 @@ class Part:
 
 
 def tree_of_design(d: Design, *, cable_rate: float, host_rate: float, planes: int = 1, racks: int | None = None, rails: int | None = None) -> Part:
-    """Wire a design as `planner.physics.wiring` counts it; `racks` and `rails` keep the first of each, switches as they are.
+    """Wire a design as `planner.physics.network.topology` counts it; `racks` and `rails` keep the first of each, switches as they are.
 
     The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the third, a zone or the whole site.
     """

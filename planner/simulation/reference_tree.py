@@ -55,7 +55,7 @@ def _slowest(asked: TransportRuns, kinds: tuple[tuple[int, int, str], ...], give
 def slowdown(asked: TransportRuns, ports: int, planes: int) -> float:
     """Return the percentile over the seeds of the tail of a random permutation over its ideal.
 
-    With equal flows the tail is the largest load of a link over its rate (`planner.simulation.fair`), so none need be timed.
+    With equal flows the tail is the largest load of a link over its rate (`planner.simulation.max_min_fair`), so none need be timed.
     """
     tree, found = reference_tree(asked, ports, planes), []
     for seed in range(asked.seeds):

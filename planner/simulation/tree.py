@@ -2,7 +2,7 @@
 
 A switch of tier l is named by the subtree S below it and by its position P among the switches that serve that subtree.
 Its parents are the w positions P·w + y of tier l + 1, each over b parallel cables; hosts are tier 0. So leaves, the spines
-of a pod and groups of cores (`planner.physics.wiring`) are one tree, and so are the k-ary fat trees of the literature.
+of a pod and groups of cores (`planner.physics.network.topology`) are one tree, and so are the k-ary fat trees of the literature.
 """
 
 import math

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from worked_plan import small
 
 import planner
 from planner.api import check
@@ -16,7 +17,6 @@ from planner.plan.plan import Plan
 from planner.simulation import traffic
 from planner.simulation.reference_tree import factor, transport_slowdown
 from planner.simulation.run import Simulation
-from tests.checks.worked_plan import small
 
 ROOT = Path(__file__).parents[2]
 K8: dict[str, Any] = {"hosts": 128, "ports_per_switch": 8}

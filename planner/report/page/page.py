@@ -44,7 +44,7 @@ def report_page(plans: Sequence[tuple[str, Plan]]) -> str:
         import jinja2
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.tests.update(figure=lambda c: isinstance(c, Figure), swatch=lambda c: isinstance(c, Swatch))
-    template = environment.from_string((files("planner.report") / "page.html.jinja").read_text(encoding="utf-8"))
+    template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     names = [_unique(n, [x for x, _ in plans]) for n in range(len(plans))]
     held: dict[str, Any] = {
         "title": ", ".join(names),

@@ -15,7 +15,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 def style() -> str:
     """Return the style sheet of all pages."""
-    return (files("planner.pictures") / "data" / "page.css").read_text(encoding="utf-8")
+    return (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")
 
 
 def plot_page(rows: Sequence[Row], ask: Ask, svg: str) -> str:

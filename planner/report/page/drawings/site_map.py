@@ -41,7 +41,7 @@ def _frame(points: list[Point]) -> Frame:
 
 def outline() -> dict[str, list[list[list[float]]]]:
     """Return outline and state borders of the 48 states, lines of latitude and longitude."""
-    held = json.loads((files("planner.pictures") / "data" / "us-outline.json").read_text(encoding="utf-8"))
+    held = json.loads((files("planner.report") / "data" / "us-outline.json").read_text(encoding="utf-8"))
     return {k: held[k] for k in ("outline", "borders")}
 
 

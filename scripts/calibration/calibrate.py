@@ -1,0 +1,287 @@
+"""Fit the step-time constants of the catalogue to measured runs, and print the errors on rows that were not fitted.
+
+    python scripts/calibration/calibrate.py ROWS.csv [ROWS.csv ...]            errors of the catalogue as it is
+    python scripts/calibration/calibrate.py --fit ROWS.csv [...] [--write]     fit the constants; --write puts them into the catalogue
+
+One row in five, by the hash of its id, is held out. A constant belongs to an accelerator or to a software stack, never to
+a row, a model or a publication. Needs scipy (the dev extra) for --fit.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from calibration_rows import Case, groups, read
+
+from planner.instance.catalogue import catalogue
+from planner.instance.hardware import Accelerator
+from planner.instance.workload import Software
+
+A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
+B200, B300 = ("B200", "GB200"), ("B300", "GB300")
+EVERY = (*A100, *H100, *CAPPED, *B200, *B300)
+STACKS = (
+    "megatron-core",
+    "megatron-core-2025",
+    "megatron-core-2024",
+    "megatron-lm-2022",
+    "megatron-lm-2021",
+    "megatron-deepspeed",
+    "llm-foundry-fsdp",
+    "torchtitan",
+)
+FORKS = {"megatron-core": ("megatron-core", "megatron-zero-bubble")}
+"""Entries that share the constants of a stack that was measured."""
+UNFUSED, FLASH = STACKS[3:6], (*STACKS[:3], *STACKS[6:])
+NARROW = (*STACKS[:3], "llm-foundry-fsdp", "torchtitan")
+PRIOR = 0.01  # weight of a constant's distance from its present value, in logarithms: holds what the rows do not determine
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One fitted figure: where it stands, which entries share it, and between what it must lie to make sense."""
+
+    kind: str
+    entries: tuple[str, ...]
+    path: str
+    low: float
+    high: float
+
+    @property
+    def name(self) -> str:
+        """Say which constant of which entries."""
+        return f"{'/'.join(self.entries) if len(self.entries) < 4 else 'every accelerator'}: {self.path}"
+
+    def read(self) -> float:
+        """Return the catalogue's present value."""
+        holder: Any = catalogue(self.kind)[self.entries[0]]
+        for key in self.path.split("."):
+            holder = holder.get(key, 0.0) if isinstance(holder, dict) else holder
+        return float(holder)
+
+    def touches(self, case: Case) -> bool:
+        """Tell whether the constant can change a case's prediction."""
+        name = case.machine.gpu.name if self.kind == "accelerators" else case.machine.software.name
+        if self.path.startswith("matrix_efficiency.most.") and name in self.entries:
+            kind = self.path.rsplit(".", 1)[1]
+            return kind in ("bf16", "fp16") or case.machine.precision.compute == kind
+        return name in self.entries
+
+
+def _most(entries: tuple[str, ...], *kinds: str) -> list[Constant]:
+    return [Constant("accelerators", entries, f"matrix_efficiency.most.{k}", 0.2, 0.92) for k in kinds]
+
+
+CONSTANTS: tuple[Constant, ...] = (
+    *_most(A100, "bf16"), *_most(H100, "bf16", "fp8"), *_most(CAPPED, "bf16", "fp8"), *_most(B200, "bf16", "fp8", "fp4"),
+    *_most(B300, "bf16", "fp8", "fp4"),
+    *(Constant("accelerators", e, "attention_efficiency", 0.25, 0.8) for e in (A100, H100, CAPPED, B200, B300)),
+    *(Constant("accelerators", e, "scale_up_latency_seconds", 1e-6, 4e-5) for e in (A100, (*H100, *CAPPED), (*B200, *B300))),
+    Constant("accelerators", EVERY, "matrix_efficiency.operand_traffic", 0.02, 1.0),
+    Constant("accelerators", EVERY, "hbm_efficiency", 0.6, 0.92),
+    Constant("accelerators", EVERY, "kernel_seconds", 1e-6, 1e-5),
+    Constant("accelerators", EVERY, "scale_up_efficiency", 0.5, 0.95),
+    Constant("accelerators", EVERY, "nic_efficiency", 0.5, 0.95),
+    *(Constant("software", FORKS.get(s, (s,)), "attention_share", 0.3, 1.0) for s in FLASH if s != "megatron-core"),
+    *(Constant("software", FORKS.get(s, (s,)), "score_efficiency", 0.1, 1.0) for s in UNFUSED),
+    *(Constant("software", FORKS.get(s, (s,)), "vector_traffic", 0.7, 4.0) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "quantise_traffic", 0.3, 3.0) for s in NARROW),
+    *(Constant("software", FORKS.get(s, (s,)), "loss_bytes_per_logit", 8.0, 80.0) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "launch_seconds", 1e-6, 3e-4) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "collective_seconds", 1e-6, 3e-4) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "microbatch_seconds", 1e-5, 2e-2) for s in STACKS[:6]),
+    *(Constant("software", FORKS.get(s, (s,)), "pipeline_start_seconds", 1e-6, 1e-2) for s in STACKS[:6]),
+    *(Constant("software", FORKS.get(s, (s,)), "step_seconds", 1e-3, 0.25) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "tensor_overlap", 0.05, 0.95) for s in (*STACKS[:3], "torchtitan")),
+    *(Constant("software", FORKS.get(s, (s,)), "pipeline_overlap", 0.05, 1.0) for s in STACKS[:3]),
+    *(Constant("software", FORKS.get(s, (s,)), "data_exposed", 0.02, 1.0) for s in STACKS[:3]),
+    *(Constant("software", FORKS.get(s, (s,)), "sharding_exposed", 0.02, 1.0) for s in FLASH),
+    *(Constant("software", FORKS.get(s, (s,)), "expert_overlap", 0.02, 0.95) for s in STACKS[:2]),
+    *(Constant("software", FORKS.get(s, (s,)), "expert_efficiency", 0.2, 1.0) for s in STACKS[:2]),
+)  # fmt: skip
+
+
+TOGETHER: dict[str, Callable[[str], bool]] = {
+    "dense on several nodes of A100 or H100": lambda g: (g[0] in "AH" and g.endswith("dense multi-node")) or g == "vTrain multi-node",
+    "vTrain on one node": lambda g: g == "vTrain single-node",
+    "FP8 and FP4 on B200, GB200, B300, GB300": lambda g: "B200 FP" in g or "B300 FP" in g,
+    "FP8 and FP4 on B200 and GB200": lambda g: "B200 FP" in g,
+}
+
+
+def put(entry: dict[str, Any], path: str, value: float) -> None:
+    """Put a figure into a catalogue entry; FP16 has the share of BF16."""
+    *parents, key = path.split(".")
+    for parent in parents:
+        entry = entry[parent]
+    entry[key] = value
+    if key == "bf16":
+        entry["fp16"] = value
+
+
+def machines(values: Sequence[float]) -> tuple[dict[str, Accelerator], dict[str, Software]]:
+    """Return the catalogue's accelerators and software with the constants at these values."""
+    entries = {kind: json.loads(json.dumps(catalogue(kind))) for kind in ("accelerators", "software")}
+    for constant, value in zip(CONSTANTS, values, strict=True):
+        for name in constant.entries:
+            put(entries[constant.kind][name], constant.path, value)
+    return (
+        {k: Accelerator.model_validate(v) for k, v in entries["accelerators"].items()},
+        {k: Software.model_validate(v) for k, v in entries["software"].items()},
+    )
+
+
+def predict(cases: list[Case], values: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the logarithm of predicted over measured seconds."""
+    gpus, software = machines(values)
+    found = []
+    for case in cases:
+        gpu = gpus[case.machine.gpu.name].model_copy(update={"nic_bytes_per_second": case.machine.gpu.nic_bytes_per_second})
+        at = replace(case, machine=replace(case.machine, gpu=gpu, software=software[case.machine.software.name]))
+        found.append(math.log(at.predict() / (case.seconds or 1.0)))
+    return np.array(found)
+
+
+def fit(cases: list[Case]) -> list[float]:
+    """Return the constants that fit the cases best: robust least squares of log errors, every group of rows with a like say."""
+    from scipy.optimize import least_squares
+
+    start = np.array([c.read() for c in CONSTANTS])
+    low, high = np.log([c.low for c in CONSTANTS]), np.log([c.high for c in CONSTANTS])
+    inside = 0.02 * (high - low)
+    first = np.clip(np.log(np.maximum(start, 1e-12)), low + inside, high - inside)
+    sizes = {name: len(held) for name, held in groups(cases)}
+    weight = np.array([sizes[c.group] ** -0.35 for c in cases])
+    touched = [np.array([i for i, case in enumerate(cases) if c.touches(case)], dtype=int) for c in CONSTANTS]
+
+    def residuals(x: Any) -> Any:
+        return np.concatenate([predict(cases, np.exp(x)) * weight, (x - first) * PRIOR])
+
+    def slopes(x: Any) -> Any:
+        table = np.zeros((len(cases) + len(x), len(x)))
+        base = predict(cases, np.exp(x))
+        for j, rows in enumerate(touched):
+            step = 1e-4 if x[j] + 1e-4 < high[j] else -1e-4
+            moved = x.copy()
+            moved[j] += step
+            if len(rows):
+                table[rows, j] = (predict([cases[i] for i in rows], np.exp(moved)) - base[rows]) / step * weight[rows]
+            table[len(cases) + j, j] = PRIOR
+        return table
+
+    found = least_squares(residuals, first, jac=slopes, bounds=(low, high), method="dogbox", loss="soft_l1", f_scale=0.03, max_nfev=60)
+    return [float(f"{v:.4g}") for v in np.exp(found.x)]
+
+
+def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
+    """Print mean absolute errors by group, fitted and held out, feasibility, and the loss by ranking layouts."""
+    timed = [c for c in cases if c.seconds]
+    errors = dict(zip((c.id for c in timed), np.expm1(predict(timed, values or [c.read() for c in CONSTANTS])), strict=True))
+    print(f"{'step time: group of rows':36}{'fitted':>8}{'mean |error|':>14}{'bias':>8}{'held out':>10}{'mean |error|':>14}{'bias':>8}")
+    for name, held in groups(timed):
+        line = f"{name:36}"
+        for part in ([c for c in held if not c.held_out], [c for c in held if c.held_out]):
+            each = np.array([errors[c.id] for c in part])
+            line += f"{len(part):>8}{np.mean(np.abs(each)):>13.1%}{np.mean(each):>9.1%}  " if len(part) else f"{0:>8}{'':>24}"
+        print(line)
+    for name, belongs in TOGETHER.items():
+        each = np.array([errors[c.id] for c in timed if c.held_out and belongs(c.group)])
+        if len(each):
+            print(f"held out, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
+    feasibility(cases)
+    ranking(timed, errors)
+
+
+def feasibility(cases: list[Case]) -> None:
+    """Print how many runs that ran are found feasible, and which that failed for memory are."""
+    ran = [c for c in cases if c.fits]
+    wrong = [c for c in ran if c.memory() > c.room]
+    print(f"memory: {len(ran) - len(wrong)} of {len(ran)} runs that ran found feasible ({1 - len(wrong) / max(1, len(ran)):.1%})")
+    for c in wrong:
+        print(f"  ran, found infeasible: {c.id} ({c.memory() / 1e9:.1f} GB of {c.room / 1e9:.1f})")
+    for c in (c for c in cases if c.fits is False):
+        verdict = "infeasible" if c.memory() > c.room else "FEASIBLE"
+        print(f"  failed for memory, found {verdict}: {c.id} ({c.memory() / 1e9:.1f} GB of {c.room / 1e9:.1f})")
+
+
+def ranking(timed: list[Case], errors: dict[str, float]) -> None:
+    """Print what picking the layout of the least predicted time loses, among rows that differ in the layout alone."""
+    alike: dict[Any, list[Case]] = {}
+    for c in timed:
+        alike.setdefault(c.like, []).append(c)
+    for what in sorted({k[0] for k in alike}):
+        losses = []
+        for key, held in alike.items():
+            layouts = {(c.cut.shape, c.cut.pipeline_parallel, c.cut.virtual_stages) for c in held}
+            if key[0] == what and len(layouts) > 1:
+                chosen = min(held, key=lambda c: (c.seconds or 0.0) * (1 + errors[c.id]))
+                losses.append((chosen.seconds or 0.0) / min(c.seconds or 0.0 for c in held) - 1)
+        if losses:
+            mean, worst = np.mean(losses), max(losses)
+            print(f"ranking, {what}: {len(losses)} choices of layout, {mean:.2%} over the measured best on average, {worst:.1%} at worst")
+
+
+def write(values: Sequence[float]) -> None:
+    """Put the constants into the catalogue's files."""
+    folder = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
+    for kind in ("accelerators", "software"):
+        path = folder / f"{kind}.json"
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        for constant, value in zip(CONSTANTS, values, strict=True):
+            for name in constant.entries if constant.kind == kind else ():
+                put(entries[name], constant.path, value)
+        path.write_text(laid_out(entries), encoding="utf-8")
+
+
+def laid_out(entries: dict[str, Any]) -> str:
+    """Lay a catalogue out with one key of an entry a line, its sources below one another."""
+    blocks = []
+    for name, entry in entries.items():
+        lines = []
+        for key, value in entry.items():
+            if key == "source" and isinstance(value, dict):
+                each = ",\n".join(f"      {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items())
+                lines.append(f'    "source": {{\n{each}\n    }}')
+            else:
+                lines.append(f"    {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
+        blocks.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }")
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+def main() -> None:
+    """Read the tables, fit where asked, and report."""
+    parser = argparse.ArgumentParser(description="Fit and test the step-time constants on measured runs.")
+    parser.add_argument("tables", nargs="+", type=Path, help="CSV tables of measured runs")
+    parser.add_argument("--fit", action="store_true", help="fit the constants to the rows that are not held out")
+    parser.add_argument("--write", action="store_true", help="put the fitted constants into the catalogue")
+    parser.add_argument("--rows", action="store_true", help="print every row's error too")
+    given = parser.parse_args()
+    cases, left = [], []
+    for table in given.tables:
+        some, out = read(table)
+        cases += some
+        left += out
+    print(f"{len(cases)} rows read, {len(left)} left out:")
+    for why in sorted({x.split(": ", 1)[1] for x in left}):
+        print(f"  {sum(x.endswith(why) for x in left)} rows: {why}")
+    values = [c.read() for c in CONSTANTS]
+    if given.fit:
+        values = fit([c for c in cases if c.seconds and not c.held_out])
+        for constant, value in zip(CONSTANTS, values, strict=True):
+            print(f"  {constant.name:70} {constant.read():>10.4g} -> {value:.4g}")
+    if given.write:
+        write(values)
+    report(cases, values)
+    if given.rows:
+        timed = [c for c in cases if c.seconds]
+        for case, error in zip(timed, np.expm1(predict(timed, values)), strict=True):
+            print(f"{error:+8.1%} {case.seconds:10.3f} s {'held out' if case.held_out else 'fitted  '} {case.id}")
+
+
+if __name__ == "__main__":
+    main()

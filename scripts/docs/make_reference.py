@@ -1,0 +1,149 @@
+"""Write the references of docs/ from the JSON Schemas: a table for each type of data, in the order in which a reader meets them.
+
+Without options it writes docs/instance.md, docs/plan.md and docs/job.md; with --check it exits with 1 where one is not current.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from planner.cli.schemas import SCHEMAS
+from planner.files import write_whole
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+INTRODUCTIONS = {
+    "instance": "What the user gives. Unknown keys are errors. A part that is missing is a decision not asked for: an instance without `grid` "
+    "plans one cluster of `hardware.racks` racks, one without `network` has no fabric and no placement.",
+    "plan": "What comes back: the instance as it was solved, a section for each decision with its certificate, the cost, and, where there is no "
+    "plan, the rules in conflict. `planner check` verifies a plan from this file alone.",
+    "job": "What `planner place` places: either a mesh of ranks, or groups of several sizes. A plan's file is a job too. Below it, what "
+    "`planner place --format json` and the library's `place` return; the file holds beside it what schedulers take (hostlist, arguments).",
+}
+PAGES = {"instance": ("instance",), "plan": ("plan",), "job": ("job", "placement")}
+UNITS = (
+    "Keys carry their unit: `_usd`, `_mw`, `_kw`, `_watts`, `_bytes`, `_seconds`, `_tokens`, `_flop`, `_m2`, `_km`, `_m`, `_gbps`, `_ms`, "
+    "`_days`, `_months`, `_years`, `_fraction` and `_share` (0 to 1), `_factor`."
+)
+SOURCED = "May carry `source` (where the figures come from: one text, or a text by key) and `note`."
+
+
+def reference(page: str) -> str:
+    """Return a page: each root's table, then one for each type that it leads to."""
+    roots = PAGES[page]
+    same = " and ".join(f"`planner schema {what}`" for what in roots)
+    parts = [
+        f"# The {' and the '.join(roots)}",
+        f"<!-- Made by scripts/docs/make_reference.py from the JSON Schema: change the types' descriptions, not this page. -->\n\n{INTRODUCTIONS[page]}",
+        f"{UNITS} The same as JSON Schema: {same}; also in `instances/schema/`.",
+    ]
+    seen: set[str] = set()
+    for what in roots:
+        schema = SCHEMAS[what].model_json_schema()
+        kinds = {schema["title"]: schema, **schema.get("$defs", {})}
+        fresh = [name for name in _reached(schema["title"], kinds) if name not in seen]
+        seen.update(fresh)
+        parts += [_section(name, kinds[name]) for name in fresh]
+    return "\n\n".join(parts) + "\n"
+
+
+def _reached(root: str, kinds: dict[str, Any]) -> Iterator[str]:
+    """Yield the types in the order of first mention, each once; of a plan, the instance's own are left to its page."""
+    waiting, seen = [root], {root}
+    while waiting:
+        name = waiting.pop(0)
+        yield name
+        for found in _mentioned(kinds[name]):
+            if found not in seen and found != "Instance":
+                seen.add(found)
+                waiting.append(found)
+
+
+def _mentioned(node: Any) -> Iterator[str]:
+    """Yield the names of the types that a piece of schema refers to."""
+    if isinstance(node, dict):
+        if "$ref" in node:
+            yield _name(node)
+        for key, value in node.items():
+            if key != "$defs":
+                yield from _mentioned(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _mentioned(value)
+
+
+def _name(node: dict[str, Any]) -> str:
+    return str(node["$ref"]).rpartition("/")[2]
+
+
+def _section(name: str, kind: dict[str, Any]) -> str:
+    """Return a type's heading, its sentence and the table of its keys."""
+    required, own = set(kind.get("required", ())), dict(kind.get("properties", {}))
+    sourced = own.pop("source", None) is not None and own.pop("note", None) is not None
+    rows = ["| key | type | default | what it is |", "|---|---|---|---|"]
+    for key, value in own.items():
+        default = "required" if key in required else _default(value)
+        rows.append(f"| `{key}` | {_type(value)} | {default} | {_cell(value.get('description', ''))} |")
+    words = f"{_cell(kind.get('description', ''))} {SOURCED if sourced else ''}".strip()
+    return "\n\n".join([f"## {name}", words, "\n".join(rows)])
+
+
+def _default(value: dict[str, Any]) -> str:
+    """Return a default as it is written in JSON; a part's own defaults are in its table."""
+    if "default" not in value:
+        return "empty"
+    default = value["default"]
+    if isinstance(default, dict) and default:
+        return "its defaults"
+    return f"`{json.dumps(default)}`"
+
+
+def _type(value: dict[str, Any]) -> str:
+    """Say what a key takes: a type's name is a link to its table."""
+    if "$ref" in value:
+        name = _name(value)
+        return f"[{name}](instance.md)" if name == "Instance" else f"[{name}](#{name.lower()})"
+    if "anyOf" in value:
+        return " or ".join(_type(v) for v in value["anyOf"])
+    if "enum" in value or "const" in value:
+        return " or ".join(f"`{json.dumps(v)}`" for v in value.get("enum", [value.get("const")]))
+    kind = value.get("type")
+    if kind == "array":
+        items = value.get("items") or (value.get("prefixItems") or [{}])[0]
+        return f"list of {_type(items)}"
+    if kind == "object":
+        inner = value.get("additionalProperties")
+        return f"object of {_type(inner)}" if isinstance(inner, dict) and inner else "object"
+    return f"{kind or 'any'}{_range(value)}"
+
+
+def _range(value: dict[str, Any]) -> str:
+    """Say the limits of a number."""
+    words = {"exclusiveMinimum": "> {}", "minimum": "≥ {}", "exclusiveMaximum": "< {}", "maximum": "≤ {}"}
+    found = [text.format(f"{value[key]:g}") for key, text in words.items() if key in value]
+    return f" {', '.join(found)}" if found else ""
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def main() -> int:
+    """Write the pages, or say which are not current."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is not current")
+    checking = parser.parse_args().check
+    stale = [page for page in PAGES if not (DOCS / f"{page}.md").is_file() or (DOCS / f"{page}.md").read_text() != reference(page)]
+    for page in stale:
+        if checking:
+            print(f"docs/{page}.md is not current; run python scripts/docs/make_reference.py")
+        else:
+            write_whole(DOCS / f"{page}.md", reference(page))
+            print(f"wrote docs/{page}.md")
+    return 1 if checking and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Rules of the fabric over dragonflies: a plan passes as solved, and each edit names its rule; exports agree with it."""
+
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+from worked_plan import edited_at, named
+
+import planner
+from planner.api import check
+from planner.errors import InputError
+from planner.exports import cable_list, graph, picture, slurm
+from planner.exports.from_plan import built
+from planner.models.fabric import solve as fabric
+from planner.models.requests import Options
+from planner.plan.plan import Plan
+from planner.planning.pareto import request_of
+from planner.planning.pipeline import crossings
+from planner.simulation.from_plan import part_of_plan
+
+INSTANCES = Path(__file__).parents[3] / "instances"
+FLOOR = {"floor": {}, "media": [{"name": "dac", "reach_m": 3, "price_usd": 150}, {"name": "fr4", "reach_m": 500, "price_usd": 1400}]}
+
+
+@pytest.fixture(scope="module")
+def routers() -> Plan:
+    """Plan a cluster of 1,024 GPUs on a dragonfly, priced by reach."""
+    data = json.loads((INSTANCES / "cluster-1k.json").read_text())
+    data["network"] |= FLOOR | {"families": ["dragonfly", "dragonfly+"], "group_routing": "valiant", "min_core_share": 0.1}
+    return planner.solve(data, pins={"layout.tensor_parallel": 4, "layout.pipeline_parallel": 7, "layout.virtual_stages": 4})
+
+
+@pytest.fixture(scope="module")
+def leaves(routers: Plan) -> Plan:
+    """Put a dragonfly+ in its place, for the same layout and placement."""
+    network = routers.instance.network.model_copy(update={"families": ("dragonfly+",)})
+    instance = routers.instance.model_copy(update={"network": network, "pins": {**routers.instance.pins, "fabric.leaf_domain_racks": 32}})
+    asked = request_of(routers.layout, "cluster", 128, 8)
+    found = {"cluster": fabric.solve(instance, asked, Options(), site="cluster")}
+    x = crossings(routers.layout.rack_stages, routers.placement.sites["cluster"], found["cluster"].solution, wrap=True)
+    shares = {"share_leaving_leaf": x.share_leaving_leaf, "share_leaving_pod": x.share_leaving_pod}
+    flows = {"rings_leaving_leaf": x.rings_leaving_leaf, "rings_leaving_pod": x.rings_leaving_pod}
+    section = fabric.site_fabric(instance, asked, found["cluster"].solution, **shares, **flows)
+    made = routers.fabric.model_copy(update={"sites": {"cluster": section}, "certificate": fabric.certificate(found, 0)})
+    return routers.model_copy(update={"instance": instance, "fabric": made})
+
+
+def test_a_solved_dragonfly_passes(routers: Plan) -> None:
+    """Every rule holds, the cables laid one by one among them."""
+    f = routers.fabric.sites["cluster"]
+    assert (f.family, len(f.tiers)) == ("dragonfly", 1) and f.group_links >= 1
+    assert check(routers) == []
+
+
+def test_a_dragonfly_plus_passes_the_rules_of_the_fabric(leaves: Plan) -> None:
+    """The fabric's rules hold; what the swap leaves stale is the bill and the proof of the whole."""
+    f = leaves.fabric.sites["cluster"]
+    assert (f.family, [t.name for t in f.tiers]) == ("dragonfly+", ["leaf", "spine"])
+    assert not {n for n in named(leaves) if "[cluster" in n}
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "rule"),
+    [
+        ("group_links", lambda n: n + 1, "tiers[cluster, leaf]"),
+        ("group_links", -1, "wirable[cluster]"),
+        ("tiers.0.up_ports", lambda n: n + 1, "tiers[cluster, leaf]"),
+        ("tiers.0.bundle", lambda n: n + 30, "wirable[cluster]"),
+        ("tiers.0.bundle", 0, "wirable[cluster]"),
+        ("tiers.0.name", "spine", "wirable[cluster]"),
+        ("tiers.0.oversubscription", 1.0, "tiers[cluster, leaf]"),
+        ("family", "dragonfly+", "wirable[cluster]"),
+        ("family", "rail", "wirable[cluster]"),
+        ("rails_per_pod", 8, "wirable[cluster]"),
+        ("switch_links", lambda n: n - 1, "cables[cluster]"),
+        ("pods", 3, "counts[cluster]"),
+        ("cost_usd", lambda x: x * 0.99, "price_and_power[cluster]"),
+        ("hop_slowdown", 1.05, "slowdowns[cluster]"),
+    ],
+)
+def test_an_edit_names_its_rule(routers: Plan, path: str, change: Any, rule: str) -> None:
+    """Each edited entry breaks the rule about it."""
+    assert rule in named(edited_at(routers, f"fabric.sites.cluster.{path}", change))
+
+
+def test_the_floor_between_groups(routers: Plan) -> None:
+    """A floor above what the groups' links carry is broken."""
+    network = routers.instance.network
+    asked = routers.model_copy(
+        update={"instance": routers.instance.model_copy(update={"network": network.model_copy(update={"min_core_share": 0.5})})}
+    )
+    assert "core_share[cluster]" in named(asked)
+
+
+def test_a_simulation_is_of_trees(routers: Plan) -> None:
+    """Simulating a dragonfly is refused, and not done as if it were a tree."""
+    with pytest.raises(InputError, match="dragonfly"):
+        part_of_plan(routers, None, 64)
+
+
+@pytest.mark.parametrize("kind", ["routers", "leaves"])
+def test_exports_agree(kind: str, request: pytest.FixtureRequest) -> None:
+    """A line a cable and no port twice; edges of the graph sum to the cables; the other files come whole."""
+    x = built(request.getfixturevalue(kind), None)
+    rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(x)))))
+    assert len(rows) == x.fabric.endpoint_links + x.fabric.switch_links
+    assert set(Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows]).values()) == {1}
+    g = nx.parse_graphml("\n".join(nx.generate_graphml(graph.graph(x, by_pod=False))))
+    assert sum(data["cables"] for *_, data in g.edges(data=True)) == len(rows)
+    assert g.number_of_edges() <= graph.edges(x)
+    assert f"{x.fabric.pods} groups" in "".join(picture.picture(x))
+    assert "SwitchName" in "".join(slurm.topology_conf(x))

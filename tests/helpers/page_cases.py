@@ -1,0 +1,77 @@
+"""What tests of the page share: figures looked up by path, and a plan that cannot be."""
+
+import math
+from functools import cache
+from typing import Any
+
+from worked_plan import edited, instance_with, small
+
+import planner
+from planner.plan.plan import Plan
+
+CITIES = [("A", 40, -77), ("B", 36, -95), ("C", 33, -112), ("D", 42, -95), ("dark", 45, -100)]
+WAYS = ("AB", "BC", "AD", "DC")
+TRAFFIC = [{"name": "checkpoint", "bytes": 1e7, "period_seconds": 10}, {"name": "logs", "bytes": 1e5, "deadline_seconds": 9, "priority": 2}]
+DRY = {"name": "dry", "weight": 0.5, "headroom_mw": {"EAST": 1.0, "WEST": 0.6}, "energy_usd_per_mwh": {"EAST": 90}}
+LOST = {"used": 0.5, "matrix": 0.3, "idle GPUs": 0.15, "attention": 0.0506, "pipeline_fill": 0.0004, "vector": -0.001}
+CHOICE = {
+    "flop": 9e21,
+    "flop_bound": 9.4e21,
+    "parameters": 8.57e9,
+    "tokens": 1.775e11,
+    "batch_tokens": 2e6,
+    "loss": 2.1464,
+    "loss_bound": 2.1447,
+    "ideal": {"flop": 1.8e22, "parameters": 9.875e9, "tokens": 2.184e11, "loss": 2.1266},
+    "lost": LOST,
+    "days_by_flop": {"5.17571e+21": 17.2, "9.00396e+21": 29.6, "9.40914e+21": 30.9},
+}
+
+
+def at(plan: Any, path: str) -> Any:
+    """Look a path up in a plan's JSON; [*] sums over entries."""
+    head, star, tail = path.partition("[*].")
+    held = plan
+    for key in head.split("."):
+        held = held[int(key)] if isinstance(held, list) else held[key]
+    return sum(at(x, tail) for x in (held.values() if isinstance(held, dict) else held)) if star else held
+
+
+def agrees(value: Any, plan: Any, path: str) -> bool:
+    """Tell whether a value is the one at a path; sums may differ in the last digits."""
+    held = at(plan, path)
+    return math.isclose(value, held, rel_tol=1e-12) if "[*]" in path else type(value) is type(held) and value == held
+
+
+@cache
+def rich() -> Plan:
+    """Return a plan with every part that a page can show: fibre, scenarios, soft rules, upgrades, simulated transport, a chosen model."""
+    fibre = {
+        "wan__fibre_nodes": [{"id": n, "latitude": y, "longitude": x} for n, y, x in CITIES],
+        "wan__fibre_edges": [{"a": w[0], "b": w[1]} for w in WAYS] + [{"a": "dark", "b": "D"}],
+        "wan__protection": "one_cut",
+        "wan__exchange": "auto",
+        "wan__traffic": TRAFFIC,
+    }
+    grid = {
+        "grid__scenarios": [DRY],
+        "grid__rules__scenarios": "expected",
+        "grid__rules__curtailment_usd_per_mwh": 60.0,
+    }
+    runs = {"network__transport": {"simulate": {"transport": "ecmp", "seeds": 3, "hosts": 64}, "slowdown": 1.5}}
+    plan = planner.solve(instance_with(**fibre, **grid, **runs))
+    # No small grid needs these at once; the page shows what a plan holds, whether it could be or not.
+    bought = {
+        "sites__upgrades": [{"node": "e1", "steps": 2}],
+        "instance__grid__nodes__0__upgrade": {"step_mw": 0.1, "max_steps": 2, "capex_usd": 1e4},
+    }
+    over = [{"rule": "headroom[EAST]", "amount": 0.25, "unit": "MW", "usd_per_year": 250.0}]
+    return edited(plan, choice=CHOICE, sites__excess=over, **bought)
+
+
+def infeasible() -> Plan:
+    """Return a plan that tells why there is none."""
+    gone = dict.fromkeys(("sites", "layout", "fabric", "placement", "cost"))
+    conflict = {"decision": "sites", "rules": ["demand", "headroom[EAST]"], "reason": "the grid is too small"}
+    objective = {"name": "days_to_train", "value": None, "bound": None, "gap": None}
+    return edited(small(), status="infeasible", conflict=conflict, objective=objective, **gone)

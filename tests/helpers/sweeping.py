@@ -1,0 +1,47 @@
+"""A question small enough to sweep in a test, and workers that misbehave."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from planner.sweeps.tasks import Answer, Task, solve_point
+
+ROOT = Path(__file__).parents[2]
+PINS = {
+    "layout.tensor_parallel": 8,
+    "layout.pipeline_parallel": 1,
+    "layout.zero_stage": 1,
+    "layout.microbatch_sequences": 1,
+    "layout.recompute": "full",
+}
+
+
+def small() -> dict[str, Any]:
+    """Return a layout question with all but a few choices pinned: a few hundredths of a second."""
+    data: dict[str, Any] = json.loads((ROOT / "instances" / "one-rack.json").read_text())
+    return {**data, "pins": PINS}
+
+
+def written(folder: Path) -> Path:
+    """Write the small question."""
+    path = folder / "small.json"
+    path.write_text(json.dumps(small()))
+    return path
+
+
+def kills_at_two(task: Task) -> Answer:
+    """Solve a point, but die at two racks, each time."""
+    if task.point["hardware.racks"] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return solve_point(task)
+
+
+def kills_once(task: Task) -> Answer:
+    """Solve a point, but die the first time at two racks: the file that the environment names remembers."""
+    told = Path(os.environ["SWEEP_TEST_TOLD"])
+    if task.point["hardware.racks"] == 2 and not told.exists():
+        told.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return solve_point(task)

@@ -1,0 +1,151 @@
+"""Frontiers of fabrics in any axes: agreement with a brute force over every design of small sites, and what steps and time leave out."""
+
+import dataclasses
+import itertools
+import random
+
+import pytest
+from fabric_cases import hidden, instance, left_by_exchange, request, switch
+from fabric_zone_cases import every_design as every_tall_design
+from test_fabric import every_design
+from test_fabric_dragonfly import accepted, every_dragonfly
+
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.models.fabric import solve as fabric
+from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
+from planner.physics.network.price import bill
+from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.transport import hop_slowdown
+
+Point = dict[str, float]
+WATT_USD = (0.01, 1.0, 30.0, 1000.0)
+AXES = [a for n in (1, 2, 3, 4) for a in itertools.combinations(("time", "power", "leaf", "splits"), n)]
+
+
+def weighed(i: Instance, r: FabricRequest, s: Switch, d: Design) -> Point:
+    """Return what every axis says of a design."""
+    price = bill(i.network, s, d)
+    crossed = (d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains)
+    slow = hop_slowdown(i.network.transport.slowdown, d, *map(float, crossed), left=left_by_exchange(r, d, s.port_gbps))
+    return {
+        "cost": price.usd,
+        "time": slow,
+        "power": price.mw,
+        "leaf": max(0, r.racks - d.domain_racks),
+        "splits": max(0, r.groups - sum(min(d.domain_racks, r.racks - at) // r.group_racks for at in range(0, r.racks, d.domain_racks))),
+    }
+
+
+def every_point(i: Instance, r: FabricRequest) -> list[Point]:
+    """Weigh all that the rules accept, by plain loops."""
+    if i.network.families != ("rail",):
+        return [weighed(i, r, s, d) for s, d in every_dragonfly(i, r) if accepted(i, r, d)]
+    trees = ((s, d) for s in i.network.switches for d in every_design(s.ports, i.hardware.rack.gpus, r.racks))
+    if i.network.max_tiers > 3:
+        trees = ((s, d) for s in i.network.switches for d in every_tall_design(i, r, s))
+    return [weighed(i, r, s, d) for s, d in trees if not unwirable(d, cross_rail=True) and hidden(i, r, d)]
+
+
+def no_worse(a: Point, b: Point, axes: tuple[str, ...]) -> bool:
+    """Say whether a is no worse than b in any axis."""
+    return all(a[x] <= b[x] + 1e-9 * abs(b[x]) for x in axes)
+
+
+def dominates(a: Point, b: Point, axes: tuple[str, ...]) -> bool:
+    """Say whether a is no worse in all axes, and better in one."""
+    return no_worse(a, b, axes) and not no_worse(b, a, axes)
+
+
+def points_of(found: list[Alternative], axes: tuple[str, ...]) -> list[Point]:
+    """Return the designs' figures by axis."""
+    return [{x: a.merits[FABRIC_AXES[x]] for x in axes} for a in found]
+
+
+def random_case(seed: int) -> tuple[Instance, FabricRequest]:
+    """Draw a small site of boxes that are cheap, or that draw little."""
+    rng = random.Random(seed)
+    boxes = []
+    for k, ports in enumerate(rng.choices(range(4, 9 - (seed % 4 == 3)), k=2)):
+        own = {"name": f"{ports}-{k}", "power_watts": rng.choice([200.0, 1000.0, 5000.0])}
+        boxes.append(switch(ports, rng.choice([500, 2000, 9000])).model_copy(update=own))
+    rules = {"families": ["dragonfly"]} if seed % 4 == 3 else {}
+    i = instance(rng.randint(1, 3), *boxes, optics_usd=rng.choice([0, 100, 1000]), **rules)
+    racks = rng.randint(6, 11)
+    group = rng.randint(1, 4)
+    return i, request(racks, group=group, groups=racks // group, hop=rng.choice([4, 8]), ring=rng.choice([2, 1e9]))
+
+
+def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
+    """Draw a site of small boxes, one of which may draw little."""
+    rng = random.Random(3000 + seed)
+    boxes = [switch(4, rng.choice([500, 2000])), switch(3, 900).model_copy(update={"power_watts": rng.choice([200.0, 1000.0])})]
+    i = instance(rng.randint(1, 2), *boxes[: rng.randint(1, 2)], optics_usd=rng.choice([0, 100, 1000]), max_tiers=4)
+    racks, group, gbps = rng.randint(8, 13), rng.randint(1, 4), rng.choice([0, 0, 800, 1600]) * 1.0
+    r = request(racks, group=group, groups=racks // group, hop=rng.choice([4, 8, 30]), ring=rng.choice([4, 1e9]))
+    return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0.3, 1]))
+
+
+@pytest.mark.parametrize("seed", range(36))
+def test_agrees_with_brute_force(seed: int) -> None:
+    """No design of any is better than one found, none of the frontier without power is missing, and none is worth less at a price of a watt."""
+    agree(*random_case(seed), ("cost", *AXES[seed % len(AXES)]))
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_four_tiers_agree_with_brute_force(seed: int) -> None:
+    """The same of sites that small boxes serve in up to four tiers, gradients on the uplinks of some."""
+    agree(*tall_case(seed), ("cost", *AXES[seed % len(AXES)]))
+
+
+def agree(i: Instance, r: FabricRequest, axes: tuple[str, ...]) -> None:
+    """Hold the designs found against every design of a site."""
+    everything = every_point(i, r)
+    found = points_of(fabric.alternatives(i, r, Options(), axes=axes, every=True), axes)
+    assert bool(found) == bool(everything)
+    for a in found:
+        assert any(no_worse(p, a, axes) for p in everything), "no such design"
+        assert not any(dominates(p, a, axes) for p in everything)
+    if "power" not in axes:
+        assert all(any(no_worse(a, p, axes) for a in found) for p in everything)
+        return
+    capped = tuple(x for x in axes if x not in ("cost", "power"))
+    for p, usd in itertools.product(everything[:: max(1, len(everything) // 50)], WATT_USD):
+        least = min(q["cost"] + usd * q["power"] * 1e6 for q in everything if no_worse(q, p, capped))
+        assert min(a["cost"] + usd * a["power"] * 1e6 for a in found if no_worse(a, p, capped)) == pytest.approx(least)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_steps_are_of_the_frontier(seed: int) -> None:
+    """What the ladder of slowdowns shows is not beaten by any design either."""
+    i, r = random_case(100 + seed)
+    axes = ("cost", "time", "splits")
+    found = points_of(fabric.alternatives(i, r, Options()), axes)
+    whole = points_of(fabric.alternatives(i, r, Options(), every=True), axes)
+    assert len(found) <= len(whole)
+    assert all(any(no_worse(a, b, axes) and no_worse(b, a, axes) for b in whole) for a in found)
+
+
+def test_a_cheap_box_against_one_that_draws_little() -> None:
+    """With power as an axis both boxes stand on the frontier; without it the cheap one alone."""
+    thrifty = switch(8, 9000).model_copy(update={"name": "thrifty", "power_watts": 200.0})
+    i, r = instance(1, switch(8, 500), thrifty), request(6)
+    both = fabric.alternatives(i, r, Options(), axes=("cost", "power"))
+    assert [a.choices["switch"] for a in both] == ["8x1", "thrifty"]
+    assert [a.choices["switch"] for a in fabric.alternatives(i, r, Options(), axes=("cost", "splits"))] == ["8x1"]
+
+
+def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
+    """Each larger leaf domain is worth its price, so sizes and prices rise together, up to the whole site on one switch."""
+    i, r = instance(2, switch(8, 500), switch(16, 9000)), request(12, hop=4.0)
+    found = fabric.alternatives(i, r, Options(), axes=("cost", "leaf"))
+    sizes = [int(a.choices["leaf_domain_racks"]) for a in found]
+    assert sizes == sorted(sizes) and sizes[-1] == 12 and len(sizes) > 1
+
+
+def test_time_that_ends_is_reported() -> None:
+    """With no time nothing is found, and it is said that there may be more."""
+    said: list[str] = []
+    i, r = random_case(0)
+    assert fabric.alternatives(i, r, Options(time_limit=0.0), report=said.append) == []
+    assert len(said) == 1 and "may have more" in said[0]

@@ -1,0 +1,327 @@
+"""The site split under dc and N-1: agreement with angles stated in full, with CP-SAT and with what must hold of any grid."""
+
+import itertools
+import random
+from typing import Any
+
+import bench_sites
+import pyomo.environ as pyo
+import pytest
+from power_grids import Value, angles, changed, power_case, same, violations, wire
+from site_grids import case, node
+
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.models.requests import Options, SitesRequest
+from planner.models.sites import solve as sites
+from planner.models.sites.conflict import infeasible
+from planner.models.sites.data import ask
+from planner.models.sites.rules import RULES, build
+from planner.physics.site import cost
+from planner.plan.sites import SitesPlan
+from planner.solvers import cpsat, highs
+from planner.solvers.cpsat_from_pyomo import restate
+from planner.solvers.outcome import Outcome, Stop
+
+ANY, OPTIONS = SitesRequest(), Options()
+
+
+def solved(instance: Instance, request: SitesRequest = ANY) -> SitesPlan | None:
+    outcome = sites.solve(instance, request, OPTIONS)
+    assert outcome.stop == Stop.PROVED
+    assert outcome.infeasible == (outcome.solution is None)
+    return outcome.solution
+
+
+def value(instance: Instance, request: SitesRequest = ANY) -> Value:
+    plan = solved(instance, request)
+    return (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
+
+
+# Agreement
+
+
+@pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 1), ("node", 0), ("full", 0)])
+@pytest.mark.parametrize("seed", range(12))
+def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None:
+    """Rows found on the way lead to the racks and the cost of all rows at once, and the checker's own power flow agrees."""
+    instance, request = power_case(seed, n1=n1, new=new)
+    plan = solved(instance, request)
+    found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
+    assert same(found, angles(instance, request))
+    assert plan is None or violations(instance, plan) == []
+
+
+def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, float]:
+    """Return the instance with circuits standing, and their yearly price."""
+    assert instance.grid is not None
+    g = instance.grid
+    lines = [x.model_dump() for x in g.lines]
+    lines += [
+        {k: v for k, v in x.model_dump().items() if k not in ("max_circuits", "capex_usd", "lead_months")} | {"circuits": n}
+        for x, n in zip(g.new_lines, built, strict=True)
+        if n
+    ]
+    capital = sum(x.capex_usd * n for x, n in zip(g.new_lines, built, strict=True))
+    return changed(instance, lines=lines, new_lines=[]), capital * cost.annuity(g.prices.discount_rate, g.prices.site_life_years)
+
+
+@pytest.mark.parametrize(("seed", "n1"), [(100, "full"), (103, "full"), (104, "node"), (106, "full"), (108, "node")])
+def test_new_circuits_under_outages_agree_with_trying_all(seed: int, n1: str) -> None:
+    """The best over every number of built circuits, each with all its outages in full, is what the search finds."""
+    instance, request = power_case(seed, n1=n1, new=2)
+    assert instance.grid is not None
+    tried = []
+    for built in itertools.product(*(range(x.max_circuits + 1) for x in instance.grid.new_lines)):
+        standing, usd = with_built(instance, built)
+        held = angles(standing, request)
+        tried += [] if held is None else [(held[0], held[1] + usd)]
+    assert same(value(instance, request), min(tried, key=lambda v: (-v[0], v[1]), default=None))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_transport_agrees_with_cpsat(seed: int) -> None:
+    """In whole MW the transport rows in CP-SAT have the same most modules."""
+    instance, request = power_case(seed, model="transport")
+    assert instance.grid is not None
+    whole = [x.model_dump() | {"rating_mw": float(round(x.rating_mw + 0.6))} for x in instance.grid.lines]
+    m = build(ask(changed(instance, lines=whole), request))
+    m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
+    first, second = highs.run(m, absolute_gap=0.99), cpsat.run(restate(m, unit=1.0, relax=False))
+    assert first.infeasible == second.infeasible
+    if first.solution is not None and second.solution is not None:
+        assert sum(round(first.solution.of(v)) for v in m.modules.values()) == round(-(second.objective or 0.0) / 1e6)
+
+
+# What must hold of any grid
+
+
+def worth(v: Value) -> tuple[int, float]:
+    """Order values: more racks first, then less cost."""
+    return (0, 0.0) if v is None else (-v[0], v[1])
+
+
+@pytest.mark.parametrize("seed", range(10, 22))
+def test_each_model_allows_no_more_than_the_one_before(seed: int) -> None:
+    """Transport is at least as good as dc, and dc as dc that survives outages: at the sites, and everywhere."""
+    found = [worth(value(*power_case(seed, model=m, n1=n))) for m, n in (("transport", "off"), ("dc", "off"), ("dc", "full"))]
+    node_only = worth(value(*power_case(seed, n1="node")))
+    tolerance = 1.0
+    for better, worse in [*itertools.pairwise(found), (found[1], node_only)]:
+        assert better[0] < worse[0] or (better[0] == worse[0] and better[1] <= worse[1] + tolerance)
+
+
+@pytest.mark.parametrize("seed", range(22, 28))
+@pytest.mark.parametrize("n1", ["off", "full"])
+def test_a_random_relaxation_never_costs(seed: int, n1: str) -> None:
+    """Higher ratings everywhere (with reactances as they are) and more headroom lose no rack."""
+    instance, request = power_case(seed, n1=n1)
+    assert instance.grid is not None
+    g = instance.grid
+    wider = [x.model_dump() | {"rating_mw": x.rating_mw * 1.5} for x in g.lines]
+    richer = [b.model_dump() | {"headroom_mw": b.headroom_mw + 3} for b in g.balancing_authorities]
+    before = worth(value(instance, request))
+    for relaxed in (changed(instance, lines=wider), changed(instance, balancing_authorities=richer)):
+        after = worth(value(relaxed, request))
+        assert after[0] < before[0] or (after[0] == before[0] and (after[1] <= before[1] + 1.0))
+
+
+@pytest.mark.parametrize("seed", range(28, 34))
+@pytest.mark.parametrize("n1", ["off", "full"])
+def test_the_order_of_nodes_and_lines_does_not_matter(seed: int, n1: str) -> None:
+    """Shuffled nodes, lines turned round, and other names leave racks and cost."""
+    instance, request = power_case(seed, n1=n1)
+    r = random.Random(seed)
+    data = instance.model_dump(mode="json")["grid"]
+    names = [n["id"] for n in data["nodes"]]
+    new = dict(zip(names, r.sample([f"{n[0]}9{n}" for n in names], len(names)), strict=True))
+    nodes = [n | {"id": new[n["id"]]} for n in data["nodes"]]
+    lines = [x | {"a": new[x["b"]], "b": new[x["a"]], "id": f"x{9 - i}"} for i, x in enumerate(data["lines"])]
+    r.shuffle(nodes)
+    r.shuffle(lines)
+    assert same(value(instance, request), value(changed(instance, nodes=nodes, lines=lines), request))
+
+
+def test_the_random_cases_tell_the_models_apart() -> None:
+    """The agreement would prove little if reactances and outages never mattered."""
+    kinds = (("transport", "off"), ("dc", "off"), ("dc", "full"))
+    found = [[value(*power_case(seed, model=m, n1=n)) for m, n in kinds] for seed in range(20)]
+    assert sum(not same(v[0], v[1]) for v in found) >= 1
+    assert sum(not same(v[1], v[2]) for v in found) >= 5
+
+
+# One rule at a time: E0 is the only site, fed from E1 over lines of 10 MW and 0.01 pu unless said otherwise
+
+
+def fed(*lines: dict[str, Any], spare: float = 20.0, site: dict[str, Any] | None = None, **rules: Any) -> int:
+    """Return the racks of a site that is fed from E1, and maybe over E2."""
+    nodes = [node("E0", **({"generation_mw": 0.0} | (site or {}))), node("E1", generation_mw=spare, site=False, largest_unit_mw=0.0)]
+    nodes += [node("E2", generation_mw=0.0, site=False)] if any("E2" in (x["a"], x["b"]) for x in lines) else []
+    instance = case(*nodes, lines=list(lines), headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules)
+    plan = solved(instance)
+    assert plan is None or violations(instance, plan) == []
+    return sum(s.racks for s in plan.sites) if plan else 0
+
+
+@pytest.mark.parametrize(("x", "most"), [(0.01, 20), (0.02, 15), (0.005, 15)])
+def test_flows_share_themselves_by_reactance(x: float, most: int) -> None:
+    """Two lines of 10 MW carry 20 when alike; with one of twice the reactance the other is full at 15."""
+    assert fed(wire("E0", "E1", id="p"), wire("E0", "E1", x, id="q")) == most
+
+
+@pytest.mark.parametrize(("margin", "most"), [(1.0, 10), (0.5, 5), (0.49, 4)])
+def test_margin(margin: float, most: int) -> None:
+    """A share of the rating is kept back."""
+    assert fed(wire("E0", "E1"), n1="margin", n1_margin=margin) == most
+
+
+@pytest.mark.parametrize("n1", ["node", "full"])
+@pytest.mark.parametrize(("circuits", "most"), [(1, 0), (2, 10), (3, 20)])
+def test_one_circuit_of_a_corridor_is_lost(circuits: int, most: int, n1: str) -> None:
+    """The circuits that are left carry the load; a site on a single one, without plants, can have none."""
+    assert fed(wire("E0", "E1", circuits=circuits), spare=99.0, n1=n1) == most
+
+
+@pytest.mark.parametrize(("n1", "most"), [("node", 10), ("full", 5)])
+def test_node_loses_circuits_at_the_site_alone(n1: str, most: int) -> None:
+    """Behind E2 one of two circuits of 5 MW is lost under full only."""
+    lines = wire("E0", "E2", circuits=2), wire("E2", "E1", circuits=2, rating_mw=5.0)
+    assert fed(*lines, n1=n1) == most
+
+
+@pytest.mark.parametrize(("own", "most"), [(0.0, 0), (3.0, 3), (3.9, 3)])
+def test_a_part_cut_off_feeds_itself(own: float, most: int) -> None:
+    """A site on a single line holds what its own plants can feed."""
+    assert fed(wire("E0", "E1"), site={"generation_mw": own, "largest_unit_mw": 0.0}, n1="full") == most
+
+
+@pytest.mark.parametrize(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
+def test_units(unit: float | None, most: int) -> None:
+    """Two plants of 4 MW lose a unit of 2, and the others must hold what it fed; without units named, the whole plant."""
+    nodes = node("E0", generation_mw=4.0, largest_unit_mw=unit), node("E1", generation_mw=4.0, largest_unit_mw=unit, site=False)
+    lines = [wire("E0", "E1", circuits=3)]
+    instance = case(*nodes, lines=lines, rules={"grid_model": "dc", "n1": "full"})
+    plan = solved(instance)
+    assert plan is not None and sum(s.racks for s in plan.sites) == most
+    assert violations(instance, plan) == []
+
+
+def test_a_new_circuit_joins_two_parts() -> None:
+    """Without the circuit the site has no power; with it, the plants beyond feed it."""
+    new = [{"id": "k", "a": "E0", "b": "E1", "rating_mw": 4.0, "max_circuits": 2, "reactance_pu": 0.01, "capex_usd": 1e5}]
+    nodes = node("E0", generation_mw=0.0), node("E1", site=False)
+    plan = solved(case(*nodes, new_lines=new, rules={"grid_model": "dc"}))
+    assert plan is not None
+    assert [(n.line, n.circuits) for n in plan.new_lines] == [("k", 2)]
+    assert sum(s.racks for s in plan.sites) == 8
+
+
+def test_a_new_circuit_can_lower_what_the_grid_carries() -> None:
+    """A circuit of little reactance and rating attracts flow: it is left unbuilt although it is free."""
+    new = [{"id": "k", "a": "E0", "b": "E1", "rating_mw": 1.0, "reactance_pu": 0.001, "capex_usd": 0.0}]
+    nodes = node("E0", generation_mw=0.0), node("E1", site=False)
+    plan = solved(case(*nodes, lines=[wire("E0", "E1")], new_lines=new, rules={"grid_model": "dc"}))
+    assert plan is not None and plan.new_lines == ()
+    assert sum(s.racks for s in plan.sites) == 10
+
+
+# What comes back
+
+
+def test_the_space_tells_rounds_cuts_and_outages() -> None:
+    """The certificate says what the search for rows took."""
+    instance, request = power_case(1, n1="full")
+    plan = solved(instance, request)
+    assert plan is not None and instance.grid is not None
+    units = sum(n.generation_mw > 0 and n.largest_unit_mw != 0 for n in instance.grid.nodes)
+    assert plan.certificate.space["outages"] == len(instance.grid.lines) + units
+    assert {"rounds", "rating_cuts", "outage_cuts"} <= set(plan.certificate.space)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules", "name"),
+    [
+        ({"rating_mw": 3.0}, {}, "rating[E0-E1]"),
+        ({"rating_mw": 3.0, "circuits": 2}, {"n1": "full"}, "security[E0-E1,E0-E1]"),
+        ({"rating_mw": 30.0, "circuits": 2}, {}, "generation[E1]"),
+    ],
+)
+def test_binding_names_what_stops_the_next_module(changes: dict[str, Any], rules: dict[str, Any], name: str) -> None:
+    """A corridor, an outage of it, or the plants beyond: whichever leaves no room for one more."""
+    nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
+    plan = solved(case(*nodes, lines=[wire("E0", "E1", **changes)], headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules))
+    assert plan is not None and plan.certificate.binding == (name,)
+
+
+def test_a_second_question_starts_from_the_rows_of_the_first() -> None:
+    """Rows found once are stated from the start by every other model of the question, of the rules in force alone."""
+    instance, request = power_case(3, n1="full")
+    q = ask(instance, request)
+    m = build(q)
+    m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
+    highs.run(m)
+    assert q.system is not None and q.system.pool
+    known = build(q).lazy.known()
+    assert len(known) == len(q.system.pool)
+    assert build(q, without={"security", "rating"}).lazy.known() == []
+
+
+def test_the_rule_that_shuts_a_split_out_is_named() -> None:
+    """A site without plants on one line falls with it: these three cannot hold together, and without security a split exists."""
+    nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
+    instance = case(*nodes, lines=[wire("E0", "E1")], rules={"grid_model": "dc", "n1": "full"})
+    found = sites.conflict(instance, ANY, OPTIONS)
+    assert found is not None and set(found.rules) == {"demand", "generation", "security"}
+    assert not infeasible(ask(instance, ANY), frozenset(RULES) - {"security"}, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("rules", "lines", "path"),
+    [
+        ({"grid_model": "dc"}, [{"id": "p", "a": "E0", "b": "E1", "rating_mw": 1.0}], r"grid\.lines\[0\]\.reactance_pu"),
+        ({"grid_model": "transport", "n1": "full"}, [], r"grid\.rules\.n1"),
+        ({"grid_model": "none", "n1": "margin"}, [], r"grid\.rules\.n1"),
+    ],
+)
+def test_what_a_power_flow_needs_is_named(rules: dict[str, Any], lines: list[dict[str, Any]], path: str) -> None:
+    """A grid without reactances, and outages without flows, are refused by path."""
+    with pytest.raises(InputError, match=path):
+        solved(case(node("E0"), node("E1"), lines=lines, rules=rules))
+
+
+# The checker
+
+
+def test_a_planted_violation_is_found() -> None:
+    """Splits planned without outages in mind are judged with them: most fail, by the name of what is lost."""
+    found = []
+    for seed in range(20):
+        plan = solved(*power_case(seed))
+        assert plan is not None
+        found.append({v.rule for v in violations(power_case(seed, n1="full")[0], plan)})
+    assert sum(bool(names) for names in found) >= 8
+    assert all(name.startswith("security[") for names in found for name in names)
+
+
+def test_a_flow_against_the_reactances_is_found() -> None:
+    """Power sent round a loop keeps the balance, and not the law."""
+    lines = [wire("E0", "E1", id="p"), wire("E0", "E1", id="q")]
+    instance = case(node("E0", generation_mw=0.0), node("E1", site=False), lines=lines, rules={"grid_model": "dc"})
+    plan = solved(instance, SitesRequest(racks=4))
+    assert plan is not None and violations(instance, plan) == []
+    turned = tuple(f.model_copy(update={"mw": f.mw + (1.0 if f.line == "p" else -1.0)}) for f in plan.flows)
+    assert {v.rule for v in violations(instance, plan.model_copy(update={"flows": turned}))} == {"power_flow[p]", "power_flow[q]"}
+
+
+# The measurement
+
+
+@pytest.mark.parametrize(
+    ("seconds", "infeasible", "told"),
+    [(5.1, False, "no plan within 5 s"), (1.0, False, "no plan: SolveError after 1.0 s"), (1.0, True, "infeasible")],
+)
+def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool, told: str) -> None:
+    """A run that its limit ended says so, whatever the solver calls it; one that ended before keeps the solver's word."""
+    stop = Stop.PROVED if infeasible else Stop.FAILED
+    outcome: Outcome[SitesPlan] = Outcome(stop=stop, infeasible=infeasible, detail="SolveError", seconds=seconds)
+    assert bench_sites.without_plan(outcome, 5.0) == told

@@ -1,0 +1,49 @@
+"""`planner explain`: what a choice is worth, and what an infeasible question lacks."""
+
+import json
+from typing import Any
+
+from layout_cases import FLASH, instance
+from typer.testing import CliRunner
+
+import planner
+from planner.cli import main
+
+
+def small(**change: Any) -> dict[str, Any]:
+    """Return a tiny question on one cluster of two racks."""
+    data = instance(layers=4, software=FLASH, **change).model_dump(mode="json", exclude_none=True)
+    data["hardware"]["racks"] = 2
+    return data
+
+
+def test_no_other_choice_is_better() -> None:
+    """Every layout with one choice made otherwise is slower or as fast, and is proven the best of its kind."""
+    found = planner.explain(small())
+    assert found.status == "optimal"
+    assert found.others
+    assert all(x.loss >= -1e-9 and x.proved for x in found.others)
+    assert all(x.value != x.held for x in found.others)
+
+
+def test_relief_is_enough() -> None:
+    """With the memory that it is said to lack, the question has a plan."""
+    asked = small(hbm=1.5e8)
+    found = planner.explain(asked)
+    assert found.status == "infeasible"
+    memory = next(x for x in found.lacks if x.limit == "memory")
+    asked["hardware"]["accelerator"]["hbm_bytes"] = memory.needed * 1e9
+    assert planner.solve(asked).status == "optimal"
+
+
+def test_command(tmp_path: Any) -> None:
+    """The command tells the breakdown and the runners-up, and exits with 3 where there is no plan."""
+    path = tmp_path / "q.json"
+    path.write_text(json.dumps(small()))
+    good = CliRunner().invoke(main.app, ["explain", str(path)])
+    assert good.exit_code == 0
+    assert "INSTEAD" in good.stdout
+    path.write_text(json.dumps(small(hbm=1.5e8)))
+    bad = CliRunner().invoke(main.app, ["explain", str(path), "--json"])
+    assert bad.exit_code == 3
+    assert json.loads(bad.stdout)["lacks"]

@@ -1,0 +1,89 @@
+"""Four tiers from the command line: a site whose boxes need them, one that may have them and does not, and bad input."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+from worked_plan import INSTANCE
+
+from planner.cli.main import app
+
+RUN = CliRunner()
+
+
+def cluster(path: Path, ports: int, racks: int = 24, pins: dict[str, Any] | None = None, **network: Any) -> Path:
+    """Write an instance of one cluster of racks of four GPUs, on boxes of so many ports."""
+    box = {**INSTANCE["network"]["switches"][0], "ports": ports, "planes": 1}
+    data = {**INSTANCE, "grid": None, "wan": None, "hardware": {**INSTANCE["hardware"], "racks": racks}, "limits": {"max_batch_tokens": 6000}}
+    data |= {"network": {**INSTANCE["network"], "switches": [box], **network}, "pins": pins or {}}
+    path.write_text(json.dumps({k: v for k, v in data.items() if v is not None}))
+    return path
+
+
+def solved(folder: Path, *args: Any, **changes: Any) -> dict[str, Any]:
+    """Solve, check and return the plan."""
+    asked, out = cluster(folder / "asked.json", *args, **changes), folder / "plan.json"
+    done = RUN.invoke(app, ["solve", str(asked), "-q", "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert RUN.invoke(app, ["check", str(out)]).output == ""
+    return json.loads(out.read_text())
+
+
+def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
+    """Boxes of five ports cannot join 96 GPUs in three tiers; four do, proven, checked, exported and simulated."""
+    refused = RUN.invoke(app, ["solve", str(cluster(tmp_path / "three.json", 5, max_tiers=3)), "-q"])
+    assert refused.exit_code == 3
+    assert "network.max_tiers allows 3 of 4" in refused.output
+    plan = solved(tmp_path, 5, max_tiers=4)
+    f = plan["fabric"]["sites"]["cluster"]
+    assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-core"]
+    assert plan["fabric"]["certificate"]["status"] == "optimal"
+    assert f["zones"] > 1
+    path = tmp_path / "plan.json"
+    for form in ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg"):
+        done = RUN.invoke(app, ["fabric", "export", str(path), "--format", form, "-o", str(tmp_path / form)])
+        assert done.exit_code == 0, done.output
+    assert len((tmp_path / "csv").read_text().splitlines()) == 1 + f["switch_links"] + f["endpoint_links"]
+    for transport in ("spray", "ecmp", "adaptive"):
+        done = RUN.invoke(app, ["simulate", str(path), "--transport", transport, "--hosts", "96", "--json"])
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.output)
+        assert found["hosts"] == 96
+        assert transport != "spray" or found["mean_slowdown"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_bound_says_why_four_tiers_are_not_taken(tmp_path: Path) -> None:
+    """Boxes of sixteen ports do with fewer tiers, and what four cost at the least is more than the design."""
+    plan = solved(tmp_path, 16, max_tiers=4)
+    f, space = plan["fabric"]["sites"]["cluster"], plan["fabric"]["certificate"]["space"]
+    assert len(f["tiers"]) < 4 and f["zones"] == 0
+    assert space["four_tiers_cost_at_least_usd"] > f["cost_usd"]
+    assert space["zone_shapes_within_bound"] == 0
+
+
+@pytest.mark.parametrize("pin", ["fabric.core_up_ports=1", "fabric.tiers=4"])
+def test_a_pin_asks_for_four_tiers(tmp_path: Path, pin: str) -> None:
+    """Where fewer tiers would do a pin on the core's uplinks or the tiers is kept, at a cost."""
+    name, _, value = pin.partition("=")
+    free, held = solved(tmp_path, 16), solved(tmp_path, 16, pins={name: int(value)})
+    assert len(held["fabric"]["sites"]["cluster"]["tiers"]) == 4
+    assert held["fabric"]["sites"]["cluster"]["cost_usd"] > free["fabric"]["sites"]["cluster"]["cost_usd"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_tiers": 5}, "network.max_tiers"),
+        ({"max_tiers": 0}, "network.max_tiers"),
+        ({"pins": {"fabric.core_up": 2}}, "did you mean 'fabric.core_up_ports'"),
+        ({"pins": {"fabric.core_down_ports": "many"}}, "pins.fabric.core_down_ports"),
+    ],
+)
+def test_bad_input_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """A tier too many and a pin that is none are told by path."""
+    path = cluster(tmp_path / "asked.json", 8, **changes)
+    done = RUN.invoke(app, ["solve", str(path), "-q"])
+    assert message in f"{done.output}{done.exception}"
+    assert done.exit_code != 0

@@ -1,0 +1,140 @@
+"""The pages in a browser: silent, still, true to the plan, and within the width of a phone."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import DESKTOP, PHONE, Browser, browser
+from page_cases import agrees, infeasible, rich
+from sweep_rows import X, Y, written
+from worked_plan import small
+
+from planner.cli.commands.plot import plot
+from planner.report.page.page import report_page
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Write the pages that the tests open."""
+    folder = tmp_path_factory.mktemp("pages")
+    held = {"one": [("worked", small())], "two": [("worked", small()), ("none", infeasible())], "rich": [("rich", rich())]}
+    held["three"] = [("a", small()), ("b", rich()), ("c", infeasible())]
+    found = {}
+    for name, plans in held.items():
+        found[name] = folder / f"{name}.html"
+        found[name].write_text(report_page(plans))
+    found["plot"] = folder / "plot.html"
+    plot(written(folder), X, Y, found["plot"], None, None, "", "min-min")
+    return found
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Run one browser for all tests."""
+    with browser(tmp_path_factory.mktemp("profile")) as held:
+        yield held
+
+
+@pytest.mark.parametrize("size", [PHONE, (768, 1024), (1024, 800), DESKTOP], ids=["phone", "tablet", "small", "desktop"])
+@pytest.mark.parametrize("name", ["one", "two", "three", "rich", "plot"])
+def test_silent_still_and_not_too_wide(chrome: Browser, pages: dict[str, Path], name: str, size: tuple[int, int], tmp_path: Path) -> None:
+    """The console stays empty, nothing but the page itself is asked for, no content is wider than the screen, and there is something to see."""
+    chrome.open(pages[name], size)
+    assert chrome.complaints() == []
+    assert chrome.requests() == [pages[name].resolve().as_uri()]
+    assert chrome.value("document.documentElement.scrollWidth") <= size[0]
+    chrome.screenshot(tmp_path / "page.png")
+    assert (tmp_path / "page.png").stat().st_size > 20_000
+
+
+def test_the_policy_stops_requests(chrome: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+    """A page that tried to load something would be stopped by its own policy, and the console would tell."""
+    bad = tmp_path / "bad.html"
+    bad.write_text(pages["one"].read_text().replace("<main", '<img src="https://example.invalid/x.png" alt=""><script>fetch("/y")</script><main', 1))
+    chrome.open(bad)
+    assert any("Content Security Policy" in json.dumps(c) for c in chrome.complaints())
+    assert chrome.value("document.images[0].naturalWidth") == 0
+
+
+def test_the_watch_sees_requests(chrome: Browser, tmp_path: Path) -> None:
+    """Without the policy a picture from elsewhere shows among the requests: the watch is no blind one."""
+    bad = tmp_path / "bad.html"
+    bad.write_text('<!doctype html><img src="https://example.invalid/x.png" alt="">')
+    chrome.open(bad)
+    assert "https://example.invalid/x.png" in chrome.requests()
+
+
+@pytest.mark.parametrize("name", ["one", "rich"])
+def test_figures_on_the_page_are_the_plans(chrome: Browser, pages: dict[str, Path], name: str) -> None:
+    """What the browser shows at each path is the plan's value, and it is visible, on a desktop and where a phone shows rows as lists."""
+    held = json.loads((small() if name == "one" else rich()).model_dump_json())
+    for size in (DESKTOP, PHONE):
+        chrome.open(pages[name], size)
+        shown = chrome.value("[...document.querySelectorAll('data')].map(d => [d.dataset.path, d.value, d.getBoundingClientRect().height > 0])")
+        assert len(shown) > 60
+        for path, value, visible in shown:
+            assert visible, path
+            assert agrees(json.loads(value), held, path), path
+
+
+@pytest.mark.parametrize("name", ["rich", "three"])
+def test_no_table_scrolls_sideways_on_a_phone(chrome: Browser, pages: dict[str, Path], name: str) -> None:
+    """Under 480 px each cell of a wide table is a line with the name of its column; above, tables are tables, and keep their roles in both."""
+    wider = "[...document.querySelectorAll('.scroll')].filter(t => t.scrollWidth > t.clientWidth + 1).map(t => t.getAttribute('aria-label'))"
+    cell = "(c => [getComputedStyle(c).display, getComputedStyle(c, '::before').content, c.role])(document.querySelector('.stack td'))"
+    chrome.open(pages[name], (360, 740))
+    label = json.dumps(chrome.value("document.querySelector('.stack td').dataset.label"))
+    assert chrome.value(wider) == []
+    assert chrome.value(cell) == ["flex", label, "cell"]
+    chrome.open(pages[name], (481, 800))
+    assert chrome.value(cell) == ["table-cell", "none", "cell"]
+
+
+def test_room_under_pictures_is_filled(chrome: Browser, pages: dict[str, Path]) -> None:
+    """On a desktop the left column of each part that has tables beside its pictures reaches as far down as its tables allow.
+
+    It ends above the right one by less than the first of the right one's tables is high: else that would lie under the pictures.
+    """
+    chrome.open(pages["rich"], DESKTOP)
+    script = """
+[...document.querySelectorAll('.flow')].map(flow => {
+  const middle = flow.getBoundingClientRect().left + flow.clientWidth / 2;
+  const boxes = [...flow.children].map(c => c.getBoundingClientRect());
+  const left = boxes.filter(b => b.left < middle), right = boxes.filter(b => b.left >= middle);
+  const end = part => Math.max(...part.map(b => b.bottom));
+  const top = Math.min(...right.map(b => b.top));
+  const line = Math.max(...right.filter(b => b.top < top + 5).map(b => b.height));
+  return [flow.previousElementSibling.textContent, right.length ? end(right) - end(left) : 0, line];
+})"""
+    parts = chrome.value(script)
+    assert len(parts) >= 8
+    for title, room, first in parts:
+        assert room <= first + 40, title
+
+
+def test_dark_and_print(chrome: Browser, pages: dict[str, Path]) -> None:
+    """A reader who wants dark gets dark; paper is white, and fits its page."""
+    background = "getComputedStyle(document.body).backgroundColor"
+    chrome.media(scheme="dark")
+    chrome.open(pages["one"])
+    assert chrome.value(background) == "rgb(21, 25, 28)"
+    chrome.media("print", "dark")
+    chrome.open(pages["one"], (794, 1123))
+    assert chrome.value(background) == "rgb(255, 255, 255)"
+    assert chrome.value("document.documentElement.scrollWidth") <= 794
+    chrome.media()
+    chrome.open(pages["one"])
+    assert chrome.value(background) == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("name", ["one", "rich"])
+def test_labels_stay_inside_their_drawings(chrome: Browser, pages: dict[str, Path], name: str) -> None:
+    """No text of a drawing is cut off at its edge."""
+    chrome.open(pages[name], PHONE)
+    script = """
+[...document.querySelectorAll('svg text')].filter(t => {
+  const box = t.getBoundingClientRect(), whole = t.closest('svg').getBoundingClientRect();
+  return box.left < whole.left - 1 || box.right > whole.right + 1 || box.bottom > whole.bottom + 2;
+}).map(t => t.textContent)"""
+    assert chrome.value(script) == []

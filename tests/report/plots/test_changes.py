@@ -1,0 +1,121 @@
+"""The strip of decision changes, and the rows that it is drawn from."""
+
+from pathlib import Path
+
+import pytest
+from sweep_rows import X, Y, row, written
+
+from planner.errors import InputError
+from planner.report.plots.changes import Band, best_by_x, changes_of, lanes_of
+from planner.report.plots.labels import label, quantity, short
+from planner.report.plots.rows import check_path, flattened, read_rows, why_none
+from planner.report.plots.strip import edges_of
+
+
+def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
+    """Each opening site, new cut and grown fabric is told once, at the first point that has it."""
+    rows = best_by_x(read_rows(written(tmp_path)), X, Y)
+    told = [c.told for c in changes_of(rows, X)]
+    assert told == [
+        "at $70B a second site opens: salem",
+        "at $90B layout TP 8 PP 64 becomes TP 16 PP 64",
+        "at $90B fabric 2 tiers, 4 planes becomes 3 tiers, 4 planes",
+        "at $110B a third site opens: comanche-peak",
+    ]
+
+
+def test_lanes_hold_what_changes_alone(tmp_path: Path) -> None:
+    """A lane is a decision with more than one value; its bands meet the points that hold them."""
+    rows = best_by_x(read_rows(written(tmp_path)), X, Y)
+    lanes = {lane.name: lane.bands for lane in lanes_of(rows, X)}
+    assert set(lanes) == {"sites", "layout", "fabric"}
+    assert lanes["fabric"] == (Band(40e9, 80e9, "2 tiers, 4 planes"), Band(90e9, 200e9, "3 tiers, 4 planes"))
+
+
+def test_sites_that_swap() -> None:
+    """A site that closes while another opens is told both ways."""
+    before, after = flattened(row(40)), flattened(row(50))
+    after["sites.sites.salem.racks"], after["sites.sites.palo-verde.racks"] = 9, 0
+    assert [c.told for c in changes_of([before, after], X)] == ["at $50B salem opens and palo-verde closes"]
+
+
+def test_best_by_x_takes_the_asked_end() -> None:
+    """Of rows at one x the strip shows the least y, or the largest where more is better."""
+    rows = [{"x": 1, "y": 5.0}, {"x": 1, "y": 3.0}, {"x": 0, "y": 9.0}, {"x": 2, "y": "none"}]
+    assert [r["y"] for r in best_by_x(rows, "x", "y")] == [9.0, 3.0]
+    assert [r["y"] for r in best_by_x(rows, "x", "y", largest=True)] == [9.0, 5.0]
+
+
+def test_edges_lie_half_way() -> None:
+    """Bands meet half-way between points, by ratio on a logarithmic axis."""
+    assert edges_of([1.0, 3.0, 4.0]) == [0.0, 2.0, 3.5, 4.5]
+    assert edges_of([1.0, 4.0, 16.0], logarithmic=True) == pytest.approx([0.5, 2.0, 8.0, 32.0])
+
+
+def test_nested_and_flat_rows_read_alike() -> None:
+    """A row of nested objects and lists gives the same names as a flat one."""
+    nested = {"point": {X: 1.0}, "plan": {"sites": {"sites": [{"id": "a", "racks": 3}]}, "layout": {"zero_stage": 1}}, "status": "optimal"}
+    flat = {X: 1.0, "sites.sites.a.id": "a", "sites.sites.a.racks": 3, "layout.zero_stage": 1, "status": "optimal"}
+    assert flattened(nested) == flattened(flat) == flat
+
+
+def test_half_written_last_line_is_no_row(tmp_path: Path) -> None:
+    """The line that a killed run left behind is passed over; the same in the middle is an error that names the line."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"status": "optimal", "a": 1}\n{"status": "opt')
+    assert read_rows(path) == [{"status": "optimal", "a": 1}]
+    path.write_text('{"status": "optimal"}\n{"status": "opt\n{"status": "optimal"}\n')
+    with pytest.raises(InputError, match="line 2"):
+        read_rows(path)
+
+
+def test_csv_rows(tmp_path: Path) -> None:
+    """A table reads as rows: numbers as numbers, empty cells as nothing."""
+    path = tmp_path / "rows.csv"
+    path.write_text(f"index,{X},status,{Y}\n0,2e10,infeasible,\n1,4e10,optimal,900.5\n")
+    assert read_rows(path) == [{"index": 0, X: 2e10, "status": "infeasible"}, {"index": 1, X: 4e10, "status": "optimal", Y: 900.5}]
+
+
+def test_unknown_path_is_answered_with_the_nearest() -> None:
+    """A path that no row has names the right one."""
+    with pytest.raises(InputError, match=r"-y days_to_train: no row has this figure; did you mean layout\.metrics\.days_to_train\?"):
+        check_path([flattened(row(50))], "-y", "days_to_train")
+
+
+def test_why_there_is_no_plan() -> None:
+    """Rules in conflict come before the reason."""
+    assert why_none(flattened(row(20))) == "infeasible: limits.budget_usd; memory"
+    assert why_none(flattened(row(150, 1.3))) == "failed: its worker died twice"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (X, 64e9, "$64B"),
+        ("cost.opex_usd_per_year.energy", -1.5e6, "-$1.5M a year"),
+        ("sites.facility_mw", 4060.04, "4,060 MW"),
+        (Y, 16353.3, "16,353 days"),
+        ("layout.recompute", "full", "full"),
+        ("layout.gpus_used", 1590400, "1.59M"),
+    ],
+)
+def test_quantities(path: str, value: object, told: str) -> None:
+    """Figures carry the unit of their path."""
+    assert quantity(path, value) == told
+
+
+def test_names() -> None:
+    """Names are plain words with their unit."""
+    assert label(X) == "budget (USD)"
+    assert label("sites.facility_mw") == "facility (MW)"
+    assert label("layout.zero_stage") == "ZeRO stage"
+    assert label("cost.capex_usd.racks") == "racks (USD)"
+    assert label("sites.racks") == "racks"
+    assert [short(x) for x in (0, 99_999, 250_000, 1.25, 3.2e12, True, None)] == ["0", "99,999", "250K", "1.25", "3.2T", "True", "none"]
+
+
+def test_broken_parquet_is_named(tmp_path: Path) -> None:
+    """A file that only claims to be Parquet is refused by name."""
+    (tmp_path / "rows.parquet").write_text("no table")
+    with pytest.raises(InputError, match=r"rows\.parquet: cannot be read as Parquet"):
+        read_rows(tmp_path / "rows.parquet")

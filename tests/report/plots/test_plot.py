@@ -1,0 +1,86 @@
+"""`planner plot`, as its user runs it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sweep_rows import X, Y, written
+
+from planner.cli.commands.plot import plot
+from planner.errors import InputError
+
+ROOT = Path(__file__).parents[3]
+OVERHEAD = "hardware.facility_overhead_factor"
+
+
+def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run([sys.executable, "-m", "planner", "plot", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_svg_is_the_same_twice(tmp_path: Path) -> None:
+    """The same rows give the same bytes in another process, without a date."""
+    rows = written(tmp_path)
+    for name in ("a.svg", "b.svg"):
+        out = run(rows, "-x", X, "-y", Y, "--color", OVERHEAD, "-o", tmp_path / name)
+        assert (out.returncode, out.stdout, out.stderr) == (0, "", "")
+    svg = (tmp_path / "a.svg").read_bytes()
+    assert svg == (tmp_path / "b.svg").read_bytes()
+    assert svg.startswith(b"<?xml")
+    assert b"dc:date" not in svg
+
+
+def test_html_needs_nothing_beside_itself(tmp_path: Path) -> None:
+    """The page holds the picture, each change and each point, and names no address to load from."""
+    page = tmp_path / "a.html"
+    plot(written(tmp_path), X, Y, page, OVERHEAD, None, "xy", "min-min")
+    html = page.read_text()
+    assert html.count("<svg") == 1
+    assert "at $70B a second site opens: salem" in html
+    assert html.count("<tr>") == 1 + 38
+    assert html.count("infeasible: limits.budget_usd; memory</td>") == 4
+    assert not re.search(r"""(src|href)\s*=\s*["'](?!data:|#)""", re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
+    assert not re.search(r"""<(image|script|link)[^>]*https?:|@import|url\(\s*["']?http""", html)
+
+
+def test_png(tmp_path: Path) -> None:
+    """A picture of dots on a scale of colours, without a frontier, is a PNG."""
+    plot(written(tmp_path), X, Y, tmp_path / "a.png", None, "cost.total_usd", "", "none")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"y": "layout.metrics.days"}, "did you mean layout.metrics.days_to_train"),
+        ({"y": "status"}, "no row with a plan holds a number there"),
+        ({"log": "z"}, "--log z: must be x, y or xy"),
+        ({"frontier": "best"}, "--frontier best: must be one of"),
+        ({"output": "a.pdf"}, "must end in .svg, .png or .html"),
+        ({"facet": X}, "has 19 values; at most 12 pictures fit"),
+        ({"output": "no/such/folder/a.svg"}, "cannot be written"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, options: dict[str, str], said: str) -> None:
+    """A wrong path, axis, word or file is answered with what to do."""
+    given = {"x": X, "y": Y, "facet": None, "log": "", "frontier": "min-min", "output": "a.svg"} | options
+    output = tmp_path / str(given.pop("output"))
+    with pytest.raises(InputError, match=re.escape(said)):
+        plot(written(tmp_path), output=output, color=None, **given)
+    assert not output.exists()
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where matplotlib is not installed, the message says which extra has it."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match="install the extra `plot`"):
+        plot(written(tmp_path), X, Y, tmp_path / "a.svg", None, None, "", "min-min")
+
+
+def test_a_missing_file_ends_in_a_message() -> None:
+    """A file that is not there ends in exit code 2 and no traceback."""
+    out = run("no-such.jsonl", "-x", X, "-y", Y, "-o", "a.svg")
+    assert out.returncode == 2
+    assert out.stderr.startswith("no-such.jsonl: cannot be read")

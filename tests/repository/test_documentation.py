@@ -1,0 +1,82 @@
+"""The documentation: its commands run, its files and links are there, its references are current."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import documentation
+import make_reference as references
+import pytest
+
+from planner.cli.schemas import SCHEMAS
+
+ROOT = Path(__file__).parents[2]
+
+
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def headings(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as they are made on code hosts."""
+    found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in found}
+
+
+@pytest.mark.parametrize("page", documentation.PAGES)
+def test_commands_run(page: str, tmp_path: Path) -> None:
+    """Every command of a page ends as it says, in order in one folder, and prints what is marked stable; slow ones are parsed."""
+    documentation.prepare(tmp_path)
+    there: set[str] = set()
+    for block in documentation.blocks(page, (ROOT / page).read_text()):
+        there.update(p.name for p in tmp_path.iterdir())
+        there.update([block.file] if block.file else ())
+        for command, _ in block.commands if block.language == "console" else ():
+            there.update(documentation.written(command))
+            assert list(documentation.faults(command, there)) == [], f"{block.where}: {command}"
+        if "slow" in block.words:
+            continue
+        ran = documentation.run(block, tmp_path)
+        for r, status in zip(ran, [0] * (len(ran) - 1) + [block.status], strict=bool(ran)):
+            assert r.status == status, f"{block.where}: {r.command}\n{r.errors}"
+            if "stable" in block.words:
+                assert documentation.timeless(r.printed) == documentation.timeless(r.shown), f"{block.where}: {r.command}"
+
+
+@pytest.mark.parametrize("page", documentation.PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    """Every link to a file of the repository, and to a heading, leads to one that there is."""
+    for target, anchor in LINK.findall(re.sub(r"<!--.*?-->", "", (ROOT / page).read_text(), flags=re.DOTALL)):
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), f"{page}: {target}"
+        assert not anchor or anchor[1:] in headings(file.read_text()), f"{page}: {target}{anchor}"
+
+
+@pytest.mark.parametrize("page", sorted(references.PAGES))
+def test_references_are_current(page: str) -> None:
+    """The pages of instance, plan and job are what their schemas say."""
+    assert (ROOT / "docs" / f"{page}.md").read_text() == references.reference(page)
+
+
+def test_references_cover_the_schemas() -> None:
+    """Every schema that the command prints has its place in a reference."""
+    assert {what for roots in references.PAGES.values() for what in roots} == set(SCHEMAS)
+
+
+def test_a_wrong_command_is_told() -> None:
+    """A command that is not run is refused for an unknown command, an unknown option, or a file that is not there."""
+    assert list(documentation.faults("planner solve instances/5gw.json -o new.json --time-limit 5 | grep LAYOUT", set())) == []
+    assert list(documentation.faults("planner sovle instances/5gw.json", set())) == ["planner: has no command 'sovle'"]
+    assert list(documentation.faults("planner fabric export a.json --form csv", {"a.json"})) == ["planner fabric export: has no option --form"]
+    assert list(documentation.faults("planner check b.json", {"a.json"})) == ["b.json: there is no such file"]
+
+
+def test_stale_references_are_told(tmp_path: Path) -> None:
+    """The script's check exits with 1 and names a page that is not current."""
+    code = (
+        f"import sys, pathlib; sys.path.insert(0, {str(ROOT / 'scripts' / 'docs')!r}); import make_reference as m\n"
+        f"m.DOCS = pathlib.Path({str(tmp_path)!r}); sys.argv = ['make_reference.py', '--check']; sys.exit(m.main())"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert out.returncode == 1
+    assert "docs/plan.md is not current" in out.stdout

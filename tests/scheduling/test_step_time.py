@@ -1,0 +1,91 @@
+"""Placement by predicted step time: against placements by locality and at random, on the fabric of a solved plan."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner.checks.cluster import check_placement
+from planner.cluster.job import Job, job_of_plan
+from planner.cluster.topology import Switch, Topology
+from planner.errors import InputError
+from planner.formats.from_plan import plan_topology
+from planner.physics.plan_physics import cut_of
+from planner.physics.training.step import Conditions, metrics
+from planner.plan.plan import Plan
+from planner.scheduling.session import Cluster
+from planner.scheduling.step_time import clock_of
+
+ROOT = Path(__file__).parents[2]
+LAYOUT = {"tensor_parallel": 4, "pipeline_parallel": 7, "virtual_stages": 4, "data_parallel": 36, "recompute": "full", "sequence_parallel": True}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """Solve a cluster whose leaves have eight times as many ports down as up."""
+    return planner.solve(ROOT / "instances" / "cluster-1k.json", pins={f"layout.{k}": v for k, v in LAYOUT.items()})
+
+
+def test_the_faster_of_rings_and_pipelines_within_leaves(plan: Plan) -> None:
+    """On this fabric the pipeline exchange that rings within leaves send up takes longer than rings across leaves."""
+    topology, job = plan_topology(plan, "plan"), job_of_plan(plan)
+    near = planner.place(topology, job)
+    fast = planner.place(topology, plan, objective="step-time")
+    assert check_placement(topology, job, fast) == []
+    clock = clock_of(Cluster(topology), plan, "plan")
+    assert fast.step_seconds == clock.seconds(clock.crossings(job, fast.nodes)) < clock.seconds(clock.crossings(job, near.nodes))
+    assert fast.extra_pieces > near.extra_pieces
+    assert fast.certificate.status == "feasible"
+
+
+def test_no_placement_is_faster_than_the_bound(plan: Plan) -> None:
+    """Any rank order takes at least the step without a crossing."""
+    topology, job = plan_topology(plan, "plan"), job_of_plan(plan)
+    fast, r = planner.place(topology, plan, objective="step-time"), random.Random(1)
+    assert fast.step_seconds is not None and fast.step_seconds_bound is not None
+    assert fast.step_seconds_bound < fast.step_seconds
+    clock = clock_of(Cluster(topology), plan, "plan")
+    names = sorted(clock.places)
+    for _ in range(50):
+        some = tuple(r.sample(names, job.nodes))
+        assert clock.seconds(clock.crossings(job, some)) >= fast.step_seconds_bound
+
+
+def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
+    """With the plan's own crossings the clock shows the plan's own figures."""
+    assert plan.fabric is not None and plan.layout is not None and plan.placement is not None
+    fabric, topology = plan.fabric.sites["cluster"], plan_topology(plan, "plan")
+    clock, job = clock_of(Cluster(topology), plan, "plan"), job_of_plan(plan)
+    near = planner.place(topology, job)
+    x = clock.crossings(job, near.nodes)
+    leaf = {n: s.name for s in topology.switches for n in s.nodes}
+    stages = [near.nodes[s * job.kinds[0].size : (s + 1) * job.kinds[0].size] for s in range(job.kinds[0].count)]
+    leaving = {
+        name: sum(leaf[a] == name != leaf[b] for s, stage in enumerate(stages) for a, b in zip(stage, stages[s - 6], strict=True))
+        for name in leaf.values()
+    }
+    assert x.share_leaving_leaf * fabric.leaf_domain_racks == max(leaving.values())
+    assert x.groups_split == near.groups_split
+    network = plan.instance.network
+    assert network is not None
+    slow = Conditions(hop_slowdown=network.transport.slowdown, allreduce_slowdown=network.transport.slowdown)
+    assert clock.seconds(None) == metrics(plan.instance, slow, cut_of(plan.layout))["step_seconds"]
+
+
+def test_a_job_without_a_fabric_is_refused(tmp_path: Path, plan: Plan) -> None:
+    """A plain job, a plan without a fabric and a cluster of another shape are each named."""
+    topology = plan_topology(plan, "plan")
+    (tmp_path / "job.json").write_text(json.dumps({"name": "j", "mesh": {"data": 4}}))
+    with pytest.raises(InputError, match=r"job\.json: --objective step-time needs a plan"):
+        planner.place(topology, tmp_path / "job.json", objective="step-time")
+    with pytest.raises(InputError, match="job: --objective step-time needs a plan"):
+        planner.place(topology, Job(name="j", mesh={"data": 4}), objective="step-time")
+    with pytest.raises(InputError, match="has 0"):
+        planner.place(topology, plan.model_copy(update={"fabric": None}), objective="step-time")
+    with pytest.raises(InputError, match="objective: must be one of locality, step-time"):
+        planner.place(topology, plan, objective="fast")
+    wide = Topology(switches=(Switch(name="leaf0", nodes=tuple(f"x{i}" for i in range(999))),))
+    with pytest.raises(InputError, match=r"has 999 nodes.*give the topology of the plan's fabric"):
+        planner.place(wide, plan, objective="step-time")

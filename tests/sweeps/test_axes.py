@@ -1,0 +1,197 @@
+"""Axes of a sweep: what each form of range means, which paths exist, and what is said of those that do not."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.errors import InputError
+from planner.planning.load import load_instance
+from planner.sweeps.axes import grid_of, in_shard, parse_values, points_of, read_pairs, read_vary, shard_of
+from planner.sweeps.paths import canonical, check_path, leaves, put
+
+ROOT = Path(__file__).parents[2]
+MAIN = load_instance(ROOT / "instances" / "5gw.json")
+RACK = load_instance(ROOT / "instances" / "one-rack.json")
+
+
+@pytest.mark.parametrize(
+    ("spec", "values"),
+    [
+        ("1:4:1", [1, 2, 3, 4]),
+        ("4:1:-1.5", [4, 2.5, 1]),
+        ("20e9:200e9:10e9", [k * 1e10 for k in range(2, 21)]),
+        ("0.1:0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("1:9:3", [1, 4, 7]),
+        ("1:16:x2", [1, 2, 4, 8, 16]),
+        ("8:1:x0.5", [8, 4, 2, 1]),
+        ("1:10:x3", [1, 3, 9]),
+        ("log:1:100:3", [1, 10, 100]),
+        ("lin:0:1:5", [0, 0.25, 0.5, 0.75, 1]),
+        ("1,2,4", [1, 2, 4]),
+        ("none,full", ["none", "full"]),
+        ("GB200", ["GB200"]),
+        ("true,false", [True, False]),
+        ("[1,2],[3]", [[1, 2], [3]]),
+    ],
+)
+def test_forms(spec: str, values: list[Any]) -> None:
+    """Each form of range has the values that it says, both ends included where a step meets them."""
+    found = parse_values("x", spec)
+    assert found == values
+    assert [type(v) for v in found if isinstance(v, bool)] == [type(v) for v in values if isinstance(v, bool)]
+
+
+def test_whole_numbers_stay_whole() -> None:
+    """A range of whole numbers can be pinned: 2 is not 2.0."""
+    assert all(isinstance(v, int) for spec in ("1:8:1", "1:8:x2", "1,2") for v in parse_values("x", spec))
+
+
+def test_log_range_is_even_in_ratio() -> None:
+    """Neighbours of a log range have one ratio, and its ends are exact."""
+    found = parse_values("x", "log:20e9:200e9:19")
+    ratios = [b / a for a, b in itertools.pairwise(found)]
+    assert (found[0], found[-1], len(found)) == (20e9, 200e9, 19)
+    assert max(ratios) - min(ratios) < 1e-9 and math.isclose(ratios[0], 10 ** (1 / 18))
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("1:2:0", "never leads"),
+        ("2:1:1", "never leads"),
+        ("1:8:x0.5", "never leads"),
+        ("-1:8:x2", "above 0"),
+        ("1:2", "no step"),
+        ("log:1:2", "log:START:STOP:COUNT"),
+        ("log:0:2:3", "above 0"),
+        ("lin:0:2:1.5", "whole number from 2"),
+        ("1:x:3", "'x' is not a finite number"),
+        ("1:inf:1", "'inf' is not a finite number"),
+        ("0:1:1e-9", "take a larger step"),
+    ],
+)
+def test_ranges_that_say_nothing(spec: str, said: str) -> None:
+    """A range that cannot be meant is refused, and the message shows it and what to write."""
+    with pytest.raises(InputError, match=r"limits\.budget_usd=") as caught:
+        parse_values("limits.budget_usd", spec)
+    assert said in str(caught.value)
+
+
+def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
+    """Two axes make every combination, the last fastest; points of a file stay together."""
+    assert grid_of([[{"a": 1}, {"a": 2}], [{"b": 3}, {"b": 4}]]) == [{"a": x, "b": y} for x in (1, 2) for y in (3, 4)]
+    table, lines = tmp_path / "p.csv", tmp_path / "p.jsonl"
+    table.write_text("limits.budget_usd,layout.zero_stage\n1e9,0\n2e9,1\n")
+    lines.write_text("".join(json.dumps(p) + "\n" for p in ({"limits.budget_usd": 1e9, "layout.zero_stage": 0}, {"limits.budget_usd": 2e9})))
+    pairs = read_pairs(table)
+    assert pairs == [{"limits.budget_usd": 1e9, "pins.layout.zero_stage": 0}, {"limits.budget_usd": 2e9, "pins.layout.zero_stage": 1}]
+    assert read_pairs(lines)[1] == {"limits.budget_usd": 2e9}
+    assert len(points_of({"hardware.racks": "1:3:1"}, pairs)) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("p.csv", "a,b\n1\n", "line 2: has 1 cells under 2 columns"),
+        ("p.jsonl", "{}\n", "line 1"),
+        ("p.jsonl", "{'a'", "line 1"),
+        ("p.csv", "a\n", "no points"),
+    ],
+)
+def test_bad_pairs_are_named(tmp_path: Path, name: str, text: str, said: str) -> None:
+    """A file of points with a bad line is refused by file and line."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=name) as caught:
+        read_pairs(tmp_path / name)
+    assert said in str(caught.value)
+
+
+def test_one_path_on_two_axes_is_refused() -> None:
+    """A path and the same pin under its short name are one decision."""
+    with pytest.raises(InputError, match="two axes"):
+        points_of({"layout.zero_stage": [0], "pins.layout.zero_stage": [1]})
+    with pytest.raises(InputError, match="nothing varies"):
+        points_of({})
+    with pytest.raises(InputError, match="given twice"):
+        read_vary(["a=1", "a=2"])
+    with pytest.raises(InputError, match="PATH=VALUES"):
+        read_vary(["limits.budget_usd"])
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("limits.budget", "did you mean limits.budget_usd?"),
+        ("hardware.budget_usd", "did you mean limits.budget_usd?"),
+        ("budget_usd", "did you mean limits.budget_usd?"),
+        ("limit.budget_usd", "did you mean limits"),
+        ("layout.tensor_paralel", "did you mean 'layout.tensor_parallel'?"),
+        ("sites.racks.keyston", "did you mean 'sites.racks.keystone'?"),
+        ("network.switches[9].price_usd", "has 4 entries"),
+        ("network.switches[51.2T-64x80G].price_usd", "did you mean '51.2T-64x800G'?"),
+        ("network.switches", "name one value inside"),
+        ("limits.budget_usd.x", "limits.budget_usd is a single value"),
+        ("limits..budget_usd", "must be a dotted path"),
+    ],
+)
+def test_wrong_paths_are_named(path: str, said: str) -> None:
+    """A path that leads nowhere is answered with the nearest one that does."""
+    with pytest.raises(InputError) as caught:
+        check_path(MAIN, path)
+    assert said in str(caught.value)
+
+
+def test_part_that_is_missing_is_named() -> None:
+    """A path into a part that the instance does not have says which part that is."""
+    with pytest.raises(InputError, match="network is not in the instance"):
+        check_path(RACK, "network.transport.slowdown")
+
+
+def test_every_leaf_can_be_set() -> None:
+    """All paths of the main instance pass the check, and what is put there is found there alone."""
+    plain = MAIN.model_dump(mode="json")
+    paths = sorted(leaves(MAIN))
+    assert len(paths) > 200 and "limits.deadline_days" in paths
+    for path in paths:
+        check_path(MAIN, path)
+        data = json.loads(json.dumps(plain))
+        put(data, MAIN, path, "here")
+        before, after = (json.dumps(d).split('"here"') for d in (plain, data))
+        assert (len(before), len(after)) == (1, 2)
+
+
+def test_entries_by_id_and_pins_by_short_name() -> None:
+    """A list's entry goes by its id or name too, and a pin with or without its prefix."""
+    data = MAIN.model_dump(mode="json")
+    node = next(i for i, n in enumerate(MAIN.grid.nodes) if n.id == "keystone") if MAIN.grid else -1
+    check_path(MAIN, "grid.nodes[keystone].latitude")
+    put(data, MAIN, "grid.nodes[keystone].latitude", 41.5)
+    put(data, MAIN, "layout.zero_stage", 2)
+    assert (data["grid"]["nodes"][node]["latitude"], data["pins"]["layout.zero_stage"]) == (41.5, 2)
+    assert canonical("limits.budget_usd") == "limits.budget_usd"
+
+
+def test_bad_points_are_named_before_anything_runs() -> None:
+    """A value that no instance may have is refused with its point, by the call and not by the first row."""
+    with pytest.raises(InputError, match=r"point 1 \(limits.max_batch_tokens=-1\).*greater than 0"):
+        planner.sweep(RACK, {"limits.max_batch_tokens": [4e6, -1]})
+
+
+@pytest.mark.parametrize(("count", "parts"), [(19, 4), (3, 5), (8, 8), (0, 2)])
+def test_shards_part_the_points(count: int, parts: int) -> None:
+    """Every point is in exactly one shard, neighbours together and sizes as even as can be."""
+    held = [in_shard(count, (i, parts)) for i in range(1, parts + 1)]
+    assert [i for part in held for i in part] == list(range(count))
+    assert max(map(len, held)) - min(map(len, held)) <= 1
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "1", "a/b", "1/0", "-1/3"])
+def test_bad_shards_are_refused(text: str) -> None:
+    """A shard counts from 1 to the number of shards."""
+    with pytest.raises(InputError, match="I/N"):
+        shard_of(text)
