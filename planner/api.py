@@ -28,7 +28,9 @@ def check(plan: "Plan") -> "list[Violation]":
     return verify(plan)
 
 
-def evaluate(instance: "Instance | Mapping[str, Any] | str | Path", layout: Mapping[str, Any] | None = None) -> "Evaluation":
+def evaluate(
+    instance: "Instance | Mapping[str, Any] | str | Path", layout: Mapping[str, Any] | None = None
+) -> "Evaluation":
     """Predict step time, memory and their breakdown for a layout given in full.
 
     Parameters
@@ -92,7 +94,9 @@ def explain(
     from planner.planning.solve import options_of
 
     asked = refuse_pools(load_instance(instance, pins=pins))
-    return explained(asked, options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within)
+    return explained(
+        asked, options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within
+    )
 
 
 def limits(
@@ -202,8 +206,12 @@ def place(
         from planner.scheduling.step_time import place_by_time
 
         given = job if isinstance(job, (str, Path, Plan)) else None
-        return place_by_time(cluster, given, busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation)
-    return cluster.place(read_job(job), busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation)
+        return place_by_time(
+            cluster, given, busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation
+        )
+    return cluster.place(
+        read_job(job), busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation
+    )
 
 
 def simulate(
@@ -259,9 +267,18 @@ def simulate(
     if bytes_per_host is not None and not 0 < bytes_per_host < float("inf"):
         raise InputError(f"--bytes {bytes_per_host:g}: must be a finite number greater than 0; give another")
     if pattern not in PATTERNS and not Path(pattern).suffix:
-        raise InputError(f"--pattern {pattern}: must be one of {', '.join(PATTERNS)}, or a CSV file with the header src,dst,bytes; choose one")
+        raise InputError(
+            f"--pattern {pattern}: must be one of {', '.join(PATTERNS)}, or a CSV file with the header src,dst,bytes; choose one"
+        )
     question = ask(
-        network, pattern=pattern, transport=transport_named(transport), site=site, failed=failed_links, hosts=hosts, size=bytes_per_host, group=group
+        network,
+        pattern=pattern,
+        transport=transport_named(transport),
+        site=site,
+        failed=failed_links,
+        hosts=hosts,
+        size=bytes_per_host,
+        group=group,
     )
     return run(question, range(seeds))
 

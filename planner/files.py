@@ -16,7 +16,7 @@ def require_folder(output: Path | None) -> None:
         raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file all at once: to a temporary name beside it, then renamed; a link is followed, a device or a pipe written to."""
     data = content if isinstance(content, bytes) else content.encode()
     if path.exists() and not path.is_file() and not path.is_dir():

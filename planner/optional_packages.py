@@ -18,4 +18,6 @@ def needed(what: str, package: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise InputError(f"{what} needs the package {package}; install the extra `{extra}` of this distribution") from None
+        raise InputError(
+            f"{what} needs the package {package}; install the extra `{extra}` of this distribution"
+        ) from None

@@ -56,7 +56,10 @@ def ranks_of_groups(job: Job, placed: Placement) -> Iterator[Violation]:
         if name not in held:
             yield broken("ranks_of_groups", f"group {name} is missing")
         elif held[name].nodes != nodes:
-            yield broken("ranks_of_groups", f"group {name} has {len(held[name].nodes)} nodes, not the {len(nodes)} of its ranks in their order")
+            yield broken(
+                "ranks_of_groups",
+                f"group {name} has {len(held[name].nodes)} nodes, not the {len(nodes)} of its ranks in their order",
+            )
 
 
 def expected_groups(job: Job) -> dict[str, list[int]]:
@@ -85,7 +88,10 @@ def figures(placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[V
     on = [{leaf[n] for n in g.nodes} for g in placed.groups]
     for g, leaves in zip(placed.groups, on, strict=True):
         if set(g.leaves) != leaves or len(g.leaves) != len(leaves):
-            yield broken("leaves_of_groups", f"group {g.name} states leaves {', '.join(g.leaves)}, its nodes stand in {', '.join(sorted(leaves))}")
+            yield broken(
+                "leaves_of_groups",
+                f"group {g.name} states leaves {', '.join(g.leaves)}, its nodes stand in {', '.join(sorted(leaves))}",
+            )
     tiers = len(next(iter(above.values()), ()))
     crossing = [sum(len({above[x][t] for x in leaves}) > 1 for leaves in on) for t in range(tiers)]
     yield from must_equal("figures", "groups_split", placed.groups_split, sum(len(leaves) > 1 for leaves in on))
@@ -96,7 +102,8 @@ def figures(placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[V
     for figure in placed.figures:
         if figure.bound > figure.value or figure.analytic_bound > figure.bound:
             yield broken(
-                "bounds", f"{figure.name}: analytic bound {figure.analytic_bound}, bound {figure.bound}, value {figure.value} are not in this order"
+                "bounds",
+                f"{figure.name}: analytic bound {figure.analytic_bound}, bound {figure.bound}, value {figure.value} are not in this order",
             )
 
 
@@ -126,13 +133,18 @@ def segments(topology: Topology, job: Job, placed: Placement, leaf: dict[str, st
         for i in range(0, len(g.nodes), size):
             where = {(leaf[n], block.get(n)) for n in g.nodes[i : i + size]}
             if len(where) > 1:
-                yield broken("segments", f"group {g.name}: nodes {i} to {i + size - 1} stand in {len(where)} blocks > 1")
+                yield broken(
+                    "segments", f"group {g.name}: nodes {i} to {i + size - 1} stand in {len(where)} blocks > 1"
+                )
 
 
 def least_split(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Violation]:
     """Split no fewer groups than the closed form allows, and call no bound above what is held a proof."""
     if placed.lower_bound_split > placed.groups_split:
-        yield broken("lower_bound", f"{placed.lower_bound_split} groups split in any placement > {placed.groups_split} groups split")
+        yield broken(
+            "lower_bound",
+            f"{placed.lower_bound_split} groups split in any placement > {placed.groups_split} groups split",
+        )
     sizes = sorted({k.size for k in job.kinds})
     counts = {g: sum(k.count for k in job.kinds if k.size >= g) for g in sizes}
     closed = max(max(0, n - sum(f // g for f in free.values())) for g, n in counts.items())
@@ -143,7 +155,10 @@ def least_split(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Vio
     if placed.step_seconds is not None and placed.step_seconds_bound is not None:
         proven = placed.step_seconds <= placed.step_seconds_bound
     if (placed.certificate.status == "optimal") != proven:
-        yield broken("certificate", f"status {placed.certificate.status} with {sum(f.value != f.bound for f in levels)} figures off their bounds")
+        yield broken(
+            "certificate",
+            f"status {placed.certificate.status} with {sum(f.value != f.bound for f in levels)} figures off their bounds",
+        )
 
 
 def refusal(topology: Topology, job: Job, leaf: dict[str, str], busy: set[str]) -> Iterator[Violation]:
@@ -175,5 +190,10 @@ def _leaves(topology: Topology) -> tuple[dict[str, str], Above]:
     if len({chain[-1] if chain else "" for chain in chains.values()}) == 1:
         chains = {name: chain[:-1] for name, chain in chains.items()}
     depth = max(map(len, chains.values()), default=0)
-    padded = {name: tuple((chain or [name]) + (chain or [name])[-1:] * (depth - len(chain or [name]))) for name, chain in chains.items()}
-    return {n: s.name for s in topology.switches for n in s.nodes}, {name: path[:depth] for name, path in padded.items()}
+    padded = {
+        name: tuple((chain or [name]) + (chain or [name])[-1:] * (depth - len(chain or [name])))
+        for name, chain in chains.items()
+    }
+    return {n: s.name for s in topology.switches for n in s.nodes}, {
+        name: path[:depth] for name, path in padded.items()
+    }

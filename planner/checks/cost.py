@@ -6,7 +6,7 @@ from planner.checks.network.fabric import priced
 from planner.checks.rule import Rule, broken, must_equal, show
 from planner.checks.site import sites, wan
 from planner.physics.network.topology import unwirable
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import power
 from planner.physics.site.cost import bill
 from planner.plan.certificate import Violation
@@ -14,7 +14,7 @@ from planner.plan.plan import Cost, Plan
 from planner.plan.sites import Link, Site, SitesPlan
 
 
-def recomputed(plan: Plan, c: Context) -> Cost | None:
+def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
     """Price a plan from its counts; None where the price of a part is not known."""
     known = {x.site.id for x in c.standing}
     held = plan.sites
@@ -24,30 +24,36 @@ def recomputed(plan: Plan, c: Context) -> Cost | None:
         exact = tuple(_exact(c, s) for s in held.sites)
         lines = tuple(n for n in held.new_lines if n.line in c.built)
         steps = tuple(u for u in held.upgrades if u.node in c.steps)
-        held = held.model_copy(update={"sites": exact, "new_lines": lines, "upgrades": steps, "links": _exact_links(c, held)})
+        held = held.model_copy(
+            update={"sites": exact, "new_lines": lines, "upgrades": steps, "links": _exact_links(c, held)}
+        )
     fabric = plan.fabric
     if fabric is not None and c.instance.network is not None:
         if set(fabric.sites) != set(c.wired):
             return None
         usd = {s: priced(c.instance.network, c.switches[f.switch], c.wired[s]) for s, f in fabric.sites.items()}
-        fabric = fabric.model_copy(update={"sites": {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabric.sites.items()}})
+        fabric = fabric.model_copy(
+            update={"sites": {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabric.sites.items()}}
+        )
     return bill(c.instance, sum(c.racks_by_site.values()), held, fabric, wan.exact(c))
 
 
-def _exact(c: Context, s: Site) -> Site:
+def _exact(c: PlanPhysics, s: Site) -> Site:
     """Return a site with the figures that its racks and its node give it."""
     x, h = c.site_named(s.id), c.instance.hardware
     area = x.authority.id if x else s.balancing_authority
-    return s.model_copy(update={"balancing_authority": area, "facility_mw": c.load_mw(s.racks), "it_mw": power.it_mw(h, s.racks)})
+    return s.model_copy(
+        update={"balancing_authority": area, "facility_mw": c.load_mw(s.racks), "it_mw": power.it_mw(h, s.racks)}
+    )
 
 
-def _exact_links(c: Context, held: SitesPlan) -> tuple[Link, ...]:
+def _exact_links(c: PlanPhysics, held: SitesPlan) -> tuple[Link, ...]:
     """Return the links with the length that their ends give them."""
     found = {(k.a, k.b): k.model_copy(update={"route_km": sites.route_km(c, a, b)}) for _, k, a, b in sites.links(c)}
     return tuple(found.get((k.a, k.b), k) for k in held.links)
 
 
-def parts(c: Context) -> Iterator[Violation]:
+def parts(c: PlanPhysics) -> Iterator[Violation]:
     """State every part of the bill, and their total, as counts and prices give them."""
     stated, found = c.plan.cost, recomputed(c.plan, c)
     if stated is None or found is None:
@@ -60,14 +66,14 @@ def parts(c: Context) -> Iterator[Violation]:
     yield from must_equal("total", "total_usd", stated.total_usd, found.total_usd, " USD")
 
 
-def budget(c: Context) -> Iterator[Violation]:
+def budget(c: PlanPhysics) -> Iterator[Violation]:
     """Keep the recomputed total within the budget, to the cent."""
     limit, found = c.instance.limits.budget_usd, recomputed(c.plan, c)
     if limit is not None and found is not None and found.total_usd > limit + 0.01:
         yield broken("budget", f"{show(found.total_usd)} USD in all > {show(limit)} USD budget")
 
 
-def spend_budget(c: Context) -> Iterator[Violation]:
+def spend_budget(c: PlanPhysics) -> Iterator[Violation]:
     """Leave no budget for one more module at an open site, every other decision kept.
 
     Judges only a plan that says it is optimal in days to train with its racks free. Where less is left than the racks of
@@ -75,7 +81,11 @@ def spend_budget(c: Context) -> Iterator[Violation]:
     wiring and the bill asked again: only if none objects was the budget not spent.
     """
     limit, cost = c.instance.limits.budget_usd, recomputed(c.plan, c)
-    free = c.plan.status == "optimal" and c.instance.objective.minimize == "days_to_train" and "sites.racks" not in c.instance.pins
+    free = (
+        c.plan.status == "optimal"
+        and c.instance.objective.minimize == "days_to_train"
+        and "sites.racks" not in c.instance.pins
+    )
     if limit is None or cost is None or c.plan.sites is None or not free:
         return
     for s in sorted({x.site.id for x in c.standing}):
@@ -88,7 +98,7 @@ def spend_budget(c: Context) -> Iterator[Violation]:
             yield broken(f"spend_budget[{s}]", f"{show(left)} USD left >= {show(price)} USD for one more module")
 
 
-def _grown(plan: Plan, site: str, c: Context) -> Context:
+def _grown(plan: Plan, site: str, c: PlanPhysics) -> PlanPhysics:
     """Return the plan with one more module at a site, fed by the plants there."""
     held, h = plan.sites, c.instance.hardware
     if held is None:
@@ -96,13 +106,19 @@ def _grown(plan: Plan, site: str, c: Context) -> Context:
     mw = c.load_mw(h.racks_per_module)
     new = tuple(_with_module(c, s) if s.id == site else s for s in held.sites)
     fed = {**held.generation_mw, site: held.generation_mw.get(site, 0.0) + mw}
-    return Context(plan=plan.model_copy(update={"sites": held.model_copy(update={"sites": new, "generation_mw": fed})}))
+    return PlanPhysics(
+        plan=plan.model_copy(update={"sites": held.model_copy(update={"sites": new, "generation_mw": fed})})
+    )
 
 
-def _with_module(c: Context, s: Site) -> Site:
+def _with_module(c: PlanPhysics, s: Site) -> Site:
     """Return a site with one more module, its figures made to match."""
     h, racks = c.instance.hardware, s.racks + c.instance.hardware.racks_per_module
-    figures = {"it_mw": power.it_mw(h, racks), "facility_mw": c.load_mw(racks), "cooling_m2": power.cooling_m2(h, racks)}
+    figures = {
+        "it_mw": power.it_mw(h, racks),
+        "facility_mw": c.load_mw(racks),
+        "cooling_m2": power.cooling_m2(h, racks),
+    }
     return s.model_copy(update={"modules": s.modules + 1, "racks": racks, "gpus": racks * c.gpus_per_rack, **figures})
 
 

@@ -7,35 +7,47 @@ from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_
 from planner.checks.site import wan
 from planner.checks.site.sites import links, route_km
 from planner.checks.training import heterogeneous
-from planner.checks.training.model_choice import told_loss
+from planner.checks.training.model_choice import stated_loss
 from planner.instance.identity import instance_sha256
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost, power
 from planner.plan.certificate import Certificate, Violation
 
 
-def instance_hash(c: Context) -> Iterator[Violation]:
+def instance_hash(c: PlanPhysics) -> Iterator[Violation]:
     """State the hash of the instance inside the plan."""
     yield from must_be("instance_hash", "instance_sha256", c.plan.instance_sha256, instance_sha256(c.instance))
 
 
-def reason(c: Context) -> Iterator[Violation]:
+def reason(c: PlanPhysics) -> Iterator[Violation]:
     """Say why there is no plan where there is none, and only there; hold no decisions then."""
     p = c.plan
     if p.status == "infeasible" and p.conflict is None:
         yield broken("reason", "infeasible with 0 conflicts, 1 expected")
     if p.status in ("infeasible", "unknown"):
-        held = [s for s in ("sites", "wan", "layout", "pools", "fabric", "placement", "cost") if getattr(p, s) is not None]
+        held = [
+            s for s in ("sites", "wan", "layout", "pools", "fabric", "placement", "cost") if getattr(p, s) is not None
+        ]
         if held or p.objective.value is not None:
-            yield broken("reason", f"{p.status}, yet {len(held)} sections ({', '.join(held)}) and objective {show(p.objective.value)} are held")
+            yield broken(
+                "reason",
+                f"{p.status}, yet {len(held)} sections ({', '.join(held)}) and objective {show(p.objective.value)} are held",
+            )
     elif p.conflict is not None:
         yield broken("reason", f"{p.status}, yet 1 conflict is held: {p.conflict.reason}")
 
 
-def certificates(c: Context) -> dict[str, Certificate]:
+def certificates(c: PlanPhysics) -> dict[str, Certificate]:
     """Return the certificates by decision."""
     p = c.plan
-    held = {"sites": p.sites, "wan": p.wan, "layout": p.layout, "pools": p.pools, "fabric": p.fabric, "placement": p.placement}
+    held = {
+        "sites": p.sites,
+        "wan": p.wan,
+        "layout": p.layout,
+        "pools": p.pools,
+        "fabric": p.fabric,
+        "placement": p.placement,
+    }
     return {name: x.certificate for name, x in held.items() if x is not None}
 
 
@@ -46,49 +58,66 @@ def _distance(value: float, bound: float) -> float:
 def _gap(rule: str, value: float | None, bound: float | None, stated: float | None) -> Iterator[Violation]:
     """Hold a stated gap against value and bound; gaps below the tolerance are rounding."""
     found = None if value is None or bound is None else _distance(value, bound)
-    if (found is None) != (stated is None) or (found is not None and stated is not None and abs(found - stated) > TOLERANCE * max(found, 1e-3)):
+    if (found is None) != (stated is None) or (
+        found is not None and stated is not None and abs(found - stated) > TOLERANCE * max(found, 1e-3)
+    ):
         yield broken(rule, f"gap {show(stated)} stated, {show(found)} between {show(value)} and bound {show(bound)}")
 
 
-def gap(c: Context) -> Iterator[Violation]:
+def gap(c: PlanPhysics) -> Iterator[Violation]:
     """State each gap as objective and bound make it."""
     for name, x in certificates(c).items():
         yield from _gap(f"gap[{name}]", x.objective, x.bound, x.gap)
 
 
-def bound_side(c: Context) -> Iterator[Violation]:
+def bound_side(c: PlanPhysics) -> Iterator[Violation]:
     """Keep each bound on its side: every decision makes its objective least."""
     for name, x in certificates(c).items():
         if x.objective is not None and x.bound is not None:
-            yield from at_most(f"bound_side[{name}]", float(x.bound), float(x.objective), "bound from below", "objective")
+            yield from at_most(
+                f"bound_side[{name}]", float(x.bound), float(x.objective), "bound from below", "objective"
+            )
 
 
-def optimal(c: Context) -> Iterator[Violation]:
+def optimal(c: PlanPhysics) -> Iterator[Violation]:
     """Call optimal only what the bound reaches."""
     for name, x in certificates(c).items():
-        if x.status == "optimal" and (x.objective is None or x.bound is None or _distance(x.objective, x.bound) > TOLERANCE):
-            yield broken(f"optimal[{name}]", f"objective {show(x.objective)} and bound {show(x.bound)} are more than {TOLERANCE:g} apart")
+        if x.status == "optimal" and (
+            x.objective is None or x.bound is None or _distance(x.objective, x.bound) > TOLERANCE
+        ):
+            yield broken(
+                f"optimal[{name}]",
+                f"objective {show(x.objective)} and bound {show(x.bound)} are more than {TOLERANCE:g} apart",
+            )
         if x.status not in ("optimal", "feasible"):
             yield broken(f"optimal[{name}]", f"a decision is held, its certificate says {x.status}")
 
 
-def certified(c: Context) -> Iterator[Violation]:
+def certified(c: PlanPhysics) -> Iterator[Violation]:
     """Certify the decision that is held: its own figure, recomputed."""
-    figures = {"sites": _yearly_usd(c), "layout": c.metrics.days_to_train if c.metrics else None, "fabric": _fabric_usd(c), "placement": _split(c)}
+    figures = {
+        "sites": _yearly_usd(c),
+        "layout": c.metrics.days_to_train if c.metrics else None,
+        "fabric": _fabric_usd(c),
+        "placement": _split(c),
+    }
     figures |= {"wan": wan.figure(c), "pools": heterogeneous.days(c)}
     for name, x in certificates(c).items():
         if figures[name] is not None:
             yield from must_equal(f"certified[{name}]", f"objective ({x.minimizes})", x.objective, figures[name])
 
 
-def _yearly_usd(c: Context) -> float | None:
+def _yearly_usd(c: PlanPhysics) -> float | None:
     """Energy, sites and new lines over their life, and links: what the split makes least."""
     held = c.plan.sites
     if held is None or len(c.standing) != len(held.sites):
         return None
     h, prices = c.instance.hardware, c.grid.prices
     energy = sum(cost.energy_usd_per_year(c.load_mw(x.site.racks), x.authority.energy_usd_per_mwh) for x in c.standing)
-    built = sum(cost.site_capex_usd(c.grid, it_mw=power.it_mw(h, x.site.racks), facility_mw=c.load_mw(x.site.racks)) for x in c.standing)
+    built = sum(
+        cost.site_capex_usd(c.grid, it_mw=power.it_mw(h, x.site.racks), facility_mw=c.load_mw(x.site.racks))
+        for x in c.standing
+    )
     price = {line.id: line.capex_usd for line in c.grid.new_lines}
     built += sum(n * price[line] for line, n in c.built.items())
     step = {n.id: n.upgrade.capex_usd for n in c.grid.nodes if n.upgrade}
@@ -98,7 +127,7 @@ def _yearly_usd(c: Context) -> float | None:
     return energy + built * cost.annuity(prices.discount_rate, prices.site_life_years) + wide
 
 
-def _over_scenarios(c: Context, own: float) -> float:
+def _over_scenarios(c: PlanPhysics, own: float) -> float:
     """Return the energy of a year over the scenarios: the worst, or the weighted mean with what they leave to the grid's own year."""
     held, mode = c.plan.sites, c.grid.rules.scenarios
     if held is None or mode == "off" or not held.scenarios:
@@ -110,25 +139,25 @@ def _over_scenarios(c: Context, own: float) -> float:
     return rest * own + sum(weight.get(n, 0.0) * r.energy_usd_per_year for n, r in held.scenarios.items())
 
 
-def _fabric_usd(c: Context) -> float | None:
+def _fabric_usd(c: PlanPhysics) -> float | None:
     found = recomputed(c.plan, c) if c.plan.fabric is not None else None
     return None if found is None else found.capex_usd.get("fabric")
 
 
-def _split(c: Context) -> float | None:
+def _split(c: PlanPhysics) -> float | None:
     held = c.plan.placement
     if held is None or set(c.crossings) != set(held.sites):
         return None
     return float(sum(x.groups_split for x in c.crossings.values()))
 
 
-def objective(c: Context) -> Iterator[Violation]:
+def objective(c: PlanPhysics) -> Iterator[Violation]:
     """State the figure of merit that was asked for, as recomputed, with no bound above it or above what was certified."""
     o, name = c.plan.objective, c.instance.objective.minimize
     yield from must_be("objective", "name", o.name, name)
     price = recomputed(c.plan, c)
     days = c.metrics.days_to_train if c.metrics else heterogeneous.days(c)
-    figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": told_loss(c)}
+    figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": stated_loss(c)}
     value = figures[name]
     if value is not None:
         yield from must_equal("objective", name, o.value, value)
@@ -142,14 +171,19 @@ def objective(c: Context) -> Iterator[Violation]:
     if proven is not None and o.bound is not None:
         # The bound over all decisions holds for this layout too, and may be the sharper one where a limit cut its search short.
         most = max(proven, o.joint_bound or proven)
-        yield from at_most("objective", o.bound, most, "bound", "proven by the layout's certificate or over all decisions")
+        yield from at_most(
+            "objective", o.bound, most, "bound", "proven by the layout's certificate or over all decisions"
+        )
 
 
-def status(c: Context) -> Iterator[Violation]:
+def status(c: PlanPhysics) -> Iterator[Violation]:
     """Call the plan optimal only when every certificate says so and the search ended by proof."""
     weaker = [name for name, x in certificates(c).items() if x.status != "optimal"]
     if c.plan.status == "optimal" and (weaker or c.plan.stopped != "proved"):
-        yield broken("status", f"optimal, yet {len(weaker)} certificates are not ({', '.join(weaker)}); the search ended by {c.plan.stopped}")
+        yield broken(
+            "status",
+            f"optimal, yet {len(weaker)} certificates are not ({', '.join(weaker)}); the search ended by {c.plan.stopped}",
+        )
 
 
 WITHOUT_PLAN: tuple[Rule, ...] = (instance_hash, reason)

@@ -10,7 +10,7 @@ from planner.checks.network import cables, fabric, placement, wan_gateway
 from planner.checks.rule import Rule, broken
 from planner.checks.site import power_flow, sites, wan
 from planner.checks.training import heterogeneous, layout, model_choice
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
 
@@ -29,7 +29,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
 
 def check(plan: Plan) -> list[Violation]:
     """Return every rule that the plan breaks, with both of its sides in numbers; nothing where all hold."""
-    c = Context(plan=plan)
+    c = PlanPhysics(plan=plan)
     found = list(_run("instance", complete.INSTANCE_RULES, c))
     if found:
         return found
@@ -41,7 +41,7 @@ def check(plan: Plan) -> list[Violation]:
     return found
 
 
-def _run(section: str, rules: tuple[Rule, ...], c: Context) -> Iterator[Violation]:
+def _run(section: str, rules: tuple[Rule, ...], c: PlanPhysics) -> Iterator[Violation]:
     """Run rules one by one; figures that no arithmetic holds for break a rule like any other."""
     for rule in rules:
         try:

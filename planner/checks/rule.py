@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 
 TOLERANCE = 1e-6  # relative, on every figure that is recomputed in floating point
-Rule = Callable[[Context], Iterator[Violation]]
+Rule = Callable[[PlanPhysics], Iterator[Violation]]
 Number = float | int | None
 
 

@@ -13,7 +13,7 @@ from planner.cli.commands import grid, limits, place, plot, simulate, sweep, top
 from planner.cli.commands import report as commands_report
 from planner.cli.console import BAD_INPUT, DONE, FOUND, INFEASIBLE, INTERRUPTED, exit_code, progress_line, read_pins
 from planner.errors import InputError, PlannerError
-from planner.files import write_whole
+from planner.files import write_atomically
 from planner.plan.files import read_plan
 
 app = typer.Typer(
@@ -34,7 +34,9 @@ def solve(
     gap: Annotated[float | None, typer.Option(help="Relative gap within which a decision is done.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the solvers.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
-    pin: Annotated[list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
 ) -> None:
     """Take all decisions and print the story of the plan."""
@@ -45,12 +47,14 @@ def solve(
     pins = read_pins(pin or [])
     try:
         with progress_line(quiet) as report:
-            plan = planner.solve(instance, time_limit=time_limit, gap=gap, seed=seed, threads=threads, pins=pins, progress=report)
+            plan = planner.solve(
+                instance, time_limit=time_limit, gap=gap, seed=seed, threads=threads, pins=pins, progress=report
+            )
     except KeyboardInterrupt:
         print("interrupted before there was a plan", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     if output is not None:
-        write_whole(output, plan.model_dump_json(indent=1) + "\n")
+        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
     if as_json:
         print(plan.model_dump_json(indent=1))
     else:
@@ -63,7 +67,9 @@ def solve(
 @app.command()
 def evaluate(
     instance: Annotated[Path, typer.Argument(help="Instance file (JSON).")],
-    pin: Annotated[list[str] | None, typer.Option(help="A choice of the layout: layout.tensor_parallel=8 and so on.")] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="A choice of the layout: layout.tensor_parallel=8 and so on.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the prediction here (JSON).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
 ) -> None:
@@ -74,7 +80,7 @@ def evaluate(
 
     found = planner.evaluate(load_instance(instance, pins=read_pins(pin or []), searched=False))
     if output is not None:
-        write_whole(output, found.model_dump_json(indent=1) + "\n")
+        write_atomically(output, found.model_dump_json(indent=1) + "\n")
     print(found.model_dump_json(indent=1) if as_json else summary(found))
     raise typer.Exit(DONE if found.fits else INFEASIBLE)
 

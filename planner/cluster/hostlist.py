@@ -53,7 +53,11 @@ def parse(text: str) -> list[int]:
     item = _parsed(text)
     if item.size > MAX_NAMES:
         expand(text)  # says so
-    return [n for first, last, _ in item.brackets[0] for n in range(first, last + 1)] if item.brackets else [int(text.removeprefix(PREFIX))]
+    return (
+        [n for first, last, _ in item.brackets[0] for n in range(first, last + 1)]
+        if item.brackets
+        else [int(text.removeprefix(PREFIX))]
+    )
 
 
 def fold_names(names: Iterable[str]) -> str:
@@ -108,7 +112,9 @@ def _items(text: str) -> Iterator[str]:
     for at, c in enumerate(text):
         depth += (c == "[") - (c == "]")
         if depth not in (0, 1):
-            raise ValueError(f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4] with one pair a number")
+            raise ValueError(
+                f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4] with one pair a number"
+            )
         if c == "," and not depth:
             yield text[start:at]
             start = at + 1
@@ -134,7 +140,10 @@ class _Item:
         if not self.brackets:
             yield self.texts[0]
             return
-        *before, last = [[f"{n:0{digits}d}" for first, last, digits in ranges for n in range(first, last + 1)] for ranges in self.brackets]
+        *before, last = [
+            [f"{n:0{digits}d}" for first, last, digits in ranges for n in range(first, last + 1)]
+            for ranges in self.brackets
+        ]
         *texts, end = self.texts
         for outer in product(*reversed(before)):
             head = "".join(map("".join, zip(texts, reversed(outer), strict=False))) + texts[-1]

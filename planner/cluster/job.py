@@ -14,7 +14,9 @@ from planner.errors import InputError
 from planner.instance.instance import Count, Frozen, NonNegative
 from planner.plan.plan import Plan
 
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]  # one line: it stands in files and arguments
+Name = Annotated[
+    str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
+]  # one line: it stands in files and arguments
 AXES = ("data", "pipeline", "tensor", "context", "expert")
 
 
@@ -31,12 +33,17 @@ class Job(Frozen):
 
     name: Name
     mesh: dict[Name, Count] | None = Field(
-        None, description='Sizes of the mesh axes in rank order, slowest first, such as {"pipeline": 8, "data": 16}; its "data" lines all-reduce.'
+        None,
+        description='Sizes of the mesh axes in rank order, slowest first, such as {"pipeline": 8, "data": 16}; its "data" lines all-reduce.',
     )
     nodes_per_member: Count = Field(1, description="Consecutive nodes that one member of the mesh takes.")
     groups: tuple[GroupKind, ...] = Field((), description="In the place of a mesh: groups in rank order, kind by kind.")
-    gpus_per_node: Annotated[int, Field(ge=1, le=1_024)] | None = Field(None, description="GPUs, and so ranks, of one node.")
-    segment_nodes: Count = Field(1, description="Consecutive nodes that must stay in one block, or in one leaf where there are no blocks.")
+    gpus_per_node: Annotated[int, Field(ge=1, le=1_024)] | None = Field(
+        None, description="GPUs, and so ranks, of one node."
+    )
+    segment_nodes: Count = Field(
+        1, description="Consecutive nodes that must stay in one block, or in one leaf where there are no blocks."
+    )
     traffic_bytes_per_step: dict[Name, NonNegative] = Field(
         default_factory=dict,
         description="Bytes by axis or kind: a split group weighs its kind's bytes; of a mesh, the heaviest axis beside data stays within pods first.",
@@ -51,20 +58,32 @@ class Job(Frozen):
             raise ValueError('mesh must have an axis; write one such as {"data": 16}')
         for axis in self.mesh or {}:
             if set(axis) & set("=,[]"):
-                raise ValueError(f"mesh.{axis}: must hold none of = , [ ], as groups are named such as data[pipeline=0]; rename it")
+                raise ValueError(
+                    f"mesh.{axis}: must hold none of = , [ ], as groups are named such as data[pipeline=0]; rename it"
+                )
             near = difflib.get_close_matches(axis, AXES, 1)
             if near and axis not in AXES:
-                raise ValueError(f"mesh.{axis}: did you mean {near[0]!r}? rename it, or call an axis of your own something else")
+                raise ValueError(
+                    f"mesh.{axis}: did you mean {near[0]!r}? rename it, or call an axis of your own something else"
+                )
         names = [k.name for k in self.groups]
         if len(set(names)) < len(names):
-            raise ValueError(f"groups: each name must stand once (are {', '.join(names)}); join the kinds or rename one")
+            raise ValueError(
+                f"groups: each name must stand once (are {', '.join(names)}); join the kinds or rename one"
+            )
         known = list(self.mesh or names)
         for axis in self.traffic_bytes_per_step:
             if axis not in known:
                 raise ValueError(f"traffic_bytes_per_step.{axis}: must be one of {', '.join(known)}; rename it")
-        for what, size in [("nodes_per_member", self.nodes_per_member)] if self.mesh else [(f"groups[{k.name}].size", k.size) for k in self.groups]:
+        for what, size in (
+            [("nodes_per_member", self.nodes_per_member)]
+            if self.mesh
+            else [(f"groups[{k.name}].size", k.size) for k in self.groups]
+        ):
             if size % self.segment_nodes:
-                raise ValueError(f"{what}: must be a multiple of segment_nodes ({size} over {self.segment_nodes}); change either")
+                raise ValueError(
+                    f"{what}: must be a multiple of segment_nodes ({size} over {self.segment_nodes}); change either"
+                )
         return self
 
     @property
@@ -92,7 +111,9 @@ class Job(Frozen):
     def numbering(self) -> tuple[str, ...]:
         """Axes beside data, the one that is kept within pods first at the end: most bytes, then the pipeline, then the slowest."""
         axes = [a for a in self.mesh or {} if a != "data"]
-        return tuple(sorted(axes, key=lambda a: (self.traffic_bytes_per_step.get(a, 0.0), a == "pipeline", -axes.index(a))))
+        return tuple(
+            sorted(axes, key=lambda a: (self.traffic_bytes_per_step.get(a, 0.0), a == "pipeline", -axes.index(a)))
+        )
 
     @property
     def line(self) -> int:
@@ -126,7 +147,9 @@ def slots(job: Job) -> Iterator[Slot]:
         place = dict(zip(job.numbering, at, strict=True))
         first = sum(stride[a] * i for a, i in place.items())
         label = ",".join(f"{a}={place[a]}" for a in axes if a in place)
-        yield Slot(0, f"data[{label}]" if label else "data", tuple(first + d * step + n for d in range(data) for n in range(k)))
+        yield Slot(
+            0, f"data[{label}]" if label else "data", tuple(first + d * step + n for d in range(data) for n in range(k))
+        )
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:

@@ -11,7 +11,9 @@ class PlacedGroup(Frozen):
 
     name: str
     nodes: tuple[str, ...]
-    leaves: tuple[str, ...] = Field(description="Leaf switches that it uses, in ring order; more than one: it is split.")
+    leaves: tuple[str, ...] = Field(
+        description="Leaf switches that it uses, in ring order; more than one: it is split."
+    )
 
 
 class Figure(Frozen):
@@ -36,7 +38,9 @@ class Placement(Frozen):
     figures: tuple[Figure, ...] = Field(description="The levels of the objective in their order.")
     gpus_per_node: int | None = None
     segment_nodes: int = 1
-    step_seconds: float | None = Field(None, description="Predicted step on the plan's fabric, where that is the objective.")
+    step_seconds: float | None = Field(
+        None, description="Predicted step on the plan's fabric, where that is the objective."
+    )
     step_seconds_bound: float | None = Field(None, description="No placement's step is shorter.")
     stopped: str = Field("proved", description="Why the search ended: proved, limit or interrupted.")
     reason: str = Field("", description="Why the job does not fit, in numbers.")

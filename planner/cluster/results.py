@@ -20,7 +20,9 @@ class Mended(Frozen):
     """A running job after a change, and the moves that lead there."""
 
     placement: Placement
-    moves: tuple[Move, ...] = Field(description="Ranks whose node changed; those that only got another number are not among them.")
+    moves: tuple[Move, ...] = Field(
+        description="Ranks whose node changed; those that only got another number are not among them."
+    )
 
 
 class Running(Frozen):

@@ -25,7 +25,9 @@ class Block(Frozen):
 class Topology(Frozen):
     """Where every node stands; a node is under one leaf at most, and in one block at most."""
 
-    kind: Literal["tree", "block"] = Field("tree", description="What the scheduler places by; a tree may have blocks inside its leaves.")
+    kind: Literal["tree", "block"] = Field(
+        "tree", description="What the scheduler places by; a tree may have blocks inside its leaves."
+    )
     switches: tuple[Switch, ...] = ()
     blocks: tuple[Block, ...] = ()
     block_sizes: tuple[int, ...] = Field((), description="Sizes of aggregated blocks in nodes, the base block first.")

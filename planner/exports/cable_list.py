@@ -23,7 +23,11 @@ def cable_list(x: Built) -> Iterator[str]:
 
 def _lines(x: Built, c: Cables, metres: Metres, media: list[str]) -> Iterator[str]:
     high = x.names[c.high_tier]
-    low = (x.gpu_name(i) for i in c.low.tolist()) if c.low_tier == "gpu" else (x.names[c.low_tier][i] for i in c.low.tolist())
+    low = (
+        (x.gpu_name(i) for i in c.low.tolist())
+        if c.low_tier == "gpu"
+        else (x.names[c.low_tier][i] for i in c.low.tolist())
+    )
     split = x.design.split if c.low_tier == "gpu" else 1
     high_port = c.high_port.tolist() if split == 1 else [f"{p // split}/{p % split}" for p in c.high_port.tolist()]
     ends = zip(low, c.low_port.tolist(), c.high.tolist(), high_port, metres.tolist(), media, strict=True)

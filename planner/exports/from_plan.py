@@ -13,7 +13,7 @@ from planner.instance.network import Floor, Medium
 from planner.physics.network.cabling import BORDER, Cables, Ints, boxes, lay, lengths, pods_across
 from planner.physics.network.links import Metres, media_of
 from planner.physics.network.topology import Design
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.fabric import SiteFabric
 from planner.plan.plan import Plan
 
@@ -34,7 +34,12 @@ class Built:
         """Names of all boxes by tier, in their order, and of all racks."""
         d = self.design
         positions = max(1, d.spines_per_pod)
-        second = {"leaf": 1 if d.single else d.rails, "spine": positions, "core": d.cores // positions, BORDER: d.borders // d.networks}
+        second = {
+            "leaf": 1 if d.single else d.rails,
+            "spine": positions,
+            "core": d.cores // positions,
+            BORDER: d.wan_gateways // d.networks,
+        }
         if d.zones:
             second |= {"core": d.core_positions, "super-core": d.core_up // d.core_bundle}
         found = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in boxes(d).items()}
@@ -68,7 +73,9 @@ class Built:
         if tier == "spine":
             return box // d.spines_per_pod
         network, own = box // (d.domains * d.rails), box % (d.domains * d.rails)
-        return network * d.pods + own // d.rails // d.domains_per_pod * pods_across(d) + own % d.rails // d.rails_per_pod
+        return (
+            network * d.pods + own // d.rails // d.domains_per_pod * pods_across(d) + own % d.rails // d.rails_per_pod
+        )
 
     def zone_of(self, core: Ints) -> Ints:
         """Return the zone of cores, counted over all networks; 0 where there are none."""
@@ -93,13 +100,17 @@ def built(plan: Plan, site: str | None) -> Built:
     if not held:
         raise InputError("fabric: the plan holds none; plan an instance with a network")
     if site is None and len(held) > 1:
-        raise InputError(f"--site: must be one of {', '.join(sorted(held))}; the plan has {len(held)} sites, export them one by one")
+        raise InputError(
+            f"--site: must be one of {', '.join(sorted(held))}; the plan has {len(held)} sites, export them one by one"
+        )
     name = site or next(iter(held))
     if name not in held:
         raise InputError(f"--site: must be one of {', '.join(sorted(held))} (is {name!r})")
-    wired = Context(plan=plan).wired
+    wired = PlanPhysics(plan=plan).wired
     if name not in wired or plan.instance.network is None:
-        raise InputError(f"fabric.sites.{name}: cannot be wired as it stands; see what `planner check` says of the plan")
+        raise InputError(
+            f"fabric.sites.{name}: cannot be wired as it stands; see what `planner check` says of the plan"
+        )
     network = plan.instance.network
     usual = tuple(Medium.model_validate(m) for m in catalogue("media").values())
     floor, media = network.floor or Floor(), media_of(network) or usual

@@ -17,7 +17,7 @@ def edges(x: Built) -> int:
     d = x.design
     if isinstance(d, Dragonfly):
         return d.leaves + d.local_links // d.leaf_bundle + d.global_links
-    found = d.border_links + d.leaves * (1 + d.spines_per_pod)
+    found = d.wan_gateway_links + d.leaves * (1 + d.spines_per_pod)
     found += d.spines * (d.spine_up // d.spine_bundle) if d.tiers > 2 else 0
     return found + (d.cores * (d.core_up // d.core_bundle) if d.tiers > 3 else 0)
 

@@ -10,7 +10,11 @@ from planner.physics.network.dragonfly import Dragonfly
 
 WIDTH, ROW, BOX = 900, 130, 62  # of the picture, of a tier with the cables below it, and of a tier's box
 MOST_DRAWN = 12  # boxes of a tier that are drawn; the count says how many there are
-INK, PAPER, FILL = "#1f2933", "#ffffff", {"super-core": "#dccdec", "core": "#c9d8f0", "spine": "#d6ead6", "leaf": "#f7e6c4", "gpu": "#eeeeee"}
+INK, PAPER, FILL = (
+    "#1f2933",
+    "#ffffff",
+    {"super-core": "#dccdec", "core": "#c9d8f0", "spine": "#d6ead6", "leaf": "#f7e6c4", "gpu": "#eeeeee"},
+)
 
 
 def picture(x: Built) -> Iterator[str]:
@@ -23,8 +27,8 @@ def picture(x: Built) -> Iterator[str]:
     told = f"{x.site}: {f.switches:,} boxes of {f.switch}, {f.switch_links + f.endpoint_links:,} cables"
     if isinstance(x.design, Dragonfly):
         told += f"; {f.pods:,} groups, {f.group_links:,} links between each two"
-    if f.border is not None:
-        told += f"; border: {f.border.switches:,} boxes, {f.border.wan_ports:,} ports to the wide area, {f.border.uplinks:,} up"
+    if f.wan_gateway is not None:
+        told += f"; border: {f.wan_gateway.switches:,} boxes, {f.wan_gateway.wan_ports:,} ports to the wide area, {f.wan_gateway.uplinks:,} up"
     yield _text(20, 28, told, 18)
     cables = {s.low: s.count for s in stages(x.design)}
     drawn = {t.name: min(t.switches, MOST_DRAWN) for t in tiers} | {"gpu": min(x.design.racks, MOST_DRAWN)}
@@ -37,7 +41,11 @@ def picture(x: Built) -> Iterator[str]:
         yield from _tier(50 + ROW * i, t.name, drawn[t.name], f"{t.switches:,} {t.name}", ports)
     d = x.design
     yield from _tier(
-        50 + ROW * len(tiers), "gpu", drawn["gpu"], f"{d.racks:,} racks", f"{d.endpoint_links:,} GPUs, {f.leaf_domain_racks:,} racks a leaf"
+        50 + ROW * len(tiers),
+        "gpu",
+        drawn["gpu"],
+        f"{d.racks:,} racks",
+        f"{d.endpoint_links:,} GPUs, {f.leaf_domain_racks:,} racks a leaf",
     )
     yield "</svg>\n"
 

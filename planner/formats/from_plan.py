@@ -22,12 +22,18 @@ def plan_topology(plan: Plan, source: str) -> Topology:
     """
     if plan.fabric is None or not plan.fabric.sites:
         raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
-    racks = {s.id: s.racks for s in plan.sites.sites} if plan.sites else dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
+    racks = (
+        {s.id: s.racks for s in plan.sites.sites}
+        if plan.sites
+        else dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
+    )
     several = len(plan.fabric.sites) > 1
     rows: list[SwitchRow] = []
     for site, fabric in sorted(plan.fabric.sites.items()):
         if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1 or fabric.leaf_domains_per_pod < 1:
-            raise InputError(f"{source}: fabric.sites.{site}: no racks, or a leaf domain or pod of none; run `planner check` on the plan")
+            raise InputError(
+                f"{source}: fabric.sites.{site}: no racks, or a leaf domain or pod of none; run `planner check` on the plan"
+            )
         rows += _site(site, fabric, racks[site], f"{site}-" if several else "")
     if several:
         rows.append(SwitchRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
@@ -41,7 +47,9 @@ def _site(site: str, fabric: SiteFabric, racks: int, prefix: str) -> Iterator[Sw
     leaves = []
     for i, first in enumerate(range(0, racks, size)):
         leaves.append(f"{prefix}leaf{i}")
-        yield SwitchRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{n:0{digits}d}" for n in range(first, min(first + size, racks))))
+        yield SwitchRow(
+            where, leaves[-1], tuple(f"{prefix}{PREFIX}{n:0{digits}d}" for n in range(first, min(first + size, racks)))
+        )
     below, held = tuple(leaves), 1
     for word, domains in (("pod", per_pod), ("zone", fabric.leaf_domains_per_zone)):
         each = max(1, domains // held)

@@ -8,7 +8,11 @@ from planner.formats.placement import Placed
 def rankfile(placed: Placed) -> str:
     """Return a rankfile: each rank's node, and its slot on it."""
     per_node = placed.gpus_per_node
-    return "".join(f"rank {i * per_node + slot}={node} slot={slot}\n" for i, node in enumerate(placed.nodes) for slot in range(per_node))
+    return "".join(
+        f"rank {i * per_node + slot}={node} slot={slot}\n"
+        for i, node in enumerate(placed.nodes)
+        for slot in range(per_node)
+    )
 
 
 def rankfile_line(placed: Placed, file: str) -> str:

@@ -58,7 +58,9 @@ def _from_json(path: Path, keys: Sequence[str]) -> Topology:
         from planner.plan.files import read_plan
 
         return plan_topology(read_plan(path), str(path))
-    raise InputError(f"{path}: is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'}); give {FORMATS}")
+    raise InputError(
+        f"{path}: is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'}); give {FORMATS}"
+    )
 
 
 def _first(text: str) -> str:

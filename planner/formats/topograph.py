@@ -35,7 +35,9 @@ def _rows(instances: list[Any], source: str) -> Iterator[Layered]:
         if not isinstance(name, str) or not name:
             raise InputError(f"{source}: {where}.id: must be a node's name (is {shown(name)})")
         if not isinstance(layers, list) or not layers or not all(isinstance(s, str) and s for s in layers):
-            raise InputError(f"{source}: {where}.network_layers: must name the switches above {name!r}, leaf first (is {shown(layers)})")
+            raise InputError(
+                f"{source}: {where}.network_layers: must name the switches above {name!r}, leaf first (is {shown(layers)})"
+            )
         yield Layered(where, name, tuple(layers), _domain(item))
 
 

@@ -33,7 +33,9 @@ class BlockRow:
     nodes: tuple[str, ...]
 
 
-def tree(source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = (), sizes: Sequence[int] = ()) -> Topology:
+def tree(
+    source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = (), sizes: Sequence[int] = ()
+) -> Topology:
     """Return the tree, with blocks beside it where there are any.
 
     Raises
@@ -47,7 +49,13 @@ def tree(source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = ()
     raise_all(source, _shape(rows, parents))
     leaf_nodes = {n for row in rows for n in row.nodes}
     raise_all(
-        source, (f"{b.where}: node {n!r} of block {b.name!r} is under no leaf; add it to one" for b in blocks for n in b.nodes if n not in leaf_nodes)
+        source,
+        (
+            f"{b.where}: node {n!r} of block {b.name!r} is under no leaf; add it to one"
+            for b in blocks
+            for n in b.nodes
+            if n not in leaf_nodes
+        ),
     )
     return Topology(
         kind="tree",
@@ -57,7 +65,9 @@ def tree(source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = ()
     )
 
 
-def block_topology(source: str, blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes") -> Topology:
+def block_topology(
+    source: str, blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes"
+) -> Topology:
     """Return a topology of blocks alone.
 
     Raises
@@ -66,7 +76,9 @@ def block_topology(source: str, blocks: Sequence[BlockRow], sizes: Sequence[int]
         Names every block, node or size that breaks it, with its place in the file.
     """
     raise_all(source, _block_problems(blocks, sizes, sizes_where))
-    return Topology(kind="block", blocks=tuple(Block(name=b.name, nodes=b.nodes) for b in blocks), block_sizes=tuple(sizes))
+    return Topology(
+        kind="block", blocks=tuple(Block(name=b.name, nodes=b.nodes) for b in blocks), block_sizes=tuple(sizes)
+    )
 
 
 def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes") -> Iterator[str]:
@@ -116,7 +128,11 @@ def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
                 yield f"{row.where}: switch {row.name!r} has the unknown child {child!r}; {near(child, sorted(known))}"
             elif child in above:
                 other = above[child]
-                twice = f"twice a child of {row.name!r}" if other is row else f"a child of {other.name!r} ({other.where}) and of {row.name!r}"
+                twice = (
+                    f"twice a child of {row.name!r}"
+                    if other is row
+                    else f"a child of {other.name!r} ({other.where}) and of {row.name!r}"
+                )
                 yield f"{row.where}: switch {child!r} is {twice}; keep one"
             above.setdefault(child, row)
 

@@ -24,7 +24,10 @@ def as_document(placed: Placed, topology: Topology) -> dict[str, Any]:
         "hostlist": slurm_job.rank_hostlist(placed),
         "sbatch": slurm_job.sbatch_line(placed, topology),
         "srun": slurm_job.srun_line(placed, topology),
-        "mpirun": {"hostfile": openmpi.hostfile_line(placed, hostfile), "rankfile": openmpi.rankfile_line(placed, f"{placed.job}.rankfile")},
+        "mpirun": {
+            "hostfile": openmpi.hostfile_line(placed, hostfile),
+            "rankfile": openmpi.rankfile_line(placed, f"{placed.job}.rankfile"),
+        },
         "hints": slurm_job.hints(placed, topology),
     }
 

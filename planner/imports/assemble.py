@@ -49,7 +49,9 @@ def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
     for name in wanted:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.4)
-            raise InputError(f"--only {name}: no such balancing authority; {f'did you mean {near[0]}? ' if near else ''}known: {', '.join(known)}")
+            raise InputError(
+                f"--only {name}: no such balancing authority; {f'did you mean {near[0]}? ' if near else ''}known: {', '.join(known)}"
+            )
     nodes = tuple(n for n in draft.nodes if n.authority in wanted)
     held = {n.id for n in nodes}
     return replace(
@@ -86,7 +88,9 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
     No flow exceeds all generation there is, so that stands for a branch without a limit.
     """
     if unlimited_mw <= 0 and any(b.rating_mw is None for b in draft.branches):
-        raise InputError(f"{draft.source}: branches without a rating, and no generation that would bound their flow; give them ratings")
+        raise InputError(
+            f"{draft.source}: branches without a rating, and no generation that would bound their flow; give them ratings"
+        )
     count: Counter[tuple[str, str, float, float | None, str | None]] = Counter()
     first: dict[tuple[str, str, float, float | None, str | None], tuple[str, str]] = {}
     for b in draft.branches:
@@ -100,20 +104,34 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
         used[key[:2]] += 1
         name = f"{start}--{end}" if used[key[:2]] == 1 else f"{start}--{end}#{used[key[:2]]}"
         rating, reactance, note = key[2:]
-        found.append(Line(id=name, a=start, b=end, circuits=count[key], rating_mw=round(rating, 3), reactance_pu=reactance, note=note))
+        found.append(
+            Line(
+                id=name,
+                a=start,
+                b=end,
+                circuits=count[key],
+                rating_mw=round(rating, 3),
+                reactance_pu=reactance,
+                note=note,
+            )
+        )
     return tuple(found)
 
 
 def _readings(draft: Draft, options: Options, whole_mw: float) -> tuple[str, ...]:
     """Say what the figures stand for."""
     found = [
-        f"generation_mw is {options.spare_share:.0%} of the installed capacity" if options.spare_share < 1 else "generation_mw is installed capacity"
+        f"generation_mw is {options.spare_share:.0%} of the installed capacity"
+        if options.spare_share < 1
+        else "generation_mw is installed capacity"
     ]
     if draft.branches:
         found.append("rating_mw is the whole of each circuit, today's flows not taken off")
     unlimited = sum(b.rating_mw is None for b in draft.branches)
     if unlimited:
-        found.append(f"branches without a limit in the file, written with {whole_mw:,.0f} MW, all generation there is: {unlimited:,}")
+        found.append(
+            f"branches without a limit in the file, written with {whole_mw:,.0f} MW, all generation there is: {unlimited:,}"
+        )
     if options.sites is not None and options.sites < len(draft.nodes):
         found.append(f"sites may stand on the {options.sites:,} nodes with most generation")
     return tuple(found)

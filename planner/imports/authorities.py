@@ -21,7 +21,9 @@ def fill(draft: Draft, options: Options) -> tuple[tuple[BalancingAuthority, ...]
     found, without = [], defaultdict(list)
     for a in sorted(draft.authorities, key=lambda a: a.id):
         row = given.get(a.id, {})
-        headroom, reading = (float(row["headroom_mw"]), "given") if "headroom_mw" in row else _headroom(a, installed[a.id], options)
+        headroom, reading = (
+            (float(row["headroom_mw"]), "given") if "headroom_mw" in row else _headroom(a, installed[a.id], options)
+        )
         price = float(row["energy_usd_per_mwh"]) if "energy_usd_per_mwh" in row else options.energy_usd_per_mwh
         area = row.get("interconnection") or a.interconnection or options.interconnection
         for key, value in (("headroom_mw", headroom), ("energy_usd_per_mwh", price), ("interconnection", area)):
@@ -57,7 +59,9 @@ def _headroom(a: DraftAuthority, installed_mw: float, options: Options) -> tuple
     if share is not None and installed_mw > 0:
         return share * installed_mw, f"{share:.3g} of {installed_mw:,.0f} MW installed"
     if a.peak_mw is not None:
-        return max(0.0, installed_mw - a.peak_mw), f"{installed_mw:,.0f} MW installed less a demand of {a.peak_mw:,.0f} MW"
+        return max(
+            0.0, installed_mw - a.peak_mw
+        ), f"{installed_mw:,.0f} MW installed less a demand of {a.peak_mw:,.0f} MW"
     return None, "missing"
 
 
@@ -72,7 +76,11 @@ def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
         name = row.text(key)
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.4)
-            raise row.wrong(key, "is no authority of this grid", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}")
+            raise row.wrong(
+                key,
+                "is no authority of this grid",
+                f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}",
+            )
         if name in found:
             raise row.wrong(key, "stands twice", "keep one row")
         found[name] = _figures(row)

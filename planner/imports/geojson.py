@@ -16,4 +16,9 @@ def geojson(grid: Grid) -> dict[str, Any]:
 
 def _feature(item: PowerNode | Line | NewLine, kind: str, geometry: dict[str, Any]) -> dict[str, Any]:
     properties = item.model_dump(mode="json", exclude={"latitude", "longitude"}, exclude_none=True)
-    return {"type": "Feature", "id": f"{kind}/{item.id}", "geometry": geometry, "properties": {"kind": kind} | properties}
+    return {
+        "type": "Feature",
+        "id": f"{kind}/{item.id}",
+        "geometry": geometry,
+        "properties": {"kind": kind} | properties,
+    }

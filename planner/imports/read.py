@@ -22,7 +22,11 @@ ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("plants", (plants.ID, plants.LATITUDE)),
     ("peaks", (("ba", "authority"), ("peak_mw", "peak_mw_clean_2023_24"))),
 )
-READERS: dict[str, Callable[[dict[str, Table], Options], Draft]] = {"rts-gmlc": rts_gmlc.read, "reeds": reeds.read, "eia-860": eia_860.read}
+READERS: dict[str, Callable[[dict[str, Table], Options], Draft]] = {
+    "rts-gmlc": rts_gmlc.read,
+    "reeds": reeds.read,
+    "eia-860": eia_860.read,
+}
 # What each format must have, and what it can use beside that.
 NEEDS = {
     "rts-gmlc": ("bus", ("branch", "gen")),
@@ -37,7 +41,9 @@ def import_grid(files: Sequence[Path], kind: str, options: Options) -> Imported:
         raise InputError(f"--format {kind}: must be one of {', '.join(FORMATS)}")
     cases = [f for f in files if f.suffix == ".m" or kind == "matpower"]
     if cases and (len(files) > 1 or kind not in ("auto", "matpower")):
-        raise InputError(f"{cases[0]}: a MATPOWER case stands alone (with {len(files) - 1} other files, --format {kind}); import it by itself")
+        raise InputError(
+            f"{cases[0]}: a MATPOWER case stands alone (with {len(files) - 1} other files, --format {kind}); import it by itself"
+        )
     draft = matpower.read(cases[0], options) if cases else _from_tables(files, kind, options)
     return assemble(draft, options)
 
@@ -53,10 +59,14 @@ def _from_tables(files: Sequence[Path], kind: str, options: Options) -> Draft:
     if kind == "auto":
         kind = next((k for k, (first, _) in NEEDS.items() if first in tables), "")
     if not kind:
-        raise InputError(f"{files[0]}: a table of {next(iter(tables))} alone makes no grid; give the table of bus, zones or plants with it")
+        raise InputError(
+            f"{files[0]}: a table of {next(iter(tables))} alone makes no grid; give the table of bus, zones or plants with it"
+        )
     first, others = NEEDS[kind]
     if first not in tables:
-        raise InputError(f"{files[0]}: --format {kind} needs a table of {first} (is a table of {next(iter(tables))}); give it")
+        raise InputError(
+            f"{files[0]}: --format {kind} needs a table of {first} (is a table of {next(iter(tables))}); give it"
+        )
     for role, table in tables.items():
         if role not in (first, *others):
             raise InputError(f"{table.file}: is a table of {role}, which {kind} does not use; leave it out")
@@ -67,4 +77,6 @@ def _role(table: Table) -> str:
     for role, columns in ROLES:
         if all(table.find(*names) for names in columns):
             return role
-    raise InputError(f"{table.file}: its columns are of no known format (has {', '.join(table.columns[:12])}); see `planner grid import --help`")
+    raise InputError(
+        f"{table.file}: its columns are of no known format (has {', '.join(table.columns[:12])}); see `planner grid import --help`"
+    )

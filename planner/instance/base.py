@@ -21,5 +21,7 @@ class Frozen(BaseModel):
 class Sourced(Frozen):
     """Data of the world: says where its figures come from."""
 
-    source: str | dict[str, str] | None = Field(None, description="Where the figures come from: one text, or a text by key.")
+    source: str | dict[str, str] | None = Field(
+        None, description="Where the figures come from: one text, or a text by key."
+    )
     note: str | None = Field(None, description="What a reader must know beside the figures.")

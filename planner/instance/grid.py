@@ -33,8 +33,12 @@ class PowerNode(Sourced):
     latitude: Annotated[float, Field(ge=-90, le=90)]
     longitude: Annotated[float, Field(ge=-180, le=180)]
     generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
-    interconnect_mw: NonNegative | None = Field(None, description="Usable interconnect, the largest circuit already out; for the explicit reading.")
-    largest_unit_mw: NonNegative | None = Field(None, description="Largest unit of its plants, lost under full N-1; absent: they are one unit.")
+    interconnect_mw: NonNegative | None = Field(
+        None, description="Usable interconnect, the largest circuit already out; for the explicit reading."
+    )
+    largest_unit_mw: NonNegative | None = Field(
+        None, description="Largest unit of its plants, lost under full N-1; absent: they are one unit."
+    )
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
     site: bool = Field(True, description="A site may stand here.")
     ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
@@ -82,14 +86,18 @@ class FaultSplitRule(Frozen):
 
     on: bool = False
     min_interconnections: Count = 2
-    max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Most of all racks that one interconnection may hold.")
+    max_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.55, description="Most of all racks that one interconnection may hold."
+    )
 
 
 class ShareBalanceRule(Frozen):
     """Open sites must be of like size, so that none waits for another's share of the batch."""
 
     on: bool = False
-    max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Most racks of the largest site over those of the smallest.")
+    max_ratio: Annotated[float, Field(ge=1)] = Field(
+        2.0, description="Most racks of the largest site over those of the smallest."
+    )
 
 
 SOFT_UNITS = {
@@ -106,17 +114,23 @@ SOFT_UNITS = {
 class SoftRule(Frozen):
     """A rule that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
 
-    usd_per_year: NonNegative = Field(description="Price of one unit of excess for a year; it weighs in the choice and is not billed.")
-    most: Positive = Field(description="Most excess of one row of the rule.")
+    usd_per_year: NonNegative = Field(
+        description="Price of one unit of excess for a year; it weighs in the choice and is not billed."
+    )
+    max_excess: Positive = Field(description="Most excess of one row of the rule.")
 
 
 class Scenario(Sourced):
     """A year that may come: what differs from the grid's own figures."""
 
     name: str
-    weight: Fraction = Field(0.0, description="Its probability; what the scenarios leave of 1 is the grid's own figures'.")
+    weight: Fraction = Field(
+        0.0, description="Its probability; what the scenarios leave of 1 is the grid's own figures'."
+    )
     headroom_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By balancing authority.")
-    generation_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By node; a plant that is out leaves what the rest can spare.")
+    generation_mw: dict[str, NonNegative] = Field(
+        default_factory=dict, description="By node; a plant that is out leaves what the rest can spare."
+    )
     energy_usd_per_mwh: dict[str, NonNegative] = Field(default_factory=dict, description="By balancing authority.")
 
 
@@ -124,7 +138,8 @@ class GridRules(Sourced):
     """Rules of the split; each is one named family of rows."""
 
     grid_model: Literal["none", "transport", "dc"] = Field(
-        "transport", description="none: headroom and generation; transport: flows in line ratings; dc: flows that follow from reactances, too."
+        "transport",
+        description="none: headroom and generation; transport: flows in line ratings; dc: flows that follow from reactances, too.",
     )
     n1: Literal["off", "margin", "node", "full"] = Field(
         "off",
@@ -140,14 +155,20 @@ class GridRules(Sourced):
     min_site_modules: Count = Field(1, description="Fewest modules that an open site holds.")
     max_rtt_ms: Positive | None = Field(None, description="Longest round trip between two open sites.")
     share_balance: ShareBalanceRule = ShareBalanceRule()
-    ready_within_months: NonNegative | None = Field(None, description="Sites, lines and upgrades that come later are left out.")
-    soft: dict[str, SoftRule] = Field(default_factory=dict, description="Rules that may be broken at a price, by name; all others are hard.")
+    ready_within_months: NonNegative | None = Field(
+        None, description="Sites, lines and upgrades that come later are left out."
+    )
+    soft: dict[str, SoftRule] = Field(
+        default_factory=dict, description="Rules that may be broken at a price, by name; all others are hard."
+    )
     scenarios: Literal["off", "robust", "expected"] = Field(
         "off",
         description="robust: one split that runs whole in every scenario, at the worst one's cost; expected: sites may run less in a scenario, "
         "at the weighted cost.",
     )
-    curtailment_usd_per_mwh: NonNegative = Field(0.0, description="What work that a scenario leaves undone costs; for expected.")
+    curtailment_usd_per_mwh: NonNegative = Field(
+        0.0, description="What work that a scenario leaves undone costs; for expected."
+    )
 
 
 class SitePrices(Sourced):

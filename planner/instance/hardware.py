@@ -7,11 +7,13 @@ from pydantic import Field, model_validator
 from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced
 
 
-class MatrixEfficiency(Sourced):
+class GemmEfficiency(Sourced):
     """How near a matrix product comes to the dense peak: its FLOP at a share of peak, and the operand traffic that it does not hide."""
 
-    most: dict[Dtype, Share] = Field(description="Share of the dense peak that large products reach, by type.")
-    operand_traffic: Fraction = Field(0.0, description="Share of the operands' and the result's HBM traffic that adds to the time of the FLOP.")
+    max_share: dict[Dtype, Share] = Field(description="Share of the dense peak that large products reach, by type.")
+    operand_traffic: Fraction = Field(
+        0.0, description="Share of the operands' and the result's HBM traffic that adds to the time of the FLOP."
+    )
 
 
 class Accelerator(Sourced):
@@ -21,14 +23,18 @@ class Accelerator(Sourced):
     hbm_bytes: Positive
     hbm_bytes_per_second: Positive
     peak_flop_per_second: dict[Dtype, Positive] = Field(description="Dense peak by type (no structured sparsity).")
-    matrix_efficiency: MatrixEfficiency
+    gemm_efficiency: GemmEfficiency
     attention_efficiency: Share = Field(0.5, description="Share of the 16-bit peak that the best flash kernel reaches.")
     hbm_efficiency: Share = Field(1.0, description="Share of the HBM rate that element-wise kernels reach.")
     kernel_seconds: NonNegative = Field(0.0, description="Time that a kernel takes at least, beside its work.")
-    memory_reserve_bytes: NonNegative = Field(0.0, description="Constant taken by context, collectives' buffers and the like.")
+    memory_reserve_bytes: NonNegative = Field(
+        0.0, description="Constant taken by context, collectives' buffers and the like."
+    )
     scale_up_bytes_per_second: Positive = Field(description="Scale-up link of one GPU, one direction.")
     scale_up_efficiency: Share = Field(1.0, description="Share of the scale-up rate that large collectives reach.")
-    scale_up_latency_seconds: NonNegative = Field(description="One hop in the scale-up domain (alpha of the collectives).")
+    scale_up_latency_seconds: NonNegative = Field(
+        description="One hop in the scale-up domain (alpha of the collectives)."
+    )
     scale_up_reduces: bool = Field(False, description="The scale-up switches reduce and multicast (NVLink SHARP).")
     nic_bytes_per_second: Positive = Field(description="Scale-out NIC of one GPU, one direction.")
     nic_efficiency: Share = Field(1.0, description="Share of the NIC's rate that large messages reach.")
@@ -38,8 +44,10 @@ class Accelerator(Sourced):
     def _efficiency_by_type(self) -> Self:
         """Refuse a peak rate without the share of it that products reach."""
         for dtype in self.peak_flop_per_second:
-            if dtype not in self.matrix_efficiency.most:
-                raise ValueError(f"matrix_efficiency.most has no entry for {dtype!r}, which peak_flop_per_second has; add one")
+            if dtype not in self.gemm_efficiency.max_share:
+                raise ValueError(
+                    f"gemm_efficiency.max_share has no entry for {dtype!r}, which peak_flop_per_second has; add one"
+                )
         return self
 
 
@@ -59,7 +67,9 @@ class Pool(Sourced):
     accelerator: Accelerator | str
     rack: Rack | str
     racks: Count
-    nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU where the cluster has another than the accelerator's usual one.")
+    nic_bytes_per_second: Positive | None = Field(
+        None, description="NIC of one GPU where the cluster has another than the accelerator's usual one."
+    )
 
 
 class PoolLink(Sourced):
@@ -75,13 +85,21 @@ class Hardware(Sourced):
     accelerator: Accelerator | str
     rack: Rack | str
     racks: Count | None = Field(None, description="Racks of the one cluster, where there is no grid.")
-    nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU where the cluster has another than the accelerator's usual one.")
+    nic_bytes_per_second: Positive | None = Field(
+        None, description="NIC of one GPU where the cluster has another than the accelerator's usual one."
+    )
     racks_per_module: Count = Field(1, description="Racks bought and powered together.")
-    facility_overhead_factor: Annotated[float, Field(ge=1)] = Field(1.0, description="Facility power over IT power (PUE).")
-    cooling_kw_per_m2: Positive | None = Field(None, description="Facility power that a square metre of dry cooling sheds.")
+    facility_overhead_factor: Annotated[float, Field(ge=1)] = Field(
+        1.0, description="Facility power over IT power (PUE)."
+    )
+    cooling_kw_per_m2: Positive | None = Field(
+        None, description="Facility power that a square metre of dry cooling sheds."
+    )
     pools: tuple[Pool, ...] = Field(
         (),
         description="Clusters of different GPUs that share each step's batch, each with a layout of its own; in the place of accelerator, rack "
         "(read as the first pool's) and racks, without grid, wan and network.",
     )
-    pool_link: PoolLink | None = Field(None, description="Absent: the exchange of gradients between pools takes no time.")
+    pool_link: PoolLink | None = Field(
+        None, description="Absent: the exchange of gradients between pools takes no time."
+    )

@@ -37,7 +37,9 @@ class LossLaw(Sourced):
 class PowerOf(Sourced):
     """A figure that follows a power of another: coefficient · x^exponent."""
 
-    of: Literal["tokens", "flop", "parameters", "fixed"] = Field(description="What it grows with; fixed: the coefficient alone.")
+    of: Literal["tokens", "flop", "parameters", "fixed"] = Field(
+        description="What it grows with; fixed: the coefficient alone."
+    )
     coefficient: Positive
     exponent: float = 0.0
 
@@ -64,16 +66,22 @@ class Family(Sourced):
     """The shapes that may be built: what divides what, and how wide for how deep."""
 
     depth: DepthLaw | str = Field("aspect-128", description="A named law of the catalogue, or one's own.")
-    least_aspect: Positive = Field(32.0, description="Least hidden width over layers.")
-    most_aspect: Positive = Field(2048.0, description="Most hidden width over layers.")
+    min_aspect: Positive = Field(32.0, description="Least hidden width over layers.")
+    max_aspect: Positive = Field(2048.0, description="Most hidden width over layers.")
     head_size: Count = 128
-    heads_multiple_of: Count = Field(8, description="Divides the heads, so that tensor parallelism of its divisors does.")
+    heads_multiple_of: Count = Field(
+        8, description="Divides the heads, so that tensor parallelism of its divisors does."
+    )
     layers_multiple_of: Count = Field(1, description="Divides the layers.")
     ffn_ratio: Positive = Field(4.0, description="FFN width over hidden.")
     gated_ffn: bool = False
-    kv_heads: Count | None = Field(None, description="KV heads under grouped-query attention; absent: as many as heads.")
+    kv_heads: Count | None = Field(
+        None, description="KV heads under grouped-query attention; absent: as many as heads."
+    )
     vocabulary: Count = 256_000
-    tolerance: Annotated[float, Field(gt=0, lt=0.5)] = Field(0.01, description="How far the parameters may be from the law's.")
+    tolerance: Annotated[float, Field(gt=0, lt=0.5)] = Field(
+        0.01, description="How far the parameters may be from the law's."
+    )
     experts: Count | None = Field(None, description="Routed experts of a layer; absent: dense.")
     experts_per_token: Count = 1
 
@@ -82,13 +90,18 @@ class Choose(Sourced):
     """The model is to be chosen: the best by a law that the datacenter can train by the deadline."""
 
     law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
-    critical_batch: PowerOf | str | None = Field(None, description="Law of the most tokens of a step; absent: limits.max_batch_tokens.")
+    critical_batch: PowerOf | str | None = Field(
+        None, description="Law of the most tokens of a step; absent: limits.max_batch_tokens."
+    )
     family: Family = Family()
     loss: LossLaw | str = Field("parametric-2024", description="What the loss is told by; a law of loss tells its own.")
     assumed_flop_per_second: Positive | None = Field(
-        None, description="What somebody counts on from each GPU, at all times; the law's model for it is told beside the plan's."
+        None,
+        description="What somebody counts on from each GPU, at all times; the law's model for it is told beside the plan's.",
     )
-    tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(0.01, description="Relative width of the bracket around the compute that is had.")
+    tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.01, description="Relative width of the bracket around the compute that is had."
+    )
 
 
 class Ideal(Frozen):
@@ -104,7 +117,9 @@ class ModelChoice(Frozen):
     """The model that was chosen, and what keeps it from the ideal one."""
 
     flop: float = Field(description="6·N·D of the model: the compute that is had by the deadline.")
-    flop_bound: float = Field(description="For the model that the law gives for this, the deadline is missed, proven by its layout's bound.")
+    flop_bound: float = Field(
+        description="For the model that the law gives for this, the deadline is missed, proven by its layout's bound."
+    )
     parameters: float = Field(description="That a token meets, embeddings included.")
     tokens: float
     batch_tokens: float = Field(description="Most tokens of a step, by the law of the critical batch or as given.")
@@ -112,5 +127,7 @@ class ModelChoice(Frozen):
     loss_bound: float = Field(description="Loss at flop_bound.")
     ideal: Ideal
     assumed: Ideal | None = Field(None, description="The same for workload.choose.assumed_flop_per_second.")
-    lost: dict[str, float] = Field(description="Shares of the ideal's compute: what is used, and what each part of the step costs; they sum to 1.")
+    lost: dict[str, float] = Field(
+        description="Shares of the ideal's compute: what is used, and what each part of the step costs; they sum to 1."
+    )
     days_by_flop: dict[str, float] = Field(description="Days to train the law's model for each compute that was tried.")

@@ -17,13 +17,16 @@ class Switch(Sourced):
     price_usd: NonNegative
     power_watts: NonNegative
     link_factor: Positive = Field(
-        1.0, description="Price and power of a link at this port rate over those of the network's optics, cables and media."
+        1.0,
+        description="Price and power of a link at this port rate over those of the network's optics, cables and media.",
     )
     breakout: Annotated[int, Field(ge=1, le=16)] = Field(
         1,
         description="Most slower ports that a leaf's port towards GPUs can be split into, where NICs are slower; links between switches stay whole.",
     )
-    breakout_link_factor: Positive = Field(1.0, description="Price and power of a GPU's link at a split port over those at a whole one.")
+    breakout_link_factor: Positive = Field(
+        1.0, description="Price and power of a GPU's link at a split port over those at a whole one."
+    )
 
 
 class Optics(Sourced):
@@ -57,10 +60,14 @@ class Floor(Sourced):
     """The grid that racks stand on, row after row; switches stand in the middle of the racks that they serve."""
 
     rack_pitch_m: Positive = Field(0.6, description="From rack to rack in a row. EIA-310 racks are 600 mm wide [m].")
-    row_pitch_m: Positive = Field(2.4, description="From row to row: racks 1.2 m deep, half of a cold and of a hot aisle of 1.2 m [m].")
+    row_pitch_m: Positive = Field(
+        2.4, description="From row to row: racks 1.2 m deep, half of a cold and of a hot aisle of 1.2 m [m]."
+    )
     racks_per_row: Count | None = Field(None, description="Absent: as many as make the floor nearest to square.")
     rise_m: NonNegative = Field(1.0, description="From a port to the tray above, at each end [m].")
-    spread_m: NonNegative = Field(5.0, description="Between the network racks of one middle, added to every cable between two switches [m].")
+    spread_m: NonNegative = Field(
+        5.0, description="Between the network racks of one middle, added to every cable between two switches [m]."
+    )
 
 
 FabricFamily = Literal["rail", "rack", "rail-only", "dragonfly", "dragonfly+"]
@@ -71,7 +78,9 @@ class Spares(Sourced):
 
     share: Fraction = Field(0.0, description="Of the ports in use towards GPUs, rounded up.")
     failure_chance: Fraction = Field(0.0, description="That a port fails before the leaf is repaired.")
-    shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="That more ports of a leaf fail than it has spare, at most.")
+    shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.01, description="That more ports of a leaf fail than it has spare, at most."
+    )
 
 
 class TransportRuns(Frozen):
@@ -79,8 +88,12 @@ class TransportRuns(Frozen):
 
     transport: Literal["ecmp", "spray", "adaptive"]
     seeds: Annotated[int, Field(ge=1, le=1000)] = Field(16, description="Runs.")
-    percentile: Annotated[float, Field(ge=0, le=100)] = Field(50.0, description="Of the runs' slowdowns, each that of its slowest flow.")
-    hosts: Annotated[int, Field(ge=2, le=65_536)] = Field(1024, description="Hosts of the reference tree; fewer where the switches reach no more.")
+    percentile: Annotated[float, Field(ge=0, le=100)] = Field(
+        50.0, description="Of the runs' slowdowns, each that of its slowest flow."
+    )
+    hosts: Annotated[int, Field(ge=2, le=65_536)] = Field(
+        1024, description="Hosts of the reference tree; fewer where the switches reach no more."
+    )
     oversubscription: Annotated[float, Field(ge=1)] = Field(1.0, description="Ports down over ports up at its leaves.")
 
 
@@ -88,11 +101,18 @@ class Transport(Sourced):
     """How far the transport stays from the fluid ideal: a given constant, or what runs of it show."""
 
     name: str = "spray"
-    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Completion time over the fluid ideal (phi), where nothing is simulated.")
-    simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs, in the place of the constant.")
+    slowdown: Annotated[float, Field(ge=1)] = Field(
+        1.05, description="Completion time over the fluid ideal (phi), where nothing is simulated."
+    )
+    simulate: TransportRuns | None = Field(
+        None, description="Take the slowdown from runs, in the place of the constant."
+    )
 
 
-HOP_STEP_SHARE, ALLREDUCE_STEP_SHARE = 0.03, 0.01  # rules of this planner's own, unless an instance says otherwise
+PIPELINE_SEND_STEP_SHARE, ALLREDUCE_STEP_SHARE = (
+    0.03,
+    0.01,
+)  # rules of this planner's own, unless an instance says otherwise
 
 
 class Network(Sourced):
@@ -102,7 +122,9 @@ class Network(Sourced):
     optics: Optics
     cables: Cables = Cables()
     floor: Floor | None = Field(None, description="Absent: lengths are of no account, and every link costs the same.")
-    media: tuple[Medium | str, ...] = Field((), description="With a floor: links take the cheapest that reaches, and no optics and cables.")
+    media: tuple[Medium | str, ...] = Field(
+        (), description="With a floor: links take the cheapest that reaches, and no optics and cables."
+    )
     transport: Transport = Transport()
     families: tuple[FabricFamily, ...] = Field(
         ("rail",),
@@ -115,13 +137,19 @@ class Network(Sourced):
         description="Of dragonflies. shortest: flows between two groups share the links of those two; valiant: they go by way of a third drawn at "
         "random, twice the links but over all of them.",
     )
-    max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over where a port is slower than it.")
-    min_core_share: Fraction = Field(0.0, description="Least rate that can leave a full pod at once, over that of its GPUs: the floor between rails.")
+    max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(
+        1, description="Most networks that a NIC is split over where a port is slower than it."
+    )
+    min_core_share: Fraction = Field(
+        0.0, description="Least rate that can leave a full pod at once, over that of its GPUs: the floor between rails."
+    )
     spares: Spares = Spares()
-    power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt of the fabric over its years, counted into its cost.")
+    power_usd_per_watt: NonNegative = Field(
+        0.0, description="Price of a watt of the fabric over its years, counted into its cost."
+    )
     max_tiers: Annotated[int, Field(ge=1, le=4)] = 4
-    hop_step_share: Fraction = Field(
-        HOP_STEP_SHARE,
+    pipeline_send_step_share: Fraction = Field(
+        PIPELINE_SEND_STEP_SHARE,
         description="Most of a step that the fabric may add through pipeline exchanges over what NICs alone take: more lets it be narrower. "
         "Of no effect where a fabric decision is pinned.",
     )
@@ -130,4 +158,6 @@ class Network(Sourced):
         description="Most of a step that the fabric may add through what shows of rings and of ZeRO's traffic over what NICs alone take. "
         "Of no effect where a fabric decision is pinned.",
     )
-    border: bool = Field(False, description="Count, price and wire the switches at which the wavelengths between sites end.")
+    wan_gateway: bool = Field(
+        False, description="Count, price and wire the switches at which the wavelengths between sites end."
+    )

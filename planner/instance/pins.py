@@ -73,7 +73,9 @@ def check_pins(instance: Instance) -> Iterator[str]:
         if path not in PINS:
             known = [*PINS, *(RACKS_AT + n for n in sorted(nodes))]
             near = difflib.get_close_matches(path, known, 1, 0.4)
-            yield f"pins.{path}: no such decision; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}")
+            yield f"pins.{path}: no such decision; " + (
+                f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"
+            )
         elif not PINS[path][0](value):
             yield f"pins.{path}: must be {PINS[path][1]} (is {value!r}); fix the pin"
 

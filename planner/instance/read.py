@@ -17,7 +17,9 @@ def read_json(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else [], 1)
+        near = difflib.get_close_matches(
+            path.name, [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else [], 1
+        )
         hint = f"; did you mean {path.parent / near[0]}?" if near else "; check the path"
         raise InputError(f"{path}: no such file{hint}") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -37,7 +37,9 @@ def refuse_pools(instance: Instance) -> Instance:
         The instance has pools.
     """
     if instance.hardware.pools:
-        raise InputError("hardware.pools: each pool has a layout of its own; ask about one, its accelerator, rack and racks in the place of pools")
+        raise InputError(
+            "hardware.pools: each pool has a layout of its own; ask about one, its accelerator, rack and racks in the place of pools"
+        )
     return instance
 
 
@@ -78,7 +80,10 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     law = instance.workload.choose.critical_batch if instance.workload.choose else None
     if instance.limits.max_batch_tokens is None and searched and law is None:
         yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
-    elif instance.limits.max_batch_tokens is not None and instance.limits.max_batch_tokens < instance.workload.sequence_length:
+    elif (
+        instance.limits.max_batch_tokens is not None
+        and instance.limits.max_batch_tokens < instance.workload.sequence_length
+    ):
         yield (
             f"limits.max_batch_tokens: must be at least one sequence of {instance.workload.sequence_length} tokens "
             f"(is {instance.limits.max_batch_tokens:g}); raise it or shorten workload.sequence_length"
@@ -105,7 +110,8 @@ def _grid_problems(grid: Grid) -> Iterator[str]:
     families = (
         [(f"grid.balancing_authorities[{i}]", b.id) for i, b in enumerate(grid.balancing_authorities)],
         [(f"grid.nodes[{i}]", n.id) for i, n in enumerate(grid.nodes)],
-        [(f"grid.lines[{i}]", c.id) for i, c in enumerate(grid.lines)] + [(f"grid.new_lines[{i}]", c.id) for i, c in enumerate(grid.new_lines)],
+        [(f"grid.lines[{i}]", c.id) for i, c in enumerate(grid.lines)]
+        + [(f"grid.new_lines[{i}]", c.id) for i, c in enumerate(grid.new_lines)],
     )
     for family in families:
         first: dict[str, str] = {}
@@ -205,4 +211,6 @@ def _twice(family: str, key: str, names: Sequence[str]) -> Iterator[str]:
 def _unknown_end(path: str, name: str, known: Sequence[str]) -> Iterator[str]:
     if name not in known:
         near = difflib.get_close_matches(name, known, 1, 0.4)
-        yield f"{path}: {name!r} does not exist; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}")
+        yield f"{path}: {name!r} does not exist; " + (
+            f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+        )

@@ -23,8 +23,12 @@ class FibreEdge(Sourced):
     b: str
     route_km: Positive | None = Field(None, description="Absent: the great circle times wan.route_factor.")
     max_fibre_pairs: Count | None = Field(None, description="Absent: wan.max_fibre_pairs.")
-    usd_per_pair: NonNegative | None = Field(None, description="Lease of one pair for its life; absent: route_km at wan.fibre_usd_per_route_km.")
-    wavelength_usd: NonNegative | None = Field(None, description="Equipment at both ends of one wavelength; absent: wan.wavelength_usd.")
+    usd_per_pair: NonNegative | None = Field(
+        None, description="Lease of one pair for its life; absent: route_km at wan.fibre_usd_per_route_km."
+    )
+    wavelength_usd: NonNegative | None = Field(
+        None, description="Equipment at both ends of one wavelength; absent: wan.wavelength_usd."
+    )
 
     @property
     def name(self) -> str:
@@ -38,7 +42,9 @@ class Traffic(Sourced):
     name: str
     bytes: Positive = Field(description="Bytes from one end to the other, and as many back.")
     period_seconds: Positive | None = Field(None, description="Sent once in so long, spread evenly.")
-    deadline_seconds: Positive | None = Field(None, description="Must have arrived so long after it starts, the round trip included.")
+    deadline_seconds: Positive | None = Field(
+        None, description="Must have arrived so long after it starts, the round trip included."
+    )
     priority: Count = Field(1, description="1 is served first, after the exchange of gradients.")
     a: str | None = Field(None, description="A grid or fibre node; with b absent too: between every two sites.")
     b: str | None = None
@@ -59,16 +65,24 @@ class Wan(Sourced):
     route_factor: Annotated[float, Field(ge=1)] = Field(1.2, description="Fibre route over great circle.")
     rtt_ms_per_100_route_km: Positive = Field(0.98, description="Light in fibre, both ways.")
     round_trips: NonNegative = Field(1.0, description="Round trips that one exchange waits for (k of the need).")
-    headroom_factor: Annotated[float, Field(ge=1)] = Field(2.0, description="Capacity over the exchange's need, for other sync traffic.")
+    headroom_factor: Annotated[float, Field(ge=1)] = Field(
+        2.0, description="Capacity over the exchange's need, for other sync traffic."
+    )
     wavelength_gbps: Positive = 400.0
     max_wavelengths_per_pair: Count = Field(96, description="Wavelengths per fibre pair.")
     max_fibre_pairs: Count = Field(16, description="Fibre pairs that can be leased between two sites.")
     fibre_usd_per_route_km: NonNegative = Field(0.0, description="Lease for its life (IRU) of one fibre pair.")
-    wavelength_usd: NonNegative = Field(0.0, description="Transponders and router ports at both ends of one wavelength.")
+    wavelength_usd: NonNegative = Field(
+        0.0, description="Transponders and router ports at both ends of one wavelength."
+    )
     fibre_life_years: Positive = 20.0
-    fibre_nodes: tuple[FibreNode, ...] = Field((), description="Places where fibre routes meet; a site stands at the nearest.")
+    fibre_nodes: tuple[FibreNode, ...] = Field(
+        (), description="Places where fibre routes meet; a site stands at the nearest."
+    )
     fibre_edges: tuple[FibreEdge, ...] = Field((), description="Fibre routes; absent: one between every two sites.")
-    protection: Literal["none", "one_cut"] | None = Field(None, description="one_cut: every demand is carried whichever one fibre edge is cut.")
+    protection: Literal["none", "one_cut"] | None = Field(
+        None, description="one_cut: every demand is carried whichever one fibre edge is cut."
+    )
     exchange: Literal["auto", "ring", "tree", "hierarchical"] | None = Field(
         None, description="Form of the gradient exchange; auto, or one that the sites cannot take: the fastest."
     )

@@ -31,7 +31,7 @@ class Point:
 
     sequences: int
     seconds: float
-    cut: step.Cut
+    cut: step.ParallelStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Known:
     most: int
     sequences: int
     rate: float
-    cut: step.Cut | None
+    cut: step.ParallelStrategy | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,13 +78,15 @@ class Pool:
         proved = found.stop is Stop.PROVED
         own = sequences_of(cut)
         # The layout stays the best of all smaller shares that still hold it, where it is proven to be the best.
-        self.known.append(Known(most=most, sequences=own if proved else most, rate=min(found.bound, found.best.seconds), cut=cut))
+        self.known.append(
+            Known(most=most, sequences=own if proved else most, rate=min(found.bound, found.best.seconds), cut=cut)
+        )
         self._keep(cut, found.best.seconds * own)
         for other in varied(self.problem, cut):
             self._keep(other, step_seconds(self.problem, other))
         return self.known[-1].rate
 
-    def _keep(self, cut: step.Cut, seconds: float) -> None:
+    def _keep(self, cut: step.ParallelStrategy, seconds: float) -> None:
         n = sequences_of(cut)
         if n not in self.points or seconds < self.points[n].seconds:
             self.points[n] = Point(sequences=n, seconds=seconds, cut=cut)
@@ -110,12 +112,12 @@ class Pool:
         return self.exactly[n]
 
 
-def sequences_of(cut: step.Cut) -> int:
+def sequences_of(cut: step.ParallelStrategy) -> int:
     """Count the sequences of a step."""
     return cut.data_parallel * cut.micro_batches * cut.micro_batch
 
 
-def step_seconds(problem: Problem, cut: step.Cut) -> float:
+def step_seconds(problem: Problem, cut: step.ParallelStrategy) -> float:
     """Time a step by physics."""
     return float(sum(step.step_breakdown(problem.machine, problem.conditions, cut).values()))
 
@@ -126,10 +128,14 @@ def made_up(problem: Problem, n: int) -> Iterator[dict[str, int]]:
     for b in MICRO_BATCHES:
         for d in range(1, min(most, n // b) + 1):
             if n % (b * d) == 0:
-                yield {"layout.data_parallel": d, "layout.microbatches_per_step": n // (b * d), "layout.microbatch_sequences": b}
+                yield {
+                    "layout.data_parallel": d,
+                    "layout.microbatches_per_step": n // (b * d),
+                    "layout.microbatch_sequences": b,
+                }
 
 
-def varied(problem: Problem, cut: step.Cut) -> Iterator[step.Cut]:
+def varied(problem: Problem, cut: step.ParallelStrategy) -> Iterator[step.ParallelStrategy]:
     """Yield a layout with every other number of micro-batches that fits memory and the batch."""
     least = cut.pipeline_parallel if cut.virtual_stages > 1 else 1
     for m in range(least, problem.most_sequences // (cut.data_parallel * cut.micro_batch) + 1):
@@ -172,7 +178,9 @@ class Balance:
         least = max(p.least_seconds(a, b) for p, (a, b) in zip(self.pools, box, strict=True))
         if not math.isfinite(least):
             return math.inf
-        most = [0.0 if math.isinf(r) else b if least / r >= b else least / r for r, (_, b) in zip(rates, box, strict=True)]
+        most = [
+            0.0 if math.isinf(r) else b if least / r >= b else least / r for r, (_, b) in zip(rates, box, strict=True)
+        ]
         if least == 0.0:
             return 1 / pace if (pace := sum(1 / r for r in rates)) else math.inf
         waits = self.least_tail if sum(a > 0 for a, _ in box) > 1 else 0.0
@@ -184,7 +192,9 @@ class Balance:
             return
         self.tried = kept
         for limit in sorted({x.seconds for p in self.pools for x in p.points.values()}):
-            most = [max((n for n, x in p.points.items() if x.seconds <= limit * (1 + CLOSE)), default=0) for p in self.pools]
+            most = [
+                max((n for n, x in p.points.items() if x.seconds <= limit * (1 + CLOSE)), default=0) for p in self.pools
+            ]
             if limit / max(1, min(self.batch, sum(most))) >= self.rate:
                 continue
             self._hold(self._fill(limit))
@@ -195,7 +205,11 @@ class Balance:
     def _hold(self, chosen: tuple[Point | None, ...]) -> None:
         """Keep shares that are better than the best."""
         held = [x for x in chosen if x is not None]
-        if held and (rate := (max(x.seconds for x in held) + self.tail(chosen)) / sum(x.sequences for x in held)) < self.rate:
+        if (
+            held
+            and (rate := (max(x.seconds for x in held) + self.tail(chosen)) / sum(x.sequences for x in held))
+            < self.rate
+        ):
             self.rate, self.best = rate, chosen
 
     def _fill(self, limit: float) -> tuple[Point | None, ...]:
@@ -249,7 +263,9 @@ class Balance:
                     continue
                 bound = max(low, self.take(narrow))
                 if all(a == b for a, b in narrow):
-                    floor = min(floor, bound)  # its value may be more than its bound by the exchange: nothing is left to halve
+                    floor = min(
+                        floor, bound
+                    )  # its value may be more than its bound by the exchange: nothing is left to halve
                 elif bound < self.rate:
                     heapq.heappush(waiting, (bound, boxes, narrow))
                 boxes += 1
@@ -260,7 +276,14 @@ class Balance:
                 progress(f"pools: {self.rate:.6g} s per sequence, bound {held:.6g}, gap {1 - held / self.rate:.2%}")
         bound = min(waiting[0][0] if waiting else math.inf, floor, self.rate)
         stop = Stop.PROVED if bound >= self.rate * (1 - max(gap, CLOSE)) else Stop.LIMIT
-        return Shares(points=self.best, rate=self.rate, bound=bound, stop=stop, boxes=boxes, searches=sum(p.searches for p in self.pools))
+        return Shares(
+            points=self.best,
+            rate=self.rate,
+            bound=bound,
+            stop=stop,
+            boxes=boxes,
+            searches=sum(p.searches for p in self.pools),
+        )
 
     def _ideal(self, rate: float) -> None:
         """Ask each pool for the share that it would take at its own pace, so that there are good shares early."""
@@ -308,5 +331,7 @@ def balance(
     def over() -> bool:
         return left() == 0.0 or sum(p.searches for p in held) >= SEARCHES
 
-    found = Balance(pools=held, batch=batch, tail=tail, least_tail=least_tail).run(gap=GAP if gap is None else gap, over=over, progress=progress)
+    found = Balance(pools=held, batch=batch, tail=tail, least_tail=least_tail).run(
+        gap=GAP if gap is None else gap, over=over, progress=progress
+    )
     return found if found.points else None

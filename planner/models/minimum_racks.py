@@ -14,8 +14,8 @@ from planner.models.layout.data import LONG_SEQUENCE, Problem, problem_of
 from planner.models.layout.report import racks_of_replica
 from planner.models.requests import LayoutRequest
 from planner.physics.training import layer_time
-from planner.physics.training.step import Conditions, Cut
-from planner.simulation.reference_tree import transport_slowdown
+from planner.physics.training.step import Conditions, ParallelStrategy
+from planner.simulation.reference_tree import transport_slowdown_of
 
 SEARCHES = 16
 STEP = 4.0  # by which racks grow where the days hardly fall
@@ -29,7 +29,7 @@ class Fewest:
     racks: int | None
     too_few: int  # racks with which no layout is in time, proven
     days: float | None
-    cut: Cut | None
+    cut: ParallelStrategy | None
     searches: int
 
 
@@ -38,11 +38,17 @@ class _Bracket:
     low: int = 0
     high: int | None = None
     days: float | None = None
-    cut: Cut | None = None
+    cut: ParallelStrategy | None = None
 
 
 def fewest_racks(
-    instance: Instance, deadline_days: float, *, guess: int, tolerance: float = 0.01, near: Cut | None = None, time_limit: float | None = None
+    instance: Instance,
+    deadline_days: float,
+    *,
+    guess: int,
+    tolerance: float = 0.01,
+    near: ParallelStrategy | None = None,
+    time_limit: float | None = None,
 ) -> Fewest:
     """Bracket the fewest racks to the tolerance, from a guess; `time_limit` is that of one search."""
     most, held, racks, last = useful_racks(instance), _Bracket(), max(1, guess), 0.0
@@ -85,7 +91,7 @@ def _next(held: _Bracket, racks: int, over: float, tolerance: float) -> int:
     return min(max(aimed, held.low + 1), held.high - 1)
 
 
-def used_racks(instance: Instance, cut: Cut) -> int:
+def used_racks(instance: Instance, cut: ParallelStrategy) -> int:
     """Count the racks that a layout works on."""
     replicas = sum(math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site)
     return replicas * racks_of_replica(_problem(instance, 1), cut)
@@ -111,5 +117,12 @@ def conditions(instance: Instance) -> Conditions:
 
 
 def _problem(instance: Instance, racks: int) -> Problem:
-    phi = transport_slowdown(instance.network)
-    return problem_of(instance, LayoutRequest(racks_by_site={"cluster": racks}, hop_slowdown=phi, allreduce_slowdown=phi))
+    transport_slowdown = transport_slowdown_of(instance.network)
+    return problem_of(
+        instance,
+        LayoutRequest(
+            racks_by_site={"cluster": racks},
+            pipeline_send_slowdown=transport_slowdown,
+            allreduce_slowdown=transport_slowdown,
+        ),
+    )

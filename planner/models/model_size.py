@@ -55,11 +55,15 @@ def model_for(choose: Choose, flop: float) -> Candidate:
         f = choose.family
         raise InputError(
             f"workload.choose.family: no shape has {target:.4g} parameters within {f.tolerance:.2%} with heads a multiple of {f.heads_multiple_of} "
-            f"of {f.head_size} and hidden/layers from {f.least_aspect:g} to {f.most_aspect:g}; widen tolerance or the aspect, or let less divide"
+            f"of {f.head_size} and hidden/layers from {f.min_aspect:g} to {f.max_aspect:g}; widen tolerance or the aspect, or let less divide"
         )
     parameters = float(transformer_shape.size(found))
     tokens = scaling_laws.tokens_for(parameters, flop)
-    most = scaling_laws.power(batch, tokens=tokens, flop=flop, parameters=parameters) if isinstance(batch, PowerOf) else None
+    most = (
+        scaling_laws.power(batch, tokens=tokens, flop=flop, parameters=parameters)
+        if isinstance(batch, PowerOf)
+        else None
+    )
     return Candidate(flop=flop, model=found, parameters=parameters, tokens=tokens, batch_tokens=most)
 
 
@@ -79,4 +83,6 @@ def instance_with(instance: Instance, candidate: Candidate) -> Instance:
     given = [b for b in (limits.max_batch_tokens, candidate.batch_tokens) if b is not None]
     work = instance.workload.model_copy(update={"model": candidate.model, "tokens": candidate.tokens})
     least = max(min(given), float(instance.workload.sequence_length)) if given else None
-    return instance.model_copy(update={"workload": work, "limits": limits.model_copy(update={"max_batch_tokens": least})})
+    return instance.model_copy(
+        update={"workload": work, "limits": limits.model_copy(update={"max_batch_tokens": least})}
+    )

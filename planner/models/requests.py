@@ -38,7 +38,7 @@ class LayoutRequest:
     """What the layout may use: racks by site, and how the network slows what crosses it."""
 
     racks_by_site: dict[str, int]
-    hop_slowdown: float
+    pipeline_send_slowdown: float
     allreduce_slowdown: float
     wan_gbps: float | None = None
     wan_rtt_ms: float | None = None
@@ -59,20 +59,20 @@ class FabricRequest:
     """What one site's fabric must carry so that the layout's traffic stays hidden.
 
     Ideal times are at the NIC's rate; a slowdown is allowed up to the window, and up to the transport's own slowdown
-    where the ideal alone fills the window. `hop_limit` and `allreduce_limit` cap the slowdown besides, where the step
+    where the ideal alone fills the window. `pipeline_send_limit` and `allreduce_limit` cap the slowdown besides, where the step
     time already counts on them. Groups of `exchange_racks` racks exchange tokens with their experts all to all: nothing
-    hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each way end at its border,
+    hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each way end at its WAN gateway,
     to which the racks of one stage at a time send gradients at `exchange_gbps`, and take as many.
     """
 
     racks: int
     group_racks: int
     groups: int
-    hop_seconds: float
-    hop_window_seconds: float
+    pipeline_send_seconds: float
+    pipeline_send_window_seconds: float
     allreduce_seconds: float
     allreduce_window_seconds: float
-    hop_limit: float | None = None
+    pipeline_send_limit: float | None = None
     allreduce_limit: float | None = None
     exchange_racks: int = 1
     wan_gbps: float = 0.0
@@ -93,7 +93,7 @@ class PlacementRequest:
 # What fabrics can be compared in, each to be made least: the axis, and the figure of merit that it stands for.
 FABRIC_AXES = {
     "cost": "cost_usd",
-    "time": "hop_slowdown",
+    "time": "pipeline_send_slowdown",
     "power": "power_mw",
     "leaf": "racks_outside_leaf",
     "splits": "unavoidable_splits",

@@ -62,7 +62,9 @@ def _of(m: cp_model.CpModel, units: cp_model.IntVar, column: list[int]) -> cp_mo
 def most_units(family: Family, target: float) -> int:
     """Bound the width: with as few layers as it may have, it has more than the target."""
     width, u = family.heads_multiple_of * family.head_size, 1
-    while size(model_of(family, max(1, math.floor(u * width / family.most_aspect)), u)) <= target * (1 + family.tolerance):
+    while size(model_of(family, max(1, math.floor(u * width / family.max_aspect)), u)) <= target * (
+        1 + family.tolerance
+    ):
         u += max(1, u // 8)
     return u
 
@@ -87,7 +89,9 @@ def choose(family: Family, depth: DepthLaw, target: float) -> Model | None:
     per_layer, beside = _of(m, units, layer), _of(m, units, rest)
     # Implied by the rows below: the layers that the target leaves each width, and how far that is from the law. They make the proof short.
     wanted = [round(1000 * scaling_laws.layers_of(depth, width * u)) for u in range(1, most + 1)]
-    fewest, largest = ([max(0, min(deepest, way((of - b) / x))) for x, b in zip(layer, rest, strict=True)] for way, of in ends)
+    fewest, largest = (
+        [max(0, min(deepest, way((of - b) / x))) for x, b in zip(layer, rest, strict=True)] for way, of in ends
+    )
     apart = [max(0, 1000 * a - w, w - 1000 * z) for a, z, w in zip(fewest, largest, wanted, strict=True)]
     m.add(layers >= _of(m, units, fewest))
     m.add(layers <= _of(m, units, largest))
@@ -95,8 +99,8 @@ def choose(family: Family, depth: DepthLaw, target: float) -> Model | None:
     m.add_multiplication_equality(body, [layers, per_layer])
     m.add(body + beside >= math.ceil(low))
     m.add(body + beside <= math.floor(high))
-    m.add(1000 * width * units >= math.ceil(1000 * family.least_aspect) * layers)
-    m.add(1000 * width * units <= math.floor(1000 * family.most_aspect) * layers)
+    m.add(1000 * width * units >= math.ceil(1000 * family.min_aspect) * layers)
+    m.add(1000 * width * units <= math.floor(1000 * family.max_aspect) * layers)
     away = m.new_int_var(0, 1000 * deepest + max(wanted), "away")
     m.add_abs_equality(away, 1000 * layers - _of(m, units, wanted))
     m.add(away >= _of(m, units, apart))

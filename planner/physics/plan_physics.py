@@ -15,7 +15,7 @@ from planner.physics.network.plan_design import design_fault, design_of
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.site import cost, fibre, power
 from planner.physics.training import step
-from planner.physics.training.step import Conditions, Cut
+from planner.physics.training.step import Conditions, ParallelStrategy
 from planner.plan.fabric import SiteFabric
 from planner.plan.layout import LayoutMetrics, LayoutPlan
 from planner.plan.plan import Plan
@@ -35,7 +35,7 @@ class Standing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context:
+class PlanPhysics:
     """A plan under check; everything derived is computed once, and is missing where the plan is too broken for it."""
 
     plan: Plan
@@ -61,7 +61,7 @@ class Context:
         return power.rack_of(self.instance.hardware).gpus
 
     @property
-    def phi(self) -> float:
+    def transport_slowdown(self) -> float:
         """Slowdown of the transport itself: the simulated one that the plan states, else the instance's constant."""
         if self.plan.transport is not None:
             return self.plan.transport.slowdown
@@ -74,7 +74,9 @@ class Context:
         nodes = {n.id: n for n in self.grid.nodes}
         areas = {b.id: b for b in self.grid.balancing_authorities}
         known = [s for s in sites if s.id in nodes and nodes[s.id].balancing_authority in areas]
-        return tuple(Standing(site=s, node=nodes[s.id], authority=areas[nodes[s.id].balancing_authority]) for s in known)
+        return tuple(
+            Standing(site=s, node=nodes[s.id], authority=areas[nodes[s.id].balancing_authority]) for s in known
+        )
 
     @cached_property
     def racks_by_site(self) -> dict[str, int]:
@@ -150,13 +152,13 @@ class Context:
             return None
         a = held.assumptions
         conditions = Conditions(
-            hop_slowdown=a.hop_slowdown,
+            pipeline_send_slowdown=a.pipeline_send_slowdown,
             allreduce_slowdown=a.allreduce_slowdown,
             wan_gbps=a.wan_gbps,
             wan_rtt_ms=a.wan_rtt_ms or 0.0,
             wan_round_trips=self.wan.round_trips,
         )
-        return LayoutMetrics.model_validate(step.metrics(self.instance, conditions, cut_of(held)))
+        return LayoutMetrics.model_validate(step.metrics(self.instance, conditions, strategy_of(held)))
 
     @cached_property
     def switches(self) -> dict[str, Switch]:
@@ -204,7 +206,11 @@ class Context:
         """What each site's placement sends across leaf domains, pods and zones."""
         held = self.plan.layout
         both = [s for s in self.stages if s in self.wired]
-        return {} if held is None else {s: _locality(self.wired[s], self.stages[s], wrap=held.virtual_stages > 1) for s in both}
+        return (
+            {}
+            if held is None
+            else {s: _locality(self.wired[s], self.stages[s], wrap=held.virtual_stages > 1) for s in both}
+        )
 
 
 def _locality(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
@@ -228,9 +234,9 @@ def racks_of(text: str, racks: int) -> list[int] | str:
         return str(error)
 
 
-def cut_of(held: LayoutPlan) -> Cut:
+def strategy_of(held: LayoutPlan) -> ParallelStrategy:
     """Return the layout as the physics takes it."""
-    return Cut(
+    return ParallelStrategy(
         tensor_parallel=held.tensor_parallel,
         pipeline_parallel=held.pipeline_parallel,
         data_parallel_by_site=tuple(d for _, d in sorted(held.data_parallel_by_site.items())),
@@ -259,22 +265,47 @@ WHOLE = (
 
 def layout_faults(held: LayoutPlan) -> list[str]:
     """Say what of a layout makes its figures meaningless."""
-    faults = [f"{k} {getattr(held, k):,} is not from 1 to {MOST_WHOLE:,}" for k in WHOLE if not 1 <= getattr(held, k) <= MOST_WHOLE]
+    faults = [
+        f"{k} {getattr(held, k):,} is not from 1 to {MOST_WHOLE:,}"
+        for k in WHOLE
+        if not 1 <= getattr(held, k) <= MOST_WHOLE
+    ]
     if held.tensor_parallel_inner > held.tensor_parallel:
-        faults.append(f"tensor_parallel_inner {held.tensor_parallel_inner:,} > {held.tensor_parallel:,}, tensor_parallel")
+        faults.append(
+            f"tensor_parallel_inner {held.tensor_parallel_inner:,} > {held.tensor_parallel:,}, tensor_parallel"
+        )
     if len(held.layers_per_stage) != held.pipeline_parallel:
         faults.append(f"layers_per_stage has {len(held.layers_per_stage):,} entries, {held.pipeline_parallel:,} stages")
-    faults += [f"stage {i} has {n:,} layers < 1" for i, n in enumerate(held.layers_per_stage) if not 1 <= n <= MOST_WHOLE]
+    faults += [
+        f"stage {i} has {n:,} layers < 1" for i, n in enumerate(held.layers_per_stage) if not 1 <= n <= MOST_WHOLE
+    ]
     again = held.recomputed_layers_per_stage
-    if again and (len(again) != len(held.layers_per_stage) or any(not 0 <= r <= n for r, n in zip(again, held.layers_per_stage, strict=False))):
-        faults.append(f"recomputed_layers_per_stage {list(again)[:8]} are not counts within the {len(held.layers_per_stage):,} stages' layers")
+    if again and (
+        len(again) != len(held.layers_per_stage)
+        or any(not 0 <= r <= n for r, n in zip(again, held.layers_per_stage, strict=False))
+    ):
+        faults.append(
+            f"recomputed_layers_per_stage {list(again)[:8]} are not counts within the {len(held.layers_per_stage):,} stages' layers"
+        )
     shares = held.data_parallel_by_site
-    faults += [f"data_parallel_by_site.{s} {d:,} is not from 0 to {MOST_WHOLE:,}" for s, d in sorted(shares.items()) if not 0 <= d <= MOST_WHOLE]
+    faults += [
+        f"data_parallel_by_site.{s} {d:,} is not from 0 to {MOST_WHOLE:,}"
+        for s, d in sorted(shares.items())
+        if not 0 <= d <= MOST_WHOLE
+    ]
     if not any(shares.values()):
         faults.append("data_parallel_by_site has no replica, at least 1 is needed")
     a = held.assumptions
-    rates = {"hop_slowdown": a.hop_slowdown, "allreduce_slowdown": a.allreduce_slowdown, "wan_gbps": a.wan_gbps}
-    faults += [f"assumptions.{k} {x:g} is not above 0" for k, x in rates.items() if x is not None and not (x > 0 and math.isfinite(x))]
+    rates = {
+        "pipeline_send_slowdown": a.pipeline_send_slowdown,
+        "allreduce_slowdown": a.allreduce_slowdown,
+        "wan_gbps": a.wan_gbps,
+    }
+    faults += [
+        f"assumptions.{k} {x:g} is not above 0"
+        for k, x in rates.items()
+        if x is not None and not (x > 0 and math.isfinite(x))
+    ]
     if a.wan_rtt_ms is not None and a.wan_rtt_ms < 0:
         faults.append(f"assumptions.wan_rtt_ms {a.wan_rtt_ms:g} < 0")
     return faults

@@ -37,7 +37,9 @@ class ObjectiveValue(Frozen):
     value: float | None
     bound: float | None = Field(description="Proven for the decisions taken in order, each given those before it.")
     gap: float | None
-    joint_bound: float | None = Field(None, description="Proven over all four decisions at once, by relaxing what joins them.")
+    joint_bound: float | None = Field(
+        None, description="Proven over all four decisions at once, by relaxing what joins them."
+    )
     joint_gap: float | None = None
 
 

@@ -16,7 +16,17 @@ Figure = str | float | int | bool | None
 PROOF = ("status", "objective", "bound", "gap", "binding")  # of a certificate
 SITE = ("racks", "gpus", "facility_mw")  # of a site
 LINK = ("required_gbps", "wavelengths", "rtt_ms")
-FABRIC = ("planes", "ports_per_switch", "switches", "switch_links", "cost_usd", "power_mw", "leaf_domain_racks", "p2p_seconds", "hop_slowdown")
+FABRIC = (
+    "planes",
+    "ports_per_switch",
+    "switches",
+    "switch_links",
+    "cost_usd",
+    "power_mw",
+    "leaf_domain_racks",
+    "p2p_seconds",
+    "pipeline_send_slowdown",
+)
 
 
 def digest(plan: Plan) -> dict[str, Figure]:
@@ -106,8 +116,8 @@ def _fabric(x: FabricPlan) -> Iterator[tuple[str, Figure]]:
         yield from ((f"fabric.sites.{site}.{name}", getattr(f, name)) for name in FABRIC)
         for tier in f.tiers:
             yield f"fabric.sites.{site}.tiers.{tier.name}", f"{tier.switches} of {tier.down_ports}/{tier.up_ports}"
-        if f.border is not None:
-            yield f"fabric.sites.{site}.border", f"{f.border.switches} with {f.border.wan_ports} ports"
+        if f.wan_gateway is not None:
+            yield f"fabric.sites.{site}.wan_gateway", f"{f.wan_gateway.switches} with {f.wan_gateway.wan_ports} ports"
     yield from _proof("fabric", x.certificate)
 
 

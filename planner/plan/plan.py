@@ -33,11 +33,18 @@ class Plan(Frozen):
     status: Status
     objective: ObjectiveValue
     sites: SitesPlan | None = None
-    wan: WanPlan | None = Field(None, description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.")
+    wan: WanPlan | None = Field(
+        None,
+        description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.",
+    )
     layout: LayoutPlan | None = None
-    pools: PoolsPlan | None = Field(None, description="In the place of layout, where the instance has pools of different GPUs.")
+    pools: PoolsPlan | None = Field(
+        None, description="In the place of layout, where the instance has pools of different GPUs."
+    )
     fabric: FabricPlan | None = None
-    transport: TransportFactor | None = Field(None, description="Where the instance asks for the transport's slowdown to be simulated.")
+    transport: TransportFactor | None = Field(
+        None, description="Where the instance asks for the transport's slowdown to be simulated."
+    )
     placement: PlacementPlan | None = None
     cost: Cost | None = None
     choice: ModelChoice | None = Field(None, description="Where the model was chosen.")

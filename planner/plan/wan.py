@@ -40,7 +40,9 @@ class WanDemand(Frozen):
     asked_gbps: float = Field(description="Rate of all of it on the shortest route considered.")
     admitted_gbps: float = Field(description="Of that, what is carried, under protection whichever one edge is cut.")
     missing_gbps: float
-    short_of: tuple[str, ...] = Field((), description="Edges of its routes on which no more can be lit, where something is missing.")
+    short_of: tuple[str, ...] = Field(
+        (), description="Edges of its routes on which no more can be lit, where something is missing."
+    )
     routes: tuple[WanRoute, ...]
 
 
@@ -61,7 +63,9 @@ class WanEdge(Frozen):
 class WanPlan(Frozen):
     """The fibre between the sites as it is lit."""
 
-    exchange: Literal["ring", "tree", "hierarchical"] | None = Field(description="Form of the gradient exchange; null: one site trains.")
+    exchange: Literal["ring", "tree", "hierarchical"] | None = Field(
+        description="Form of the gradient exchange; null: one site trains."
+    )
     window_seconds: float = Field(description="Time in which the exchange of a stage is done.")
     forms: tuple[ExchangeForm, ...]
     protection: Literal["none", "one_cut"]

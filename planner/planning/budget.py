@@ -73,7 +73,9 @@ def _usd_of_one_more(run: Run, held: Trial) -> float:
     """Estimate what a rack more costs: along the line to the nearest other bill, unless that is far from what racks cost on average."""
     usd = held.cost.total_usd
     bills = [*run.learned.bills, *((t.racks, t.cost.total_usd) for t in run.tried.values() if isinstance(t, Trial))]
-    slopes = [(abs(racks - held.racks), (cost - usd) / (racks - held.racks)) for racks, cost in bills if racks != held.racks]
+    slopes = [
+        (abs(racks - held.racks), (cost - usd) / (racks - held.racks)) for racks, cost in bills if racks != held.racks
+    ]
     average = usd / held.racks
     _, each = min(slopes, default=(0, average))
     return each if average / 2 <= each <= average * 2 else average

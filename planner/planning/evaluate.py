@@ -8,10 +8,10 @@ from pydantic import Field
 from planner.errors import InputError
 from planner.instance.instance import Frozen, Instance
 from planner.physics.training import step
-from planner.physics.training.step import Conditions, Cut
+from planner.physics.training.step import Conditions, ParallelStrategy
 from planner.plan.certificate import Certificate
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
-from planner.simulation.reference_tree import transport_slowdown
+from planner.simulation.reference_tree import transport_slowdown_of
 
 NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
@@ -32,16 +32,19 @@ class Evaluation(LayoutMetrics):
     problems: tuple[str, ...] = Field((), description="What keeps it from running, in numbers.")
     layout: LayoutPlan = Field(description="The layout as a plan has it, what was left open filled in.")
     memory_by_stage_bytes: tuple[dict[str, float], ...] = Field(description="Parts on a GPU of each stage.")
-    rests_on: dict[str, tuple[Constant, ...]] = Field(description="For each part of the step, the constants that set it.")
+    rests_on: dict[str, tuple[Constant, ...]] = Field(
+        description="For each part of the step, the constants that set it."
+    )
 
 
 def evaluated(instance: Instance) -> Evaluation:
     """Predict the layout that the instance's pins give in full."""
-    cut = cut_of(instance)
-    slowdown = transport_slowdown(instance.network)
-    conditions = Conditions(hop_slowdown=slowdown, allreduce_slowdown=slowdown)
+    cut = strategy_of(instance)
+    slowdown = transport_slowdown_of(instance.network)
+    conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown)
     measured = step.metrics(instance, conditions, cut)
-    problems = tuple(_problems(instance, cut, LayoutMetrics.model_validate(measured)))
+    metrics = LayoutMetrics.model_validate(measured)
+    problems, spent = tuple(_problems(instance, cut, metrics)), metrics.breakdown_seconds
     by_stage = step.memory_by_stage(step.machine_of(instance), cut)
     return Evaluation.model_validate(
         {
@@ -49,14 +52,16 @@ def evaluated(instance: Instance) -> Evaluation:
             "name": instance.name,
             "fits": not problems,
             "problems": problems,
-            "layout": _section(instance, cut, conditions, LayoutMetrics.model_validate(measured)),
-            "memory_by_stage_bytes": [{k: float(v[i]) for k, v in by_stage.items()} for i in range(cut.pipeline_parallel)],
-            "rests_on": {part: _constants(instance, part) for part, s in sorted(measured["breakdown_seconds"].items()) if s},  # type: ignore[union-attr]
+            "layout": _section(instance, cut, conditions, metrics),
+            "memory_by_stage_bytes": [
+                {k: float(v[i]) for k, v in by_stage.items()} for i in range(cut.pipeline_parallel)
+            ],
+            "rests_on": {part: _constants(instance, part) for part in sorted(spent) if spent[part]},
         }
     )
 
 
-def cut_of(instance: Instance) -> Cut:
+def strategy_of(instance: Instance) -> ParallelStrategy:
     """Read the layout from the pins; what is not given has its plainest value.
 
     Raises
@@ -75,9 +80,11 @@ def cut_of(instance: Instance) -> Cut:
     t, p, d = (int(given[k]) for k in NEEDED)
     c, b, v = (int(given.get(k, 1)) for k in ("context_parallel", "microbatch_sequences", "virtual_stages"))
     layers = tuple(given.get("layers_per_stage") or even_layers(machine.model.layers, p))
-    q = int(given.get("stages_per_rack") or fewest_stages_per_rack(machine.rack.gpus, t * c, p, d, instance.hardware.racks))
+    q = int(
+        given.get("stages_per_rack") or fewest_stages_per_rack(machine.rack.gpus, t * c, p, d, instance.hardware.racks)
+    )
     again = tuple(given.get("recomputed_layers_per_stage") or ())
-    cut = Cut(
+    cut = ParallelStrategy(
         tensor_parallel=t,
         pipeline_parallel=p,
         data_parallel_by_site=tuple(n for _, n in sorted(shares.items())) if shares else (d,),
@@ -124,27 +131,37 @@ def fewest_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, rac
 def _micro_batches(instance: Instance, sequences: int) -> int:
     tokens = instance.limits.max_batch_tokens
     if tokens is None:
-        raise InputError("evaluate: the layout is not whole; add --pin layout.microbatches_per_step=…, or limits.max_batch_tokens")
+        raise InputError(
+            "evaluate: the layout is not whole; add --pin layout.microbatches_per_step=…, or limits.max_batch_tokens"
+        )
     return max(1, math.floor(tokens / instance.workload.sequence_length) // sequences)
 
 
-def _contradictions(instance: Instance, cut: Cut, replicas: int) -> list[str]:
+def _contradictions(instance: Instance, cut: ParallelStrategy, replicas: int) -> list[str]:
     """Say which pins cannot stand together."""
     model = step.machine_of(instance).model
     found = []
     if len(cut.layers_per_stage) != cut.pipeline_parallel:
-        found.append(f"layout.layers_per_stage has {len(cut.layers_per_stage)} entries where layout.pipeline_parallel is {cut.pipeline_parallel}")
+        found.append(
+            f"layout.layers_per_stage has {len(cut.layers_per_stage)} entries where layout.pipeline_parallel is {cut.pipeline_parallel}"
+        )
     elif sum(cut.layers_per_stage) != model.layers or min(cut.layers_per_stage) < 1:
         found.append(
             f"layout.layers_per_stage adds up to {sum(cut.layers_per_stage)} where the model has {model.layers} layers, at least one a stage"
         )
     if cut.data_parallel != replicas:
-        found.append(f"layout.data_parallel is {replicas} where layout.data_parallel_by_site adds up to {cut.data_parallel}")
+        found.append(
+            f"layout.data_parallel is {replicas} where layout.data_parallel_by_site adds up to {cut.data_parallel}"
+        )
     again = cut.recomputed_layers_per_stage
-    if again and (len(again) != len(cut.layers_per_stage) or any(r > n for r, n in zip(again, cut.layers_per_stage, strict=False))):
+    if again and (
+        len(again) != len(cut.layers_per_stage) or any(r > n for r, n in zip(again, cut.layers_per_stage, strict=False))
+    ):
         found.append("layout.recomputed_layers_per_stage must have a number for each stage, no larger than its layers")
     if cut.tensor_parallel % cut.tensor_inner:
-        found.append(f"layout.tensor_parallel_inner {cut.tensor_inner} does not divide layout.tensor_parallel {cut.tensor_parallel}")
+        found.append(
+            f"layout.tensor_parallel_inner {cut.tensor_inner} does not divide layout.tensor_parallel {cut.tensor_parallel}"
+        )
     if cut.expert_parallel > 1 and (model.experts is None or model.experts.count % cut.expert_parallel):
         found.append(
             f"layout.expert_parallel {cut.expert_parallel} does not divide the model's {model.experts.count if model.experts else 0} experts"
@@ -154,7 +171,7 @@ def _contradictions(instance: Instance, cut: Cut, replicas: int) -> list[str]:
     return found
 
 
-def _problems(instance: Instance, cut: Cut, m: LayoutMetrics) -> list[str]:
+def _problems(instance: Instance, cut: ParallelStrategy, m: LayoutMetrics) -> list[str]:
     """Say what keeps a whole layout from running."""
     machine, found = step.machine_of(instance), []
     if machine.model.heads % cut.tensor_parallel:
@@ -175,12 +192,12 @@ def _problems(instance: Instance, cut: Cut, m: LayoutMetrics) -> list[str]:
     return found
 
 
-def _racks(gpus: int, cut: Cut) -> int:
+def _racks(gpus: int, cut: ParallelStrategy) -> int:
     spread = -(-cut.shape.gpus // gpus)
     return -(-cut.pipeline_parallel // cut.stages_per_rack) * -(-cut.data_parallel // cut.replicas_per_rack) * spread
 
 
-def _section(instance: Instance, cut: Cut, c: Conditions, measured: LayoutMetrics) -> LayoutPlan:
+def _section(instance: Instance, cut: ParallelStrategy, c: Conditions, measured: LayoutMetrics) -> LayoutPlan:
     """Write the layout as a plan's section; its certificate proves nothing, since nothing was searched."""
     gpus = step.machine_of(instance).rack.gpus
     spread = -(-cut.shape.gpus // gpus)
@@ -212,31 +229,48 @@ def _section(instance: Instance, cut: Cut, c: Conditions, measured: LayoutMetric
         racks_per_stage_by_site={"cluster": -(-cut.data_parallel // cut.replicas_per_rack) * spread},
         gpus_used=cut.gpus,
         gpus_idle=held * gpus - cut.gpus,
-        assumptions=Assumptions(hop_slowdown=c.hop_slowdown, allreduce_slowdown=c.allreduce_slowdown),
+        assumptions=Assumptions(
+            pipeline_send_slowdown=c.pipeline_send_slowdown, allreduce_slowdown=c.allreduce_slowdown
+        ),
         metrics=measured,
         certificate=certificate,
     )
 
 
 GPU, CODE = "hardware.accelerator.", "workload.software."
-PRODUCTS = (f"{GPU}matrix_efficiency.most", f"{GPU}matrix_efficiency.operand_traffic", f"{GPU}kernel_seconds")
+PRODUCTS = (f"{GPU}gemm_efficiency.max_share", f"{GPU}gemm_efficiency.operand_traffic", f"{GPU}kernel_seconds")
 VECTORS = (f"{GPU}hbm_bytes_per_second", f"{GPU}hbm_efficiency")
-INSIDE = (f"{GPU}scale_up_bytes_per_second", f"{GPU}scale_up_efficiency", f"{GPU}scale_up_latency_seconds", f"{CODE}collective_seconds")
+INSIDE = (
+    f"{GPU}scale_up_bytes_per_second",
+    f"{GPU}scale_up_efficiency",
+    f"{GPU}scale_up_latency_seconds",
+    f"{CODE}collective_seconds",
+)
 BETWEEN = (f"{GPU}nic_bytes_per_second", f"{GPU}nic_efficiency", f"{GPU}nic_latency_seconds")
 BEHIND: dict[str, tuple[str, ...]] = {
     "matrix": (f"{GPU}peak_flop_per_second", *PRODUCTS, f"{CODE}expert_efficiency"),
-    "attention": (f"{GPU}peak_flop_per_second", f"{GPU}attention_efficiency", f"{CODE}attention_share", f"{CODE}score_efficiency"),
-    "vector": (*VECTORS, f"{CODE}vector_traffic", f"{GPU}kernel_seconds"),
+    "attention": (
+        f"{GPU}peak_flop_per_second",
+        f"{GPU}attention_efficiency",
+        f"{CODE}attention_share",
+        f"{CODE}score_efficiency",
+    ),
+    "vector": (*VECTORS, f"{CODE}elementwise_traffic", f"{GPU}kernel_seconds"),
     "quantise": (*VECTORS, f"{CODE}quantise_traffic"),
-    "recompute": (*PRODUCTS, f"{CODE}vector_traffic", f"{CODE}selective_matrix_share"),
+    "recompute": (*PRODUCTS, f"{CODE}elementwise_traffic", f"{CODE}selective_gemm_share"),
     "tensor_parallel": (*INSIDE, f"{CODE}tensor_overlap"),
     "context_parallel": (*INSIDE, *BETWEEN, f"{CODE}context_overlap"),
     "expert_parallel": (*INSIDE, *BETWEEN, f"{CODE}expert_overlap", f"{CODE}expert_once_per_domain"),
     "launch": (f"{CODE}launch_seconds", f"{CODE}microbatch_seconds"),
     "sharding": (*INSIDE, *BETWEEN, f"{CODE}sharding_exposed"),
     "head": (*PRODUCTS, f"{CODE}loss_bytes_per_logit"),
-    "pipeline_fill": (*PRODUCTS, f"{CODE}vector_traffic", *BETWEEN),
-    "pipeline_exchange": (*BETWEEN, f"{CODE}pipeline_overlap", f"{CODE}pipeline_start_seconds", f"{CODE}pipeline_scatter"),
+    "pipeline_fill": (*PRODUCTS, f"{CODE}elementwise_traffic", *BETWEEN),
+    "pipeline_exchange": (
+        *BETWEEN,
+        f"{CODE}pipeline_overlap",
+        f"{CODE}pipeline_start_seconds",
+        f"{CODE}pipeline_scatter",
+    ),
     "data_parallel": (*INSIDE, *BETWEEN, f"{CODE}data_exposed"),
     "between_sites": (*BETWEEN,),
     "optimizer": VECTORS,
@@ -250,7 +284,11 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     machine = step.machine_of(instance)
     found = []
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
-    idle = {f"{CODE}score_efficiency": flash, f"{GPU}attention_efficiency": not flash, f"{CODE}attention_share": not flash}
+    idle = {
+        f"{CODE}score_efficiency": flash,
+        f"{GPU}attention_efficiency": not flash,
+        f"{CODE}attention_share": not flash,
+    }
     idle |= {f"{CODE}expert_efficiency": not routed}
     for path in (p for p in BEHIND[part] if not idle.get(p, False)):
         holder: Any = machine.gpu if path.startswith(GPU) else machine.software
@@ -283,8 +321,12 @@ def summary(e: Evaluation) -> str:
     for part, seconds in sorted(e.breakdown_seconds.items(), key=lambda item: -item[1]):
         if seconds > 0:
             rests = ", ".join(f"{c.path.split('.', 1)[1]} {c.value:.4g}" for c in e.rests_on[part])
-            lines.append(f"  {part.replace('_', ' '):18}{seconds:12.5g} s {100 * seconds / e.step_seconds:6.1f} %   {rests}")
-    lines.append(f"MEMORY     {e.memory_bytes_per_gpu / 1e9:.1f} of {e.memory_limit_bytes / 1e9:.1f} GB on the worst GPU")
+            lines.append(
+                f"  {part.replace('_', ' '):18}{seconds:12.5g} s {100 * seconds / e.step_seconds:6.1f} %   {rests}"
+            )
+    lines.append(
+        f"MEMORY     {e.memory_bytes_per_gpu / 1e9:.1f} of {e.memory_limit_bytes / 1e9:.1f} GB on the worst GPU"
+    )
     for part, held in sorted(e.memory_breakdown_bytes.items(), key=lambda item: -item[1]):
         lines.append(f"  {part.replace('_', ' '):18}{held / 1e9:12.2f} GB")
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from planner.plan.plan import Plan
 from planner.planning import explain_sites
 from planner.planning.explain_sites import SitesExplanation
 from planner.planning.solve import solve_instance
-from planner.simulation.reference_tree import transport_slowdown
+from planner.simulation.reference_tree import transport_slowdown_of
 
 
 class Other(Frozen):
@@ -22,7 +22,9 @@ class Other(Frozen):
     value: str | int | bool = Field(description="Value instead.")
     loss: float = Field(description="Seconds per sequence over the plan's, less one: 0.11 is 11 % slower.")
     grown: str = Field(description="Part of the step that grew most.")
-    also: dict[str, tuple[str | int | bool, str | int | bool]] = Field(description="Other choices that answered it, from and to.")
+    also: dict[str, tuple[str | int | bool, str | int | bool]] = Field(
+        description="Other choices that answered it, from and to."
+    )
     proved: bool = Field(description="No layout with the choice made otherwise is faster.")
 
 
@@ -41,8 +43,12 @@ class Explanation(Frozen):
     name: str
     status: Status
     conflict: Conflict | None = Field(None, description="A smallest set of rules that leaves no plan.")
-    lacks: tuple[Lack, ...] = Field((), description="For a layout that cannot be: the least memory, batch or racks that would allow one.")
-    sites: SitesExplanation | None = Field(None, description="Where there is a grid and the split is what there is to explain.")
+    lacks: tuple[Lack, ...] = Field(
+        (), description="For a layout that cannot be: the least memory, batch or racks that would allow one."
+    )
+    sites: SitesExplanation | None = Field(
+        None, description="Where there is a grid and the split is what there is to explain."
+    )
     binding: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="What binds each decision.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
     others: tuple[Other, ...] = Field((), description="Layouts that differ in one choice, the least loss first.")
@@ -64,7 +70,10 @@ def explained(instance: Instance, options: Options, *, near: int = 0, within: fl
         binding={k: x.certificate.binding for k, x in held.items() if x is not None},
         layout=plan.layout,
         sites=explain_sites.explained_plan(plan, options, near=near, within=within),
-        others=tuple(Other(choice=x.choice, held=x.held, value=x.value, loss=x.loss, grown=x.grown, also=x.also, proved=x.proved) for x in found),
+        others=tuple(
+            Other(choice=x.choice, held=x.held, value=x.value, loss=x.loss, grown=x.grown, also=x.also, proved=x.proved)
+            for x in found
+        ),
     )
 
 
@@ -72,9 +81,13 @@ def _lacks(instance: Instance) -> tuple[Lack, ...]:
     """Say what a single cluster lacks; where a grid decides the racks, their number is no given."""
     if instance.hardware.racks is None:
         return ()
-    slowdown = transport_slowdown(instance.network)
-    asked = LayoutRequest(racks_by_site={"cluster": instance.hardware.racks}, hop_slowdown=slowdown, allreduce_slowdown=slowdown)
-    return tuple(Lack(limit=x.limit, now=x.now, needed=x.needed, unit=x.unit) for x in layout_explain.relief(instance, asked))
+    slowdown = transport_slowdown_of(instance.network)
+    asked = LayoutRequest(
+        racks_by_site={"cluster": instance.hardware.racks}, pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown
+    )
+    return tuple(
+        Lack(limit=x.limit, now=x.now, needed=x.needed, unit=x.unit) for x in layout_explain.relief(instance, asked)
+    )
 
 
 def _request(plan: Plan, held: LayoutPlan) -> LayoutRequest:
@@ -82,7 +95,11 @@ def _request(plan: Plan, held: LayoutPlan) -> LayoutRequest:
     a = held.assumptions
     racks = {s.id: s.racks for s in plan.sites.sites} if plan.sites else {"cluster": plan.instance.hardware.racks or 0}
     return LayoutRequest(
-        racks_by_site=racks, hop_slowdown=a.hop_slowdown, allreduce_slowdown=a.allreduce_slowdown, wan_gbps=a.wan_gbps, wan_rtt_ms=a.wan_rtt_ms
+        racks_by_site=racks,
+        pipeline_send_slowdown=a.pipeline_send_slowdown,
+        allreduce_slowdown=a.allreduce_slowdown,
+        wan_gbps=a.wan_gbps,
+        wan_rtt_ms=a.wan_rtt_ms,
     )
 
 
@@ -90,7 +107,10 @@ def summary(e: Explanation) -> str:
     """Tell the explanation in one screen."""
     lines = [f"{e.name}: {e.status}"]
     if e.conflict is not None:
-        lines += [f"  no plan: {e.conflict.reason}", f"  rules in conflict ({e.conflict.decision}): {', '.join(e.conflict.rules)}"]
+        lines += [
+            f"  no plan: {e.conflict.reason}",
+            f"  rules in conflict ({e.conflict.decision}): {', '.join(e.conflict.rules)}",
+        ]
     lines += [f"  would do: {x.limit} {x.needed:,.6g} {x.unit} (is {x.now:,.6g})" for x in e.lacks]
     lines += [f"BINDS      {decision}: {', '.join(names) or 'nothing'}" for decision, names in e.binding.items()]
     if e.sites is not None:
@@ -100,8 +120,13 @@ def summary(e: Explanation) -> str:
         lines.append(f"TIME       {m.step_seconds:.4g} s a step")
         parts = sorted(m.breakdown_seconds.items(), key=lambda item: -item[1])
         lines += [f"  {k.replace('_', ' '):18}{v:12.5g} s {100 * v / m.step_seconds:6.1f} %" for k, v in parts if v > 0]
-        lines.append(f"MEMORY     {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB on the worst GPU")
-        lines += [f"  {k:18}{v / 1e9:12.2f} GB" for k, v in sorted(m.memory_breakdown_bytes.items(), key=lambda item: -item[1])]
+        lines.append(
+            f"MEMORY     {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB on the worst GPU"
+        )
+        lines += [
+            f"  {k:18}{v / 1e9:12.2f} GB"
+            for k, v in sorted(m.memory_breakdown_bytes.items(), key=lambda item: -item[1])
+        ]
         lines.append("INSTEAD    the best layout with one choice made otherwise")
     for x in e.others:
         also = ", ".join(f"{k} {b}" for k, (_, b) in x.also.items())

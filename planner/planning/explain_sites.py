@@ -19,7 +19,9 @@ class NodeLoad(Frozen):
     racks: int
     mw: float
     stopped_by: tuple[str, ...] = Field(description="Rules that leave no room for one module more.")
-    missing_mw: float | None = Field(None, description="What it lacks of the load asked for; null where the load is free.")
+    missing_mw: float | None = Field(
+        None, description="What it lacks of the load asked for; null where the load is free."
+    )
 
 
 class Relaxation(Frozen):
@@ -64,7 +66,9 @@ def explained_infeasible(instance: Instance, found: Conflict, options: Options) 
     return SitesExplanation(
         asked_mw=_asked_mw(instance, request),
         nodes=_nodes(instance, request, options),
-        relaxations=tuple(Relaxation(rule=x.rule, amount=x.amount, unit=x.unit, rows=x.rows, proved=x.proved) for x in moved),
+        relaxations=tuple(
+            Relaxation(rule=x.rule, amount=x.amount, unit=x.unit, rows=x.rows, proved=x.proved) for x in moved
+        ),
     )
 
 
@@ -75,7 +79,11 @@ def explained_plan(plan: Plan, options: Options, *, near: int, within: float) ->
         return None
     several = len(held.sites) > 1 and plan.instance.wan is not None
     m = layout.metrics
-    exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds) if several else None
+    exchange = (
+        GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
+        if several
+        else None
+    )
     request = SitesRequest(racks=sum(s.racks for s in held.sites), exchange=exchange)
     prices = sites_explain.shadow_prices(plan.instance, request, held)
     # A budget already spent on fabric cannot be asked again of the split alone: the total is given, so it is left out.
@@ -84,7 +92,10 @@ def explained_plan(plan: Plan, options: Options, *, near: int, within: float) ->
     return SitesExplanation(
         nodes=_nodes(plan.instance, request, options),
         prices=tuple(Price(rule=p.rule, unit=p.unit, usd_per_year=p.usd_per_year) for p in prices),
-        near=tuple(Near(racks_by_site={s.id: s.racks for s in x.sites}, usd_per_year=x.certificate.objective or 0.0) for x in others),
+        near=tuple(
+            Near(racks_by_site={s.id: s.racks for s in x.sites}, usd_per_year=x.certificate.objective or 0.0)
+            for x in others
+        ),
     )
 
 
@@ -97,7 +108,13 @@ def _nodes(instance: Instance, request: SitesRequest, options: Options) -> tuple
     asked = _asked_mw(instance, request)
     found = sites_explain.largest_loads(instance, request, options)
     return tuple(
-        NodeLoad(node=x.node, racks=x.racks, mw=x.mw, stopped_by=x.stopped_by, missing_mw=None if asked is None else max(asked - x.mw, 0.0))
+        NodeLoad(
+            node=x.node,
+            racks=x.racks,
+            mw=x.mw,
+            stopped_by=x.stopped_by,
+            missing_mw=None if asked is None else max(asked - x.mw, 0.0),
+        )
         for x in found
     )
 
@@ -106,7 +123,11 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
     """Tell the explanation, the `rows` best nodes of it."""
     if e.asked_mw is not None and e.nodes:
         best = e.nodes[0]
-        told = "carries it" if not best.missing_mw else f"is closest with {best.mw:,.6g} MW, {best.missing_mw:,.6g} MW short"
+        told = (
+            "carries it"
+            if not best.missing_mw
+            else f"is closest with {best.mw:,.6g} MW, {best.missing_mw:,.6g} MW short"
+        )
         yield f"ONE SITE   {e.asked_mw:,.6g} MW asked: {best.node} {told} ({', '.join(best.stopped_by) or 'nothing stops it'})"
     yield from _told_relaxations({x.rule: x for x in e.relaxations})
     if e.nodes:
@@ -116,7 +137,10 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
             yield f"  … {len(e.nodes) - rows} more with less"
     if e.prices:
         yield "WORTH      one more unit of each limit, sites and lines as they are"
-        yield from (f"  {x.rule:34}{x.usd_per_year:14,.2f} USD a year per {x.unit}{_of(meaning(x.rule))}" for x in e.prices[:rows])
+        yield from (
+            f"  {x.rule:34}{x.usd_per_year:14,.2f} USD a year per {x.unit}{_of(meaning(x.rule))}"
+            for x in e.prices[:rows]
+        )
     if len(e.near) > 1:
         yield "NEAR-TIES  the best splits over other sets of sites"
         best_usd = e.near[0].usd_per_year
@@ -151,4 +175,8 @@ def meaning(rule: str) -> str:
 def _told_relaxations(moved: Mapping[str, Relaxation]) -> Iterator[str]:
     for name, x in moved.items():
         rows = ", ".join(f"{n} {amount:+,.6g}" for n, amount in x.rows.items() if n != name)
-        yield f"WOULD DO   {name}: {x.amount:,.6g} {x.unit}" + (f" ({rows})" if rows else "") + ("" if x.proved else ", not proven least")
+        yield (
+            f"WOULD DO   {name}: {x.amount:,.6g} {x.unit}"
+            + (f" ({rows})" if rows else "")
+            + ("" if x.proved else ", not proven least")
+        )

@@ -17,7 +17,7 @@ from planner.physics.training import heterogeneous, layer_time, step
 from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
 from planner.plan.layout import LayoutMetrics, LayoutPlan, PoolsPlan
 from planner.plan.plan import Plan
-from planner.simulation.reference_tree import transport_slowdown
+from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import Stop, relative_gap
 from planner.version import __version__
 
@@ -40,10 +40,12 @@ class Question:
     def problems(self) -> list[Problem]:
         """The layout question of each pool, the whole batch in it."""
         most = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
-        slow = transport_slowdown(self.instance.network)
+        slow = transport_slowdown_of(self.instance.network)
         found = []
         for p in self.instance.hardware.pools:
-            request = LayoutRequest(racks_by_site={CLUSTER: p.racks}, hop_slowdown=slow, allreduce_slowdown=slow)
+            request = LayoutRequest(
+                racks_by_site={CLUSTER: p.racks}, pipeline_send_slowdown=slow, allreduce_slowdown=slow
+            )
             found.append(problem_of(heterogeneous.pool_instance(self.instance, p, most), request))
         return found
 
@@ -72,11 +74,21 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
     power, drawn = instance.limits.facility_power_mw, heterogeneous.facility_mw(instance)
     if power is not None and drawn > power * (1 + 1e-9):
         rules = ("hardware.pools", "limits.facility_power_mw")
-        return _plan(instance, options, conflict=Conflict(decision="sites", rules=rules, reason=f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW"))
+        return _plan(
+            instance,
+            options,
+            conflict=Conflict(
+                decision="sites", rules=rules, reason=f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW"
+            ),
+        )
     budget, usd = instance.limits.budget_usd, bill(instance, 0, None, None).total_usd
     if budget is not None and usd > budget:
         reason = f"the racks of all pools cost ${usd:,.0f} > ${budget:,.0f}"
-        return _plan(instance, options, conflict=Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason))
+        return _plan(
+            instance,
+            options,
+            conflict=Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason),
+        )
     found = shares.balance(
         question.problems,
         question.problems[0].most_sequences,
@@ -88,7 +100,9 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
     )
     if found is None:
         reason = "the layouts of no pool fit its memory and racks, whatever its share of the batch"
-        return _plan(instance, options, conflict=Conflict(decision="layout", rules=("hardware.pools", "memory"), reason=reason))
+        return _plan(
+            instance, options, conflict=Conflict(decision="layout", rules=("hardware.pools", "memory"), reason=reason)
+        )
     return _judged(instance, options, _section(question, found, options, time.perf_counter() - started))
 
 
@@ -97,8 +111,14 @@ def _judged(instance: Instance, options: Options, held: PoolsPlan) -> Plan:
     deadline, least = instance.limits.deadline_days, held.certificate.bound or 0.0
     if deadline is not None and held.days_to_train > deadline * (1 + 1e-9):
         proven = least > deadline
-        reason = f"all pools train in {held.days_to_train:,.1f} days > {deadline:,.1f}, and in no less than {least:,.1f}"
-        return _plan(instance, options, conflict=Conflict(decision="layout", rules=("limits.deadline_days",) if proven else (), reason=reason))
+        reason = (
+            f"all pools train in {held.days_to_train:,.1f} days > {deadline:,.1f}, and in no less than {least:,.1f}"
+        )
+        return _plan(
+            instance,
+            options,
+            conflict=Conflict(decision="layout", rules=("limits.deadline_days",) if proven else (), reason=reason),
+        )
     return _plan(instance, options, held=held)
 
 
@@ -158,7 +178,9 @@ def _layout(question: Question, k: int, point: Point, measured: LayoutMetrics, o
     return plan_of(question.problems[k], point.cut, measured, certificate)
 
 
-def _plan(instance: Instance, options: Options, *, held: PoolsPlan | None = None, conflict: Conflict | None = None) -> Plan:
+def _plan(
+    instance: Instance, options: Options, *, held: PoolsPlan | None = None, conflict: Conflict | None = None
+) -> Plan:
     """Write the plan that is held, or why there is none."""
     c = held.certificate if held else None
     proved = c is None or c.status == "optimal" or c.space["ended"] == Stop.PROVED.name.lower()
@@ -166,9 +188,18 @@ def _plan(instance: Instance, options: Options, *, held: PoolsPlan | None = None
         planner_version=__version__,
         instance=instance,
         instance_sha256=instance_sha256(instance),
-        status="unknown" if conflict and not conflict.rules else "infeasible" if c is None else "optimal" if c.status == "optimal" else "feasible",
+        status="unknown"
+        if conflict and not conflict.rules
+        else "infeasible"
+        if c is None
+        else "optimal"
+        if c.status == "optimal"
+        else "feasible",
         objective=ObjectiveValue(
-            name=instance.objective.minimize, value=c.objective if c else None, bound=c.bound if c else None, gap=c.gap if c else None
+            name=instance.objective.minimize,
+            value=c.objective if c else None,
+            bound=c.bound if c else None,
+            gap=c.gap if c else None,
         ),
         pools=held,
         cost=bill(instance, 0, None, None) if held else None,

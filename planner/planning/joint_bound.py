@@ -3,14 +3,16 @@
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.models.layout import solve as layout
-from planner.models.layout.warm_start import Memory
+from planner.models.layout.warm_start import SolutionCache
 from planner.models.requests import LayoutRequest
-from planner.physics.training.step import Cut
+from planner.physics.training.step import ParallelStrategy
 
 SITES = 4  # up to which racks are split over sites
 
 
-def bound(instance: Instance, racks: int, slowdown: float, *, time_limit: float | None, memory: Memory) -> tuple[float, Cut | None] | None:
+def bound(
+    instance: Instance, racks: int, slowdown: float, *, time_limit: float | None, memory: SolutionCache
+) -> tuple[float, ParallelStrategy | None] | None:
     """Bound the days to train on some racks at most, and return the layout that comes nearest; None where none fits.
 
     Racks are split as evenly as can be over as many sites as a plan may have. Nothing takes time between sites, in them the
@@ -28,7 +30,9 @@ def bound(instance: Instance, racks: int, slowdown: float, *, time_limit: float 
 def evenly(racks: int, sites: int, slowdown: float) -> LayoutRequest:
     """Ask for a layout on some racks, split over sites as suits it."""
     by_site = {f"{k + 1} of {sites}": racks for k in range(sites)}
-    return LayoutRequest(racks_by_site=by_site, racks_in_all=racks, hop_slowdown=slowdown, allreduce_slowdown=slowdown)
+    return LayoutRequest(
+        racks_by_site=by_site, racks_in_all=racks, pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown
+    )
 
 
 def _most_sites(instance: Instance) -> int:
@@ -45,4 +49,6 @@ def _swift(instance: Instance) -> Instance:
     if not isinstance(gpu, Accelerator):
         raise TypeError("the instance still holds catalogue names")
     swift = gpu.model_copy(update={"nic_bytes_per_second": gpu.nic_bytes_per_second * 1e9, "nic_latency_seconds": 0.0})
-    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"accelerator": swift, "nic_bytes_per_second": None})})
+    return instance.model_copy(
+        update={"hardware": instance.hardware.model_copy(update={"accelerator": swift, "nic_bytes_per_second": None})}
+    )

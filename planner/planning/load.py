@@ -28,7 +28,9 @@ NAMED = {
 NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}
 
 
-def load_instance(given: Instance | Mapping[str, Any] | str | Path, *, pins: Mapping[str, Any] | None = None, searched: bool = True) -> Instance:
+def load_instance(
+    given: Instance | Mapping[str, Any] | str | Path, *, pins: Mapping[str, Any] | None = None, searched: bool = True
+) -> Instance:
     """Return a checked instance with its catalogue names resolved; `given` is a path, a dict or an Instance.
 
     What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched.
@@ -77,7 +79,10 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
     network = data.get("network")
     for kind in ("switches", "media"):
         if isinstance(network, dict) and isinstance(network.get(kind), list):
-            network[kind] = [_entry(kind, x, f"{where}: network.{kind}[{i}]") if isinstance(x, str) else x for i, x in enumerate(network[kind])]
+            network[kind] = [
+                _entry(kind, x, f"{where}: network.{kind}[{i}]") if isinstance(x, str) else x
+                for i, x in enumerate(network[kind])
+            ]
     return data
 
 

@@ -69,7 +69,14 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], N
     return _finished(instance, choose, held, solve_days)
 
 
-def _tried(instance: Instance, choose: Choose, held: Bracket, flop: float, solve_days: SolveDays, progress: Callable[[str], None]) -> Plan | None:
+def _tried(
+    instance: Instance,
+    choose: Choose,
+    held: Bracket,
+    flop: float,
+    solve_days: SolveDays,
+    progress: Callable[[str], None],
+) -> Plan | None:
     """Plan the model that the law gives for a compute and move the bracket; return the plan, None where there is none."""
     deadline, candidate = instance.limits.deadline_days or 0.0, model_for(choose, flop)
     plan = solve_days(_timed(instance_with(instance, candidate)), False)
@@ -91,7 +98,9 @@ def _first(instance: Instance, deadline: float) -> float:
     m = step.machine_of(instance)
     racks = instance.pins.get("sites.racks") or instance.hardware.racks
     if racks is None:
-        power = instance.limits.facility_power_mw or sum(b.headroom_mw for b in (instance.grid.balancing_authorities if instance.grid else ()))
+        power = instance.limits.facility_power_mw or sum(
+            b.headroom_mw for b in (instance.grid.balancing_authorities if instance.grid else ())
+        )
         racks = max(1, int(power * 1e3 / (m.rack.it_kw * instance.hardware.facility_overhead_factor)))
     peak = racks * m.rack.gpus * m.gpu.peak_flop_per_second[m.precision.compute]
     return START * float(scaling_laws.budget_flop(peak, deadline * DAY, utilisation=instance.workload.availability))
@@ -140,7 +149,12 @@ def _finished(instance: Instance, choose: Choose, held: Bracket, solve_days: Sol
         update={
             "instance": solved,
             "instance_sha256": instance_sha256(solved),
-            "objective": ObjectiveValue(name="loss", value=choice.loss, bound=choice.loss_bound if bounded else None, gap=gap if bounded else None),
+            "objective": ObjectiveValue(
+                name="loss",
+                value=choice.loss,
+                bound=choice.loss_bound if bounded else None,
+                gap=gap if bounded else None,
+            ),
             "choice": choice,
             "status": plan.status if bounded else "feasible",
         }
@@ -163,9 +177,13 @@ def choice_of(plan: Plan, choose: Choose, deadline: float, held: Bracket) -> Mod
         tokens=w.tokens,
         batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
         loss=scaling_laws.loss(told, candidate.parameters, w.tokens),
-        loss_bound=min(scaling_laws.loss(told, *model_at(choose, above)), scaling_laws.loss(told, candidate.parameters, w.tokens)),
+        loss_bound=min(
+            scaling_laws.loss(told, *model_at(choose, above)), scaling_laws.loss(told, candidate.parameters, w.tokens)
+        ),
         ideal=ideal_at(choose, full),
-        assumed=None if counted is None else ideal_at(choose, float(scaling_laws.budget_flop(gpus_of(plan) * counted, deadline * DAY))),
+        assumed=None
+        if counted is None
+        else ideal_at(choose, float(scaling_laws.budget_flop(gpus_of(plan) * counted, deadline * DAY))),
         lost=lost_by_part(plan, candidate),
         days_by_flop={f"{c:.6g}": d for c, d in sorted(held.days.items())},
     )
@@ -194,7 +212,11 @@ def lost_by_part(plan: Plan, candidate: Candidate) -> dict[str, float]:
     useful = float(scaling_laws.training_flop(candidate.parameters, m.tokens_per_step)) / (peak * used)
     working = used / gpus_of(plan) * w.availability
     parts = {k: v / m.step_seconds * working for k, v in m.breakdown_seconds.items() if v > 0}
-    shares = {"used": useful / m.step_seconds * working, "idle GPUs": (1 - used / gpus_of(plan)) * w.availability, "stopped": 1 - w.availability}
+    shares = {
+        "used": useful / m.step_seconds * working,
+        "idle GPUs": (1 - used / gpus_of(plan)) * w.availability,
+        "stopped": 1 - w.availability,
+    }
     shares |= parts
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["matrix"] = parts.get("matrix", 0.0) - shares["used"]
@@ -205,7 +227,9 @@ def _as_asked(instance: Instance, plan: Plan | None) -> Plan:
     """Return the refusal of even the smallest model under the instance as it was asked."""
     if plan is None:
         raise InternalError("no model is trained in time, and none is refused")
-    why = plan.conflict or Conflict(decision="layout", rules=("limits.deadline_days",), reason="no model of the family is trained in time")
+    why = plan.conflict or Conflict(
+        decision="layout", rules=("limits.deadline_days",), reason="no model of the family is trained in time"
+    )
     return plan.model_copy(
         update={
             "instance": instance,

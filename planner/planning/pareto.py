@@ -7,27 +7,29 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from planner.errors import InputError
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.physics.network.locality import expert_racks
-from planner.plan.fabric import Border
+from planner.plan.fabric import WanGateway
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 
 
-def request_of(held: LayoutPlan, site: str, racks: int, gpus_per_rack: int, border: Border | None = None) -> FabricRequest:
-    """Return what a site's fabric must carry for a plan's layout, with no more slowdown than the layout counts on, and the plan's border."""
+def request_of(
+    held: LayoutPlan, site: str, racks: int, gpus_per_rack: int, wan_gateway: WanGateway | None = None
+) -> FabricRequest:
+    """Return what a site's fabric must carry for a plan's layout, with no more slowdown than the layout counts on, and the plan's WAN gateway."""
     m, a = held.metrics, held.assumptions
     return FabricRequest(
         racks=racks,
         group_racks=max(1, held.racks_per_stage_by_site[site]),
         groups=held.rack_stages,
-        hop_seconds=m.hop_nic_seconds,
-        hop_window_seconds=m.hop_window_seconds,
+        pipeline_send_seconds=m.pipeline_send_nic_seconds,
+        pipeline_send_window_seconds=m.pipeline_send_window_seconds,
         allreduce_seconds=m.allreduce_layer_seconds,
         allreduce_window_seconds=m.allreduce_window_seconds,
-        hop_limit=a.hop_slowdown,
+        pipeline_send_limit=a.pipeline_send_slowdown,
         allreduce_limit=a.allreduce_slowdown,
         exchange_racks=expert_racks(held.expert_parallel, gpus_per_rack),
-        wan_gbps=border.wan_gbps if border else 0.0,
-        exchange_gbps=border.exchange_gbps if border else 0.0,
+        wan_gbps=wan_gateway.wan_gbps if wan_gateway else 0.0,
+        exchange_gbps=wan_gateway.exchange_gbps if wan_gateway else 0.0,
     )
 
 
@@ -51,17 +53,17 @@ def frontier(
         If the plan holds no layout or no fabric.
     """
     from planner.models.fabric.solve import alternatives
-    from planner.physics.plan_physics import Context
+    from planner.physics.plan_physics import PlanPhysics
 
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan holds no fabric")
-    held = Context(plan=plan)
+    held = PlanPhysics(plan=plan)
     for site, racks in sorted(held.racks_by_site.items()):
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {"fabric.leaf_domain_racks": size})
             instance = plan.instance.model_copy(update={"pins": pins})
             built = plan.fabric.sites.get(site)
-            request = request_of(plan.layout, site, racks, held.gpus_per_rack, built.border if built else None)
+            request = request_of(plan.layout, site, racks, held.gpus_per_rack, built.wan_gateway if built else None)
             said: list[str] = []
             options = Options(time_limit=time_limit, seed=plan.seed)
             found = alternatives(instance, request, options, axes=axes, every=every, report=said.append)
@@ -85,7 +87,9 @@ def axes_of(text: str) -> list[str]:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InputError(f"--axes: {name!r} is none of {', '.join(FABRIC_AXES)}{hint}")
     if not set(names) - {"cost"}:
-        raise InputError(f"--axes {text}: cost alone has no trade; name one of {', '.join(a for a in FABRIC_AXES if a != 'cost')} beside it")
+        raise InputError(
+            f"--axes {text}: cost alone has no trade; name one of {', '.join(a for a in FABRIC_AXES if a != 'cost')} beside it"
+        )
     return names
 
 
@@ -111,5 +115,10 @@ def _line(site: str, x: Alternative) -> list[str]:
     from planner.units import money
 
     c = {**x.merits, **x.choices}
-    figures = [money(x.merits["cost_usd"]), f"{c['power_mw']:.2f}", f"{c['hop_slowdown']:.2f}x", f"{c['unavoidable_splits']:.0f}"]
+    figures = [
+        money(x.merits["cost_usd"]),
+        f"{c['power_mw']:.2f}",
+        f"{c['pipeline_send_slowdown']:.2f}x",
+        f"{c['unavoidable_splits']:.0f}",
+    ]
     return [site, *figures, *(str(c[name]) for name in ("leaf_domain_racks", "switches", "tiers", "family", "switch"))]

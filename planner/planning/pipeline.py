@@ -16,21 +16,29 @@ from planner.instance.instance import Instance
 from planner.models.fabric import data as fabric_data
 from planner.models.fabric import solve as fabric
 from planner.models.layout import solve as layout
-from planner.models.layout.warm_start import Memory
+from planner.models.layout.warm_start import SolutionCache
 from planner.models.plan_placement import solve as plan_placement
-from planner.models.requests import FabricRequest, GradientExchange, LayoutRequest, Options, PlacementRequest, SitesRequest, WanRequest
+from planner.models.requests import (
+    FabricRequest,
+    GradientExchange,
+    LayoutRequest,
+    Options,
+    PlacementRequest,
+    SitesRequest,
+    WanRequest,
+)
 from planner.models.sites import conflict as sites_conflict
 from planner.models.sites import solve as sites
 from planner.models.wan import solve as wan_design
 from planner.physics.network import transport, wan_gateway
 from planner.physics.network.locality import Locality, expert_racks, locality
-from planner.physics.plan_physics import cut_of
+from planner.physics.plan_physics import strategy_of
 from planner.physics.site import wan
 from planner.physics.site.cost import bill
 from planner.physics.site.gradient_exchange import counted_window_seconds
 from planner.physics.site.power import rack_of
 from planner.physics.training import step
-from planner.physics.training.step import Cut
+from planner.physics.training.step import ParallelStrategy
 from planner.plan.certificate import Conflict
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import LayoutMetrics, LayoutPlan
@@ -38,7 +46,7 @@ from planner.plan.placement import PlacementPlan, SitePlacement
 from planner.plan.plan import Cost
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
-from planner.simulation.reference_tree import transport_slowdown
+from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
@@ -100,32 +108,40 @@ class Decider:
     started: float = field(default_factory=time.perf_counter)
     exchange: GradientExchange | None = None
     refused: frozenset[frozenset[str]] = frozenset()
-    hop_limit: float | None = None
+    pipeline_send_limit: float | None = None
     allreduce_limit: float | None = None
     proved: bool = True
     memory: dict[Hashable, Any] = field(default_factory=dict)
     requests: list[tuple[LayoutPlan, LayoutRequest]] = field(default_factory=list)
-    designed: dict[str, tuple[FabricRequest, Outcome[fabric.FabricDesign]]] = field(default_factory=dict)  # fabrics chosen last
-    layouts: Memory = field(default_factory=Memory)
+    designed: dict[str, tuple[FabricRequest, Outcome[fabric.FabricDesign]]] = field(
+        default_factory=dict
+    )  # fabrics chosen last
+    layouts: SolutionCache = field(default_factory=SolutionCache)
     alone: bool = True  # no other solve shares what this one finds out
 
     def left(self) -> Options:
         """Return the options with the time that is left; a started decision always gets a moment for its first answer."""
         limit = self.options.time_limit
-        return self.options if limit is None else replace(self.options, time_limit=max(1.0, limit - (time.perf_counter() - self.started)))
+        return (
+            self.options
+            if limit is None
+            else replace(self.options, time_limit=max(1.0, limit - (time.perf_counter() - self.started)))
+        )
 
     def out_of_time(self) -> bool:
         """Tell whether the limit has passed."""
         return self.options.time_limit is not None and time.perf_counter() - self.started > self.options.time_limit
 
     @property
-    def phi(self) -> float:
+    def transport_slowdown(self) -> float:
         """Slowdown of the transport itself."""
-        return transport_slowdown(self.instance.network)
+        return transport_slowdown_of(self.instance.network)
 
     def trial(self, racks: int | None, *, fixed: dict[str, int] | None = None) -> Trial | Refusal:
         """Take every decision for `racks` racks (None: what the pins or the hardware say), or for `fixed` racks by site."""
-        self.hop_limit = self.allreduce_limit = None  # what another number of racks may suffer says nothing of this one
+        self.pipeline_send_limit = self.allreduce_limit = (
+            None  # what another number of racks may suffer says nothing of this one
+        )
         for _ in range(ROUNDS + REFUSALS):
             split = self._split(racks, fixed)
             if isinstance(split, Refusal):
@@ -164,7 +180,9 @@ class Decider:
         cost = bill(self.instance, sum(by_site.values()), s, f, w)
         certificates = [x.certificate for x in (s, w, found, f, p) if x is not None]
         proved = all(c.status == "optimal" for c in certificates)
-        return Trial(racks_by_site=by_site, sites=s, wan=w, layout=found, fabric=f, placement=p, cost=cost, proved=proved)
+        return Trial(
+            racks_by_site=by_site, sites=s, wan=w, layout=found, fabric=f, placement=p, cost=cost, proved=proved
+        )
 
     def _join(self, s: SitesPlan | None, found: LayoutPlan) -> WanPlan | Refusal | None:
         """Design what joins the sites where that is asked for: the exchange is done in the time that the step counts on.
@@ -176,7 +194,9 @@ class Decider:
             return None
         m, a = found.metrics, found.assumptions
         training = tuple(sorted(x for x, d in found.data_parallel_by_site.items() if d))
-        window = counted_window_seconds(links, m.gradient_bytes_per_stage, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+        window = counted_window_seconds(
+            links, m.gradient_bytes_per_stage, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms
+        )
         asked = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=window)
         request = WanRequest(sites=tuple(sorted(x.id for x in s.sites)), exchanging=training, exchange=asked)
         out = self._once(("wan", request), lambda: wan_design.solve(self.instance, request, self.left()))
@@ -186,13 +206,17 @@ class Decider:
             return Refusal("wan", partial(_same, Conflict(decision="wan", rules=(), reason=out.detail)))
         return out.solution
 
-    def _split(self, racks: int | None, fixed: dict[str, int] | None) -> tuple[dict[str, int], SitesPlan | None] | Refusal:
+    def _split(
+        self, racks: int | None, fixed: dict[str, int] | None
+    ) -> tuple[dict[str, int], SitesPlan | None] | Refusal:
         if self.instance.grid is None:
             return {CLUSTER: self.instance.hardware.racks or 0}, None
         pins = {f"sites.racks.{s}": r for s, r in (fixed or {}).items()}
         instance = self.instance.model_copy(update={"pins": {**self.instance.pins, **pins}}) if pins else self.instance
         request = SitesRequest(racks=racks, exchange=self.exchange, refused=self.refused)
-        out = self._once(("sites", request, tuple(sorted(pins.items()))), lambda: sites.solve(instance, request, self.left()))
+        out = self._once(
+            ("sites", request, tuple(sorted(pins.items()))), lambda: sites.solve(instance, request, self.left())
+        )
         if out.solution is None:
             return Refusal("sites", partial(self.why_no_split, instance, request, out))
         held = out.solution if not fixed else self._told(out.solution, sorted(pins))
@@ -216,30 +240,54 @@ class Decider:
         wide = bool(links) and self.instance.wan is not None and self.exchange is not None
         request = LayoutRequest(
             racks_by_site=by_site,
-            hop_slowdown=max(self.phi, self.hop_limit or 0.0),
-            allreduce_slowdown=max(self.phi, self.allreduce_limit or 0.0),
+            pipeline_send_slowdown=max(self.transport_slowdown, self.pipeline_send_limit or 0.0),
+            allreduce_slowdown=max(self.transport_slowdown, self.allreduce_limit or 0.0),
             wan_gbps=min(k.capacity_gbps for k in links) / headroom if wide else None,
             wan_rtt_ms=max(k.rtt_ms for k in links) if wide else None,
         )
-        key = ("layout", tuple(sorted(by_site.items())), request.hop_slowdown, request.allreduce_slowdown, request.wan_gbps, request.wan_rtt_ms)
+        key = (
+            "layout",
+            tuple(sorted(by_site.items())),
+            request.pipeline_send_slowdown,
+            request.allreduce_slowdown,
+            request.wan_gbps,
+            request.wan_rtt_ms,
+        )
         near, memory = self._nearest(), self.layouts
-        solve = partial(layout.solve, self.instance, request, self.left(), twice=False, near=near, memory=memory, progress=self.progress)
+        solve = partial(
+            layout.solve,
+            self.instance,
+            request,
+            self.left(),
+            twice=False,
+            near=near,
+            memory=memory,
+            progress=self.progress,
+        )
         out = self._once(key, solve)
         if out.solution is None:
             return Refusal("layout", partial(layout.conflict, self.instance, request))
         self.requests.append((out.solution, request))
         return out.solution
 
-    def count_on(self, cut: Cut) -> None:
+    def count_on(self, cut: ParallelStrategy) -> None:
         """Size links between sites for what a layout exchanges, where no layout was found for them yet."""
         if self.exchange is None and self.instance.wan is not None:
-            measured = step.metrics(self.instance, step.Conditions(hop_slowdown=self.phi, allreduce_slowdown=self.phi), cut)
+            measured = step.metrics(
+                self.instance,
+                step.Conditions(
+                    pipeline_send_slowdown=self.transport_slowdown, allreduce_slowdown=self.transport_slowdown
+                ),
+                cut,
+            )
             m = LayoutMetrics.model_validate(measured)
-            self.exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
+            self.exchange = GradientExchange(
+                stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds
+            )
 
-    def _nearest(self) -> list[Cut]:
+    def _nearest(self) -> list[ParallelStrategy]:
         """Return the layout found last, from which the next search may start."""
-        return [cut_of(self.requests[-1][0])] if self.requests else []
+        return [strategy_of(self.requests[-1][0])] if self.requests else []
 
     def confirmed(self, held: Trial) -> Trial:
         """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned.
@@ -251,7 +299,7 @@ class Decider:
             return held
         request = next(r for found, r in self.requests if found is held.layout)
         memory = None if self.alone else self.layouts
-        out = layout.solve(self.instance, request, self.left(), near=[cut_of(held.layout)], memory=memory)
+        out = layout.solve(self.instance, request, self.left(), near=[strategy_of(held.layout)], memory=memory)
         if out.solution is None:
             raise InternalError("layout: the search does not find again what it found before")
         return replace(held, layout=out.solution)
@@ -281,17 +329,26 @@ class Decider:
             return designed
         return None if self._slower_than_assumed(found, designed.worst) else self._place(found, designed)
 
-    def _design(self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None) -> _Designed | Refusal:
+    def _design(
+        self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
+    ) -> _Designed | Refusal:
         """Choose the fabric of every site, and tell how slow the traffic may be on them."""
-        requests = {s: self._fabric_request(s, racks, found, self._border_gbps(s, found, split, joined)) for s, racks in sorted(by_site.items())}
+        requests = {
+            s: self._fabric_request(s, racks, found, self._border_gbps(s, found, split, joined))
+            for s, racks in sorted(by_site.items())
+        }
         designs: dict[str, Outcome[fabric.FabricDesign]] = {}
-        worst = (self.phi, self.phi)
+        worst = (self.transport_slowdown, self.transport_slowdown)
         for site, request in requests.items():
             designs[site] = self._fabric(site, request)
             design = designs[site].solution
             if design is None:
                 pins = tuple(f"pins.{p}" for p in sorted(self.instance.pins) if p.startswith("fabric."))
-                why = Conflict(decision="fabric", rules=(*pins, f"fabric[{site}]"), reason=designs[site].detail or "no design can be wired")
+                why = Conflict(
+                    decision="fabric",
+                    rules=(*pins, f"fabric[{site}]"),
+                    reason=designs[site].detail or "no design can be wired",
+                )
                 return Refusal("fabric", partial(_same, why))
             hop, ring = self._worst_slowdowns(request, design)
             worst = (max(worst[0], hop), max(worst[1], ring))
@@ -300,7 +357,12 @@ class Decider:
     def _fabric(self, site: str, request: FabricRequest) -> Outcome[fabric.FabricDesign]:
         """Choose the fabric of a site, or return the one chosen last where it is still the cheapest."""
         asked, held = self.designed.get(site, (request, None))
-        if held is not None and held.solution is not None and self.instance.network is not None and held.stop is Stop.PROVED:
+        if (
+            held is not None
+            and held.solution is not None
+            and self.instance.network is not None
+            and held.stop is Stop.PROVED
+        ):
             slowdowns = self._worst_slowdowns(request, held.solution)
             if fabric.still_cheapest(self.instance.network, asked, request, slowdowns):
                 return held
@@ -322,19 +384,26 @@ class Decider:
                 leaf_domain_racks=fabric_data.leaf_domain_racks(design),
                 domains_per_pod=design.domains_per_pod or 1,
             )
-            placed[site] = self._once(("placement", wanted), partial(plan_placement.solve, wanted, self.left(), site=site))
+            placed[site] = self._once(
+                ("placement", wanted), partial(plan_placement.solve, wanted, self.left(), site=site)
+            )
             if placed[site].solution is None:
                 why = Conflict(decision="placement", rules=(f"racks[{site}]",), reason=placed[site].detail)
                 return Refusal("placement", partial(_same, why))
         section = plan_placement.plan(placed, seed=self.options.seed)
         wrap = found.virtual_stages > 1
-        fabrics = {s: self._site_fabric(r, found, designed.design(s), section.sites.get(s), wrap=wrap) for s, r in designed.requests.items()}
+        fabrics = {
+            s: self._site_fabric(r, found, designed.design(s), section.sites.get(s), wrap=wrap)
+            for s, r in designed.requests.items()
+        }
         return FabricPlan(sites=fabrics, certificate=fabric.certificate(designed.outcomes, self.options.seed)), section
 
-    def _border_gbps(self, site: str, found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None) -> tuple[float, float]:
-        """Return the rates of the wavelengths that the fabric's border takes and of the gradients through it, 0 where none is asked for."""
+    def _border_gbps(
+        self, site: str, found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
+    ) -> tuple[float, float]:
+        """Return the rates of the wavelengths that the fabric's WAN gateway takes and of the gradients through it, 0 where none is asked for."""
         network, wide = self.instance.network, self.instance.wan
-        if network is None or wide is None or not network.border or split is None:
+        if network is None or wide is None or not network.wan_gateway or split is None:
             return 0.0, 0.0
         m, a, training = found.metrics, found.assumptions, {x for x, d in found.data_parallel_by_site.items() if d}
         size = m.gradient_bytes_per_stage
@@ -343,17 +412,19 @@ class Decider:
         gradients = wan_gateway.exchange_gbps(wide, split.links, joined, site, training, exchange)
         return wan_gateway.wan_gbps(wide, split.links, joined, site), gradients
 
-    def _fabric_request(self, site: str, racks: int, found: LayoutPlan, wide_gbps: tuple[float, float]) -> FabricRequest:
+    def _fabric_request(
+        self, site: str, racks: int, found: LayoutPlan, wide_gbps: tuple[float, float]
+    ) -> FabricRequest:
         m = found.metrics
         return FabricRequest(
             racks=racks,
             group_racks=max(1, found.racks_per_stage_by_site[site]),
             groups=found.rack_stages,
-            hop_seconds=m.hop_nic_seconds,
-            hop_window_seconds=m.hop_window_seconds,
+            pipeline_send_seconds=m.pipeline_send_nic_seconds,
+            pipeline_send_window_seconds=m.pipeline_send_window_seconds,
             allreduce_seconds=m.allreduce_layer_seconds,
             allreduce_window_seconds=m.allreduce_window_seconds,
-            hop_limit=self.hop_limit,
+            pipeline_send_limit=self.pipeline_send_limit,
             allreduce_limit=self.allreduce_limit,
             exchange_racks=expert_racks(found.expert_parallel, rack_of(self.instance.hardware).gpus),
             wan_gbps=wide_gbps[0],
@@ -361,7 +432,13 @@ class Decider:
         )
 
     def _site_fabric(
-        self, request: FabricRequest, found: LayoutPlan, design: fabric.FabricDesign, held: SitePlacement | None, *, wrap: bool
+        self,
+        request: FabricRequest,
+        found: LayoutPlan,
+        design: fabric.FabricDesign,
+        held: SitePlacement | None,
+        *,
+        wrap: bool,
     ) -> SiteFabric:
         where = crossings(found.rack_stages, held, design, wrap=wrap)
         together = where.stage_in_leaf, where.stage_in_pod, where.stage_in_zone
@@ -382,27 +459,32 @@ class Decider:
         """Compare what any placement on the designs may cause with what the step time counted on; remember the slower."""
         hop, ring = worst
         a = found.assumptions
-        if hop <= a.hop_slowdown * (1 + 1e-9) and ring <= a.allreduce_slowdown * (1 + 1e-9):
+        if hop <= a.pipeline_send_slowdown * (1 + 1e-9) and ring <= a.allreduce_slowdown * (1 + 1e-9):
             return False
-        self.hop_limit, self.allreduce_limit = max(hop, a.hop_slowdown), max(ring, a.allreduce_slowdown)
+        self.pipeline_send_limit, self.allreduce_limit = (
+            max(hop, a.pipeline_send_slowdown),
+            max(ring, a.allreduce_slowdown),
+        )
         return True
 
     def _worst_slowdowns(self, request: FabricRequest, found: fabric.FabricDesign) -> tuple[float, float]:
         """Return the slowdowns of pipeline exchange and rings under the worst placement, the one that the design was chosen for."""
         network, d = self.instance.network, found.design
         if network is None:
-            return self.phi, self.phi
+            return self.transport_slowdown, self.transport_slowdown
         left = fabric_data.left_at_worst(request, d, found.switch.port_gbps)
         several, podded, zoned = d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains
         hop = (
-            transport.hop_slowdown(transport_slowdown(network), d, float(several), float(podded), float(zoned), left=left)
+            transport.pipeline_send_slowdown(
+                transport_slowdown_of(network), d, float(several), float(podded), float(zoned), left=left
+            )
             if request.groups > 1
-            else self.phi
+            else self.transport_slowdown
         )
         leaf = fabric_data.rings(request, fabric_data.leaf_domain_racks(d)) if several else 0
         pod = fabric_data.rings(request, d.domain_racks * d.domains_per_pod) if podded else 0
         zone = fabric_data.rings(request, d.domain_racks * d.domains_per_zone) if zoned else 0
-        return hop, transport.allreduce_slowdown(transport_slowdown(network), d, leaf, pod, zone, left=left)
+        return hop, transport.allreduce_slowdown(transport_slowdown_of(network), d, leaf, pod, zone, left=left)
 
     def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:
         """Return a decision taken before for the same request, or take it."""

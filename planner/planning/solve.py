@@ -10,7 +10,7 @@ from planner.models.requests import Options, SitesRequest, resolved_switches
 from planner.models.sites import solve as sites
 from planner.physics.network.price import least_endpoint_usd
 from planner.physics.site.power import facility_mw, rack_of
-from planner.physics.training.step import Cut
+from planner.physics.training.step import ParallelStrategy
 from planner.plan.certificate import Conflict, ObjectiveValue, Status, Violation
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, joint_bound, model_size
@@ -36,7 +36,9 @@ def solve_instance(instance: Instance, options: Options, progress: Progress, lea
         return plan
     if instance.objective.minimize != "loss":
         return _decided(instance, options, progress, learned)
-    plan = model_size.solve(instance, lambda asked, twice: _decided(asked, options, progress, learned, twice=twice), progress)
+    plan = model_size.solve(
+        instance, lambda asked, twice: _decided(asked, options, progress, learned, twice=twice), progress
+    )
     _hold(check(plan))
     return plan
 
@@ -48,7 +50,9 @@ def _hold(broken: list[Violation]) -> None:
 
 def _decided(instance: Instance, options: Options, progress: Progress, learned: Learned, *, twice: bool = True) -> Plan:
     """Take all decisions for the instance's model and return the checked plan; `twice`: CP-SAT decides the layout again."""
-    decider = Decider(instance=instance, options=options, progress=progress, layouts=learned.layouts, alone=not learned.shared)
+    decider = Decider(
+        instance=instance, options=options, progress=progress, layouts=learned.layouts, alone=not learned.shared
+    )
     run = Run(instance=instance, decider=decider, progress=progress, learned=learned)
     conflict: Conflict | None = None
     try:
@@ -122,13 +126,18 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
     network = instance.network
     if network is None:
         return 0.0
-    return rack_of(instance.hardware).gpus * min(least_endpoint_usd(network, s) for s in resolved_switches(network.switches))
+    return rack_of(instance.hardware).gpus * min(
+        least_endpoint_usd(network, s) for s in resolved_switches(network.switches)
+    )
 
 
-def _joint(run: Run, most: int) -> tuple[float | None, Cut | None]:
+def _joint(run: Run, most: int) -> tuple[float | None, ParallelStrategy | None]:
     """Bound the days to train over all four decisions, with some racks at most, and return the layout that comes nearest."""
     limit, memory = run.decider.options.time_limit, run.decider.layouts
-    return joint_bound.bound(run.instance, most, run.decider.phi, time_limit=limit, memory=memory) or (None, None)
+    return joint_bound.bound(run.instance, most, run.decider.transport_slowdown, time_limit=limit, memory=memory) or (
+        None,
+        None,
+    )
 
 
 def _cheapest(run: Run, most: int) -> Conflict | None:
@@ -180,12 +189,20 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
     """Write the plan that is held, or why there is none."""
     o, best = run.decider.options, run.best
     name = run.instance.objective.minimize
-    value = None if best is None else best.layout.metrics.days_to_train if name == "days_to_train" else best.cost.total_usd
+    value = (
+        None if best is None else best.layout.metrics.days_to_train if name == "days_to_train" else best.cost.total_usd
+    )
     joint = run.joint_days if best is not None and name == "days_to_train" else None
     joint = None if joint is None or value is None else min(joint, value)
     # A search that was cut short has proven nothing of the racks it chose: then only the bound over all decisions holds.
     bound = _bound_in_order(best, name) if run.stopped == "proved" else joint
-    status: Status = "optimal" if best is not None and best.proved and run.stopped == "proved" else "feasible" if best is not None else "infeasible"
+    status: Status = (
+        "optimal"
+        if best is not None and best.proved and run.stopped == "proved"
+        else "feasible"
+        if best is not None
+        else "infeasible"
+    )
     if conflict is not None and not conflict.rules:
         status = "unknown"
     return Plan(
@@ -194,7 +211,12 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
         instance_sha256=instance_sha256(run.instance),
         status=status,
         objective=ObjectiveValue(
-            name=name, value=value, bound=bound, gap=relative_gap(value, bound), joint_bound=joint, joint_gap=relative_gap(value, joint)
+            name=name,
+            value=value,
+            bound=bound,
+            gap=relative_gap(value, bound),
+            joint_bound=joint,
+            joint_gap=relative_gap(value, joint),
         ),
         sites=best.sites if best else None,
         wan=best.wan if best else None,
@@ -218,7 +240,11 @@ def _bound_in_order(best: Trial | None, name: str) -> float | None:
     if name == "days_to_train":
         return best.layout.certificate.bound
     slack = 0.0
-    if best.fabric is not None and best.fabric.certificate.objective is not None and best.fabric.certificate.bound is not None:
+    if (
+        best.fabric is not None
+        and best.fabric.certificate.objective is not None
+        and best.fabric.certificate.bound is not None
+    ):
         slack = best.fabric.certificate.objective - best.fabric.certificate.bound
     return best.cost.total_usd - slack
 

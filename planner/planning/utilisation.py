@@ -10,7 +10,7 @@ from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.models import minimum_racks, model_size
 from planner.physics.training import scaling_laws, step
-from planner.physics.training.step import Cut
+from planner.physics.training.step import ParallelStrategy
 
 DAY = 86_400.0
 GUESS = 0.4  # utilisation from which the racks of a first point are sought
@@ -62,7 +62,9 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     machine = step.machine_of(asked)
     peak = machine.gpu.peak_flop_per_second[machine.precision.compute] * machine.rack.gpus
     full = flop / (peak * days * DAY * asked.workload.availability)  # racks at full use
-    found = minimum_racks.fewest_racks(asked, days, guess=math.ceil(full / GUESS), tolerance=tolerance, time_limit=time_limit)
+    found = minimum_racks.fewest_racks(
+        asked, days, guess=math.ceil(full / GUESS), tolerance=tolerance, time_limit=time_limit
+    )
     told = {
         "flop": float(scaling_laws.training_flop(candidate.parameters, candidate.tokens)),
         "status": found.status,
@@ -75,7 +77,11 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
         "gpus_too_few": found.too_few * machine.rack.gpus,
     }
     if found.racks is None or found.cut is None:
-        why = f"no layout trains it in {days:g} days, whatever the GPUs" if found.status == "infeasible" else "the time limit came first"
+        why = (
+            f"no layout trains it in {days:g} days, whatever the GPUs"
+            if found.status == "infeasible"
+            else "the time limit came first"
+        )
         return LimitPoint.model_validate(told | {"reason": why})
     breakdown = step.step_breakdown(machine, minimum_racks.conditions(asked), found.cut)
     whole = sum(breakdown.values())
@@ -93,7 +99,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     )
 
 
-def _layout(cut: Cut) -> LimitLayout:
+def _layout(cut: ParallelStrategy) -> LimitLayout:
     return LimitLayout(
         tensor_parallel=cut.tensor_parallel,
         context_parallel=cut.context_parallel,

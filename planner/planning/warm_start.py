@@ -3,15 +3,17 @@
 import math
 from dataclasses import dataclass, field
 
-from planner.models.layout.warm_start import Memory
+from planner.models.layout.warm_start import SolutionCache
 
 
 @dataclass(slots=True)
 class Learned:
     """Kept by whoever solves many instances one after another; it saves time and changes no answer."""
 
-    layouts: Memory = field(default_factory=Memory)
-    bills: list[tuple[int, float]] = field(default_factory=list)  # racks and dollars of the last two plans that a budget bound
+    layouts: SolutionCache = field(default_factory=SolutionCache)
+    bills: list[tuple[int, float]] = field(
+        default_factory=list
+    )  # racks and dollars of the last two plans that a budget bound
     shared: bool = True  # with solves to come
 
     def racks_for(self, budget: float) -> int | None:

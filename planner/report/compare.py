@@ -45,7 +45,9 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Col
     if not held:
         raise InputError(f"{path}: has no row" + ("" if index is None else f" of index {index}"))
     front = f"{path.stem} " if several else ""
-    return [Column(front + (name or f"#{i}"), {k: v for k, v in flat.items() if k not in ASIDE}) for i, name, flat in held]
+    return [
+        Column(front + (name or f"#{i}"), {k: v for k, v in flat.items() if k not in ASIDE}) for i, name, flat in held
+    ]
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
@@ -84,7 +86,11 @@ def rows_of(columns: Sequence[Column], *, diff: bool = False) -> Rows:
     names = list(dict.fromkeys(name for c in columns for name in c.figures))
     names.sort(key=_section)
     found = {name: [c.figures.get(name) for c in columns] for name in names}
-    return {k: v for k, v in found.items() if any(x is not None for x in v) and not (diff and all(_same(x, v[0]) for x in v))}
+    return {
+        k: v
+        for k, v in found.items()
+        if any(x is not None for x in v) and not (diff and all(_same(x, v[0]) for x in v))
+    }
 
 
 def _section(name: str) -> int:
@@ -102,7 +108,10 @@ def table(names: Sequence[str], rows: Rows) -> str:
     """Write the lines as a table; figures beside the first column's say how many times as large they are."""
     cells = [["", *names], *([name, *_cells(values)] for name, values in rows.items())]
     widths = [max(len(r[c]) for r in cells) for c in range(len(names) + 1)]
-    return "\n".join("  ".join(x.ljust(w) if c == 0 else x.rjust(w) for c, (x, w) in enumerate(zip(r, widths, strict=True))).rstrip() for r in cells)
+    return "\n".join(
+        "  ".join(x.ljust(w) if c == 0 else x.rjust(w) for c, (x, w) in enumerate(zip(r, widths, strict=True))).rstrip()
+        for r in cells
+    )
 
 
 def _cells(values: Sequence[Figure]) -> Iterator[str]:

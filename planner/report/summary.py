@@ -28,7 +28,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     if o.value is not None:
         unit = {"days_to_train": "days to train", "cost_usd": "USD", "loss": "nats a token"}[o.name]
         away = f" ({100 * (o.joint_gap or 0):.1f} % away)"
-        joint = "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f}{away}"
+        joint = (
+            "" if o.joint_bound is None else f"; over all decisions at once no plan is under {o.joint_bound:,.1f}{away}"
+        )
         value = f"{o.value:,.4f}" if o.name == "loss" else f"{o.value:,.1f}"
         yield f"  {value} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
     if plan.choice:
@@ -95,7 +97,11 @@ def _wan(x: WanPlan) -> Iterator[str]:
     word = "WAN       "
     for d in sync:
         r = d.routes[0]
-        backup = "" if r.backup_rtt_ms is None else f"; while cut {r.backup_rtt_ms:.1f} ms and {(r.backup_gbps or 0) / 1e3:,.1f} Tbps"
+        backup = (
+            ""
+            if r.backup_rtt_ms is None
+            else f"; while cut {r.backup_rtt_ms:.1f} ms and {(r.backup_gbps or 0) / 1e3:,.1f} Tbps"
+        )
         yield f"{word} {d.a} - {d.b}: {len(r.edges)} span(s), {r.route_km:,.0f} km, {r.rtt_ms:.1f} ms, {r.gbps / 1e3:,.1f} Tbps{backup}"
         word = "          "
     waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
@@ -110,8 +116,14 @@ def _wan(x: WanPlan) -> Iterator[str]:
 def _carried(demands: list[WanDemand]) -> str:
     asked, missing = sum(d.asked_gbps for d in demands), sum(d.missing_gbps for d in demands)
     short = sorted({e for d in demands for e in d.short_of})
-    why = f"; {missing:,.1f} missing" + (f", full: {', '.join(short)}" if short else ", no route") if missing > 1e-6 * asked else ""
-    return f"{demands[0].name} (priority {demands[0].priority}): {asked - missing:,.1f} of {asked:,.1f} Gbps carried{why}"
+    why = (
+        f"; {missing:,.1f} missing" + (f", full: {', '.join(short)}" if short else ", no route")
+        if missing > 1e-6 * asked
+        else ""
+    )
+    return (
+        f"{demands[0].name} (priority {demands[0].priority}): {asked - missing:,.1f} of {asked:,.1f} Gbps carried{why}"
+    )
 
 
 def _layout(x: LayoutPlan) -> Iterator[str]:
@@ -133,12 +145,22 @@ def _pools(x: PoolsPlan) -> Iterator[str]:
     total = sum(x.sequences.values())
     waits = max(x.exchange_seconds.values())
     shared = f"{total:,} sequences ({x.tokens_per_step / 1e6:,.1f}M tokens) a step of {x.step_seconds:.3f} s"
-    yield f"POOLS      {shared}" + (f", exchange {waits:.3f} s exposed" if waits else ", exchange between pools not counted")
+    yield f"POOLS      {shared}" + (
+        f", exchange {waits:.3f} s exposed" if waits else ", exchange between pools not counted"
+    )
     for name, n in x.sequences.items():
         y = x.layouts.get(name)
-        idle = "" if y is None else f"; step {y.metrics.step_seconds:.3f} s, waits {x.step_seconds - waits - y.metrics.step_seconds:.3f} s"
+        idle = (
+            ""
+            if y is None
+            else f"; step {y.metrics.step_seconds:.3f} s, waits {x.step_seconds - waits - y.metrics.step_seconds:.3f} s"
+        )
         yield f"           {name}: {n:,} sequences ({100 * n / total:.1f} %){idle or ', does not train'}"
-        yield from [] if y is None else [f"  {line}" if line.startswith(" ") else f"           {line[11:]}" for line in list(_layout(y))[:-1]]
+        yield from (
+            []
+            if y is None
+            else [f"  {line}" if line.startswith(" ") else f"           {line[11:]}" for line in list(_layout(y))[:-1]]
+        )
     yield proof(x.certificate)
 
 
@@ -156,10 +178,10 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
         yield f"{word} {site}: {built}: {tiers}; {f.switches:,} boxes, {f.switch_links:,} links, {money(f.cost_usd)}"
         crossing = f"{100 * f.share_leaving_leaf:.0f} % leaves the leaf, {100 * f.share_leaving_pod:.0f} % the pod"
         crossing += f", {100 * f.share_leaving_zone:.0f} % the zone" if f.zones else ""
-        yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.hop_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
-        if f.border is not None:
-            took = f"{f.border.wan_ports:,} port(s) to the wide area, {f.border.uplinks:,} up"
-            yield f"           border of {f.border.wan_gbps:,.0f} Gbps: {f.border.switches:,} box(es), {took}; {money(f.border.cost_usd)} of it"
+        yield f"           exchange {f.p2p_seconds * 1e3:.2f} ms ({f.pipeline_send_slowdown:.2f}x ideal; {crossing}); leaf domain {f.leaf_domain_racks} racks"
+        if f.wan_gateway is not None:
+            took = f"{f.wan_gateway.wan_ports:,} port(s) to the wide area, {f.wan_gateway.uplinks:,} up"
+            yield f"           WAN gateway of {f.wan_gateway.wan_gbps:,.0f} Gbps: {f.wan_gateway.switches:,} box(es), {took}; {money(f.wan_gateway.cost_usd)} of it"
     yield proof(x.certificate)
 
 

@@ -26,7 +26,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     """
     options = options_of(time_limit, seed)
     if len({j.segment_nodes for j in jobs}) > 1:
-        raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sorted({j.segment_nodes for j in jobs})}); place them in turn")
+        raise InputError(
+            f"queue: segment_nodes must be the same for all jobs (are {sorted({j.segment_nodes for j in jobs})}); place them in turn"
+        )
     if not jobs:
         raise InputError("queue: holds no job; give one or more")
     q, units = cluster.question(jobs[0])
@@ -37,7 +39,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
             admitted.append(i)
     waiting = tuple(j.name for i, j in enumerate(jobs) if i not in admitted)
     if not admitted:
-        return Queued(placements=(), waiting=waiting, groups_split=0, certificate=does_not_fit(jobs[0], own[0], seed).certificate)
+        return Queued(
+            placements=(), waiting=waiting, groups_split=0, certificate=does_not_fit(jobs[0], own[0], seed).certificate
+        )
     kinds = tuple(k for i in admitted for k in own[i].kinds)
     together = Question(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
     outcome = solve(together, options, fragmentation=False)
@@ -50,14 +54,25 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         placements.append(placement(cluster, jobs[i], own[i], _stated(own[i], packing, outcome), units, seed))
         units = [u[n:] for u, n in zip(units, used(own[i], packing), strict=True)]
         first += len(own[i].kinds)
-    certificate = _certificate(outcome, FORMULATION, "split groups of all jobs", seed, value=float(found.values[0]), bound=float(found.bounds[0]))
-    return Queued(placements=tuple(placements), waiting=waiting, groups_split=len(found.packing.split), certificate=certificate)
+    certificate = _certificate(
+        outcome,
+        FORMULATION,
+        "split groups of all jobs",
+        seed,
+        value=float(found.values[0]),
+        bound=float(found.bounds[0]),
+    )
+    return Queued(
+        placements=tuple(placements), waiting=waiting, groups_split=len(found.packing.split), certificate=certificate
+    )
 
 
 def _part(packing: Packing, first: int, kinds: int) -> Packing:
     """Return one job's groups of a joint packing."""
     whole = Counter({(i, k - first): n for (i, k), n in packing.whole.items() if first <= k < first + kinds})
-    return Packing(whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if first <= k < first + kinds])
+    return Packing(
+        whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if first <= k < first + kinds]
+    )
 
 
 def _stated(q: Question, packing: Packing, outcome: Outcome[Found]) -> Outcome[Found]:
@@ -65,13 +80,21 @@ def _stated(q: Question, packing: Packing, outcome: Outcome[Found]) -> Outcome[F
     values, analytic = measure(q, packing).values, bounds(q).values
     least = fewest_split([leaf.free for leaf in q.leaves], q.kinds)
     searched = len(values) - 1 - (not q.follows)
-    found = Found(packing=packing, values=values, bounds=analytic, analytic=analytic, least_split=least, searched=searched)
+    found = Found(
+        packing=packing, values=values, bounds=analytic, analytic=analytic, least_split=least, searched=searched
+    )
     proved = values[:searched] == analytic[:searched]
     return changed(outcome, solution=found, stop=Stop.PROVED if proved else Stop.LIMIT)
 
 
 def preempt(
-    cluster: Cluster, job: Job, running: Sequence[Running], *, most_split: int | None = None, time_limit: float | None = None, seed: int = 0
+    cluster: Cluster,
+    job: Job,
+    running: Sequence[Running],
+    *,
+    most_split: int | None = None,
+    time_limit: float | None = None,
+    seed: int = 0,
 ) -> Preemption:
     """Choose the running jobs to stop, at the least sum of priority times nodes, so that a job fits.
 
@@ -90,18 +113,27 @@ def preempt(
         best = solve(q, options, fragmentation=False).solution
         most_split = 0 if best is None else len(best.packing.split)
     rooms = tuple(_rooms(cluster, job, running))
-    outcome = cheapest_stop(StopQuestion(rooms=rooms, kinds=q.kinds, segment=job.segment_nodes, costs=costs, most_split=most_split), options)
+    outcome = cheapest_stop(
+        StopQuestion(rooms=rooms, kinds=q.kinds, segment=job.segment_nodes, costs=costs, most_split=most_split), options
+    )
     chosen = outcome.solution
     formulation = "One decision by running job, whole groups by leaf and kind, whole segments by block."
     certificate = _certificate(
-        outcome, formulation, "priority times nodes of the jobs that are stopped", seed, given=f"at most {most_split} groups split"
+        outcome,
+        formulation,
+        "priority times nodes of the jobs that are stopped",
+        seed,
+        given=f"at most {most_split} groups split",
     )
     if chosen is None:
         return Preemption(stop=(), cost=None, placement=does_not_fit(job, q, seed), certificate=certificate)
     gone = [n for r in chosen for n in running[r].placement.nodes]
     placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)
     return Preemption(
-        stop=tuple(running[r].placement.job for r in chosen), cost=sum(costs[r] for r in chosen), placement=placed, certificate=certificate
+        stop=tuple(running[r].placement.job for r in chosen),
+        cost=sum(costs[r] for r in chosen),
+        placement=placed,
+        certificate=certificate,
     )
 
 
@@ -117,7 +149,9 @@ def _rooms(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable["
             yield Room(i, sum(n not in busy and n not in owner for n in block), dict(held))
 
 
-def defragment(cluster: Cluster, running: Sequence[Running], *, leaves: int = 1, time_limit: float | None = None, seed: int = 0) -> Defragmentation:
+def defragment(
+    cluster: Cluster, running: Sequence[Running], *, leaves: int = 1, time_limit: float | None = None, seed: int = 0
+) -> Defragmentation:
     """Find the fewest moves of running nodes that free so many whole leaves more, without cutting any group's piece.
 
     Pieces move whole into nodes that are free now, so the moves run in any order. Leaves with nodes that are busy
@@ -133,21 +167,35 @@ def defragment(cluster: Cluster, running: Sequence[Running], *, leaves: int = 1,
         taken = sum(len(ranks) for _, _, ranks in here)
         free = sum(n not in busy for n in leaf.nodes)
         fixed = any(running[r].placement.segment_nodes > 1 for r, _, _ in here)
-        held.append(Held(free, len(leaf.nodes), tuple(len(ranks) for _, _, ranks in here), free + taken == len(leaf.nodes) and not fixed))
+        held.append(
+            Held(
+                free,
+                len(leaf.nodes),
+                tuple(len(ranks) for _, _, ranks in here),
+                free + taken == len(leaf.nodes) and not fixed,
+            )
+        )
     outcome = fewest_moves(tuple(held), leaves, options_of(time_limit, seed))
     formulation = "Leaves to free, and pieces by size and the leaf that they move into."
     certificate = _certificate(outcome, formulation, f"nodes moved so that {leaves} leaves become free", seed)
     if outcome.solution is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)
     free_nodes = {m: iter([n for n in cluster.leaves[m].nodes if n not in busy]) for _, m in outcome.solution.moved}
-    targets = {s: [m for (t, m), n in sorted(outcome.solution.moved.items()) if t == s for _ in range(n)] for s, _ in outcome.solution.moved}
+    targets = {
+        s: [m for (t, m), n in sorted(outcome.solution.moved.items()) if t == s for _ in range(n)]
+        for s, _ in outcome.solution.moved
+    }
     moves = []
     for r, i, ranks in pieces:
         if i in outcome.solution.leaves:
             target = targets[len(ranks)].pop(_nearest(cluster, i, targets[len(ranks)]))
             old = running[r].placement
             moves += [Move(job=old.job, rank=x, old=old.nodes[x], new=next(free_nodes[target])) for x in ranks]
-    return Defragmentation(leaves=tuple(cluster.leaves[i].name for i in outcome.solution.leaves), moves=tuple(moves), certificate=certificate)
+    return Defragmentation(
+        leaves=tuple(cluster.leaves[i].name for i in outcome.solution.leaves),
+        moves=tuple(moves),
+        certificate=certificate,
+    )
 
 
 def _nearest(cluster: Cluster, leaf: int, targets: Sequence[int]) -> int:
@@ -170,12 +218,21 @@ def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[tuple[int, int
 
 
 def _certificate(
-    outcome: Outcome[Any], formulation: str, minimizes: str, seed: int, *, given: str = "", value: float | None = None, bound: float | None = None
+    outcome: Outcome[Any],
+    formulation: str,
+    minimizes: str,
+    seed: int,
+    *,
+    given: str = "",
+    value: float | None = None,
+    bound: float | None = None,
 ) -> Certificate:
     """State what an outcome proves."""
     value, bound = outcome.objective if value is None else value, outcome.bound if bound is None else bound
     proved = outcome.stop is Stop.PROVED
-    status: Status = "infeasible" if outcome.infeasible else "optimal" if proved else "feasible" if value is not None else "unknown"
+    status: Status = (
+        "infeasible" if outcome.infeasible else "optimal" if proved else "feasible" if value is not None else "unknown"
+    )
     return Certificate(
         status=status,
         objective=value,

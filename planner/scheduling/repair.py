@@ -70,17 +70,25 @@ def replace_in_files(
     """Replace failed nodes of a placement in a file; nodes that the state file calls busy because the job runs there stay its own."""
     data = read_json(running)
     if not isinstance(data, dict):
-        raise InputError(f"{running}: must be a placement (is {type(data).__name__}); make one with `planner place --format json`")
+        raise InputError(
+            f"{running}: must be a placement (is {type(data).__name__}); make one with `planner place --format json`"
+        )
     try:
-        placed = Placement.model_validate({k: v for k, v in data.items() if k not in ("hostlist", "sbatch", "srun", "mpirun", "hints")})
+        placed = Placement.model_validate(
+            {k: v for k, v in data.items() if k not in ("hostlist", "sbatch", "srun", "mpirun", "hints")}
+        )
     except ValidationError as error:
         raise InputError("\n".join(complaints(error, str(running), Placement))) from None
     cluster, taken = opened(topology, busy, state)
     cluster.set_busy(taken)
-    return replace(cluster, read_job(job), placed, read_hosts(failed, "replace"), time_limit=time_limit, seed=seed, threads=threads).placement
+    return replace(
+        cluster, read_job(job), placed, read_hosts(failed, "replace"), time_limit=time_limit, seed=seed, threads=threads
+    ).placement
 
 
-def resize(cluster: Cluster, job: Job, running: Placement, new: Job, *, time_limit: float | None = None, seed: int = 0) -> Mended:
+def resize(
+    cluster: Cluster, job: Job, running: Placement, new: Job, *, time_limit: float | None = None, seed: int = 0
+) -> Mended:
     """Grow or shrink a running job to `new` without moving a rank that stays.
 
     A mesh may differ in its data axis, groups in size and count. A group that shrinks gives back its smallest pieces, a
@@ -114,7 +122,9 @@ def _comparable(job: Job, new: Job) -> None:
     """Refuse a new size that is another job."""
     fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
     if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
-        raise InputError(f"job {new.name!r}: only the data axis of a mesh, or sizes and counts of groups, may change (mesh {job.mesh} to {new.mesh})")
+        raise InputError(
+            f"job {new.name!r}: only the data axis of a mesh, or sizes and counts of groups, may change (mesh {job.mesh} to {new.mesh})"
+        )
 
 
 def _family(job: Job, slot: Slot) -> str:
@@ -135,11 +145,15 @@ def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
 def _shrunk(cluster: Cluster, units: list[Unit], size: int) -> list[Unit]:
     """Keep so many units, those of the largest pieces."""
     on = _on(cluster, units)
-    order = sorted(range(len(units)), key=lambda x: (-on[cluster.leaf_of[units[x][0]]], cluster.leaf_of[units[x][0]], x))
+    order = sorted(
+        range(len(units)), key=lambda x: (-on[cluster.leaf_of[units[x][0]]], cluster.leaf_of[units[x][0]], x)
+    )
     return [units[x] for x in sorted(order[:size])]
 
 
-def _mended(cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options) -> Mended:
+def _mended(
+    cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options
+) -> Mended:
     """Fill what is missing and name the result."""
     stay = {n for k in kept for u in k.units if u is not None for n in u}
     q, units = cluster.question(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
@@ -173,7 +187,9 @@ def _ranked(cluster: Cluster, kept: Sequence[_Kept], filled: Filled, units: Sequ
 def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
     """Pair the nodes that are gone with those that came: by rank where ranks keep their numbers, else as removals and additions."""
     if same_ranks:
-        yield from (Move(job=job, rank=r, old=a, new=b) for r, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+        yield from (
+            Move(job=job, rank=r, old=a, new=b) for r, (a, b) in enumerate(zip(before, after, strict=True)) if a != b
+        )
         return
     was, now = set(before), set(after)
     yield from (Move(job=job, rank=r, old=n, new=None) for r, n in enumerate(before) if n not in now)
@@ -212,12 +228,19 @@ def _placement(
     return Placement(
         job=job.name,
         nodes=in_rank_order(ranked, job.nodes) if ranked else (),
-        groups=tuple(PlacedGroup(name=g.name, nodes=g.nodes, leaves=tuple(cluster.leaves[i].name for i in g.leaves)) for g in ranked),
+        groups=tuple(
+            PlacedGroup(name=g.name, nodes=g.nodes, leaves=tuple(cluster.leaves[i].name for i in g.leaves))
+            for g in ranked
+        ),
         groups_split=values[0],
         lower_bound_split=bounds[0],
         extra_pieces=values[1],
         groups_cross_pod=values[2] if leaves and leaves[0].path else 0,
-        figures=tuple(Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(LEVELS, held, strict=True)) if filled else (),
+        figures=tuple(
+            Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(LEVELS, held, strict=True)
+        )
+        if filled
+        else (),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=job.segment_nodes,
         stopped=outcome.stop.value,

@@ -155,7 +155,9 @@ class Cluster:
         with self._lock:
             return self._busy.difference(self.known(free)).union(self.known(busy))
 
-    def question(self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()) -> tuple[Question, list[list[tuple[str, ...]]]]:
+    def question(
+        self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
+    ) -> tuple[Question, list[list[tuple[str, ...]]]]:
         """Return the job's question in units of its segments, and each leaf's free units; `busy` and `free` hold for this call."""
         return self._counted(job, self.taken(busy, free))
 
@@ -163,7 +165,9 @@ class Cluster:
         """Cut what is left of each leaf into units, and count them."""
         size = job.segment_nodes
         units = [list(_segments(leaf, taken, size)) for leaf in self.leaves]
-        leaves = tuple(Leaf(leaf.path, len(free), _whole(leaf, size)) for leaf, free in zip(self.leaves, units, strict=True))
+        leaves = tuple(
+            Leaf(leaf.path, len(free), _whole(leaf, size)) for leaf, free in zip(self.leaves, units, strict=True)
+        )
         kinds = tuple(Kind(k.size // size, k.count, w) for k, w in zip(job.kinds, job.weights, strict=True))
         return Question(leaves=leaves, kinds=kinds, line=job.line, follows=bool(job.numbering)), units
 
@@ -188,12 +192,25 @@ def _whole(leaf: LeafNodes, size: int) -> int:
     return len(leaf.nodes) if size == 1 else sum(len(block) // size for block in leaf.blocks)
 
 
-def placement(cluster: Cluster, job: Job, q: Question, outcome: Outcome[Found], units: Sequence[Sequence[tuple[str, ...]]], seed: int) -> Placement:
+def placement(
+    cluster: Cluster,
+    job: Job,
+    q: Question,
+    outcome: Outcome[Found],
+    units: Sequence[Sequence[tuple[str, ...]]],
+    seed: int,
+) -> Placement:
     """Name the nodes of an outcome and state what is proven of it."""
     found = outcome.solution
     if found is None:
         return does_not_fit(job, q, seed)
-    groups = rank(q, found.packing, job, units, partial(cluster.blocks_of, units) if cluster.topology.blocks and job.segment_nodes == 1 else None)
+    groups = rank(
+        q,
+        found.packing,
+        job,
+        units,
+        partial(cluster.blocks_of, units) if cluster.topology.blocks and job.segment_nodes == 1 else None,
+    )
     levels = dict(zip(names(q), zip(found.values, found.bounds, found.analytic, strict=True), strict=True))
     split = len(found.packing.split)
     # Weighted, the first level is not a count of groups; then the closed form alone bounds that.
@@ -201,7 +218,10 @@ def placement(cluster: Cluster, job: Job, q: Question, outcome: Outcome[Found], 
     return Placement(
         job=job.name,
         nodes=in_rank_order(groups, job.nodes),
-        groups=tuple(PlacedGroup(name=g.name, nodes=g.nodes, leaves=tuple(cluster.leaves[i].name for i in g.leaves)) for g in groups),
+        groups=tuple(
+            PlacedGroup(name=g.name, nodes=g.nodes, leaves=tuple(cluster.leaves[i].name for i in g.leaves))
+            for g in groups
+        ),
         groups_split=split,
         lower_bound_split=bound,
         extra_pieces=found.values[1],
@@ -248,7 +268,9 @@ def does_not_fit(job: Job, q: Question, seed: int) -> Placement:
     )  # fmt: skip
 
 
-def opened(topology: Cluster | Topology | str | Path, busy: Iterable[str] | str, state: str | Path | None) -> tuple[Cluster, list[str]]:
+def opened(
+    topology: Cluster | Topology | str | Path, busy: Iterable[str] | str, state: str | Path | None
+) -> tuple[Cluster, list[str]]:
     """Return the cluster, and the nodes that are not to be used beside its own busy ones."""
     from planner.formats.read import read_topology
 

@@ -13,17 +13,19 @@ from planner.instance.network import Network
 from planner.instance.read import read_json
 from planner.physics.network.locality import Locality, least_crossings, locality
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import allreduce_slowdown, hop_slowdown
-from planner.physics.plan_physics import Context, cut_of, domain_racks
+from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
+from planner.physics.plan_physics import PlanPhysics, domain_racks, strategy_of
 from planner.physics.training import step
 from planner.physics.training.step import Conditions
 from planner.plan.files import read_plan
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster
-from planner.simulation.reference_tree import transport_slowdown
+from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import relative_gap
 
-FORMULATION = "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
+FORMULATION = (
+    "The better of two placements proven by counts: rings kept within leaves, or pipelines kept within leaves."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +51,24 @@ class Clock:
     def factors(self, x: Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone the pipeline exchange and the rings are."""
         network = self.network
-        hop = hop_slowdown(transport_slowdown(network), self.design, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone)
-        ring = allreduce_slowdown(transport_slowdown(network), self.design, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone)
-        return hop / transport_slowdown(network), ring / transport_slowdown(network)
+        hop = pipeline_send_slowdown(
+            transport_slowdown_of(network), self.design, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone
+        )
+        ring = allreduce_slowdown(
+            transport_slowdown_of(network), self.design, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone
+        )
+        return hop / transport_slowdown_of(network), ring / transport_slowdown_of(network)
 
     def at(self, hop: float, ring: float) -> float:
         """Predict the step with the exchange and the rings so much slower than the transport alone makes them."""
-        layout, phi = self.plan.layout, transport_slowdown(self.network)
+        layout, transport_slowdown = self.plan.layout, transport_slowdown_of(self.network)
         if layout is None:
             raise InputError("step-time: the plan holds no layout; solve an instance with one")
-        found = step.metrics(self.plan.instance, Conditions(hop_slowdown=phi * hop, allreduce_slowdown=phi * ring), cut_of(layout))["step_seconds"]
+        found = step.metrics(
+            self.plan.instance,
+            Conditions(pipeline_send_slowdown=transport_slowdown * hop, allreduce_slowdown=transport_slowdown * ring),
+            strategy_of(layout),
+        )["step_seconds"]
         return float(found)  # type: ignore[arg-type]
 
     @property
@@ -118,9 +128,11 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
     InputError
         If the plan has no such fabric, or the cluster does not have its shape.
     """
-    x = Context(plan=plan)
+    x = PlanPhysics(plan=plan)
     if plan.layout is None or plan.instance.network is None or len(x.wired) != 1:
-        raise InputError(f"{where}: --objective step-time needs a plan with a layout and the fabric of one site (has {len(x.wired)}); take locality")
+        raise InputError(
+            f"{where}: --objective step-time needs a plan with a layout and the fabric of one site (has {len(x.wired)}); take locality"
+        )
     (design,) = x.wired.values()
     size, per_pod = domain_racks(design), design.domains_per_pod or design.domains
     seen: dict[int, int] = {}
@@ -138,7 +150,9 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
     return Clock(plan, design, places, plan.layout.virtual_stages > 1)
 
 
-def place_by_time(cluster: Cluster, given: Plan | str | Path | None, *, busy: Iterable[str] = (), **options: Any) -> Placement:
+def place_by_time(
+    cluster: Cluster, given: Plan | str | Path | None, *, busy: Iterable[str] = (), **options: Any
+) -> Placement:
     """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
 
     Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is slower
@@ -147,7 +161,9 @@ def place_by_time(cluster: Cluster, given: Plan | str | Path | None, *, busy: It
     """
     where = str(given) if isinstance(given, (str, Path)) else "job"
     if given is None or (not isinstance(given, Plan) and "planner_version" not in (read_json(Path(given)) or ())):
-        raise InputError(f"{where}: --objective step-time needs a plan, which knows its layout and fabric; give one, or take locality")
+        raise InputError(
+            f"{where}: --objective step-time needs a plan, which knows its layout and fabric; give one, or take locality"
+        )
     plan = given if isinstance(given, Plan) else read_plan(Path(given))
     return fastest(cluster, clock_of(cluster, plan, where), job_of_plan(plan, where), busy=list(busy), **options)
 
@@ -177,7 +193,9 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
     return best.model_copy(update={"step_seconds": seconds, "step_seconds_bound": bound, "certificate": certificate})
 
 
-def _pipelines_whole(cluster: Cluster, job: Job, first: Placement, busy: list[str], options: Mapping[str, Any]) -> Placement:
+def _pipelines_whole(
+    cluster: Cluster, job: Job, first: Placement, busy: list[str], options: Mapping[str, Any]
+) -> Placement:
     """Place the job turned round, so that its pipelines take the place of rings, and count what that makes of the rings.
 
     Beside the first level nothing is proven of its figures, as they are not what was made least.
@@ -188,7 +206,11 @@ def _pipelines_whole(cluster: Cluster, job: Job, first: Placement, busy: list[st
     groups = []
     for name, ranks in expected_groups(job).items():
         on = tuple(nodes[r] for r in ranks)
-        groups.append(PlacedGroup(name=name, nodes=on, leaves=tuple(dict.fromkeys(cluster.leaves[cluster.leaf_of[n]].name for n in on))))
+        groups.append(
+            PlacedGroup(
+                name=name, nodes=on, leaves=tuple(dict.fromkeys(cluster.leaves[cluster.leaf_of[n]].name for n in on))
+            )
+        )
     leaf = {x.name: x for x in cluster.leaves}
     tiers = len(cluster.leaves[0].path)
     crossing = [sum(len({leaf[name].path[t] for name in g.leaves}) > 1 for g in groups) for t in range(tiers)]

@@ -30,7 +30,10 @@ class Loads:
         worst = np.zeros((len(tree.planes), last))
         for t in range(1, tier):
             a, b = ends[0][t], ends[1][t]
-            load = np.maximum((self.carried[0][t][:, a] + size) * self.slow[t][:, a], (self.carried[1][t][:, b] + size) * self.slow[t][:, b])
+            load = np.maximum(
+                (self.carried[0][t][:, a] + size) * self.slow[t][:, a],
+                (self.carried[1][t][:, b] + size) * self.slow[t][:, b],
+            )
             above = worst.reshape(len(tree.planes), tree.widths[t + 1], -1)
             np.maximum(above, load[:, :, None], out=above)
         if len(tree.planes) > 1:
@@ -42,7 +45,9 @@ class Loads:
         second = int(flat[:shift].argmin()) if shift else first
         pick = first if flat[first] <= flat[second] else second
         if np.isinf(flat[pick]):
-            raise InputError(f"simulate: with the failed links no path leads from leaf {ends[0][1]} to leaf {ends[1][1]}; fail fewer links")
+            raise InputError(
+                f"simulate: with the failed links no path leads from leaf {ends[0][1]} to leaf {ends[1][1]}; fail fewer links"
+            )
         plane, position = divmod(pick, last)
         for t in range(tier):
             at = position // (last // tree.widths[t + 1])

@@ -26,9 +26,13 @@ class Fabric(Sourced):
     oversubscription: tuple[Annotated[float, Field(ge=1)], ...] = Field(
         (), description="Ports down over ports up of each tier below the top, leaves first; 1 where absent."
     )
-    down_ports: tuple[Count, ...] = Field((), description="Ports down of each tier below the top, leaves first; half of the ports where absent.")
+    down_ports: tuple[Count, ...] = Field(
+        (), description="Ports down of each tier below the top, leaves first; half of the ports where absent."
+    )
     host_gbps: Positive = Field(800.0, description="Rate of one host, and of every cable, all planes together.")
-    plane_shares: tuple[Positive, ...] = Field((1.0,), min_length=1, description="Share of a cable's rate that each plane has; unequal ones differ.")
+    plane_shares: tuple[Positive, ...] = Field(
+        (1.0,), min_length=1, description="Share of a cable's rate that each plane has; unequal ones differ."
+    )
     failed_cables: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (),
         description="Cables between switches that are out, by number: leaf by leaf to its spines, then spine by spine, plane after plane.",
@@ -39,24 +43,35 @@ class Fabric(Sourced):
         """Refuse what no ports can be found for."""
         for key in ("oversubscription", "down_ports"):
             if len(getattr(self, key)) > self.tiers - 1:
-                raise ValueError(f"{key} must have at most {self.tiers - 1} entries, one for each tier below the top (has {len(getattr(self, key))})")
+                raise ValueError(
+                    f"{key} must have at most {self.tiers - 1} entries, one for each tier below the top (has {len(getattr(self, key))})"
+                )
         if abs(sum(self.plane_shares)) > 1 + 1e-9:
             raise ValueError(f"plane_shares must add up to 1 at most (add up to {sum(self.plane_shares):g})")
         for t, (down, ratio) in enumerate(zip(self.downs, self.ratios, strict=True)):
             up = down / ratio
             if round(up) < 1 or abs(up - round(up)) > 1e-9:
-                raise ValueError(f"oversubscription[{t}] leaves {up:g} ports up of {down} down, which is not whole; give another or down_ports[{t}]")
+                raise ValueError(
+                    f"oversubscription[{t}] leaves {up:g} ports up of {down} down, which is not whole; give another or down_ports[{t}]"
+                )
             if down + round(up) > self.ports_per_switch:
-                raise ValueError(f"tier {t} takes {down} ports down + {round(up)} up > {self.ports_per_switch} ports; lower down_ports[{t}]")
+                raise ValueError(
+                    f"tier {t} takes {down} ports down + {round(up)} up > {self.ports_per_switch} ports; lower down_ports[{t}]"
+                )
         reach = math.prod(self.downs) * self.ports_per_switch
         if self.hosts > reach:
-            raise ValueError(f"hosts must be at most {reach}, which {self.tiers} tiers of {self.ports_per_switch} ports reach (is {self.hosts})")
+            raise ValueError(
+                f"hosts must be at most {reach}, which {self.tiers} tiers of {self.ports_per_switch} ports reach (is {self.hosts})"
+            )
         return self
 
     @property
     def downs(self) -> tuple[int, ...]:
         """Ports down of each tier below the top."""
-        return tuple(self.down_ports[t] if t < len(self.down_ports) else self.ports_per_switch // 2 for t in range(self.tiers - 1))
+        return tuple(
+            self.down_ports[t] if t < len(self.down_ports) else self.ports_per_switch // 2
+            for t in range(self.tiers - 1)
+        )
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -75,7 +90,9 @@ def load_fabric(given: Mapping[str, Any] | Path) -> Fabric:
     where = str(given) if isinstance(given, Path) else "fabric"
     data = read_json(given) if isinstance(given, Path) else given
     if not isinstance(data, Mapping):
-        raise InputError(f'{where}: must be a plan or a fabric (is {type(data).__name__}), such as {{"hosts": 1024, "ports_per_switch": 16}}')
+        raise InputError(
+            f'{where}: must be a plan or a fabric (is {type(data).__name__}), such as {{"hosts": 1024, "ports_per_switch": 16}}'
+        )
     try:
         return Fabric.model_validate(dict(data))
     except ValidationError as error:

@@ -133,7 +133,9 @@ class Classes:
 def _above(below: Level, touched: np.ndarray, up: int) -> Level:
     """Return the classes above those of a tier: each position that a failure touches, and the rest of its siblings together."""
     columns: list[tuple[int, int, int, int, bool]] = []
-    for c, (first, many, apart) in enumerate(zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)):
+    for c, (first, many, apart) in enumerate(
+        zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)
+    ):
         own = np.flatnonzero(touched[first * up : (first + 1) * up]) if apart else np.empty(0, np.int64)
         columns += [(c, first * up + int(y), 1, 1, True) for y in own]
         rest = up - len(own)

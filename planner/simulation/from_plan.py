@@ -9,7 +9,7 @@ from planner.errors import InputError
 from planner.instance.hardware import Accelerator
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.topology import Design
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.simulation.rng import Ints
 from planner.simulation.tree import Tree
@@ -32,7 +32,15 @@ class Part:
     described: str
 
 
-def tree_of_design(d: Design, *, cable_rate: float, host_rate: float, planes: int = 1, racks: int | None = None, rails: int | None = None) -> Part:
+def tree_of_design(
+    d: Design,
+    *,
+    cable_rate: float,
+    host_rate: float,
+    planes: int = 1,
+    racks: int | None = None,
+    rails: int | None = None,
+) -> Part:
     """Wire a design as `planner.physics.network.topology` counts it; `racks` and `rails` keep the first of each, switches as they are.
 
     The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the third, a zone or the whole site.
@@ -70,7 +78,13 @@ def _described(d: Design, racks: int, rails: int) -> str:
     every = "all" if racks == d.racks else "the first"
     what = f"GPU indices 0 to {rails - 1} of {d.rails} in {every} {racks:,} of {d.racks:,} racks"
     if racks == d.racks and rails < d.rails and d.tiers > 1:
-        pods = "whole zones" if d.zones else "one pod" if d.domains_per_pod >= d.domains and rails == d.rails_per_pod else "whole pods"
+        pods = (
+            "whole zones"
+            if d.zones
+            else "one pod"
+            if d.domains_per_pod >= d.domains and rails == d.rails_per_pod
+            else "whole pods"
+        )
         what += f" ({pods}; traffic that keeps its index loads no link of the others)"
     elif racks < d.racks:
         what += ": a sample, on which what would go to the other racks is missing"
@@ -85,7 +99,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     InputError
         The plan has no such site, or no fabric.
     """
-    c = Context(plan=plan)
+    c = PlanPhysics(plan=plan)
     if not c.wired or plan.fabric is None:
         raise InputError("simulate: the plan has no fabric that can be wired; solve an instance with a `network` part")
     name = site or max(sorted(c.wired), key=lambda s: c.wired[s].racks)
@@ -95,13 +109,17 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     if not isinstance(gpu, Accelerator):
         raise InputError("simulate: the plan's accelerator is a bare name; solve the instance again")
     if isinstance(d, Dragonfly):
-        raise InputError(f"simulate: {name} has a {plan.fabric.sites[name].family}; only trees are simulated, so plan with other families")
+        raise InputError(
+            f"simulate: {name} has a {plan.fabric.sites[name].family}; only trees are simulated, so plan with other families"
+        )
     block = d.rails_per_zone or d.rails_per_pod or d.rails
     wanted = hosts or min(block * d.racks, MOST_HOSTS)
     rails = min(d.rails, -(-max(1, wanted // d.racks) // block) * block)
     racks = min(d.racks, -(-wanted // rails))
     rate = box.port_gbps * 1e9 / 8
-    return name, tree_of_design(d, cable_rate=rate, host_rate=min(rate, gpu.nic_bytes_per_second), planes=box.planes, racks=racks, rails=rails)
+    return name, tree_of_design(
+        d, cable_rate=rate, host_rate=min(rate, gpu.nic_bytes_per_second), planes=box.planes, racks=racks, rails=rails
+    )
 
 
 def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:

@@ -38,7 +38,10 @@ class Alive:
 
     def capacity(self) -> Floats:
         """Return bytes per second of every directed bundle."""
-        one = [np.concatenate([n[p].ravel() * r for n, r in zip(self.counts, self.tree.rates, strict=True)]) for p in range(len(self.tree.planes))]
+        one = [
+            np.concatenate([n[p].ravel() * r for n, r in zip(self.counts, self.tree.rates, strict=True)])
+            for p in range(len(self.tree.planes))
+        ]
         return np.concatenate([share * x for share, x in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
 
     def hops(self, flows: Flows, f: Ints, tier: int, plane: int) -> list[Ints]:

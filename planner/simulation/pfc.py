@@ -68,7 +68,12 @@ def spread(tree: Tree, routes: Routes, waited: Ints, p: Pauses | None = None) ->
     first = np.diff(owner, prepend=-1) > 0
     last, behind = np.roll(first, -1), np.where(first, links, np.roll(link, 1))
     waiting, room = np.where(first, routes.size[owner], 0.0), routes.capacity[used] * p.step_seconds
-    end, on, held, most = np.full(routes.parts, np.inf), np.zeros(links, bool), np.zeros(links), np.zeros(tree.tiers, np.int64)
+    end, on, held, most = (
+        np.full(routes.parts, np.inf),
+        np.zeros(links, bool),
+        np.zeros(links),
+        np.zeros(tree.tiers, np.int64),
+    )
     missing, due = routes.size.astype(float), np.zeros(routes.parts, bool)
     due[waited] = True
     for step in range(1, p.most_steps + 1):
@@ -87,7 +92,9 @@ def spread(tree: Tree, routes: Routes, waited: Ints, p: Pauses | None = None) ->
         on = (brought > p.xoff_bytes) | (on & (brought > p.xon_bytes))
         held += on
         np.maximum(most, np.bincount(tiers[on], minlength=tree.tiers), out=most)
-    raise InputError(f"pauses: {int(np.isinf(end[due]).sum())} flows have not ended after {p.most_steps * p.step_seconds:g} s; give more steps")
+    raise InputError(
+        f"pauses: {int(np.isinf(end[due]).sum())} flows have not ended after {p.most_steps * p.step_seconds:g} s; give more steps"
+    )
 
 
 def _height(tree: Tree, link: Ints) -> Ints:
@@ -102,7 +109,9 @@ def incast(tree: Tree, *, nodes: int, senders: int, size: float, sent: float, se
     The second result names the flows of the permutation: those to wait for.
     """
     if nodes + senders + 1 > tree.hosts:
-        raise InputError(f"incast: {nodes} hosts of a permutation + {senders} senders + 1 receiver > {tree.hosts} hosts; lower one of them")
+        raise InputError(
+            f"incast: {nodes} hosts of a permutation + {senders} senders + 1 receiver > {tree.hosts} hosts; lower one of them"
+        )
     drawn = tree.slots[rng.order(tree.hosts, seed, 11)]
     ring, crowd = drawn[:nodes], drawn[nodes + 1 : nodes + 1 + senders]
     source = np.concatenate([ring, crowd])

@@ -26,7 +26,7 @@ def factor(network: Network | None) -> TransportFactor | None:
     return _slowest(network.transport.simulate, kinds, network.transport.slowdown)
 
 
-def transport_slowdown(network: Network | None) -> float:
+def transport_slowdown_of(network: Network | None) -> float:
     """Return the transport's own slowdown over the fluid ideal (phi): simulated where the instance asks for it, else its constant."""
     simulated = factor(network)
     if simulated is not None:
@@ -36,7 +36,9 @@ def transport_slowdown(network: Network | None) -> float:
 
 @lru_cache(maxsize=64)
 def _slowest(asked: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given: float) -> TransportFactor:
-    worst, ports, planes, name = max((slowdown(asked, ports, planes), ports, planes, name) for ports, planes, name in kinds)
+    worst, ports, planes, name = max(
+        (slowdown(asked, ports, planes), ports, planes, name) for ports, planes, name in kinds
+    )
     tree = reference_tree(asked, ports, planes)
     return TransportFactor(
         transport=asked.transport,

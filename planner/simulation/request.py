@@ -20,7 +20,9 @@ from planner.simulation.run import Question, TransportName
 
 PATTERNS = ("permutation", "p2p", "allreduce", "alltoall")
 TRANSPORTS: dict[str, TransportName] = {"ecmp": "ecmp", "spray": "spray", "adaptive": "adaptive"}
-FLOW_BYTES = 300e6  # of a fabric's flows: 3 ms at 800 Gbps, the exchange of figure 1b of Agache et al. 2024 (arXiv 2407.12819)
+FLOW_BYTES = (
+    300e6  # of a fabric's flows: 3 ms at 800 Gbps, the exchange of figure 1b of Agache et al. 2024 (arXiv 2407.12819)
+)
 GROUP = 16  # hosts of a group where no placement forms groups
 
 
@@ -54,10 +56,21 @@ def ask(
     draw, steps = _flows(pattern, tree.slots, traffic.blocks(tree.slots, group or GROUP), size or FLOW_BYTES)
     out: int | tuple[int, ...] = failed or held.failed_cables or 0
     if failed and held.failed_cables:
-        raise InputError(f"--failed-links {failed}: the fabric lists {len(held.failed_cables)} failed cables itself; leave one of them out")
+        raise InputError(
+            f"--failed-links {failed}: the fabric lists {len(held.failed_cables)} failed cables itself; leave one of them out"
+        )
     shape = "/".join(str(d) for d in tree.down[:-1]) or str(tree.down[0])
     described = f"the whole fabric: {held.tiers} tier(s) of {held.ports_per_switch}-port switches, {shape} down, {len(tree.planes)} plane(s)"
-    return Question(name=held.name, simulated=described, pattern=pattern, tree=tree, flows=draw, transport=transport, failed=out, steps=steps)
+    return Question(
+        name=held.name,
+        simulated=described,
+        pattern=pattern,
+        tree=tree,
+        flows=draw,
+        transport=transport,
+        failed=out,
+        steps=steps,
+    )
 
 
 def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fabric:
@@ -79,7 +92,15 @@ def _plan(given: Mapping[str, Any]) -> Plan:
 
 
 def _of_plan(
-    plan: Plan, pattern: str, transport: TransportName, *, site: str | None, failed: int, hosts: int | None, size: float | None, group: int | None
+    plan: Plan,
+    pattern: str,
+    transport: TransportName,
+    *,
+    site: str | None,
+    failed: int,
+    hosts: int | None,
+    size: float | None,
+    group: int | None,
 ) -> Question:
     """Lay a pattern on a planned site: pipeline exchange and rings as its placement has them, of the bytes that its layout sends."""
     name, part = from_plan.part_of_plan(plan, site, hosts)
@@ -87,17 +108,20 @@ def _of_plan(
     if layout is None or plan.fabric is None or not isinstance(gpu, Accelerator):
         raise InputError("simulate: the plan has no layout; solve the instance again")
     m, slots, assumed, wrap = layout.metrics, part.tree.slots, None, layout.virtual_stages > 1
-    bytes_sent = size or (m.hop_nic_seconds * gpu.nic_bytes_per_second or FLOW_BYTES)
+    bytes_sent = size or (m.pipeline_send_nic_seconds * gpu.nic_bytes_per_second or FLOW_BYTES)
     draw: Callable[[int], Flows]
     steps = 1
     if pattern == "p2p" and group is None:
         flows = joined([traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in from_plan.stages(plan, name, part)])
-        draw, assumed = _same(flows, pattern), plan.fabric.sites[name].hop_slowdown
+        draw, assumed = _same(flows, pattern), plan.fabric.sites[name].pipeline_send_slowdown
     elif pattern == "allreduce" and group is None:
         rings = [g for stages in from_plan.stages(plan, name, part) for g in stages]
         steps = traffic.ring_steps(rings)
         buffer = size or m.allreduce_layer_seconds * gpu.nic_bytes_per_second * (steps / 2 + 1) / max(steps, 1)
-        draw, assumed = _same(traffic.allreduce(rings, buffer or FLOW_BYTES), pattern), plan.fabric.sites[name].allreduce_slowdown
+        draw, assumed = (
+            _same(traffic.allreduce(rings, buffer or FLOW_BYTES), pattern),
+            plan.fabric.sites[name].allreduce_slowdown,
+        )
     else:
         draw, steps = _flows(pattern, slots, traffic.blocks(slots, group or GROUP), bytes_sent)
     return Question(

@@ -80,7 +80,14 @@ class Entries:
         rank = np.argsort(part, kind="stable")
         start = np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))])
         link = np.concatenate([*self.link, np.empty(0, np.int64)])[rank]
-        return Routes(start=start, link=link, weight=np.concatenate([*self.weight, np.empty(0)])[rank], flow=flow, size=size, capacity=capacity)
+        return Routes(
+            start=start,
+            link=link,
+            weight=np.concatenate([*self.weight, np.empty(0)])[rank],
+            flow=flow,
+            size=size,
+            capacity=capacity,
+        )
 
 
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
@@ -95,7 +102,11 @@ def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Rou
         for tier, who in _by_meeting_tier(tree, flows):
             chunks = [who] if alive is None else np.array_split(who, max(1, len(who) * tree.widths[tier] // CHUNK))
             for f in chunks:
-                hops = _hashed(tree, flows, f, tier, (seed, plane)) if alive is None else alive.hashed(flows, f, tier, (seed, plane))
+                hops = (
+                    _hashed(tree, flows, f, tier, (seed, plane))
+                    if alive is None
+                    else alive.hashed(flows, f, tier, (seed, plane))
+                )
                 for link in hops:
                     held.add(part[f], link, 1.0)
     return held.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), tree.capacity())

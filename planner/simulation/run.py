@@ -32,7 +32,9 @@ class Run(Frozen):
     """One seed: other hashes, another permutation, other failed links."""
 
     seed: int
-    ideal_seconds: float = Field(description="Time of the exchange if every link of the network as built were loaded evenly: no transport is faster.")
+    ideal_seconds: float = Field(
+        description="Time of the exchange if every link of the network as built were loaded evenly: no transport is faster."
+    )
     tail_seconds: float = Field(description="When the last flow ended.")
     slowdown: float = Field(description="Tail over ideal.")
     line_rates: float = Field(description="Tail over the time of the largest flow at the rate of an idle host.")
@@ -51,13 +53,18 @@ class Simulation(Frozen):
     steps: int = Field(1, description="Times that the exchange is repeated: the steps of a ring; times are of one.")
     flow_bytes: float = Field(description="Of the largest flow.")
     failed_links: int
-    resolution: float = Field(0.0, description="Share of the time within which completions are one event; of equal flows the tail is exact anyway.")
+    resolution: float = Field(
+        0.0,
+        description="Share of the time within which completions are one event; of equal flows the tail is exact anyway.",
+    )
     runs: tuple[Run, ...]
     fct_seconds: Percentiles = Field(description="Completion times of the flows of all seeds.")
     fct_over_ideal: Percentiles = Field(description="The same over each seed's ideal.")
     slowdown: Percentiles = Field(description="Tail over ideal, over the seeds.")
     mean_slowdown: float = Field(description="Tail over ideal, mean of the seeds.")
-    mean_line_rates: float = Field(description="Tail over the time of the largest flow at the rate of an idle host, mean of the seeds.")
+    mean_line_rates: float = Field(
+        description="Tail over the time of the largest flow at the rate of an idle host, mean of the seeds."
+    )
     assumed_line_rates: float | None = Field(None, description="The same as the plan counts on, transport included.")
 
 
@@ -102,11 +109,22 @@ def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
     for seed in seeds:
         flows = q.flows(seed)
         routes = routed(q.tree, flows, q.transport, seed, q.failed)
-        ideal, found, coarsest = ideal_seconds(q.tree, flows), flow_seconds(routes, len(flows)), resolution(routes.parts)
+        ideal, found, coarsest = (
+            ideal_seconds(q.tree, flows),
+            flow_seconds(routes, len(flows)),
+            resolution(routes.parts),
+        )
         line = float(flows.size.max()) / q.tree.host_rate
         tail = float(found.max())
         runs.append(
-            Run(seed=seed, ideal_seconds=ideal, tail_seconds=tail, slowdown=tail / ideal, line_rates=tail / line, fct_seconds=percentiles(found))
+            Run(
+                seed=seed,
+                ideal_seconds=ideal,
+                tail_seconds=tail,
+                slowdown=tail / ideal,
+                line_rates=tail / line,
+                fct_seconds=percentiles(found),
+            )
         )
         times.append(found)
         ratios.append(found / ideal)

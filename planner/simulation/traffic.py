@@ -75,11 +75,17 @@ def from_file(path: Path, slots: Ints) -> Flows:
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     except FileNotFoundError:
-        raise InputError(f"--pattern {path}: is no pattern and no such file; give permutation, p2p, allreduce, alltoall or a CSV file") from None
+        raise InputError(
+            f"--pattern {path}: is no pattern and no such file; give permutation, p2p, allreduce, alltoall or a CSV file"
+        ) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read as a CSV file ({error}); give one with the header {','.join(HEADER)}") from None
+        raise InputError(
+            f"{path}: cannot be read as a CSV file ({error}); give one with the header {','.join(HEADER)}"
+        ) from None
     if not rows or [c.strip() for c in rows[0]] != HEADER:
-        raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {','.join(rows[0]) if rows else 'empty'}); add it")
+        raise InputError(
+            f"{path}: line 1: must be the header {','.join(HEADER)} (is {','.join(rows[0]) if rows else 'empty'}); add it"
+        )
     held = [_row(path, n, row, len(slots)) for n, row in enumerate(rows[1:], start=2) if row]
     if not held:
         raise InputError(f"{path}: has no flows; add lines such as 0,1,1e6")
@@ -98,14 +104,18 @@ def _row(path: Path, line: int, row: list[str], hosts: int) -> tuple[int, int, f
         except ValueError:
             host = -1
         if not 0 <= host < hosts:
-            raise InputError(f"{where}: {name}: must be a host from 0 to {hosts - 1} (is {text.strip()!r}); fix it there")
+            raise InputError(
+                f"{where}: {name}: must be a host from 0 to {hosts - 1} (is {text.strip()!r}); fix it there"
+            )
         ends.append(host)
     try:
         size = float(row[2])
     except ValueError:
         size = math.nan
     if not (math.isfinite(size) and size > 0):
-        raise InputError(f"{where}: bytes: must be a finite number greater than 0 (is {row[2].strip()!r}); fix it there")
+        raise InputError(
+            f"{where}: bytes: must be a finite number greater than 0 (is {row[2].strip()!r}); fix it there"
+        )
     if ends[0] == ends[1]:
         raise InputError(f"{where}: dst: must be another host than src (both are {ends[0]}); remove the line")
     return ends[0], ends[1], size
@@ -135,9 +145,13 @@ def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
     held = switch_cables(tree)
     if isinstance(failed, int):
         if not 0 <= failed <= held:
-            raise InputError(f"--failed-links {failed}: must be from 0 to {held}, the cables between switches; give another number")
+            raise InputError(
+                f"--failed-links {failed}: must be from 0 to {held}, the cables between switches; give another number"
+            )
         return np.sort(rng.order(held, seed, 9)[:failed])
     wrong = [c for c in failed if not 0 <= c < held]
     if wrong:
-        raise InputError(f"failed_cables: {wrong[0]} is not the number of a cable between switches (there are {held}); give one from 0 to {held - 1}")
+        raise InputError(
+            f"failed_cables: {wrong[0]} is not the number of a cable between switches (there are {held}); give one from 0 to {held - 1}"
+        )
     return np.unique(np.asarray(failed, np.int64))

@@ -37,7 +37,10 @@ def restate(model: pyo.ConcreteModel, *, unit: float = 1e-3, relax: bool = True)
         repn = generate_standard_repn(goal.expr)
         sign = 1 if goal.sense == pyo.minimize else -1
         scale = 1e6  # M$ to $, and finer than a rack.
-        terms = [round(sign * c * of[id(v)][1] * scale) * of[id(v)][0] for c, v in zip(repn.linear_coefs, repn.linear_vars, strict=True)]
+        terms = [
+            round(sign * c * of[id(v)][1] * scale) * of[id(v)][0]
+            for c, v in zip(repn.linear_coefs, repn.linear_vars, strict=True)
+        ]
         cp.minimize(sum(terms))
     return cp
 

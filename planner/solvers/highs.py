@@ -55,7 +55,13 @@ def run(
 
 
 def _run(
-    model: pyo.ConcreteModel, time_limit: float | None, gap: float | None, absolute_gap: float | None, seed: int, threads: int | None, presolve: bool
+    model: pyo.ConcreteModel,
+    time_limit: float | None,
+    gap: float | None,
+    absolute_gap: float | None,
+    seed: int,
+    threads: int | None,
+    presolve: bool,
 ) -> tuple[Outcome[Values], Any]:
     lazy = getattr(model, "lazy", None)
     if lazy is not None:
@@ -130,7 +136,9 @@ def _run_lazily(
     point = found.point
     outcome = Outcome(
         stop=STOP_BY_STATUS[found.status],
-        solution=None if point is None else Values(lambda v: float(point[search.column[id(v)]]) if id(v) in search.column else 0.0),
+        solution=None
+        if point is None
+        else Values(lambda v: float(point[search.column[id(v)]]) if id(v) in search.column else 0.0),
         objective=found.objective,
         bound=found.bound,
         infeasible=found.infeasible and found.status == _Native.kInfeasible,

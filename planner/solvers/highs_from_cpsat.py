@@ -17,7 +17,12 @@ FAR = 2**62  # beyond it a side of a row is no limit
 
 
 def run(
-    model: cp_model.CpModel, *, time_limit: float | None = None, seed: int = 0, threads: int | None = None, presolve: bool = True
+    model: cp_model.CpModel,
+    *,
+    time_limit: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    presolve: bool = True,
 ) -> Outcome[Values]:
     """Solve a model of whole variables and linear rows to a gap of zero; a value is asked for by variable.
 

@@ -84,7 +84,9 @@ class Search:
             self.h.setOptionValue(key, value)
         self._join(rows.columns)
         kinds = self.h.getLp().integrality_
-        self.whole = np.asarray([i for i, kind in enumerate(kinds) if kind == highspy.HighsVarType.kInteger], dtype=np.int32)
+        self.whole = np.asarray(
+            [i for i, kind in enumerate(kinds) if kind == highspy.HighsVarType.kInteger], dtype=np.int32
+        )
         lp = self.h.getLp()
         self.low, self.high = np.asarray(lp.col_lower_)[self.whole], np.asarray(lp.col_upper_)[self.whole]
         self.sense = 1.0 if lp.sense_ == highspy.ObjSense.kMinimize else -1.0
@@ -110,7 +112,15 @@ class Search:
         starts = np.cumsum([0] + [len(i) for i, _ in parts])[:-1].astype(np.int32)
         index = np.concatenate([i for i, _ in parts]).astype(np.int32)
         upper = np.asarray([r.upper for r in rows])
-        self.h.addRows(len(rows), np.full(len(rows), -highspy.kHighsInf), upper, len(index), starts, index, np.concatenate([v for _, v in parts]))
+        self.h.addRows(
+            len(rows),
+            np.full(len(rows), -highspy.kHighsInf),
+            upper,
+            len(index),
+            starts,
+            index,
+            np.concatenate([v for _, v in parts]),
+        )
         if not kept:
             self.found |= {self.h.getNumRow() - len(rows) + i: r.name for i, r in enumerate(rows)}
 
@@ -168,7 +178,9 @@ class Search:
         if self._keep_all(whole=True, quick=False) != _Status.kOptimal or self.point()[self.at[column]] >= most - 1e-6:
             return set()
         found = self._duals()
-        return {row.name for row, x in found.stated.items() if abs(x) > 1e-6} | {name for name, x in found.found.items() if abs(x) > 1e-6}
+        return {row.name for row, x in found.stated.items() if abs(x) > 1e-6} | {
+            name for name, x in found.found.items() if abs(x) > 1e-6
+        }
 
     def duals(self) -> Duals | None:
         """Solve a model whose binaries are fixed at whole values and return its duals; None where it has no optimum."""
@@ -179,7 +191,9 @@ class Search:
         found: dict[str, float] = {}
         for i, name in self.found.items():
             found[name] = found.get(name, 0.0) + held[i]
-        return Duals(stated={row: held[i] for row, i in self._wrapper._pyomo_con_to_solver_con_map.items()}, found=found)
+        return Duals(
+            stated={row: held[i] for row, i in self._wrapper._pyomo_con_to_solver_con_map.items()}, found=found
+        )
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also finds the rows that hold it there.
@@ -199,7 +213,10 @@ class Search:
             if status in _INFEASIBLE or status not in (_Status.kOptimal, _Status.kTimeLimit):
                 return status
             if math.isfinite(most):
-                self.add([Row(name="", columns=np.asarray([column, gate]), values=np.asarray([1.0, -most]), upper=0.0)], kept=True)
+                self.add(
+                    [Row(name="", columns=np.asarray([column, gate]), values=np.asarray([1.0, -most]), upper=0.0)],
+                    kept=True,
+                )
         self.h.changeColsCost(len(every), every, costs)
         self.forget(list(self.found))
         status = self.relax()
@@ -238,7 +255,9 @@ class Search:
             status = self.run()
             info = self.h.getInfo()
             if status not in _INFEASIBLE and math.isfinite(info.mip_dual_bound):
-                bound = self.sense * max(self.sense * info.mip_dual_bound, -math.inf if bound is None else self.sense * bound)
+                bound = self.sense * max(
+                    self.sense * info.mip_dual_bound, -math.inf if bound is None else self.sense * bound
+                )
             if not self.h.getSolution().value_valid or status in _INFEASIBLE:
                 break
             held = status
@@ -255,7 +274,9 @@ class Search:
                 break
             status = _Status.kOptimal
         infeasible = best is None and status in _INFEASIBLE
-        return Found(status=status, point=best, objective=value, bound=bound, infeasible=infeasible, rows=len(self.found))
+        return Found(
+            status=status, point=best, objective=value, bound=bound, infeasible=infeasible, rows=len(self.found)
+        )
 
 
 def _close(value: float | None, bound: float | None, relative_gap: float, absolute_gap: float) -> bool:

@@ -24,7 +24,9 @@ def read_vary(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         path, equals, spec = text.partition("=")
         if not equals or not path or not spec:
-            raise InputError(f"--vary {text!r}: must be PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({FORMS})")
+            raise InputError(
+                f"--vary {text!r}: must be PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({FORMS})"
+            )
         if path in found:
             raise InputError(f"--vary {path}: is given twice; join its values in one list")
         found[path] = spec
@@ -97,7 +99,9 @@ def _tidy(x: float) -> float:
 
 def _even(where: str, start: int | float, stop: int | float, step: int | float) -> list[Any]:
     if step == 0 or (stop - start) * step < 0:
-        raise InputError(f"{where}: a step of {step:g} never leads from {start:g} to {stop:g}; change its sign or the ends")
+        raise InputError(
+            f"{where}: a step of {step:g} never leads from {start:g} to {stop:g}; change its sign or the ends"
+        )
     count = math.floor((stop - start) / step * (1 + 1e-9) + 1e-9) + 1
     _limited(where, count)
     whole = all(isinstance(x, int) for x in (start, step))
@@ -106,7 +110,9 @@ def _even(where: str, start: int | float, stop: int | float, step: int | float) 
 
 def _geometric(where: str, start: int | float, stop: int | float, factor: int | float) -> list[Any]:
     if start <= 0 or stop <= 0 or factor <= 0 or factor == 1 or (stop - start) * (factor - 1) < 0:
-        raise InputError(f"{where}: a factor of {factor:g} never leads from {start:g} to {stop:g}; ends and factor must be above 0")
+        raise InputError(
+            f"{where}: a factor of {factor:g} never leads from {start:g} to {stop:g}; ends and factor must be above 0"
+        )
     count = math.floor(math.log(stop / start) / math.log(factor) + 1e-9) + 1
     _limited(where, count)
     whole = all(isinstance(x, int) for x in (start, factor))
@@ -164,7 +170,9 @@ def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
         if not any(cell.strip() for cell in row):
             continue
         if len(row) != len(head):
-            raise InputError(f"{path}: line {rows.line_num}: has {len(row)} cells under {len(head)} columns; give one a column")
+            raise InputError(
+                f"{path}: line {rows.line_num}: has {len(row)} cells under {len(head)} columns; give one a column"
+            )
         yield {h: _value(cell.strip()) for h, cell in zip(head, row, strict=True)}
 
 
@@ -175,7 +183,9 @@ def grid_of(axes: Sequence[Axis]) -> list[Point]:
     if twice:
         raise InputError(f"{twice[0]}: is varied by two axes; keep one")
     if math.prod(len(a) for a in axes) > MOST_VALUES:
-        raise InputError(f"the axes span {math.prod(len(a) for a in axes):,} points; at most {MOST_VALUES:,} make sense, take fewer values")
+        raise InputError(
+            f"the axes span {math.prod(len(a) for a in axes):,} points; at most {MOST_VALUES:,} make sense, take fewer values"
+        )
     return [{k: v for part in parts for k, v in part.items()} for parts in itertools.product(*axes)]
 
 

@@ -27,7 +27,9 @@ def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor
         # One death more than this and a point is given up: it has taken TRIES workers with it.
         with (
             dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}),
-            LocalCluster(n_workers=workers or cores(), threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+            LocalCluster(
+                n_workers=workers or cores(), threads_per_worker=1, processes=True, dashboard_address=None
+            ) as cluster,
             Client(cluster) as client,
         ):
             yield client.get_executor(pure=False)
@@ -35,6 +37,8 @@ def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
-        raise InputError(f"--dask {address}: no scheduler answers there ({error}); give HOST:PORT of a running one, or local") from None
+        raise InputError(
+            f"--dask {address}: no scheduler answers there ({error}); give HOST:PORT of a running one, or local"
+        ) from None
     with client:
         yield client.get_executor(pure=False)

@@ -4,7 +4,15 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import suppress
 from multiprocessing import get_context
 
@@ -48,7 +56,9 @@ class Lane:
     @property
     def started(self) -> bool:
         """Whether the process came so far as to tell its number."""
-        return self._pid is not None and self._pid.done() and not self._pid.cancelled() and self._pid.exception() is None
+        return (
+            self._pid is not None and self._pid.done() and not self._pid.cancelled() and self._pid.exception() is None
+        )
 
     def end(self) -> None:
         """End the process, in the middle of a point if need be."""
@@ -163,7 +173,9 @@ def _answer(task: Task, future: Future[Answer]) -> Answer:
 
 
 def _dead(task: Task) -> Answer:
-    return _failed(task, f"the worker process died at this point, {TRIES} times; look for memory or a crash in a solver")
+    return _failed(
+        task, f"the worker process died at this point, {TRIES} times; look for memory or a crash in a solver"
+    )
 
 
 def _failed(task: Task, reason: str) -> Answer:

@@ -33,7 +33,9 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
     try:
         found: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]}); give the rows of `planner sweep`") from None
+        raise InputError(
+            f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]}); give the rows of `planner sweep`"
+        ) from None
     return found
 
 

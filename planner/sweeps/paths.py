@@ -58,7 +58,9 @@ def check_path(instance: Instance, path: str) -> None:
         if isinstance(value, BaseModel):
             kind = type(value)
             if part not in kind.model_fields:
-                raise InputError(f"{path}: no such key; {_nearest(instance, path, str(part), sorted(kind.model_fields))}")
+                raise InputError(
+                    f"{path}: no such key; {_nearest(instance, path, str(part), sorted(kind.model_fields))}"
+                )
             value = getattr(value, str(part))
         elif isinstance(value, tuple):
             value = value[_position(path, where, part, value)]
@@ -69,7 +71,9 @@ def check_path(instance: Instance, path: str) -> None:
         else:
             raise InputError(f"{path}: {where} is a single value; end the path there")
     if isinstance(value, (tuple, dict)):
-        raise InputError(f"{path}: is a whole {'list' if isinstance(value, tuple) else 'object'}; name one value inside it")
+        raise InputError(
+            f"{path}: is a whole {'list' if isinstance(value, tuple) else 'object'}; name one value inside it"
+        )
 
 
 def _check_pin(instance: Instance, pin: str) -> None:
@@ -77,7 +81,9 @@ def _check_pin(instance: Instance, pin: str) -> None:
     known = [*PINS, *nodes]
     if pin not in known:
         near = difflib.get_close_matches(pin, known, 1, 0.4)
-        raise InputError(f"{PIN}{pin}: no such decision; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"))
+        raise InputError(
+            f"{PIN}{pin}: no such decision; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}")
+        )
 
 
 def _position(path: str, where: str, part: str | int, held: tuple[Any, ...]) -> int:
@@ -89,7 +95,9 @@ def _position(path: str, where: str, part: str | int, held: tuple[Any, ...]) -> 
     names = [str(getattr(x, "id", None) or getattr(x, "name", None) or "") for x in held]
     if part not in names:
         near = difflib.get_close_matches(part, names, 1, 0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(n for n in names if n) or 'positions only'}"
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"known: {', '.join(n for n in names if n) or 'positions only'}"
+        )
         raise InputError(f"{path}: {where} has no {part!r}; {hint}")
     return names.index(part)
 
@@ -102,7 +110,11 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     last = path.rsplit(".", 1)[-1]
     paths = [*leaves(instance), *(PIN + p for p in PINS)]
     same = [p for p in paths if p.rsplit(".", 1)[-1] == last]
-    near = same or difflib.get_close_matches(path, paths, 1, 0.5) or difflib.get_close_matches(last, [p.rsplit(".", 1)[-1] for p in paths], 1, 0.6)
+    near = (
+        same
+        or difflib.get_close_matches(path, paths, 1, 0.5)
+        or difflib.get_close_matches(last, [p.rsplit(".", 1)[-1] for p in paths], 1, 0.6)
+    )
     if near and near[0] not in paths:
         near = [p for p in paths if p.rsplit(".", 1)[-1] == near[0]]
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"

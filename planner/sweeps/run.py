@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.files import write_whole
+from planner.files import write_atomically
 from planner.instance.instance import Instance
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of
@@ -49,7 +49,12 @@ def tasks_for(instance: Instance | Mapping[str, Any] | str | Path, points: Seque
 
 
 def rows_of(
-    tasks: Sequence[Task], ask: Ask, *, finished: Collection[str] = (), executor: Executor | None = None, workers: int | None = None
+    tasks: Sequence[Task],
+    ask: Ask,
+    *,
+    finished: Collection[str] = (),
+    executor: Executor | None = None,
+    workers: int | None = None,
 ) -> Iterator[Row]:
     """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
     left = [t for t in tasks if t.key not in finished]
@@ -57,7 +62,7 @@ def rows_of(
     answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
     for task, answer in answers:
         if answer.plan is not None and ask.plans is not None:
-            write_whole(plan_file(ask.plans, task), answer.plan)
+            write_atomically(plan_file(ask.plans, task), answer.plan)
         yield answer.row
 
 

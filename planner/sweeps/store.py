@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from planner.errors import InputError
-from planner.files import write_whole
+from planner.files import write_atomically
 from planner.sweeps.parquet import need_pyarrow, write_parquet
 from planner.sweeps.rows import Row
 
@@ -25,7 +25,9 @@ def journal_of(output: Path) -> Path:
         return output
     if output.suffix in TABLES:
         return output.with_name(output.name + ".jsonl")
-    raise InputError(f"{output}: must end in {', '.join((*LINES, *TABLES))} (is {output.suffix or 'without an ending'!r})")
+    raise InputError(
+        f"{output}: must end in {', '.join((*LINES, *TABLES))} (is {output.suffix or 'without an ending'!r})"
+    )
 
 
 class Store:
@@ -67,7 +69,9 @@ class Store:
             held.seek(0)
             owner = held.read().strip() or "unknown"
             held.close()
-            raise InputError(f"{self.path}: another sweep is writing it (process {owner}); wait for it, or choose another file") from None
+            raise InputError(
+                f"{self.path}: another sweep is writing it (process {owner}); wait for it, or choose another file"
+            ) from None
         held.truncate(0)
         held.write(f"{os.getpid()}\n")
         held.flush()
@@ -102,7 +106,7 @@ class Store:
         self.rows = read_rows(self.path)
         rows = sorted(self.rows, key=lambda r: r.index)
         if self.output.suffix == ".csv":
-            write_whole(self.output, csv_text(rows))
+            write_atomically(self.output, csv_text(rows))
         elif self.output.suffix == ".parquet":
             write_parquet(self.output, columns_of(rows))
 
@@ -115,7 +119,9 @@ class Store:
         """Lend the open store."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close it."""
         self.close()
 
@@ -141,7 +147,9 @@ def parse_rows(path: Path, text: str) -> list[Row]:
             found.append(Row.model_validate_json(line))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise InputError(f"{path}: line {n}: is no row of a sweep ({first['msg']}); remove the line, or choose another file") from None
+            raise InputError(
+                f"{path}: line {n}: is no row of a sweep ({first['msg']}); remove the line, or choose another file"
+            ) from None
     return found
 
 

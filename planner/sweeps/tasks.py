@@ -85,7 +85,10 @@ def key_of(instance: Instance, options: Options) -> str:
 
 def written(point: Mapping[str, Any]) -> str:
     """Write a point for a message."""
-    return ", ".join(f"{k}={v!r}" if isinstance(v, str) else f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in point.items())
+    return ", ".join(
+        f"{k}={v!r}" if isinstance(v, str) else f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}"
+        for k, v in point.items()
+    )
 
 
 def solve_point(task: Task) -> Answer:
@@ -96,7 +99,9 @@ def solve_point(task: Task) -> Answer:
     started = time.perf_counter()
     try:
         with _one_at_a_time:
-            plan = solve_instance(load_instance(task.data), task.options, _silent, _learned.setdefault("solves", Learned()))
+            plan = solve_instance(
+                load_instance(task.data), task.options, _silent, _learned.setdefault("solves", Learned())
+            )
     except Exception as error:  # a defect at one point must not end a sweep of thousands
         reason = f"{type(error).__name__}: {error}"
         return Answer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))

@@ -19,7 +19,12 @@ FULLNESS = (0.95, 0.98, 0.99, 1.0)
 def crowded(seed: int, leaves: int, fullness: float) -> Question:
     """Return leaves of 16 or 32 nodes, part of them busy, under pods of 8 or 16, and mixed groups that take so much of what is free."""
     r = random.Random(f"{seed},{leaves},{fullness}")
-    size, per_pod, tiers, busy = r.choice([16, 32]), r.choice([8, 16]), r.choice([1, 1, 2]), r.choice([0.05, 0.15, 0.25])
+    size, per_pod, tiers, busy = (
+        r.choice([16, 32]),
+        r.choice([8, 16]),
+        r.choice([1, 1, 2]),
+        r.choice([0.05, 0.15, 0.25]),
+    )
     found = []
     for i in range(leaves):
         free = sum(r.random() > busy for _ in range(size))
@@ -55,7 +60,8 @@ def main() -> None:
                 figures = " ".join(f"{v}/{b}" for _, v, b in levels)
                 seconds, kinds = time.perf_counter() - started, ",".join(str(k.size) for k in q.kinds)
                 print(
-                    f"{leaves:4} leaves {fullness:5.0%} seed {seed} tiers {q.tiers} groups {kinds:10} {seconds:5.2f} s  {figures}  {at}", flush=True
+                    f"{leaves:4} leaves {fullness:5.0%} seed {seed} tiers {q.tiers} groups {kinds:10} {seconds:5.2f} s  {figures}  {at}",
+                    flush=True,
                 )
     print("proven: " + ", ".join(f"{proven[x]} of {total[x]} at {x:.0%}" for x in FULLNESS))
     print("first open level: " + (", ".join(f"{name} {n}" for name, n in first_open.items() if n) or "none"))

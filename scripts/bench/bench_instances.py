@@ -38,7 +38,9 @@ def timed(args: list[str]) -> Timed:
     started = time.perf_counter()
     child = subprocess.Popen([str(PLANNER), *args], cwd=ROOT, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
-    return Timed(seconds=time.perf_counter() - started, peak_mb=usage.ru_maxrss / 1e3, status=os.waitstatus_to_exitcode(status))
+    return Timed(
+        seconds=time.perf_counter() - started, peak_mb=usage.ru_maxrss / 1e3, status=os.waitstatus_to_exitcode(status)
+    )
 
 
 def main() -> None:
@@ -50,7 +52,9 @@ def main() -> None:
         seconds = [t.seconds for t in found]
         peak = max(t.peak_mb for t in found)
         exits = ",".join(str(s) for s in sorted({t.status for t in found}))
-        print(f"{'planner ' + ' '.join(args):44} {min(seconds):8.2f} {statistics.median(seconds):9.2f} {max(seconds):8.2f} {peak:8.0f} {exits}")
+        print(
+            f"{'planner ' + ' '.join(args):44} {min(seconds):8.2f} {statistics.median(seconds):9.2f} {max(seconds):8.2f} {peak:8.0f} {exits}"
+        )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,10 @@ LEAF, PER_POD = 32, 16
 def cluster_of(nodes: int) -> Topology:
     """Return leaves of 32 nodes, sixteen to a pod."""
     leaves = range(nodes // LEAF)
-    switches = [Switch(name="core"), *(Switch(name=f"pod{p}", parent="core") for p in range(-(-len(leaves) // PER_POD)))]
+    switches = [
+        Switch(name="core"),
+        *(Switch(name=f"pod{p}", parent="core") for p in range(-(-len(leaves) // PER_POD))),
+    ]
     for i in leaves:
         names = tuple(f"n{n:05d}" for n in range(i * LEAF, (i + 1) * LEAF))
         switches.append(Switch(name=f"leaf{i:03d}", parent=f"pod{i // PER_POD}", nodes=names))
@@ -65,7 +68,12 @@ def compare(nodes: int, share: float, kinds: Sequence[tuple[int, float]], limit:
     cluster = Cluster(cluster_of(nodes))
     cluster.set_busy(busy_nodes(cluster, share, 1))
     free = nodes - len(cluster.busy)
-    job = Job(name="bench", groups=tuple(GroupKind(name=f"g{size}", size=size, count=max(1, int(free * part / size))) for size, part in kinds))
+    job = Job(
+        name="bench",
+        groups=tuple(
+            GroupKind(name=f"g{size}", size=size, count=max(1, int(free * part / size))) for size, part in kinds
+        ),
+    )
 
     started = time.perf_counter()
     placed = cluster.place(job, time_limit=limit)
@@ -112,13 +120,17 @@ def latency(nodes: int, calls: int, limit: float) -> None:
         cpu.append(time.process_time() - started[1])
         proven += placed.certificate.status == "optimal"
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{nodes:>7,} nodes: CPU {percentiles(cpu)}; wall {percentiles(seconds)}; {proven} of {calls} proven; {memory:.0f} MB")
+    print(
+        f"{nodes:>7,} nodes: CPU {percentiles(cpu)}; wall {percentiles(seconds)}; {proven} of {calls} proven; {memory:.0f} MB"
+    )
 
 
 def percentiles(seconds: Sequence[float]) -> str:
     """Return the middle and the slow end in milliseconds."""
     ordered = sorted(seconds)
-    return ", ".join(f"p{100 * q:.0f} {1e3 * ordered[min(int(q * len(ordered)), len(ordered) - 1)]:.1f} ms" for q in (0.5, 0.9, 0.99))
+    return ", ".join(
+        f"p{100 * q:.0f} {1e3 * ordered[min(int(q * len(ordered)), len(ordered) - 1)]:.1f} ms" for q in (0.5, 0.9, 0.99)
+    )
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ GPU = {
     "hbm_bytes": 1e11,
     "hbm_bytes_per_second": 1e12,
     "peak_flop_per_second": {"bf16": 1e15},
-    "matrix_efficiency": {"most": {"bf16": 0.7}},
+    "gemm_efficiency": {"most": {"bf16": 0.7}},
     "scale_up_bytes_per_second": 1e11,
     "scale_up_latency_seconds": 1e-6,
     "nic_bytes_per_second": 5e10,
@@ -40,7 +40,13 @@ PRECISION = {
     "collective_bytes": 2,
 }
 MODEL = {"name": "m", "layers": 4, "hidden": 64, "heads": 4, "vocabulary": 100}
-WORKLOAD = {"model": MODEL, "tokens": 1e9, "sequence_length": 128, "software": {"name": "ideal"}, "precision": PRECISION}
+WORKLOAD = {
+    "model": MODEL,
+    "tokens": 1e9,
+    "sequence_length": 128,
+    "software": {"name": "ideal"},
+    "precision": PRECISION,
+}
 MODULE_MW = 2.8  # 16 racks of 125 kW and 40 % of overhead
 
 
@@ -52,7 +58,12 @@ def question(grid: dict[str, Any], model: str, n1: str, sites: int) -> Any:
     prices = {"building_usd_per_it_mw": 1e7, "site_usd": 1e8}
     hardware: dict[str, Any] = {"accelerator": GPU, "rack": {"name": "r", "gpus": 72, "it_kw": 125, "price_usd": 3e6}}
     hardware |= {"racks_per_module": 16, "facility_overhead_factor": 1.4}
-    data = {"name": "bench", "workload": WORKLOAD, "hardware": hardware, "grid": {**grid, "rules": rules, "prices": prices}}
+    data = {
+        "name": "bench",
+        "workload": WORKLOAD,
+        "hardware": hardware,
+        "grid": {**grid, "rules": rules, "prices": prices},
+    }
     return Instance.model_validate(data)
 
 
@@ -90,7 +101,9 @@ def _angles(instance: Any, request: Any, limit: float) -> tuple[float | None, st
     m.goal = pyo.Objective(expr=yearly_musd(m, q))
     outcome = highs.run(m, time_limit=limit)
     objective = None if outcome.objective is None else outcome.objective * 1e6
-    status = without_plan(outcome, limit) if objective is None else "optimal" if outcome.stop is Stop.PROVED else "feasible"
+    status = (
+        without_plan(outcome, limit) if objective is None else "optimal" if outcome.stop is Stop.PROVED else "feasible"
+    )
     return objective, status, f"{outcome.variables} variables, {outcome.constraints} rows"
 
 
@@ -98,7 +111,11 @@ def without_plan(outcome: Any, limit: float) -> str:
     """Say why there is no plan; what a solver calls its stop at the limit says little (HiGHS may name an error of its own)."""
     if outcome.infeasible:
         return "infeasible"
-    return f"no plan within {limit:g} s" if outcome.seconds >= 0.95 * limit else f"no plan: {outcome.detail} after {outcome.seconds:.1f} s"
+    return (
+        f"no plan within {limit:g} s"
+        if outcome.seconds >= 0.95 * limit
+        else f"no plan: {outcome.detail} after {outcome.seconds:.1f} s"
+    )
 
 
 def main() -> None:
@@ -118,7 +135,9 @@ def main() -> None:
         data = json.loads(given.grid.read_text(encoding="utf-8"))
         grid = {k: v for k, v in data.get("grid", data).items() if k not in ("rules", "prices", "new_lines")}
     nodes = len(grid["nodes"])
-    print(f"{nodes} nodes, {len(grid['lines'])} lines, {sum(n.get('site', True) for n in grid['nodes'])} candidate sites, {given.gw:g} GW")
+    print(
+        f"{nodes} nodes, {len(grid['lines'])} lines, {sum(n.get('site', True) for n in grid['nodes'])} candidate sites, {given.gw:g} GW"
+    )
     print(f"{'run':10} {'seconds':>8} {'ratio':>6} {'peak MB':>8} {'M$ a year':>10}  status, effort")
     context = multiprocessing.get_context("spawn")
     seconds: dict[str, float] = {}

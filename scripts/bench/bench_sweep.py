@@ -44,7 +44,12 @@ def separate(budgets: list[float]) -> dict[float, float]:
     """Solve each point in a process of its own."""
     code = f"import sys, planner; d = __import__('json').load(open({str(INSTANCE)!r})); d['limits']['budget_usd'] = float(sys.argv[1]); "
     code += "print(planner.solve(d, threads=1).objective.value)"
-    return {b: float(subprocess.run([sys.executable, "-c", code, str(b)], capture_output=True, text=True, check=True).stdout) for b in budgets}
+    return {
+        b: float(
+            subprocess.run([sys.executable, "-c", code, str(b)], capture_output=True, text=True, check=True).stdout
+        )
+        for b in budgets
+    }
 
 
 def swept(budgets: list[float], workers: int) -> dict[float, float]:
@@ -74,7 +79,9 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.workers:
         one, two = (timed(partial(many, n)) for n in (1, 2))
-        print(f"one worker {one[0]:.1f} s, two {two[0]:.1f} s: {one[0] / two[0]:.2f} times as fast; CPU {one[1]:.1f} and {two[1]:.1f} s; {load()}")
+        print(
+            f"one worker {one[0]:.1f} s, two {two[0]:.1f} s: {one[0] / two[0]:.2f} times as fast; CPU {one[1]:.1f} and {two[1]:.1f} s; {load()}"
+        )
         return
     budgets = [asked.first + k * STEP_USD for k in range(asked.points)]
     some = budgets[asked.every // 2 :: asked.every]
@@ -86,7 +93,9 @@ def main() -> None:
     how = "" if len(some) == len(budgets) else f" (from {len(some)} of them)"
     print(f"separate solves:   {wall_alone:.1f} s, CPU {cpu_alone:.1f} s{how}; {load()}")
     same = {b: values[b] == alone[b] for b in some}
-    print(f"ratio {wall / wall_alone:.2f}, CPU {cpu / cpu_alone:.2f}; objectives identical at {sum(same.values())} of {len(same)} points")
+    print(
+        f"ratio {wall / wall_alone:.2f}, CPU {cpu / cpu_alone:.2f}; objectives identical at {sum(same.values())} of {len(same)} points"
+    )
     for b in some:
         print(f"  ${b / 1e9:g}B: {values[b]!r} {alone[b]!r}")
 

@@ -21,12 +21,16 @@ from planner.simulation.tree import Tree
 COUNTED = {(8, 1): 4.3, (8, 2): 5.8, (8, 4): 7.9, (16, 1): 5.8, (16, 2): 7.7, (16, 4): 10.8, (32, 1): 6.0, (64, 1): 8.0}
 # Tail over line-rate time of a packet-level simulator: 128 hosts, 24 MB flows, RoCE with ECMP and PFC, mean of 5 seeds.
 PACKETS = {(8, 1): 5.0, (8, 2): 6.7, (8, 4): 8.8}
-TIMED: tuple[tuple[int, TransportName], ...] = tuple((k, t) for k in (16, 32, 64) for t in ("ecmp", "spray", "adaptive"))
+TIMED: tuple[tuple[int, TransportName], ...] = tuple(
+    (k, t) for k in (16, 32, 64) for t in ("ecmp", "spray", "adaptive")
+)
 
 
 def row(cells: Sequence[object], widths: Sequence[int]) -> str:
     """Align a row of a table to the right."""
-    return " ".join(f"{c:>{w}.2f}" if isinstance(c, float) else f"{c!s:>{w}}" for c, w in zip(cells, widths, strict=True))
+    return " ".join(
+        f"{c:>{w}.2f}" if isinstance(c, float) else f"{c!s:>{w}}" for c, w in zip(cells, widths, strict=True)
+    )
 
 
 def k_ary(ports: int, ratio: int = 1) -> Tree:
@@ -37,7 +41,23 @@ def k_ary(ports: int, ratio: int = 1) -> Tree:
 def compare(seeds: int) -> None:
     """Print the tails under ECMP beside what others counted and simulated."""
     widths = (8, 6, 6, 12, 8, 9, 12, 13, 9, 12)
-    print(row(("hosts", "ratio", "seeds", "mean", "counted", "off by", "(min-max)", "with pauses", "packets", "packets/mean"), widths))
+    print(
+        row(
+            (
+                "hosts",
+                "ratio",
+                "seeds",
+                "mean",
+                "counted",
+                "off by",
+                "(min-max)",
+                "with pauses",
+                "packets",
+                "packets/mean",
+            ),
+            widths,
+        )
+    )
     for (ports, ratio), counted in COUNTED.items():
         tree, tails, paused = k_ary(ports, ratio), [], []
         few = seeds if ports <= 16 else min(seeds, 5)
@@ -50,7 +70,23 @@ def compare(seeds: int) -> None:
         mean, packets = float(np.mean(tails)), PACKETS.get((ports, ratio))
         span, off = f"{min(tails):.0f}-{max(tails):.0f}", f"{100 * (mean / counted - 1):+.1f} %"
         late = float(np.mean(paused)) if paused else "-"
-        print(row((tree.hosts, f"{ratio}:1", few, mean, counted, off, span, late, packets or "-", packets / mean if packets else "-"), widths))
+        print(
+            row(
+                (
+                    tree.hosts,
+                    f"{ratio}:1",
+                    few,
+                    mean,
+                    counted,
+                    off,
+                    span,
+                    late,
+                    packets or "-",
+                    packets / mean if packets else "-",
+                ),
+                widths,
+            )
+        )
 
 
 def clock() -> None:

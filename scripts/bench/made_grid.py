@@ -37,8 +37,16 @@ def made_grid(buses: int, candidates: int, seed: int) -> dict[str, Any]:
     best = set(np.argsort(-into, kind="stable")[:candidates].tolist())
     areas = [f"A{k}" for k in range(4)]
     nodes = [_node(i, places[i], side, areas, i in best, rng) for i in range(buses)]
-    authorities = [{"id": b, "interconnection": "eastern", "headroom_mw": 1e6, "energy_usd_per_mwh": 35.0 + 2 * k} for k, b in enumerate(areas)]
-    return {"balancing_authorities": authorities, "nodes": nodes, "lines": lines, "source": f"made grid: {buses} buses, seed {seed}"}
+    authorities = [
+        {"id": b, "interconnection": "eastern", "headroom_mw": 1e6, "energy_usd_per_mwh": 35.0 + 2 * k}
+        for k, b in enumerate(areas)
+    ]
+    return {
+        "balancing_authorities": authorities,
+        "nodes": nodes,
+        "lines": lines,
+        "source": f"made grid: {buses} buses, seed {seed}",
+    }
 
 
 def _edges(places: Any, rng: Any) -> list[tuple[int, int]]:
@@ -47,7 +55,9 @@ def _edges(places: Any, rng: Any) -> list[tuple[int, int]]:
     radial = buses // 8
     core = buses - radial
     triangles = Delaunay(places[:core]).simplices
-    pairs = np.unique(np.sort(np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [0, 2]]]), axis=1), axis=0)
+    pairs = np.unique(
+        np.sort(np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [0, 2]]]), axis=1), axis=0
+    )
     miles = np.hypot(*(places[pairs[:, 0]] - places[pairs[:, 1]]).T)
     tree = minimum_spanning_tree(coo_matrix((miles, (pairs[:, 0], pairs[:, 1])), shape=(core, core))).tocoo()
     kept = {(min(a, b), max(a, b)) for a, b in zip(tree.row.tolist(), tree.col.tolist(), strict=True)}

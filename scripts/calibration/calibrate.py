@@ -39,7 +39,9 @@ FORKS = {"megatron-core": ("megatron-core", "megatron-zero-bubble")}
 """Entries that share the constants of a stack that was measured."""
 UNFUSED, FLASH = STACKS[3:6], (*STACKS[:3], *STACKS[6:])
 NARROW = (*STACKS[:3], "llm-foundry-fsdp", "torchtitan")
-PRIOR = 0.01  # weight of a constant's distance from its present value, in logarithms: holds what the rows do not determine
+PRIOR = (
+    0.01  # weight of a constant's distance from its present value, in logarithms: holds what the rows do not determine
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +69,14 @@ class Constant:
     def touches(self, case: Case) -> bool:
         """Tell whether the constant can change a case's prediction."""
         name = case.machine.gpu.name if self.kind == "accelerators" else case.machine.software.name
-        if self.path.startswith("matrix_efficiency.most.") and name in self.entries:
+        if self.path.startswith("gemm_efficiency.max_share.") and name in self.entries:
             kind = self.path.rsplit(".", 1)[1]
             return kind in ("bf16", "fp16") or case.machine.precision.compute == kind
         return name in self.entries
 
 
 def _most(entries: tuple[str, ...], *kinds: str) -> list[Constant]:
-    return [Constant("accelerators", entries, f"matrix_efficiency.most.{k}", 0.2, 0.92) for k in kinds]
+    return [Constant("accelerators", entries, f"gemm_efficiency.max_share.{k}", 0.2, 0.92) for k in kinds]
 
 
 CONSTANTS: tuple[Constant, ...] = (
@@ -82,14 +84,14 @@ CONSTANTS: tuple[Constant, ...] = (
     *_most(B300, "bf16", "fp8", "fp4"),
     *(Constant("accelerators", e, "attention_efficiency", 0.25, 0.8) for e in (A100, H100, CAPPED, B200, B300)),
     *(Constant("accelerators", e, "scale_up_latency_seconds", 1e-6, 4e-5) for e in (A100, (*H100, *CAPPED), (*B200, *B300))),
-    Constant("accelerators", EVERY, "matrix_efficiency.operand_traffic", 0.02, 1.0),
+    Constant("accelerators", EVERY, "gemm_efficiency.operand_traffic", 0.02, 1.0),
     Constant("accelerators", EVERY, "hbm_efficiency", 0.6, 0.92),
     Constant("accelerators", EVERY, "kernel_seconds", 1e-6, 1e-5),
     Constant("accelerators", EVERY, "scale_up_efficiency", 0.5, 0.95),
     Constant("accelerators", EVERY, "nic_efficiency", 0.5, 0.95),
     *(Constant("software", FORKS.get(s, (s,)), "attention_share", 0.3, 1.0) for s in FLASH if s != "megatron-core"),
     *(Constant("software", FORKS.get(s, (s,)), "score_efficiency", 0.1, 1.0) for s in UNFUSED),
-    *(Constant("software", FORKS.get(s, (s,)), "vector_traffic", 0.7, 4.0) for s in STACKS),
+    *(Constant("software", FORKS.get(s, (s,)), "elementwise_traffic", 0.7, 4.0) for s in STACKS),
     *(Constant("software", FORKS.get(s, (s,)), "quantise_traffic", 0.3, 3.0) for s in NARROW),
     *(Constant("software", FORKS.get(s, (s,)), "loss_bytes_per_logit", 8.0, 80.0) for s in STACKS),
     *(Constant("software", FORKS.get(s, (s,)), "launch_seconds", 1e-6, 3e-4) for s in STACKS),
@@ -107,7 +109,9 @@ CONSTANTS: tuple[Constant, ...] = (
 
 
 TOGETHER: dict[str, Callable[[str], bool]] = {
-    "dense on several nodes of A100 or H100": lambda g: (g[0] in "AH" and g.endswith("dense multi-node")) or g == "vTrain multi-node",
+    "dense on several nodes of A100 or H100": lambda g: (
+        (g[0] in "AH" and g.endswith("dense multi-node")) or g == "vTrain multi-node"
+    ),
     "vTrain on one node": lambda g: g == "vTrain single-node",
     "FP8 and FP4 on B200, GB200, B300, GB300": lambda g: "B200 FP" in g or "B300 FP" in g,
     "FP8 and FP4 on B200 and GB200": lambda g: "B200 FP" in g,
@@ -141,7 +145,9 @@ def predict(cases: list[Case], values: Sequence[float]) -> np.ndarray[Any, np.dt
     gpus, software = machines(values)
     found = []
     for case in cases:
-        gpu = gpus[case.machine.gpu.name].model_copy(update={"nic_bytes_per_second": case.machine.gpu.nic_bytes_per_second})
+        gpu = gpus[case.machine.gpu.name].model_copy(
+            update={"nic_bytes_per_second": case.machine.gpu.nic_bytes_per_second}
+        )
         at = replace(case, machine=replace(case.machine, gpu=gpu, software=software[case.machine.software.name]))
         found.append(math.log(at.predict() / (case.seconds or 1.0)))
     return np.array(found)
@@ -174,20 +180,30 @@ def fit(cases: list[Case]) -> list[float]:
             table[len(cases) + j, j] = PRIOR
         return table
 
-    found = least_squares(residuals, first, jac=slopes, bounds=(low, high), method="dogbox", loss="soft_l1", f_scale=0.03, max_nfev=60)
+    found = least_squares(
+        residuals, first, jac=slopes, bounds=(low, high), method="dogbox", loss="soft_l1", f_scale=0.03, max_nfev=60
+    )
     return [float(f"{v:.4g}") for v in np.exp(found.x)]
 
 
 def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
     """Print mean absolute errors by group, fitted and held out, feasibility, and the loss by ranking layouts."""
     timed = [c for c in cases if c.seconds]
-    errors = dict(zip((c.id for c in timed), np.expm1(predict(timed, values or [c.read() for c in CONSTANTS])), strict=True))
-    print(f"{'step time: group of rows':36}{'fitted':>8}{'mean |error|':>14}{'bias':>8}{'held out':>10}{'mean |error|':>14}{'bias':>8}")
+    errors = dict(
+        zip((c.id for c in timed), np.expm1(predict(timed, values or [c.read() for c in CONSTANTS])), strict=True)
+    )
+    print(
+        f"{'step time: group of rows':36}{'fitted':>8}{'mean |error|':>14}{'bias':>8}{'held out':>10}{'mean |error|':>14}{'bias':>8}"
+    )
     for name, held in groups(timed):
         line = f"{name:36}"
         for part in ([c for c in held if not c.held_out], [c for c in held if c.held_out]):
             each = np.array([errors[c.id] for c in part])
-            line += f"{len(part):>8}{np.mean(np.abs(each)):>13.1%}{np.mean(each):>9.1%}  " if len(part) else f"{0:>8}{'':>24}"
+            line += (
+                f"{len(part):>8}{np.mean(np.abs(each)):>13.1%}{np.mean(each):>9.1%}  "
+                if len(part)
+                else f"{0:>8}{'':>24}"
+            )
         print(line)
     for name, belongs in TOGETHER.items():
         each = np.array([errors[c.id] for c in timed if c.held_out and belongs(c.group)])
@@ -201,7 +217,9 @@ def feasibility(cases: list[Case]) -> None:
     """Print how many runs that ran are found feasible, and which that failed for memory are."""
     ran = [c for c in cases if c.fits]
     wrong = [c for c in ran if c.memory() > c.room]
-    print(f"memory: {len(ran) - len(wrong)} of {len(ran)} runs that ran found feasible ({1 - len(wrong) / max(1, len(ran)):.1%})")
+    print(
+        f"memory: {len(ran) - len(wrong)} of {len(ran)} runs that ran found feasible ({1 - len(wrong) / max(1, len(ran)):.1%})"
+    )
     for c in wrong:
         print(f"  ran, found infeasible: {c.id} ({c.memory() / 1e9:.1f} GB of {c.room / 1e9:.1f})")
     for c in (c for c in cases if c.fits is False):
@@ -223,7 +241,9 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
                 losses.append((chosen.seconds or 0.0) / min(c.seconds or 0.0 for c in held) - 1)
         if losses:
             mean, worst = np.mean(losses), max(losses)
-            print(f"ranking, {what}: {len(losses)} choices of layout, {mean:.2%} over the measured best on average, {worst:.1%} at worst")
+            print(
+                f"ranking, {what}: {len(losses)} choices of layout, {mean:.2%} over the measured best on average, {worst:.1%} at worst"
+            )
 
 
 def write(values: Sequence[float]) -> None:
@@ -245,7 +265,9 @@ def laid_out(entries: dict[str, Any]) -> str:
         lines = []
         for key, value in entry.items():
             if key == "source" and isinstance(value, dict):
-                each = ",\n".join(f"      {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items())
+                each = ",\n".join(
+                    f"      {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items()
+                )
                 lines.append(f'    "source": {{\n{each}\n    }}')
             else:
                 lines.append(f"    {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")

@@ -18,7 +18,7 @@ from planner.instance.workload import Model, Precision, Software
 from planner.physics.training import memory, step
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Machine
-from planner.physics.training.step import Conditions, Cut
+from planner.physics.training.step import Conditions, ParallelStrategy
 from planner.planning.evaluate import even_layers, fewest_stages_per_rack
 
 HELD_OUT = 5  # one row in five, by the hash of its id, is never fitted
@@ -54,7 +54,7 @@ class Case:
     id: str
     group: str
     machine: Machine
-    cut: Cut
+    cut: ParallelStrategy
     seconds: float | None
     fits: bool | None
     nodes: int
@@ -67,7 +67,11 @@ class Case:
 
     def predict(self) -> float:
         """Predict the seconds of a step."""
-        return math.fsum(step.step_breakdown(self.machine, Conditions(hop_slowdown=1.0, allreduce_slowdown=1.0), self.cut).values())
+        return math.fsum(
+            step.step_breakdown(
+                self.machine, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), self.cut
+            ).values()
+        )
 
     def memory(self) -> float:
         """Predict the bytes on the GPU that holds most."""
@@ -118,7 +122,7 @@ def _vtrain(row: dict[str, str]) -> Case:
         sequence=s,
     )
     stages, replicas = packing(8, t, 1, p, d, gpus)
-    cut = Cut(
+    cut = ParallelStrategy(
         tensor_parallel=t,
         pipeline_parallel=p,
         data_parallel_by_site=(d,),
@@ -136,7 +140,14 @@ def _vtrain(row: dict[str, str]) -> Case:
     group = "vTrain multi-node" if several else "vTrain single-node"
     like = (group, layers, h, gpus, batch, s)
     return Case(
-        id=name, group=group, machine=machine, cut=cut, seconds=float(row["iteration time (ms)"]) / 1e3, fits=True, nodes=-(-gpus // 8), like=like
+        id=name,
+        group=group,
+        machine=machine,
+        cut=cut,
+        seconds=float(row["iteration time (ms)"]) / 1e3,
+        fits=True,
+        nodes=-(-gpus // 8),
+        like=like,
     )
 
 
@@ -171,7 +182,9 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     b, v, batch = _whole(row["micro_batch"], 0), max(1, _whole(row["interleave_vp"], 1)), _whole(row["global_batch"], 1)
     zero = _zero(row, software, p)
     if software == "torchtitan" and p > 1:
-        b = max(1, b // p)  # the table states the local batch, which the pipeline cuts into as many micro-batches as stages
+        b = max(
+            1, b // p
+        )  # the table states the local batch, which the pipeline cuts into as many micro-batches as stages
     experts = _whole(row["EP"], 1) if model.experts else 1
     machine = Machine(
         gpu=_gpu(gpu_name, network),
@@ -183,8 +196,10 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     )
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
     stages, replicas = packing(machine.rack.gpus, t, c, p, d, gpus)
-    splits = row["seq_parallel"] == "1" or (row["seq_parallel"] == "" and software.startswith(("megatron-core", "torchtitan")))
-    base = Cut(
+    splits = row["seq_parallel"] == "1" or (
+        row["seq_parallel"] == "" and software.startswith(("megatron-core", "torchtitan"))
+    )
+    base = ParallelStrategy(
         tensor_parallel=t,
         pipeline_parallel=p,
         data_parallel_by_site=(d,),
@@ -203,14 +218,20 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     nodes = -(-gpus // 8)
     group = _group(row, model, nodes, dtype)
     like = (group, row["model"], gpus, row["gpu_type"], stated, batch, machine.sequence, software, row["table"][:8])
-    case = Case(id=row["id"], group=group, machine=machine, cut=base, seconds=seconds, fits=fits, nodes=nodes, like=like)
+    case = Case(
+        id=row["id"], group=group, machine=machine, cut=base, seconds=seconds, fits=fits, nodes=nodes, like=like
+    )
     return _with_unstated(case, row, batch) if fits else case
 
 
 def _with_unstated(case: Case, row: dict[str, str], batch: int) -> Case:
     """Choose what a row leaves out as its authors would: the fastest micro-batch and interleaving, the fewest layers recomputed that fit."""
     cut = case.cut
-    sizes = [cut.micro_batch] if row["micro_batch"] else [b for b in (1, 2, 4) if b == 1 or batch % (cut.data_parallel * b) == 0]
+    sizes = (
+        [cut.micro_batch]
+        if row["micro_batch"]
+        else [b for b in (1, 2, 4) if b == 1 or batch % (cut.data_parallel * b) == 0]
+    )
     p, layers = cut.pipeline_parallel, case.machine.model.layers
     depths = [cut.virtual_stages]
     if p > 1 and not row["interleave_vp"] and row["source"].startswith("Megatron-Core"):
@@ -219,7 +240,9 @@ def _with_unstated(case: Case, row: dict[str, str], batch: int) -> Case:
     for b in sizes:
         for v in depths:
             m = max(1, batch // (cut.data_parallel * b))
-            tries.append(_recomputed(replace(case, cut=replace(cut, micro_batch=b, virtual_stages=v, micro_batches=m)), row))
+            tries.append(
+                _recomputed(replace(case, cut=replace(cut, micro_batch=b, virtual_stages=v, micro_batches=m)), row)
+            )
     fitting = [x for x in tries if x.memory() <= x.room] or tries
     return min(fitting, key=lambda x: x.predict())
 
@@ -286,12 +309,16 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
     if software in ("llm-foundry-fsdp", "torchtitan"):
         wide = "amp" in stated or software == "torchtitan"
         gradient = 4.0 if "amp" in stated else 2.0
-        return precision(dtype, gradient_bytes=gradient, parameter_bytes=4.0 if wide else 2.0, optimizer_bytes=8.0 if wide else 4.0)
+        return precision(
+            dtype, gradient_bytes=gradient, parameter_bytes=4.0 if wide else 2.0, optimizer_bytes=8.0 if wide else 4.0
+        )
     short = software == "megatron-lm-2021" or (software == "megatron-deepspeed" and dtype == "fp16")
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
 
 
-def precision(dtype: str, *, gradient_bytes: float, parameter_bytes: float = 2.0, optimizer_bytes: float = 12.0) -> Precision:
+def precision(
+    dtype: str, *, gradient_bytes: float, parameter_bytes: float = 2.0, optimizer_bytes: float = 12.0
+) -> Precision:
     """Return mixed precision: working weights in the type's width, master weights and two moments in FP32 with the optimiser."""
     working = {"fp4": 1.0, "fp8": 1.0}.get(dtype, 2.0)
     return Precision.model_validate(

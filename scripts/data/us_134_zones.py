@@ -7,7 +7,7 @@ grid import` knows; prices are those of instances/us-134-zones-authorities.csv.
 import sys
 from pathlib import Path
 
-from planner.files import write_whole
+from planner.files import write_atomically
 from planner.imports.draft import Options
 from planner.imports.read import import_grid
 from planner.imports.write import instance_with, text
@@ -41,7 +41,7 @@ def main() -> None:
     found = import_grid([Path(f) for f in sys.argv[1:]], "reeds", options)
     data = instance_with(INSTANCES / "5gw.json", found.grid, NAME) | {"source": TITLE}
     data["grid"]["note"] = f"{NOTE}; {data['grid']['note']}"
-    write_whole(INSTANCES / f"{NAME}.json", text(data))
+    write_atomically(INSTANCES / f"{NAME}.json", text(data))
     print(*found.missing or ["nothing is missing"], sep="\n")
 
 

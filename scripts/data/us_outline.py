@@ -1,4 +1,4 @@
-"""Make planner/report/data/us-outline.json, the outline and state borders of the 48 states, from a GeoJSON file of states.
+"""Make planner/report/data/us-outline.json, the outline and state wan_gateways of the 48 states, from a GeoJSON file of states.
 
 Run it as `.venv/bin/python scripts/data/us_outline.py STATES.geojson`, where STATES is Natural Earth's 1:110m
 "Admin 1 - States, Provinces" (public domain); each feature needs `state_code` or `postal` among its properties.
@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from planner.files import write_whole
+from planner.files import write_atomically
 from planner.report.plots.projection import albers
 
 OUT = Path(__file__).parents[2] / "planner" / "report" / "data" / "us-outline.json"
@@ -85,14 +85,18 @@ def large(line: list[Place]) -> bool:
 
 def main() -> None:
     """Write the outline."""
-    times = Counter(frozenset(edge) for ring in rings(json.loads(Path(sys.argv[1]).read_text())) for edge in pairwise(ring))
+    times = Counter(
+        frozenset(edge) for ring in rings(json.loads(Path(sys.argv[1]).read_text())) for edge in pairwise(ring)
+    )
     degree = Counter(p for edge in times for p in edge)
     ends = {p for p, n in degree.items() if n > 2}
     found = {}
-    for name, count, within in (("outline", 1, COAST), ("borders", 2, BORDER)):
+    for name, count, within in (("outline", 1, COAST), ("wan_gateways", 2, BORDER)):
         lines = chains({e for e, n in times.items() if n == count}, ends)
-        found[name] = [[[round(y, 2), round(x, 2)] for x, y in simplified(line, within)] for line in lines if large(line)]
-    write_whole(OUT, json.dumps({"source": SOURCE, **found}, separators=(",", ":")) + "\n")
+        found[name] = [
+            [[round(y, 2), round(x, 2)] for x, y in simplified(line, within)] for line in lines if large(line)
+        ]
+    write_atomically(OUT, json.dumps({"source": SOURCE, **found}, separators=(",", ":")) + "\n")
     print(*(f"{k}: {len(v)} lines, {sum(map(len, v))} points" for k, v in found.items()), sep="\n")
 
 

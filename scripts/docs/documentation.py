@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.files import write_whole
+from planner.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = ("placement-calls.md",)  # followed by a test of its own
 PAGES = ("README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md") if p.name not in ELSEWHERE))
 BLOCK = re.compile(
-    r"(?:<!-- (?P<words>[^\n]*?) -->\n+)?```(?P<language>console|python|json|csv|text|conf)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?:<!-- (?P<words>[^\n]*?) -->\n+)?```(?P<language>console|python|json|csv|text|conf)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 TIMES = re.compile(r"\b\d[\d,.]*(?= (?:s|ms|points/min)\b)")
 WORD = re.compile(r"slow|stable|exit \d+|file \S+")
@@ -87,7 +88,9 @@ def blocks(page: str, text: str) -> Iterator[Block]:
         words = tuple(w.strip() for w in (match["words"] or "").split(","))
         known = words if all(WORD.fullmatch(w) for w in words) else ()
         line = text.count("\n", 0, match.start("body"))
-        block = Block(page=page, line=line, language=match["language"], body=match["body"], words=known, span=match.span("body"))
+        block = Block(
+            page=page, line=line, language=match["language"], body=match["body"], words=known, span=match.span("body")
+        )
         if block.file or block.language in ("console", "python"):
             yield block
 
@@ -105,16 +108,32 @@ class Ran:
 
 def run(block: Block, folder: Path) -> list[Ran]:
     """Follow a block in a folder."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"}
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "80",
+    }
     if block.file:
         (folder / block.file).write_text(block.body)
         return []
     asked = [(block.body, [])] if block.language == "python" else block.commands
     found = []
     for command, shown in asked:
-        program = [sys.executable, "-c", command] if block.language == "python" else ["bash", "-o", "pipefail", "-c", command]
-        out = subprocess.run(program, capture_output=True, text=True, cwd=folder, env=environment, timeout=SECONDS, check=False)
-        found.append(Ran(command, shown, [line.rstrip() for line in out.stdout.rstrip().splitlines()], out.returncode, out.stderr.strip()))
+        program = (
+            [sys.executable, "-c", command] if block.language == "python" else ["bash", "-o", "pipefail", "-c", command]
+        )
+        out = subprocess.run(
+            program, capture_output=True, text=True, cwd=folder, env=environment, timeout=SECONDS, check=False
+        )
+        found.append(
+            Ran(
+                command,
+                shown,
+                [line.rstrip() for line in out.stdout.rstrip().splitlines()],
+                out.returncode,
+                out.stderr.strip(),
+            )
+        )
     return found
 
 
@@ -194,9 +213,13 @@ def renewed(page: str, *, slow: bool) -> str:
             ran = run(block, Path(name))
             for r, status in zip(ran, [0] * (len(ran) - 1) + [block.status], strict=False):
                 if r.status != status:
-                    print(f"{block.where}: {r.command!r} ended with {r.status}, not {status}\n{r.errors}", file=sys.stderr)
+                    print(
+                        f"{block.where}: {r.command!r} ended with {r.status}, not {status}\n{r.errors}", file=sys.stderr
+                    )
             if block.language == "console" and not block.file:
-                fresh.append((block.span, "".join(f"$ {r.command}\n" + "".join(f"{line}\n" for line in r.printed) for r in ran)))
+                fresh.append(
+                    (block.span, "".join(f"$ {r.command}\n" + "".join(f"{line}\n" for line in r.printed) for r in ran))
+                )
     for (start, end), body in reversed(fresh):
         text = text[:start] + body + text[end:]
     return text
@@ -211,7 +234,7 @@ def main() -> None:
     for page in asked.pages or PAGES:
         text = renewed(page, slow=asked.slow)
         changed = text != (ROOT / page).read_text()
-        write_whole(ROOT / page, text)
+        write_atomically(ROOT / page, text)
         print(f"{page}: {'renewed' if changed else 'as it was'}")
 
 

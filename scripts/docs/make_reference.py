@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.cli.schemas import SCHEMAS
-from planner.files import write_whole
+from planner.files import write_atomically
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 INTRODUCTIONS = {
@@ -135,12 +135,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is not current")
     checking = parser.parse_args().check
-    stale = [page for page in PAGES if not (DOCS / f"{page}.md").is_file() or (DOCS / f"{page}.md").read_text() != reference(page)]
+    stale = [
+        page
+        for page in PAGES
+        if not (DOCS / f"{page}.md").is_file() or (DOCS / f"{page}.md").read_text() != reference(page)
+    ]
     for page in stale:
         if checking:
             print(f"docs/{page}.md is not current; run python scripts/docs/make_reference.py")
         else:
-            write_whole(DOCS / f"{page}.md", reference(page))
+            write_atomically(DOCS / f"{page}.md", reference(page))
             print(f"wrote docs/{page}.md")
     return 1 if checking and stale else 0
 

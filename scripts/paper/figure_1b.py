@@ -50,7 +50,12 @@ def main() -> None:
             every = np.sort(np.concatenate(found))
             axes.step(every, np.arange(1, len(every) + 1) / len(every), where="post", label=name)
         axes.axvline(1e3 * BYTES / 100e9, color="grey", linestyle=":", label="line rate")
-        axes.set(xlabel="flow completion time (ms)", ylabel="share of flows", xlim=(0, None), title=f"1,024 hosts, 3 tiers, 800 Gbps, {seeds} seeds")
+        axes.set(
+            xlabel="flow completion time (ms)",
+            ylabel="share of flows",
+            xlim=(0, None),
+            title=f"1,024 hosts, 3 tiers, 800 Gbps, {seeds} seeds",
+        )
         axes.legend()
 
     write_picture(Path(sys.argv[2]) if len(sys.argv) > 2 else None, (6, 4), draw)

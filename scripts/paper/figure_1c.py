@@ -46,12 +46,35 @@ def main() -> None:
         tails[n] = [float(paused.max()) for paused, _, _ in runs]
         fair = float(np.mean([f.max() for _, f, _ in runs]))
         most = "/".join(str(max(p[t] for _, _, p in runs)) for t in range(3))
-        print(row((n, fair, float(every.mean()), float(np.percentile(every, 99)), float(np.mean(tails[n])), max(tails[n]), most), widths))
+        print(
+            row(
+                (
+                    n,
+                    fair,
+                    float(every.mean()),
+                    float(np.percentile(every, 99)),
+                    float(np.mean(tails[n])),
+                    max(tails[n]),
+                    most,
+                ),
+                widths,
+            )
+        )
 
     def draw(axes: Any) -> None:
         axes.plot(SENDERS, [np.mean(tails[n]) for n in SENDERS], marker="o", label="tail, mean of the seeds")
-        axes.fill_between(SENDERS, [min(tails[n]) for n in SENDERS], [max(tails[n]) for n in SENDERS], alpha=0.2, label="least to most")
-        axes.set(xlabel="senders of the incast", ylabel="completion over line rate", title="A permutation of 128 of 2,048 hosts beside an incast")
+        axes.fill_between(
+            SENDERS,
+            [min(tails[n]) for n in SENDERS],
+            [max(tails[n]) for n in SENDERS],
+            alpha=0.2,
+            label="least to most",
+        )
+        axes.set(
+            xlabel="senders of the incast",
+            ylabel="completion over line rate",
+            title="A permutation of 128 of 2,048 hosts beside an incast",
+        )
         axes.legend()
 
     write_picture(Path(sys.argv[2]) if len(sys.argv) > 2 else None, (6, 4), draw)

@@ -22,7 +22,11 @@ CHANGES: dict[str, list[str]] = {
     "latencies ten times": [f"{ACCELERATOR}.nic_latency_seconds=x10", f"{ACCELERATOR}.scale_up_latency_seconds=x10"],
     "HBM twice as large and fast": [f"{ACCELERATOR}.hbm_bytes=x2", f"{ACCELERATOR}.hbm_bytes_per_second=x2"],
     "72 GPUs in a scale-up domain": ["hardware.rack.gpus=72", f"{CHOOSE}.family.heads_multiple_of=72"],
-    "the same, no 2-D tensor parallelism": ["hardware.rack.gpus=72", f"{CHOOSE}.family.heads_multiple_of=72", "pins.layout.tensor_parallel_inner=1"],
+    "the same, no 2-D tensor parallelism": [
+        "hardware.rack.gpus=72",
+        f"{CHOOSE}.family.heads_multiple_of=72",
+        "pins.layout.tensor_parallel_inner=1",
+    ],
     "batch of 4M tokens": [f"{CHOOSE}.critical_batch=fixed-4m"],
     "batch by Zhang 2024": [f"{CHOOSE}.critical_batch=zhang-2024"],
     "batch by DeepSeek 2024": [f"{CHOOSE}.critical_batch=deepseek-2024"],
@@ -40,11 +44,16 @@ def main() -> None:
     with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
         for name, change in CHANGES.items():
             started = time.perf_counter()
-            points = list(limits(changed(instance, change), flop[::-1], tolerance=0.02, time_limit=120, executor=pool))[::-1]
+            points = list(limits(changed(instance, change), flop[::-1], tolerance=0.02, time_limit=120, executor=pool))[
+                ::-1
+            ]
             best = max((p.utilisation or 0.0 for p in points), default=0.0)
             drop, ends = fall(points), wall(points)
             told = f"{ends[0]:.1e} to {ends[1]:.1e}" if ends else "not shown"
-            print(f"{name:38} {100 * best:8.1f}% {drop or float('nan'):22.1e} {told:>24} {time.perf_counter() - started:8.0f}", flush=True)
+            print(
+                f"{name:38} {100 * best:8.1f}% {drop or float('nan'):22.1e} {told:>24} {time.perf_counter() - started:8.0f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from planner.instance.hardware import Accelerator, Hardware, MatrixEfficiency, Rack
+from planner.instance.hardware import Accelerator, GemmEfficiency, Hardware, Rack
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.training import layer_time, memory, transformer
 
@@ -58,7 +58,10 @@ class Row:
         if self.paper is None or self.digits is None:
             return False
         step = 10.0 ** (math.floor(math.log10(abs(self.paper))) - self.digits + 1)
-        return any(math.isclose(whole * step, self.paper) for whole in (round(self.recomputed / step), math.floor(self.recomputed / step)))
+        return any(
+            math.isclose(whole * step, self.paper)
+            for whole in (round(self.recomputed / step), math.floor(self.recomputed / step))
+        )
 
     @property
     def verdict(self) -> str:
@@ -71,7 +74,9 @@ class Row:
         if off <= MATCH:
             return "match"
         if off <= CLOSE or self.as_printed:
-            return f"within {100 * off:.1f} %" + (f", to {self.digits} digit{'s' * (self.digits > 1)}" if self.as_printed and self.digits else "")
+            return f"within {100 * off:.1f} %" + (
+                f", to {self.digits} digit{'s' * (self.digits > 1)}" if self.as_printed and self.digits else ""
+            )
         return "inconsistent"
 
 
@@ -89,7 +94,14 @@ class Case:
 
     def model(self, heads: int = 300) -> Model:
         """Return the model; 300 heads divide both hidden sizes, other counts take the nearest whole head size."""
-        return Model(name=self.name, layers=self.layers, hidden=self.hidden, heads=heads, head_size=round(self.hidden / heads), vocabulary=VOCABULARY)
+        return Model(
+            name=self.name,
+            layers=self.layers,
+            hidden=self.hidden,
+            heads=heads,
+            head_size=round(self.hidden / heads),
+            vocabulary=VOCABULARY,
+        )
 
     @property
     def parameters(self) -> int:
@@ -171,24 +183,51 @@ class Case:
         """Bytes of the s·h tensor that TP and PP move."""
         return SEQUENCE * self.hidden * PRECISION.collective_bytes
 
-    def hop_seconds(self) -> float:
+    def pipeline_send_seconds(self) -> float:
         """Ideal time of one pipeline exchange over the NICs."""
         software = Software(name="ideal")
-        machine = layer_time.Machine(gpu=gpu(), rack=rack(), software=software, model=self.model(), precision=PRECISION, sequence=SEQUENCE)
-        shape = layer_time.Shape(tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False)
-        return layer_time.hop_nic_seconds(machine, shape)
+        machine = layer_time.Machine(
+            gpu=gpu(), rack=rack(), software=software, model=self.model(), precision=PRECISION, sequence=SEQUENCE
+        )
+        shape = layer_time.Shape(
+            tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False
+        )
+        return layer_time.pipeline_send_nic_seconds(machine, shape)
 
 
 CASES = (
-    Case(name="100T", layers=224, hidden=192_000, tensor_parallel=10, nominal_parameters=100e12, tokens=3226e12, volume_gb=0.61),
-    Case(name="50T", layers=252, hidden=132_000, tensor_parallel=5, nominal_parameters=52.5e12, tokens=1650e12, volume_gb=0.8),
+    Case(
+        name="100T",
+        layers=224,
+        hidden=192_000,
+        tensor_parallel=10,
+        nominal_parameters=100e12,
+        tokens=3226e12,
+        volume_gb=0.61,
+    ),
+    Case(
+        name="50T",
+        layers=252,
+        hidden=132_000,
+        tensor_parallel=5,
+        nominal_parameters=52.5e12,
+        tokens=1650e12,
+        volume_gb=0.8,
+    ),
 )
 Of = Callable[[Case], float]
 Printed: TypeAlias = Sequence[float | None]
 
 
 def pair(
-    quantity: str, unit: str, printed: Printed, value: Of, *, right: Of | None = None, digits: int | None = None, why: str = ""
+    quantity: str,
+    unit: str,
+    printed: Printed,
+    value: Of,
+    *,
+    right: Of | None = None,
+    digits: int | None = None,
+    why: str = "",
 ) -> Iterator[Row]:
     """Yield a row for each of the two models."""
     for case, paper in zip(CASES, printed, strict=True):
@@ -202,7 +241,7 @@ def gpu(*, dense: bool = False) -> Accelerator:
         hbm_bytes=RACK_HBM / GPUS_PER_RACK,
         hbm_bytes_per_second=8e12,
         peak_flop_per_second={"fp4": SPARSE_PEAK / (2 if dense else 1)},
-        matrix_efficiency=MatrixEfficiency(most={"fp4": 1.0}),
+        gemm_efficiency=GemmEfficiency(max_share={"fp4": 1.0}),
         scale_up_bytes_per_second=NVLINK,
         scale_up_latency_seconds=0.0,
         nic_bytes_per_second=NIC,

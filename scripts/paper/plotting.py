@@ -26,4 +26,6 @@ def write_picture(path: Path | None, size: tuple[float, float], draw: Callable[[
 
 def row(cells: Sequence[object], widths: Sequence[int]) -> str:
     """Align a row of a table to the right."""
-    return " ".join(f"{c:>{w}.2f}" if isinstance(c, float) else f"{c!s:>{w}}" for c, w in zip(cells, widths, strict=True))
+    return " ".join(
+        f"{c:>{w}.2f}" if isinstance(c, float) else f"{c!s:>{w}}" for c, w in zip(cells, widths, strict=True)
+    )

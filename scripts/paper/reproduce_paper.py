@@ -26,7 +26,9 @@ def table(rows: Iterable[Row]) -> str:
     for row in rows:
         quantity = f"{row.quantity} [{row.unit}]" if row.unit else row.quantity
         ratio = "-" if row.ratio is None else f"{row.ratio:.3g}"
-        lines.append(f"{quantity:56} {number(row.paper):>12} {number(row.recomputed):>12} {ratio:>7} {number(row.right):>12}  {row.verdict}")
+        lines.append(
+            f"{quantity:56} {number(row.paper):>12} {number(row.recomputed):>12} {ratio:>7} {number(row.right):>12}  {row.verdict}"
+        )
         if row.why:
             lines.append(f"    {row.why}")
     return "\n".join(lines)
@@ -40,7 +42,16 @@ def main() -> None:
     options = parser.parse_args()
     found = {name: list(SECTIONS[name]()) for name in options.section or SECTIONS}
     if options.json:
-        print(json.dumps([{"section": s, **asdict(r), "ratio": r.ratio, "verdict": r.verdict} for s, rows in found.items() for r in rows], indent=2))
+        print(
+            json.dumps(
+                [
+                    {"section": s, **asdict(r), "ratio": r.ratio, "verdict": r.verdict}
+                    for s, rows in found.items()
+                    for r in rows
+                ],
+                indent=2,
+            )
+        )
         return
     for section, rows in found.items():
         print(f"{section}\n{table(rows)}\n")
@@ -48,7 +59,12 @@ def main() -> None:
     print(
         ", ".join(
             f"{count[k]} {text}"
-            for k, text in (("match", "match"), ("within", "within rounding"), ("inconsistent", "inconsistent"), ("not", "not printed"))
+            for k, text in (
+                ("match", "match"),
+                ("within", "within rounding"),
+                ("inconsistent", "inconsistent"),
+                ("not", "not printed"),
+            )
         )
     )
 

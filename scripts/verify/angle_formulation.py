@@ -133,7 +133,9 @@ def _answer(m: Any, q: Question, part: list[PowerNode], case: Outage, net: dict[
             m.after.add(way * (fed + net[n.id] - draw[n.id]) <= spared)
         if case.unit in spare and n.generation_mw > 0:
             # Every plant of the part keeps the reserve, the one whose unit is lost among them.
-            m.after.add(m.generated[n.id] * total + n.generation_mw * _lost_feed(m, part, case) <= n.generation_mw * total)
+            m.after.add(
+                m.generated[n.id] * total + n.generation_mw * _lost_feed(m, part, case) <= n.generation_mw * total
+            )
         elif case.line is not None and n.generation_mw > 0:
             m.after.add(fed <= n.generation_mw + spared)
 

@@ -13,7 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.instance.catalogue import catalogue
-from planner.physics.network.topology import Design, fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers, unwirable
+from planner.physics.network.topology import (
+    Design,
+    fat_tree_endpoints,
+    fat_tree_links,
+    fat_tree_switches,
+    relaxed_tiers,
+    unwirable,
+)
 
 Row = dict[str, str]
 BOX = "25.6T-64x400G"  # whose price is the one that the published bills of materials have
@@ -28,7 +35,15 @@ def designs(row: Row, apart: int) -> Iterator[Design]:
     """Yield the designs with the row's ports of one rail, in networks side by side: every bundle, every pod that fills its spines."""
     down, up, spine_down, spine_up = (number(row, f"{t}_{way}") for t in ("leaf", "spine") for way in ("down", "up"))
     racks = number(row, "endpoints") // apart
-    leaf = {"ports": number(row, "radix_ports"), "rails": 1, "racks": racks, "apart": apart, "leaf_down": down, "leaf_up": up, "rails_per_pod": 1}
+    leaf = {
+        "ports": number(row, "radix_ports"),
+        "rails": 1,
+        "racks": racks,
+        "apart": apart,
+        "leaf_down": down,
+        "leaf_up": up,
+        "rails_per_pod": 1,
+    }
     for bundle in (b for b in range(1, up + 1) if up % b == 0):
         widest = min(spine_down // bundle, math.ceil(racks / down))
         for width in range(1, widest + 1) if spine_up else [widest]:
@@ -43,7 +58,9 @@ def designs(row: Row, apart: int) -> Iterator[Design]:
 def zoned(three: Design, core_down: int, core_up: int) -> Iterator[Design]:
     """Yield the designs of four tiers whose cores have the ports of spines: every zone that fills them, every bundle."""
     pods = core_down // three.spine_bundle
-    four = replace(three, rails_per_zone=1, domains_per_zone=pods * three.domains_per_pod, core_up=core_up, core_bundle=1)
+    four = replace(
+        three, rails_per_zone=1, domains_per_zone=pods * three.domains_per_pod, core_up=core_up, core_bundle=1
+    )
     for b in (b for b in range(1, core_up + 1) if core_up % b == 0 and four.zones * b <= four.ports):
         yield replace(four, core_bundle=b)
 
@@ -78,11 +95,15 @@ def judge(row: Row) -> tuple[bool, str]:
     several = [d for n in apart for d in designs(row, n) if not unwirable(d, cross_rail=True)]
     same = next((d for d in several if counts(d) == stated(row)), None)
     if same is not None:
-        money = row["cost_musd"] and math.isclose(same.switches * catalogue("switches")[BOX]["price_usd"] / 1e6, float(row["cost_musd"]))
+        money = row["cost_musd"] and math.isclose(
+            same.switches * catalogue("switches")[BOX]["price_usd"] / 1e6, float(row["cost_musd"])
+        )
         if row["cost_musd"] and not money:
             return False, f"switches at the price of {BOX} do not cost {row['cost_musd']} M$"
         side = f"{same.apart} networks side by side, " if same.apart > 1 else ""
-        return True, f"exact: {same.switches:,} boxes, {side}bundles {same.leaf_bundle} and {same.spine_bundle}" + (", cost too" if money else "")
+        return True, f"exact: {same.switches:,} boxes, {side}bundles {same.leaf_bundle} and {same.spine_bundle}" + (
+            ", cost too" if money else ""
+        )
     if not by_ports(row):
         return False, f"no wiring and no count of ports gives {stated(row)}"
     least = min(d.switches for d in several)
@@ -95,7 +116,11 @@ def judge(row: Row) -> tuple[bool, str]:
 
 def others(row: Row) -> Iterator[tuple[bool, str]]:
     """Judge the further sizes that a note names as endpoints:switches, of non-blocking trees or of rails side by side."""
-    ports, tiers, sides = number(row, "radix_ports"), number(row, "tiers"), 8 if "separate" in row["rails_or_planes"] else 1
+    ports, tiers, sides = (
+        number(row, "radix_ports"),
+        number(row, "tiers"),
+        8 if "separate" in row["rails_or_planes"] else 1,
+    )
     for n, switches in ((int(a), int(b)) for a, b in re.findall(r"(\d+):(\d+)", row["note"])):
         most = sides * fat_tree_endpoints(ports, tiers)
         if n > most:

@@ -27,7 +27,10 @@ def choices(cluster: Cluster, job: Job) -> dict[str, Choice]:
     if reason := why_not():
         raise SystemExit(f"--controller: {reason}")
     names = [n for leaf in cluster.leaves for n in leaf.nodes]
-    with tempfile.TemporaryDirectory() as folder, controller(Path(folder) / "run", fold_names(names), write_conf(cluster.topology)) as held:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        controller(Path(folder) / "run", fold_names(names), write_conf(cluster.topology)) as held,
+    ):
         if cluster.busy:
             held.run("scontrol", "update", f"nodename={fold_names(sorted(cluster.busy))}", "state=drain", "reason=busy")
         return {"controller, node order": _one_job(held, job), "controller, job per group": _job_per_group(held, job)}
@@ -65,7 +68,9 @@ def _job_per_group(held: Controller, job: Job) -> Choice:
     end = time.monotonic() + MOST_SECONDS
     while len(rows := _running(held)) < sum(k.count for k in job.kinds):
         if time.monotonic() > end:
-            raise SystemExit(f"--controller: {len(rows):,} of {sum(k.count for k in job.kinds):,} groups hold nodes after {MOST_SECONDS:g} s")
+            raise SystemExit(
+                f"--controller: {len(rows):,} of {sum(k.count for k in job.kinds):,} groups hold nodes after {MOST_SECONDS:g} s"
+            )
         time.sleep(0.2)
     seconds = time.perf_counter() - started
     nodes = [""] * job.nodes

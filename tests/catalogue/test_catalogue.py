@@ -14,7 +14,13 @@ from planner.instance.workload import Model
 from planner.physics.training.transformer import total_parameters
 
 CATALOGUE = Path(planner.__file__).parent / "catalogue"
-TYPES: dict[str, type[Sourced]] = {"accelerators": Accelerator, "racks": Rack, "switches": Switch, "models": Model, "media": Medium}
+TYPES: dict[str, type[Sourced]] = {
+    "accelerators": Accelerator,
+    "racks": Rack,
+    "switches": Switch,
+    "models": Model,
+    "media": Medium,
+}
 NOMINAL = {
     "gpt3-175b": 175e9,
     "megatron-22b": 22e9,
@@ -83,7 +89,16 @@ def test_peaks_are_dense(name):
 def test_catalogue_has_the_generations():
     """Accelerators from A100 to GB300, each with a node or rack, are there."""
     assert {"A100-80GB", "H100", "H200", "B200", "GB200", "B300", "GB300", "B200-seed"} <= set(read("accelerators"))
-    assert {"DGX-A100", "DGX-H100", "DGX-H200", "DGX-B200", "DGX-B300", "GB200-NVL72", "GB300-NVL72", "B200-NVL72-seed"} <= set(read("racks"))
+    assert {
+        "DGX-A100",
+        "DGX-H100",
+        "DGX-H200",
+        "DGX-B200",
+        "DGX-B300",
+        "GB200-NVL72",
+        "GB300-NVL72",
+        "B200-NVL72-seed",
+    } <= set(read("racks"))
 
 
 @pytest.mark.parametrize("name", sorted(read("models")))

@@ -63,7 +63,9 @@ def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
 
 def test_one_more_rack_than_the_headroom() -> None:
     """A site at its authority's headroom holds no further module, whatever else its entry says."""
-    full = small(grid__balancing_authorities=[{**a, "headroom_mw": mw} for a, mw in zip(_authorities(), (1.2, 0.9), strict=True)])
+    full = small(
+        grid__balancing_authorities=[{**a, "headroom_mw": mw} for a, mw in zip(_authorities(), (1.2, 0.9), strict=True)]
+    )
     assert rules(full) == set()
     more = edited_at(full, "sites.sites.1.racks", 7)
     assert "headroom[WEST]" in named(more)
@@ -93,7 +95,11 @@ FREE = {
     "conflict",
     "time_limit_seconds",
 }
-FIGURES = [p for p, x in leaves(DATA) if isinstance(x, (int, float)) and not isinstance(x, bool) and p.split(".")[-1] not in FREE]
+FIGURES = [
+    p
+    for p, x in leaves(DATA)
+    if isinstance(x, (int, float)) and not isinstance(x, bool) and p.split(".")[-1] not in FREE
+]
 
 
 @pytest.mark.parametrize("path", FIGURES)
@@ -116,7 +122,10 @@ def test_a_bad_plan_never_raises(data: st.DataObject) -> None:
     """Whatever stands in a plan that can be read at all, the checker answers."""
     changed = PLAN
     values = st.one_of(
-        st.sampled_from([0, -1, 1, 2, 10**6, 10**12, 10**30, 1e-300, 1e300, -1.5, None, "", "x", "e1", "r[0-99999999999]", [], {}]), st.integers()
+        st.sampled_from(
+            [0, -1, 1, 2, 10**6, 10**12, 10**30, 1e-300, 1e300, -1.5, None, "", "x", "e1", "r[0-99999999999]", [], {}]
+        ),
+        st.integers(),
     )
     for path in data.draw(st.lists(st.sampled_from([p for p, _ in leaves(DATA)]), min_size=1, max_size=4)):
         try:

@@ -51,7 +51,11 @@ def test_a_good_placement_breaks_nothing() -> None:
         ("extra_pieces", lambda n: n + 1, "figures"),
         ("groups_cross_pod", lambda n: n + 1, "figures"),
         ("lower_bound_split", lambda n: n + 1, "lower_bound"),
-        ("figures", lambda f: (*f[:3], f[3].model_copy(update={"value": 0, "bound": 0, "analytic_bound": 0}), f[4]), "figures"),
+        (
+            "figures",
+            lambda f: (*f[:3], f[3].model_copy(update={"value": 0, "bound": 0, "analytic_bound": 0}), f[4]),
+            "figures",
+        ),
         ("figures", lambda f: (f[0].model_copy(update={"bound": 1}), *f[1:]), "bounds"),
         ("figures", lambda f: (f[0], f[1].model_copy(update={"value": 1}), *f[2:]), "certificate"),
         ("certificate", lambda c: c.model_copy(update={"status": "feasible"}), "certificate"),

@@ -31,12 +31,15 @@ def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
 def test_the_bill_is_not_read_off_the_plan() -> None:
     """A fabric priced lower breaks the budget still: the bill counts boxes and cables, not what the plan says they cost."""
     over = small(limits__budget_usd=TOTAL - 1000)
-    cheap = edited(over, fabric__sites__e1__cost_usd=over.fabric.sites["e1"].cost_usd - 1000, cost__total_usd=TOTAL - 1000)
+    cheap = edited(
+        over, fabric__sites__e1__cost_usd=over.fabric.sites["e1"].cost_usd - 1000, cost__total_usd=TOTAL - 1000
+    )
     assert "budget" in rules(cheap)
 
 
 @pytest.mark.parametrize(
-    ("budget", "broken"), [(TOTAL, set()), (TOTAL - 1, {"budget"}), (TOTAL + MODULE - 1, set()), (TOTAL + MODULE + 1, {"spend_budget"})]
+    ("budget", "broken"),
+    [(TOTAL, set()), (TOTAL - 1, {"budget"}), (TOTAL + MODULE - 1, set()), (TOTAL + MODULE + 1, {"spend_budget"})],
 )
 def test_budget_edges(budget: float, broken: set[str]) -> None:
     """A plan at the budget keeps it, a dollar more does not; and no more may be left than buys a module."""

@@ -24,7 +24,13 @@ def test_a_bound_above_the_objective_is_none(decision: str) -> None:
     """All four decisions make their objective least."""
     held = getattr(PLAN, decision).certificate.objective
     bound = held * 1.01 + 1
-    plan = edited(PLAN, **{f"{decision}__certificate__bound": bound, f"{decision}__certificate__gap": (bound - held) / max(held, 1e-12)})
+    plan = edited(
+        PLAN,
+        **{
+            f"{decision}__certificate__bound": bound,
+            f"{decision}__certificate__gap": (bound - held) / max(held, 1e-12),
+        },
+    )
     assert f"bound_side[{decision}]" in named(plan)
 
 

@@ -16,7 +16,9 @@ SMALL = ROOT / "instances" / "one-rack.json"
 
 def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
-    return subprocess.run([sys.executable, "-m", "planner", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
+    return subprocess.run(
+        [sys.executable, "-m", "planner", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
 
 
 def main_instance(**limits: Any) -> dict[str, Any]:
@@ -143,7 +145,12 @@ def test_cheapest_in_time(tmp_path: Path) -> None:
     """The cheapest plan for a deadline on a few layouts meets it, and costs less than all of the budget."""
     d = main_instance(deadline_days=8000)
     d["objective"] = {"minimize": "cost_usd"}
-    d["pins"] = {"layout.tensor_parallel": 60, "layout.microbatch_sequences": 1, "layout.pipeline_parallel": 25, "layout.sequence_parallel": True}
+    d["pins"] = {
+        "layout.tensor_parallel": 60,
+        "layout.microbatch_sequences": 1,
+        "layout.pipeline_parallel": 25,
+        "layout.sequence_parallel": True,
+    }
     plan = tmp_path / "plan.json"
     out = run("solve", written(tmp_path, d), "-o", plan)
     assert out.returncode == 0, out.stdout + out.stderr

@@ -158,7 +158,9 @@ def crowded(files: Path) -> list[str]:
     (files / "job.json").write_text(Job(name="run", groups=tuple(kinds)).model_dump_json())
     (files / "busy").write_text("".join(f"{n} alloc\n" for n in some_busy(topology, 0.2, 1)))
     states = read_states(files / "busy").busy
-    (files / "states").write_text("".join(f"{n} {'alloc' if n in states else 'idle'}\n" for s in topology.switches for n in s.nodes))
+    (files / "states").write_text(
+        "".join(f"{n} {'alloc' if n in states else 'idle'}\n" for s in topology.switches for n in s.nodes)
+    )
     paths = {"--topology": "topology.conf", "--job": "job.json", "--state": "states", "-o": "out.json"}
     return ["place", *(x for option, name in paths.items() for x in (option, str(files / name))), "--format", "json"]
 
@@ -174,7 +176,11 @@ def test_ctrl_c_leaves_the_best_placement_so_far(files: Path, monkeypatch: pytes
     out = CliRunner().invoke(app, before)
     assert out.exit_code == 130
     data = json.loads((files / "out.json").read_text())
-    assert (data["stopped"], data["certificate"]["status"], len(data["nodes"])) == ("interrupted", "feasible", len(set(data["nodes"])))
+    assert (data["stopped"], data["certificate"]["status"], len(data["nodes"])) == (
+        "interrupted",
+        "feasible",
+        len(set(data["nodes"])),
+    )
     assert [f.name for f in files.iterdir() if f.name.startswith(".")] == []
 
 
@@ -184,7 +190,11 @@ def test_a_tenth_of_a_second_places(files: Path) -> None:
     out = subprocess.run([sys.executable, "-m", "planner", *arguments], capture_output=True, text=True, check=False)
     data = json.loads((files / "out.json").read_text())
     status = data["certificate"]["status"]
-    assert (out.returncode, out.stderr, len(data["nodes"])) == (0 if status == "optimal" else 4, "", sum(len(g["nodes"]) for g in data["groups"]))
+    assert (out.returncode, out.stderr, len(data["nodes"])) == (
+        0 if status == "optimal" else 4,
+        "",
+        sum(len(g["nodes"]) for g in data["groups"]),
+    )
 
 
 def test_a_link_stays_and_its_file_changes(files: Path) -> None:

@@ -43,14 +43,18 @@ def test_width_is_that_of_the_largest_number(racks: int, digits: int) -> None:
     assert width(racks) == digits
 
 
-@pytest.mark.parametrize("text", ["0001", "r", "r[]", "r[1,]", "r[1-]", "r[2-1]", "x[1]", "r[1] ", "r[1-2-3]", "r[-1]", "r1,r2", "r[\u0661]"])
+@pytest.mark.parametrize(
+    "text", ["0001", "r", "r[]", "r[1,]", "r[1-]", "r[2-1]", "x[1]", "r[1] ", "r[1-2-3]", "r[-1]", "r1,r2", "r[\u0661]"]
+)
 def test_refuses_what_is_not_a_list(text: str) -> None:
     """Anything else is an error that shows the text."""
     with pytest.raises(ValueError, match=r"write"):
         parse(text)
 
 
-NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,6}[0-9]{0,20}\Z") | st.builds("rack{}node{:02d}".format, st.integers(0, 3), st.integers(0, 120))
+NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,6}[0-9]{0,20}\Z") | st.builds(
+    "rack{}node{:02d}".format, st.integers(0, 3), st.integers(0, 120)
+)
 
 
 @given(st.lists(NAMES))
@@ -92,7 +96,16 @@ def test_folds_as_slurm_does(names: list[str], text: str) -> None:
 
 def test_brackets_turn_in_slurms_order() -> None:
     """The last bracket turns fastest, then the others from the left."""
-    assert expand("n[1-2]s[1-2]p[3-4]") == ["n1s1p3", "n1s1p4", "n2s1p3", "n2s1p4", "n1s2p3", "n1s2p4", "n2s2p3", "n2s2p4"]
+    assert expand("n[1-2]s[1-2]p[3-4]") == [
+        "n1s1p3",
+        "n1s1p4",
+        "n2s1p3",
+        "n2s1p4",
+        "n1s2p3",
+        "n1s2p4",
+        "n2s2p3",
+        "n2s2p4",
+    ]
     assert expand("r[1-2]n[08-09]-ib") == ["r1n08-ib", "r1n09-ib", "r2n08-ib", "r2n09-ib"]
 
 

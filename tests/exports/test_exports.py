@@ -87,7 +87,9 @@ def test_slurm_tree_has_pods_and_a_core() -> None:
     """Three leaf domains in pods of two: leaves under pods, pods under the core."""
     plan = worked(instance_with(), leaf_down=3, domains_per_pod=2)
     text = "".join(slurm.topology_conf(built(plan, "e1")))
-    assert [line.split()[0] for line in text.splitlines()[1:]] == [f"SwitchName={n}" for n in ("leaf0", "leaf1", "leaf2", "pod0", "pod1", "core")]
+    assert [line.split()[0] for line in text.splitlines()[1:]] == [
+        f"SwitchName={n}" for n in ("leaf0", "leaf1", "leaf2", "pod0", "pod1", "core")
+    ]
     assert "SwitchName=leaf2 Nodes=r[6-7]" in text
     assert "SwitchName=pod0 Switches=leaf[0-1]" in text and "SwitchName=pod1 Switches=leaf2" in text
     assert "SwitchName=core Switches=pod[0-1]" in text
@@ -126,10 +128,28 @@ def test_command_writes_files(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
     for form in ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg"):
         done = CliRunner().invoke(
-            app, ["fabric", "export", str(tmp_path / "plan.json"), "--format", form, "--site", "e1", "-o", str(tmp_path / form)]
+            app,
+            [
+                "fabric",
+                "export",
+                str(tmp_path / "plan.json"),
+                "--format",
+                form,
+                "--site",
+                "e1",
+                "-o",
+                str(tmp_path / form),
+            ],
         )
         assert done.exit_code == 0, done.output
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["csv", "graphml", "plan.json", "slurm-conf", "slurm-yaml", "svg"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "csv",
+        "graphml",
+        "plan.json",
+        "slurm-conf",
+        "slurm-yaml",
+        "svg",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +164,9 @@ def test_command_writes_files(tmp_path: Path) -> None:
 def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: str) -> None:
     """A wrong option is told with what it may be."""
     (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
-    done = CliRunner().invoke(app, ["fabric", "export", str(tmp_path / "plan.json"), "-o", str(tmp_path / "out"), *options])
+    done = CliRunner().invoke(
+        app, ["fabric", "export", str(tmp_path / "plan.json"), "-o", str(tmp_path / "out"), *options]
+    )
     assert isinstance(done.exception, InputError) and message in str(done.exception)
 
 

@@ -21,10 +21,19 @@ from planner.plan.sites import Site, SitesPlan
 
 def _plan(fabrics: dict[str, tuple[int, int]], racks: dict[str, int] | int) -> Plan:
     """Return the parts of a plan that say where racks stand: (racks a leaf domain, leaf domains a pod) by site."""
-    held = {s: SiteFabric.model_construct(leaf_domain_racks=size, leaf_domains_per_pod=pod) for s, (size, pod) in fabrics.items()}
-    sites = None if isinstance(racks, int) else SitesPlan.model_construct(sites=tuple(Site.model_construct(id=s, racks=n) for s, n in racks.items()))
+    held = {
+        s: SiteFabric.model_construct(leaf_domain_racks=size, leaf_domains_per_pod=pod)
+        for s, (size, pod) in fabrics.items()
+    }
+    sites = (
+        None
+        if isinstance(racks, int)
+        else SitesPlan.model_construct(sites=tuple(Site.model_construct(id=s, racks=n) for s, n in racks.items()))
+    )
     hardware = Hardware.model_construct(racks=racks if isinstance(racks, int) else None)
-    return Plan.model_construct(fabric=FabricPlan.model_construct(sites=held), sites=sites, instance=Instance.model_construct(hardware=hardware))
+    return Plan.model_construct(
+        fabric=FabricPlan.model_construct(sites=held), sites=sites, instance=Instance.model_construct(hardware=hardware)
+    )
 
 
 def _leaves(topology: Topology) -> dict[str, tuple[str, ...]]:

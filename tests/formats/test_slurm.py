@@ -20,8 +20,15 @@ RACKS, PER_RACK, PODS = 16, 16, 4
 
 def _topology() -> Topology:
     """256 nodes named by rack and place, 16 a leaf, four leaves a pod."""
-    leaves = [Switch(name=f"leaf{r}", parent=f"pod{r % PODS}", nodes=tuple(f"rack{r:02d}node{n:02d}" for n in range(PER_RACK))) for r in range(RACKS)]
-    return Topology(switches=(*leaves, *(Switch(name=f"pod{p}", parent="core") for p in range(PODS)), Switch(name="core")))
+    leaves = [
+        Switch(
+            name=f"leaf{r}", parent=f"pod{r % PODS}", nodes=tuple(f"rack{r:02d}node{n:02d}" for n in range(PER_RACK))
+        )
+        for r in range(RACKS)
+    ]
+    return Topology(
+        switches=(*leaves, *(Switch(name=f"pod{p}", parent="core") for p in range(PODS)), Switch(name="core"))
+    )
 
 
 NODES = [n for s in _topology().switches for n in s.nodes]
@@ -54,7 +61,9 @@ def test_the_controller_reads_the_tree_as_written(slurm: Controller) -> None:
             assert expand(shown[s.name]["Nodes"]) == list(s.nodes)
         else:
             assert set(expand(shown[s.name]["Switches"])) == {c.name for c in tree.switches if c.parent == s.name}
-    assert {s: words["Level"] for s, words in shown.items()} == {s.name: "0" if s.nodes else "2" if s.name == "core" else "1" for s in tree.switches}
+    assert {s: words["Level"] for s, words in shown.items()} == {
+        s.name: "0" if s.nodes else "2" if s.name == "core" else "1" for s in tree.switches
+    }
     assert not [line for line in slurm.log().splitlines() if "error" in line and ("opology" in line or "witch" in line)]
 
 
@@ -113,7 +122,9 @@ def test_a_child_that_is_not_there_is_refused_by_both(tmp_path: Path) -> None:
         ("SwitchName=core Switches=pod[0-3]\n", "", "the tree has 4 roots"),
     ],
 )
-def test_what_the_controller_accepts_the_reader_refuses(tmp_path: Path, found: str, instead: str, complaint: str) -> None:
+def test_what_the_controller_accepts_the_reader_refuses(
+    tmp_path: Path, found: str, instead: str, complaint: str
+) -> None:
     """A node under two leaves, or pods that nothing joins, start a controller all the same."""
     text = write_conf(_topology()).replace(found, instead)
     with controller(tmp_path / "run", fold_names(NODES), text) as held:
@@ -146,7 +157,10 @@ def _random_names(random_: random.Random) -> list[str]:
     for _ in range(random_.randint(1, 12)):
         prefix = random_.choice(["n", "node-", "rack1node", "r2d", "a1b2c", "x-0y", "login", ""])
         digits, first = random_.choice([0, 1, 2, 4]), random_.choice([0, 1, 7, 8, 98, 995, 9998])
-        names += [f"{prefix}{first + i:0{digits}d}" if digits or not prefix else f"{prefix}{first + i}" for i in range(random_.randint(1, 8))]
+        names += [
+            f"{prefix}{first + i:0{digits}d}" if digits or not prefix else f"{prefix}{first + i}"
+            for i in range(random_.randint(1, 8))
+        ]
         if random_.random() < 0.3:
             names.append(random_.choice(["gateway", "n5-ib", names[-1], "z09x"]))
         if random_.random() < 0.2:
@@ -166,7 +180,15 @@ def test_hostlists_fold_and_expand_as_scontrol_does(slurm: Controller) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["r[1-2]n[01-02]", "n[1-2]s[01-02]p[3-4]", "n[1-2]s[1-2]p[3-4]q[5-6]", "n[8-11],m[099-101,7]", "a[1-3][1-2]", "[007-012]"]
+    "text",
+    [
+        "r[1-2]n[01-02]",
+        "n[1-2]s[01-02]p[3-4]",
+        "n[1-2]s[1-2]p[3-4]q[5-6]",
+        "n[8-11],m[099-101,7]",
+        "a[1-3][1-2]",
+        "[007-012]",
+    ],
 )
 def test_brackets_turn_as_in_slurm(slurm: Controller, text: str) -> None:
     """Several brackets in one name give their names in Slurm's own order."""

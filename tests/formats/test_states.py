@@ -7,7 +7,16 @@ import pytest
 
 from planner.cluster.topology import Switch, Topology
 from planner.errors import InputError
-from planner.formats.slurm.node_states import BUSY, DOWN, FREE, MEANING, NodeStates, read_states, require_known, states_on
+from planner.formats.slurm.node_states import (
+    BUSY,
+    DOWN,
+    FREE,
+    MEANING,
+    NodeStates,
+    read_states,
+    require_known,
+    states_on,
+)
 
 TREE = Topology(switches=(Switch(name="leaf", nodes=("n1", "n2", "n3", "n4")),))
 
@@ -21,7 +30,10 @@ def _read(directory: Path, text: str) -> NodeStates:
     ("state", "meaning"),
     [
         *[(s, FREE) for s in ("idle", "IDLE", "idle~", "idle#")],
-        *[(s, BUSY) for s in ("alloc", "allocated", "mix", "comp", "resv", "plnd", "mix-", "alloc~", "idle-", "alloc+")],
+        *[
+            (s, BUSY)
+            for s in ("alloc", "allocated", "mix", "comp", "resv", "plnd", "mix-", "alloc~", "idle-", "alloc+")
+        ],
         *[
             (s, DOWN)
             for s in (
@@ -60,8 +72,18 @@ def test_a_node_of_two_partitions_is_as_its_worst(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        {"nodes": [{"name": "n1", "state": "idle", "state_flags": ["CLOUD"]}, {"name": "n2", "state": "idle", "state_flags": ["DRAIN"]}]},
-        {"nodes": [{"name": "n1", "state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, {"name": "n2", "state": ["IDLE", "DRAIN"]}]},
+        {
+            "nodes": [
+                {"name": "n1", "state": "idle", "state_flags": ["CLOUD"]},
+                {"name": "n2", "state": "idle", "state_flags": ["DRAIN"]},
+            ]
+        },
+        {
+            "nodes": [
+                {"name": "n1", "state": ["IDLE", "CLOUD", "POWERED_DOWN"]},
+                {"name": "n2", "state": ["IDLE", "DRAIN"]},
+            ]
+        },
         {
             "sinfo": [
                 {"node": {"state": ["IDLE"]}, "nodes": {"nodes": ["n1"]}},

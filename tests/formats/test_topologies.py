@@ -153,7 +153,12 @@ def test_conf_refuses_by_line(text: str) -> None:
 @pytest.mark.parametrize("name", ["a,b", "a b", "a[1", "a\n", "a=b", "a#"])
 def test_graphs_refuse_names_that_no_hostlist_holds(name: str, tmp_path: Path) -> None:
     """A node of JSON whose name would come back from a hostlist as two, or not at all, is named with its place."""
-    graph = {"instances": [{"id": "n1", "network_layers": ["leaf"], "labels": {}}, {"id": name, "network_layers": ["leaf"], "labels": {}}]}
+    graph = {
+        "instances": [
+            {"id": "n1", "network_layers": ["leaf"], "labels": {}},
+            {"id": name, "network_layers": ["leaf"], "labels": {}},
+        ]
+    }
     (tmp_path / "graph.json").write_text(json.dumps(graph))
     with pytest.raises(InputError, match=r"graph\.json: .*holds .*; name it with letters"):
         read_topology(tmp_path / "graph.json")

@@ -13,7 +13,11 @@ from planner.formats.write import write_topology
 
 INSTANCES = {
     "instances": [
-        {"id": "n1", "network_layers": ["leaf1", "spine1"], "labels": {"network.topology.nvidia.com/accelerator": "nvl1"}},
+        {
+            "id": "n1",
+            "network_layers": ["leaf1", "spine1"],
+            "labels": {"network.topology.nvidia.com/accelerator": "nvl1"},
+        },
         {"id": "n2", "network_layers": ["leaf1", "spine1"], "attributes": {"nvlink": "nvl1"}},
         {"id": "n3", "network_layers": ["leaf2", "spine2"], "labels": {}},
     ]
@@ -21,7 +25,10 @@ INSTANCES = {
 
 
 def _nodes(*labels: dict[str, str]) -> dict[str, object]:
-    return {"kind": "List", "items": [{"kind": "Node", "metadata": {"name": f"n{i}", "labels": x}} for i, x in enumerate(labels, 1)]}
+    return {
+        "kind": "List",
+        "items": [{"kind": "Node", "metadata": {"name": f"n{i}", "labels": x}} for i, x in enumerate(labels, 1)],
+    }
 
 
 def _parents(topology: Topology) -> dict[str, str | None]:
@@ -54,7 +61,10 @@ def test_topograph(tmp_path: Path) -> None:
             r"instances\[1\]: switch 'a' is below 's0' at instances\[0\] and below 's1'",
         ),
         ([{"id": "n1", "network_layers": ["a", "b", "a"]}], r"instances\[0\]: switch 'a' is below 'b'"),
-        ([{"id": "n1", "network_layers": ["a"]}, {"id": "n2", "network_layers": ["b", "a"]}], "switch 'a' has both nodes and switches"),
+        (
+            [{"id": "n1", "network_layers": ["a"]}, {"id": "n2", "network_layers": ["b", "a"]}],
+            "switch 'a' has both nodes and switches",
+        ),
     ],
 )
 def test_topograph_refuses_by_path(tmp_path: Path, instances: object, message: str) -> None:
@@ -77,7 +87,10 @@ def test_topograph_refuses_by_path(tmp_path: Path, instances: object, message: s
 def test_kubernetes_families(tmp_path: Path, keys: tuple[str, str]) -> None:
     """Each writer's labels are known by themselves; a node without any, such as a control plane, is left out."""
     leaf, spine = keys
-    found = _read(tmp_path, _nodes({leaf: "a", spine: "s"}, {leaf: "b", spine: "s", "nvidia.com/gpu.clique": "c.1"}, {"other": "x"}))
+    found = _read(
+        tmp_path,
+        _nodes({leaf: "a", spine: "s"}, {leaf: "b", spine: "s", "nvidia.com/gpu.clique": "c.1"}, {"other": "x"}),
+    )
     assert _parents(found) == {"a": "s", "s": None, "b": "s"}
     assert [s.nodes for s in found.switches] == [("n1",), (), ("n2",)]
     assert found.blocks == (Block(name="c.1", nodes=("n2",)),)
@@ -94,7 +107,16 @@ def test_kubernetes_keys_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"items": 3}', '{"items": [{"kind": "Pod"}]}', '{"items": [{"metadata": {}}]}', '{"planner_version": 1}']
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"items": 3}',
+        '{"items": [{"kind": "Pod"}]}',
+        '{"items": [{"metadata": {}}]}',
+        '{"planner_version": 1}',
+    ],
 )
 def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
     """Any other JSON is an error that names the file."""
@@ -106,13 +128,22 @@ def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
 def test_kueue_labels_read_back(tmp_path: Path) -> None:
     """The labels that the planner writes are those that it reads."""
     tree = Topology(
-        switches=(Switch(name="core"), *(Switch(name=f"leaf{i}", parent="core", nodes=(f"n{i}", f"m{i}")) for i in range(2))),
+        switches=(
+            Switch(name="core"),
+            *(Switch(name=f"leaf{i}", parent="core", nodes=(f"n{i}", f"m{i}")) for i in range(2)),
+        ),
         blocks=(Block(name="b1", nodes=("n0", "m0")),),
     )
 
     def plain(node: Node) -> object:
         value = node.value
-        return value if isinstance(value, str) else [plain(x) for x in value] if isinstance(value, list) else {k: plain(x) for k, x in value.items()}
+        return (
+            value
+            if isinstance(value, str)
+            else [plain(x) for x in value]
+            if isinstance(value, list)
+            else {k: plain(x) for k, x in value.items()}
+        )
 
     objects = [plain(parse(text, "k")) for text in write_topology(tree, "kueue").split("---\n")]
     found = _read(tmp_path, {"items": [o for o in objects if isinstance(o, dict) and o["kind"] == "Node"]})

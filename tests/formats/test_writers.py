@@ -26,7 +26,11 @@ TREE = Topology(
         Switch(name="core"),
     )
 )
-BLOCKS = Topology(kind="block", blocks=tuple(Block(name=f"b{i}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)), block_sizes=(4, 8))
+BLOCKS = Topology(
+    kind="block",
+    blocks=tuple(Block(name=f"b{i}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)),
+    block_sizes=(4, 8),
+)
 PLACED = Placed(
     job="train",
     nodes=("n07", "n05", "n01", "n02"),
@@ -39,7 +43,11 @@ PLACED = Placed(
 def _on(*nodes: int, groups: int = 0) -> Placed:
     """Place a job on nodes by number, in groups of so many."""
     names = tuple(f"n{i:02d}" for i in nodes)
-    cut = tuple(PlacedGroup(name=f"g{i}", nodes=names[i : i + groups]) for i in range(0, len(names), groups)) if groups else ()
+    cut = (
+        tuple(PlacedGroup(name=f"g{i}", nodes=names[i : i + groups]) for i in range(0, len(names), groups))
+        if groups
+        else ()
+    )
     return Placed(job="j", nodes=names, groups=cut)
 
 
@@ -107,7 +115,9 @@ def test_blocks_take_no_hostfile() -> None:
 )
 def test_blocks_take_a_list_by_segments(nodes: tuple[int, ...], segment: int | None) -> None:
     """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block."""
-    assert [w for w in sbatch_arguments(_on(*nodes), BLOCKS) if "segment" in w] == ([f"--segment={segment}"] if segment else [])
+    assert [w for w in sbatch_arguments(_on(*nodes), BLOCKS) if "segment" in w] == (
+        [f"--segment={segment}"] if segment else []
+    )
 
 
 def test_hints_for_a_submission_without_the_list() -> None:
@@ -136,25 +146,41 @@ def test_kueue_orders_pods_as_the_ranks() -> None:
     assert sorted(labelled, key=lambda n: [labelled[n][k] for k in levels]) == list(placed.nodes)
     job = _of_kind(text, "Job")[0]
     asked = job["spec"]["template"]["metadata"]["annotations"]
-    assert asked == {"kueue.x-k8s.io/podset-slice-required-topology": levels[0], "kueue.x-k8s.io/podset-slice-size": "4"}
+    assert asked == {
+        "kueue.x-k8s.io/podset-slice-required-topology": levels[0],
+        "kueue.x-k8s.io/podset-slice-size": "4",
+    }
     assert {len({labelled[n][levels[0]] for n in g.nodes}) for g in placed.groups} == {1}
     assert (job["spec"]["completions"], job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]) == ("12", "default")
     flavor = _of_kind(text, "ResourceFlavor")[0]["spec"]
-    assert flavor == {"nodeLabels": {"planner/job": "j"}, "topologyName": _of_kind(text, "Topology")[0]["metadata"]["name"]}
+    assert flavor == {
+        "nodeLabels": {"planner/job": "j"},
+        "topologyName": _of_kind(text, "Topology")[0]["metadata"]["name"],
+    }
 
 
 def test_kueue_asks_for_no_slices_of_unequal_groups() -> None:
     """A slice has one size."""
     text = write_placed(_on(1, 2, 3, groups=2), TREE, "kueue")
-    assert _of_kind(text, "Job")[0]["spec"]["template"]["metadata"]["annotations"] == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+    assert _of_kind(text, "Job")[0]["spec"]["template"]["metadata"]["annotations"] == {
+        "kueue.x-k8s.io/podset-unconstrained-topology": "true"
+    }
 
 
 def test_volcano_hypernodes_are_the_tree() -> None:
     """A HyperNode a switch, members by name, tiers from the leaf up."""
     found = {o["metadata"]["name"]: o["spec"] for o in _objects(write_topology(TREE, "volcano"))}
-    assert {name: spec["tier"] for name, spec in found.items()} == {**{f"leaf{i}": "1" for i in range(4)}, "pod0": "2", "pod1": "2", "core": "3"}
+    assert {name: spec["tier"] for name, spec in found.items()} == {
+        **{f"leaf{i}": "1" for i in range(4)},
+        "pod0": "2",
+        "pod1": "2",
+        "core": "3",
+    }
     members = found["pod1"]["members"]
-    assert [(m["type"], m["selector"]["exactMatch"]["name"]) for m in members] == [("HyperNode", "leaf2"), ("HyperNode", "leaf3")]
+    assert [(m["type"], m["selector"]["exactMatch"]["name"]) for m in members] == [
+        ("HyperNode", "leaf2"),
+        ("HyperNode", "leaf3"),
+    ]
     assert [m["selector"]["exactMatch"]["name"] for m in found["leaf0"]["members"]] == list(NODES[:4])
 
 
@@ -172,7 +198,9 @@ def test_names_that_kubernetes_refuses_are_named() -> None:
     with pytest.raises(InputError, match="job: 'a b' cannot be an object's name"):
         write_placed(PLACED.model_copy(update={"job": "a b"}), TREE, "kueue")
     with pytest.raises(InputError, match="two switches are called 'a-b'"):
-        write_topology(Topology(switches=(Switch(name="A_b", nodes=("n1",), parent="a-b"), Switch(name="a-b"))), "volcano")
+        write_topology(
+            Topology(switches=(Switch(name="A_b", nodes=("n1",), parent="a-b"), Switch(name="a-b"))), "volcano"
+        )
     with pytest.raises(InputError, match="blocks alone"):
         write_topology(BLOCKS, "volcano")
     deep = Topology(
@@ -203,7 +231,26 @@ def test_a_node_stands_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["true", "No", "0x1f", "12", "1e3", "a: b", "a #b", "- x", "", "null", "~", "n[01-02]", "n[1-2],m7", "[1-2]", "key:", "é", "a/b.c_d-e"]
+    "value",
+    [
+        "true",
+        "No",
+        "0x1f",
+        "12",
+        "1e3",
+        "a: b",
+        "a #b",
+        "- x",
+        "",
+        "null",
+        "~",
+        "n[01-02]",
+        "n[1-2],m7",
+        "[1-2]",
+        "key:",
+        "é",
+        "a/b.c_d-e",
+    ],
 )
 def test_texts_stay_texts_in_yaml(value: str) -> None:
     """What another reader would take for a number, a truth or a structure is quoted."""

@@ -14,8 +14,21 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update"),
-    *("--no-first-run", "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb", "--remote-debugging-pipe"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
+    ),
+    *(
+        "--no-first-run",
+        "--disable-extensions",
+        "--hide-scrollbars",
+        "--force-color-profile=srgb",
+        "--remote-debugging-pipe",
+    ),
 )
 PHONE, DESKTOP = (390, 844), (1280, 900)
 
@@ -24,8 +37,17 @@ def chromium() -> str:
     """Return the browser; install it where that can be done, else skip and say so."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]):
-            subprocess.run(command, check=False, capture_output=True, timeout=600, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+        for command in (
+            ["apt-get", "update", "-qq"],
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"],
+        ):
+            subprocess.run(
+                command,
+                check=False,
+                capture_output=True,
+                timeout=600,
+                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            )
         found = shutil.which("chromium")
     if found is None:
         pytest.skip("no Chromium here, and it cannot be installed; install Debian's package chromium to run this test")
@@ -47,7 +69,9 @@ class Browser:
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a command and return its answer; events that come before it are kept."""
         self.last += 1
-        message = {"id": self.last, "method": method, "params": params} | ({"sessionId": self.session} if self.session else {})
+        message = {"id": self.last, "method": method, "params": params} | (
+            {"sessionId": self.session} if self.session else {}
+        )
         os.write(self.write, json.dumps(message).encode() + b"\0")
         while True:
             answer = self._next()
@@ -66,7 +90,13 @@ class Browser:
 
     def open(self, page: Path, size: tuple[int, int] = DESKTOP) -> None:
         """Load a page at a size and wait until it stands."""
-        self.ask("Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1, mobile=size[0] < 600)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=size[0],
+            height=size[1],
+            deviceScaleFactor=1,
+            mobile=size[0] < 600,
+        )
         self.events.clear()
         self.ask("Page.navigate", url=page.resolve().as_uri())
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):

@@ -63,7 +63,9 @@ def placements(q: Question) -> Iterator[tuple[tuple[int, Way], ...]]:
 def cost(q: Question, placed: tuple[tuple[int, Way], ...]) -> tuple[int, ...]:
     """Count the levels of the objective on one placement."""
     on = [[i for i, n in enumerate(way) if n] for _, way in placed]
-    crossing = [sum(len({q.leaves[i].path[t] for i in group}) > 1 for group in on) for t in range(len(q.leaves[0].path))]
+    crossing = [
+        sum(len({q.leaves[i].path[t] for i in group}) > 1 for group in on) for t in range(len(q.leaves[0].path))
+    ]
     within = [{q.leaves[i].path[0] for i in group} for group in on]
     runs = len({next(iter(p)) for p in within if len(p) == 1}) + sum(len(p) > 1 for p in within)
     left = [leaf.free - sum(way[i] for _, way in placed) for i, leaf in enumerate(q.leaves)]

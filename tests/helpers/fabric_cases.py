@@ -9,7 +9,7 @@ from planner.models.fabric import solve as fabric
 from planner.models.requests import FabricRequest, Options
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import Left
 from planner.solvers.outcome import Outcome
 
@@ -18,16 +18,38 @@ PHI = 1.05
 
 def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800, **more: float) -> Switch:
     """Return a box of `ports` ports."""
-    own = {"ports": ports, "port_gbps": port_gbps, "planes": planes, "price_usd": price_usd, "power_watts": 1000.0 * planes}
+    own = {
+        "ports": ports,
+        "port_gbps": port_gbps,
+        "planes": planes,
+        "price_usd": price_usd,
+        "power_watts": 1000.0 * planes,
+    }
     return Switch(name=f"{ports}x{planes}", **own, **more)
 
 
 def instance(
-    rails: int, *switches: Switch, optics_usd: float = 1200, max_tiers: int = 3, pins: dict[str, object] | None = None, **rules: object
+    rails: int,
+    *switches: Switch,
+    optics_usd: float = 1200,
+    max_tiers: int = 3,
+    pins: dict[str, object] | None = None,
+    **rules: object,
 ) -> Instance:
     """Return an instance of which only the parts that a fabric reads are real."""
-    gpu = {"name": "gpu", "hbm_bytes": 1, "hbm_bytes_per_second": 1, "peak_flop_per_second": {}, "matrix_efficiency": {"most": {}}}
-    gpu |= {"scale_up_bytes_per_second": 1, "scale_up_latency_seconds": 0, "nic_bytes_per_second": 100e9, "nic_latency_seconds": 0}
+    gpu = {
+        "name": "gpu",
+        "hbm_bytes": 1,
+        "hbm_bytes_per_second": 1,
+        "peak_flop_per_second": {},
+        "gemm_efficiency": {"most": {}},
+    }
+    gpu |= {
+        "scale_up_bytes_per_second": 1,
+        "scale_up_latency_seconds": 0,
+        "nic_bytes_per_second": 100e9,
+        "nic_latency_seconds": 0,
+    }
     roles = ("parameter", "working_parameter", "gradient", "optimizer", "activation", "collective")
     model = {"name": "m", "layers": 1, "hidden": 1, "heads": 1, "ffn": 1, "vocabulary": 1}
     precision = {"compute": "bf16"} | {f"{role}_bytes": 2 for role in roles}
@@ -49,9 +71,16 @@ def instance(
     )
 
 
-def request(racks: int, *, group: int = 1, groups: int = 1, hop: float = 1.0, ring: float = 1e9, **limits: float) -> FabricRequest:
+def request(
+    racks: int, *, group: int = 1, groups: int = 1, hop: float = 1.0, ring: float = 1e9, **limits: float
+) -> FabricRequest:
     """Return a request whose windows hide slowdowns up to phi·hop and phi·ring."""
-    times = {"hop_seconds": 1.0, "hop_window_seconds": PHI * hop, "allreduce_seconds": 1.0, "allreduce_window_seconds": PHI * ring}
+    times = {
+        "pipeline_send_seconds": 1.0,
+        "pipeline_send_window_seconds": PHI * hop,
+        "allreduce_seconds": 1.0,
+        "allreduce_window_seconds": PHI * ring,
+    }
     return FabricRequest(racks=racks, group_racks=group, groups=groups, **times, **limits)
 
 
@@ -66,7 +95,9 @@ def left_by_exchange(r: FabricRequest, d: Design, port_gbps: float) -> Left:
     leaf_gpus = min(r.group_racks, d.domain_racks) * d.rail_gpus
     pod_gpus = min(r.group_racks, d.domain_racks * max(1, d.domains_per_pod)) * d.rail_gpus * d.rails_per_pod
     if isinstance(d, Dragonfly):
-        return left_in_groups(d, leaf_gpus * one_gpu / port_gbps, pod_gpus * one_gpu / port_gbps, r.exchange_gbps / d.networks / port_gbps)
+        return left_in_groups(
+            d, leaf_gpus * one_gpu / port_gbps, pod_gpus * one_gpu / port_gbps, r.exchange_gbps / d.networks / port_gbps
+        )
     leaf = leaf_gpus * one_gpu / (d.leaf_up * port_gbps) if d.tiers > 1 else 0.0
     pod = pod_gpus * one_gpu / (d.pod_uplinks * port_gbps) if d.tiers > 2 else 0.0
     zone_gpus = min(r.group_racks, d.domain_racks * d.domains_per_zone) * d.rail_gpus * min(d.rails, d.rails_per_zone)
@@ -75,10 +106,12 @@ def left_by_exchange(r: FabricRequest, d: Design, port_gbps: float) -> Left:
 
 
 def left_in_groups(d: Dragonfly, leaf_sends: float, pod_sends: float, exchange: float) -> Left:
-    """Return the same of a dragonfly, in ports: its border's links dealt out one by one to groups, and in each to routers."""
+    """Return the same of a dragonfly, in ports: its WAN gateway's links dealt out one by one to groups, and in each to routers."""
     dealt = Counter(n % d.pods for n in range(d.wan_ports))
     group = max(dealt.values(), default=0)
-    router = max(Counter(n % min(d.group_sizes) for n in range(group)).values(), default=0) * (not isinstance(d, DragonflyPlus))
+    router = max(Counter(n % min(d.group_sizes) for n in range(group)).values(), default=0) * (
+        not isinstance(d, DragonflyPlus)
+    )
     each = exchange / max(1, d.wan_ports)
     if d.pods == 1:
         return Left(1 - (leaf_sends + router * each) / d.leaf_exit)
@@ -88,16 +121,32 @@ def left_in_groups(d: Dragonfly, leaf_sends: float, pod_sends: float, exchange: 
 
 def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
     """Say whether the worst placement's traffic stays within the windows, in floats by the physics."""
-    edges = [(d.domain_racks, d.domains > 1), (d.domain_racks * max(1, d.domains_per_pod), d.pods > 1 and d.domains_per_pod < d.domains)]
+    edges = [
+        (d.domain_racks, d.domains > 1),
+        (d.domain_racks * max(1, d.domains_per_pod), d.pods > 1 and d.domains_per_pod < d.domains),
+    ]
     edges.append((d.domain_racks * max(1, d.domains_per_zone), d.zones > 1 and d.domains_per_zone < d.domains))
-    around = [min(math.ceil(racks / r.group_racks) + 1, r.groups) * crosses * (r.group_racks > 1) for racks, crosses in edges]
+    around = [
+        min(math.ceil(racks / r.group_racks) + 1, r.groups) * crosses * (r.group_racks > 1) for racks, crosses in edges
+    ]
     cut = r.exchange_racks**2 // 4 / max(1, r.exchange_racks - 1)
-    shares = [min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0 for n, (racks, _) in zip(around, edges, strict=True)]
+    shares = [
+        min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0
+        for n, (racks, _) in zip(around, edges, strict=True)
+    ]
     left = left_by_exchange(r, d, next(s.port_gbps for s in i.network.switches if s.ports == d.ports))
-    if min(left.leaf, left.pod, left.zone) < -1e-9 or hop_slowdown(i.network.transport.slowdown, d, *shares, left=left) > PHI * (1 + 1e-9):
+    if min(left.leaf, left.pod, left.zone) < -1e-9 or pipeline_send_slowdown(
+        i.network.transport.slowdown, d, *shares, left=left
+    ) > PHI * (1 + 1e-9):
         return False
-    hop = hop_slowdown(i.network.transport.slowdown, d, *(float(crosses) for _, crosses in edges), left=left)
+    hop = pipeline_send_slowdown(i.network.transport.slowdown, d, *(float(crosses) for _, crosses in edges), left=left)
     ring = allreduce_slowdown(i.network.transport.slowdown, d, *around, left=left)
-    kept = r.hop_seconds * hop <= max(r.hop_window_seconds, r.hop_seconds * PHI) * (1 + 1e-9)
+    kept = r.pipeline_send_seconds * hop <= max(r.pipeline_send_window_seconds, r.pipeline_send_seconds * PHI) * (
+        1 + 1e-9
+    )
     kept &= r.allreduce_seconds * ring <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
-    return kept and hop <= (r.hop_limit or math.inf) * (1 + 1e-9) and ring <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
+    return (
+        kept
+        and hop <= (r.pipeline_send_limit or math.inf) * (1 + 1e-9)
+        and ring <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
+    )

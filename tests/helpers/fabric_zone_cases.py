@@ -28,7 +28,9 @@ def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool) -> Itera
     """Yield the designs of one leaf, of two to four tiers; those whose ports overflow at any tier are left out."""
     two = [
         dataclasses.replace(base, leaf_bundle=bundle, rails_per_pod=rail, domains_per_pod=width)
-        for bundle, rail, width in itertools.product(divisors(base.leaf_up), sizes(base.rails, fewest=fewest), sizes(domains, fewest=fewest))
+        for bundle, rail, width in itertools.product(
+            divisors(base.leaf_up), sizes(base.rails, fewest=fewest), sizes(domains, fewest=fewest)
+        )
         if rail * width * bundle <= ports
     ]
     yield from two
@@ -60,24 +62,40 @@ def every_design(i: Instance, r: FabricRequest, s: Switch) -> Iterator[Design]:
     splits = [x for x in (1, 2, 4) if x <= max(1, min(s.breakout, s.port_gbps / 800))] if lanes <= n.max_lanes else []
     for family, split in itertools.product(n.families, splits):
         rails, width, apart = FAMILIES[family](gpus)
-        border = math.ceil(r.wan_gbps / (apart * lanes) / s.port_gbps)
-        side = {"ports": s.ports, "rails": rails, "racks": r.racks, "rail_gpus": width, "apart": apart, "lanes": lanes, "split": split}
+        wan_gateway = math.ceil(r.wan_gbps / (apart * lanes) / s.port_gbps)
+        side = {
+            "ports": s.ports,
+            "rails": rails,
+            "racks": r.racks,
+            "rail_gpus": width,
+            "apart": apart,
+            "lanes": lanes,
+            "split": split,
+        }
         for racks in range(1, max(r.racks, s.ports * split // width) + 1):
             down = racks * width
             spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
             if racks == r.racks:
                 ends = racks * width * rails
                 all_spare = spare_ports(ends, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
-                yield Design(**side, leaf_down=ends, leaf_spare=all_spare, wan_ports=border)
+                yield Design(**side, leaf_down=ends, leaf_spare=all_spare, wan_ports=wan_gateway)
             for up in range(1, s.ports - math.ceil((down + spare) / split) + 1):
-                leaf = Design(**side, leaf_down=down, leaf_up=up, leaf_spare=spare, wan_ports=border)
+                leaf = Design(**side, leaf_down=down, leaf_up=up, leaf_spare=spare, wan_ports=wan_gateway)
                 yield from with_tiers(leaf, s.ports, leaf.domains, fewest=n.floor is not None)
 
 
 def enough_between(i: Instance, d: Design) -> bool:
     """Say whether a full pod's and a full zone's uplinks carry the least share of its GPUs' ports."""
-    pod = d.pods < 2 or d.pod_uplinks * d.split >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
-    zone = d.zones < 2 or d.zone_uplinks * d.split >= i.network.min_core_share * d.leaf_down * d.rails_per_zone * d.domains_per_zone - 1e-9
+    pod = (
+        d.pods < 2
+        or d.pod_uplinks * d.split
+        >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
+    )
+    zone = (
+        d.zones < 2
+        or d.zone_uplinks * d.split
+        >= i.network.min_core_share * d.leaf_down * d.rails_per_zone * d.domains_per_zone - 1e-9
+    )
     return pod and zone
 
 
@@ -89,7 +107,12 @@ def splits(r: FabricRequest, d: Design) -> int:
 
 def pinned(i: Instance, d: Design) -> bool:
     """Say whether a design is as the pins on tiers and ports want it."""
-    held = {"tiers": d.tiers, "leaf_domain_racks": d.domain_racks, "leaf_down_ports": d.leaf_down, "leaf_up_ports": d.leaf_up}
+    held = {
+        "tiers": d.tiers,
+        "leaf_domain_racks": d.domain_racks,
+        "leaf_down_ports": d.leaf_down,
+        "leaf_up_ports": d.leaf_up,
+    }
     held |= {"spine_down_ports": d.spine_down if d.tiers > 1 else 0, "spine_up_ports": d.spine_up}
     held |= {"core_down_ports": d.core_down if d.tiers > 2 else 0, "core_up_ports": d.core_up}
     return all(held[path.removeprefix("fabric.")] == value for path, value in i.pins.items())

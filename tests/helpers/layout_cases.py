@@ -9,7 +9,7 @@ from typing import Any
 from planner.instance.instance import Instance
 from planner.models.requests import LayoutRequest
 from planner.physics.training import layer_time, step
-from planner.physics.training.step import Conditions, Cut
+from planner.physics.training.step import Conditions, ParallelStrategy
 
 FLASH = {
     "name": "flash", "launch_seconds": 1e-6, "microbatch_seconds": 1e-4, "step_seconds": 1e-3, "tensor_overlap": 0.5, "pipeline_overlap": 0.5,
@@ -42,7 +42,7 @@ def instance(
         "hbm_bytes": hbm,
         "hbm_bytes_per_second": 1e12,
         "peak_flop_per_second": {"bf16": 1e14},
-        "matrix_efficiency": {"most": {"bf16": 0.8}, "operand_traffic": 0.1},
+        "gemm_efficiency": {"most": {"bf16": 0.8}, "operand_traffic": 0.1},
         "kernel_seconds": 1e-6,
         "scale_up_bytes_per_second": 2e11,
         "scale_up_latency_seconds": 4e-6,
@@ -58,7 +58,15 @@ def instance(
         "activation_bytes": 2,
         "collective_bytes": 2,
     }
-    model = {"name": "m", "layers": layers, "hidden": 2048, "heads": 4, "kv_heads": kv_heads, "vocabulary": 8000, "experts": experts}
+    model = {
+        "name": "m",
+        "layers": layers,
+        "hidden": 2048,
+        "heads": 4,
+        "kv_heads": kv_heads,
+        "vocabulary": 8000,
+        "experts": experts,
+    }
     return Instance.model_validate(
         {
             "name": "tiny",
@@ -80,7 +88,11 @@ def request(**racks: int) -> LayoutRequest:
     """Ask for a layout on these racks, over a network that is not ideal."""
     several = len(racks) > 1
     return LayoutRequest(
-        racks_by_site=racks, hop_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=400.0 if several else None, wan_rtt_ms=1.0 if several else None
+        racks_by_site=racks,
+        pipeline_send_slowdown=1.5,
+        allreduce_slowdown=1.2,
+        wan_gbps=400.0 if several else None,
+        wan_rtt_ms=1.0 if several else None,
     )
 
 
@@ -89,7 +101,7 @@ def stages_of(layers: int, stages: int, least: int) -> list[tuple[int, ...]]:
     return [x for x in itertools.product(range(least, layers + 1), repeat=stages) if sum(x) == layers]
 
 
-def every_layout(i: Instance, asked: LayoutRequest) -> Iterator[Cut]:
+def every_layout(i: Instance, asked: LayoutRequest) -> Iterator[ParallelStrategy]:
     """Yield every layout of the declared space that keeps the pins, by plain loops and the instance alone."""
     m, pin = step.machine_of(i), {k.removeprefix("layout."): v for k, v in i.pins.items()}
     most = math.floor((i.limits.max_batch_tokens or 0) / m.sequence)
@@ -97,7 +109,11 @@ def every_layout(i: Instance, asked: LayoutRequest) -> Iterator[Cut]:
     shared = math.gcd(m.model.heads, m.model.kv)
     degrees = [t for t in range(1, 5) if shared % t == 0 and pin.get("tensor_parallel", t) == t]
     contexts = [pin.get("context_parallel", 1)]
-    experts = [1] if m.model.experts is None else [e for e in range(1, m.model.experts.count + 1) if m.model.experts.count % e == 0]
+    experts = (
+        [1]
+        if m.model.experts is None
+        else [e for e in range(1, m.model.experts.count + 1) if m.model.experts.count % e == 0]
+    )
     for t, c, e, b, p in itertools.product(degrees, contexts, experts, (1, 2, 4, 8, 16), range(1, m.model.layers + 1)):
         asked_for = {"pipeline_parallel": p, "expert_parallel": e, "microbatch_sequences": b}
         if b > most or any(pin.get(k, x) != x for k, x in asked_for.items()):
@@ -110,7 +126,9 @@ def every_layout(i: Instance, asked: LayoutRequest) -> Iterator[Cut]:
                     yield from _cuts(i, t, c, e, b, p, q, r, d)
 
 
-def _cuts(i: Instance, t: int, c: int, e: int, b: int, p: int, q: int, r: int, d: tuple[int, ...]) -> Iterator[Cut]:
+def _cuts(
+    i: Instance, t: int, c: int, e: int, b: int, p: int, q: int, r: int, d: tuple[int, ...]
+) -> Iterator[ParallelStrategy]:
     m, pin = step.machine_of(i), {k.removeprefix("layout."): v for k, v in i.pins.items()}
     most, layers = math.floor((i.limits.max_batch_tokens or 0) / m.sequence), m.model.layers
     counts, orders = range(1, most // (sum(d) * b) + 1), m.software.schedules
@@ -123,7 +141,7 @@ def _cuts(i: Instance, t: int, c: int, e: int, b: int, p: int, q: int, r: int, d
             if pin.get("layers_per_stage", list(split)) != list(split):
                 continue
             for kept, again in _recomputes(m.software.flash_attention, split, pin):
-                yield Cut(
+                yield ParallelStrategy(
                     tensor_parallel=t,
                     pipeline_parallel=p,
                     data_parallel_by_site=d,
@@ -153,17 +171,22 @@ def _recomputes(flash: bool, split: tuple[int, ...], pin: dict[str, Any]) -> lis
     return [("none", ()), *some] if flash else [("none", ()), ("selective", ()), *some]
 
 
-def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, Cut]]:
+def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, ParallelStrategy]]:
     """Yield every layout that fits memory with its seconds per sequence. What depends on the shape alone is computed once."""
     m, limit = step.machine_of(i), step.memory_limit_bytes(i)
-    c = Conditions(hop_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0)
+    c = Conditions(
+        pipeline_send_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0
+    )
     known: dict[Any, Any] = {}
     whole = layer_time.layer_times
     try:
         layer_time.layer_times = lambda machine, s: known[s] if s in known else known.setdefault(s, whole(machine, s))
         for x in every_layout(i, asked):
             if sum(step.worst_memory(m, x).values()) <= limit:
-                yield sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch), x
+                yield (
+                    sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch),
+                    x,
+                )
     finally:
         layer_time.layer_times = whole
 
@@ -200,7 +223,13 @@ def random_case(seed: int) -> tuple[Instance, LayoutRequest]:
     software = r.choice([UNFUSED, FLASH, FLASH, ZERO_BUBBLE])
     asked = request(**racks)
     return instance(
-        layers=layers, sequences=r.randint(2, 7), hbm=hbm, pins=pins, kv_heads=r.choice([2, 4]), software=software, experts=experts
+        layers=layers,
+        sequences=r.randint(2, 7),
+        hbm=hbm,
+        pins=pins,
+        kv_heads=r.choice([2, 4]),
+        software=software,
+        experts=experts,
     ), asked
 
 

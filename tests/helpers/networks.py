@@ -38,9 +38,13 @@ def fill(links: list[list[tuple[int, Fraction]]], capacity: list[Fraction]) -> l
 
 
 @st.composite
-def networks(draw: st.DrawFn, most_links: int = 8, most_flows: int = 12) -> tuple[list[list[tuple[int, Fraction]]], list[Fraction]]:
+def networks(
+    draw: st.DrawFn, most_links: int = 8, most_flows: int = 12
+) -> tuple[list[list[tuple[int, Fraction]]], list[Fraction]]:
     """Draw flows on random links with random weights and capacities."""
     count = draw(st.integers(1, most_links))
     quarter = st.integers(1, 8).map(lambda n: Fraction(n, 4))
     flow = st.lists(st.tuples(st.integers(0, count - 1), quarter), min_size=1, max_size=4, unique_by=lambda x: x[0])
-    return draw(st.lists(flow, min_size=1, max_size=most_flows)), draw(st.lists(quarter, min_size=count, max_size=count))
+    return draw(st.lists(flow, min_size=1, max_size=most_flows)), draw(
+        st.lists(quarter, min_size=count, max_size=count)
+    )

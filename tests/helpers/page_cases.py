@@ -11,7 +11,10 @@ from planner.plan.plan import Plan
 
 CITIES = [("A", 40, -77), ("B", 36, -95), ("C", 33, -112), ("D", 42, -95), ("dark", 45, -100)]
 WAYS = ("AB", "BC", "AD", "DC")
-TRAFFIC = [{"name": "checkpoint", "bytes": 1e7, "period_seconds": 10}, {"name": "logs", "bytes": 1e5, "deadline_seconds": 9, "priority": 2}]
+TRAFFIC = [
+    {"name": "checkpoint", "bytes": 1e7, "period_seconds": 10},
+    {"name": "logs", "bytes": 1e5, "deadline_seconds": 9, "priority": 2},
+]
 DRY = {"name": "dry", "weight": 0.5, "headroom_mw": {"EAST": 1.0, "WEST": 0.6}, "energy_usd_per_mwh": {"EAST": 90}}
 LOST = {"used": 0.5, "matrix": 0.3, "idle GPUs": 0.15, "attention": 0.0506, "pipeline_fill": 0.0004, "vector": -0.001}
 CHOICE = {

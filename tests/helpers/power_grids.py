@@ -14,7 +14,7 @@ from planner.checks.site import scenarios as site_rules
 from planner.instance.instance import Instance
 from planner.models.requests import SitesRequest
 from planner.models.sites.rules import yearly_musd
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
@@ -46,18 +46,46 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
     spare = [p for p in itertools.combinations(names, 2) if p not in ends]
     ends += r.sample(spare, min(len(spare), r.randint(1, 4)))
     lines = [
-        wire(a, b, r.choice([0.005, 0.01, 0.02, 0.03]), rating_mw=r.choice([1.5, 2, 3, 4]), circuits=r.choice([1, 1, 2, 3]), id=f"{i}")
+        wire(
+            a,
+            b,
+            r.choice([0.005, 0.01, 0.02, 0.03]),
+            rating_mw=r.choice([1.5, 2, 3, 4]),
+            circuits=r.choice([1, 1, 2, 3]),
+            id=f"{i}",
+        )
         for i, (a, b) in enumerate(ends)
     ]
     built = [
-        {"id": f"new{i}", "a": a, "b": b, "rating_mw": r.choice([1, 2, 4]), "max_circuits": r.choice([1, 2]), "reactance_pu": r.choice([0.005, 0.02])}
+        {
+            "id": f"new{i}",
+            "a": a,
+            "b": b,
+            "rating_mw": r.choice([1, 2, 4]),
+            "max_circuits": r.choice([1, 2]),
+            "reactance_pu": r.choice([0.005, 0.02]),
+        }
         | {"capex_usd": r.choice([0, 3e5, 2e6])}
         for i, (a, b) in enumerate(r.sample(list(itertools.combinations(names, 2)), new))
     ]
-    rules = {"grid_model": model, "n1": n1, "headroom": r.random() < 0.5, "max_sites": r.choice([None, 1, 2]), "n1_margin": 0.6}
+    rules = {
+        "grid_model": model,
+        "n1": n1,
+        "headroom": r.random() < 0.5,
+        "max_sites": r.choice([None, 1, 2]),
+        "n1_margin": 0.6,
+    }
     prices = {"site_usd": r.choice([0, 3e5]), "building_usd_per_it_mw": 1e5}
     usd = {"E": 40.0, "W": r.choice([30.0, 50.0])}
-    instance = case(*nodes, lines=lines, new_lines=built, rules=rules, prices=prices, headroom={"E": 12.0, "W": 9.0}, usd_per_mwh=usd)
+    instance = case(
+        *nodes,
+        lines=lines,
+        new_lines=built,
+        rules=rules,
+        prices=prices,
+        headroom={"E": 12.0, "W": 9.0},
+        usd_per_mwh=usd,
+    )
     return instance, SitesRequest(racks=r.choice([None, None, 3]))
 
 
@@ -85,7 +113,11 @@ def same(a: Value, b: Value) -> bool:
 
 def violations(instance: Instance, plan: SitesPlan) -> list[Violation]:
     """Judge a split's power by the checker, as if it were planned for this instance."""
-    c = Context(plan=Plan.model_construct(planner_version="0", instance=instance, sites=plan, layout=None, fabric=None, placement=None, cost=None))
+    c = PlanPhysics(
+        plan=Plan.model_construct(
+            planner_version="0", instance=instance, sites=plan, layout=None, fabric=None, placement=None, cost=None
+        )
+    )
     rules = (site_rules.balance, site_rules.rating, site_rules.generation, *power_flow.RULES)
     return [v for rule in rules for v in rule(c)]
 

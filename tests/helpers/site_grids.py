@@ -21,7 +21,7 @@ ACCELERATOR = {
     "hbm_bytes": 1e11,
     "hbm_bytes_per_second": 1e12,
     "peak_flop_per_second": {"bf16": 1e15},
-    "matrix_efficiency": {"most": {"bf16": 0.7}},
+    "gemm_efficiency": {"most": {"bf16": 0.7}},
     "scale_up_bytes_per_second": 1e11,
     "scale_up_latency_seconds": 1e-6,
     "nic_bytes_per_second": 5e10,
@@ -48,7 +48,13 @@ AREAS = {"E": "eastern", "W": "western"}
 def node(name: str, **changes: Any) -> dict[str, Any]:
     """Return a node; its authority is the first letter of its name."""
     place = {"E": (40.0, -76.0), "W": (33.0, -112.0)}[name[0]]
-    return {"id": name, "balancing_authority": name[0], "latitude": place[0] + int(name[1:]), "longitude": place[1], "generation_mw": 10.0} | changes
+    return {
+        "id": name,
+        "balancing_authority": name[0],
+        "latitude": place[0] + int(name[1:]),
+        "longitude": place[1],
+        "generation_mw": 10.0,
+    } | changes
 
 
 def line(a: str, b: str, **changes: Any) -> dict[str, Any]:
@@ -56,12 +62,20 @@ def line(a: str, b: str, **changes: Any) -> dict[str, Any]:
     return {"id": f"{a}-{b}", "a": a, "b": b, "rating_mw": 10.0} | changes
 
 
-def case(*nodes: dict[str, Any], headroom: dict[str, float] | None = None, usd_per_mwh: dict[str, float] | None = None, **parts: Any) -> Instance:
+def case(
+    *nodes: dict[str, Any],
+    headroom: dict[str, float] | None = None,
+    usd_per_mwh: dict[str, float] | None = None,
+    **parts: Any,
+) -> Instance:
     """Return an instance whose module is one rack of 1 MW at the grid and 1 M$, with room for it."""
     spare, price = {"E": 10.0, "W": 10.0} | (headroom or {}), {"E": 40.0, "W": 40.0} | (usd_per_mwh or {})
     used = sorted({n["balancing_authority"] for n in nodes})
     grid = {
-        "balancing_authorities": [{"id": b, "interconnection": AREAS[b], "headroom_mw": spare[b], "energy_usd_per_mwh": price[b]} for b in used],
+        "balancing_authorities": [
+            {"id": b, "interconnection": AREAS[b], "headroom_mw": spare[b], "energy_usd_per_mwh": price[b]}
+            for b in used
+        ],
         "nodes": list(nodes),
         "lines": parts.get("lines", []),
         "new_lines": parts.get("new_lines", []),
@@ -91,14 +105,29 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
     pairs = list(itertools.combinations(names, 2))
     lines = [line(a, b, rating_mw=r.randint(1, 3), circuits=r.randint(1, 2)) for a, b in pairs if r.random() < 0.4]
     new = [
-        {"id": f"new-{a}-{b}", "a": a, "b": b, "rating_mw": r.randint(1, 4), "max_circuits": r.randint(1, 2), "capex_usd": r.choice([0, 2e5, 9e5])}
+        {
+            "id": f"new-{a}-{b}",
+            "a": a,
+            "b": b,
+            "rating_mw": r.randint(1, 4),
+            "max_circuits": r.randint(1, 2),
+            "capex_usd": r.choice([0, 2e5, 9e5]),
+        }
         for a, b in r.sample(pairs, 1)
     ]
     rules = {
         "grid_model": r.choice(["none", "transport", "transport"]),
         "headroom": r.random() < 0.8,
-        "interconnect": {"on": r.random() < 0.5, "share": r.choice([0.5, 1.0]), "reading": r.choice(["explicit", "capacity", "capacity_n1"])},
-        "fault_split": {"on": r.random() < 0.2, "min_interconnections": r.choice([1, 2]), "max_share": r.choice([0.5, 0.6, 1.0])},
+        "interconnect": {
+            "on": r.random() < 0.5,
+            "share": r.choice([0.5, 1.0]),
+            "reading": r.choice(["explicit", "capacity", "capacity_n1"]),
+        },
+        "fault_split": {
+            "on": r.random() < 0.2,
+            "min_interconnections": r.choice([1, 2]),
+            "max_share": r.choice([0.5, 0.6, 1.0]),
+        },
         "max_sites": r.choice([None] * 5 + [1, 2]),
         "min_site_modules": r.choice([1, 1, 1, 2]),
         "max_rtt_ms": r.choice([None] * 6 + [1.5, 20.0]),
@@ -111,13 +140,32 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
     if r.random() < 0.3:
         limits["facility_power_mw"] = r.randint(2, 8)
     hardware = {"racks_per_module": r.choice([1, 1, 1, 2]), "cooling_kw_per_m2": 1.0}
-    links = {"fibre_usd_per_route_km": 50, "wavelength_usd": 2e3, "max_wavelengths_per_pair": 4, "max_fibre_pairs": 3, "headroom_factor": 1.5}
+    links = {
+        "fibre_usd_per_route_km": 50,
+        "wavelength_usd": 2e3,
+        "max_wavelengths_per_pair": 4,
+        "max_fibre_pairs": 3,
+        "headroom_factor": 1.5,
+    }
     spare = {"E": r.randint(2, 8), "W": r.randint(2, 8)}
     price = {"E": r.choice([30, 40]), "W": r.choice([35, 40])}
     instance = case(
-        *nodes, headroom=spare, usd_per_mwh=price, lines=lines, new_lines=new, rules=rules, prices=prices, limits=limits, hardware=hardware, wan=links
+        *nodes,
+        headroom=spare,
+        usd_per_mwh=price,
+        lines=lines,
+        new_lines=new,
+        rules=rules,
+        prices=prices,
+        limits=limits,
+        hardware=hardware,
+        wan=links,
     )
-    exchange = GradientExchange(stage_bytes=r.choice([4e9, 2e10]), window_seconds=r.choice([0.05, 0.2])) if r.random() < 0.7 else None
+    exchange = (
+        GradientExchange(stage_bytes=r.choice([4e9, 2e10]), window_seconds=r.choice([0.05, 0.2]))
+        if r.random() < 0.7
+        else None
+    )
     return instance, SitesRequest(racks=r.choice([None] * 5 + [2, 4]), fabric_usd_per_rack=1e5, exchange=exchange)
 
 
@@ -141,7 +189,11 @@ def splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[int, flo
         for built in itertools.product(*(range(k.max_circuits + 1) for k in g.new_lines)):
             circuits = {k.id: n for k, n in zip(g.new_lines, built, strict=True)}
             priced = _priced(instance, request, racks, circuits)
-            if priced is not None and _wired(instance, racks, circuits) and _fed(g, {s: power.facility_mw(h, r) for s, r in racks.items()}, circuits):
+            if (
+                priced is not None
+                and _wired(instance, racks, circuits)
+                and _fed(g, {s: power.facility_mw(h, r) for s, r in racks.items()}, circuits)
+            ):
                 yield total, priced
 
 
@@ -163,7 +215,9 @@ def _placed(instance: Instance, racks: dict[str, int]) -> bool:
     if rules.headroom and any(power.facility_mw(h, r) > areas[b].headroom_mw for b, r in by_area.items()):
         return False
     split, total = rules.fault_split, sum(racks.values())
-    if split.on and (len(by_sync) < split.min_interconnections or max(by_sync.values()) > split.max_share * total + 1e-9):
+    if split.on and (
+        len(by_sync) < split.min_interconnections or max(by_sync.values()) > split.max_share * total + 1e-9
+    ):
         return False
     limit = instance.limits.facility_power_mw
     return len(racks) <= (rules.max_sites or 99) and (limit is None or power.facility_mw(h, total) <= limit)
@@ -174,7 +228,9 @@ def _wired(instance: Instance, racks: dict[str, int], circuits: dict[str, int]) 
     g, rule = instance.grid, instance.grid.rules.interconnect
     nodes = {n.id: n for n in g.nodes}
     loads = {s: power.facility_mw(instance.hardware, r) for s, r in racks.items()}
-    return not rule.on or all(rule.share * mw <= (usable_interconnect_mw(g, nodes[s], circuits) or 0.0) for s, mw in loads.items())
+    return not rule.on or all(
+        rule.share * mw <= (usable_interconnect_mw(g, nodes[s], circuits) or 0.0) for s, mw in loads.items()
+    )
 
 
 def _fed(g: Grid, loads: dict[str, float], circuits: dict[str, int]) -> bool:
@@ -214,13 +270,20 @@ def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], ci
         built += cost.site_capex_usd(g, it_mw=power.it_mw(h, r), facility_mw=power.facility_mw(h, r))
         energy += cost.energy_usd_per_year(power.facility_mw(h, r), usd_per_mwh[nodes[s].balancing_authority])
     for a, b in itertools.combinations(sorted(racks), 2):
-        km = wan.great_circle_km(nodes[a].latitude, nodes[a].longitude, nodes[b].latitude, nodes[b].longitude) * w.route_factor
+        km = (
+            wan.great_circle_km(nodes[a].latitude, nodes[a].longitude, nodes[b].latitude, nodes[b].longitude)
+            * w.route_factor
+        )
         rtt, limit = wan.rtt_ms(w, km), g.rules.max_rtt_ms
         need = 0.0
         if request.exchange is not None:
             size = wan.exchange_bytes(request.exchange.stage_bytes, len(racks))
             need = wan.exchange_need_gbps(w, size, request.exchange.window_seconds, rtt) * w.headroom_factor
-        if math.isinf(need) or wan.wavelengths(w, need) > w.max_wavelengths_per_pair * w.max_fibre_pairs or (limit is not None and rtt > limit):
+        if (
+            math.isinf(need)
+            or wan.wavelengths(w, need) > w.max_wavelengths_per_pair * w.max_fibre_pairs
+            or (limit is not None and rtt > limit)
+        ):
             return None
         waves = wan.wavelengths(w, need)
         links += cost.wan_fibre_usd(w, km, waves) + cost.wan_wavelength_usd(w, waves)

@@ -65,7 +65,12 @@ def why_not() -> str | None:
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *PACKAGES]
     for command in (install, ["apt-get", "update", "-q"], install):
         said = subprocess.run(
-            command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True, timeout=300, check=False
+            command,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
         if _installed():
             return None
@@ -85,7 +90,9 @@ class Controller:
     def run(self, *command: str, environment: Mapping[str, str] | None = None) -> str:
         """Run a client; return what it prints, raise with what it complains of."""
         env = {**os.environ, "SLURM_CONF": str(self.directory / "slurm.conf"), **(environment or {})}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False, cwd=self.directory)
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=30, check=False, cwd=self.directory
+        )
         if done.returncode:
             raise RuntimeError(f"{command[0]}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
@@ -114,7 +121,13 @@ class Controller:
 
 @contextmanager
 def controller(
-    directory: Path, nodes: str, topology: str, plugin: str = "topology/tree", *, files: Mapping[str, str] | None = None, more: str = ""
+    directory: Path,
+    nodes: str,
+    topology: str,
+    plugin: str = "topology/tree",
+    *,
+    files: Mapping[str, str] | None = None,
+    more: str = "",
 ) -> Iterator[Controller]:
     """Start a slurmctld that reads a topology.conf, and stop it at the end whatever happens.
 
@@ -143,7 +156,9 @@ def controller(
     )
     held = Controller(directory)
     with (directory / "out").open("w") as out:
-        process = subprocess.Popen(["slurmctld", "-D", "-c", "-f", str(directory / "slurm.conf")], stdout=out, stderr=out)
+        process = subprocess.Popen(
+            ["slurmctld", "-D", "-c", "-f", str(directory / "slurm.conf")], stdout=out, stderr=out
+        )
     try:
         _wait(held, process)
         yield held

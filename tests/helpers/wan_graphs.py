@@ -15,13 +15,25 @@ PLACES = {"n0": (40.0, -76.0), "n1": (41.0, -88.0), "n2": (35.0, -90.0), "n3": (
 SITES = {"E0": "n0", "W0": "n4", "E1": "n1"}
 
 
-def fibre(edges: list[dict[str, Any]], *, sites: tuple[str, ...] = ("E0", "W0"), rules: dict[str, Any] | None = None, **more: Any) -> Instance:
+def fibre(
+    edges: list[dict[str, Any]],
+    *,
+    sites: tuple[str, ...] = ("E0", "W0"),
+    rules: dict[str, Any] | None = None,
+    **more: Any,
+) -> Instance:
     """Return an instance whose sites stand on fibre nodes of their own, named as the sites, joined by so many edges."""
     ids = {v: k for k, v in SITES.items() if k in sites}
     nodes = [{"id": ids.get(n, n), "latitude": p[0], "longitude": p[1]} for n, p in PLACES.items()]
     named = [{**e, "a": ids.get(e["a"], e["a"]), "b": ids.get(e["b"], e["b"])} for e in edges]
     grid = [node(s, latitude=PLACES[SITES[s]][0], longitude=PLACES[SITES[s]][1]) for s in sites]
-    wan = {"fibre_nodes": nodes, "fibre_edges": named, "wavelength_gbps": 100, "max_wavelengths_per_pair": 4, "headroom_factor": 1.0} | more
+    wan = {
+        "fibre_nodes": nodes,
+        "fibre_edges": named,
+        "wavelength_gbps": 100,
+        "max_wavelengths_per_pair": 4,
+        "headroom_factor": 1.0,
+    } | more
     return case(*grid, wan=wan, rules=rules or {})
 
 
@@ -43,7 +55,9 @@ def random_case(seed: int) -> tuple[Instance, WanRequest]:
     sites = r.choice([("E0", "W0"), ("E0", "E1", "W0")])
     rules = {"max_rtt_ms": r.choice([None, None, 40.0, 60.0])}
     form = r.choice(["auto", "ring", "tree"])
-    instance = fibre(edges, sites=sites, rules=rules, protection=r.choice(["none", "one_cut"]), exchange=form, routes=40)
+    instance = fibre(
+        edges, sites=sites, rules=rules, protection=r.choice(["none", "one_cut"]), exchange=form, routes=40
+    )
     return instance, asked(r.choice([2e9, 5e9, 1e10]), r.choice([0.1, 0.3]), sites)
 
 

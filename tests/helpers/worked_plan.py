@@ -14,7 +14,7 @@ from planner.physics.site import cost, power, wan
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step
-from planner.physics.training.step import Conditions, Cut
+from planner.physics.training.step import Conditions, ParallelStrategy
 from planner.plan.certificate import Certificate
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import LayoutMetrics
@@ -23,7 +23,7 @@ from planner.plan.sites import Link, Site, SitesPlan
 
 RACKS = {"e1": 8, "w1": 6}
 BUILT = {"e1-e2-new": 1}
-CUT = Cut(
+CUT = ParallelStrategy(
     tensor_parallel=2,
     pipeline_parallel=2,
     data_parallel_by_site=(6, 4),
@@ -63,7 +63,7 @@ GPU = {
     "hbm_bytes": 4e6,
     "hbm_bytes_per_second": 1e9,
     "peak_flop_per_second": {"bf16": 1e7},
-    "matrix_efficiency": {"most": {"bf16": 0.5}},
+    "gemm_efficiency": {"most": {"bf16": 0.5}},
     "scale_up_bytes_per_second": 1e8,
     "scale_up_latency_seconds": 1e-6,
     "nic_bytes_per_second": 1e6,
@@ -75,8 +75,22 @@ GRID = {
         {"id": "WEST", "interconnection": "western", "headroom_mw": 1.2, "energy_usd_per_mwh": 50},
     ],
     "nodes": [
-        {"id": "e1", "balancing_authority": "EAST", "latitude": 40, "longitude": -76, "generation_mw": 1.3, "area_m2": 1000},
-        {"id": "e2", "balancing_authority": "EAST", "latitude": 41, "longitude": -77, "generation_mw": 0.5, "site": False},
+        {
+            "id": "e1",
+            "balancing_authority": "EAST",
+            "latitude": 40,
+            "longitude": -76,
+            "generation_mw": 1.3,
+            "area_m2": 1000,
+        },
+        {
+            "id": "e2",
+            "balancing_authority": "EAST",
+            "latitude": 41,
+            "longitude": -77,
+            "generation_mw": 0.5,
+            "site": False,
+        },
         {"id": "w1", "balancing_authority": "WEST", "latitude": 33, "longitude": -113, "generation_mw": 1.2},
         {"id": "w2", "balancing_authority": "WEST", "latitude": 34, "longitude": -112, "generation_mw": 0.5},
     ],
@@ -127,7 +141,9 @@ def instance_with(**changes: Any) -> Instance:
 
 def edited(plan: Plan, **changes: Any) -> Plan:
     """Return the plan with changed entries and nothing recomputed, by the same paths."""
-    return Plan.model_validate(_set(plan.model_dump(mode="json"), {path.replace("__", "."): value for path, value in changes.items()}))
+    return Plan.model_validate(
+        _set(plan.model_dump(mode="json"), {path.replace("__", "."): value for path, value in changes.items()})
+    )
 
 
 def edited_at(plan: Plan, path: str, change: Any) -> Plan:
@@ -146,7 +162,12 @@ def named(plan: Plan) -> set[str]:
 
 
 def worked(
-    instance: Instance, *, racks: dict[str, int] | None = None, cut: Cut = CUT, assignment: dict[str, Any] | None = None, **wiring: int
+    instance: Instance,
+    *,
+    racks: dict[str, int] | None = None,
+    cut: ParallelStrategy = CUT,
+    assignment: dict[str, Any] | None = None,
+    **wiring: int,
 ) -> Plan:
     """Work out the whole plan for choices given in full, whether they keep the rules or not."""
     racks, assignment = racks or RACKS, assignment or ASSIGNMENT
@@ -154,10 +175,17 @@ def worked(
     stages = {s: _stages(a, cut.pipeline_parallel) for s, a in assignment.items()}
     where = {s: _where(designs[s], stages[s], wrap=cut.virtual_stages > 1) for s in racks}
     hop, ring = (max(found) for found in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
-    quick = LayoutMetrics.model_validate(step.metrics(instance, Conditions(hop_slowdown=hop, allreduce_slowdown=ring), cut))
+    quick = LayoutMetrics.model_validate(
+        step.metrics(instance, Conditions(pipeline_send_slowdown=hop, allreduce_slowdown=ring), cut)
+    )
     link = _link(instance, quick)
     waves = link.wavelengths
-    a = {"hop_slowdown": hop, "allreduce_slowdown": ring, "wan_gbps": waves * 0.001 / instance.wan.headroom_factor, "wan_rtt_ms": link.rtt_ms}
+    a = {
+        "pipeline_send_slowdown": hop,
+        "allreduce_slowdown": ring,
+        "wan_gbps": waves * 0.001 / instance.wan.headroom_factor,
+        "wan_rtt_ms": link.rtt_ms,
+    }
     metrics = LayoutMetrics.model_validate(step.metrics(instance, Conditions(**a), cut))
     sites = _sites(instance, racks, link)
     fabric = FabricPlan(
@@ -174,7 +202,14 @@ def worked(
             "instance": instance,
             "instance_sha256": instance_sha256(instance),
             "status": "optimal",
-            "objective": {"name": instance.objective.minimize, "value": value, "bound": value, "gap": 0, "joint_bound": value / 2, "joint_gap": 0.5},
+            "objective": {
+                "name": instance.objective.minimize,
+                "value": value,
+                "bound": value,
+                "gap": 0,
+                "joint_bound": value / 2,
+                "joint_gap": 0.5,
+            },
             "sites": sites,
             "layout": layout,
             "fabric": fabric,
@@ -186,15 +221,29 @@ def worked(
 
 def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
     """Measure what crosses leaf domains, pods and zones."""
-    blocks = {"leaf_domain_racks": d.leaf_down, "domains_per_pod": d.domains_per_pod, "domains_per_zone": d.domains_per_zone}
+    blocks = {
+        "leaf_domain_racks": d.leaf_down,
+        "domains_per_pod": d.domains_per_pod,
+        "domains_per_zone": d.domains_per_zone,
+    }
     return locality(stages, **blocks, wrap=wrap)
 
 
 def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:
     """Return the slowdowns of the exchange and of the rings."""
-    hop = transport.hop_slowdown(instance.network.transport.slowdown, d, where.share_leaving_leaf, where.share_leaving_pod, where.share_leaving_zone)
+    hop = transport.pipeline_send_slowdown(
+        instance.network.transport.slowdown,
+        d,
+        where.share_leaving_leaf,
+        where.share_leaving_pod,
+        where.share_leaving_zone,
+    )
     return hop, transport.allreduce_slowdown(
-        instance.network.transport.slowdown, d, where.rings_leaving_leaf, where.rings_leaving_pod, where.rings_leaving_zone
+        instance.network.transport.slowdown,
+        d,
+        where.rings_leaving_leaf,
+        where.rings_leaving_pod,
+        where.rings_leaving_zone,
     )
 
 
@@ -241,9 +290,15 @@ def _proof(objective: float) -> Certificate:
 
 def _link(instance: Instance, m: LayoutMetrics) -> Link:
     w, nodes = instance.wan, {n.id: n for n in instance.grid.nodes}
-    km = wan.great_circle_km(nodes["e1"].latitude, nodes["e1"].longitude, nodes["w1"].latitude, nodes["w1"].longitude) * w.route_factor
+    km = (
+        wan.great_circle_km(nodes["e1"].latitude, nodes["e1"].longitude, nodes["w1"].latitude, nodes["w1"].longitude)
+        * w.route_factor
+    )
     rtt = wan.rtt_ms(w, km)
-    need = wan.exchange_need_gbps(w, wan.exchange_bytes(m.gradient_bytes_per_stage, 2), m.wan_window_seconds, rtt) * w.headroom_factor
+    need = (
+        wan.exchange_need_gbps(w, wan.exchange_bytes(m.gradient_bytes_per_stage, 2), m.wan_window_seconds, rtt)
+        * w.headroom_factor
+    )
     waves = wan.wavelengths(w, need)
     return Link(
         a="e1",
@@ -283,20 +338,35 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
         )
     prices = grid.prices
     energy = sum(cost.energy_usd_per_year(s.facility_mw, areas[s.balancing_authority].energy_usd_per_mwh) for s in held)
-    capital = sum(cost.site_capex_usd(grid, it_mw=s.it_mw, facility_mw=s.facility_mw) for s in held) + grid.new_lines[0].capex_usd
+    capital = (
+        sum(cost.site_capex_usd(grid, it_mw=s.it_mw, facility_mw=s.facility_mw) for s in held)
+        + grid.new_lines[0].capex_usd
+    )
     yearly = energy + capital * cost.annuity(prices.discount_rate, prices.site_life_years) + link.usd_per_year
     # Plants at e2 send 0.1 MW over the standing circuits, against their direction, and 0.2 MW over the built one.
     fed = {"e1": held[0].facility_mw - 0.3, "e2": 0.3, "w1": held[1].facility_mw}
     flows = [{"line": "e1-e2", "mw": -0.1}, {"line": "e1-e2-new", "mw": 0.2}]
     built = [{"line": k, "circuits": n} for k, n in BUILT.items()]
     return SitesPlan.model_validate(
-        {"sites": held, "links": [link], "new_lines": built, "generation_mw": fed, "flows": flows, "certificate": _proof(yearly)}
+        {
+            "sites": held,
+            "links": [link],
+            "new_lines": built,
+            "generation_mw": fed,
+            "flows": flows,
+            "certificate": _proof(yearly),
+        }
     )
 
 
-def _layout(instance: Instance, cut: Cut, racks: dict[str, int], a: dict[str, float], metrics: LayoutMetrics) -> dict[str, Any]:
+def _layout(
+    instance: Instance, cut: ParallelStrategy, racks: dict[str, int], a: dict[str, float], metrics: LayoutMetrics
+) -> dict[str, Any]:
     by_site = dict(zip(sorted(racks), cut.data_parallel_by_site, strict=True))
-    used, total = cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel, sum(racks.values()) * instance.hardware.rack.gpus
+    used, total = (
+        cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel,
+        sum(racks.values()) * instance.hardware.rack.gpus,
+    )
     return {
         "tensor_parallel": cut.tensor_parallel,
         "tensor_parallel_inner": cut.tensor_inner,
@@ -365,16 +435,19 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
             "share_leaving_leaf": where.share_leaving_leaf,
             "share_leaving_pod": where.share_leaving_pod,
             "share_leaving_zone": where.share_leaving_zone,
-            "p2p_seconds": m.hop_nic_seconds * hop,
-            "hop_slowdown": hop,
+            "p2p_seconds": m.pipeline_send_nic_seconds * hop,
+            "pipeline_send_slowdown": hop,
             "allreduce_slowdown": ring,
         }
     )
 
 
-def _placement(assignment: dict[str, Any], where: Any, cut: Cut, racks: dict[str, int]) -> dict[str, Any]:
+def _placement(assignment: dict[str, Any], where: Any, cut: ParallelStrategy, racks: dict[str, int]) -> dict[str, Any]:
     groups, split = cut.pipeline_parallel * len(racks), sum(x.groups_split for x in where.values())
-    held = {s: {"assignment": [{"stage": i, "leaf_domain": leaf, "racks": r} for i, leaf, r in pieces]} for s, pieces in assignment.items()}
+    held = {
+        s: {"assignment": [{"stage": i, "leaf_domain": leaf, "racks": r} for i, leaf, r in pieces]}
+        for s, pieces in assignment.items()
+    }
     return {
         "groups": groups,
         "groups_leaf_local": groups - split,

@@ -61,7 +61,9 @@ def test_new_lines_are_features_too() -> None:
     node = {"balancing_authority": "A", "latitude": 1.0, "generation_mw": 1.0}
     g = Grid.model_validate(
         {
-            "balancing_authorities": [{"id": "A", "interconnection": "i", "headroom_mw": 1.0, "energy_usd_per_mwh": 1.0}],
+            "balancing_authorities": [
+                {"id": "A", "interconnection": "i", "headroom_mw": 1.0, "energy_usd_per_mwh": 1.0}
+            ],
             "nodes": [node | {"id": "x", "longitude": 2.0}, node | {"id": "y", "longitude": 3.0}],
             "lines": [ends | {"id": "l"}],
             "new_lines": [ends | {"id": "l", "capex_usd": 1.0}],

@@ -17,7 +17,13 @@ FULL = "zones.csv interfaces.csv plants.csv peaks.csv"
 
 def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
-    return subprocess.run([sys.executable, "-m", "planner", "grid", "import", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
+    return subprocess.run(
+        [sys.executable, "-m", "planner", "grid", "import", *map(str, args)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
 
 
 def test_part_and_geojson(tmp_path: Path) -> None:

@@ -20,8 +20,13 @@ def plant(number: int, latitude: float, longitude: float, mw: float, authority: 
 
 
 # Few capacities, so that equals are common; places near each other, round a pole and across the date line.
-PLACES = st.tuples(st.one_of(st.floats(39, 41), st.floats(89, 90)), st.one_of(st.floats(-77, -75), st.floats(179, 180), st.floats(-180, -179)))
-LISTS = st.lists(st.tuples(PLACES, st.sampled_from([0.0, 20.0, 500.0, 1000.0]), st.sampled_from("AB")), min_size=1, max_size=25)
+PLACES = st.tuples(
+    st.one_of(st.floats(39, 41), st.floats(89, 90)),
+    st.one_of(st.floats(-77, -75), st.floats(179, 180), st.floats(-180, -179)),
+)
+LISTS = st.lists(
+    st.tuples(PLACES, st.sampled_from([0.0, 20.0, 500.0, 1000.0]), st.sampled_from("AB")), min_size=1, max_size=25
+)
 
 
 def plants(drawn: list[tuple[tuple[float, float], float, str]]) -> list[Plant]:
@@ -48,7 +53,9 @@ def test_partition_within_radius(drawn: list[tuple[tuple[float, float], float, s
 
 @settings(max_examples=100, deadline=None)
 @given(LISTS, st.floats(0, 300), st.randoms(use_true_random=False))
-def test_order_does_not_matter(drawn: list[tuple[tuple[float, float], float, str]], radius: float, chance: random.Random) -> None:
+def test_order_does_not_matter(
+    drawn: list[tuple[tuple[float, float], float, str]], radius: float, chance: random.Random
+) -> None:
     """A list in another order gives the same nodes."""
     given_plants = plants(drawn)
     other = list(given_plants)
@@ -73,7 +80,13 @@ def test_agrees_with_paper_and_pencil(seed: int) -> None:
     """The vectors group as the great-circle formula does, on seeded lists without a plant at the very edge."""
     chance = random.Random(seed)
     given_plants = [
-        plant(i, chance.uniform(38, 42), chance.uniform(-80, -74), chance.choice([20, 500, chance.uniform(20, 2000)]), chance.choice("AB"))
+        plant(
+            i,
+            chance.uniform(38, 42),
+            chance.uniform(-80, -74),
+            chance.choice([20, 500, chance.uniform(20, 2000)]),
+            chance.choice("AB"),
+        )
         for i in range(120)
     ]
     assert [{p.id for p in group} for group in group_plants(given_plants, 25)] == by_hand(given_plants, 25)

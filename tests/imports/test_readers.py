@@ -59,14 +59,21 @@ def test_matpower(tmp_path: Path) -> None:
     assert g.lines[1].note == "no limit in the file"
     assert "transformer" in (g.lines[2].note or "")
     assert [(b.id, b.headroom_mw) for b in g.balancing_authorities] == [("area-1", 200), ("area-2", 0)]
-    for words in ("branches out of service left out: 1", "phase shifters written without their shift: 1", "without reactance_pu: 1", "left out: 1"):
+    for words in (
+        "branches out of service left out: 1",
+        "phase shifters written without their shift: 1",
+        "without reactance_pu: 1",
+        "left out: 1",
+    ):
         assert words in (g.note or "")
 
 
 def test_matpower_version_1(tmp_path: Path) -> None:
     """The older files name their tables without a struct."""
     old = tmp_path / "old.m"
-    old.write_text(CASE.replace("function mpc = case4", "function [baseMVA, bus, gen, branch] = case4").replace("mpc.", ""))
+    old.write_text(
+        CASE.replace("function mpc = case4", "function [baseMVA, bus, gen, branch] = case4").replace("mpc.", "")
+    )
     new = imported(tmp_path, "case4.m", at=(0.0, 0.0)).grid
     assert import_grid([old], "auto", Options(at=(0.0, 0.0))).grid.lines == new.lines
 
@@ -128,7 +135,10 @@ def test_reeds(tmp_path: Path) -> None:
     """A corridor carries the lesser direction; plants go to the nearest zone of their state, peaks where the plants are."""
     g = imported(tmp_path, SETS["reeds"], headroom_share=0.5).grid
     assert [(n.id, n.generation_mw) for n in g.nodes] == [("p1", 2980), ("p2", 1000), ("p3", 400)]
-    assert [(x.id, x.rating_mw, x.note) for x in g.lines] == [("p1--p2", 400, None), ("p2--p3", 200, "B2B tie, controllable")]
+    assert [(x.id, x.rating_mw, x.note) for x in g.lines] == [
+        ("p1--p2", 400, None),
+        ("p2--p3", 200, "B2B tie, controllable"),
+    ]
     # SRP's 100 MW of peak follow its plants: 30 of 430 MW stand in Pennsylvania.
     assert {b.id: b.headroom_mw for b in g.balancing_authorities} == {
         "PJM_East": pytest.approx(0.5 * (3000 + 100 * 30 / 430), abs=1e-3),
@@ -149,12 +159,14 @@ def test_nothing_is_invented_in_silence(tmp_path: Path) -> None:
 def test_table_of_authorities_goes_first(tmp_path: Path) -> None:
     """The user's table goes before options, options before the files; its empty cells leave the figure to them."""
     table = tmp_path / "authorities.csv"
-    table.write_text("authority,headroom_mw,energy_usd_per_mwh,interconnection,source\nPJM,9915,,north,Table 1\nSRP,,45,,\n")
+    table.write_text(
+        "authority,headroom_mw,energy_usd_per_mwh,interconnection,source\nPJM,9915,,north,Table 1\nSRP,,45,,\n"
+    )
     found = imported(tmp_path, "plants.csv peaks.csv", authorities=table, headroom_share=0.1, energy_usd_per_mwh=39.0)
-    assert [(b.id, b.interconnection, b.headroom_mw, b.energy_usd_per_mwh, b.source) for b in found.grid.balancing_authorities] == [
-        ("PJM", "north", 9915, 39, "Table 1"),
-        ("SRP", "western", 10, 45, None),
-    ]
+    assert [
+        (b.id, b.interconnection, b.headroom_mw, b.energy_usd_per_mwh, b.source)
+        for b in found.grid.balancing_authorities
+    ] == [("PJM", "north", 9915, 39, "Table 1"), ("SRP", "western", 10, 45, None)]
     assert not any("headroom" in m or "energy" in m for m in found.missing)
 
 

@@ -28,11 +28,18 @@ def problem(accelerator, batch, *, gpus=2, racks=1, slowdown=1.0, pins=None, mod
             "name": accelerator,
             "limits": {"max_batch_tokens": batch * 1024},
             "workload": {"model": model or SMALL, "tokens": 1e9, "sequence_length": 1024, "precision": PRECISION},
-            "hardware": {"accelerator": accelerator, "rack": {"name": "r", "gpus": gpus, "it_kw": 10, "price_usd": 1}, "racks": racks},
+            "hardware": {
+                "accelerator": accelerator,
+                "rack": {"name": "r", "gpus": gpus, "it_kw": 10, "price_usd": 1},
+                "racks": racks,
+            },
             "pins": {"layout.zero_stage": 1, "layout.recompute": "none", **(pins or {})},
         }
     )
-    return problem_of(instance, LayoutRequest(racks_by_site={"cluster": racks}, hop_slowdown=slowdown, allreduce_slowdown=slowdown))
+    return problem_of(
+        instance,
+        LayoutRequest(racks_by_site={"cluster": racks}, pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown),
+    )
 
 
 def exact_seconds(asked, n):
@@ -40,7 +47,11 @@ def exact_seconds(asked, n):
     least = math.inf
     for b, d in itertools.product((1, 2, 4, 8, 16), range(1, n + 1)):
         if n % (b * d) == 0:
-            pins = {"layout.data_parallel": d, "layout.microbatches_per_step": n // (b * d), "layout.microbatch_sequences": b}
+            pins = {
+                "layout.data_parallel": d,
+                "layout.microbatches_per_step": n // (b * d),
+                "layout.microbatch_sequences": b,
+            }
             found = search(problem(batch=n, pins=pins, **asked)).best
             least = min(least, found.seconds * n if found else math.inf)
     return least
@@ -59,7 +70,9 @@ def test_brute_force_over_all_shares_agrees(batch, pools):
     tables = [[0.0] + [exact_seconds(p, n) for n in range(1, batch + 1)] for p in pools]
     shares = [s for s in itertools.product(range(batch + 1), repeat=len(pools)) if 0 < sum(s) <= batch]
     best = min(max(t[n] for t, n in zip(tables, s, strict=True)) / sum(s) for s in shares)
-    found = balance([problem(batch=batch, **p) for p in pools], batch, tail=lambda _: 0.0, gap=0.0, progress=lambda _: None)
+    found = balance(
+        [problem(batch=batch, **p) for p in pools], batch, tail=lambda _: 0.0, gap=0.0, progress=lambda _: None
+    )
     assert found is not None
     assert found.stop is Stop.PROVED
     assert found.rate == pytest.approx(best, rel=1e-9)

@@ -21,8 +21,8 @@ def random_family(seed: int) -> tuple[Family, DepthLaw, float]:
         ffn_ratio=r.choice([4.0, 3.5, 8 / 3]),
         gated_ffn=r.random() < 0.5,
         vocabulary=r.choice([1000, 32_000]),
-        least_aspect=r.choice([16.0, 60.0]),
-        most_aspect=r.choice([140.0, 512.0]),
+        min_aspect=r.choice([16.0, 60.0]),
+        max_aspect=r.choice([140.0, 512.0]),
         tolerance=r.choice([0.01, 0.05]),
     )
     return family, r.choice(DEPTHS), 10 ** r.uniform(7.5, 10.5)
@@ -33,12 +33,16 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
     found = []
     for units in range(1, 400):
         hidden = units * family.heads_multiple_of * family.head_size
-        for layers in range(family.layers_multiple_of, math.ceil(hidden / family.least_aspect) + 1, family.layers_multiple_of):
-            if hidden > family.most_aspect * layers:
+        for layers in range(
+            family.layers_multiple_of, math.ceil(hidden / family.min_aspect) + 1, family.layers_multiple_of
+        ):
+            if hidden > family.max_aspect * layers:
                 continue
             size = transformer_shape.size(transformer_shape.model_of(family, layers, units))
             if abs(size - target) <= family.tolerance * target:
-                found.append((abs(1000 * layers - round(1000 * scaling_laws.layers_of(depth, hidden))), abs(size - target)))
+                found.append(
+                    (abs(1000 * layers - round(1000 * scaling_laws.layers_of(depth, hidden))), abs(size - target))
+                )
             if size > 1.1 * target:
                 break
         if hidden > 60_000:

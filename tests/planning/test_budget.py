@@ -23,7 +23,11 @@ def test_budgets_one_after_another_have_the_plans_of_each_alone() -> None:
     for budget in (40e6, 36e6, 34e6, 33e6, 30e6, 26e6, 37e6):
         instance = instance_with(limits__budget_usd=budget)
         alone, after = solved(instance)[0], solved(instance, learned)[0]
-        assert (after.status, after.objective.value, after.objective.bound) == (alone.status, alone.objective.value, alone.objective.bound)
+        assert (after.status, after.objective.value, after.objective.bound) == (
+            alone.status,
+            alone.objective.value,
+            alone.objective.bound,
+        )
         assert after.objective.joint_bound == pytest.approx(alone.objective.joint_bound, rel=1e-12)
         assert after.cost.total_usd == alone.cost.total_usd
 

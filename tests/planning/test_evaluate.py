@@ -12,8 +12,22 @@ from planner.cli import main
 from planner.errors import InputError
 from planner.planning.evaluate import even_layers, fewest_stages_per_rack
 
-FULL = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 1, "virtual_stages": 3, "microbatches_per_step": 64, "sequence_parallel": True}
-HALF = {"parameter_bytes": 2, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12, "activation_bytes": 2, "collective_bytes": 2}
+FULL = {
+    "tensor_parallel": 8,
+    "pipeline_parallel": 8,
+    "data_parallel": 1,
+    "virtual_stages": 3,
+    "microbatches_per_step": 64,
+    "sequence_parallel": True,
+}
+HALF = {
+    "parameter_bytes": 2,
+    "working_parameter_bytes": 2,
+    "gradient_bytes": 4,
+    "optimizer_bytes": 12,
+    "activation_bytes": 2,
+    "collective_bytes": 2,
+}
 
 
 def question(**hardware: Any) -> dict[str, Any]:

@@ -16,7 +16,13 @@ RUN = CliRunner()
 def cluster(path: Path, ports: int, racks: int = 24, pins: dict[str, Any] | None = None, **network: Any) -> Path:
     """Write an instance of one cluster of racks of four GPUs, on boxes of so many ports."""
     box = {**INSTANCE["network"]["switches"][0], "ports": ports, "planes": 1}
-    data = {**INSTANCE, "grid": None, "wan": None, "hardware": {**INSTANCE["hardware"], "racks": racks}, "limits": {"max_batch_tokens": 6000}}
+    data = {
+        **INSTANCE,
+        "grid": None,
+        "wan": None,
+        "hardware": {**INSTANCE["hardware"], "racks": racks},
+        "limits": {"max_batch_tokens": 6000},
+    }
     data |= {"network": {**INSTANCE["network"], "switches": [box], **network}, "pins": pins or {}}
     path.write_text(json.dumps({k: v for k, v in data.items() if v is not None}))
     return path

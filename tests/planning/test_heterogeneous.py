@@ -91,7 +91,9 @@ CHANGES = {
     "batch": lambda p: {"tokens_per_step": p.tokens_per_step + 8192},
     "figures[step_seconds]": lambda p: {"step_seconds": p.step_seconds * 1.001},
     "figures[days_to_train]": lambda p: {"days_to_train": p.days_to_train * 0.999},
-    "figures[exchange_seconds.h100]": lambda p: {"exchange_seconds": {**p.exchange_seconds, "h100": p.exchange_seconds["h100"] + 1e-3}},
+    "figures[exchange_seconds.h100]": lambda p: {
+        "exchange_seconds": {**p.exchange_seconds, "h100": p.exchange_seconds["h100"] + 1e-3}
+    },
 }
 
 
@@ -106,7 +108,11 @@ def test_checker_recomputes_each_pools_layout(plan):
     """A pool's step time and memory are those of its own GPU: the other pool's layout figures do not pass."""
     y = plan.pools.layouts["a100"]
     wrong = y.model_copy(
-        update={"metrics": y.metrics.model_copy(update={"step_seconds": y.metrics.step_seconds * 0.99, "memory_bytes_per_gpu": 1.0})}
+        update={
+            "metrics": y.metrics.model_copy(
+                update={"step_seconds": y.metrics.step_seconds * 0.99, "memory_bytes_per_gpu": 1.0}
+            )
+        }
     )
     held = plan.pools.model_copy(update={"layouts": {**plan.pools.layouts, "a100": wrong}})
     rules = {v.rule for v in check(plan.model_copy(update={"pools": held}))}
@@ -119,7 +125,9 @@ def test_checker_keeps_the_batch_and_the_sections(plan):
     less = plan.instance.limits.model_copy(update={"max_batch_tokens": plan.pools.tokens_per_step - 8192})
     over = plan.model_copy(update={"instance": plan.instance.model_copy(update={"limits": less})})
     assert any(v.rule == "batch" and "critical batch" in v.message for v in check(over))
-    assert any(v.rule == "complete" and v.message.startswith("pools") for v in check(plan.model_copy(update={"pools": None})))
+    assert any(
+        v.rule == "complete" and v.message.startswith("pools") for v in check(plan.model_copy(update={"pools": None}))
+    )
 
 
 def test_bill_counts_the_racks_of_all_pools(plan):
@@ -147,7 +155,12 @@ def test_limits_on_the_whole_are_kept(limits, rule):
 
 
 REFUSED = [
-    (lambda d: d.update(network={"switches": ["25.6T-64x400G"], "optics": {"name": "o", "price_usd": 1, "power_watts": 1}}), "network: does not go"),
+    (
+        lambda d: d.update(
+            network={"switches": ["25.6T-64x400G"], "optics": {"name": "o", "price_usd": 1, "power_watts": 1}}
+        ),
+        "network: does not go",
+    ),
     (lambda d: d.update(wan={}), "wan: does not go"),
     (lambda d: d["hardware"].update(racks=4), "hardware.racks: does not go"),
     (lambda d: d["hardware"].update(accelerator="B200"), "hardware.accelerator: each pool has its own"),

@@ -47,7 +47,9 @@ def unsourced(value, path, inherited):
 
 def test_the_described_instances_are_there():
     """Every instance that the documentation speaks of is there, named as its file."""
-    assert {"5gw", "5gw-50t", "agache2024-100t", "agache2024-50t", "cluster-1k", "one-rack", "us-134-zones"} <= set(NAMES)
+    assert {"5gw", "5gw-50t", "agache2024-100t", "agache2024-50t", "cluster-1k", "one-rack", "us-134-zones"} <= set(
+        NAMES
+    )
     assert all(read(name)["name"] == name for name in NAMES)
 
 
@@ -99,13 +101,21 @@ def test_lines_stay_in_their_interconnection(name):
     grid = resolved(name).grid
     area = {b.id: b.interconnection for b in grid.balancing_authorities}
     side = {n.id: area[n.balancing_authority] for n in grid.nodes}
-    assert all(side[line.a] == side[line.b] or "tie, controllable" in (line.note or "") for line in (*grid.lines, *grid.new_lines))
+    assert all(
+        side[line.a] == side[line.b] or "tie, controllable" in (line.note or "")
+        for line in (*grid.lines, *grid.new_lines)
+    )
 
 
 def test_5gw_has_the_four_authorities_and_their_nodes():
     """The headroom is that of Table 1 of Agache et al. 2024, over at least 12 nodes, both rules on."""
     grid = resolved("5gw").grid
-    assert {b.id: b.headroom_mw for b in grid.balancing_authorities} == {"PJM": 9915, "SRP": 2634, "NEVP": 2209, "BPAT": 2143}
+    assert {b.id: b.headroom_mw for b in grid.balancing_authorities} == {
+        "PJM": 9915,
+        "SRP": 2634,
+        "NEVP": 2209,
+        "BPAT": 2143,
+    }
     assert len(grid.nodes) >= 12
     assert grid.rules.interconnect.on
     assert grid.rules.fault_split.on

@@ -35,7 +35,10 @@ CASES = {
     "unknown key": (put("limits.budget_uds", 1), ["limits.budget_uds", "budget_usd"]),
     "deep unknown key": (put("grid.nodes.3.lattitude", 1), ["grid.nodes[3].lattitude", "latitude"]),
     "negative": (put("limits.budget_usd", -5), ["limits.budget_usd", "greater than 0", "-5"]),
-    "negative rack": (put("hardware.rack", {"name": "r", "gpus": 8, "it_kw": -1, "price_usd": 1}), ["hardware.rack", "it_kw", "-1"]),
+    "negative rack": (
+        put("hardware.rack", {"name": "r", "gpus": 8, "it_kw": -1, "price_usd": 1}),
+        ["hardware.rack", "it_kw", "-1"],
+    ),
     "text": (put("limits.budget_usd", "lots"), ["limits.budget_usd", "lots"]),
     "catalogue": (put("hardware.accelerator", "B2000"), ["hardware.accelerator", "B2000", "B200"]),
     "model": (put("workload.model", "lama3-70b"), ["workload.model", "llama3-70b"]),
@@ -46,7 +49,10 @@ CASES = {
     "authority": (put("grid.nodes.0.balancing_authority", "PJN"), ["grid.nodes[0].balancing_authority", "PJN", "PJM"]),
     "line": (put("grid.lines.0.b", "nowhere"), ["grid.lines[0].b", "nowhere"]),
     "pin": (put("pins", {"layout.tensor_paralel": 4}), ["pins.layout.tensor_paralel", "layout.tensor_parallel"]),
-    "pin value": (put("pins", {"layout.tensor_parallel": "ten"}), ["pins.layout.tensor_parallel", "whole number", "ten"]),
+    "pin value": (
+        put("pins", {"layout.tensor_parallel": "ten"}),
+        ["pins.layout.tensor_parallel", "whole number", "ten"],
+    ),
     "racks and grid": (put("hardware.racks", 5), ["hardware.racks", "5"]),
     "precision": (put("workload.precision.compute", "fp64"), ["workload.precision.compute", "fp64"]),
     "peak": (put("hardware.accelerator", "A100-80GB"), ["workload.precision.compute", "A100-80GB has no fp4"]),
@@ -87,7 +93,8 @@ def test_heads_that_do_not_divide() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "word"), [("{", "line 1"), ('{"a": 1, "a": 2}', "twice"), ('{"a": NaN}', "NaN"), ("[]", "JSON object"), ("\xff", "JSON")]
+    ("text", "word"),
+    [("{", "line 1"), ('{"a": 1, "a": 2}', "twice"), ('{"a": NaN}', "NaN"), ("[]", "JSON object"), ("\xff", "JSON")],
 )
 def test_malformed_file(tmp_path: Path, text: str, word: str) -> None:
     """A file that is no JSON object is refused with its name and the place."""

@@ -9,7 +9,7 @@ from planner import check, solve
 from planner.errors import InputError
 from planner.plan.plan import Plan
 
-FAMILY = {"heads_multiple_of": 2, "head_size": 64, "vocabulary": 32_000, "tolerance": 0.05, "least_aspect": 16}
+FAMILY = {"heads_multiple_of": 2, "head_size": 64, "vocabulary": 32_000, "tolerance": 0.05, "min_aspect": 16}
 
 
 def question(*, racks: int = 2, days: float = 30.0, hbm: float = 1.0, **choose: Any) -> dict[str, Any]:
@@ -101,7 +101,11 @@ def test_more_never_makes_a_worse_model(best: Plan, more: dict[str, Any]) -> Non
 
 def test_an_edited_choice_is_found(best: Plan) -> None:
     """More parameters, tokens or use than there are break a rule."""
-    for path, rule in (("parameters", "choice_figures[parameters]"), ("flop", "choice_figures[flop]"), ("loss", "choice_figures[loss]")):
+    for path, rule in (
+        ("parameters", "choice_figures[parameters]"),
+        ("flop", "choice_figures[flop]"),
+        ("loss", "choice_figures[loss]"),
+    ):
         data = best.model_dump(mode="json")
         data["choice"][path] *= 1.01
         assert rule in {v.rule for v in check(Plan.model_validate(data))}
@@ -120,7 +124,9 @@ def test_what_is_missing_is_named() -> None:
     del data["limits"]["deadline_days"]
     with pytest.raises(InputError, match=r"limits.deadline_days: is missing"):
         solve(data)
-    with pytest.raises(InputError, match=r"workload.choose.law: 'chinchila-2' is not in the catalogue; did you mean 'chinchilla-2'"):
+    with pytest.raises(
+        InputError, match=r"workload.choose.law: 'chinchila-2' is not in the catalogue; did you mean 'chinchilla-2'"
+    ):
         solve(question(law="chinchila-2"))
     with pytest.raises(InputError, match=r"workload.choose.family: no shape has"):
         solve(question(family=FAMILY | {"heads_multiple_of": 100_000}))

@@ -21,7 +21,7 @@ def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> Non
     assert {site for site, _ in rows} == {"e1", "w1"}
     for site, x in rows:
         request = request_of(PLAN.layout, site, 8, 4)
-        assert x.merits["hop_slowdown"] <= request.hop_limit * (1 + 1e-9)
+        assert x.merits["pipeline_send_slowdown"] <= request.pipeline_send_limit * (1 + 1e-9)
         assert not sizes or x.choices["leaf_domain_racks"] in sizes
 
 
@@ -32,7 +32,9 @@ def test_command_prints_them(tmp_path: Path) -> None:
     data = json.loads(CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--json"]).stdout)
     assert told.exit_code == 0
     assert len(told.stdout.splitlines()) == 1 + len(data) > 1
-    assert {"site", "cost_usd", "hop_slowdown", "unavoidable_splits", "power_mw", "leaf_domain_racks"} <= set(data[0])
+    assert {"site", "cost_usd", "pipeline_send_slowdown", "unavoidable_splits", "power_mw", "leaf_domain_racks"} <= set(
+        data[0]
+    )
 
 
 def test_none_is_an_answer(tmp_path: Path) -> None:
@@ -50,7 +52,21 @@ def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
     plan, rows, picture = (tmp_path / name for name in ("p.json", "rows.jsonl", "frontier.svg"))
     plan.write_text(PLAN.model_dump_json())
     told = CliRunner().invoke(app, ["fabric", "pareto", str(plan), "--axes", axes, "-o", str(rows)])
-    drawn = CliRunner().invoke(app, ["plot", str(rows), "-x", "cost_usd", "-y", "hop_slowdown", "--color", "leaf_domain_racks", "-o", str(picture)])
+    drawn = CliRunner().invoke(
+        app,
+        [
+            "plot",
+            str(rows),
+            "-x",
+            "cost_usd",
+            "-y",
+            "pipeline_send_slowdown",
+            "--color",
+            "leaf_domain_racks",
+            "-o",
+            str(picture),
+        ],
+    )
     assert (told.exit_code, drawn.exit_code) == (0, 0)
     assert len(rows.read_text().splitlines()) == len(told.stdout.splitlines()) - 1
     assert "<svg" in picture.read_text()
@@ -58,7 +74,12 @@ def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--axes", "cost"], "cost alone"), (["--axes", "cost,tme"], "did you mean time"), (["--axes", ""], "none of"), (["-o", "rows.csv"], ".jsonl")],
+    [
+        (["--axes", "cost"], "cost alone"),
+        (["--axes", "cost,tme"], "did you mean time"),
+        (["--axes", ""], "none of"),
+        (["-o", "rows.csv"], ".jsonl"),
+    ],
 )
 def test_bad_options_are_told(tmp_path: Path, options: list[str], said: str) -> None:
     """An axis that is not known, cost alone and a file of another kind are refused with what to write."""

@@ -30,7 +30,9 @@ def at(flop: float, *changes: str, days: float = 90.0) -> LimitPoint:
 def test_utilisation_is_a_share_within_its_bound() -> None:
     """Use is above nothing, within the bound, and the bound within the tolerance of it or one rack."""
     p = at(1e23)
-    assert p.status == "optimal" and p.utilisation is not None and p.utilisation_bound is not None and p.gpus is not None
+    assert (
+        p.status == "optimal" and p.utilisation is not None and p.utilisation_bound is not None and p.gpus is not None
+    )
     assert 0 < p.utilisation <= p.utilisation_bound <= 1
     assert p.gpus - p.gpus_too_few <= max(8, 0.02 * p.gpus + 8)
     assert sum(p.shares.values()) == pytest.approx(1.0)
@@ -45,9 +47,18 @@ def test_the_fewest_racks_are_those_of_trying_every_number() -> None:
     found = fewest_racks(instance, 90.0, guess=3, tolerance=0.001)
 
     def days(racks: int) -> float:
-        best = search(problem_of(instance, LayoutRequest(racks_by_site={"cluster": racks}, hop_slowdown=1.0, allreduce_slowdown=1.0))).best
+        best = search(
+            problem_of(
+                instance,
+                LayoutRequest(racks_by_site={"cluster": racks}, pipeline_send_slowdown=1.0, allreduce_slowdown=1.0),
+            )
+        ).best
         w = instance.workload
-        return layer_time.days_to_train(w.tokens, w.sequence_length, best.seconds, w.availability) if best else float("inf")
+        return (
+            layer_time.days_to_train(w.tokens, w.sequence_length, best.seconds, w.availability)
+            if best
+            else float("inf")
+        )
 
     assert found.status == "optimal" and found.racks is not None
     assert days(found.racks) <= 90.0
@@ -85,7 +96,9 @@ def made(*use: float | None) -> list[LimitPoint]:
     """Make points a power of ten apart."""
     rest = {"parameters": 1, "tokens": 1, "layers": 1, "hidden": 1, "batch_tokens": 1, "loss": 1}
     return [
-        LimitPoint.model_validate({"flop": 10.0 ** (24 + i), "status": "infeasible" if u is None else "optimal", "utilisation": u} | rest)
+        LimitPoint.model_validate(
+            {"flop": 10.0 ** (24 + i), "status": "infeasible" if u is None else "optimal", "utilisation": u} | rest
+        )
         for i, u in enumerate(use)
     ]
 
@@ -101,7 +114,20 @@ def test_fall_and_wall_are_read_off_the_points() -> None:
 def test_the_command_writes_its_points(tmp_path: Path) -> None:
     """Points go to a file, one JSON object a line, and a table with the fall is told."""
     out = tmp_path / "points.jsonl"
-    asked = ["limits", str(INSTANCE), "--from", "1e22", "--to", "1e23", "--points", "2", "--workers", "1", "-o", str(out)]
+    asked = [
+        "limits",
+        str(INSTANCE),
+        "--from",
+        "1e22",
+        "--to",
+        "1e23",
+        "--points",
+        "2",
+        "--workers",
+        "1",
+        "-o",
+        str(out),
+    ]
     for change in FIXED:
         asked += ["--set", change]
     done = CliRunner().invoke(main.app, asked)

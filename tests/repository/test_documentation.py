@@ -40,7 +40,9 @@ def test_commands_run(page: str, tmp_path: Path) -> None:
         for r, status in zip(ran, [0] * (len(ran) - 1) + [block.status], strict=bool(ran)):
             assert r.status == status, f"{block.where}: {r.command}\n{r.errors}"
             if "stable" in block.words:
-                assert documentation.timeless(r.printed) == documentation.timeless(r.shown), f"{block.where}: {r.command}"
+                assert documentation.timeless(r.printed) == documentation.timeless(r.shown), (
+                    f"{block.where}: {r.command}"
+                )
 
 
 @pytest.mark.parametrize("page", documentation.PAGES)
@@ -65,9 +67,14 @@ def test_references_cover_the_schemas() -> None:
 
 def test_a_wrong_command_is_told() -> None:
     """A command that is not run is refused for an unknown command, an unknown option, or a file that is not there."""
-    assert list(documentation.faults("planner solve instances/5gw.json -o new.json --time-limit 5 | grep LAYOUT", set())) == []
+    assert (
+        list(documentation.faults("planner solve instances/5gw.json -o new.json --time-limit 5 | grep LAYOUT", set()))
+        == []
+    )
     assert list(documentation.faults("planner sovle instances/5gw.json", set())) == ["planner: has no command 'sovle'"]
-    assert list(documentation.faults("planner fabric export a.json --form csv", {"a.json"})) == ["planner fabric export: has no option --form"]
+    assert list(documentation.faults("planner fabric export a.json --form csv", {"a.json"})) == [
+        "planner fabric export: has no option --form"
+    ]
     assert list(documentation.faults("planner check b.json", {"a.json"})) == ["b.json: there is no such file"]
 
 

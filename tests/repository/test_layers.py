@@ -59,14 +59,23 @@ def imported(tree: ast.AST) -> Iterator[str]:
 def arrows() -> dict[str, frozenset[str]]:
     """Return the modules of the package that each module imports; `import planner` inside a command is its public face."""
     return {
-        name: frozenset(m for m in imported(ast.parse(file.read_text(encoding="utf-8"))) if m in modules() and m not in ("planner", name))
+        name: frozenset(
+            m
+            for m in imported(ast.parse(file.read_text(encoding="utf-8")))
+            if m in modules() and m not in ("planner", name)
+        )
         for name, file in modules().items()
     }
 
 
 def layer(module: str) -> int:
     """Return the layer of a module, counted from the top."""
-    homes = [i for i, names in enumerate(LAYERS) for n in names if module == n or (n != "planner" and module.startswith(n + "."))]
+    homes = [
+        i
+        for i, names in enumerate(LAYERS)
+        for n in names
+        if module == n or (n != "planner" and module.startswith(n + "."))
+    ]
     assert homes, f"{module} stands in no layer: move it, or give its folder one"
     return homes[0]
 
@@ -136,4 +145,7 @@ def test_banned_words(word: str) -> None:
 def test_every_area_says_what_it_is() -> None:
     """Each folder's docstring says what stands in it."""
     packages = [f for f in modules().values() if f.name == "__init__.py"]
-    assert [name_of(f) for f in packages if not re.match(r'"""[A-Z]', f.read_text(encoding="utf-8"))] in ([], ["planner"])
+    assert [name_of(f) for f in packages if not re.match(r'"""[A-Z]', f.read_text(encoding="utf-8"))] in (
+        [],
+        ["planner"],
+    )

@@ -64,7 +64,11 @@ def test_schemas_are_current(name: str) -> None:
 
 def test_wheel_is_whole(tmp_path: Path) -> None:
     """The wheel has one top-level package that holds every file of planner/, also when built by way of the source archive."""
-    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)],
+        check=True,
+        capture_output=True,
+    )
     names = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
     top = {n.split("/")[0] for n in names if ".dist-info" not in n}
     files = {

@@ -115,7 +115,9 @@ def test_right_values_of_what_the_paper_has_wrong(name: str, value: float) -> No
 def test_no_other_row_is_inconsistent() -> None:
     """Every printed figure matches, is close, or is one of the known slips."""
     assert {row.quantity for row in rows_of("inconsistent")} == set(RIGHT)
-    assert len(rows_of("match")) + len(rows_of("within")) + len(rows_of("inconsistent")) + len(rows_of("not printed")) == len(ROWS)
+    assert len(rows_of("match")) + len(rows_of("within")) + len(rows_of("inconsistent")) + len(
+        rows_of("not printed")
+    ) == len(ROWS)
 
 
 def test_enough_rows_match() -> None:
@@ -132,7 +134,12 @@ def test_values_that_the_paper_leaves_out(name: str, value: float) -> None:
 
 def test_slips_that_follow_the_papers_rule_repeat_its_figure() -> None:
     """Where the slip is in the paper's own rule, that rule gives the printed figure again, so the slip is explained."""
-    for name, off in (("TP all-reduce, 100T", 0.01), ("TP all-reduce, 50T", 0.01), ("Fat-Tree switches", 0.01), ("switches at 4:1 and 2:1", 0.02)):
+    for name, off in (
+        ("TP all-reduce, 100T", 0.01),
+        ("TP all-reduce, 50T", 0.01),
+        ("Fat-Tree switches", 0.01),
+        ("switches at 4:1 and 2:1", 0.02),
+    ):
         assert BY_NAME[name].recomputed == pytest.approx(BY_NAME[name].paper, rel=off)
 
 
@@ -148,19 +155,28 @@ def test_slips_that_follow_the_papers_rule_repeat_its_figure() -> None:
         (None, 1.0, None, "not printed"),
     ],
 )
-def test_verdict_on_both_sides_of_its_edges(paper: float | None, recomputed: float, digits: int | None, verdict: str) -> None:
+def test_verdict_on_both_sides_of_its_edges(
+    paper: float | None, recomputed: float, digits: int | None, verdict: str
+) -> None:
     """One percent matches, three percent or the printed digits are close, beyond is inconsistent."""
     assert Row("q", "", paper, recomputed, digits).verdict == verdict
 
 
 def test_script_prints_json_and_exits_0() -> None:
     """The script runs alone, prints every row as JSON, and exits 0."""
-    run = subprocess.run([sys.executable, SCRIPTS / "reproduce_paper.py", "--json"], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, SCRIPTS / "reproduce_paper.py", "--json"], capture_output=True, text=True, check=True
+    )
     assert len(json.loads(run.stdout)) == len(ROWS)
 
 
 def test_script_prints_one_section_as_a_table() -> None:
     """A section alone is a table with its verdicts."""
-    run = subprocess.run([sys.executable, SCRIPTS / "reproduce_paper.py", "--section", "topology"], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, SCRIPTS / "reproduce_paper.py", "--section", "topology"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "87,500" in run.stdout
     assert "infrastructure" not in run.stdout

@@ -192,7 +192,10 @@ def test_nothing_to_choose() -> None:
     with pytest.raises(InputError, match="holds no job"):
         place_queue(cluster, [])
     with pytest.raises(InputError, match="segment_nodes must be the same"):
-        place_queue(cluster, [Job(name="a", mesh={"data": 2}), Job(name="b", mesh={"data": 1}, nodes_per_member=2, segment_nodes=2)])
+        place_queue(
+            cluster,
+            [Job(name="a", mesh={"data": 2}), Job(name="b", mesh={"data": 1}, nodes_per_member=2, segment_nodes=2)],
+        )
     large = Job(name="a", mesh={"data": 9})
     assert place_queue(cluster, [large]).waiting == ("a",)
     assert preempt(cluster, large, []).cost is None

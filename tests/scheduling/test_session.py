@@ -27,7 +27,10 @@ def random_world(seed: int) -> tuple[Topology, Job, list[str]]:
         job = Job(name="mesh", mesh=mesh, nodes_per_member=k, segment_nodes=r.choice([1, k]))
     else:
         job = Job(
-            name="mixed", groups=tuple(GroupKind(name=f"k{i}", size=2 * r.randint(1, 6), count=r.randint(1, 3)) for i in range(r.randint(1, 3)))
+            name="mixed",
+            groups=tuple(
+                GroupKind(name=f"k{i}", size=2 * r.randint(1, 6), count=r.randint(1, 3)) for i in range(r.randint(1, 3))
+            ),
         )
     return topology, job, some_busy(topology, r.choice([0.0, 0.1, 0.3]), seed)
 
@@ -155,7 +158,9 @@ def test_many_callers_with_little_time() -> None:
     free = 16 * 96 - len(cluster.busy)
     sizes = [(8, 6), (13,), (16, 12, 8), (5, 3)]
     jobs = [
-        Job(name=f"j{i}", groups=tuple(GroupKind(name=f"g{n}", size=n, count=int(free * share / len(s) / n)) for n in s))
+        Job(
+            name=f"j{i}", groups=tuple(GroupKind(name=f"g{n}", size=n, count=int(free * share / len(s) / n)) for n in s)
+        )
         for i, (s, share) in enumerate((s, share) for s in sizes for share in (0.3, 0.7, 0.99))
     ]
     with ThreadPoolExecutor(8) as threads, ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as processes:
@@ -190,8 +195,14 @@ def test_a_tenth_of_a_second_is_enough() -> None:
     [
         ({"name": "j"}, "either mesh or groups"),
         ({"name": "j", "mesh": {"data": 0}}, "mesh.data: input should be greater than or equal to 1"),
-        ({"name": "j", "mesh": {"data": 3}, "traffic_bytes_per_step": {"date": 1}}, "traffic_bytes_per_step.date: must be one of data"),
-        ({"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}], "segment_nodes": 2}, "multiple of segment_nodes"),
+        (
+            {"name": "j", "mesh": {"data": 3}, "traffic_bytes_per_step": {"date": 1}},
+            "traffic_bytes_per_step.date: must be one of data",
+        ),
+        (
+            {"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}], "segment_nodes": 2},
+            "multiple of segment_nodes",
+        ),
         ({"name": "j", "mesh": {"data": 3}, "node_per_member": 2}, "did you mean 'nodes_per_member'"),
         ({"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}] * 2}, "must stand once"),
         ({"name": "j", "mesh": {"data": 3, "a=b,c": 2}}, "mesh.a=b,c: must hold none of = , [ ]"),
@@ -210,7 +221,10 @@ def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:
         ([Switch(name="a", nodes=("x", "y")), Switch(name="b", nodes=("y",))], "'y' is under 'a' and 'b'"),
         ([Switch(name="a", nodes=("x", "x"))], "a leaf names a node twice"),
         ([Switch(name="a", parent="c", nodes=("x",))], "'c', which is missing"),
-        ([Switch(name="a", parent="b", nodes=("x",)), Switch(name="b", parent="c"), Switch(name="c", parent="b")], "'b', which is above itself"),
+        (
+            [Switch(name="a", parent="b", nodes=("x",)), Switch(name="b", parent="c"), Switch(name="c", parent="b")],
+            "'b', which is above itself",
+        ),
         ([Switch(name="a")], "has no leaf"),
     ],
 )
@@ -265,5 +279,9 @@ def test_blocks_never_cost_a_leaf(seed: int) -> None:
     assert check_placement(topology, job, placed, busy=busy) == []
     assert levels(placed) == levels(planner.place(topology.model_copy(update={"blocks": ()}), job, busy=busy))
     taken = {x.name: sum(g.leaves == (x.name,) for g in placed.groups) for x in topology.switches if x.nodes}
-    room = {x.name: sum(sum(n in x.nodes and n not in busy for n in b.nodes) // size for b in topology.blocks) for x in topology.switches if x.nodes}
+    room = {
+        x.name: sum(sum(n in x.nodes and n not in busy for n in b.nodes) // size for b in topology.blocks)
+        for x in topology.switches
+        if x.nodes
+    }
     assert straddling(topology, placed) <= sum(max(0, taken[x] - room[x]) for x in taken)

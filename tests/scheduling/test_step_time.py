@@ -12,14 +12,21 @@ from planner.cluster.job import Job, job_of_plan
 from planner.cluster.topology import Switch, Topology
 from planner.errors import InputError
 from planner.formats.from_plan import plan_topology
-from planner.physics.plan_physics import cut_of
+from planner.physics.plan_physics import strategy_of
 from planner.physics.training.step import Conditions, metrics
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster
 from planner.scheduling.step_time import clock_of
 
 ROOT = Path(__file__).parents[2]
-LAYOUT = {"tensor_parallel": 4, "pipeline_parallel": 7, "virtual_stages": 4, "data_parallel": 36, "recompute": "full", "sequence_parallel": True}
+LAYOUT = {
+    "tensor_parallel": 4,
+    "pipeline_parallel": 7,
+    "virtual_stages": 4,
+    "data_parallel": 36,
+    "recompute": "full",
+    "sequence_parallel": True,
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +42,11 @@ def test_the_faster_of_rings_and_pipelines_within_leaves(plan: Plan) -> None:
     fast = planner.place(topology, plan, objective="step-time")
     assert check_placement(topology, job, fast) == []
     clock = clock_of(Cluster(topology), plan, "plan")
-    assert fast.step_seconds == clock.seconds(clock.crossings(job, fast.nodes)) < clock.seconds(clock.crossings(job, near.nodes))
+    assert (
+        fast.step_seconds
+        == clock.seconds(clock.crossings(job, fast.nodes))
+        < clock.seconds(clock.crossings(job, near.nodes))
+    )
     assert fast.extra_pieces > near.extra_pieces
     assert fast.certificate.status == "feasible"
 
@@ -63,15 +74,19 @@ def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
     leaf = {n: s.name for s in topology.switches for n in s.nodes}
     stages = [near.nodes[s * job.kinds[0].size : (s + 1) * job.kinds[0].size] for s in range(job.kinds[0].count)]
     leaving = {
-        name: sum(leaf[a] == name != leaf[b] for s, stage in enumerate(stages) for a, b in zip(stage, stages[s - 6], strict=True))
+        name: sum(
+            leaf[a] == name != leaf[b]
+            for s, stage in enumerate(stages)
+            for a, b in zip(stage, stages[s - 6], strict=True)
+        )
         for name in leaf.values()
     }
     assert x.share_leaving_leaf * fabric.leaf_domain_racks == max(leaving.values())
     assert x.groups_split == near.groups_split
     network = plan.instance.network
     assert network is not None
-    slow = Conditions(hop_slowdown=network.transport.slowdown, allreduce_slowdown=network.transport.slowdown)
-    assert clock.seconds(None) == metrics(plan.instance, slow, cut_of(plan.layout))["step_seconds"]
+    slow = Conditions(pipeline_send_slowdown=network.transport.slowdown, allreduce_slowdown=network.transport.slowdown)
+    assert clock.seconds(None) == metrics(plan.instance, slow, strategy_of(plan.layout))["step_seconds"]
 
 
 def test_a_job_without_a_fabric_is_refused(tmp_path: Path, plan: Plan) -> None:

@@ -20,7 +20,14 @@ from planner.scheduling.session import Cluster
 from planner.scheduling.step_time import Clock, clock_of, fastest
 
 ROOT = Path(__file__).parents[2]
-LAYOUT = {"tensor_parallel": 4, "pipeline_parallel": 7, "virtual_stages": 4, "data_parallel": 36, "recompute": "full", "sequence_parallel": True}
+LAYOUT = {
+    "tensor_parallel": 4,
+    "pipeline_parallel": 7,
+    "virtual_stages": 4,
+    "data_parallel": 36,
+    "recompute": "full",
+    "sequence_parallel": True,
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +57,16 @@ def all_placements(cluster: Cluster, job: Job) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize(
-    ("stages", "replicas", "leaf", "leaves"), [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2), (2, 4, 3, 3)]
+    ("stages", "replicas", "leaf", "leaves"),
+    [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2), (2, 4, 3, 3)],
 )
 def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int, leaves: int, wrap: bool) -> None:
     """No rank order is faster than the bound; the placement is no slower than the best of all, or its certificate says that it may be."""
     cluster = Cluster(tree([leaf] * leaves, 2))
-    clock, job = small_clock(plan, cluster, leaf=leaf, per_pod=2, wrap=wrap), Job(name="j", mesh={"pipeline": stages, "data": replicas})
+    clock, job = (
+        small_clock(plan, cluster, leaf=leaf, per_pod=2, wrap=wrap),
+        Job(name="j", mesh={"pipeline": stages, "data": replicas}),
+    )
     placed = fastest(cluster, clock, job, busy=[])
     best = min(clock.seconds(clock.crossings(job, nodes)) for nodes in all_placements(cluster, job))
     assert placed.step_seconds is not None and placed.step_seconds_bound is not None
@@ -65,7 +76,8 @@ def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int
 
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize(
-    ("stages", "replicas", "rooms"), [(2, 3, (3, 3)), (3, 2, (4, 2)), (3, 3, (5, 4)), (2, 4, (5, 3)), (1, 4, (2, 2)), (4, 1, (3, 3)), (2, 2, (4,))]
+    ("stages", "replicas", "rooms"),
+    [(2, 3, (3, 3)), (3, 2, (4, 2)), (3, 3, (5, 4)), (2, 4, (5, 3)), (1, 4, (2, 2)), (4, 1, (3, 3)), (2, 2, (4,))],
 )
 def test_no_spread_crosses_less(stages: int, replicas: int, rooms: tuple[int, ...], wrap: bool) -> None:
     """Every way to spread a mesh over blocks is at least as bad, in both, as one of the pairs."""

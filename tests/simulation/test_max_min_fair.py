@@ -98,7 +98,9 @@ def test_freed_rate_is_shared_out() -> None:
 @pytest.mark.parametrize("ratio", [1, 2, 4])
 def test_hashed_tail_is_the_largest_number_of_flows_on_a_link(ports: int, ratio: int) -> None:
     """On the k-ary tree the tail of a permutation under ECMP is the largest number of flows that share a cable."""
-    tree = tree_of_fabric(Fabric(hosts=ports**3 // 4, ports_per_switch=ports, oversubscription=(ratio,), host_gbps=8e-9))
+    tree = tree_of_fabric(
+        Fabric(hosts=ports**3 // 4, ports_per_switch=ports, oversubscription=(ratio,), host_gbps=8e-9)
+    )
     for seed in range(2):
         r = routed(tree, permutation(tree.slots, 1.0, seed), "ecmp", seed)
         assert completion_seconds(r).max() == pytest.approx(np.bincount(r.link).max(), rel=1e-9)

@@ -19,7 +19,11 @@ PACKETS = {1: 5.0, 2: 6.7, 4: 8.8}
 
 def flows_of(pairs: list[tuple[int, int]]) -> Flows:
     """Return flows of 24 MB."""
-    return Flows(source=np.asarray([a for a, _ in pairs]), target=np.asarray([b for _, b in pairs]), size=np.full(len(pairs), SIZE))
+    return Flows(
+        source=np.asarray([a for a, _ in pairs]),
+        target=np.asarray([b for _, b in pairs]),
+        size=np.full(len(pairs), SIZE),
+    )
 
 
 def test_a_flow_alone_is_not_paused() -> None:

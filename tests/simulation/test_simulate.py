@@ -15,7 +15,7 @@ from planner.api import check
 from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.simulation import traffic
-from planner.simulation.reference_tree import factor, transport_slowdown
+from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.simulation.run import Simulation
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,13 @@ def plan() -> Plan:
 
 def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
-    return subprocess.run([sys.executable, "-m", "planner", "simulate", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
+    return subprocess.run(
+        [sys.executable, "-m", "planner", "simulate", *map(str, args)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
 
 
 def test_patterns_send_and_receive_once() -> None:
@@ -41,7 +47,16 @@ def test_patterns_send_and_receive_once() -> None:
     assert (p.source != p.target).all()
     groups = traffic.blocks(slots, 4)
     s = traffic.p2p(groups, 5.0, wrap=True)
-    assert list(zip(s.source.tolist(), s.target.tolist(), strict=True)) == [(0, 12), (3, 15), (6, 18), (9, 21), (12, 24), (15, 27), (24, 0), (27, 3)]
+    assert list(zip(s.source.tolist(), s.target.tolist(), strict=True)) == [
+        (0, 12),
+        (3, 15),
+        (6, 18),
+        (9, 21),
+        (12, 24),
+        (15, 27),
+        (24, 0),
+        (27, 3),
+    ]
     ring = traffic.allreduce(groups, 8.0)
     assert list(zip(ring.source.tolist(), ring.target.tolist(), ring.size.tolist(), strict=True))[:5] == [
         (0, 3, 2.0), (3, 6, 2.0), (6, 9, 2.0), (9, 0, 2.0), (12, 15, 2.0)
@@ -69,7 +84,11 @@ def at_port_rate(plan: Plan) -> Plan:
     """Return the plan with ports as fast as its NICs, which the plan's formula takes them to be."""
     network, gbps = plan.instance.network, plan.instance.hardware.accelerator.nic_bytes_per_second * 8 / 1e9
     boxes = tuple(s.model_copy(update={"port_gbps": gbps}) for s in network.switches)
-    return plan.model_copy(update={"instance": plan.instance.model_copy(update={"network": network.model_copy(update={"switches": boxes})})})
+    return plan.model_copy(
+        update={
+            "instance": plan.instance.model_copy(update={"network": network.model_copy(update={"switches": boxes})})
+        }
+    )
 
 
 def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
@@ -77,10 +96,12 @@ def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
     plan = at_port_rate(plan)
     for site, held in plan.fabric.sites.items():
         s = planner.simulate(plan, pattern="p2p", transport="spray", site=site)
-        formula = held.hop_slowdown / plan.instance.network.transport.slowdown
-        assert s.assumed_line_rates == held.hop_slowdown
+        formula = held.pipeline_send_slowdown / plan.instance.network.transport.slowdown
+        assert s.assumed_line_rates == held.pipeline_send_slowdown
         assert s.mean_line_rates == pytest.approx(formula, rel=1e-6)
-        assert s.flow_bytes == pytest.approx(plan.layout.metrics.hop_nic_seconds * plan.instance.hardware.accelerator.nic_bytes_per_second)
+        assert s.flow_bytes == pytest.approx(
+            plan.layout.metrics.pipeline_send_nic_seconds * plan.instance.hardware.accelerator.nic_bytes_per_second
+        )
 
 
 def test_a_planned_sites_rings(plan: Plan) -> None:
@@ -136,7 +157,10 @@ def test_bad_files_are_named_by_line(tmp_path: Path, text: str, message: str) ->
     ("fabric", "message"),
     [
         ({"hosts": 129, "ports_per_switch": 8}, "hosts must be at most 128"),
-        ({"hosts": 64, "ports_per_switch": 8, "oversubscription": [3]}, "oversubscription[0] leaves 1.33333 ports up of 4 down"),
+        (
+            {"hosts": 64, "ports_per_switch": 8, "oversubscription": [3]},
+            "oversubscription[0] leaves 1.33333 ports up of 4 down",
+        ),
         ({"hosts": 64, "ports_per_switch": 8, "down_ports": [5]}, "5 ports down + 5 up > 8 ports"),
         ({"hosts": 64, "ports_per_switch": 8, "oversubscription": [1, 1, 1]}, "at most 2 entries"),
         ({"hosts": 64, "ports_per_switch": 8, "plane_shares": [0.9, 0.9]}, "plane_shares must add up to 1 at most"),
@@ -208,10 +232,16 @@ def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: 
 def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     """Asked for, the factor is the percentile of the tails over the ideal; else the constant stands."""
     network = small().instance.network
-    assert (factor(network), transport_slowdown(network), transport_slowdown(None)) == (None, network.transport.slowdown, 1.0)
+    assert (factor(network), transport_slowdown_of(network), transport_slowdown_of(None)) == (
+        None,
+        network.transport.slowdown,
+        1.0,
+    )
 
     def asked(**runs: Any) -> Any:
-        return network.model_copy(update={"transport": type(network.transport).model_validate({"simulate": runs, "slowdown": 1.5})})
+        return network.model_copy(
+            update={"transport": type(network.transport).model_validate({"simulate": runs, "slowdown": 1.5})}
+        )
 
     hashed = asked(transport="ecmp", seeds=5, percentile=100, hosts=128)
     found = factor(hashed)
@@ -219,16 +249,22 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     tiers, half = found.tiers, box.ports // 2
     same = {"hosts": found.hosts, "ports_per_switch": box.ports, "tiers": tiers, "down_ports": [half] * (tiers - 1)}
     runs = planner.simulate(same | {"plane_shares": [1 / box.planes] * box.planes}, seeds=5)
-    assert found.slowdown == pytest.approx(max(r.slowdown for r in runs.runs), rel=1e-6) == transport_slowdown(hashed)
+    assert (
+        found.slowdown == pytest.approx(max(r.slowdown for r in runs.runs), rel=1e-6) == transport_slowdown_of(hashed)
+    )
     assert (found.given_slowdown, found.switch) == (1.5, box.name)
-    assert transport_slowdown(asked(transport="spray", hosts=128)) == pytest.approx(1.0)
+    assert transport_slowdown_of(asked(transport="spray", hosts=128)) == pytest.approx(1.0)
 
 
 def test_the_checker_replays_the_factor() -> None:
     """A plan that holds a factor that nobody asked for, another than its runs find, or none where asked, is refused."""
     plain = small()
-    simulated = plain.instance.network.transport.model_validate({"simulate": {"transport": "ecmp", "seeds": 3, "hosts": 64}})
-    instance = plain.instance.model_copy(update={"network": plain.instance.network.model_copy(update={"transport": simulated})})
+    simulated = plain.instance.network.transport.model_validate(
+        {"simulate": {"transport": "ecmp", "seeds": 3, "hosts": 64}}
+    )
+    instance = plain.instance.model_copy(
+        update={"network": plain.instance.network.model_copy(update={"transport": simulated})}
+    )
     true = factor(instance.network)
     asked = plain.model_copy(update={"instance": instance})
 
@@ -241,12 +277,16 @@ def test_the_checker_replays_the_factor() -> None:
     assert broken(asked.model_copy(update={"transport": true})) == []
     low = true.model_copy(update={"slowdown": true.slowdown * 0.99})
     assert "recomputed" in broken(asked.model_copy(update={"transport": low}))[0]
-    assert "seeds: 4 stated, 3 expected" in broken(asked.model_copy(update={"transport": true.model_copy(update={"seeds": 4})}))
+    assert "seeds: 4 stated, 3 expected" in broken(
+        asked.model_copy(update={"transport": true.model_copy(update={"seeds": 4})})
+    )
 
 
 def test_the_constant_is_read_in_one_place() -> None:
     """Nothing but the simulated reference tree and the plan's own physics reads the constant, so that no decision misses the runs."""
     readers = [
-        p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "planner").rglob("*.py")) if ".transport.slowdown" in p.read_text(encoding="utf-8")
+        p.relative_to(ROOT).as_posix()
+        for p in sorted((ROOT / "planner").rglob("*.py"))
+        if ".transport.slowdown" in p.read_text(encoding="utf-8")
     ]
     assert readers == ["planner/physics/plan_physics.py", "planner/simulation/reference_tree.py"]

@@ -25,7 +25,9 @@ PACKETS = {1: 5.0, 2: 6.7, 4: 8.8}
 
 def k_ary(ports: int, ratio: float = 1.0, **more: object) -> Tree:
     """Return the tree of three tiers with hosts of 1 byte/s."""
-    return tree_of_fabric(Fabric(hosts=ports**3 // 4, ports_per_switch=ports, oversubscription=(ratio,), host_gbps=8e-9, **more))
+    return tree_of_fabric(
+        Fabric(hosts=ports**3 // 4, ports_per_switch=ports, oversubscription=(ratio,), host_gbps=8e-9, **more)
+    )
 
 
 def tail(tree: Tree, transport: TransportName, seed: int, failed: int = 0) -> float:

@@ -19,12 +19,20 @@ from planner.simulation.tree import Tree
 @st.composite
 def designs(draw: st.DrawFn) -> Design:
     """Draw a design of three or four tiers whose last pods and domains may be part full."""
-    rails, down, bundle, spines = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    rails, down, bundle, spines = (
+        draw(st.integers(1, 4)),
+        draw(st.integers(1, 4)),
+        draw(st.integers(1, 2)),
+        draw(st.integers(1, 3)),
+    )
     x, y = draw(st.integers(1, rails)), draw(st.integers(1, 3))
     up = draw(st.integers(1, 2))
     zone = {}
     if draw(st.booleans()):
-        zone = {"rails_per_zone": x * draw(st.integers(1, -(-rails // x))), "domains_per_zone": y * draw(st.integers(1, 3))}
+        zone = {
+            "rails_per_zone": x * draw(st.integers(1, -(-rails // x))),
+            "domains_per_zone": y * draw(st.integers(1, 3)),
+        }
         zone |= {"core_up": 2 * draw(st.integers(1, 2)), "core_bundle": draw(st.integers(1, 2))}
     return Design(
         **zone,
@@ -78,12 +86,25 @@ def test_a_designs_cables_are_all_there(d: Design) -> None:
         for rack, rail in np.ndindex(slots.shape):
             inside = np.nonzero(slots // tree.spans[3] == slots[rack, rail] // tree.spans[3])
             assert {r // d.rails_per_zone for r in inside[1].tolist()} == {rail // d.rails_per_zone}
-            assert {k // d.leaf_down // d.domains_per_zone for k in inside[0].tolist()} == {rack // d.leaf_down // d.domains_per_zone}
+            assert {k // d.leaf_down // d.domains_per_zone for k in inside[0].tolist()} == {
+                rack // d.leaf_down // d.domains_per_zone
+            }
 
 
 def small_trees() -> list[Tree]:
     """Return trees with bundles, planes and two to four tiers."""
-    d = Design(ports=64, rails=2, racks=5, leaf_down=2, leaf_up=4, leaf_bundle=2, rails_per_pod=2, domains_per_pod=2, spine_up=4, spine_bundle=2)
+    d = Design(
+        ports=64,
+        rails=2,
+        racks=5,
+        leaf_down=2,
+        leaf_up=4,
+        leaf_bundle=2,
+        rails_per_pod=2,
+        domains_per_pod=2,
+        spine_up=4,
+        spine_bundle=2,
+    )
     zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 2, "core_bundle": 1}
     pod = {"leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 2, "spine_bundle": 1}
     zones = Design(ports=64, rails=2, racks=7, leaf_down=2, leaf_up=2, **pod, **zone)
@@ -108,7 +129,10 @@ def test_hashed_routes_are_paths(tree: Tree, failures: bool) -> None:
     for part in range(r.parts):
         links = r.link[r.start[part] : r.start[part + 1]]
         assert len({int(x) // (2 * each) for x in links}) == 1
-        ups, downs = [int(x) % each for x in links if x // each % 2 == 0], [int(x) % each for x in links if x // each % 2 == 1]
+        ups, downs = (
+            [int(x) % each for x in links if x // each % 2 == 0],
+            [int(x) % each for x in links if x // each % 2 == 1],
+        )
         flow = int(r.flow[part])
         for cables, end in ((ups, flows.source[flow]), (downs, flows.target[flow])):
             chain = sorted(ends[c] for c in cables)

@@ -12,7 +12,13 @@ from planner.solvers.outcome import Stop, relative_gap
 
 def test_status_table_is_total() -> None:
     """Every native status has its meaning."""
-    assert set(cpsat.STOP_BY_STATUS) == {cp_model.OPTIMAL, cp_model.INFEASIBLE, cp_model.FEASIBLE, cp_model.UNKNOWN, cp_model.MODEL_INVALID}
+    assert set(cpsat.STOP_BY_STATUS) == {
+        cp_model.OPTIMAL,
+        cp_model.INFEASIBLE,
+        cp_model.FEASIBLE,
+        cp_model.UNKNOWN,
+        cp_model.MODEL_INVALID,
+    }
 
 
 def test_infeasible_holds_nothing() -> None:

@@ -64,7 +64,9 @@ def test_no_time_is_a_limit_or_an_answer_never_an_error() -> None:
     """A limit of zero seconds stops cleanly."""
     m = pyo.ConcreteModel()
     m.x = pyo.Var(range(40), domain=pyo.Binary)
-    m.row = pyo.Constraint(range(20), rule=lambda m, r: sum((7 * r * j + j * j) % 23 * m.x[j] for j in range(40)) <= 171)
+    m.row = pyo.Constraint(
+        range(20), rule=lambda m, r: sum((7 * r * j + j * j) % 23 * m.x[j] for j in range(40)) <= 171
+    )
     m.goal = pyo.Objective(expr=sum((j * 13) % 17 * m.x[j] for j in range(40)), sense=pyo.maximize)
     assert highs.run(m, time_limit=0.0).stop in (Stop.LIMIT, Stop.PROVED)
 

@@ -87,9 +87,17 @@ def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
     assert grid_of([[{"a": 1}, {"a": 2}], [{"b": 3}, {"b": 4}]]) == [{"a": x, "b": y} for x in (1, 2) for y in (3, 4)]
     table, lines = tmp_path / "p.csv", tmp_path / "p.jsonl"
     table.write_text("limits.budget_usd,layout.zero_stage\n1e9,0\n2e9,1\n")
-    lines.write_text("".join(json.dumps(p) + "\n" for p in ({"limits.budget_usd": 1e9, "layout.zero_stage": 0}, {"limits.budget_usd": 2e9})))
+    lines.write_text(
+        "".join(
+            json.dumps(p) + "\n"
+            for p in ({"limits.budget_usd": 1e9, "layout.zero_stage": 0}, {"limits.budget_usd": 2e9})
+        )
+    )
     pairs = read_pairs(table)
-    assert pairs == [{"limits.budget_usd": 1e9, "pins.layout.zero_stage": 0}, {"limits.budget_usd": 2e9, "pins.layout.zero_stage": 1}]
+    assert pairs == [
+        {"limits.budget_usd": 1e9, "pins.layout.zero_stage": 0},
+        {"limits.budget_usd": 2e9, "pins.layout.zero_stage": 1},
+    ]
     assert read_pairs(lines)[1] == {"limits.budget_usd": 2e9}
     assert len(points_of({"hardware.racks": "1:3:1"}, pairs)) == 6
 

@@ -140,7 +140,9 @@ def test_worker_that_dies_twice_is_a_failed_row(alone: dict[int, float]) -> None
     assert values(rows) == pytest.approx({n: alone[n] for n in (1, 3)})
 
 
-def test_worker_that_dies_once_costs_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: dict[int, float]) -> None:
+def test_worker_that_dies_once_costs_no_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: dict[int, float]
+) -> None:
     """A point whose worker died for another reason is solved by the next one."""
     monkeypatch.setenv("SWEEP_TEST_TOLD", str(tmp_path / "told"))
     rows = [a.row for _, a in at_home(tasks(1, 2), kills_once, workers=1)]
@@ -149,7 +151,9 @@ def test_worker_that_dies_once_costs_no_point(tmp_path: Path, monkeypatch: pytes
 
 def started(args: list[str | Path], path: Path, rows: int) -> subprocess.Popen[str]:
     """Start a sweep and wait until it has written some rows."""
-    child = subprocess.Popen([*COMMAND, *map(str, args)], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        [*COMMAND, *map(str, args)], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     while (not path.exists() or path.read_bytes().count(b"\n") < rows) and child.poll() is None:
         time.sleep(0.02)
     return child
@@ -157,7 +161,10 @@ def started(args: list[str | Path], path: Path, rows: int) -> subprocess.Popen[s
 
 def test_killed_and_resumed_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """Killed at any moment, a sweep goes on where it was; meanwhile no second one may write its file."""
-    path, args = tmp_path / "rows.jsonl", [written(tmp_path), "--vary", f"{RACKS}=1:240:1", "-o", tmp_path / "rows.jsonl", "--workers", "1"]
+    path, args = (
+        tmp_path / "rows.jsonl",
+        [written(tmp_path), "--vary", f"{RACKS}=1:240:1", "-o", tmp_path / "rows.jsonl", "--workers", "1"],
+    )
     child = started(args, path, 2)
     refused = run(*args, "--resume")
     assert refused.returncode == 2 and f"another sweep is writing it (process {child.pid})" in refused.stderr
@@ -183,7 +190,9 @@ def test_killed_and_resumed_loses_and_doubles_nothing(tmp_path: Path) -> None:
 def test_interrupted_keeps_what_is_done(tmp_path: Path) -> None:
     """Ctrl-C ends a sweep with status 130; its rows and its table stay, and no worker is left behind."""
     path = tmp_path / "rows.csv"
-    child = started([written(tmp_path), "--vary", f"{RACKS}=1:200:1", "-o", path, "--workers", "1"], tmp_path / "rows.csv.jsonl", 2)
+    child = started(
+        [written(tmp_path), "--vary", f"{RACKS}=1:200:1", "-o", path, "--workers", "1"], tmp_path / "rows.csv.jsonl", 2
+    )
     child.send_signal(signal.SIGINT)
     _, said = child.communicate(timeout=30)
     assert child.returncode == 130 and "go on with --resume" in said
@@ -226,7 +235,9 @@ def test_tables_hold_the_rows(tmp_path: Path) -> None:
     with (tmp_path / "rows.csv").open() as file:
         held = list(csv.DictReader(file))
     assert [float(row["layout.metrics.days_to_train"]) for row in held] == read["layout.metrics.days_to_train"]
-    plain, table, binary = (pictures.read_rows(tmp_path / name) for name in ("rows.csv.jsonl", "rows.csv", "rows.parquet"))
+    plain, table, binary = (
+        pictures.read_rows(tmp_path / name) for name in ("rows.csv.jsonl", "rows.csv", "rows.parquet")
+    )
     for a, b, c in zip(sorted(plain, key=lambda r: r["index"]), table, binary, strict=True):
         figures = [k for k, v in a.items() if isinstance(v, (int, float)) and k in b]
         assert len(figures) > 20 and all(a[k] == b[k] == c[k] for k in figures)
@@ -234,7 +245,10 @@ def test_tables_hold_the_rows(tmp_path: Path) -> None:
 
 def test_columns_of_mixed_kinds() -> None:
     """A column of numbers and words becomes words, one of whole and other numbers floats."""
-    a, b = (a.row.model_copy(update={"point": {"x": x, "y": y}}) for (_, a), x, y in zip(done_twice(), (1, 2.5), ("word", 3), strict=True))
+    a, b = (
+        a.row.model_copy(update={"point": {"x": x, "y": y}})
+        for (_, a), x, y in zip(done_twice(), (1, 2.5), ("word", 3), strict=True)
+    )
     columns = columns_of([a, b])
     assert (columns["x"], columns["y"]) == ([1.0, 2.5], ["word", "3"])
     assert runs((2, 2, 2, 1)) == "3x2 1"
@@ -250,8 +264,12 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     whole = tasks(1, 2, 3)
     parts = [tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], Ask(shard=(i, 2))) for i in (1, 2)]
     assert [(t.index, t.key) for part in parts for t in part] == [(t.index, t.key) for t in whole]
-    out = run(written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--shard", "2/2", "--workers", "1")
-    assert out.stdout.startswith("2 of 2 points (2 optimal)") and {r.index for r in read_rows(tmp_path / "rows.jsonl")} == {1, 2}
+    out = run(
+        written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--shard", "2/2", "--workers", "1"
+    )
+    assert out.stdout.startswith("2 of 2 points (2 optimal)") and {
+        r.index for r in read_rows(tmp_path / "rows.jsonl")
+    } == {1, 2}
 
 
 @pytest.mark.parametrize(
@@ -307,7 +325,13 @@ def test_compare_rows_and_plans(tmp_path: Path) -> None:
             store.append(answer.row)
 
     def compare(*args: str | Path) -> str:
-        out = subprocess.run([sys.executable, "-m", "planner", "compare", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
+        out = subprocess.run(
+            [sys.executable, "-m", "planner", "compare", *map(str, args)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+        )
         assert (out.returncode, out.stderr) == (0, "")
         return out.stdout
 

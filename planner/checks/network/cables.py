@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from planner.checks.rule import Rule, broken, must_equal
 from planner.physics.network.cabling import BORDER, Cables, lay
 from planner.physics.network.topology import Design
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 from planner.plan.fabric import SiteFabric
 
@@ -55,21 +55,23 @@ def _tick(found: Count, tier: str, box: NDArray[np.int64], port: NDArray[np.int6
         found.twice.append(f"{tier} {first // ports:,} port {first % ports:,} has more than 1 cable")
 
 
-def laid(c: Context) -> Iterator[tuple[str, SiteFabric, Design]]:
+def laid(c: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Design]]:
     """Yield the fabrics whose cables can be laid and ticked off."""
     held = c.plan.fabric.sites if c.plan.fabric else {}
     for s, d in sorted(c.wired.items()):
         f = held[s]
-        boxes = max(f.border.switches if f.border else 0, *(t.switches for t in f.tiers))
-        if max(d.endpoint_links, d.switch_links, d.border_links, boxes * d.ports * d.split) <= MOST:
+        boxes = max(f.wan_gateway.switches if f.wan_gateway else 0, *(t.switches for t in f.tiers))
+        if max(d.endpoint_links, d.switch_links, d.wan_gateway_links, boxes * d.ports * d.split) <= MOST:
             yield s, f, d
 
 
-def cables(c: Context) -> Iterator[Violation]:
+def cables(c: PlanPhysics) -> Iterator[Violation]:
     """Lay every cable: no port twice, every GPU once, and the counts of the plan."""
     for s, f, d in laid(c):
-        shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {t.name: (t.switches, d.ports * d.split) for t in f.tiers}
-        shapes |= {BORDER: (f.border.switches, d.ports * d.split)} if f.border else {}
+        shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
+            t.name: (t.switches, d.ports * d.split) for t in f.tiers
+        }
+        shapes |= {BORDER: (f.wan_gateway.switches, d.ports * d.split)} if f.wan_gateway else {}
         found = count(in_parts(lay(d), d.split), shapes)
         yield from (broken(f"cables[{s}]", text) for text in (*found.twice, *found.absent))
         joined = sum(found.cables.pop(stage, 0) for stage in [x for x in found.cables if x[0] == BORDER]) // d.split
@@ -90,13 +92,18 @@ def in_parts(stream: Iterable[Cables], split: int) -> Iterator[Cables]:
 
 
 def _border(rule: str, f: SiteFabric, found: Count, d: Design, joined: int) -> Iterator[Violation]:
-    """Hold a border's links against those laid, and leave each of its boxes a port to the wide area for every link up."""
-    if f.border is None:
+    """Hold a WAN gateway's links against those laid, and leave each of its boxes a port to the wide area for every link up."""
+    if f.wan_gateway is None:
         return
-    yield from must_equal(rule, "border's uplinks", f.border.uplinks, joined)
+    yield from must_equal(rule, "WAN gateway's uplinks", f.wan_gateway.uplinks, joined)
     up = found.used[BORDER].sum(axis=1) // d.split
-    yield from must_equal(rule, "ports to the wide area beside as many links up", f.border.wan_ports, int(np.minimum(up, d.ports - up).sum()))
-    yield from must_equal(rule, "border boxes without a cable", 0, int((up == 0).sum()))
+    yield from must_equal(
+        rule,
+        "ports to the wide area beside as many links up",
+        f.wan_gateway.wan_ports,
+        int(np.minimum(up, d.ports - up).sum()),
+    )
+    yield from must_equal(rule, "WAN gateway boxes without a cable", 0, int((up == 0).sum()))
 
 
 def _totals(rule: str, f: SiteFabric, found: Count, d: Design) -> Iterator[Violation]:
@@ -114,7 +121,9 @@ def _totals(rule: str, f: SiteFabric, found: Count, d: Design) -> Iterator[Viola
         parts = t.down_ports * (1 if t.name == "leaf" else split) + t.up_ports * split
         parts += d.top_border * split * (t is f.tiers[-1])
         if most > parts:
-            yield broken(rule, f"{t.name}: {most:,} ports of a box in use > {parts:,}, {t.down_ports:,} down + {t.up_ports:,} up")
+            yield broken(
+                rule, f"{t.name}: {most:,} ports of a box in use > {parts:,}, {t.down_ports:,} down + {t.up_ports:,} up"
+            )
 
 
 RULES: tuple[Rule, ...] = (cables,)

@@ -13,15 +13,15 @@ from planner.physics.network.locality import Locality, exchange_leaving, expert_
 from planner.physics.network.plan_design import design_fault
 from planner.physics.network.price import bill
 from planner.physics.network.topology import Design, unwirable
-from planner.physics.network.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import Left
-from planner.physics.plan_physics import Context, domain_racks
+from planner.physics.plan_physics import PlanPhysics, domain_racks
 from planner.plan.certificate import Violation
 from planner.plan.fabric import SiteFabric
 from planner.simulation.reference_tree import factor
 
 
-def _held(c: Context) -> Iterator[tuple[str, SiteFabric, Network]]:
+def _held(c: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network]]:
     """Yield the fabrics of the plan's sites."""
     if c.plan.fabric is not None and c.instance.network is not None:
         for s, f in sorted(c.plan.fabric.sites.items()):
@@ -29,21 +29,21 @@ def _held(c: Context) -> Iterator[tuple[str, SiteFabric, Network]]:
                 yield s, f, c.instance.network
 
 
-def _wired(c: Context) -> Iterator[tuple[str, SiteFabric, Network, Design]]:
+def _wired(c: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network, Design]]:
     """Yield the fabrics that have counts."""
     for s, f, network in _held(c):
         if s in c.wired:
             yield s, f, network, c.wired[s]
 
 
-def every_site(c: Context) -> Iterator[Violation]:
+def every_site(c: PlanPhysics) -> Iterator[Violation]:
     """Give every site a fabric, and nothing else one."""
     held = set(c.plan.fabric.sites) if c.plan.fabric else set()
     for s in sorted(held ^ set(c.racks_by_site)) if c.plan.fabric else ():
         yield broken(f"every_site[{s}]", f"{int(s in held)} fabrics, {int(s in c.racks_by_site)} expected")
 
 
-def switch(c: Context) -> Iterator[Violation]:
+def switch(c: PlanPhysics) -> Iterator[Violation]:
     """Build from a switch that the instance offers and whose ports carry a NIC."""
     gpu = c.instance.hardware.accelerator
     for s, f, network in _held(c):
@@ -52,17 +52,21 @@ def switch(c: Context) -> Iterator[Violation]:
             yield broken(rule, f"family {f.family} is none of {', '.join(network.families)}")
         yield from at_most(rule, f.lanes, network.max_lanes, "lanes", "lanes allowed")
         if f.switch not in c.switches:
-            yield broken(rule, f"{f.switch!r} is none of the instance's {len(c.switches)}: {', '.join(sorted(c.switches))}")
+            yield broken(
+                rule, f"{f.switch!r} is none of the instance's {len(c.switches)}: {', '.join(sorted(c.switches))}"
+            )
             continue
         held = c.switches[f.switch]
         yield from must_equal(rule, "planes", f.planes, held.planes * f.lanes)
         yield from must_equal(rule, "ports_per_switch", f.ports_per_switch, held.ports)
         nic = gpu.nic_bytes_per_second * 8 / 1e9 if isinstance(gpu, Accelerator) else 0.0
         yield from at_most(rule, f.split, held.breakout, "parts of a port", "parts that it can be split into")
-        yield from at_most(rule, nic * max(1, f.split), held.port_gbps * f.lanes, "Gbps of the NICs at a port", "Gbps of the ports")
+        yield from at_most(
+            rule, nic * max(1, f.split), held.port_gbps * f.lanes, "Gbps of the NICs at a port", "Gbps of the ports"
+        )
 
 
-def wirable(c: Context) -> Iterator[Violation]:
+def wirable(c: PlanPhysics) -> Iterator[Violation]:
     """Fit every tier into its ports, with equal bundles, each endpoint reaching every other."""
     for s, f, network in _held(c):
         fault = design_fault(f, c.racks_by_site[s])
@@ -87,28 +91,41 @@ def _tiers(d: Design) -> dict[str, tuple[int, int, int, float, int]]:
     return found
 
 
-def tiers(c: Context) -> Iterator[Violation]:
+def tiers(c: PlanPhysics) -> Iterator[Violation]:
     """Count the switches of each tier, their ports and oversubscription as the wiring makes them."""
     for s, f, _, d in _wired(c):
         found = _tiers(d)
         for t in f.tiers:
             rule, stated = f"tiers[{s}, {t.name}]", (t.switches, t.down_ports, t.up_ports, t.oversubscription, t.bundle)
-            for what, a, b in zip(("switches", "down_ports", "up_ports", "oversubscription", "bundle"), stated, found[t.name], strict=True):
+            for what, a, b in zip(
+                ("switches", "down_ports", "up_ports", "oversubscription", "bundle"), stated, found[t.name], strict=True
+            ):
                 yield from must_equal(rule, what, a, b)
 
 
-def counts(c: Context) -> Iterator[Violation]:
+def counts(c: PlanPhysics) -> Iterator[Violation]:
     """Count boxes, chips, cables, leaf domains, pods and zones as the wiring makes them."""
     for s, f, _, d in _wired(c):
         planes = c.switches[f.switch].planes
-        found = {"switches": d.switches, "chips": d.switches * planes, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
-        found |= {"leaf_domain_racks": domain_racks(d), "leaf_domains": d.domains, "pods": d.pods, "zones": d.zones, "leaf_spare_ports": d.leaf_spare}
+        found = {
+            "switches": d.switches,
+            "chips": d.switches * planes,
+            "switch_links": d.switch_links,
+            "endpoint_links": d.endpoint_links,
+        }
+        found |= {
+            "leaf_domain_racks": domain_racks(d),
+            "leaf_domains": d.domains,
+            "pods": d.pods,
+            "zones": d.zones,
+            "leaf_spare_ports": d.leaf_spare,
+        }
         found["group_links"] = d.group_links if isinstance(d, Dragonfly) else 0
         for name, value in found.items():
             yield from must_equal(f"counts[{s}]", name, getattr(f, name), value)
 
 
-def core_share(c: Context) -> Iterator[Violation]:
+def core_share(c: PlanPhysics) -> Iterator[Violation]:
     """Let the least share of a full pod's rate leave it, and of a full zone's where there are several, that the instance asks for."""
     for s, _, network, d in _wired(c):
         pod = "pod", d.pods, d.rails_per_pod * d.domains_per_pod, d.pod_uplinks
@@ -124,29 +141,36 @@ def priced(network: Network, box: Switch, d: Design) -> float:
     return bill(network, box, d).usd
 
 
-def price_and_power(c: Context) -> Iterator[Violation]:
+def price_and_power(c: PlanPhysics) -> Iterator[Violation]:
     """State cost and power as boxes and cables add up to."""
     for s, f, network, d in _wired(c):
         found = bill(network, c.switches[f.switch], d)
         if found.usd == math.inf:
             reach = max(m.reach_m for m in media_of(network))
-            yield broken(f"price_and_power[{s}]", f"cables longer than {show(reach)} m, the longest reach of {len(network.media)} media")
+            yield broken(
+                f"price_and_power[{s}]",
+                f"cables longer than {show(reach)} m, the longest reach of {len(network.media)} media",
+            )
             continue
         yield from must_equal(f"price_and_power[{s}]", "cost_usd", f.cost_usd, found.usd, " USD")
         yield from must_equal(f"price_and_power[{s}]", "power_mw", f.power_mw, found.mw, " MW")
 
 
-def _hop(phi: float, d: Design, x: Locality, left: Left) -> float:
+def _hop(transport_slowdown: float, d: Design, x: Locality, left: Left) -> float:
     """Return the slowdown of the exchange that a placement causes on what is left of the uplinks."""
-    return hop_slowdown(phi, d, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone, left=left)
+    return pipeline_send_slowdown(
+        transport_slowdown, d, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone, left=left
+    )
 
 
-def _ring(phi: float, d: Design, x: Locality, left: Left) -> float:
+def _ring(transport_slowdown: float, d: Design, x: Locality, left: Left) -> float:
     """Return the slowdown of the rings that a placement causes on what is left of the uplinks."""
-    return allreduce_slowdown(phi, d, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone, left=left)
+    return allreduce_slowdown(
+        transport_slowdown, d, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone, left=left
+    )
 
 
-def slowdowns(c: Context) -> Iterator[Violation]:
+def slowdowns(c: PlanPhysics) -> Iterator[Violation]:
     """State what the placement sends up, and how the uplinks slow it."""
     for s, f, _, d in _wired(c):
         if s not in c.crossings:
@@ -155,56 +179,79 @@ def slowdowns(c: Context) -> Iterator[Violation]:
         yield from must_equal(rule, "share_leaving_leaf", f.share_leaving_leaf, x.share_leaving_leaf)
         yield from must_equal(rule, "share_leaving_pod", f.share_leaving_pod, x.share_leaving_pod)
         yield from must_equal(rule, "share_leaving_zone", f.share_leaving_zone, x.share_leaving_zone)
-        yield from must_equal(rule, "hop_slowdown", f.hop_slowdown, _hop(c.phi, d, x, left))
-        yield from must_equal(rule, "allreduce_slowdown", f.allreduce_slowdown, _ring(c.phi, d, x, left))
+        yield from must_equal(
+            rule, "pipeline_send_slowdown", f.pipeline_send_slowdown, _hop(c.transport_slowdown, d, x, left)
+        )
+        yield from must_equal(rule, "allreduce_slowdown", f.allreduce_slowdown, _ring(c.transport_slowdown, d, x, left))
         if c.metrics is not None:
-            yield from must_equal(rule, "p2p_seconds", f.p2p_seconds, c.metrics.hop_nic_seconds * f.hop_slowdown, " s")
+            yield from must_equal(
+                rule, "p2p_seconds", f.p2p_seconds, c.metrics.pipeline_send_nic_seconds * f.pipeline_send_slowdown, " s"
+            )
 
 
-def hidden_exchange(c: Context) -> Iterator[Violation]:
+def hidden_exchange(c: PlanPhysics) -> Iterator[Violation]:
     """Hide the pipeline exchange behind compute, or add nothing to it but the transport's own slowdown."""
     for s, _, _, d in _wired(c):
         if c.metrics is not None and s in c.crossings:
             m, left = c.metrics, left_by_exchange(c, s, d)
-            took = m.hop_nic_seconds * _hop(c.phi, d, c.crossings[s], left)
-            allowed = max(m.hop_window_seconds, m.hop_nic_seconds * c.phi)
+            took = m.pipeline_send_nic_seconds * _hop(c.transport_slowdown, d, c.crossings[s], left)
+            allowed = max(m.pipeline_send_window_seconds, m.pipeline_send_nic_seconds * c.transport_slowdown)
             yield from at_most(f"hidden_exchange[{s}]", took, allowed, "s of pipeline exchange", "s that hide it")
 
 
-def hidden_allreduce(c: Context) -> Iterator[Violation]:
+def hidden_allreduce(c: PlanPhysics) -> Iterator[Violation]:
     """Hide the rings between racks behind the backward pass, or add nothing to them but the transport's own slowdown."""
     for s, _, _, d in _wired(c):
         if c.metrics is not None and s in c.crossings:
             m, left = c.metrics, left_by_exchange(c, s, d)
-            took = m.allreduce_layer_seconds * _ring(c.phi, d, c.crossings[s], left)
-            allowed = max(m.allreduce_window_seconds, m.allreduce_layer_seconds * c.phi)
+            took = m.allreduce_layer_seconds * _ring(c.transport_slowdown, d, c.crossings[s], left)
+            allowed = max(m.allreduce_window_seconds, m.allreduce_layer_seconds * c.transport_slowdown)
             yield from at_most(f"hidden_allreduce[{s}]", took, allowed, "s of a layer's all-reduce", "s that hide it")
 
 
-def transport_factor(c: Context) -> Iterator[Violation]:
+def transport_factor(c: PlanPhysics) -> Iterator[Violation]:
     """Record the transport's simulated slowdown as a replay of its runs finds it, and only where the instance asks for one."""
     stated, found = c.plan.transport, factor(c.instance.network)
     if stated is None or found is None:
         if stated is not found:
-            yield broken("transport_factor", f"{int(stated is not None)} factors held, {int(found is not None)} asked for by the instance")
+            yield broken(
+                "transport_factor",
+                f"{int(stated is not None)} factors held, {int(found is not None)} asked for by the instance",
+            )
         return
     yield from must_equal("transport_factor", "slowdown", stated.slowdown, found.slowdown)
     for name in sorted(set(type(found).model_fields) - {"slowdown"}):
         yield from must_be("transport_factor", name, getattr(stated, name), getattr(found, name))
 
 
-def hidden_alltoall(c: Context) -> Iterator[Violation]:
+def hidden_alltoall(c: PlanPhysics) -> Iterator[Violation]:
     """Slow the all-to-all of experts on several racks, which nothing hides, by no more than the transport itself does."""
     held = c.plan.layout
     for s, _, _, d in _wired(c):
         if held is not None and s in c.crossings:
-            group, domains = expert_racks(held.expert_parallel, c.gpus_per_rack), (1, max(1, d.domains_per_pod), max(1, d.domains_per_zone))
+            group, domains = (
+                expert_racks(held.expert_parallel, c.gpus_per_rack),
+                (1, max(1, d.domains_per_pod), max(1, d.domains_per_zone)),
+            )
             shares = [exchange_leaving(c.stages[s], domain_racks(d) * n, group) for n in domains]
-            took = hop_slowdown(c.phi, d, shares[0], shares[1], shares[2] if d.zones else 0.0, left=left_by_exchange(c, s, d))
-            yield from at_most(f"hidden_alltoall[{s}]", took, c.phi, f"times the ideal all-to-all of {group} racks", "that the transport takes")
+            took = pipeline_send_slowdown(
+                c.transport_slowdown,
+                d,
+                shares[0],
+                shares[1],
+                shares[2] if d.zones else 0.0,
+                left=left_by_exchange(c, s, d),
+            )
+            yield from at_most(
+                f"hidden_alltoall[{s}]",
+                took,
+                c.transport_slowdown,
+                f"times the ideal all-to-all of {group} racks",
+                "that the transport takes",
+            )
 
 
-def pins(c: Context) -> Iterator[Violation]:
+def pins(c: PlanPhysics) -> Iterator[Violation]:
     """Keep what was fixed by hand."""
     fixed = {k: v for k, v in sorted(c.instance.pins.items()) if k.startswith("fabric.")}
     for s, f, _ in _held(c):

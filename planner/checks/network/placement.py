@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from planner.checks.rule import Rule, at_most, broken, must_equal
 from planner.physics.network import locality
-from planner.physics.plan_physics import Context, domain_racks, racks_of
+from planner.physics.plan_physics import PlanPhysics, domain_racks, racks_of
 from planner.plan.certificate import Violation
 
 
-def every_site(c: Context) -> Iterator[Violation]:
+def every_site(c: PlanPhysics) -> Iterator[Violation]:
     """Place the replicas of every site, and of no other."""
     held = set(c.plan.placement.sites) if c.plan.placement else set()
     wanted = {s for s in c.racks_by_site if s in c.replicas}
@@ -17,7 +17,7 @@ def every_site(c: Context) -> Iterator[Violation]:
         yield broken(f"every_site[{s}]", f"{int(s in held)} placements, {int(s in wanted)} expected")
 
 
-def known_racks(c: Context) -> Iterator[Violation]:
+def known_racks(c: PlanPhysics) -> Iterator[Violation]:
     """Name racks and stages that exist."""
     stages = c.plan.layout.rack_stages if c.plan.layout else 0
     for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
@@ -29,7 +29,7 @@ def known_racks(c: Context) -> Iterator[Violation]:
                 yield broken(f"known_racks[{s}]", f"stage {a.stage:,} is not from 0 to {stages - 1:,}")
 
 
-def one_stage_per_rack(c: Context) -> Iterator[Violation]:
+def one_stage_per_rack(c: PlanPhysics) -> Iterator[Violation]:
     """Let no rack carry two pieces."""
     for s, stages in sorted(c.stages.items()):
         times = Counter(rack for ranks in stages for rack in ranks)
@@ -37,10 +37,13 @@ def one_stage_per_rack(c: Context) -> Iterator[Violation]:
         if twice:
             first = twice[0]
             who = sorted({i for i, ranks in enumerate(stages) if first in ranks})
-            yield broken(f"one_stage_per_rack[{s}]", f"rack {first} is assigned {times[first]} times > 1 (stages {who}); {len(twice):,} racks are")
+            yield broken(
+                f"one_stage_per_rack[{s}]",
+                f"rack {first} is assigned {times[first]} times > 1 (stages {who}); {len(twice):,} racks are",
+            )
 
 
-def leaf_domain(c: Context) -> Iterator[Violation]:
+def leaf_domain(c: PlanPhysics) -> Iterator[Violation]:
     """Keep every piece within the leaf domain it names."""
     for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
         if s not in c.wired or s not in c.stages:
@@ -51,10 +54,13 @@ def leaf_domain(c: Context) -> Iterator[Violation]:
             racks = racks_of(a.racks, total)
             outside = [r for r in racks if not first <= r <= last] if not isinstance(racks, str) else []
             if outside:
-                yield broken(f"leaf_domain[{s}]", f"stage {a.stage}: rack {outside[0]} is not from {first} to {last}, leaf domain {a.leaf_domain}")
+                yield broken(
+                    f"leaf_domain[{s}]",
+                    f"stage {a.stage}: rack {outside[0]} is not from {first} to {last}, leaf domain {a.leaf_domain}",
+                )
 
 
-def group_size(c: Context) -> Iterator[Violation]:
+def group_size(c: PlanPhysics) -> Iterator[Violation]:
     """Give every stage the racks of its replica group at every site with replicas."""
     for s, stages in sorted(c.stages.items()):
         wanted = c.plan.layout.racks_per_stage_by_site.get(s, 0) if c.plan.layout else 0
@@ -64,7 +70,7 @@ def group_size(c: Context) -> Iterator[Violation]:
             yield broken(f"group_size[{s}]", f"stage {i} has {n:,} racks, {wanted:,} expected{more}")
 
 
-def figures(c: Context) -> Iterator[Violation]:
+def figures(c: PlanPhysics) -> Iterator[Violation]:
     """Count groups, split groups, pieces and groups across pods as the assignment makes them."""
     p, y = c.plan.placement, c.plan.layout
     if p is None or y is None or set(c.crossings) != set(p.sites):
@@ -81,7 +87,7 @@ def figures(c: Context) -> Iterator[Violation]:
         yield from must_equal("figures", name, getattr(p, name), value)
 
 
-def lower_bound(c: Context) -> Iterator[Violation]:
+def lower_bound(c: PlanPhysics) -> Iterator[Violation]:
     """State the closed form's bound on split groups; no placement is below it."""
     p = c.plan.placement
     bound = least_split(c)
@@ -90,7 +96,7 @@ def lower_bound(c: Context) -> Iterator[Violation]:
         yield from at_most("lower_bound", bound, p.groups_split, "groups split in any placement", "groups split")
 
 
-def least_split(c: Context) -> int | None:
+def least_split(c: PlanPhysics) -> int | None:
     """Return the split groups that no placement avoids, over all sites; None where a site has no leaf domains."""
     y = c.plan.layout
     if y is None or not set(c.replicas) <= set(c.wired):

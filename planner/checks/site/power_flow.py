@@ -13,7 +13,7 @@ from typing import Any
 
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, show
 from planner.checks.site.scenarios import Year, years
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.grid import lost_share
 from planner.plan.certificate import Violation
 
@@ -104,7 +104,9 @@ class Solved:
 
         right = (g.fed_mw - g.load_mw)[free]
         size = (len(free), len(free))
-        answer, _ = cg(LinearOperator(size, product), right, rtol=1e-13, maxiter=20, M=LinearOperator(size, factor.solve))
+        answer, _ = cg(
+            LinearOperator(size, product), right, rtol=1e-13, maxiter=20, M=LinearOperator(size, factor.solve)
+        )
         if np.abs(product(answer) - right).max() > 1e-7 * max(float(np.abs(right).max()), 1.0):
             circuits = g.circuits.copy()
             circuits[line] -= 1
@@ -124,7 +126,9 @@ def _laplacian(g: Grid, weight: Any) -> Any:
 
     rows = np.concatenate([g.a, g.b, g.a, g.b])
     columns = np.concatenate([g.b, g.a, g.a, g.b])
-    return csr_matrix((np.concatenate([-weight, -weight, weight, weight]), (rows, columns)), shape=(len(g.names), len(g.names)))
+    return csr_matrix(
+        (np.concatenate([-weight, -weight, weight, weight]), (rows, columns)), shape=(len(g.names), len(g.names))
+    )
 
 
 def _parts(g: Grid, circuits: Any) -> Any:
@@ -136,13 +140,13 @@ def _parts(g: Grid, circuits: Any) -> Any:
     return connected_components(joined, directed=False)[1]
 
 
-def read(c: Context) -> Iterator[tuple[Year, Grid]]:
+def read(c: PlanPhysics) -> Iterator[tuple[Year, Grid]]:
     """Yield the grid as the plan builds it in each year; nothing where no power flow is asked for."""
     for year in years(c) if c.grid.rules.grid_model == "dc" else ():
         yield year, _grid(c, year)
 
 
-def _grid(c: Context, year: Year) -> Grid:
+def _grid(c: PlanPhysics, year: Year) -> Grid:
     import numpy as np
 
     nodes = [n.model_copy(update={"generation_mw": year.spare[n.id]}) for n in sorted(c.grid.nodes, key=lambda n: n.id)]
@@ -165,7 +169,7 @@ def _grid(c: Context, year: Year) -> Grid:
     )
 
 
-def power_flow(c: Context) -> Iterator[Violation]:
+def power_flow(c: PlanPhysics) -> Iterator[Violation]:
     """State on every corridor the flow that reactances give it."""
     for year, g in read(c):
         stated = {f.line: f.mw for f in year.flows}
@@ -175,15 +179,19 @@ def power_flow(c: Context) -> Iterator[Violation]:
                 yield broken(f"power_flow[{line}]{year.told}", told)
 
 
-def security(c: Context) -> Iterator[Violation]:
+def security(c: PlanPhysics) -> Iterator[Violation]:
     """Survive each outage that N-1 asks for: every remaining circuit within its rating, every plant within what it can spare."""
     for year, g in read(c) if c.grid.rules.n1 in ("node", "full") else ():
         for v in _outages(c, g):
             yield v.model_copy(update={"rule": v.rule + year.told})
 
 
-def _outages(c: Context, g: Grid) -> Iterator[Violation]:
-    lines = range(len(g.lines)) if c.grid.rules.n1 == "full" else sorted({k for x in c.standing for k in _largest(g, x.node.id)})
+def _outages(c: PlanPhysics, g: Grid) -> Iterator[Violation]:
+    lines = (
+        range(len(g.lines))
+        if c.grid.rules.n1 == "full"
+        else sorted({k for x in c.standing for k in _largest(g, x.node.id)})
+    )
     for line in lines:
         if abs(g.flow[line]) > STILL_MW:
             yield from _without_circuit(g, line)
@@ -206,7 +214,9 @@ def _overload(g: Grid, flow: Any, circuits: Any, lost: str) -> Iterator[Violatio
     carries, may = float(abs(flow[worst])), float(circuits[worst] * g.rating_mw[worst])
     # A flow of no consequence on a corridor of no circuits is what is left of rounding.
     if carries - may > STILL_MW * 1e3:
-        yield from at_most(f"security[{g.lines[worst]}, {lost}]", carries, may, f"MW after the loss of {lost}", "MW of its circuits")
+        yield from at_most(
+            f"security[{g.lines[worst]}, {lost}]", carries, may, f"MW after the loss of {lost}", "MW of its circuits"
+        )
 
 
 def _without_circuit(g: Grid, line: int) -> Iterator[Violation]:
@@ -222,7 +232,13 @@ def _without_circuit(g: Grid, line: int) -> Iterator[Violation]:
         here = parts == part
         lacks, spare = float(g.load_mw[here].sum() - g.fed_mw[here].sum()), float(g.spare_mw[here].sum())
         if spare <= 0:
-            yield from at_most(f"security[{g.names[int(here.argmax())]}, {name}]", float(g.load_mw[here].sum()), 0.0, "MW drawn", "MW without plants")
+            yield from at_most(
+                f"security[{g.names[int(here.argmax())]}, {name}]",
+                float(g.load_mw[here].sum()),
+                0.0,
+                "MW drawn",
+                "MW without plants",
+            )
             continue
         fed[here] += lacks * g.spare_mw[here] / spare
     for n in (g.spare_mw > 0).nonzero()[0]:
@@ -244,7 +260,10 @@ def _without_units(g: Grid) -> Iterator[Violation]:
         others = total[n] - g.lost[n] * g.spare_mw[n]
         lost = f"the largest unit of {g.names[n]}"
         if others <= STILL_MW:
-            yield broken(f"security[{g.names[n]}]", f"{show(float(g.lost[n] * g.fed_mw[n]))} MW of {lost} > 0 MW of other plants in its island")
+            yield broken(
+                f"security[{g.names[n]}]",
+                f"{show(float(g.lost[n] * g.fed_mw[n]))} MW of {lost} > 0 MW of other plants in its island",
+            )
             continue
         here = g.base.part == g.base.part[n]
         share[here] = np.maximum(share[here], g.lost[n] * g.fed_mw[n] / others)

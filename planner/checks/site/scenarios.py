@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_equal, show
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.physics.site.grid import normal_share
 from planner.plan.certificate import Violation
@@ -26,7 +26,7 @@ class Year:
     flows: tuple[Flow, ...]
 
 
-def years(c: Context) -> Iterator[Year]:
+def years(c: PlanPhysics) -> Iterator[Year]:
     """Yield the grid's own year, then the scenarios that count."""
     held = c.plan.sites
     if held is None:
@@ -48,27 +48,29 @@ def years(c: Context) -> Iterator[Year]:
             )
 
 
-def _own(c: Context, year: Year, rule: str) -> float:
+def _own(c: PlanPhysics, year: Year, rule: str) -> float:
     """Return what the plan exceeds a soft rule by; scenarios have none."""
     return 0.0 if year.told else c.excess(rule)
 
 
-def headroom(c: Context) -> Iterator[Violation]:
+def headroom(c: PlanPhysics) -> Iterator[Violation]:
     """Keep the draw of an authority's sites within its headroom."""
     for year in years(c) if c.grid.rules.headroom else ():
         for area, mw in _by_authority(c, year).items():
             rule = f"headroom[{area}]"
-            yield from at_most(rule + year.told, mw, year.headroom[area] + _own(c, year, rule), "MW drawn by its sites", "MW headroom")
+            yield from at_most(
+                rule + year.told, mw, year.headroom[area] + _own(c, year, rule), "MW drawn by its sites", "MW headroom"
+            )
 
 
-def _by_authority(c: Context, year: Year) -> dict[str, float]:
+def _by_authority(c: PlanPhysics, year: Year) -> dict[str, float]:
     mw: dict[str, float] = {}
     for x in c.standing:
         mw[x.authority.id] = mw.get(x.authority.id, 0.0) + year.load.get(x.site.id, 0.0)
     return dict(sorted(mw.items()))
 
 
-def generation(c: Context) -> Iterator[Violation]:
+def generation(c: PlanPhysics) -> Iterator[Violation]:
     """Keep what plants feed in within what each node, and its authority's headroom, can spare.
 
     Without flows, an authority's sites are fed by its own plants.
@@ -83,19 +85,24 @@ def generation(c: Context) -> Iterator[Violation]:
 def _known_plants(year: Year) -> Iterator[Violation]:
     for n, mw in sorted(year.fed.items()):
         if n not in year.spare:
-            yield broken(f"generation[{n}]{year.told}", f"{show(mw)} MW fed in at a node that is none of the grid's {len(year.spare)}")
+            yield broken(
+                f"generation[{n}]{year.told}",
+                f"{show(mw)} MW fed in at a node that is none of the grid's {len(year.spare)}",
+            )
         else:
             yield from at_most(f"generation[{n}]{year.told}", 0.0, mw, "MW at least", "MW fed in")
 
 
-def _plants(c: Context, year: Year) -> Iterator[Violation]:
+def _plants(c: PlanPhysics, year: Year) -> Iterator[Violation]:
     for n, mw in sorted(year.fed.items()):
         if n in year.spare:
             rule = f"generation[{n}]"
-            yield from at_most(rule + year.told, mw, year.spare[n] + _own(c, year, rule), "MW fed in", "MW that its plants can spare")
+            yield from at_most(
+                rule + year.told, mw, year.spare[n] + _own(c, year, rule), "MW fed in", "MW that its plants can spare"
+            )
 
 
-def _authorities(c: Context, year: Year) -> Iterator[Violation]:
+def _authorities(c: PlanPhysics, year: Year) -> Iterator[Violation]:
     drawn = _by_authority(c, year)
     for b in c.grid.balancing_authorities:
         rule = f"generation[{b.id}]"
@@ -103,14 +110,16 @@ def _authorities(c: Context, year: Year) -> Iterator[Violation]:
         more = _own(c, year, rule)
         if c.grid.rules.grid_model == "none":
             spare = sum(year.spare[n] for n in own)
-            yield from at_most(rule + year.told, drawn.get(b.id, 0.0), spare + more, "MW drawn", "MW that its plants can spare")
+            yield from at_most(
+                rule + year.told, drawn.get(b.id, 0.0), spare + more, "MW drawn", "MW that its plants can spare"
+            )
         elif c.grid.rules.headroom:
             total = sum(year.fed.get(n, 0.0) for n in own)
             limit = year.headroom[b.id] + more + _own(c, year, f"headroom[{b.id}]")
             yield from at_most(rule + year.told, total, limit, "MW fed in by its plants", "MW headroom")
 
 
-def balance(c: Context) -> Iterator[Violation]:
+def balance(c: PlanPhysics) -> Iterator[Violation]:
     """Feed each node's site from its own plants and the corridors around it."""
     if c.grid.rules.grid_model == "none":
         return
@@ -125,10 +134,12 @@ def balance(c: Context) -> Iterator[Violation]:
         for n, mw in sorted(net.items()):
             load = year.load.get(n, 0.0)
             if abs(mw - load) > max(BALANCE_MW, TOLERANCE * load):
-                yield broken(f"balance[{n}]{year.told}", f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn")
+                yield broken(
+                    f"balance[{n}]{year.told}", f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn"
+                )
 
 
-def rating(c: Context) -> Iterator[Violation]:
+def rating(c: PlanPhysics) -> Iterator[Violation]:
     """Keep each corridor's flow, either way, within its circuits, built ones included."""
     share = normal_share(c.grid)
     capacity = {x.id: share * x.circuits * x.rating_mw for x in c.grid.lines}
@@ -136,16 +147,20 @@ def rating(c: Context) -> Iterator[Violation]:
     for year in years(c):
         for line, count in sorted(Counter(f.line for f in year.flows).items()):
             if line not in capacity:
-                yield broken(f"rating[{line}]{year.told}", f"a flow on a corridor that is none of the grid's {len(capacity)}")
+                yield broken(
+                    f"rating[{line}]{year.told}", f"a flow on a corridor that is none of the grid's {len(capacity)}"
+                )
             if count > 1:
                 yield broken(f"rating[{line}]{year.told}", f"{count} flows > 1")
         for f in year.flows:
             if f.line in capacity:
                 rule = f"rating[{f.line}]"
-                yield from at_most(rule + year.told, abs(f.mw), capacity[f.line] + _own(c, year, rule), "MW flow", "MW of its circuits")
+                yield from at_most(
+                    rule + year.told, abs(f.mw), capacity[f.line] + _own(c, year, rule), "MW flow", "MW of its circuits"
+                )
 
 
-def scenarios(c: Context) -> Iterator[Violation]:
+def scenarios(c: PlanPhysics) -> Iterator[Violation]:
     """Run the split in every scenario: whole where it must be robust, no more than it holds where it may run less."""
     held, rules = c.plan.sites, c.grid.rules
     if held is None:
@@ -158,7 +173,11 @@ def scenarios(c: Context) -> Iterator[Violation]:
             continue
         usd = 0.0
         for x in c.standing:
-            rule, whole, drawn = f"scenarios[{name}, {x.site.id}]", c.load_mw(x.site.racks), run.running_mw.get(x.site.id, 0.0)
+            rule, whole, drawn = (
+                f"scenarios[{name}, {x.site.id}]",
+                c.load_mw(x.site.racks),
+                run.running_mw.get(x.site.id, 0.0),
+            )
             yield from at_most(rule, drawn, whole + BALANCE_MW, "MW drawn", "MW that the site holds")
             if rules.scenarios == "robust":
                 yield from at_most(rule, whole, drawn + BALANCE_MW, "MW that the site holds", "MW drawn")
@@ -170,7 +189,7 @@ def scenarios(c: Context) -> Iterator[Violation]:
         yield from must_equal(f"scenarios[{name}]", "energy_usd_per_year", run.energy_usd_per_year, usd, " USD")
 
 
-def excess(c: Context) -> Iterator[Violation]:
+def excess(c: PlanPhysics) -> Iterator[Violation]:
     """Exceed only rules that are soft, no further than they may be, at their price."""
     units = {"area": "m2", "site_count": "sites"}
     for x in c.plan.sites.excess if c.plan.sites else ():
@@ -180,7 +199,7 @@ def excess(c: Context) -> Iterator[Violation]:
             yield broken(f"excess[{x.rule}]", f"{show(x.amount)} {x.unit} beyond a rule that is hard")
             continue
         yield from at_most(f"excess[{x.rule}]", 0.0, x.amount, "at least", "stated")
-        yield from at_most(f"excess[{x.rule}]", x.amount, soft.most, x.unit, f"{x.unit} at most")
+        yield from at_most(f"excess[{x.rule}]", x.amount, soft.max_excess, x.unit, f"{x.unit} at most")
         yield from must_equal(f"excess[{x.rule}]", "usd_per_year", x.usd_per_year, x.amount * soft.usd_per_year, " USD")
         if x.unit != units.get(family, "MW"):
             yield broken(f"excess[{x.rule}]", f"unit {x.unit!r} stated, {units.get(family, 'MW')!r} expected")

@@ -6,14 +6,14 @@ from itertools import combinations
 
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.checks.site import scenarios
-from planner.physics.plan_physics import Context, Standing
+from planner.physics.plan_physics import PlanPhysics, Standing
 from planner.physics.site import power, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import Violation
 from planner.plan.sites import Link
 
 
-def known_site(c: Context) -> Iterator[Violation]:
+def known_site(c: PlanPhysics) -> Iterator[Violation]:
     """Stand on a node that may hold a site, once."""
     sites = c.plan.sites.sites if c.plan.sites else ()
     may = {n.id for n in c.grid.nodes if n.site}
@@ -26,7 +26,7 @@ def known_site(c: Context) -> Iterator[Violation]:
         yield broken("known_site", "0 open sites < 1")
 
 
-def site_figures(c: Context) -> Iterator[Violation]:
+def site_figures(c: PlanPhysics) -> Iterator[Violation]:
     """State where a site is, and its racks, GPUs, power and area, as the instance gives them."""
     h = c.instance.hardware
     for x in c.standing:
@@ -40,39 +40,55 @@ def site_figures(c: Context) -> Iterator[Violation]:
         yield from must_equal(rule, "it_mw", s.it_mw, power.it_mw(h, s.racks), " MW")
         yield from must_equal(rule, "facility_mw", s.facility_mw, c.load_mw(s.racks), " MW")
         yield from must_equal(rule, "cooling_m2", s.cooling_m2, power.cooling_m2(h, s.racks), " m²")
-        held = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0)) if c.grid.rules.interconnect.on else None
+        held = (
+            usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0))
+            if c.grid.rules.interconnect.on
+            else None
+        )
         yield from must_equal(rule, "interconnect_mw", s.interconnect_mw, held, " MW")
 
 
-def facility_power(c: Context) -> Iterator[Violation]:
+def facility_power(c: PlanPhysics) -> Iterator[Violation]:
     """Keep the draw of all sites within the limit."""
     limit = c.instance.limits.facility_power_mw
     if limit is not None:
         drawn = c.load_mw(sum(c.racks_by_site.values()))
-        yield from at_most("facility_power", drawn, limit + c.excess("facility_power"), "MW drawn by all sites", "MW limit")
+        yield from at_most(
+            "facility_power", drawn, limit + c.excess("facility_power"), "MW drawn by all sites", "MW limit"
+        )
 
 
-def new_circuits(c: Context) -> Iterator[Violation]:
+def new_circuits(c: PlanPhysics) -> Iterator[Violation]:
     """Build only where circuits can be built, and no more than can."""
     most = {x.id: x.max_circuits for x in c.grid.new_lines}
     for n in c.plan.sites.new_lines if c.plan.sites else ():
         if n.line not in most:
-            yield broken(f"new_circuits[{n.line}]", f"{n.circuits} circuits in none of the {len(most)} corridors that can be built")
+            yield broken(
+                f"new_circuits[{n.line}]",
+                f"{n.circuits} circuits in none of the {len(most)} corridors that can be built",
+            )
         elif n.circuits < 1 or c.built[n.line] > most[n.line]:
-            yield broken(f"new_circuits[{n.line}]", f"{n.circuits} circuits (in all {c.built[n.line]}) are not from 1 to {most[n.line]}")
+            yield broken(
+                f"new_circuits[{n.line}]",
+                f"{n.circuits} circuits (in all {c.built[n.line]}) are not from 1 to {most[n.line]}",
+            )
 
 
-def upgrades(c: Context) -> Iterator[Violation]:
+def upgrades(c: PlanPhysics) -> Iterator[Violation]:
     """Buy only interconnect that can be bought, and no more than can."""
     most = {n.id: n.upgrade.max_steps for n in c.grid.nodes if n.upgrade}
     for u in c.plan.sites.upgrades if c.plan.sites else ():
         if u.node not in most:
-            yield broken(f"upgrades[{u.node}]", f"{u.steps} steps at a node that is none of the {len(most)} that can be upgraded")
+            yield broken(
+                f"upgrades[{u.node}]", f"{u.steps} steps at a node that is none of the {len(most)} that can be upgraded"
+            )
         elif u.steps < 1 or c.steps[u.node] > most[u.node]:
-            yield broken(f"upgrades[{u.node}]", f"{u.steps} steps (in all {c.steps[u.node]}) are not from 1 to {most[u.node]}")
+            yield broken(
+                f"upgrades[{u.node}]", f"{u.steps} steps (in all {c.steps[u.node]}) are not from 1 to {most[u.node]}"
+            )
 
 
-def ready(c: Context) -> Iterator[Violation]:
+def ready(c: PlanPhysics) -> Iterator[Violation]:
     """Use nothing that comes too late."""
     limit = c.grid.rules.ready_within_months
     if limit is None:
@@ -87,7 +103,7 @@ def ready(c: Context) -> Iterator[Violation]:
         yield from at_most(f"ready[{node}]", step[node], limit, "months to the upgrade", "months at most")
 
 
-def interconnect(c: Context) -> Iterator[Violation]:
+def interconnect(c: PlanPhysics) -> Iterator[Violation]:
     """Keep a share of a site's load on the circuits that remain under the rule's reading."""
     rule = c.grid.rules.interconnect
     fed = c.plan.sites.generation_mw if c.plan.sites else {}
@@ -99,11 +115,15 @@ def interconnect(c: Context) -> Iterator[Violation]:
             draw = max(draw - own, 0.0)
         name = f"interconnect[{x.site.id}]"
         yield from at_most(
-            name, rule.share * draw, usable + c.excess(name), f"MW, {rule.share:.0%} of the site's draw", f"MW usable ({rule.reading})"
+            name,
+            rule.share * draw,
+            usable + c.excess(name),
+            f"MW, {rule.share:.0%} of the site's draw",
+            f"MW usable ({rule.reading})",
         )
 
 
-def area(c: Context) -> Iterator[Violation]:
+def area(c: PlanPhysics) -> Iterator[Violation]:
     """Keep the cooling of a site on its land."""
     for x in c.standing:
         need = power.cooling_m2(c.instance.hardware, x.site.racks)
@@ -112,30 +132,42 @@ def area(c: Context) -> Iterator[Violation]:
             yield from at_most(name, need, x.node.area_m2 + c.excess(name), "m² of cooling", "m² of land")
 
 
-def site_count(c: Context) -> Iterator[Violation]:
+def site_count(c: PlanPhysics) -> Iterator[Violation]:
     """Open no more sites than the rules allow."""
     if c.grid.rules.max_sites is not None:
-        yield from at_most("site_count", len(c.standing), c.grid.rules.max_sites + round(c.excess("site_count")), "open sites", "sites allowed")
+        yield from at_most(
+            "site_count",
+            len(c.standing),
+            c.grid.rules.max_sites + round(c.excess("site_count")),
+            "open sites",
+            "sites allowed",
+        )
 
 
-def min_site(c: Context) -> Iterator[Violation]:
+def min_site(c: PlanPhysics) -> Iterator[Violation]:
     """Open no site smaller than the least size."""
     for x in c.standing:
-        yield from at_most(f"min_site[{x.site.id}]", c.grid.rules.min_site_modules, x.site.modules, "modules at least", "modules held")
+        yield from at_most(
+            f"min_site[{x.site.id}]", c.grid.rules.min_site_modules, x.site.modules, "modules at least", "modules held"
+        )
 
 
-def share_balance(c: Context) -> Iterator[Violation]:
+def share_balance(c: PlanPhysics) -> Iterator[Violation]:
     """Hold no site larger than a multiple of the smallest."""
     rule = c.grid.rules.share_balance
     if rule.on and c.standing:
         least = min(x.site.racks for x in c.standing)
         for x in c.standing:
             yield from at_most(
-                f"share_balance[{x.site.id}]", float(x.site.racks), rule.max_ratio * least, "racks", f"racks, {rule.max_ratio:g} times {least:,}"
+                f"share_balance[{x.site.id}]",
+                float(x.site.racks),
+                rule.max_ratio * least,
+                "racks",
+                f"racks, {rule.max_ratio:g} times {least:,}",
             )
 
 
-def fault_split(c: Context) -> Iterator[Violation]:
+def fault_split(c: PlanPhysics) -> Iterator[Violation]:
     """Hold sites in enough interconnections, and no more than a share of all racks in any one."""
     rule = c.grid.rules.fault_split
     if not rule.on or not c.standing:
@@ -147,22 +179,34 @@ def fault_split(c: Context) -> Iterator[Violation]:
     yield from at_most("fault_split", least, len(racks), "interconnections at least", "interconnections with a site")
     total = sum(racks.values())
     for i, held in sorted(racks.items()):
-        yield from at_most(f"fault_split[{i}]", float(held), rule.max_share * total, "racks", f"racks, {rule.max_share:.0%} of {total:,}")
+        yield from at_most(
+            f"fault_split[{i}]",
+            float(held),
+            rule.max_share * total,
+            "racks",
+            f"racks, {rule.max_share:.0%} of {total:,}",
+        )
 
 
-def rtt(c: Context) -> Iterator[Violation]:
+def rtt(c: PlanPhysics) -> Iterator[Violation]:
     """Open no two sites farther apart than the longest round trip."""
     limit = c.grid.rules.max_rtt_ms
     for a, b in combinations(c.standing, 2) if limit is not None else ():
-        yield from at_most(f"rtt[{a.site.id}, {b.site.id}]", wan.rtt_ms(c.wan, route_km(c, a, b)), limit or 0.0, "ms round trip", "ms limit")
+        yield from at_most(
+            f"rtt[{a.site.id}, {b.site.id}]",
+            wan.rtt_ms(c.wan, route_km(c, a, b)),
+            limit or 0.0,
+            "ms round trip",
+            "ms limit",
+        )
 
 
-def route_km(c: Context, a: Standing, b: Standing) -> float:
+def route_km(c: PlanPhysics, a: Standing, b: Standing) -> float:
     """Length of the fibre route between two sites."""
     return c.route_km(a.site.id, b.site.id)
 
 
-def links(c: Context) -> Iterator[tuple[str, Link, Standing, Standing]]:
+def links(c: PlanPhysics) -> Iterator[tuple[str, Link, Standing, Standing]]:
     """Yield the links between two known sites."""
     for k in c.plan.sites.links if c.plan.sites else ():
         a, b = c.site_named(k.a), c.site_named(k.b)
@@ -170,7 +214,7 @@ def links(c: Context) -> Iterator[tuple[str, Link, Standing, Standing]]:
             yield f"{k.a}, {k.b}", k, a, b
 
 
-def linked(c: Context) -> Iterator[Violation]:
+def linked(c: PlanPhysics) -> Iterator[Violation]:
     """Join every two open sites by one link, and nothing else."""
     if c.plan.sites is None:
         return
@@ -182,7 +226,7 @@ def linked(c: Context) -> Iterator[Violation]:
             yield broken(f"linked[{', '.join(sorted(pair))}]", f"{links[pair]} links, {int(pair in pairs)} expected")
 
 
-def link_figures(c: Context) -> Iterator[Violation]:
+def link_figures(c: PlanPhysics) -> Iterator[Violation]:
     """State a link's route, round trip, capacity, fibre and price as they follow from its ends and wavelengths."""
     for name, k, a, b in links(c):
         rule, km = f"link_figures[{name}]", route_km(c, a, b)
@@ -193,16 +237,22 @@ def link_figures(c: Context) -> Iterator[Violation]:
         yield from must_equal(rule, "usd_per_year", k.usd_per_year, c.link_usd_per_year(k, km), " USD")
 
 
-def wan_capacity(c: Context) -> Iterator[Violation]:
+def wan_capacity(c: PlanPhysics) -> Iterator[Violation]:
     """Light each link for what it must carry, within the fibre that can be leased."""
     for name, k, _, _ in links(c):
         rule, most = f"wan_capacity[{name}]", c.wan.max_wavelengths_per_pair * c.wan.max_fibre_pairs
-        yield from at_most(rule, k.required_gbps, k.wavelengths * c.wan.wavelength_gbps, "Gbps required", f"Gbps of {k.wavelengths} wavelengths")
+        yield from at_most(
+            rule,
+            k.required_gbps,
+            k.wavelengths * c.wan.wavelength_gbps,
+            "Gbps required",
+            f"Gbps of {k.wavelengths} wavelengths",
+        )
         yield from at_most(rule, k.wavelengths, most, "wavelengths", "wavelengths on all fibre that can be leased")
         yield from at_most(rule, 0, k.wavelengths, "wavelengths at least", "wavelengths")
 
 
-def wan_need(c: Context) -> Iterator[Violation]:
+def wan_need(c: PlanPhysics) -> Iterator[Violation]:
     """Require of each link what the layout exchanges over it: the sites' gradients within the window that hides them, and the headroom."""
     m = c.metrics
     if m is None or c.instance.wan is None or len(c.replicas) < 2:
@@ -212,24 +262,30 @@ def wan_need(c: Context) -> Iterator[Violation]:
         if {k.a, k.b} <= set(c.replicas):
             need = wan.exchange_need_gbps(c.wan, size, m.wan_window_seconds, wan.rtt_ms(c.wan, route_km(c, a, b)))
             what = f"Gbps: {show(size)} bytes in {show(m.wan_window_seconds)} s, times {show(c.wan.headroom_factor)}"
-            yield from at_most(f"wan_need[{name}]", need * c.wan.headroom_factor, k.required_gbps, what, "Gbps required")
+            yield from at_most(
+                f"wan_need[{name}]", need * c.wan.headroom_factor, k.required_gbps, what, "Gbps required"
+            )
 
 
-def pins(c: Context) -> Iterator[Violation]:
+def pins(c: PlanPhysics) -> Iterator[Violation]:
     """Keep what was fixed by hand."""
     if c.plan.sites is None:
         return
     held, fixed = c.racks_by_site, c.instance.pins
     if "sites.racks" in fixed:
-        yield from must_equal("pins[sites.racks]", "racks at all sites against the pin", sum(held.values()), fixed["sites.racks"])
+        yield from must_equal(
+            "pins[sites.racks]", "racks at all sites against the pin", sum(held.values()), fixed["sites.racks"]
+        )
     if "sites.max_sites" in fixed:
         yield from at_most("pins[sites.max_sites]", len(held), fixed["sites.max_sites"], "open sites", "sites pinned")
     for path, racks in sorted(fixed.items()):
         if path.startswith("sites.racks."):
-            yield from must_equal(f"pins[{path}]", "racks against the pin", held.get(path.removeprefix("sites.racks."), 0), racks)
+            yield from must_equal(
+                f"pins[{path}]", "racks against the pin", held.get(path.removeprefix("sites.racks."), 0), racks
+            )
 
 
-def demand(c: Context) -> Iterator[Violation]:
+def demand(c: PlanPhysics) -> Iterator[Violation]:
     """Hold racks: those that the hardware gives where there is no grid, whole positive numbers everywhere."""
     for site, racks in sorted(c.racks_by_site.items()):
         if racks < 1:

@@ -8,7 +8,7 @@ from functools import partial
 
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
 from planner.instance.wan import Wan
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import fibre, gradient_exchange, wan_demands
 from planner.physics.site import wan as wide
 from planner.physics.site.fibre import Fibre
@@ -32,7 +32,7 @@ class Asked:
     rtt_ms: gradient_exchange.Rtt
 
 
-def asked(c: Context) -> Asked | None:
+def asked(c: PlanPhysics) -> Asked | None:
     """Recompute the question; None where it does not arise, or where sites or layout are too broken for it."""
     m, held = c.metrics, c.plan.layout
     if not c.wan.designed or len(c.standing) < 2 or m is None or held is None:
@@ -45,11 +45,23 @@ def asked(c: Context) -> Asked | None:
     net = fibre.fibre_of(c.wan, wan_demands.places_of(c.wan, places))
     rtt = partial(_shortest_rtt_ms, net, fibre.graph(net))
     a, size = held.assumptions, m.gradient_bytes_per_stage
-    window = gradient_exchange.counted_window_seconds(c.wan, size, len(c.replicas), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+    window = gradient_exchange.counted_window_seconds(
+        c.wan, size, len(c.replicas), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms
+    )
     offered = gradient_exchange.forms(groups, size, rtt)
     form = wan_demands.chosen(c.wan, offered, window, rtt)
-    demands = (*wan_demands.sync_demands(c.wan, form, window, rtt), *wan_demands.traffic_demands(c.wan, sorted(places), net.node))
-    return Asked(fibre=net, window_seconds=window, forms=offered, form=form, demands={(d.name, d.a, d.b): d for d in demands}, rtt_ms=rtt)
+    demands = (
+        *wan_demands.sync_demands(c.wan, form, window, rtt),
+        *wan_demands.traffic_demands(c.wan, sorted(places), net.node),
+    )
+    return Asked(
+        fibre=net,
+        window_seconds=window,
+        forms=offered,
+        form=form,
+        demands={(d.name, d.a, d.b): d for d in demands},
+        rtt_ms=rtt,
+    )
 
 
 def _shortest_rtt_ms(net: Fibre, graph: object, a: str, b: str) -> float:
@@ -57,17 +69,20 @@ def _shortest_rtt_ms(net: Fibre, graph: object, a: str, b: str) -> float:
     return net.rtt_ms(found[0]) if found else math.inf
 
 
-def designed(c: Context) -> Iterator[Violation]:
+def designed(c: PlanPhysics) -> Iterator[Violation]:
     """Design the wide area where the instance asks for it and two sites are open, and only there."""
     wanted = c.wan.designed and c.instance.wan is not None and len(c.standing) > 1
     held = c.plan.wan is not None
     if wanted != held:
-        yield broken("designed", f"{int(held)} designs of the wide area held, {int(wanted)} expected with {len(c.standing)} sites")
+        yield broken(
+            "designed",
+            f"{int(held)} designs of the wide area held, {int(wanted)} expected with {len(c.standing)} sites",
+        )
     if c.plan.wan is not None:
         yield from must_be("designed", "protection", c.plan.wan.protection, c.wan.protection or "none")
 
 
-def fastest_form(c: Context, q: Asked, held: WanPlan) -> Iterator[Violation]:
+def fastest_form(c: PlanPhysics, q: Asked, held: WanPlan) -> Iterator[Violation]:
     """Exchange gradients in the form that needs least, in the time that the step counts on, each form's figures as they follow."""
     yield from must_equal("fastest_form", "window_seconds", held.window_seconds, q.window_seconds, " s")
     yield from must_be("fastest_form", "exchange", held.exchange, q.form.name if q.form else None)
@@ -78,11 +93,13 @@ def fastest_form(c: Context, q: Asked, held: WanPlan) -> Iterator[Violation]:
         took = gradient_exchange.seconds(f, c.wan, need, q.rtt_ms) if math.isfinite(need) else None
         for x in (x for x in held.forms if x.name == f.name):
             yield from must_be(f"fastest_form[{f.name}]", "order", x.order, f.order)
-            yield from must_equal(f"fastest_form[{f.name}]", "link_gbps", x.link_gbps, rate if math.isfinite(rate) else None, " Gbps")
+            yield from must_equal(
+                f"fastest_form[{f.name}]", "link_gbps", x.link_gbps, rate if math.isfinite(rate) else None, " Gbps"
+            )
             yield from must_equal(f"fastest_form[{f.name}]", "seconds", x.seconds, took, " s")
 
 
-def demands(_: Context, q: Asked, held: WanPlan) -> Iterator[Violation]:
+def demands(_: PlanPhysics, q: Asked, held: WanPlan) -> Iterator[Violation]:
     """State every demand once, the exchange whole, and of the rest what is carried and what is missing."""
     stated = Counter((d.name, d.a, d.b) for d in held.demands)
     for key in sorted(set(stated) | set(q.demands)):
@@ -98,9 +115,13 @@ def demands(_: Context, q: Asked, held: WanPlan) -> Iterator[Violation]:
         if x.priority == 0:
             yield from must_equal(rule, "share of the exchange that is carried", share, 1.0)
             yield from at_most(rule, len(d.routes), 1, "routes of one link of the exchange", "allowed")
-        if abs(d.admitted_gbps - rate * share) > TOLERANCE * rate or abs(d.missing_gbps - rate * (1 - share)) > TOLERANCE * rate:
+        if (
+            abs(d.admitted_gbps - rate * share) > TOLERANCE * rate
+            or abs(d.missing_gbps - rate * (1 - share)) > TOLERANCE * rate
+        ):
             yield broken(
-                rule, f"{show(d.admitted_gbps)} Gbps carried and {show(d.missing_gbps)} missing stated, {show(share)} of {show(rate)} routed"
+                rule,
+                f"{show(d.admitted_gbps)} Gbps carried and {show(d.missing_gbps)} missing stated, {show(share)} of {show(rate)} routed",
             )
 
 
@@ -114,13 +135,16 @@ def _known(q: Asked, held: WanPlan) -> Iterator[tuple[WanDemand, Demand]]:
             yield d, q.demands[d.name, d.a, d.b]
 
 
-def routes(c: Context, q: Asked, held: WanPlan) -> Iterator[Violation]:
+def routes(c: PlanPhysics, q: Asked, held: WanPlan) -> Iterator[Violation]:
     """Lead each route from end to end within the longest round trip, its length, time and rate as they follow; back it by one that shares no edge."""
     for d, x in _known(q, held):
         rule = _named("routes", d.name, d.a, d.b)
         for r in d.routes:
             yield from at_most(rule, 0.0, r.share, "of the demand at least", "on a route")
-            for what, edges, rtt, gbps in (("route", r.edges, r.rtt_ms, r.gbps), ("backup", r.backup_edges, r.backup_rtt_ms, r.backup_gbps)):
+            for what, edges, rtt, gbps in (
+                ("route", r.edges, r.rtt_ms, r.gbps),
+                ("backup", r.backup_edges, r.backup_rtt_ms, r.backup_gbps),
+            ):
                 if edges is None:
                     continue
                 fault = _astray(q.fibre, edges, d.a, d.b)
@@ -148,16 +172,21 @@ def _astray(net: Fibre, edges: tuple[str, ...], a: str, b: str) -> str | None:
     return None if at == b else f"it ends at {at!r} and not at {b!r}"
 
 
-def _backed(wan: Wan, net: Fibre, rule: str, edges: tuple[str, ...], backup: tuple[str, ...] | None) -> Iterator[Violation]:
+def _backed(
+    wan: Wan, net: Fibre, rule: str, edges: tuple[str, ...], backup: tuple[str, ...] | None
+) -> Iterator[Violation]:
     if wan.protection != "one_cut":
         yield from must_be(rule, "backup", backup, None)
         return
     shared = sorted(e for e in set(edges) & set(backup or ()) if e in net.edges and net.edges[e].cut)
     if backup is None or shared:
-        yield broken(rule, f"{int(backup is not None)} backup routes that share {len(shared)} edges ({', '.join(shared)}), 1 that shares 0 expected")
+        yield broken(
+            rule,
+            f"{int(backup is not None)} backup routes that share {len(shared)} edges ({', '.join(shared)}), 1 that shares 0 expected",
+        )
 
 
-def capacity(c: Context, q: Asked, held: WanPlan) -> Iterator[Violation]:
+def capacity(c: PlanPhysics, q: Asked, held: WanPlan) -> Iterator[Violation]:
     """Carry on each edge, whichever one edge is cut, no more than its wavelengths do."""
     lit = {e.id: e.wavelengths * c.wan.wavelength_gbps for e in held.edges}
     cuts = sorted(e for e, x in q.fibre.edges.items() if x.cut) if c.wan.protection == "one_cut" else []
@@ -184,7 +213,7 @@ def _loads(q: Asked, held: WanPlan, cut: str | None) -> dict[str, float]:
     return loads
 
 
-def edges(c: Context, q: Asked, held: WanPlan) -> Iterator[Violation]:
+def edges(c: PlanPhysics, q: Asked, held: WanPlan) -> Iterator[Violation]:
     """Light only fibre that is there, within its pairs, at its price."""
     for name, count in sorted(Counter(e.id for e in held.edges).items()):
         if count > 1 or name not in q.fibre.edges:
@@ -200,22 +229,26 @@ def edges(c: Context, q: Asked, held: WanPlan) -> Iterator[Violation]:
         yield from at_most(rule, e.wavelengths, most, "wavelengths", f"wavelengths on {x.most_pairs} fibre pairs")
         yield from must_equal(rule, "fibre_pairs", e.fibre_pairs, wide.fibre_pairs(c.wan, e.wavelengths))
         yield from must_equal(rule, "capacity_gbps", e.capacity_gbps, e.wavelengths * c.wan.wavelength_gbps, " Gbps")
-        yield from must_equal(rule, "usd_per_year", e.usd_per_year, fibre.usd_per_year(x, c.wan, c.grid, e.wavelengths), " USD")
+        yield from must_equal(
+            rule, "usd_per_year", e.usd_per_year, fibre.usd_per_year(x, c.wan, c.grid, e.wavelengths), " USD"
+        )
     yield from must_equal("edges", "capex_usd", held.capex_usd, priced(q, c.wan, held), " USD")
 
 
 def priced(q: Asked, wan: Wan, held: WanPlan) -> float:
     """Price the fibre and the wavelengths of a design."""
-    return math.fsum(fibre.capex_usd(q.fibre.edges[e.id], wan, e.wavelengths) for e in held.edges if e.id in q.fibre.edges)
+    return math.fsum(
+        fibre.capex_usd(q.fibre.edges[e.id], wan, e.wavelengths) for e in held.edges if e.id in q.fibre.edges
+    )
 
 
-def exact(c: Context) -> WanPlan | None:
+def exact(c: PlanPhysics) -> WanPlan | None:
     """Return the design with the price that its wavelengths give it."""
     q, held = asked(c), c.plan.wan
     return held if q is None or held is None else held.model_copy(update={"capex_usd": priced(q, c.wan, held)})
 
 
-def figure(c: Context) -> float | None:
+def figure(c: PlanPhysics) -> float | None:
     """Recompute what the design makes least: yearly cost, or wavelengths times route-km where nothing is priced."""
     q, held = asked(c), c.plan.wan
     if q is None or held is None:
@@ -226,7 +259,7 @@ def figure(c: Context) -> float | None:
     return sum(e.route_km * n for e, n in known)
 
 
-def replay(c: Context) -> Iterator[Violation]:
+def replay(c: PlanPhysics) -> Iterator[Violation]:
     """Ask the rules of a design that is held and whose question can be recomputed."""
     q, held = asked(c), c.plan.wan
     if q is not None and held is not None:

@@ -10,7 +10,9 @@ from planner.errors import InputError
 
 
 def compare(
-    files: Annotated[list[str], typer.Argument(help="Plans (JSON) and sweeps (JSONL, CSV); FILE#N takes the row of index N alone.")],
+    files: Annotated[
+        list[str], typer.Argument(help="Plans (JSON) and sweeps (JSONL, CSV); FILE#N takes the row of index N alone.")
+    ],
     diff: Annotated[bool, typer.Option("--diff", help="Only what differs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.console import DONE, INFEASIBLE, read_pins
 from planner.errors import InputError
-from planner.files import write_whole
+from planner.files import write_atomically
 from planner.plan.files import read_plan
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
@@ -28,7 +28,9 @@ def export(
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Write the file here.")],
     site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
-    detail: Annotated[str, typer.Option(help="Of graphml: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")] = "auto",
+    detail: Annotated[
+        str, typer.Option(help="Of graphml: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")
+    ] = "auto",
 ) -> None:
     """Write the fabric of a site: cable list, graph, Slurm topology or picture."""
     for name, value, known in (("--format", form, FORMATS), ("--detail", detail, DETAILS)):
@@ -41,7 +43,12 @@ def export(
     from planner.exports.from_plan import built
 
     x = built(read_plan(plan), site)
-    pieces = {"csv": cable_list.cable_list, "slurm-conf": slurm.topology_conf, "slurm-yaml": slurm.topology_yaml, "svg": picture.picture}
+    pieces = {
+        "csv": cable_list.cable_list,
+        "slurm-conf": slurm.topology_conf,
+        "slurm-yaml": slurm.topology_yaml,
+        "svg": picture.picture,
+    }
     if form == "graphml":
         import networkx as nx
 
@@ -58,16 +65,26 @@ def export(
 
 @app.command()
 def pareto(
-    given: Annotated[Path, typer.Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON).")],
+    given: Annotated[
+        Path,
+        typer.Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON)."),
+    ],
     leaf_sizes: Annotated[str | None, typer.Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for each site and leaf size.")] = 60.0,
     pin: Annotated[list[str] | None, typer.Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
     axes: Annotated[
         str,
-        typer.Option(help="What no design may be beaten in at once: cost, and any of time (the hop's slowdown), power, leaf (larger), splits."),
+        typer.Option(
+            help="What no design may be beaten in at once: cost, and any of time (the hop's slowdown), power, leaf (larger), splits."
+        ),
     ] = "cost,time,splits",
-    every: Annotated[bool, typer.Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl).")] = None,
+    every: Annotated[
+        bool, typer.Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl)."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
 ) -> None:
     """Print the fabrics of which none is matched or beaten in all axes at once, each proven."""
@@ -85,11 +102,21 @@ def pareto(
 
         plan = planner.solve(given, pins=read_pins(pin or []))
     if plan.layout is None or plan.fabric is None:
-        raise InputError(f"{given}: holds no fabric to compare" + (f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"))
-    told = frontier(plan, leaf_sizes=sizes, time_limit=time_limit, axes=asked, every=every, report=lambda text: print(text, file=sys.stderr))
+        raise InputError(
+            f"{given}: holds no fabric to compare"
+            + (f" ({plan.conflict.reason})" if plan.conflict else "; give it a network")
+        )
+    told = frontier(
+        plan,
+        leaf_sizes=sizes,
+        time_limit=time_limit,
+        axes=asked,
+        every=every,
+        report=lambda text: print(text, file=sys.stderr),
+    )
     rows = list(told)
     if output is not None:
-        write_whole(output, lines(rows))
+        write_atomically(output, lines(rows))
     if not rows:
         print("no fabric carries the plan's traffic at these leaf sizes, or none was proven in time", file=sys.stderr)
     if as_json:

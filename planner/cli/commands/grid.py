@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.errors import InputError
-from planner.files import write_whole
+from planner.files import write_atomically
 
 if TYPE_CHECKING:
     from planner.imports.assemble import Imported
@@ -23,26 +23,40 @@ def _grid() -> None:
 
 @app.command("import")
 def import_(
-    files: Annotated[list[Path], typer.Argument(help="Files of one grid: a .m case, or CSV tables told apart by their columns.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the grid here (JSON); else it is printed.")] = None,
+    files: Annotated[
+        list[Path], typer.Argument(help="Files of one grid: a .m case, or CSV tables told apart by their columns.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the grid here (JSON); else it is printed.")
+    ] = None,
     kind: Annotated[str, typer.Option("--format", help="auto, matpower, rts-gmlc, eia-860 or reeds.")] = "auto",
-    into: Annotated[Path | None, typer.Option(help="Write this instance with the grid in it, its rules and site prices kept.")] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="Write this instance with the grid in it, its rules and site prices kept.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the instance that --into writes.")] = None,
     geojson: Annotated[Path | None, typer.Option(help="Write nodes and lines here as GeoJSON.")] = None,
     radius_km: Annotated[float, typer.Option(help="Plants this near a larger one join its node (plant lists).")] = 25.0,
     positions: Annotated[Path | None, typer.Option(help="Table bus, lat, lon for a MATPOWER case.")] = None,
     at: Annotated[str | None, typer.Option(help="LAT,LON of the buses that --positions does not name.")] = None,
     authorities: Annotated[
-        Path | None, typer.Option(help="Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty.")
+        Path | None,
+        typer.Option(
+            help="Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."
+        ),
     ] = None,
     headroom_share: Annotated[
-        float | None, typer.Option(help="Headroom as a share of peak demand; of installed capacity where no file tells demand.")
+        float | None,
+        typer.Option(help="Headroom as a share of peak demand; of installed capacity where no file tells demand."),
     ] = None,
     energy_usd_per_mwh: Annotated[float | None, typer.Option(help="Price where --authorities gives none.")] = None,
-    interconnection: Annotated[str | None, typer.Option(help="Synchronous area where neither files nor --authorities name it.")] = None,
+    interconnection: Annotated[
+        str | None, typer.Option(help="Synchronous area where neither files nor --authorities name it.")
+    ] = None,
     spare_share: Annotated[float, typer.Option(help="Share of installed capacity that can feed sites.")] = 1.0,
     sites: Annotated[int | None, typer.Option(help="Let sites stand only on the N nodes with most generation.")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Keep this balancing authority alone; may be repeated.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Keep this balancing authority alone; may be repeated.")
+    ] = None,
     source: Annotated[str | None, typer.Option(help="Where the files come from; written as the grid's source.")] = None,
 ) -> None:
     """Make the grid part of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; say what they leave open."""
@@ -76,13 +90,15 @@ def import_(
             source=source,
         ),
     )
-    written: dict[str, Any] = {"grid": part(found.grid)} if into is None else _fitting(instance_with(into, found.grid, name), into)
+    written: dict[str, Any] = (
+        {"grid": part(found.grid)} if into is None else _fitting(instance_with(into, found.grid, name), into)
+    )
     if geojson is not None:
-        write_whole(geojson, json.dumps(as_geojson(found.grid), ensure_ascii=False) + "\n")
+        write_atomically(geojson, json.dumps(as_geojson(found.grid), ensure_ascii=False) + "\n")
     if output is None:
         print(text(written), end="")
     else:
-        write_whole(output, text(written))
+        write_atomically(output, text(written))
     _tell(found, sys.stderr if output is None else sys.stdout)
 
 
@@ -120,7 +136,10 @@ def _tell(found: "Imported", stream: Any) -> None:
     g = found.grid
     spare, headroom = sum(n.generation_mw for n in g.nodes), sum(b.headroom_mw for b in g.balancing_authorities)
     circuits = sum(x.circuits for x in g.lines)
-    print(f"{len(g.balancing_authorities):,} authorities, {len(g.nodes):,} nodes, {len(g.lines):,} lines of {circuits:,} circuits;", file=stream)
+    print(
+        f"{len(g.balancing_authorities):,} authorities, {len(g.nodes):,} nodes, {len(g.lines):,} lines of {circuits:,} circuits;",
+        file=stream,
+    )
     print(f"{spare:,.0f} MW of generation, {headroom:,.0f} MW of headroom", file=stream)
     for m in found.missing:
         print(f"missing: {m}", file=sys.stderr)

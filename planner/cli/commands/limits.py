@@ -12,7 +12,7 @@ import typer
 
 from planner.cli.console import DONE, LIMIT
 from planner.errors import InputError
-from planner.files import write_whole
+from planner.files import write_atomically
 from planner.optional_packages import needed
 
 if TYPE_CHECKING:
@@ -22,16 +22,22 @@ FALL = 0.8  # of the best utilisation
 
 
 def limits(
-    instance: Annotated[Path, typer.Argument(help="Instance file (JSON): hardware and workload.choose; racks are free.")],
+    instance: Annotated[
+        Path, typer.Argument(help="Instance file (JSON): hardware and workload.choose; racks are free.")
+    ],
     days: Annotated[float, typer.Option(help="Duration of every run.")] = 90.0,
     start: Annotated[float, typer.Option("--from", help="Least compute, FLOP.")] = 1e24,
     stop: Annotated[float, typer.Option("--to", help="Most compute, FLOP.")] = 1e32,
     points: Annotated[int, typer.Option(min=2, help="Points, evenly spread in logarithms.")] = 33,
-    change: Annotated[list[str] | None, typer.Option("--set", help="Change a figure: PATH=VALUE; VALUE x2 is twice what it is.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a figure: PATH=VALUE; VALUE x2 is twice what it is.")
+    ] = None,
     tolerance: Annotated[float, typer.Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01,
     time_limit: Annotated[float | None, typer.Option(help="Seconds of one layout search.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core unless given.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the points here, one JSON object a line.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the points here, one JSON object a line.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw utilisation against compute here (svg, png).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
 ) -> None:
@@ -43,7 +49,7 @@ def limits(
     held = list(_points(data, flop, days, tolerance, time_limit, workers, quiet=as_json))
     lines = "".join(p.model_dump_json() + "\n" for p in held)
     if output is not None:
-        write_whole(output, lines)
+        write_atomically(output, lines)
     if plot is not None:
         _drawn(plot, held, days)
     print(lines if as_json else "\n".join(table(held, days)), end="" if as_json else "\n")
@@ -58,14 +64,18 @@ def changed(path: Path, changes: Sequence[str]) -> dict[str, Any]:
     for text in changes:
         where, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"--set {text!r}: must be PATH=VALUE, such as hardware.accelerator.nic_bytes_per_second=x2")
+            raise InputError(
+                f"--set {text!r}: must be PATH=VALUE, such as hardware.accelerator.nic_bytes_per_second=x2"
+            )
         holder: Any = data
         # A pin's own name has dots.
         *parts, last = ["pins", where.removeprefix("pins.")] if where.startswith("pins.") else where.split(".")
         for part in parts:
             holder = holder.get(part) if isinstance(holder, dict) else None
         if not isinstance(holder, dict):
-            raise InputError(f"--set {where}: leads nowhere; give a path such as hardware.accelerator.nic_bytes_per_second")
+            raise InputError(
+                f"--set {where}: leads nowhere; give a path such as hardware.accelerator.nic_bytes_per_second"
+            )
         holder[last] = _value(text, value, holder.get(last))
     return data
 
@@ -83,7 +93,14 @@ def _value(text: str, value: str, now: Any) -> Any:
 
 
 def _points(
-    data: dict[str, Any], flop: list[float], days: float, tolerance: float, time_limit: float | None, workers: int | None, *, quiet: bool
+    data: dict[str, Any],
+    flop: list[float],
+    days: float,
+    tolerance: float,
+    time_limit: float | None,
+    workers: int | None,
+    *,
+    quiet: bool,
 ) -> Iterator["LimitPoint"]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
@@ -98,7 +115,12 @@ def _points(
         for n, p in enumerate(backwards, 1):
             held.append(p)
             if shown:
-                print(f"\r\033[K{n} of {len(flop)} points, {p.flop:.3g} FLOP: {p.status}", end="", file=sys.stderr, flush=True)
+                print(
+                    f"\r\033[K{n} of {len(flop)} points, {p.flop:.3g} FLOP: {p.status}",
+                    end="",
+                    file=sys.stderr,
+                    flush=True,
+                )
         if shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
     yield from reversed(held)
@@ -137,12 +159,20 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
         degrees = f"TP {x.tensor_parallel} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel:,}"
         cut = f"{degrees} ZeRO-{x.zero_stage}, {x.microbatches_per_step} x {x.microbatch_sequences}"
         worst = max(((v, k) for k, v in p.shares.items() if k not in ("matrix", "attention")), default=(0.0, ""))
-        told = f"{cut}; {worst[1].replace('_', ' ')} {100 * worst[0]:.0f} %" + ("" if p.status == "optimal" else "; not proven")
+        told = f"{cut}; {worst[1].replace('_', ' ')} {100 * worst[0]:.0f} %" + (
+            "" if p.status == "optimal" else "; not proven"
+        )
         yield f"{head} {p.gpus or 0:10.3g} {100 * p.utilisation:6.1f}% {100 * (p.utilisation_bound or 1):6.1f}%  {told}"
     best = max((p.utilisation or 0.0 for p in points), default=0.0)
     drop, ends = fall(points), wall(points)
-    yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it " + (f"from {drop:.1e} FLOP on" if drop else "nowhere in this range")
-    last = f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven" if ends else "no end is proven in this range"
+    yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it " + (
+        f"from {drop:.1e} FLOP on" if drop else "nowhere in this range"
+    )
+    last = (
+        f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven"
+        if ends
+        else "no end is proven in this range"
+    )
     yield f"{days:g} days: {last}"
 
 
@@ -156,13 +186,29 @@ def _drawn(path: Path, points: Sequence["LimitPoint"], days: float) -> None:
         raise InputError(f"{path}: must end in .svg or .png")
     figure, axes = plt.subplots(figsize=(7, 4))
     held = [p for p in points if p.utilisation is not None]
-    axes.semilogx([p.flop for p in held], [100 * (p.utilisation or 0) for p in held], marker="o", markersize=3, label="best layout")
-    axes.semilogx([p.flop for p in held], [100 * (p.utilisation_bound or 1) for p in held], linestyle=":", label="bound")
-    for where, text in ((fall(points), "80 % of the best"), ((wall(points) or (math.nan, math.nan))[1], "no layout in time")):
+    axes.semilogx(
+        [p.flop for p in held],
+        [100 * (p.utilisation or 0) for p in held],
+        marker="o",
+        markersize=3,
+        label="best layout",
+    )
+    axes.semilogx(
+        [p.flop for p in held], [100 * (p.utilisation_bound or 1) for p in held], linestyle=":", label="bound"
+    )
+    for where, text in (
+        (fall(points), "80 % of the best"),
+        ((wall(points) or (math.nan, math.nan))[1], "no layout in time"),
+    ):
         if where is not None and math.isfinite(where):
             axes.axvline(where, color="grey", linewidth=0.8)
             axes.text(where, 2, f" {text}: {where:.0e}", rotation=90, va="bottom", fontsize=7)
-    axes.set(xlabel="training compute, FLOP", ylabel="utilisation, %", title=f"Best use of the GPUs, {days:g} days", ylim=(0, None))
+    axes.set(
+        xlabel="training compute, FLOP",
+        ylabel="utilisation, %",
+        title=f"Best use of the GPUs, {days:g} days",
+        ylim=(0, None),
+    )
     axes.legend(fontsize=8)
     beside = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
     figure.savefig(beside, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -8,7 +8,7 @@ import typer
 
 from planner.cli.console import DONE, INFEASIBLE, INTERRUPTED, LIMIT
 from planner.errors import InputError
-from planner.files import require_folder, write_whole
+from planner.files import require_folder, write_atomically
 from planner.solvers.signals import uninterrupted
 
 if TYPE_CHECKING:
@@ -28,12 +28,25 @@ def place(
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the proofs, 10 unless given.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Threads of the solver; 1 unless given.")] = None,
-    objective: Annotated[str, typer.Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")] = "locality",
-    fragmentation: Annotated[bool, typer.Option("--fragmentation", help="Search the fewest leaves left part-free too.")] = False,
-    topology_name: Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")] = None,
-    label: Annotated[list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")] = None,
-    running: Annotated[Path | None, typer.Option(help="The job's placement as it runs (from --format json), where nodes of it failed.")] = None,
-    replace: Annotated[str, typer.Option(help="Hostlist of failed nodes of the running job: their ranks alone move.")] = "",
+    objective: Annotated[
+        str, typer.Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")
+    ] = "locality",
+    fragmentation: Annotated[
+        bool, typer.Option("--fragmentation", help="Search the fewest leaves left part-free too.")
+    ] = False,
+    topology_name: Annotated[
+        str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first."),
+    ] = None,
+    running: Annotated[
+        Path | None, typer.Option(help="The job's placement as it runs (from --format json), where nodes of it failed.")
+    ] = None,
+    replace: Annotated[
+        str, typer.Option(help="Hostlist of failed nodes of the running job: their ranks alone move.")
+    ] = "",
 ) -> None:
     """Place one job on the free nodes of a cluster: fewest split groups, then pieces, then groups across pods."""
     with uninterrupted():
@@ -62,7 +75,7 @@ def place(
         raise typer.Exit(INFEASIBLE)
     text = written(found, form, cluster)
     if output is not None:
-        write_whole(output, text)
+        write_atomically(output, text)
         print(summary(found))
     else:
         print(text, end="")
@@ -78,7 +91,9 @@ def written(found: "Placement", form: str, topology: "Topology") -> str:
 
     gpus = {} if found.gpus_per_node is None else {"gpus_per_node": found.gpus_per_node}
     groups = tuple(PlacedGroup(name=g.name, nodes=g.nodes) for g in found.groups)
-    placed = Placed(job=found.job, nodes=found.nodes, groups=groups, certificate=found.certificate.model_dump(mode="json"), **gpus)
+    placed = Placed(
+        job=found.job, nodes=found.nodes, groups=groups, certificate=found.certificate.model_dump(mode="json"), **gpus
+    )
     if form == "json":
         return json.dumps({**as_document(placed, topology), **found.model_dump(mode="json")}, indent=1) + "\n"
     return write_placed(placed, topology, form)
@@ -87,7 +102,12 @@ def written(found: "Placement", form: str, topology: "Topology") -> str:
 def summary(found: "Placement") -> str:
     """Say the figures and their bounds on one line."""
     searched = found.certificate.minimizes
-    levels = ", ".join(f"{f.value} {f.name} ({'bound' if f.name in searched else 'not searched, at least'} {f.bound})" for f in found.figures)
+    levels = ", ".join(
+        f"{f.value} {f.name} ({'bound' if f.name in searched else 'not searched, at least'} {f.bound})"
+        for f in found.figures
+    )
     if found.step_seconds is not None:
         levels = f"step {found.step_seconds:.6g} s (at least {found.step_seconds_bound:.6g} s); {levels}"
-    return f"{found.job}: {len(found.nodes):,} nodes, {len(found.groups):,} groups; {levels}; {found.certificate.status}"
+    return (
+        f"{found.job}: {len(found.nodes):,} nodes, {len(found.groups):,} groups; {levels}; {found.certificate.status}"
+    )

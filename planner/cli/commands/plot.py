@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from planner.errors import InputError
-from planner.files import write_whole
+from planner.files import write_atomically
 
 FORMS = ("svg", "png", "html")
 LOGS = ("", "x", "y", "xy")
@@ -20,7 +20,9 @@ def plot(
     facet: Annotated[str | None, typer.Option(help="One picture for each value of this path.")] = None,
     color: Annotated[str | None, typer.Option(help="Colour by this path.")] = None,
     log: Annotated[str, typer.Option(help="Logarithmic axes: x, y or xy.")] = "",
-    frontier: Annotated[str, typer.Option(help="Which way is better in x and y: min-min, max-min, min-max, max-max; none: no frontier.")] = "min-min",
+    frontier: Annotated[
+        str, typer.Option(help="Which way is better in x and y: min-min, max-min, min-max, max-max; none: no frontier.")
+    ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
     from planner.report.plots.figure import Ask, drawn
@@ -43,6 +45,8 @@ def plot(
         if not any(v is not None for v in values):
             raise InputError(f"-{axis} {path}: no row with a plan holds a number there; draw a figure that is a number")
         if axis in log and any(v is not None and v <= 0 for v in values):
-            raise InputError(f"--log {log}: {path} has values of 0 or less, which no logarithmic axis holds; leave {axis} linear")
+            raise InputError(
+                f"--log {log}: {path} has values of 0 or less, which no logarithmic axis holds; leave {axis} linear"
+            )
     picture = drawn(held, ask, "png" if form == "png" else "svg")
-    write_whole(output, plot_page(held, ask, picture.decode()) if form == "html" else picture)
+    write_atomically(output, plot_page(held, ask, picture.decode()) if form == "html" else picture)

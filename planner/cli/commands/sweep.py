@@ -25,14 +25,22 @@ def sweep(
     output: Annotated[Path, typer.Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
     vary: Annotated[
         list[str] | None,
-        typer.Option(help="PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; each one is an axis."),
+        typer.Option(
+            help="PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; each one is an axis."
+        ),
     ] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Points taken together: a CSV with a column a path, or JSONL.")] = None,
+    pairs: Annotated[
+        Path | None, typer.Option(help="Points taken together: a CSV with a column a path, or JSONL.")
+    ] = None,
     plans: Annotated[Path | None, typer.Option(help="Write whole plans into this folder.")] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes; as many as cores unless given.")] = None,
-    dask: Annotated[str | None, typer.Option(help="Solve on a Dask cluster: the scheduler's address, or local.")] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="Solve on a Dask cluster: the scheduler's address, or local.")
+    ] = None,
     shard: Annotated[str | None, typer.Option(help="Solve the I-th of N parts alone: I/N, I from 1.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file: points that have a row are left out.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the file: points that have a row are left out.")
+    ] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for each point.")] = None,
     gap: Annotated[float | None, typer.Option(help="Relative gap within which a decision is done.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the solvers.")] = 0,
@@ -53,7 +61,9 @@ def sweep(
     tasks = tasks_for(instance, points, ask)
     with Store(output, resume=resume) as store:
         own = {t.key for t in tasks}
-        tally = Tally(total=len(own), had=len(own & store.finished), counts=Counter(r.status for r in store.rows if r.key in own))
+        tally = Tally(
+            total=len(own), had=len(own & store.finished), counts=Counter(r.status for r in store.rows if r.key in own)
+        )
         try:
             with _executor(dask, workers) as executor, progress_line(quiet) as report:
                 report(tally.line())

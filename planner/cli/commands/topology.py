@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.errors import InputError
-from planner.files import require_folder, write_whole
+from planner.files import require_folder, write_atomically
 from planner.solvers.signals import uninterrupted
 
 if TYPE_CHECKING:
@@ -17,10 +17,17 @@ FORMATS = ("conf", "yaml", "kueue", "volcano")
 
 def topology(
     file: Annotated[Path, typer.Argument(help="Topology file, or a plan.")],
-    form: Annotated[str | None, typer.Option("--format", help=f"What to write: {', '.join(FORMATS)}; only a summary unless given.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help=f"What to write: {', '.join(FORMATS)}; only a summary unless given.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write here in the place of stdout.")] = None,
-    name: Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")] = None,
-    label: Annotated[list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first."),
+    ] = None,
 ) -> None:
     """Check a cluster's topology, say what it holds, and write it for another scheduler: Slurm, Kueue or Volcano."""
     with uninterrupted():
@@ -38,7 +45,7 @@ def topology(
         print(text, end="")
         return
     if text is not None and output is not None:
-        write_whole(output, text)
+        write_atomically(output, text)
     print(summary(read))
 
 

@@ -9,7 +9,17 @@ from typing import Any
 
 from planner.cluster.topology import Topology
 from planner.errors import InputError
-from planner.formats.kubernetes.manifest import GROUP, HOSTNAME, JOB, RANK, documents, label, node_name, object_name, pod
+from planner.formats.kubernetes.manifest import (
+    GROUP,
+    HOSTNAME,
+    JOB,
+    RANK,
+    documents,
+    label,
+    node_name,
+    object_name,
+    pod,
+)
 from planner.formats.kubernetes.nodes import TIER
 from planner.formats.placement import Placed
 from planner.formats.tiers import chains, leaves
@@ -54,7 +64,10 @@ def annotations(placed: Placed) -> dict[str, str]:
     """Return the podset's: each group in one domain where all have one size, else all pods anywhere on the job's nodes."""
     sizes = {len(g.nodes) for g in placed.groups}
     if len(sizes) == 1 and sum(len(g.nodes) for g in placed.groups) == len(placed.nodes):
-        return {"kueue.x-k8s.io/podset-slice-required-topology": GROUP, "kueue.x-k8s.io/podset-slice-size": str(sizes.pop())}
+        return {
+            "kueue.x-k8s.io/podset-slice-required-topology": GROUP,
+            "kueue.x-k8s.io/podset-slice-size": str(sizes.pop()),
+        }
     return {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
 
 
@@ -68,7 +81,9 @@ def kueue_topology(topology: Topology, name: str = "fabric") -> str:
     """
     if topology.kind == "block":
         named = (_node(n, {DOMAIN_LABELS[0]: label(b.name, "block")}) for b in topology.blocks for n in b.nodes)
-        return documents("Apply with kubectl apply --server-side -f.", [_topology(name, [DOMAIN_LABELS[0], HOSTNAME]), *named])
+        return documents(
+            "Apply with kubectl apply --server-side -f.", [_topology(name, [DOMAIN_LABELS[0], HOSTNAME]), *named]
+        )
     above = chains(topology)
     depths = {len(c) for c in above.values()}
     if len(depths) != 1:
@@ -93,7 +108,14 @@ def _rank_labels(placed: Placed) -> Iterator[dict[str, Any]]:
     group = {n: i for i, g in enumerate(placed.groups) for n in g.nodes}
     width_group, width_rank = len(str(max(len(placed.groups) - 1, 0))), len(str(len(placed.nodes) - 1))
     for i, node in enumerate(placed.nodes):
-        yield _node(node, {JOB: label(placed.job, "job"), GROUP: f"{group.get(node, 0):0{width_group}d}", RANK: f"{i:0{width_rank}d}"})
+        yield _node(
+            node,
+            {
+                JOB: label(placed.job, "job"),
+                GROUP: f"{group.get(node, 0):0{width_group}d}",
+                RANK: f"{i:0{width_rank}d}",
+            },
+        )
 
 
 def _node(name: str, labels: dict[str, str]) -> dict[str, Any]:
@@ -101,4 +123,9 @@ def _node(name: str, labels: dict[str, str]) -> dict[str, Any]:
 
 
 def _topology(name: str, levels: list[str]) -> dict[str, Any]:
-    return {"apiVersion": API, "kind": "Topology", "metadata": {"name": name}, "spec": {"levels": [{"nodeLabel": key} for key in levels]}}
+    return {
+        "apiVersion": API,
+        "kind": "Topology",
+        "metadata": {"name": name},
+        "spec": {"levels": [{"nodeLabel": key} for key in levels]},
+    }

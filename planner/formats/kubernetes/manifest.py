@@ -32,7 +32,9 @@ def object_name(value: str, what: str) -> str:
     """Return an object's name in small letters, or refuse what Kubernetes does not take."""
     name = value.lower().replace("_", "-")
     if not _NAME.fullmatch(name):
-        raise InputError(f"{what}: {value!r} cannot be an object's name (small letters, digits, - and . alone); rename it")
+        raise InputError(
+            f"{what}: {value!r} cannot be an object's name (small letters, digits, - and . alone); rename it"
+        )
     return name
 
 
@@ -48,4 +50,7 @@ def node_name(value: str) -> str:
 def pod(gpus: int, image: str) -> dict[str, Any]:
     """Return the pod that carries one node's ranks; the image and its command are the user's."""
     limits = {"nvidia.com/gpu": gpus}
-    return {"restartPolicy": "Never", "containers": [{"name": "ranks", "image": image, "resources": {"requests": limits, "limits": limits}}]}
+    return {
+        "restartPolicy": "Never",
+        "containers": [{"name": "ranks", "image": image, "resources": {"requests": limits, "limits": limits}}],
+    }

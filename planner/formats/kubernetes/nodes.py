@@ -15,7 +15,11 @@ TIER = "fabric.topograph.run/tier-{}"
 # topograph 1.x and its older keys, GKE, EKS (layer 1 is the highest), OCI, and what every cloud writes.
 FAMILIES: tuple[tuple[str, ...], ...] = (
     ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/core"),
-    ("network.topology.nvidia.com/block", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/datacenter"),
+    (
+        "network.topology.nvidia.com/block",
+        "network.topology.nvidia.com/spine",
+        "network.topology.nvidia.com/datacenter",
+    ),
     ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
     tuple(f"topology.k8s.aws/network-node-layer-{n}" for n in (4, 3, 2, 1)),
     ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
@@ -40,7 +44,9 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
     keys = tuple(keys) or _family(nodes)
     keys = tuple(k for k in keys if any(k in labels for _, _, labels in nodes))
     if not keys:
-        raise InputError(f"{source}: items: no node has a topology label; name the keys, leaf first (known: {', '.join(f[0] for f in FAMILIES)})")
+        raise InputError(
+            f"{source}: items: no node has a topology label; name the keys, leaf first (known: {', '.join(f[0] for f in FAMILIES)})"
+        )
     return from_layers(source, _rows(nodes, source, keys))
 
 
@@ -49,7 +55,9 @@ def down_nodes(data: Mapping[str, Any], source: str) -> frozenset[str]:
     down = set()
     for where, item in _items(data, source):
         spec, status = item.get("spec") or {}, item.get("status") or {}
-        ready = [c.get("status") for c in status.get("conditions") or () if isinstance(c, dict) and c.get("type") == "Ready"]
+        ready = [
+            c.get("status") for c in status.get("conditions") or () if isinstance(c, dict) and c.get("type") == "Ready"
+        ]
         if spec.get("unschedulable") is True or (ready and ready[0] != "True"):
             down.add(_name(item, source, where))
     return frozenset(down)
@@ -63,7 +71,9 @@ def node_names(data: Mapping[str, Any], source: str) -> list[str]:
 def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     items = data.get("items")
     if not isinstance(items, list) or not items:
-        raise InputError(f"{source}: items: must be a list of nodes (is {shown(items)}); give what `kubectl get nodes -o json` prints")
+        raise InputError(
+            f"{source}: items: must be a list of nodes (is {shown(items)}); give what `kubectl get nodes -o json` prints"
+        )
     for i, item in enumerate(items):
         if not isinstance(item, dict) or item.get("kind", "Node") != "Node":
             raise InputError(f"{source}: items[{i}]: must be a Node (is {shown(item)})")
@@ -102,6 +112,8 @@ def _rows(nodes: Sequence[Labelled], source: str, keys: Sequence[str]) -> Iterat
             continue
         missing = [k for k in keys if k not in labels]
         if missing:
-            raise InputError(f"{source}: {where}: node {name!r} has no label {missing[0]}, though others have; label it")
+            raise InputError(
+                f"{source}: {where}: node {name!r} has no label {missing[0]}, though others have; label it"
+            )
         domain = next((labels[k] for k in DOMAIN_LABELS if k in labels), None)
         yield Layered(f"{where} ({name})", name, tuple(labels[k] for k in keys), domain)

@@ -38,7 +38,11 @@ def volcano_job(placed: Placed, topology: Topology, *, queue: str = "default", i
         "minAvailable": len(placed.nodes),
         "networkTopology": {"mode": "hard", "highestTierAllowed": lowest_common_tier(placed, topology)},
         "tasks": [
-            {"name": f"group-{i}", "replicas": len(g.nodes), "template": {"spec": {**pod(per_node, image), "affinity": _on(g)}}}
+            {
+                "name": f"group-{i}",
+                "replicas": len(g.nodes),
+                "template": {"spec": {**pod(per_node, image), "affinity": _on(g)}},
+            }
             for i, g in enumerate(groups)
         ],
     }
@@ -68,7 +72,10 @@ def _hypernodes(topology: Topology) -> Iterator[dict[str, Any]]:
             "apiVersion": TOPOLOGY_API,
             "kind": "HyperNode",
             "metadata": {"name": names[s.name]},
-            "spec": {"tier": tiers[s.name] + 1, "members": [{"type": kind, "selector": {"exactMatch": {"name": n}}} for kind, n in members]},
+            "spec": {
+                "tier": tiers[s.name] + 1,
+                "members": [{"type": kind, "selector": {"exactMatch": {"name": n}}} for kind, n in members],
+            },
         }
 
 

@@ -13,7 +13,9 @@ from planner.errors import InputError
 
 _KEY = re.compile(r"""("[^"]*"|'[^']*'|[^\s"'#\[\]{}&*!|>%@`,?-][^#:]*?)\s*:(?:\s+|$)""")
 _COMMENT = re.compile(r"""((?:[^\s"'#]|\s(?!\s*#)|(?<=\S)#|"[^"]*"|'[^']*')*)(?:\s*#.*)?""")
-_SAFE = re.compile(r"(?!(?i:true|false|yes|no|on|off|y|n|null)$)[A-Za-z_/][A-Za-z0-9_./-]*(\[[0-9,-]+\][A-Za-z0-9_.-]*)*")
+_SAFE = re.compile(
+    r"(?!(?i:true|false|yes|no|on|off|y|n|null)$)[A-Za-z_/][A-Za-z0-9_./-]*(\[[0-9,-]+\][A-Za-z0-9_.-]*)*"
+)
 _DEEPEST = 50
 
 
@@ -123,7 +125,9 @@ class _Reader:
         if text.startswith("["):
             if not re.fullmatch(r"\[[^\[\]{}]*\]", text):
                 self.fail("must be a list such as [4, 8] on one line; quote a hostlist that begins with a bracket")
-            return Node(number, [self.scalar(part.strip()) for part in text[1:-1].split(",")] if text[1:-1].strip() else [])
+            return Node(
+                number, [self.scalar(part.strip()) for part in text[1:-1].split(",")] if text[1:-1].strip() else []
+            )
         if text[:1] in {'"', "'"}:
             if len(text) < 2 or text[-1] != text[0] or text[0] in text[1:-1] or "\\" in text:
                 self.fail("is quoted in a way that is not read here; write plain text between two quotes")

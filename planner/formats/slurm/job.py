@@ -56,7 +56,12 @@ def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[s
             "split the job, or number nodes so that they fold"
         )
     segment = _segment(placed, topology) if topology is not None and topology.kind == "block" else None
-    start = [f"--job-name={placed.job}", f"-N{len(placed.nodes)}", f"--ntasks-per-node={placed.gpus_per_node}", "--exclusive"]
+    start = [
+        f"--job-name={placed.job}",
+        f"-N{len(placed.nodes)}",
+        f"--ntasks-per-node={placed.gpus_per_node}",
+        "--exclusive",
+    ]
     return [*start, *([f"--segment={segment}"] if segment else []), "-w", listed]
 
 

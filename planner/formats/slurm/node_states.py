@@ -20,8 +20,34 @@ from planner.instance.read import read_json
 
 FREE, BUSY, DOWN = 0, 1, 2  # The worst that is said of a node holds.
 # Slurm's state names, short and long, compact-form flags last; all that is missing here is down.
-_FREE = ("idle", "cloud", "dynamic_norm", "dynamic_future", "powered_down", "powering_up", "power_up", "pow_up", "~", "#")
-_BUSY = ("alloc", "allocated", "mix", "mixed", "comp", "completing", "resv", "reserved", "plnd", "planned", "npc", "perfctrs", "-", "+")
+_FREE = (
+    "idle",
+    "cloud",
+    "dynamic_norm",
+    "dynamic_future",
+    "powered_down",
+    "powering_up",
+    "power_up",
+    "pow_up",
+    "~",
+    "#",
+)
+_BUSY = (
+    "alloc",
+    "allocated",
+    "mix",
+    "mixed",
+    "comp",
+    "completing",
+    "resv",
+    "reserved",
+    "plnd",
+    "planned",
+    "npc",
+    "perfctrs",
+    "-",
+    "+",
+)
 _DOWN = (
     *(
         "down",
@@ -40,8 +66,30 @@ _DOWN = (
         "futr",
         "future",
     ),
-    *("inval", "invalid", "invalid_reg", "reboot", "boot", "rebooting", "reboot_issued", "reboot_requested", "reboot_canceled", "block", "blocked"),
-    *("pow_dn", "power_down", "powering_down", "power_drain", "no_respond", "not_responding", "external", "undrain", "resume"),
+    *(
+        "inval",
+        "invalid",
+        "invalid_reg",
+        "reboot",
+        "boot",
+        "rebooting",
+        "reboot_issued",
+        "reboot_requested",
+        "reboot_canceled",
+        "block",
+        "blocked",
+    ),
+    *(
+        "pow_dn",
+        "power_down",
+        "powering_down",
+        "power_drain",
+        "no_respond",
+        "not_responding",
+        "external",
+        "undrain",
+        "resume",
+    ),
     *("*", "%", "!", "$", "@", "^"),
 )
 MEANING: Mapping[str, int] = {**dict.fromkeys(_FREE, FREE), **dict.fromkeys(_BUSY, BUSY), **dict.fromkeys(_DOWN, DOWN)}
@@ -126,7 +174,9 @@ def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
         if not words:
             continue
         if len(words) != 2:
-            raise InputError(f'{source}: {where}: {line.strip()[:60]!r} must be a hostlist and a state; print it by sinfo -h -N -o "%N %t"')
+            raise InputError(
+                f'{source}: {where}: {line.strip()[:60]!r} must be a hostlist and a state; print it by sinfo -h -N -o "%N %t"'
+            )
         state = _meaning(words[1], source, where)
         yield from ((name, state) for name in names_at(source, where, words[0]))
 
@@ -146,7 +196,9 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
     """Read scontrol's nodes, or sinfo's groups of nodes in one state (23.02 and newer; older ones print nodes too)."""
     key = next((k for k in ("sinfo", "nodes") if isinstance(data.get(k), list)), None)
     if key is None:
-        raise InputError(f"{source}: must hold a list of nodes or sinfo (holds {', '.join(data) or 'nothing'}); print it by sinfo --json")
+        raise InputError(
+            f"{source}: must hold a list of nodes or sinfo (holds {', '.join(data) or 'nothing'}); print it by sinfo --json"
+        )
     for i, item in enumerate(data[key]):
         where = f"{key}[{i}]"
         try:
@@ -154,7 +206,9 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
             states = item["node"]["state"] if key == "sinfo" else item["state"]
             flags = item.get("state_flags", [])
         except (KeyError, TypeError, AttributeError):
-            raise InputError(f"{source}: {where}: names no node or no state (is {shown(item)}); print it by sinfo --json") from None
+            raise InputError(
+                f"{source}: {where}: names no node or no state (is {shown(item)}); print it by sinfo --json"
+            ) from None
         words = [*([states] if isinstance(states, str) else states), *flags]
         state = max((_meaning(str(w), source, f"{where}.state") for w in words), default=DOWN)
         yield from ((str(name), state) for name in names)

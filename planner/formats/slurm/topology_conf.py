@@ -41,10 +41,14 @@ def read_conf(text: str, source: str) -> Topology:
                 raise InputError(f"{source}: {where}: BlockSizes is already at {sizes_where}; keep one")
             sizes, sizes_where = _sizes(pairs["BlockSizes"], source, where), where
         else:
-            raise InputError(f"{source}: {where}: {next(iter(pairs))}= has no owner; begin the line with SwitchName=, BlockName= or BlockSizes=")
+            raise InputError(
+                f"{source}: {where}: {next(iter(pairs))}= has no owner; begin the line with SwitchName=, BlockName= or BlockSizes="
+            )
     if switches and (blocks or sizes):
         where = blocks[0].where if blocks else sizes_where
-        raise InputError(f"{source}: {where}: blocks beside switches; Slurm reads one kind a topology.conf, topology.yaml holds both")
+        raise InputError(
+            f"{source}: {where}: blocks beside switches; Slurm reads one kind a topology.conf, topology.yaml holds both"
+        )
     return block_topology(source, blocks, sizes, sizes_where) if blocks or sizes else tree(source, switches)
 
 
@@ -70,7 +74,9 @@ def _pairs(line: str, source: str, where: str) -> Pairs:
     while line[at:].strip():
         found = _PAIR.match(line, at)
         if found is None:
-            raise InputError(f"{source}: {where}: {line[at:].strip()[:60]!r} is not KEY=VALUE; write such as SwitchName=leaf1 Nodes=n[1-4]")
+            raise InputError(
+                f"{source}: {where}: {line[at:].strip()[:60]!r} is not KEY=VALUE; write such as SwitchName=leaf1 Nodes=n[1-4]"
+            )
         key = _SPELLING.get(found["key"].lower())
         if key is None:
             raise InputError(f"{source}: {where}: unknown keyword {found['key']!r}; {near(found['key'], KEYWORDS)}")
@@ -85,7 +91,9 @@ def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: st
     """Return the name that a line is about, its other keys being known."""
     for key in pairs:
         if key != owner and key not in keys:
-            raise InputError(f"{source}: {where}: {key}= does not belong to {owner}=; use {' or '.join(f'{k}=' for k in keys)}")
+            raise InputError(
+                f"{source}: {where}: {key}= does not belong to {owner}=; use {' or '.join(f'{k}=' for k in keys)}"
+            )
     name = pairs[owner]
     if not name or re.search(r"[\[\],\s]", name):
         raise InputError(f"{source}: {where}: {owner}={name} must be one name; write a line for each")
@@ -113,9 +121,16 @@ def write_conf(topology: Topology) -> str:
     """Write a topology.conf that slurmctld accepts; blocks beside a tree stay out, as Slurm reads one kind a file."""
     if topology.kind == "block":
         lines = [f"BlockName={b.name} Nodes={fold_names(b.nodes)}" for b in topology.blocks]
-        return "\n".join([*lines, *([f"BlockSizes={','.join(map(str, topology.block_sizes))}"] if topology.block_sizes else [])]) + "\n"
+        return (
+            "\n".join(
+                [*lines, *([f"BlockSizes={','.join(map(str, topology.block_sizes))}"] if topology.block_sizes else [])]
+            )
+            + "\n"
+        )
     children = children_of(topology)
     return "".join(
-        f"SwitchName={s.name} " + (f"Nodes={fold_names(s.nodes)}" if s.nodes else f"Switches={fold_names(children[s.name])}") + "\n"
+        f"SwitchName={s.name} "
+        + (f"Nodes={fold_names(s.nodes)}" if s.nodes else f"Switches={fold_names(children[s.name])}")
+        + "\n"
         for s in topology.switches
     )

@@ -31,7 +31,9 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
         return block_topology(source, *_blocks(held[chosen]["block"], source))
     if "tree" not in held[chosen]:
         kind = next(k for k in _KINDS if k in held[chosen])
-        raise InputError(f"{source}: line {held[chosen]['topology'].line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
+        raise InputError(
+            f"{source}: line {held[chosen]['topology'].line}: {chosen!r} is {kind}; only tree and block say where nodes stand"
+        )
     rows = list(_switches(held[chosen]["tree"], source))
     beside = [t["block"] for t in held.values() if "block" in t]
     blocks, sizes, _ = _blocks(beside[0], source) if len(beside) == 1 else ([], [], "")
@@ -45,7 +47,9 @@ def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
         pairs = _pairs(item, source, "a topology", ("topology", "cluster_default", *_KINDS), ("topology",))
         name = _text(pairs["topology"], source, "topology")
         if name in found:
-            raise InputError(f"{source}: line {item.line}: topology {name!r} is already at line {found[name]['topology'].line}; rename one")
+            raise InputError(
+                f"{source}: line {item.line}: topology {name!r} is already at line {found[name]['topology'].line}; rename one"
+            )
         kinds = [k for k in _KINDS if k in pairs]
         if len(kinds) != 1:
             raise InputError(
@@ -62,7 +66,11 @@ def _chosen(held: dict[str, dict[str, Node]], source: str, name: str | None) -> 
         if name not in held:
             raise InputError(f"{source}: there is no topology {name!r}; {near(name, held)}")
         return name
-    default = [n for n, t in held.items() if "cluster_default" in t and str(t["cluster_default"].value).lower() in {"true", "yes"}]
+    default = [
+        n
+        for n, t in held.items()
+        if "cluster_default" in t and str(t["cluster_default"].value).lower() in {"true", "yes"}
+    ]
     return (default or list(held))[0]
 
 
@@ -70,7 +78,10 @@ def _switches(node: Node, source: str) -> Iterator[SwitchRow]:
     pairs = _pairs(node, source, "tree", ("switches",), ("switches",))
     for item in _list(pairs["switches"], source, "switches"):
         row = _pairs(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
-        nodes, children = (names_at(source, f"line {row[k].line}: {k}", _text(row[k], source, k)) if k in row else () for k in ("nodes", "children"))
+        nodes, children = (
+            names_at(source, f"line {row[k].line}: {k}", _text(row[k], source, k)) if k in row else ()
+            for k in ("nodes", "children")
+        )
         yield SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children)
 
 
@@ -79,7 +90,11 @@ def _blocks(node: Node, source: str) -> tuple[list[BlockRow], list[int], str]:
     rows, sizes = [], list[int]()
     for item in _list(pairs["blocks"], source, "blocks"):
         row = _pairs(item, source, "a block", ("block", "nodes"), ("block",))
-        nodes = names_at(source, f"line {row['nodes'].line}: nodes", _text(row["nodes"], source, "nodes")) if "nodes" in row else ()
+        nodes = (
+            names_at(source, f"line {row['nodes'].line}: nodes", _text(row["nodes"], source, "nodes"))
+            if "nodes" in row
+            else ()
+        )
         rows.append(BlockRow(f"line {item.line}", _text(row["block"], source, "block"), nodes))
     if "block_sizes" not in pairs:
         return rows, sizes, ""
@@ -121,12 +136,17 @@ def write_yaml(topology: Topology) -> str:
     if topology.kind == "tree":
         children = children_of(topology)
         switches = [
-            {"switch": s.name, **({"nodes": fold_names(s.nodes)} if s.nodes else {"children": fold_names(children[s.name])})}
+            {
+                "switch": s.name,
+                **({"nodes": fold_names(s.nodes)} if s.nodes else {"children": fold_names(children[s.name])}),
+            }
             for s in topology.switches
         ]
         found.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
     if topology.blocks:
         sizes = {"block_sizes": list(topology.block_sizes)} if topology.block_sizes else {}
         blocks = [{"block": b.name, "nodes": fold_names(b.nodes)} for b in topology.blocks]
-        found.append({"topology": BLOCKS, "cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}})
+        found.append(
+            {"topology": BLOCKS, "cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
+        )
     return "---\n" + dump(found)

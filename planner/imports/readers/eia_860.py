@@ -24,10 +24,18 @@ def read(tables: dict[str, Table], options: Options) -> Draft:
     return Draft(
         source=f"Plant list with EIA-860 columns {names(tables)}",
         nodes=tuple(_named(group_plants(plants, options.radius_km))),
-        authorities=tuple(DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a)) for a, area in interconnections(plants).items()),
+        authorities=tuple(
+            DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a))
+            for a, area in interconnections(plants).items()
+        ),
         notes=(
             f"{len(plants):,} plants in nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has",
-            *counted((lost, f"plants without a balancing authority, {sum(p.mw for p in listed if not p.authority):,.0f} MW, left out")),
+            *counted(
+                (
+                    lost,
+                    f"plants without a balancing authority, {sum(p.mw for p in listed if not p.authority):,.0f} MW, left out",
+                )
+            ),
         ),
     )
 

@@ -35,7 +35,10 @@ def read(path: Path, options: Options) -> Draft:
             (len(buses) - len(live), "isolated buses left out"),
             (idle, "generators out of service, or dispatchable loads, left out"),
             (len(case.tables["branch"]) - len(branches), "branches out of service left out"),
-            (sum(b.reactance_pu is None for b, _ in branches), "branches of no or negative reactance written without reactance_pu"),
+            (
+                sum(b.reactance_pu is None for b, _ in branches),
+                "branches of no or negative reactance written without reactance_pu",
+            ),
             (sum(shifted for _, shifted in branches), "phase shifters written without their shift"),
             (case.dc_lines, "rows of mpc.dcline left out"),
         ),
@@ -94,7 +97,9 @@ def _node(number: int, row: MatrixRow, units: list[float], latitude: float, long
     )
 
 
-def _branches(case: Case, buses: dict[int, MatrixRow], live: dict[int, MatrixRow]) -> Iterator[tuple[DraftBranch, bool]]:
+def _branches(
+    case: Case, buses: dict[int, MatrixRow], live: dict[int, MatrixRow]
+) -> Iterator[tuple[DraftBranch, bool]]:
     """Yield the branches in service, and whether each shifts the phase."""
     for row in case.tables["branch"]:
         a, b = _known(row, "F_BUS", buses), _known(row, "T_BUS", buses)
@@ -105,7 +110,13 @@ def _branches(case: Case, buses: dict[int, MatrixRow], live: dict[int, MatrixRow
             raise row.wrong("RATE_A", "must be at least 0", "correct it, or write 0 for no limit")
         if row.get("BR_STATUS") > 0 and a in live and b in live:
             tap, shift = row.get("TAP"), row.get("SHIFT")
-            transformer = f"transformer, ratio {tap:g}" if tap else "transformer" if live[a].get("BASE_KV") != live[b].get("BASE_KV") else None
+            transformer = (
+                f"transformer, ratio {tap:g}"
+                if tap
+                else "transformer"
+                if live[a].get("BASE_KV") != live[b].get("BASE_KV")
+                else None
+            )
             yield (
                 DraftBranch(
                     a=bus_id(a),
@@ -149,7 +160,11 @@ def _places(case: Case, live: dict[int, MatrixRow], options: Options) -> dict[in
 def _positions(path: Path, buses: set[int]) -> dict[int, Place]:
     """Read the table of positions; rows of other buses are of no use here, and do no harm."""
     table = read_table(path)
-    bus, lat, lon = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude"), table.need("lon", "lng", "longitude")
+    bus, lat, lon = (
+        table.need("bus", "BUS_I", "Bus ID"),
+        table.need("lat", "latitude"),
+        table.need("lon", "lng", "longitude"),
+    )
     found: dict[int, Place] = {}
     for row in table.rows:
         number = int(row.number(bus, low=1))

@@ -22,7 +22,9 @@ COLUMNS = {
 }
 _OPENS = re.compile(r"^\s*(?:\w+\.)?(bus|gen|branch|dcline)\s*=\s*\[")
 _BASE = re.compile(r"^\s*(?:\w+\.)?baseMVA\s*=\s*([^;]*)")
-_CHANGES = re.compile(r"^\s*(?:(?:\w+\.)?(?:bus|gen|branch)\s*\([^=]*\)\s*=(?!=)|(?:\w+\.)?(?:bus|gen|branch)\s*=|mpc\s*=(?!\s*struct\b))")
+_CHANGES = re.compile(
+    r"^\s*(?:(?:\w+\.)?(?:bus|gen|branch)\s*\([^=]*\)\s*=(?!=)|(?:\w+\.)?(?:bus|gen|branch)\s*=|mpc\s*=(?!\s*struct\b))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ class MatrixRow:
     def wrong(self, column: str, problem: str, remedy: str) -> InputError:
         """Return the complaint about a value."""
         at = COLUMNS[self.table].index(column)
-        return InputError(f"{self.file}: line {self.line}, {self.table} column {at + 1} ({column}): {problem} (is {self.values[at]:g}); {remedy}")
+        return InputError(
+            f"{self.file}: line {self.line}, {self.table} column {at + 1} ({column}): {problem} (is {self.values[at]:g}); {remedy}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,9 @@ def read_case(path: Path) -> Case:
         raise InputError(
             f"{file}: baseMVA {'is missing' if base is None else f'must be greater than 0 (is {base:g})'}; write mpc.baseMVA = 100; or its value"
         )
-    return Case(file, base, {name: tuple(_rows(file, name, tables[name])) for name in COLUMNS}, len(tables.get("dcline", ())))
+    return Case(
+        file, base, {name: tuple(_rows(file, name, tables[name])) for name in COLUMNS}, len(tables.get("dcline", ()))
+    )
 
 
 def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
@@ -130,7 +136,9 @@ def _uncommented(line: str) -> str:
     return line
 
 
-def _body(file: str, lines: list[tuple[int, str]], first: int, column: int, name: str) -> tuple[list[tuple[int, list[str]]], int]:
+def _body(
+    file: str, lines: list[tuple[int, str]], first: int, column: int, name: str
+) -> tuple[list[tuple[int, list[str]]], int]:
     """Return a table's rows as words with line numbers, and the index of the line that closes it."""
     rows: list[tuple[int, list[str]]] = []
     for i in range(first, len(lines)):
@@ -142,7 +150,9 @@ def _body(file: str, lines: list[tuple[int, str]], first: int, column: int, name
         rows += [(number, words) for piece in inside.split(";") if (words := piece.replace(",", " ").split())]
         if closed:
             if after.strip(" \t;,"):
-                raise InputError(f"{file}: line {number}: {after.strip()!r} after the table {name!r} is not understood; end the table with ];")
+                raise InputError(
+                    f"{file}: line {number}: {after.strip()!r} after the table {name!r} is not understood; end the table with ];"
+                )
             return rows, i
     raise InputError(f"{file}: line {lines[first][0]}: table {name!r} is never closed; add ]; after its last row")
 
@@ -154,7 +164,10 @@ def _rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Iterator[M
             raise InputError(
                 f"{file}: line {line}: a row of {name!r} has {len(words)} values where {len(columns)} are needed ({', '.join(columns)}); complete it"
             )
-        values = (_value(file, line, f"{name} column {i + 1} ({column})", word) for i, (column, word) in enumerate(zip(columns, words, strict=False)))
+        values = (
+            _value(file, line, f"{name} column {i + 1} ({column})", word)
+            for i, (column, word) in enumerate(zip(columns, words, strict=False))
+        )
         yield MatrixRow(file, name, line, tuple(values))
 
 
@@ -162,4 +175,6 @@ def _value(file: str, line: int, what: str, word: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise InputError(f"{file}: line {line}, {what}: must be a number (is {word!r}); write the value itself, not an expression") from None
+        raise InputError(
+            f"{file}: line {line}, {what}: must be a number (is {word!r}); write the value itself, not an expression"
+        ) from None

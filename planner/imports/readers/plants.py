@@ -34,7 +34,10 @@ class Plant:
 
 def read_plants(table: Table, generators: Table | None) -> list[Plant]:
     """Return the plants by id; their capacity is the list's own, or the sum of their generators in a table beside it."""
-    columns = {k: table.need(*names) for k, names in (("id", ID), ("name", NAME), ("lat", LATITUDE), ("lon", LONGITUDE), ("ba", AUTHORITY))}
+    columns = {
+        k: table.need(*names)
+        for k, names in (("id", ID), ("name", NAME), ("lat", LATITUDE), ("lon", LONGITUDE), ("ba", AUTHORITY))
+    }
     units = None if generators is None else _units(generators)
     capacity = table.need(*CAPACITY) if units is None else None
     state, region = table.find(*STATE), table.find(*REGION)

@@ -28,15 +28,21 @@ def read(tables: dict[str, Table], _: Options) -> Draft:
         notes += counted((far, "plants in states without a zone left out"))
         if "peaks" in tables:
             peaks = _peaks(read_peaks(tables["peaks"]), held, zones)
-            notes.append("the peak demand of a balancing authority is shared among zones as the capacity of its plants is")
+            notes.append(
+                "the peak demand of a balancing authority is shared among zones as the capacity of its plants is"
+            )
     elif "peaks" in tables:
-        raise InputError(f"{tables['peaks'].file}: peaks of balancing authorities reach zones by way of their plants; give a plant list too")
+        raise InputError(
+            f"{tables['peaks'].file}: peaks of balancing authorities reach zones by way of their plants; give a plant list too"
+        )
     areas = {authority(row): row.text("interconnect") for row in zones.values()}
     return Draft(
         source=f"Zones and interfaces {names(tables)}",
         nodes=tuple(_node(row, None if installed is None else installed[z]) for z, row in zones.items()),
         branches=branches,
-        authorities=tuple(DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a)) for a, area in sorted(areas.items())),
+        authorities=tuple(
+            DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a)) for a, area in sorted(areas.items())
+        ),
         notes=tuple(notes),
     )
 
@@ -56,7 +62,11 @@ def _zones(table: Table) -> dict[str, Row]:
             raise row.wrong("zone", f"is already the zone of line {found[row.cells['zone']].line}", "rename one")
         first = area.setdefault(authority(row), row)
         if row.text("interconnect") != first.text("interconnect"):
-            raise row.wrong("interconnect", f"is another than line {first.line} has for the same planning group", "split the group in two")
+            raise row.wrong(
+                "interconnect",
+                f"is another than line {first.line} has for the same planning group",
+                "split the group in two",
+            )
     if not found:
         raise InputError(f"{table.file}: has no zones below its header; add rows")
     return found
@@ -91,7 +101,14 @@ def _interfaces(table: Table, zones: dict[str, Row]) -> tuple[tuple[DraftBranch,
             shut += 1
             continue
         tie = row.cells[kind] if kind and row.cells[kind] != AC else ""
-        found.append(DraftBranch(a=row.cells["from"], b=row.cells["to"], rating_mw=rating, note=f"{tie} tie, controllable" if tie else None))
+        found.append(
+            DraftBranch(
+                a=row.cells["from"],
+                b=row.cells["to"],
+                rating_mw=rating,
+                note=f"{tie} tie, controllable" if tie else None,
+            )
+        )
     return tuple(found), shut
 
 
@@ -100,7 +117,10 @@ def _plants(plants: list[Plant], zones: dict[str, Row]) -> tuple[dict[str, list[
     by_state: defaultdict[str, list[str]] = defaultdict(list)
     for z, row in zones.items():
         by_state[row.text("state")].append(z)
-    points = {state: unit_vectors([zones[z].number("lat") for z in own], [zones[z].number("lon") for z in own]) for state, own in by_state.items()}
+    points = {
+        state: unit_vectors([zones[z].number("lat") for z in own], [zones[z].number("lon") for z in own])
+        for state, own in by_state.items()
+    }
     held: dict[str, list[Plant]] = {z: [] for z in zones}
     far = 0
     for p in plants:

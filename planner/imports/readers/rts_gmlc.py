@@ -30,7 +30,12 @@ def read(tables: dict[str, Table], _: Options) -> Draft:
         authorities=tuple(DraftAuthority(id=a, peak_mw=mw) for a, mw in sorted(demand.items())),
         notes=(
             "reactances taken as on 100 MVA",
-            *counted((sum(b.reactance_pu is None for b in branches), "branches of no or negative reactance written without reactance_pu")),
+            *counted(
+                (
+                    sum(b.reactance_pu is None for b in branches),
+                    "branches of no or negative reactance written without reactance_pu",
+                )
+            ),
         ),
     )
 
@@ -55,7 +60,9 @@ def _units(table: Table, buses: dict[str, Row]) -> dict[str, list[float]]:
 
 
 def _node(number: str, row: Row, units: list[float] | None) -> DraftNode:
-    name = ", ".join(x for x in (row.cells.get("Bus Name"), f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None) if x)
+    name = ", ".join(
+        x for x in (row.cells.get("Bus Name"), f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None) if x
+    )
     return DraftNode(
         id=bus_id(number),
         authority=_area(row),

@@ -27,7 +27,13 @@ class Row:
 
     def number(self, column: str, *, low: float = -math.inf, high: float = math.inf) -> float:
         """Return a cell that must be a finite number within bounds."""
-        bounds = f" from {low:g} to {high:g}" if math.isfinite(high) else f" of at least {low:g}" if math.isfinite(low) else ""
+        bounds = (
+            f" from {low:g} to {high:g}"
+            if math.isfinite(high)
+            else f" of at least {low:g}"
+            if math.isfinite(low)
+            else ""
+        )
         try:
             value = float(self.cells[column])
         except ValueError:
@@ -38,7 +44,9 @@ class Row:
 
     def wrong(self, column: str, problem: str, remedy: str) -> InputError:
         """Return the complaint about a cell."""
-        return InputError(f"{self.file}: line {self.line}, column {column!r}: {problem} (is {self.cells[column]!r}); {remedy}")
+        return InputError(
+            f"{self.file}: line {self.line}, column {column!r}: {problem} (is {self.cells[column]!r}); {remedy}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +114,7 @@ def _header(file: str, line: int, cells: list[str]) -> list[str]:
 
 def _row(file: str, line: int, header: list[str], cells: list[str]) -> Row:
     if len(cells) != len(header):
-        raise InputError(f"{file}: line {line}: has {len(cells)} cells where the header has {len(header)}; add or remove commas")
+        raise InputError(
+            f"{file}: line {line}: has {len(cells)} cells where the header has {len(header)}; add or remove commas"
+        )
     return Row(file, line, {h: c for h, c in zip(header, cells, strict=True) if h})

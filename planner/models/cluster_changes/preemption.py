@@ -46,7 +46,9 @@ def cheapest_stop(q: StopQuestion, options: Options) -> Outcome[tuple[int, ...]]
         model.add(sum(here) <= sum(room)).with_name(f"hold_whole_groups[{leaf}]")
     for k, kind in enumerate(q.kinds):
         model.add(sum(whole[k]) <= kind.count).with_name(f"place_each_group_once[{k}]")
-    model.add(sum(kind.count - sum(v) for kind, v in zip(q.kinds, whole, strict=True)) <= q.most_split).with_name("split_few_groups")
+    model.add(sum(kind.count - sum(v) for kind, v in zip(q.kinds, whole, strict=True)) <= q.most_split).with_name(
+        "split_few_groups"
+    )
     need = sum(kind.size * kind.count for kind in q.kinds)
     model.add(sum(v for room in units.values() for v in room) >= need).with_name("hold_all_groups")
     model.minimize(sum(c * v for c, v in zip(q.costs, stop, strict=True)))
@@ -55,12 +57,16 @@ def cheapest_stop(q: StopQuestion, options: Options) -> Outcome[tuple[int, ...]]
     return holding(outcome, chosen)
 
 
-def _units(q: StopQuestion, model: cp_model.CpModel, stop: Sequence[cp_model.IntVar]) -> dict[int, list[cp_model.IntVar]]:
+def _units(
+    q: StopQuestion, model: cp_model.CpModel, stop: Sequence[cp_model.IntVar]
+) -> dict[int, list[cp_model.IntVar]]:
     """Declare the whole segments that each room has once the chosen jobs are gone."""
     units: dict[int, list[cp_model.IntVar]] = {}
     for b, room in enumerate(q.rooms):
         most = (room.free + sum(room.held.values())) // q.segment
         v = model.new_int_var(0, most, f"units[{b}]")
-        model.add(q.segment * v <= room.free + sum(n * stop[r] for r, n in sorted(room.held.items()))).with_name(f"give_nodes_back[{b}]")
+        model.add(q.segment * v <= room.free + sum(n * stop[r] for r, n in sorted(room.held.items()))).with_name(
+            f"give_nodes_back[{b}]"
+        )
         units.setdefault(room.leaf, []).append(v)
     return units

@@ -113,7 +113,9 @@ def _nearest(leaves: Sequence[Leaf], groups: Sequence[Short]) -> Taken:
     for g in order:
         pods = {_pod(leaves[i]) for i in groups[g].stays}
         while left[g]:
-            near = [i for i, n in enumerate(free) if n and (not pods or _pod(leaves[i]) in pods)] or [i for i, n in enumerate(free) if n]
+            near = [i for i, n in enumerate(free) if n and (not pods or _pod(leaves[i]) in pods)] or [
+                i for i, n in enumerate(free) if n
+            ]
             enough = [i for i in near if free[i] >= left[g]]
             i = min(enough, key=lambda i: (free[i], i)) if enough else max(near, key=lambda i: (free[i], -i))
             serve(g, i)
@@ -146,7 +148,12 @@ class _Formulation:
 
 
 def _search(
-    leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[Short], start: tuple[Taken, tuple[int, int, int]], options: Options, started: float
+    leaves: Sequence[Leaf],
+    kept: Sequence[int],
+    groups: Sequence[Short],
+    start: tuple[Taken, tuple[int, int, int]],
+    options: Options,
+    started: float,
 ) -> tuple[Taken, tuple[int, int, int], int]:
     """Prove level after level; return what is held, its bounds and the variables."""
     from planner.solvers.cpsat import run
@@ -198,7 +205,9 @@ def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[Sho
                 f.model.add_implication(new, reached[pod])
         f.model.add(sum(mine) == group.missing).with_name(f"serve_the_group[{g}]")
         f.model.add(len(group.stays) + sum(pieces) <= 1 + len(leaves) * split).with_name(f"count_split_groups[{g}]")
-        f.model.add(len(pods) + sum(reached.values()) <= 1 + len(leaves) * across).with_name(f"count_groups_across_pods[{g}]")
+        f.model.add(len(pods) + sum(reached.values()) <= 1 + len(leaves) * across).with_name(
+            f"count_groups_across_pods[{g}]"
+        )
         f.split.append(split)
         f.across.append(across)
     for i in kept:

@@ -15,7 +15,12 @@ from planner.models.fabric.traffic import least_block_up, least_leaf_up
 
 def shape_table(p: Problem, prices: LinkPrices) -> tuple[Ints, dict[str, int]]:
     """Return every row of up to three tiers that ports and traffic allow, by increasing bound, and how many there were before."""
-    space = {"switch_modes": len(p.modes), "leaf_domain_sizes": 0, "leaf_domain_sizes_excluded_by_bound": 0, "pod_shapes": 0}
+    space = {
+        "switch_modes": len(p.modes),
+        "leaf_domain_sizes": 0,
+        "leaf_domain_sizes_excluded_by_bound": 0,
+        "pod_shapes": 0,
+    }
     parts = [np.empty((0, len(SHAPE)), dtype=np.int64)]
     parts += [_single_switch(p, mode, prices) for mode in range(len(p.modes)) if not p.modes[mode].grouped]
     lazy = prices.places is not None
@@ -44,7 +49,14 @@ def _domains(p: Problem, prices: LinkPrices) -> list[tuple[float, int, int, int]
                 grouped.append((0.0, -domain, mode, domain))
             else:
                 least, _ = uplink_range(p, mode, domain)
-                trees.append((least_with_spines(p, mode, domain, prices, least=least, spine_ports=m.switch.ports), -domain, mode, domain))
+                trees.append(
+                    (
+                        least_with_spines(p, mode, domain, prices, least=least, spine_ports=m.switch.ports),
+                        -domain,
+                        mode,
+                        domain,
+                    )
+                )
     return sorted(trees) + sorted(grouped, key=lambda x: (x[2], x[1]))
 
 
@@ -61,7 +73,12 @@ def least_with_spines(p: Problem, mode: int, domain: int, prices: LinkPrices, *,
     if ends >= BEYOND:
         return math.inf
     spines = -(-leaves * least // spine_ports)
-    return (leaves + spines) * p.switch_cost(mode) + ends + prices.border(mode) + leaves * least * prices.least_link(mode)
+    return (
+        (leaves + spines) * p.switch_cost(mode)
+        + ends
+        + prices.wan_gateway(mode)
+        + leaves * least * prices.least_link(mode)
+    )
 
 
 def allowed(p: Problem, rows: Ints) -> Ints:
@@ -72,7 +89,9 @@ def allowed(p: Problem, rows: Ints) -> Ints:
             keep &= rows[:, COL[column]] == p.pins[name]
     down, up, pods = p.pins.get("core_down_ports"), p.pins.get("core_up_ports"), np.maximum(rows[:, COL["pods"]], 1)
     if down is not None:
-        keep &= (rows[:, COL["tiers"]] == 4) | ((rows[:, COL["tiers"]] == 3) & (down % pods == 0) & (down <= rows[:, COL["ports"]]))
+        keep &= (rows[:, COL["tiers"]] == 4) | (
+            (rows[:, COL["tiers"]] == 3) & (down % pods == 0) & (down <= rows[:, COL["ports"]])
+        )
     if up is not None:
         keep &= rows[:, COL["tiers"]] == 4
     keep &= rows[:, COL["domain"]] >= p.least_domain
@@ -121,7 +140,10 @@ def _single_switch(p: Problem, mode: int, prices: LinkPrices) -> Ints:
     """One row where one switch of each network holds every endpoint, none otherwise."""
     m, row = p.modes[mode], dict.fromkeys(SHAPE, 0)
     racks = p.request.racks
-    ends, price = racks * m.rails * m.rail_gpus, p.switch_cost(mode) + prices.endpoints(mode, racks) + prices.border(mode)
+    ends, price = (
+        racks * m.rails * m.rail_gpus,
+        p.switch_cost(mode) + prices.endpoints(mode, racks) + prices.wan_gateway(mode),
+    )
     taken = -(-(ends + m.spare(p.network, ends)) // m.split)
     row |= {"mode": mode, "tiers": 1, "ports": m.switch.ports, "domain": racks, "down_ports": ends, "domains": 1}
     row |= {"leaves": m.networks, "leaf_cost": price, "splits": unavoidable_splits(p.request, racks), "bound": price}
@@ -144,22 +166,38 @@ def _pod_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> Ints:
     for name, values in (("pods", pods), ("rails", rails), ("domains_per_pod", width)):
         rows[1:, COL[name]] = values[three]
     leaves, ends = domains * m.rails, prices.endpoints(mode, domain)
-    same = {"mode": mode, "ports": ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains, "leaves": m.networks * leaves}
-    same |= {"leaf_cost": leaves * p.switch_cost(mode) + ends + prices.border(mode), "splits": unavoidable_splits(p.request, domain)}
+    same = {
+        "mode": mode,
+        "ports": ports,
+        "domain": domain,
+        "down_ports": domain * m.rail_gpus,
+        "domains": domains,
+        "leaves": m.networks * leaves,
+    }
+    same |= {
+        "leaf_cost": leaves * p.switch_cost(mode) + ends + prices.wan_gateway(mode),
+        "splits": unavoidable_splits(p.request, domain),
+    }
     same |= {"wan_ports": m.wan_ports(p.request)}
     same["least_up"], same["most_up"] = uplink_range(p, mode, domain)
     for name, value in same.items():
         rows[:, COL[name]] = value
     rows[:, COL["leaves_per_pod"]] = rows[:, COL["rails"]] * rows[:, COL["domains_per_pod"]]
-    rows[1:, COL["need_up"]] = least_block_up(p, m, *(rows[1:, COL[c]] for c in ("domain", "domains", "rails", "domains_per_pod", "pods")))
+    rows[1:, COL["need_up"]] = least_block_up(
+        p, m, *(rows[1:, COL[c]] for c in ("domain", "domains", "rails", "domains_per_pod", "pods"))
+    )
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, rows[:, COL["domains_per_pod"]])
-    rows[1:, COL["core_cost"]] = prices.spine_uplink(mode, domain, rows[1:, COL["domains_per_pod"]], rows[1:, COL["rails"]])
+    rows[1:, COL["core_cost"]] = prices.spine_uplink(
+        mode, domain, rows[1:, COL["domains_per_pod"]], rows[1:, COL["rails"]]
+    )
     return rows[np.maximum(rows[:, COL["up_cost"]], rows[:, COL["core_cost"]]) < (BEYOND if ends < BEYOND else 0)]
 
 
 def _promising(p: Problem, mode: int, rows: Ints) -> Ints:
     """Drop shapes whose ports do not suffice, and bound the others from below by ports alone."""
-    ports, least, most, need, per_pod, pods = (rows[:, COL[c]] for c in ("ports", "least_up", "most_up", "need_up", "leaves_per_pod", "pods"))
+    ports, least, most, need, per_pod, pods = (
+        rows[:, COL[c]] for c in ("ports", "least_up", "most_up", "need_up", "leaves_per_pod", "pods")
+    )
     three = rows[:, COL["tiers"]] == 3
     spine_up = np.where(three, np.maximum(1, -(-need // np.maximum(most, 1))), 0)
     bundle = (ports - spine_up) // per_pod
@@ -185,25 +223,42 @@ def expand(p: Problem, shapes: Ints, within: float) -> Ints:
 def _wirings(p: Problem, shapes: Ints) -> Ints:
     """Return the rows of some shapes: s = u1/b1 groups, x·y·b1 spine ports down, and the range that is left for those up."""
     up, bundle = _bundles(int(shapes[:, COL["most_up"]].max()))
-    ports, least, most, per_pod, tiers = (shapes[:, COL[c], None] for c in ("ports", "least_up", "most_up", "leaves_per_pod", "tiers"))
-    at, pair = np.nonzero((up >= least) & (up <= most) & (per_pod * bundle + (tiers > 2) <= ports) & ((up > 0) == (tiers > 1)))
+    ports, least, most, per_pod, tiers = (
+        shapes[:, COL[c], None] for c in ("ports", "least_up", "most_up", "leaves_per_pod", "tiers")
+    )
+    at, pair = np.nonzero(
+        (up >= least) & (up <= most) & (per_pod * bundle + (tiers > 2) <= ports) & ((up > 0) == (tiers > 1))
+    )
     rows = np.concatenate([shapes[at], np.zeros((len(at), len(COLUMNS) - len(SHAPE)), dtype=np.int64)], axis=1)
     down, groups = rows[:, COL["leaves_per_pod"]] * bundle[pair], up[pair] // np.maximum(bundle[pair], 1)
     shared = np.where(rows[:, COL["grouped"]], rows[:, COL["pods"]], 1) * np.maximum(groups, 1)
-    border, zone = -(-rows[:, COL["wan_ports"]] // shared), -(-rows[:, COL["need_zone"]] // np.maximum(groups, 1))
-    own = {"leaf_up": up[pair], "leaf_bundle": bundle[pair], "groups": groups, "spine_down": down, "border": border, "zone_up": zone}
+    wan_gateway, zone = -(-rows[:, COL["wan_ports"]] // shared), -(-rows[:, COL["need_zone"]] // np.maximum(groups, 1))
+    own = {
+        "leaf_up": up[pair],
+        "leaf_bundle": bundle[pair],
+        "groups": groups,
+        "spine_down": down,
+        "wan_gateway": wan_gateway,
+        "zone_up": zone,
+    }
     for name, column in own.items():
         rows[:, COL[name]] = column
     cored = rows[:, COL["tiers"]] > 2
-    least_spine, most_spine = np.where(cored, _least_spine_up(p, rows), 0), np.where(cored, rows[:, COL["ports"]] - down, 0)
-    keep = (rows[:, COL["tiers"]] != 2) | (down + border <= rows[:, COL["ports"]])
+    least_spine, most_spine = (
+        np.where(cored, _least_spine_up(p, rows), 0),
+        np.where(cored, rows[:, COL["ports"]] - down, 0),
+    )
+    keep = (rows[:, COL["tiers"]] != 2) | (down + wan_gateway <= rows[:, COL["ports"]])
     if "leaf_up_ports" in p.pins:
         keep &= up[pair] == p.pins["leaf_up_ports"]
     if "spine_down_ports" in p.pins:
         keep &= down == p.pins["spine_down_ports"]
     if "spine_up_ports" in p.pins:
         tree = rows[:, COL["grouped"]] == 0
-        least_spine, most_spine = np.maximum(least_spine, p.pins["spine_up_ports"] * tree), np.minimum(most_spine, p.pins["spine_up_ports"])
+        least_spine, most_spine = (
+            np.maximum(least_spine, p.pins["spine_up_ports"] * tree),
+            np.minimum(most_spine, p.pins["spine_up_ports"]),
+        )
     keep &= least_spine % core_unit(p, rows) == 0
     rows[:, COL["least_spine_up"]], rows[:, COL["most_spine_up"]] = least_spine, most_spine
     rows = plus_links(p, rows[keep & (least_spine <= most_spine)])
@@ -212,10 +267,10 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
 
 
 def _least_spine_up(p: Problem, rows: Ints) -> Ints:
-    """Return the fewest uplinks of a spine that hide what leaves a pod, and a zone, and whose top tier has ports for the border."""
+    """Return the fewest uplinks of a spine that hide what leaves a pod, and a zone, and whose top tier has ports for the WAN gateway."""
     least = np.maximum(1, -(-rows[:, COL["need_up"]] // np.maximum(rows[:, COL["groups"]], 1)))
-    unit, border = core_unit(p, rows), rows[:, COL["border"]]
-    least = unit * -(-np.maximum(least, _least_for_border(rows, border, unit)) // unit)
+    unit, wan_gateway = core_unit(p, rows), rows[:, COL["wan_gateway"]]
+    least = unit * -(-np.maximum(least, _least_for_border(rows, wan_gateway, unit)) // unit)
     zoned = rows[:, COL["tiers"]] == 4
     if zoned.any():
         least[zoned] = four_tier_groups.least_up(p, rows[zoned], unit[zoned])
@@ -226,14 +281,18 @@ def _least_spine_up(p: Problem, rows: Ints) -> Ints:
 def core_unit(p: Problem, rows: Ints) -> Ints:
     """Links from a spine to a core where a pin fixes the core's ports down; else 1, which divides all uplinks."""
     under = np.where(rows[:, COL["tiers"]] == 4, rows[:, COL["zone_pods"]], rows[:, COL["pods"]])
-    unit: Ints = np.maximum(1, np.where(rows[:, COL["tiers"]] > 2, p.pins.get("core_down_ports", 0) // np.maximum(under, 1), 1))
+    unit: Ints = np.maximum(
+        1, np.where(rows[:, COL["tiers"]] > 2, p.pins.get("core_down_ports", 0) // np.maximum(under, 1), 1)
+    )
     return unit
 
 
-def _least_for_border(rows: Ints, border: Ints, unit: Ints) -> Ints:
-    """Return the fewest spine uplinks whose cores, one for `unit` of them, leave `border` ports free in a spine group: u2·(ports/unit - pods)."""
+def _least_for_border(rows: Ints, wan_gateway: Ints, unit: Ints) -> Ints:
+    """Return the fewest spine uplinks whose cores, one for `unit` of them, leave `WAN gateway` ports free in a spine group: u2·(ports/unit - pods)."""
     free = rows[:, COL["ports"]] - rows[:, COL["pods"]] * unit
-    least: Ints = np.where(border == 0, 0, np.where(free > 0, unit * -(-border // np.maximum(free, 1)), BEYOND))
+    least: Ints = np.where(
+        wan_gateway == 0, 0, np.where(free > 0, unit * -(-wan_gateway // np.maximum(free, 1)), BEYOND)
+    )
     return least
 
 
@@ -289,7 +348,7 @@ def core_bundle(p: Problem, row: dict[str, int], up: Ints) -> Ints:
     """Links from a spine to each core of three tiers: the largest bundle, or what a pin on the core leaves; 0 where it divides none."""
     pin, pods = p.pins.get("core_down_ports"), max(row["pods"], 1)
     if pin is None or row["tiers"] < 3:
-        return core_bundles(p.modes[row["mode"]].switch.ports, pods, row["border"])[up]
+        return core_bundles(p.modes[row["mode"]].switch.ports, pods, row["wan_gateway"])[up]
     bundle: Ints = np.where(up % (pin // pods) == 0, pin // pods, 0)
     return bundle
 

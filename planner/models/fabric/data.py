@@ -16,7 +16,7 @@ from planner.physics.network.locality import exchange_bound
 from planner.physics.network.price import box_usd, by_reach, flat_usd
 from planner.physics.network.topology import Design
 from planner.physics.network.wan_gateway import Left, leaf_ports, wan_left, wan_ports
-from planner.simulation.reference_tree import transport_slowdown
+from planner.simulation.reference_tree import transport_slowdown_of
 
 Ints = npt.NDArray[np.int64]
 BEYOND = 10**15  # units: above the price of any fabric, and its sums still fit 64 bits
@@ -67,7 +67,7 @@ class Mode:
         return spare_ports(used, network.spares.share, network.spares.failure_chance, network.spares.shortage_chance)
 
     def wan_ports(self, request: FabricRequest) -> int:
-        """Ports of a network's border towards the wide area."""
+        """Ports of a network's WAN gateway towards the wide area."""
         return wan_ports(request.wan_gbps, self.networks, self.switch.port_gbps)
 
     def exchange_ports(self, request: FabricRequest) -> float:
@@ -120,18 +120,32 @@ def unavoidable_splits(request: FabricRequest, domain: int) -> int:
     return max(0, request.groups - full * (domain // request.group_racks) - last // request.group_racks)
 
 
-def largest_ratio(ideal_seconds: float, window_seconds: float, phi: float, limit: float | None) -> float:
+def largest_ratio(ideal_seconds: float, window_seconds: float, transport_slowdown: float, limit: float | None) -> float:
     """Most that the network may add to phi: ideal·slowdown stays within the window, or ideal·phi where that fills it; any where nothing is sent."""
     if ideal_seconds <= 0:
         return math.inf
-    return min(max(window_seconds / ideal_seconds, phi), math.inf if limit is None else limit) / phi * (1 + TOLERANCE)
+    return (
+        min(max(window_seconds / ideal_seconds, transport_slowdown), math.inf if limit is None else limit)
+        / transport_slowdown
+        * (1 + TOLERANCE)
+    )
 
 
 def ratios_of(network: Network, request: FabricRequest) -> Ratios:
     """Return what the traffic of a request allows."""
-    phi = transport_slowdown(network)
-    hop = largest_ratio(request.hop_seconds, request.hop_window_seconds, phi, request.hop_limit)
-    return Ratios(hop, largest_ratio(request.allreduce_seconds, request.allreduce_window_seconds, phi, request.allreduce_limit))
+    transport_slowdown = transport_slowdown_of(network)
+    hop = largest_ratio(
+        request.pipeline_send_seconds,
+        request.pipeline_send_window_seconds,
+        transport_slowdown,
+        request.pipeline_send_limit,
+    )
+    return Ratios(
+        hop,
+        largest_ratio(
+            request.allreduce_seconds, request.allreduce_window_seconds, transport_slowdown, request.allreduce_limit
+        ),
+    )
 
 
 def left_at_worst(request: FabricRequest, d: Design, port_gbps: float) -> Left:
@@ -180,7 +194,10 @@ def _modes(network: Network, gpus: int, pins: Mapping[str, int], nic_bytes_per_s
     """Yield every switch that the pins allow in every family, a NIC split over as many lanes as carry it."""
     for s in resolved_switches(network.switches):
         lanes = max(1, math.ceil(nic_bytes_per_second * 8 / (s.port_gbps * 1e9) / (1 + TOLERANCE)))
-        pinned = pins.get("planes", s.planes * lanes) == s.planes * lanes and pins.get("ports_per_switch", s.ports) == s.ports
+        pinned = (
+            pins.get("planes", s.planes * lanes) == s.planes * lanes
+            and pins.get("ports_per_switch", s.ports) == s.ports
+        )
         if not pinned or lanes > network.max_lanes:
             continue
         for family in dict.fromkeys(network.families):
@@ -191,7 +208,9 @@ def _modes(network: Network, gpus: int, pins: Mapping[str, int], nic_bytes_per_s
 def splits(switch: Switch, nic_bytes_per_second: float) -> Iterator[int]:
     """Yield 1, 2, 4 and so on: parts of a port that still carry a NIC, as many as the box splits it into."""
     split = 1
-    while split <= switch.breakout and (split == 1 or nic_bytes_per_second * 8 * split <= switch.port_gbps * 1e9 * (1 + TOLERANCE)):
+    while split <= switch.breakout and (
+        split == 1 or nic_bytes_per_second * 8 * split <= switch.port_gbps * 1e9 * (1 + TOLERANCE)
+    ):
         yield split
         split *= 2
 

@@ -54,12 +54,25 @@ def fabric_design(p: Problem, v: dict[str, int], space: Mapping[str, int]) -> Fa
 def _design(p: Problem, mode: Mode, v: dict[str, int]) -> Design:
     """Return the design of a row of the tables and the spine's uplinks."""
     switch = mode.switch
-    own = {"ports": switch.ports, "rails": mode.rails, "racks": p.request.racks, "leaf_down": v["down_ports"], "rail_gpus": mode.rail_gpus}
-    own |= {"apart": mode.apart, "lanes": mode.lanes, "split": mode.split, "leaf_spare": mode.spare(p.network, v["down_ports"])}
+    own = {
+        "ports": switch.ports,
+        "rails": mode.rails,
+        "racks": p.request.racks,
+        "leaf_down": v["down_ports"],
+        "rail_gpus": mode.rail_gpus,
+    }
+    own |= {
+        "apart": mode.apart,
+        "lanes": mode.lanes,
+        "split": mode.split,
+        "leaf_spare": mode.spare(p.network, v["down_ports"]),
+    }
     own |= {"rails_per_pod": v["rails"], "domains_per_pod": v["domains_per_pod"], "wan_ports": v["wan_ports"]}
     valiant = p.network.group_routing == "valiant"
     if mode.family == "dragonfly":
-        return dragonfly(Dragonfly, **own, leaf_bundle=v["router_bundle"], group_links=v["group_links"], valiant=valiant)
+        return dragonfly(
+            Dragonfly, **own, leaf_bundle=v["router_bundle"], group_links=v["group_links"], valiant=valiant
+        )
     own |= {"leaf_up": v["leaf_up"], "leaf_bundle": v["leaf_bundle"]}
     if mode.family == "dragonfly+":
         return dragonfly(DragonflyPlus, **own, group_links=v["group_links"], valiant=valiant)
@@ -75,12 +88,18 @@ def declared(p: Problem) -> dict[str, str]:
     """Say over which values the decisions range; pins narrow them."""
     ports = max(m.switch.ports for m in p.modes)
     return {
-        "modes": ", ".join(f"{m.switch.name} ({m.switch.ports} ports, {m.planes} planes, {m.family}{_parted(m)})" for m in p.modes),
+        "modes": ", ".join(
+            f"{m.switch.name} ({m.switch.ports} ports, {m.planes} planes, {m.family}{_parted(m)})" for m in p.modes
+        ),
         "tiers": f"1..{p.network.max_tiers}",
         "ports_of_each_kind": f"1..{ports - 1}, every bundle that divides them, unused ports allowed",
         "rails_per_pod": f"1..{max(m.rails for m in p.modes)}",
         "leaf_domains_per_pod": "1..all",
-        **({"zones": "1..all, each of some rails of some leaf domains in whole pods"} if p.network.max_tiers > 3 else {}),
+        **(
+            {"zones": "1..all, each of some rails of some leaf domains in whole pods"}
+            if p.network.max_tiers > 3
+            else {}
+        ),
         "pins": ", ".join(f"{name}={value}" for name, value in sorted(p.pins.items())) or "none",
     }
 
@@ -95,7 +114,7 @@ def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
         yield from _group_binding(d)
         return
     if d.leaf_up == v["least_up"]:
-        yield "hide_leaf_crossing"
+        yield "leaf_uplink_bandwidth"
     if math.ceil((d.leaf_down + d.leaf_spare) / d.split) + d.leaf_up == d.ports:
         yield "leaf_ports"
     if d.spine_down + d.spine_up == d.ports:

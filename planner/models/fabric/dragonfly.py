@@ -29,7 +29,14 @@ def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPric
     keep = rails * width < m.switch.ports if plus else rails * width <= left + 1
     rows = np.zeros((int(keep.sum()), len(SHAPE)), dtype=np.int64)
     rails, width = rails[keep], width[keep]
-    same = {"mode": mode, "tiers": 1 + plus, "ports": m.switch.ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains}
+    same = {
+        "mode": mode,
+        "tiers": 1 + plus,
+        "ports": m.switch.ports,
+        "domain": domain,
+        "down_ports": domain * m.rail_gpus,
+        "domains": domains,
+    }
     same |= {"leaves": m.networks * m.rails * domains, "splits": unavoidable_splits(p.request, domain), "grouped": 1}
     same |= {"wan_ports": m.wan_ports(p.request)}
     for name, value in same.items():
@@ -39,7 +46,9 @@ def group_shapes(p: Problem, mode: int, domain: int, left: int, prices: LinkPric
     rows[:, COL["pods"]] = -(-m.rails // rails) * -(-domains // width)
     if plus:
         return len(rows), _plus(p, mode, domain, rows[rows[:, COL["pods"]] > 1], left, prices)
-    return len(rows), _routers(p, mode, domain, rows[(rows[:, COL["pods"]] > 1) | (rows[:, COL["leaves_per_pod"]] > 1)], left, prices)
+    return len(rows), _routers(
+        p, mode, domain, rows[(rows[:, COL["pods"]] > 1) | (rows[:, COL["leaves_per_pod"]] > 1)], left, prices
+    )
 
 
 def _group_sizes(p: Problem, rails: int, domains: int) -> tuple[Ints, Ints]:
@@ -59,14 +68,16 @@ def _leaf_flows(p: Problem, m: Mode, domain: int, domains: int) -> float:
 
 
 def _exchange_flows(p: Problem, m: Mode, rows: Ints) -> Metres:
-    """Links between groups that gradients on their way to and from the border's ports must be able to count on.
+    """Links between groups that gradients on their way to and from the WAN gateway's ports must be able to count on.
 
     What a group sends and what comes to its ports by way of other groups; on shortest paths what two groups send each other's ports.
     """
     one, ports, width = m.exchange_ports(p.request), rows[:, COL["wan_ports"]], rows[:, COL["domains_per_pod"]]
     sent = one * np.minimum(1.0, width * rows[:, COL["domain"]] / p.request.group_racks) * rows[:, COL["rails"]]
     share = -(-ports // rows[:, COL["pods"]]) / np.maximum(ports, 1)
-    flows: Metres = sent * (ports > 0) + one * m.rails * share if p.network.group_routing == "valiant" else 2 * sent * share
+    flows: Metres = (
+        sent * (ports > 0) + one * m.rails * share if p.network.group_routing == "valiant" else 2 * sent * share
+    )
     return flows
 
 
@@ -84,7 +95,10 @@ def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
 def _edges(m: Mode, rows: Ints) -> list[Ints]:
     """Leaves of the groups: full ones, and those at either edge, which may be smaller."""
     rails, width = rows[:, COL["rails"]], rows[:, COL["domains_per_pod"]]
-    last = m.rails - (-(-m.rails // rails) - 1) * rails, rows[:, COL["domains"]] - (-(-rows[:, COL["domains"]] // width) - 1) * width
+    last = (
+        m.rails - (-(-m.rails // rails) - 1) * rails,
+        rows[:, COL["domains"]] - (-(-rows[:, COL["domains"]] // width) - 1) * width,
+    )
     return [x * y for x in (rails, last[0]) for y in (width, last[1])]
 
 
@@ -115,8 +129,8 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
     m, others, valiant = p.modes[mode], rows[:, COL["pods"]] - 1, p.network.group_routing == "valiant"
     sizes = _edges(m, rows)
     need, floor = _group_flows(p, m, rows)
-    border, ports = -(-rows[:, COL["wan_ports"]] // rows[:, COL["pods"]]), np.maximum(rows[:, COL["wan_ports"]], 1)
-    at_router = m.exchange_ports(p.request) * m.rails * -(-border // np.min(sizes, axis=0)) / ports
+    wan_gateway, ports = -(-rows[:, COL["wan_ports"]] // rows[:, COL["pods"]]), np.maximum(rows[:, COL["wan_ports"]], 1)
+    at_router = m.exchange_ports(p.request) * m.rails * -(-wan_gateway // np.min(sizes, axis=0)) / ports
     leaf = _leaf_flows(p, m, domain, -(-p.request.racks // domain)) + at_router
     most = np.max(sizes, axis=0)
     need = np.maximum(need, np.where(most == 1, leaf, 0.0))
@@ -124,16 +138,21 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
     least = np.min([np.where(s > 1, s, most) for s in sizes], axis=0)
     alone = np.where(others > 0, MOST_LINKS, 0)
     share, even = (router_share(least, most, links=n, valiant=valiant) for n in (others * links, alone))
-    fewest, enough = (np.maximum(1, np.ceil(np.where(most > 1, leaf / x, 0.0) * (1 - TOLERANCE))).astype(np.int64) for x in (even, share))
+    fewest, enough = (
+        np.maximum(1, np.ceil(np.where(most > 1, leaf / x, 0.0) * (1 - TOLERANCE))).astype(np.int64)
+        for x in (even, share)
+    )
     found = []
-    for more in range(int((enough - fewest).max(initial=0)) + 1):  # a bundle more may do with fewer links between groups
+    for more in range(
+        int((enough - fewest).max(initial=0)) + 1
+    ):  # a bundle more may do with fewer links between groups
         at = np.nonzero(fewest + more <= enough)[0]
         own, bundle = rows[at].copy(), fewest[at] + more
         straight = (bundle == enough[at]) | (others[at] == 0)
         wanted = np.where(straight, 0, _even(leaf[at], bundle * even[at], least[at], others[at]))
         own[:, COL["router_bundle"]], own[:, COL["group_links"]] = bundle, np.maximum(links[at], wanted)
         total = others[at] * own[:, COL["group_links"]]
-        used = np.max([(s[at] - 1) * bundle + -(-total // s[at]) + -(-border[at] // s[at]) for s in sizes], axis=0)
+        used = np.max([(s[at] - 1) * bundle + -(-total // s[at]) + -(-wan_gateway[at] // s[at]) for s in sizes], axis=0)
         found.append(own[used <= left])
     rows = np.concatenate(found)
     return _priced(p, mode, domain, rows, _local(m, rows), prices)
@@ -161,7 +180,10 @@ def _priced(p: Problem, mode: int, domain: int, rows: Ints, local: Ints, prices:
     ends = np.array([each[w] for w in width.tolist()], dtype=np.int64)
     between, beside = prices.between(mode, domain, width, rows[:, COL["rails"]]), prices.beside(mode, local)
     edge = prices.group_border(mode, domain, width, rows[:, COL["rails"]])
-    rows[:, COL["leaf_cost"]], rows[:, COL["between_cost"]] = leaves + np.minimum(ends, BEYOND) + beside + np.minimum(edge, BEYOND), between
+    rows[:, COL["leaf_cost"]], rows[:, COL["between_cost"]] = (
+        leaves + np.minimum(ends, BEYOND) + beside + np.minimum(edge, BEYOND),
+        between,
+    )
     rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + between * rows[:, COL["group_links"]]
     kept: Ints = rows[np.maximum.reduce([ends, beside, between, edge]) < BEYOND]
     return kept
@@ -171,7 +193,11 @@ def _plus(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: Lin
     """Complete the rows of a dragonfly+ but for leaf uplinks, and what depends on them."""
     m, leaf = p.modes[mode], _leaf_flows(p, p.modes[mode], domain, -(-p.request.racks // domain))
     sizes, pin = _edges(m, rows), p.pins.get("leaf_up_ports")
-    more = 1 + np.max(sizes, axis=0) / np.min(sizes, axis=0) if p.network.group_routing == "valiant" else np.ones(len(rows))
+    more = (
+        1 + np.max(sizes, axis=0) / np.min(sizes, axis=0)
+        if p.network.group_routing == "valiant"
+        else np.ones(len(rows))
+    )
     least = np.maximum(1, np.ceil(leaf * more)).astype(np.int64)
     rows[:, COL["least_up"]] = least if pin is None else np.maximum(least, pin)
     rows[:, COL["most_up"]] = left if pin is None else min(left, pin)
@@ -191,7 +217,9 @@ def _plus(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: Lin
     rows[:, COL["leaf_cost"]] += np.minimum(edge, BEYOND)
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, width)
     rows[:, COL["between_cost"]] = prices.between(mode, domain, width, rows[:, COL["rails"]])
-    return _plus_bound(p, mode, rows[np.maximum.reduce([rows[:, COL["up_cost"]], rows[:, COL["between_cost"]], edge]) < BEYOND])
+    return _plus_bound(
+        p, mode, rows[np.maximum.reduce([rows[:, COL["up_cost"]], rows[:, COL["between_cost"]], edge]) < BEYOND]
+    )
 
 
 def _plus_bound(p: Problem, mode: int, rows: Ints) -> Ints:
@@ -200,7 +228,9 @@ def _plus_bound(p: Problem, mode: int, rows: Ints) -> Ints:
     groups = -(-least // np.maximum((ports - 1) // per_pod, 1))
     need, floor = _group_flows(p, p.modes[mode], rows)
     twice = 2 if p.network.group_routing == "valiant" else 1
-    links = np.maximum(1, np.ceil(np.maximum(need * twice / np.where(twice == 2, pods - 1, 1), floor / (pods - 1))).astype(np.int64))
+    links = np.maximum(
+        1, np.ceil(np.maximum(need * twice / np.where(twice == 2, pods - 1, 1), floor / (pods - 1))).astype(np.int64)
+    )
     spines = np.maximum(groups, -(-(pods - 1) * links // np.maximum(ports - per_pod, 1)))
     total = rows[:, COL["up_cost"]] * np.maximum(least, spines) + rows[:, COL["between_cost"]] * links
     rows[:, COL["bound"]] = rows[:, COL["leaf_cost"]] + p.switch_cost(mode) * pods * spines + total
@@ -244,5 +274,5 @@ def _fewest_links(p: Problem, mode: int, rows: Ints) -> tuple[Ints, NDArray[np.b
     if pin is not None:
         links = np.maximum(links, (pin - 1) * s // others + 1)
     up = -(-others * links // s)
-    fits = rows[:, COL["spine_down"]] + up + rows[:, COL["border"]] <= rows[:, COL["ports"]]
+    fits = rows[:, COL["spine_down"]] + up + rows[:, COL["wan_gateway"]] <= rows[:, COL["ports"]]
     return links, fits if pin is None else fits & (up == pin)

@@ -42,7 +42,7 @@ def zone_table(p: Problem, prices: LinkPrices, most: float) -> tuple[Ints, dict[
 
 
 def _least_zones(p: Problem) -> int:
-    """One zone is three tiers with boxes on top that nothing needs, but where these are asked for or make room for a border."""
+    """One zone is three tiers with boxes on top that nothing needs, but where these are asked for or make room for a WAN gateway."""
     return 1 if {"tiers", "core_up_ports"} & set(p.pins) or p.request.wan_gbps else 2
 
 
@@ -53,14 +53,27 @@ def _zone_shapes(p: Problem, mode: int, domain: int, prices: LinkPrices) -> tupl
     least, most = uplink_range(p, mode, domain)
     if least > most or ends >= BEYOND:
         return NONE, math.inf
-    cost = leaves * p.switch_cost(mode) + ends + prices.border(mode)
+    cost = leaves * p.switch_cost(mode) + ends + prices.wan_gateway(mode)
     below = least_with_spines(p, mode, domain, prices, least=least, spine_ports=m.switch.ports - 1)
     spines = -(-leaves * least // (m.switch.ports - 1))
     bound = below + spines * link + _least_zones(p) * (p.switch_cost(mode) + link) + p.switch_cost(mode)
     if bound > prices.most:
         return NONE, bound
-    same = {"mode": mode, "tiers": 4, "ports": m.switch.ports, "domain": domain, "down_ports": domain * m.rail_gpus, "domains": domains}
-    same |= {"leaves": m.networks * leaves, "leaf_cost": cost, "splits": unavoidable_splits(p.request, domain), "least_up": least, "most_up": most}
+    same = {
+        "mode": mode,
+        "tiers": 4,
+        "ports": m.switch.ports,
+        "domain": domain,
+        "down_ports": domain * m.rail_gpus,
+        "domains": domains,
+    }
+    same |= {
+        "leaves": m.networks * leaves,
+        "leaf_cost": cost,
+        "splits": unavoidable_splits(p.request, domain),
+        "least_up": least,
+        "most_up": most,
+    }
     pods, excluded = _pods(p, same | {"wan_ports": m.wan_ports(p.request)}, link, prices)
     rows, also = _zones(p, mode, domain, pods, prices)
     return rows, min([excluded, also, *rows[:, COL["bound"]].tolist()])
@@ -76,9 +89,16 @@ def _pods(p: Problem, same: dict[str, int], link: int, prices: LinkPrices) -> tu
     rows = np.zeros((int(keep.sum()), len(SHAPE)), dtype=np.int64)
     for name, value in same.items():
         rows[:, COL[name]] = value
-    for name, values in (("pods", pods), ("rails", rails), ("domains_per_pod", width), ("leaves_per_pod", rails * width)):
+    for name, values in (
+        ("pods", pods),
+        ("rails", rails),
+        ("domains_per_pod", width),
+        ("leaves_per_pod", rails * width),
+    ):
         rows[:, COL[name]] = values[keep]
-    rows[:, COL["need_up"]] = least_block_up(p, m, *(rows[:, COL[c]] for c in ("domain", "domains", "rails", "domains_per_pod", "pods")))
+    rows[:, COL["need_up"]] = least_block_up(
+        p, m, *(rows[:, COL[c]] for c in ("domain", "domains", "rails", "domains_per_pod", "pods"))
+    )
     rows, groups, up = _groups(rows)
     box, pods = p.switch_cost(same["mode"]), rows[:, COL["pods"]]
     cores = np.maximum(_least_zones(p) * groups, -(-pods * up // ports))
@@ -89,7 +109,9 @@ def _pods(p: Problem, same: dict[str, int], link: int, prices: LinkPrices) -> tu
 
 def _groups(rows: Ints) -> tuple[Ints, Ints, Ints]:
     """Drop shapes whose spines have no ports; return the others with the fewest spine groups and uplinks of a pod that ports allow."""
-    ports, least, most, need, per_pod = (rows[:, COL[c]] for c in ("ports", "least_up", "most_up", "need_up", "leaves_per_pod"))
+    ports, least, most, need, per_pod = (
+        rows[:, COL[c]] for c in ("ports", "least_up", "most_up", "need_up", "leaves_per_pod")
+    )
     bundle = (ports - np.maximum(1, -(-need // most))) // per_pod
     keep = (bundle >= 1) & (need <= most * (ports - per_pod))
     groups = -(-least[keep] // bundle[keep])
@@ -111,14 +133,20 @@ def _zones(p: Problem, mode: int, domain: int, pods: Ints, prices: LinkPrices) -
     sizes = (rows[:, COL[c]] for c in ("domain", "domains", "rails_per_zone", "domains_per_zone", "zones"))
     rows[:, COL["need_zone"]] = least_block_up(p, m, *sizes)
     link = prices.least_link(mode)
-    for cost, boxes in (("up_cost", rows[:, COL["leaves"]] // m.networks), ("core_cost", rows[:, COL["pods"]]), ("zone_cost", rows[:, COL["zones"]])):
+    for cost, boxes in (
+        ("up_cost", rows[:, COL["leaves"]] // m.networks),
+        ("core_cost", rows[:, COL["pods"]]),
+        ("zone_cost", rows[:, COL["zones"]]),
+    ):
         rows[:, COL[cost]] = boxes * link
     rows, excluded = _bounded(p, mode, rows, prices)
     if prices.places is None or not len(rows):
         return rows, excluded
     rails, width = rows[:, COL["rails_per_zone"]], rows[:, COL["domains_per_zone"]]
     rows[:, COL["up_cost"]] = prices.leaf_uplink(mode, domain, rows[:, COL["domains_per_pod"]])
-    rows[:, COL["core_cost"]] = prices.spine_uplink_in_zone(mode, domain, rows[:, COL["domains_per_pod"]], rows[:, COL["rails"]], width)
+    rows[:, COL["core_cost"]] = prices.spine_uplink_in_zone(
+        mode, domain, rows[:, COL["domains_per_pod"]], rows[:, COL["rails"]], width
+    )
     rows[:, COL["zone_cost"]] = prices.spine_uplink(mode, domain, width, rails)
     rows = rows[np.max(rows[:, [COL[c] for c in ("up_cost", "core_cost", "zone_cost")]], axis=1, initial=0) < BEYOND]
     rows, also = _bounded(p, mode, rows, prices)
@@ -144,6 +172,11 @@ def _laid(p: Problem, rails: int, domains: int, row: Ints) -> Iterator[Ints]:
     zones = -(-columns // wide) * -(-lines // deep)
     keep = (wide * deep < ports) & (zones <= ports) & (zones >= _least_zones(p))
     rows = np.repeat(row[None, :], int(keep.sum()), axis=0)
-    for name, values in (("zones", zones), ("zone_pods", wide * deep), ("rails_per_zone", wide * x), ("domains_per_zone", deep * y)):
+    for name, values in (
+        ("zones", zones),
+        ("zone_pods", wide * deep),
+        ("rails_per_zone", wide * x),
+        ("domains_per_zone", deep * y),
+    ):
         rows[:, COL[name]] = values[keep]
     yield rows

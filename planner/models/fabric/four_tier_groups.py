@@ -26,7 +26,7 @@ class Asked(NamedTuple):
     box: int
     pods: int
     spine_link: int
-    border: int
+    wan_gateway: int
     zones: int
     zone_pods: int
     zone_link: int
@@ -47,7 +47,7 @@ class Ways:
 def asked(p: Problem, row: dict[str, int]) -> Asked:
     """Return what a row of the table asks of its spine groups."""
     pins = {"core_down": p.pins.get("core_down_ports", 0), "core_up": p.pins.get("core_up_ports", 0)}
-    counts = {name: row[name] for name in ("pods", "border", "zones", "zone_pods", "zone_up")}
+    counts = {name: row[name] for name in ("pods", "wan_gateway", "zones", "zone_pods", "zone_up")}
     links = {"spine_link": row["core_cost"], "zone_link": row["zone_cost"]}
     return Asked(ports=p.modes[row["mode"]].switch.ports, box=p.switch_cost(row["mode"]), **counts, **links, **pins)
 
@@ -77,7 +77,11 @@ def built(a: Asked, spine_up: int) -> dict[str, int]:
     bundle = spine_up // cores
     worth, least = _tops(a)
     up = int(least[cores - 1] + worth[cores - 1, least[cores - 1] : a.ports - a.zone_pods * bundle + 1].argmin())
-    return {"spine_bundle": bundle, "core_up": up, "core_bundle": int(core_bundles(a.ports, a.zones, -(-a.border // cores))[up])}
+    return {
+        "spine_bundle": bundle,
+        "core_up": up,
+        "core_bundle": int(core_bundles(a.ports, a.zones, -(-a.wan_gateway // cores))[up]),
+    }
 
 
 def _tops(a: Asked) -> tuple[Ints, Ints]:
@@ -86,16 +90,16 @@ def _tops(a: Asked) -> tuple[Ints, Ints]:
     The boxes, fewer than `ports` + 1, are the last digits, so that of equal costs the fewest boxes are least.
     """
     cores, up = np.arange(1, a.ports, dtype=np.int64), np.arange(a.ports + 1, dtype=np.int64)
-    border = -(-a.border // cores)
-    each, which = np.unique(border, return_inverse=True)
+    wan_gateway = -(-a.wan_gateway // cores)
+    each, which = np.unique(wan_gateway, return_inverse=True)
     boxes = np.stack([up // core_bundles(a.ports, a.zones, b) for b in each.tolist()])
     worth: Ints = (a.box * boxes + a.zone_link * up) * (a.ports + 1) + boxes
     if a.core_up:
         worth[:, up != a.core_up] = NEVER
     least = np.maximum(1, -(-a.zone_up // cores))
-    if a.border:
+    if a.wan_gateway:
         free = a.ports - a.zones
-        least = np.maximum(least, -(-border // free) if free > 0 else a.ports + 1)
+        least = np.maximum(least, -(-wan_gateway // free) if free > 0 else a.ports + 1)
     return worth[which.ravel()], np.minimum(least, a.ports)
 
 
@@ -116,9 +120,11 @@ def least_up(p: Problem, rows: Ints, unit: Ints) -> Ints:
     down, up = p.pins.get("core_down_ports"), p.pins.get("core_up_ports")
     most = ports - unit * pods if up is None else np.minimum(ports - unit * pods, up)
     keep = (most >= (up or 1)) & (zones <= ports) & ((unit * pods == down) | (down is None))
-    border, free = rows[:, COL["border"]], np.maximum(ports - zones, 0) * np.maximum(most, 0)
+    wan_gateway, free = rows[:, COL["wan_gateway"]], np.maximum(ports - zones, 0) * np.maximum(most, 0)
     cores = np.maximum(1, -(-rows[:, COL["zone_up"]] // np.maximum(most, 1)))
-    cores = np.maximum(cores, np.where(border == 0, 1, np.where(free > 0, -(-border // np.maximum(free, 1)), BEYOND)))
+    cores = np.maximum(
+        cores, np.where(wan_gateway == 0, 1, np.where(free > 0, -(-wan_gateway // np.maximum(free, 1)), BEYOND))
+    )
     spine = -(-rows[:, COL["need_up"]] // np.maximum(rows[:, COL["groups"]], 1))
     least: Ints = np.where(keep, np.minimum(unit * np.maximum(cores, -(-spine // unit)), BEYOND), BEYOND)
     return least
@@ -133,5 +139,7 @@ def bound_of(box: Ints, rows: Ints, groups: Ints | int, spine_up: Ints, zone_up:
     cores = np.maximum(groups, -(-(pods * spine_up + np.maximum(zone_up, groups)) // ports))
     links = np.maximum(zone_up, cores)
     tops = np.maximum(cores, -(-zones * links // ports))
-    total: Ints = box * (zones * cores + tops) + rows[:, COL["core_cost"]] * spine_up + rows[:, COL["zone_cost"]] * links
+    total: Ints = (
+        box * (zones * cores + tops) + rows[:, COL["core_cost"]] * spine_up + rows[:, COL["zone_cost"]] * links
+    )
     return total

@@ -16,8 +16,8 @@ from planner.models.fabric.data import TOLERANCE, Problem, leaf_domain_racks, le
 from planner.models.fabric.design import FabricDesign
 from planner.models.fabric.search import search
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
-from planner.physics.network.transport import hop_slowdown
-from planner.simulation.reference_tree import transport_slowdown
+from planner.physics.network.transport import pipeline_send_slowdown
+from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import Stop
 
 HOP_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over phi: caps at which alternatives are sought
@@ -44,7 +44,9 @@ def alternatives(
     `every`: at every slowdown that a design has, and not only the best below each of `HOP_CAPS`. Where the time ends, those
     not reached are missing, which is reported.
     """
-    f = Frontier(problem_of(instance, request), options, ("cost", *(a for a in FABRIC_AXES if a in set(axes) - {"cost"})), every)
+    f = Frontier(
+        problem_of(instance, request), options, ("cost", *(a for a in FABRIC_AXES if a in set(axes) - {"cost"})), every
+    )
     try:
         f.walk({}, [a for a in CAPPED if a in f.axes])
     except OutOfTimeError:
@@ -83,11 +85,11 @@ class Frontier:
         """Return the next cap of an axis below a value, None where nothing is better."""
         if axis != "time":
             return value - 1 if value >= 1 else None
-        phi = transport_slowdown(self.problem.network)
+        transport_slowdown = transport_slowdown_of(self.problem.network)
         below = value * (1 - BELOW)
         if not every:
-            return max((phi * c for c in HOP_CAPS if phi * c < below), default=None)
-        return below if below > phi else None
+            return max((transport_slowdown * c for c in HOP_CAPS if transport_slowdown * c < below), default=None)
+        return below if below > transport_slowdown else None
 
     def traded(self, caps: Mapping[str, float]) -> list[Alternative]:
         """Return the least cost within caps; with power, every trade of the two that some price of a watt makes best."""
@@ -143,7 +145,7 @@ class Frontier:
         left = None if limit is None else self.started + limit - time.perf_counter()
         if left is not None and left <= 0:
             raise OutOfTimeError
-        hop = min(p.ratios.hop, caps.get("time", float("inf")) / transport_slowdown(p.network) * (1 + TOLERANCE))
+        hop = min(p.ratios.hop, caps.get("time", float("inf")) / transport_slowdown_of(p.network) * (1 + TOLERANCE))
         capped = replace(
             p,
             ratios=replace(p.ratios, hop=hop),
@@ -162,19 +164,30 @@ class Frontier:
         d, p = found.design, self.problem
         left = left_at_worst(p.request, d, found.switch.port_gbps)
         crossed = (d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains)
-        slow = hop_slowdown(transport_slowdown(p.network), d, *map(float, crossed), left=left)
+        slow = pipeline_send_slowdown(transport_slowdown_of(p.network), d, *map(float, crossed), left=left)
         figures: dict[str, float] = {
             "cost_usd": found.cost_usd,
-            "hop_slowdown": slow,
+            "pipeline_send_slowdown": slow,
             "power_mw": found.power_mw,
             "racks_outside_leaf": max(0, p.request.racks - leaf_domain_racks(d)),
             "unavoidable_splits": found.unavoidable_splits,
         }
         merits = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in self.axes}
-        choices: dict[str, object] = figures | {"switches": d.switches, "switch": found.switch.name, "planes": found.mode.planes}
+        choices: dict[str, object] = figures | {
+            "switches": d.switches,
+            "switch": found.switch.name,
+            "planes": found.mode.planes,
+        }
         choices |= {"family": found.mode.family, "tiers": d.tiers, "leaf_domain_racks": leaf_domain_racks(d)}
-        choices |= {name: getattr(d, name) for name in ("leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "spine_up", "spine_bundle")}
-        choices |= {name: getattr(d, name) for name in ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle")} if d.zones else {}
+        choices |= {
+            name: getattr(d, name)
+            for name in ("leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "spine_up", "spine_bundle")
+        }
+        choices |= (
+            {name: getattr(d, name) for name in ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle")}
+            if d.zones
+            else {}
+        )
         return Alternative(merits=merits, choices=choices)
 
 

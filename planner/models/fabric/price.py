@@ -9,7 +9,6 @@ from planner.models.fabric.data import BEYOND, Ints, Problem
 from planner.physics.network.links import MediaTable, Metres, Places
 from planner.physics.network.price import (
     beside_metres,
-    border_counts,
     border_metres,
     by_reach,
     endpoint_factor,
@@ -19,6 +18,7 @@ from planner.physics.network.price import (
     leaf_metres,
     spine_metres,
     table,
+    wan_gateway_counts,
 )
 
 TOGETHER = 32  # widths of pods priced at a time
@@ -37,7 +37,11 @@ class LinkPrices:
     def __post_init__(self) -> None:
         network = self.problem.network
         self.media = table(network)
-        self.places = Places(network.floor, self.problem.request.racks) if by_reach(network) and network.floor is not None else None
+        self.places = (
+            Places(network.floor, self.problem.request.racks)
+            if by_reach(network) and network.floor is not None
+            else None
+        )
 
     def endpoints(self, mode: int, domain: int) -> int:
         """All links to GPUs of leaf domains of so many racks."""
@@ -74,7 +78,9 @@ class LinkPrices:
         found, across = np.zeros_like(width), -(-m.rails // rails)
         for w in np.unique(width).tolist():
             at = width == w
-            found[at] = across[at] * self._by_width("leaf", domain * w, zone[at] // w, m.networks * m.switch.link_factor)
+            found[at] = across[at] * self._by_width(
+                "leaf", domain * w, zone[at] // w, m.networks * m.switch.link_factor
+            )
         return found
 
     def least_link(self, mode: int) -> int:
@@ -84,29 +90,37 @@ class LinkPrices:
             return m.networks * p.units(flat_usd(p.weighed, m.switch)[1])
         return int(self.least(mode, np.ones(1, dtype=np.int64), 0)[0])
 
-    def border(self, mode: int) -> int:
-        """Boxes and links of the border of every network."""
+    def wan_gateway(self, mode: int) -> int:
+        """Boxes and links of the WAN gateway of every network."""
         p, m = self.problem, self.problem.modes[mode]
         ports = m.wan_ports(p.request)
         if not ports:
             return 0
-        return math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode) + int(self.beside(mode, np.array([ports]))[0])
+        return math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode) + int(
+            self.beside(mode, np.array([ports]))[0]
+        )
 
     def group_border(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
-        """Boxes of the border of every network and its links to groups, by domains and rails of a group."""
+        """Boxes of the WAN gateway of every network and its links to groups, by domains and rails of a group."""
         p, m = self.problem, self.problem.modes[mode]
         ports = m.wan_ports(p.request)
         if not ports or self.places is None:
-            return np.full_like(width, self.border(mode))
+            return np.full_like(width, self.wan_gateway(mode))
         boxes = math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode)
         shapes = zip((domain * width).tolist(), (-(-m.rails // rails)).tolist(), strict=True)
-        return boxes + np.array([self._border_links(mode, pod, ports, across) for pod, across in shapes], dtype=np.int64)
+        return boxes + np.array(
+            [self._border_links(mode, pod, ports, across) for pod, across in shapes], dtype=np.int64
+        )
 
     def _border_links(self, mode: int, pod: int, ports: int, across: int) -> int:
-        """Price the links of the border of every network to groups of so many racks, `across` of them at a place."""
+        """Price the links of the WAN gateway of every network to groups of so many racks, `across` of them at a place."""
         p, m = self.problem, self.problem.modes[mode]
         each = self._powered(border_metres(self._floor(), pod))
-        return p.units(float((border_counts(ports, len(each) * across, across) * each).sum()) * m.networks * m.switch.link_factor)
+        return p.units(
+            float((wan_gateway_counts(ports, len(each) * across, across) * each).sum())
+            * m.networks
+            * m.switch.link_factor
+        )
 
     def beside(self, mode: int, links: Ints) -> Ints:
         """Links between switches that stand together."""
@@ -127,13 +141,18 @@ class LinkPrices:
             pods = across * -(-domains // width)
             flat: Ints = pods * (pods - 1) // 2 * (m.networks * p.units(flat_usd(p.weighed, m.switch)[1]))
             return flat
-        usd = [self._between(domain * w, n) * m.networks * m.switch.link_factor for w, n in zip(width.tolist(), across.tolist(), strict=True)]
+        usd = [
+            self._between(domain * w, n) * m.networks * m.switch.link_factor
+            for w, n in zip(width.tolist(), across.tolist(), strict=True)
+        ]
         return np.array([p.units(x) for x in usd], dtype=np.int64)
 
     def _between(self, pod: int, across: int) -> float:
         """Price one link between each two groups of so many racks; lengths do not depend on how a group's racks are cut into domains."""
         if ("between", pod, 0) not in self.known:
-            self.known["between", pod, 0] = sum(float(self._powered(metres).sum()) for metres in group_metres(self._floor(), pod))
+            self.known["between", pod, 0] = sum(
+                float(self._powered(metres).sum()) for metres in group_metres(self._floor(), pod)
+            )
         apart = self.known["between", pod, 0]
         together = len(range(0, self._floor().racks, pod)) * (across * (across - 1) // 2)
         return across**2 * apart + (together * self.beside_usd if together else 0.0)

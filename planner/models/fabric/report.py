@@ -11,11 +11,11 @@ from planner.models.requests import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.price import border_bill
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import WHOLE, allreduce_slowdown, hop_slowdown
+from planner.physics.network.transport import WHOLE, allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import Left
 from planner.plan.certificate import Certificate, Status
-from planner.plan.fabric import Border, SiteFabric, Tier
-from planner.simulation.reference_tree import transport_slowdown
+from planner.plan.fabric import SiteFabric, Tier, WanGateway
+from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.cpsat import SOLVER
 from planner.solvers.outcome import Outcome, relative_gap
 
@@ -29,7 +29,7 @@ FORMULATION = (
     "by declaration, since uneven pods may have shorter cables), a spine bundle below the largest that divides the uplinks and fits the core (more "
     "cores), one zone alone, and rows whose ports alone cost more than the design held: shapes of four tiers enter once the best of fewer tiers is "
     "known, and only within its cost. Dragonflies are rows of their own, each bundle between routers with the fewest links between groups that the "
-    "rules allow, and no larger one than those links ask for, since more cost more. A border is the same boxes and links whatever the wiring of a "
+    "rules allow, and no larger one than those links ask for, since more cost more. A WAN gateway is the same boxes and links whatever the wiring of a "
     "tree, to groups in turn in a dragonfly, and every row leaves its ports in the top tier free; what sites exchange takes its ports' worth of "
     "uplinks beside hops and rings. The time rules take the worst placement; slowdowns are compared within 1e-9."
 )
@@ -50,8 +50,12 @@ def site_fabric(
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that its placement causes."""
     network, d = network_of(instance), found.design
-    hop = hop_slowdown(transport_slowdown(network), d, share_leaving_leaf, share_leaving_pod, share_leaving_zone, left=left)
-    ring = allreduce_slowdown(transport_slowdown(network), d, rings_leaving_leaf, rings_leaving_pod, rings_leaving_zone, left=left)
+    hop = pipeline_send_slowdown(
+        transport_slowdown_of(network), d, share_leaving_leaf, share_leaving_pod, share_leaving_zone, left=left
+    )
+    ring = allreduce_slowdown(
+        transport_slowdown_of(network), d, rings_leaving_leaf, rings_leaving_pod, rings_leaving_zone, left=left
+    )
     return SiteFabric(
         switch=found.switch.name,
         family=found.mode.family,
@@ -68,7 +72,7 @@ def site_fabric(
         endpoint_links=d.endpoint_links,
         cost_usd=found.cost_usd,
         power_mw=found.power_mw,
-        border=_border(network, request, found, left),
+        wan_gateway=_border(network, request, found, left),
         leaf_domain_racks=leaf_domain_racks(d),
         leaf_domains=d.domains,
         rails_per_pod=d.rails_per_pod,
@@ -80,8 +84,8 @@ def site_fabric(
         share_leaving_leaf=share_leaving_leaf,
         share_leaving_pod=share_leaving_pod,
         share_leaving_zone=share_leaving_zone,
-        p2p_seconds=request.hop_seconds * hop,
-        hop_slowdown=hop,
+        p2p_seconds=request.pipeline_send_seconds * hop,
+        pipeline_send_slowdown=hop,
         allreduce_slowdown=ring,
     )
 
@@ -115,30 +119,55 @@ def certificate(outcomes: dict[str, Outcome[FabricDesign]], seed: int) -> Certif
     )
 
 
-def _border(network: Network, request: FabricRequest, found: FabricDesign, left: Left) -> Border | None:
-    """Return the plan's section for the border, of a site that has one."""
+def _border(network: Network, request: FabricRequest, found: FabricDesign, left: Left) -> WanGateway | None:
+    """Return the plan's section for the WAN gateway, of a site that has one."""
     d = found.design
     if not d.wan_ports:
         return None
     price = border_bill(network, found.switch, d)
-    counts = {"wan_ports": d.border_links, "switches": d.borders, "uplinks": d.border_links}
+    counts = {"wan_ports": d.wan_gateway_links, "switches": d.wan_gateways, "uplinks": d.wan_gateway_links}
     taken = {"leaf_uplink_share": 1 - left.leaf, "pod_uplink_share": 1 - left.pod, "zone_uplink_share": 1 - left.zone}
-    return Border(wan_gbps=request.wan_gbps, exchange_gbps=request.exchange_gbps, **counts, **taken, cost_usd=price.usd, power_mw=price.mw)
+    return WanGateway(
+        wan_gbps=request.wan_gbps,
+        exchange_gbps=request.exchange_gbps,
+        **counts,
+        **taken,
+        cost_usd=price.usd,
+        power_mw=price.mw,
+    )
 
 
 def _tiers(d: Design) -> Iterator[Tier]:
     """Tiers from the leaf up; the bundle of a tier is that of its links upwards."""
     over, up = d.leaf_oversubscription, d.up_ports if isinstance(d, Dragonfly) else d.leaf_up
-    yield Tier(name="leaf", switches=d.leaves, down_ports=d.leaf_down, up_ports=up, oversubscription=over, bundle=d.leaf_bundle)
+    yield Tier(
+        name="leaf", switches=d.leaves, down_ports=d.leaf_down, up_ports=up, oversubscription=over, bundle=d.leaf_bundle
+    )
     if d.tiers > 1:
         over = d.spine_oversubscription
-        yield Tier(name="spine", switches=d.spines, down_ports=d.spine_down, up_ports=d.spine_up, oversubscription=over, bundle=d.spine_bundle)
+        yield Tier(
+            name="spine",
+            switches=d.spines,
+            down_ports=d.spine_down,
+            up_ports=d.spine_up,
+            oversubscription=over,
+            bundle=d.spine_bundle,
+        )
     if d.tiers > 2:
         over = d.core_oversubscription
-        yield Tier(name="core", switches=d.cores, down_ports=d.core_down, up_ports=d.core_up, oversubscription=over, bundle=d.core_bundle)
+        yield Tier(
+            name="core",
+            switches=d.cores,
+            down_ports=d.core_down,
+            up_ports=d.core_up,
+            oversubscription=over,
+            bundle=d.core_bundle,
+        )
     if d.tiers > 3:
         down = d.zones * d.core_bundle
-        yield Tier(name="super-core", switches=d.super_cores, down_ports=down, up_ports=0, oversubscription=1.0, bundle=0)
+        yield Tier(
+            name="super-core", switches=d.super_cores, down_ports=down, up_ports=0, oversubscription=1.0, bundle=0
+        )
 
 
 def _status(outcomes: list[Outcome[FabricDesign]]) -> Status:

@@ -14,7 +14,7 @@ from planner.models.fabric.model import break_ties, formulate, read
 from planner.models.fabric.price import LinkPrices
 from planner.models.fabric.table import COL, COLUMNS, SHAPE
 from planner.models.requests import Options
-from planner.simulation.reference_tree import transport_slowdown
+from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.cpsat import SOLVER, Values, run
 from planner.solvers.outcome import Outcome, Stop
 
@@ -49,8 +49,15 @@ def search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
         found = _go_on(p, shapes, zoned, found, options, started) if len(zoned) else found
     if found.outcome.infeasible:
         edge = f" and {p.request.wan_gbps:,.6g} Gbps of the wide area" if p.request.wan_gbps else ""
-        tall = f"; network.max_tiers allows {p.network.max_tiers} of {MOST_TIERS}" if p.network.max_tiers < MOST_TIERS else ""
-        why = reason or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks{edge} under the time rules and pins{tall}"
+        tall = (
+            f"; network.max_tiers allows {p.network.max_tiers} of {MOST_TIERS}"
+            if p.network.max_tiers < MOST_TIERS
+            else ""
+        )
+        why = (
+            reason
+            or f"no mode, leaf domain and pod shape has the ports for {p.request.racks} racks{edge} under the time rules and pins{tall}"
+        )
         found.outcome = replace(found.outcome, detail=f"{site}: {why}")
     elif found.chosen is not None and found.bound == found.cost:
         _prefer(p, found, options, started)
@@ -60,13 +67,13 @@ def search(p: Problem, options: Options, site: str) -> Outcome[FabricDesign]:
 
 def _hopeless(p: Problem) -> str:
     """Say what rules out every fabric before any is looked at; empty where nothing does."""
-    phi = transport_slowdown(p.network)
+    transport_slowdown = transport_slowdown_of(p.network)
     if not p.modes:
         return "no switch mode carries a NIC over the lanes allowed and meets the pins on planes and ports"
     if p.ratios.hop < 1:
-        return f"the hop's slowdown must be at most {phi * p.ratios.hop:g}, the transport alone takes {phi:g}"
+        return f"the hop's slowdown must be at most {transport_slowdown * p.ratios.hop:g}, the transport alone takes {transport_slowdown:g}"
     if p.ratios.allreduce < 1:
-        return f"the all-reduce's slowdown must be at most {phi * p.ratios.allreduce:g}, the transport alone takes {phi:g}"
+        return f"the all-reduce's slowdown must be at most {transport_slowdown * p.ratios.allreduce:g}, the transport alone takes {transport_slowdown:g}"
     return ""
 
 
@@ -91,7 +98,11 @@ def _go_on(p: Problem, shapes: Ints, zoned: Ints, found: Search, options: Option
 def _cheapest(p: Problem, shapes: Ints, options: Options, started: float, held: Search | None = None) -> Search:
     """Solve rows of least bound, then all whose bound is within the cost held; the rest cannot be better."""
     found = held or Search(bound=float(shapes[0, COL["bound"]]) if len(shapes) else 0.0)
-    taken = min(FIRST_SHAPES, len(shapes)) if found.cost is None else int(np.searchsorted(shapes[:, COL["bound"]], found.cost, side="right"))
+    taken = (
+        min(FIRST_SHAPES, len(shapes))
+        if found.cost is None
+        else int(np.searchsorted(shapes[:, COL["bound"]], found.cost, side="right"))
+    )
     most = FIRST_ROWS
     while taken:
         rows = expand(p, shapes[:taken], math.inf if found.cost is None else found.cost)
@@ -106,7 +117,11 @@ def _cheapest(p: Problem, shapes: Ints, options: Options, started: float, held: 
         elif taken == len(shapes):
             break
         cost = math.inf if found.cost is None else found.cost
-        taken = min(4 * taken, len(shapes)) if found.cost is None else int(np.searchsorted(shapes[:, COL["bound"]], cost, side="right"))
+        taken = (
+            min(4 * taken, len(shapes))
+            if found.cost is None
+            else int(np.searchsorted(shapes[:, COL["bound"]], cost, side="right"))
+        )
     return found
 
 

@@ -15,7 +15,7 @@ from planner.models.fabric.pareto import alternatives
 from planner.models.fabric.report import certificate, site_fabric
 from planner.models.fabric.search import search
 from planner.models.requests import FabricRequest, Options
-from planner.simulation.reference_tree import transport_slowdown
+from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import Outcome
 
 __all__ = ["FabricDesign", "alternatives", "certificate", "site_fabric", "solve", "still_cheapest"]
@@ -26,19 +26,36 @@ def solve(instance: Instance, request: FabricRequest, options: Options, *, site:
     return search(problem_of(instance, request), options, site)
 
 
-def still_cheapest(network: Network, asked: FabricRequest, request: FabricRequest, slowdowns: tuple[float, float]) -> bool:
+def still_cheapest(
+    network: Network, asked: FabricRequest, request: FabricRequest, slowdowns: tuple[float, float]
+) -> bool:
     """Tell whether the design chosen for one request is that of another too, on which exchange and rings suffer some slowdowns at worst.
 
     Where the other asks for the same but allows no more, its designs are some of those that were chosen from; then the one
     chosen is the best of these as well, if it is among them.
     """
-    before, now, phi = ratios_of(network, asked), ratios_of(network, request), transport_slowdown(network)
+    before, now, transport_slowdown = (
+        ratios_of(network, asked),
+        ratios_of(network, request),
+        transport_slowdown_of(network),
+    )
     alike = _without_times(asked) == _without_times(request)
     fewer = now.hop <= before.hop and now.allreduce <= before.allreduce
-    return alike and fewer and slowdowns[0] <= now.hop * phi and slowdowns[1] <= now.allreduce * phi
+    return (
+        alike
+        and fewer
+        and slowdowns[0] <= now.hop * transport_slowdown
+        and slowdowns[1] <= now.allreduce * transport_slowdown
+    )
 
 
 def _without_times(r: FabricRequest) -> FabricRequest:
     return replace(
-        r, hop_seconds=0.0, hop_window_seconds=0.0, allreduce_seconds=0.0, allreduce_window_seconds=0.0, hop_limit=None, allreduce_limit=None
+        r,
+        pipeline_send_seconds=0.0,
+        pipeline_send_window_seconds=0.0,
+        allreduce_seconds=0.0,
+        allreduce_window_seconds=0.0,
+        pipeline_send_limit=None,
+        allreduce_limit=None,
     )

@@ -13,14 +13,36 @@ SHAPE = (
     "grouped", "router_bundle", "group_links", "between_cost", "wan_ports",
     "zones", "zone_pods", "rails_per_zone", "domains_per_zone", "need_zone", "zone_cost",
 )  # fmt: skip
-COLUMNS = (*SHAPE, "leaf_up", "leaf_bundle", "groups", "spine_down", "least_spine_up", "most_spine_up", "border", "zone_up")
+COLUMNS = (
+    *SHAPE,
+    "leaf_up",
+    "leaf_bundle",
+    "groups",
+    "spine_down",
+    "least_spine_up",
+    "most_spine_up",
+    "wan_gateway",
+    "zone_up",
+)
 CHUNK = 256  # pod shapes expanded at a time
 COL = {name: i for i, name in enumerate(COLUMNS)}
-KEYS = ("mode", "tiers", "pods", "core_cost", "border", "zones", "zone_pods", "zone_cost", "zone_up")  # what fixes the rows of a spine group
+KEYS = (
+    "mode",
+    "tiers",
+    "pods",
+    "core_cost",
+    "wan_gateway",
+    "zones",
+    "zone_pods",
+    "zone_cost",
+    "zone_up",
+)  # what fixes the rows of a spine group
 KEY = [COL[name] for name in KEYS]
 
 
-def pod_sizes(p: Problem, rails: int, domains: int, most_parts: int, pin: str = "spine_down_ports") -> tuple[Ints, Ints]:
+def pod_sizes(
+    p: Problem, rails: int, domains: int, most_parts: int, pin: str = "spine_down_ports"
+) -> tuple[Ints, Ints]:
     """Rails and domains per pod, or pods per zone: for each count of pods the fewest of each; every divisor where the ports down are pinned."""
     if pin in p.pins:
         down = p.pins[pin]
@@ -37,14 +59,14 @@ def fewest(items: int, most_parts: int) -> Ints:
 
 
 @cache
-def core_bundles(ports: int, pods: int, border: int) -> Ints:
-    """Largest bundle that divides every number of uplinks of `pods` boxes and fits those above, c·ports >= pods·u + `border` over c; else 1."""
-    if not border:
+def core_bundles(ports: int, pods: int, wan_gateway: int) -> Ints:
+    """Largest bundle that divides every number of uplinks of `pods` boxes and fits those above, c·ports >= pods·u + `WAN gateway` over c; else 1."""
+    if not wan_gateway:
         return largest_divisor(ports, ports // pods)
     best = np.ones(ports + 1, dtype=np.int64)
     for b in range(2, ports // pods + 1):
         up = np.arange(b, ports + 1, b, dtype=np.int64)
-        best[up[up // b * ports >= pods * up + border]] = b
+        best[up[up // b * ports >= pods * up + wan_gateway]] = b
     return best
 
 

@@ -31,7 +31,11 @@ def least_block_up(p: Problem, m: Mode, domain: Ints, domains: Ints, rails: Ints
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
     around = np.maximum(shared / p.ratios.allreduce, block_exchange(p, domain * width)) * m.rail_gpus * rails
     crossing = np.where(width < domains, np.maximum(ends / p.ratios.hop, around) / m.split, 0.0)
-    gone = m.exchange_ports(p.request) * np.minimum(1.0, width * domain / p.request.group_racks) * np.minimum(rails, m.rails)
+    gone = (
+        m.exchange_ports(p.request)
+        * np.minimum(1.0, width * domain / p.request.group_racks)
+        * np.minimum(rails, m.rails)
+    )
     hidden = np.ceil(crossing + gone)
     floor = np.where(blocks > 1, np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)), 0.0)
     need: Ints = np.maximum(hidden, floor).astype(np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 from planner.models.layout.bounds import NARROW, Cells, bounded, narrow, split, whole
 from planner.models.layout.columns import Flags, Floats, Ints, Row, RowTable, Select, most_counts, row_bounds, row_table
 from planner.models.layout.columns_dp_microbatch import Span
-from planner.models.layout.data import Base, Problem, at_hops, bases
+from planner.models.layout.data import LayerStrategy, Problem, at_hops, layer_strategies
 from planner.models.layout.known_bounds import Floors, Key, Wanted
 from planner.models.layout.pricing import Best, best_of_row
 from planner.physics.training import step
@@ -40,7 +40,9 @@ class Queue:
     `over`: says when to stop short.
     """
 
-    def __init__(self, problem: Problem, *tables: RowTable, margin: float = 1.0, over: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, problem: Problem, *tables: RowTable, margin: float = 1.0, over: Callable[[], bool] = lambda: False
+    ) -> None:
         self.problem, self.cutoff, self.margin, self.over = problem, math.inf, margin, over
         self.tables: list[RowTable] = []
         self.hopeless = 0
@@ -126,7 +128,10 @@ class Queue:
     def _keep(self, number: int, cells: Cells) -> None:
         ripe = narrow(self.tables[number], cells)
         for i in np.flatnonzero(ripe):
-            replicas, batches = (int(cells.fewest[i]), int(cells.most[i])), (int(cells.shallowest[i]), int(cells.deepest[i]))
+            replicas, batches = (
+                (int(cells.fewest[i]), int(cells.most[i])),
+                (int(cells.shallowest[i]), int(cells.deepest[i])),
+            )
             self._push(float(cells.bound[i]), number, (int(cells.row[i]), Span(replicas=replicas, batches=batches)))
         rest = cells.part(~ripe)
         if len(rest):
@@ -149,7 +154,7 @@ class Search:
     opened: list[Row]
     queue: Queue
     seconds: float
-    paces: list[Base]  # of the space
+    paces: list[LayerStrategy]  # of the space
     floors: Floors | None = None  # that no layout is under
 
 
@@ -164,7 +169,7 @@ class Run:
     beyond: float = 1.0  # how far beyond the best layout rows are searched to their end
     known: Floors | None = None  # that searches before this one found
     wanted: Wanted | None = None  # rows that these leave
-    paces: list[Base] = field(default_factory=list)  # all ways to cut a layer
+    paces: list[LayerStrategy] = field(default_factory=list)  # all ways to cut a layer
     number: dict[int, int] = field(default_factory=dict)  # which of them a base is, by its identity
     best: Best | None = None
     row: Row | None = None  # of the best
@@ -175,7 +180,11 @@ class Run:
     @property
     def over(self) -> bool:
         """Whether the time is out; the first layout is waited for."""
-        return self.best is not None and self.time_limit is not None and time.perf_counter() - self.started > self.time_limit
+        return (
+            self.best is not None
+            and self.time_limit is not None
+            and time.perf_counter() - self.started > self.time_limit
+        )
 
     @property
     def target(self) -> float:
@@ -208,7 +217,9 @@ class Run:
         if self.progress is not None:
             tokens = better.cut.data_parallel * better.cut.micro_batches * better.cut.micro_batch
             low = min(bound, better.seconds)
-            self.progress(f"layout: incumbent {better.seconds * tokens:.4g} s/step, bound {low * tokens:.4g}, gap {1 - low / better.seconds:.1%}")
+            self.progress(
+                f"layout: incumbent {better.seconds * tokens:.4g} s/step, bound {low * tokens:.4g}, gap {1 - low / better.seconds:.1%}"
+            )
 
 
 def search(
@@ -217,8 +228,8 @@ def search(
     time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
     table: RowTable | None = None,
-    near: Sequence[step.Cut] = (),
-    paces: list[Base] | None = None,
+    near: Sequence[step.ParallelStrategy] = (),
+    paces: list[LayerStrategy] | None = None,
     floors: Floors | None = None,
     margin: float = 1.0,
     beyond: float = 1.0,
@@ -229,10 +240,17 @@ def search(
     `paces`: all ways to cut a layer, where they are known, `floors`: what was proven of them before; `margin`: how far
     beyond the incumbent to find floors out, and `beyond`: to find them out exactly.
     """
-    run = Run(problem=problem, started=time.perf_counter(), time_limit=time_limit, progress=progress, beyond=beyond, known=floors)
+    run = Run(
+        problem=problem,
+        started=time.perf_counter(),
+        time_limit=time_limit,
+        progress=progress,
+        beyond=beyond,
+        known=floors,
+    )
     queue, rest = Queue(problem, margin=margin, over=lambda: run.over), math.inf
     if table is None:
-        run.paces = bases(problem) if paces is None else paces
+        run.paces = layer_strategies(problem) if paces is None else paces
         rest = _start(run, queue, near)
     else:
         queue.add(table)
@@ -251,7 +269,7 @@ def search(
         opened=opened,
         queue=queue,
         seconds=time.perf_counter() - run.started,
-        paces=table.bases if table is not None else run.paces,
+        paces=table.layer_strategies if table is not None else run.paces,
         floors=_floors(run, queue) if table is None and bound >= run.target else None,
     )
 
@@ -265,7 +283,7 @@ def _floors(run: Run, queue: Queue) -> Floors:
         rows[own] = min(run.floors[at], queue.reach)  # other parts of the row may have been dropped
     single = {own[:2] for own in rows}
     for table, held, bounds in queue.left():
-        way, zero = run.number[id(table.bases[int(table.base[held[0]])])], int(table.zero[held[0]])
+        way, zero = run.number[id(table.layer_strategies[int(table.base[held[0]])])], int(table.zero[held[0]])
         rest = np.ones(len(held), dtype=bool)
         for i, number in enumerate(held.tolist() if (way, zero) in single else ()):
             own = way, zero, int(table.pipeline[number]), int(table.virtual_stages[number]), bool(table.filled[number])
@@ -276,7 +294,7 @@ def _floors(run: Run, queue: Queue) -> Floors:
     return found if run.known is None or run.wanted is None else run.known.updated(found, run.wanted)
 
 
-def _start(run: Run, queue: Queue, near: Sequence[step.Cut]) -> float:
+def _start(run: Run, queue: Queue, near: Sequence[step.ParallelStrategy]) -> float:
     """Give the queue its rows, a few ways to cut a layer at a time, and open the first parts that come up; return a bound for what it did not get."""
     for cut in near:
         held, low = run.best, min(least_of(run.problem, base) for base in run.paces)
@@ -312,7 +330,7 @@ def _start(run: Run, queue: Queue, near: Sequence[step.Cut]) -> float:
     return math.inf
 
 
-def _select(run: Run, paces: list[Base]) -> Select | None:
+def _select(run: Run, paces: list[LayerStrategy]) -> Select | None:
     """Return what tells which rows of some ways to cut a layer are wanted; None where all are."""
     wanted = run.wanted
     if wanted is None:
@@ -320,10 +338,14 @@ def _select(run: Run, paces: list[Base]) -> Select | None:
     return lambda index, zero, p, v, filled: wanted.rows(run.number[id(paces[index])], zero, p, v, filled)
 
 
-def _leaves_of(run: Run, cut: step.Cut) -> Iterator[Leaf]:
+def _leaves_of(run: Run, cut: step.ParallelStrategy) -> Iterator[Leaf]:
     """Yield the parts of the rows that a layout belongs to: with as many replicas as fit or few less, then, without any layout yet, all of them."""
     for base in run.paces:
-        if base.shape.tensor_parallel == cut.tensor_parallel and base.shape.micro_batch == cut.micro_batch and base.order == cut.schedule:
+        if (
+            base.shape.tensor_parallel == cut.tensor_parallel
+            and base.shape.micro_batch == cut.micro_batch
+            and base.order == cut.schedule
+        ):
             table = row_table(run.problem, [at_hops(run.problem, base)], wanted=partial(_of_cut, cut))
             held = [i for i in range(len(table)) if is_row_of(table.row(i, 0.0), cut)]
             for i in held:
@@ -334,21 +356,27 @@ def _leaves_of(run: Run, cut: step.Cut) -> Iterator[Leaf]:
                 yield from Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
 
 
-def _of_cut(cut: step.Cut, _: int, zero: int, p: Ints, v: Ints, filled: Flags) -> Flags:
+def _of_cut(cut: step.ParallelStrategy, _: int, zero: int, p: Ints, v: Ints, filled: Flags) -> Flags:
     own = (p == cut.pipeline_parallel) & (v == cut.virtual_stages) & (filled == (cut.micro_batches >= p))
     return np.asarray(own & (zero == cut.zero_stage))
 
 
-def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:
+def _in_promise(problem: Problem, paces: list[LayerStrategy]) -> list[LayerStrategy]:
     """Order ways to cut a layer by their bounds on a sample of pipelines, those first of which one may fit memory."""
     layers = problem.machine.model.layers
     stages = problem.options("pipeline_parallel", range(1, layers + 1))
-    some = sorted({stages[min(len(stages) - 1, len(stages) * k // SAMPLES)] for k in range(SAMPLES)} | {stages[0], stages[-1]}) if stages else []
+    some = (
+        sorted(
+            {stages[min(len(stages) - 1, len(stages) * k // SAMPLES)] for k in range(SAMPLES)} | {stages[0], stages[-1]}
+        )
+        if stages
+        else []
+    )
     pairs = sorted({(p, v) for p in some for v in (1, layers // p) if p > 1 or v == 1})
     p, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     options = problem.options("zero_stage", range(4))
 
-    def promise(base: Base) -> float:
+    def promise(base: LayerStrategy) -> float:
         own = (p > 1) | (not base.packed)
         own &= (v == 1) | (base.order == "1f1b")
         least = math.inf
@@ -360,16 +388,25 @@ def _in_promise(problem: Problem, paces: list[Base]) -> list[Base]:
     return sorted(paces, key=promise)
 
 
-def least_of(problem: Problem, base: Base) -> float:
+def least_of(problem: Problem, base: LayerStrategy) -> float:
     """Bound all layouts of a way to cut a layer from below, in seconds per sequence: every GPU at its pace, no fill and no tails."""
     m = problem.machine
     units = max(1, problem.most_racks * m.rack.gpus // base.shape.gpus)
     return (m.model.layers * base.least_layer + base.head) / (base.shape.micro_batch * units)
 
 
-def is_row_of(row: Row, cut: step.Cut) -> bool:
+def is_row_of(row: Row, cut: step.ParallelStrategy) -> bool:
     """Tell whether a layout belongs to a row."""
-    held = (cut.pipeline_parallel, cut.virtual_stages, cut.micro_batches >= cut.pipeline_parallel, cut.zero_stage, cut.schedule, cut.stages_per_rack)
+    held = (
+        cut.pipeline_parallel,
+        cut.virtual_stages,
+        cut.micro_batches >= cut.pipeline_parallel,
+        cut.zero_stage,
+        cut.schedule,
+        cut.stages_per_rack,
+    )
     kept = row.base.shape.recompute if cut.recompute == "full" else cut.recompute
-    own = replace(cut.shape, recompute=kept) == row.base.shape and (cut.recompute != "full" or row.base.recomputes != "none")
+    own = replace(cut.shape, recompute=kept) == row.base.shape and (
+        cut.recompute != "full" or row.base.recomputes != "none"
+    )
     return own and held == (row.pipeline, row.virtual_stages, row.filled, row.zero, row.base.order, row.stages_per_rack)

@@ -5,8 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.layout.columns import Flags, Floats, Ints, RowTable, bound_between, least_layer, most_counts, replica_caps
-from planner.models.layout.data import Base, Problem
+from planner.models.layout.columns import (
+    Flags,
+    Floats,
+    Ints,
+    RowTable,
+    bound_between,
+    least_layer,
+    most_counts,
+    replica_caps,
+)
+from planner.models.layout.data import LayerStrategy, Problem
 from planner.models.layout.memory_bounds import least_stage, least_whole_stage
 
 NARROW = 1.05  # of a range's ends, from which on its counts are taken one by one
@@ -39,7 +48,7 @@ def narrow(table: RowTable, cells: Cells) -> Flags:
 
 def whole(problem: Problem, table: RowTable, rows: Ints, cutoff: float) -> Cells:
     """Return the cells that hold all counts of some rows that could be under the cutoff; a pipeline that is filled takes what the batch leaves."""
-    base, p, filled = table.bases[table.base[rows[0]]], table.pipeline[rows], table.filled[rows]
+    base, p, filled = table.layer_strategies[table.base[rows[0]]], table.pipeline[rows], table.filled[rows]
     most, _ = most_counts(problem, base, p, filled)
     least = np.ceil(problem.machine.model.layers / p) * base.least_layer / (cutoff * base.shape.micro_batch)
     free = problem.pin("data_parallel_by_site") is None and not problem.shared
@@ -56,10 +65,12 @@ def whole(problem: Problem, table: RowTable, rows: Ints, cutoff: float) -> Cells
 
 def split(problem: Problem, table: RowTable, cells: Cells) -> Cells:
     """Split cells in two, at the middle of the wider of their ranges."""
-    base = table.bases[table.base[cells.row[0]]]
+    base = table.layer_strategies[table.base[cells.row[0]]]
     filled = table.filled[cells.row]
     deep = ~filled & (cells.deepest / cells.shallowest > cells.most / cells.fewest)
-    middle = np.sqrt(np.where(deep, cells.shallowest * 1.0 * cells.deepest, cells.fewest * 1.0 * cells.most)).astype(np.int64)
+    middle = np.sqrt(np.where(deep, cells.shallowest * 1.0 * cells.deepest, cells.fewest * 1.0 * cells.most)).astype(
+        np.int64
+    )
     low = (np.where(deep, cells.most, middle), np.where(deep, middle, cells.deepest))
     high = (np.where(deep, cells.fewest, middle + 1), np.where(deep, middle + 1, cells.shallowest))
     return _counted(
@@ -74,7 +85,16 @@ def split(problem: Problem, table: RowTable, cells: Cells) -> Cells:
     )
 
 
-def _counted(problem: Problem, table: RowTable, base: Base, rows: Ints, fewest: Ints, most: Ints, shallowest: Ints, deepest: Ints) -> Cells:
+def _counted(
+    problem: Problem,
+    table: RowTable,
+    base: LayerStrategy,
+    rows: Ints,
+    fewest: Ints,
+    most: Ints,
+    shallowest: Ints,
+    deepest: Ints,
+) -> Cells:
     """Return the cells that hold any counts within the batch, not bounded yet."""
     total = problem.most_sequences // base.shape.micro_batch
     deepest = np.minimum(deepest, np.where(table.filled[rows], total, table.pipeline[rows] - 1))
@@ -90,7 +110,7 @@ def bounded(problem: Problem, table: RowTable, cells: Cells, cutoff: float) -> C
     """Return the cells under the cutoff with their bounds: of even stages, of those that memory leaves, of whole layers where cells are narrow."""
     if not len(cells):
         return cells
-    base, zero = table.bases[table.base[cells.row[0]]], int(table.zero[cells.row[0]])
+    base, zero = table.layer_strategies[table.base[cells.row[0]]], int(table.zero[cells.row[0]])
     cells = _under(problem, table, cells, np.arange(len(cells)), np.zeros(len(cells)), cutoff)
     for floor_of in (least_stage, least_whole_stage):
         which = np.flatnonzero(narrow(table, cells)) if floor_of is least_whole_stage else np.arange(len(cells))
@@ -107,8 +127,10 @@ def bounded(problem: Problem, table: RowTable, cells: Cells, cutoff: float) -> C
 def _under(problem: Problem, table: RowTable, cells: Cells, which: Ints, floor: Floats, cutoff: float) -> Cells:
     """Bound some of the cells with the least time of their largest stages; return all that are left under the cutoff."""
     c, told = cells.part(which), cells.bound.copy()
-    base, zero = table.bases[table.base[cells.row[0]]], int(table.zero[cells.row[0]])
+    base, zero = table.layer_strategies[table.base[cells.row[0]]], int(table.zero[cells.row[0]])
     p, v, fits = table.pipeline[c.row], table.virtual_stages[c.row], np.isfinite(floor)
-    low = bound_between(problem, base, zero, p, v, fewest=c.fewest, most=c.most, deepest=c.deepest, floor=np.where(fits, floor, 0.0))
+    low = bound_between(
+        problem, base, zero, p, v, fewest=c.fewest, most=c.most, deepest=c.deepest, floor=np.where(fits, floor, 0.0)
+    )
     told[which] = np.where(fits, np.maximum(told[which], low), np.inf)
     return replace(cells, bound=told).part(told < cutoff)

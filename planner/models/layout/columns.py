@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.models.layout.data import Base, Problem, bases
+from planner.models.layout.data import LayerStrategy, Problem, layer_strategies
 from planner.physics.training import schedule, step
 
 HAIR = 1e-9  # of a layer
@@ -22,14 +22,16 @@ HAIR = 1e-9  # of a layer
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-Select = Callable[[int, int, Ints, Ints, Flags], Flags]  # of a way to cut a layer and a ZeRO stage, by stages, virtual stages and filled
+Select = Callable[
+    [int, int, Ints, Ints, Flags], Flags
+]  # of a way to cut a layer and a ZeRO stage, by stages, virtual stages and filled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One row of the space with a lower bound, in seconds per sequence."""
 
-    base: Base
+    base: LayerStrategy
     zero: int
     pipeline: int
     virtual_stages: int
@@ -52,7 +54,7 @@ class RowTable:
     """The rows that may hold the model, by columns, in order of their bounds; and how many were excluded by which argument."""
 
     problem: Problem
-    bases: list[Base]
+    layer_strategies: list[LayerStrategy]
     base: Ints
     zero: Ints
     pipeline: Ints
@@ -72,7 +74,7 @@ class RowTable:
 
     def row(self, i: int, bound: float) -> Row:
         """Return row i with its sharpened bound."""
-        base, p = self.bases[self.base[i]], int(self.pipeline[i])
+        base, p = self.layer_strategies[self.base[i]], int(self.pipeline[i])
         q, r, spread = packing(self.problem, base, np.array(p))
         return Row(
             base=base,
@@ -87,7 +89,7 @@ class RowTable:
         )
 
 
-def packing(problem: Problem, base: Base, p: Any) -> tuple[Any, Any, int]:
+def packing(problem: Problem, base: LayerStrategy, p: Any) -> tuple[Any, Any, int]:
     """Return stages in a rack, replicas of a stage in a rack, and racks of a replica's stage."""
     gpus, unit = problem.machine.rack.gpus, base.shape.gpus
     q = np.minimum(p, max(1, gpus // unit)) if base.packed else np.ones_like(p)
@@ -98,7 +100,7 @@ def packing(problem: Problem, base: Base, p: Any) -> tuple[Any, Any, int]:
     return q, (r if fixed is None else np.full_like(r, fixed)), -(-unit // gpus)
 
 
-def replica_caps(problem: Problem, base: Base, p: Any) -> Any:
+def replica_caps(problem: Problem, base: LayerStrategy, p: Any) -> Any:
     """Most replicas by site: a rack carries q stages of r replicas, so r for every ceil(p/q) racks; shape (sites, ...)."""
     q, r, spread = packing(problem, base, np.asarray(p))
     groups = -(-np.asarray(p) // q) * spread
@@ -106,7 +108,7 @@ def replica_caps(problem: Problem, base: Base, p: Any) -> Any:
     return np.stack([np.where(fits, r * (racks // groups), 0) for racks in problem.racks])
 
 
-def most_replicas(problem: Problem, base: Base, p: Any) -> Any:
+def most_replicas(problem: Problem, base: LayerStrategy, p: Any) -> Any:
     """Most replicas of all sites together; shape of p."""
     caps = replica_caps(problem, base, p).sum(axis=0)
     if problem.racks_in_all is None:
@@ -114,13 +116,19 @@ def most_replicas(problem: Problem, base: Base, p: Any) -> Any:
     return np.minimum(caps, replica_caps(replace(problem, sites=("all",), racks=(problem.racks_in_all,)), base, p)[0])
 
 
-def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: float = math.inf, wanted: Select | None = None) -> RowTable:
+def row_table(
+    problem: Problem,
+    paces: list[LayerStrategy] | None = None,
+    *,
+    cutoff: float = math.inf,
+    wanted: Select | None = None,
+) -> RowTable:
     """Build every row of some ways to cut a layer (all, unless told) with its bound, and drop those that cannot hold the model.
 
     Rows that even stages alone make as slow as the cutoff are left out, their bounds not worked out, and so are those that
     are not `wanted`.
     """
-    paces = bases(problem) if paces is None else paces
+    paces = layer_strategies(problem) if paces is None else paces
     zeros = problem.options("zero_stage", range(4))
     blocks, no_room, by_memory = [], 0, 0
     for index, base in enumerate(paces):
@@ -137,16 +145,18 @@ def row_table(problem: Problem, paces: list[Base] | None = None, *, cutoff: floa
             by_memory += int(np.sum(room & ~fits))
             i = of[room & fits]
             blocks.append((np.full(len(i), index), np.full(len(i), zero), p[i], v[i], filled[i], bound[room & fits]))
-    columns: list[Any] = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 6
+    columns: list[Any] = (
+        [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [np.empty(0, dtype=np.int64)] * 6
+    )
     return _in_order(problem, paces, columns, no_room, by_memory)
 
 
-def declared_rows(problem: Problem, paces: list[Base]) -> int:
+def declared_rows(problem: Problem, paces: list[LayerStrategy]) -> int:
     """Count the rows of some ways to cut a layer."""
     return sum(len(pipelines(problem, base)[0]) for base in paces) * len(problem.options("zero_stage", range(4)))
 
 
-def pipelines(problem: Problem, base: Base) -> tuple[Ints, Ints, Flags]:
+def pipelines(problem: Problem, base: LayerStrategy) -> tuple[Ints, Ints, Flags]:
     """Return the pipelines of a way to cut a layer: their stages, virtual stages, and whether they are filled."""
     layers, fixed = problem.machine.model.layers, problem.pin("layers_per_stage")
     stages = tuple(problem.options("pipeline_parallel", range(1, layers + 1) if fixed is None else [len(fixed)]))
@@ -155,7 +165,9 @@ def pipelines(problem: Problem, base: Base) -> tuple[Ints, Ints, Flags]:
 
 
 @lru_cache(maxsize=64)
-def _pipelines(stages: tuple[int, ...], layers: int, least: int, wanted: int | None, packed: bool, interleaved: bool) -> tuple[Ints, Ints, Flags]:
+def _pipelines(
+    stages: tuple[int, ...], layers: int, least: int, wanted: int | None, packed: bool, interleaved: bool
+) -> tuple[Ints, Ints, Flags]:
     several = [p for p in stages if p > 1 or not packed]
     most = [min(layers // p, least) if p > 1 and interleaved else 1 for p in several]
     deep = [(p, v, True) for p, n in zip(several, most, strict=True) for v in range(1, n + 1) if wanted in (None, v)]
@@ -166,18 +178,24 @@ def _pipelines(stages: tuple[int, ...], layers: int, least: int, wanted: int | N
     return found
 
 
-def _plain_bounds(problem: Problem, base: Base, p: Ints, filled: Flags) -> Floats:
+def _plain_bounds(problem: Problem, base: LayerStrategy, p: Ints, filled: Flags) -> Floats:
     """Bound rows by the pace of even stages at the most replicas, no fill and no tails."""
     replicas, _ = most_counts(problem, base, p, filled)
-    return np.asarray(np.ceil(problem.machine.model.layers / p) * base.least_layer / (np.maximum(replicas, 1) * base.shape.micro_batch))
+    return np.asarray(
+        np.ceil(problem.machine.model.layers / p)
+        * base.least_layer
+        / (np.maximum(replicas, 1) * base.shape.micro_batch)
+    )
 
 
-def _in_order(problem: Problem, paces: list[Base], columns: list[Any], no_room: int, by_memory: int) -> RowTable:
+def _in_order(
+    problem: Problem, paces: list[LayerStrategy], columns: list[Any], no_room: int, by_memory: int
+) -> RowTable:
     order = np.argsort(columns[5], kind="stable")
     base, zero, p, v, filled, bound = (c[order] for c in columns)
     return RowTable(
         problem=problem,
-        bases=paces,
+        layer_strategies=paces,
         base=base,
         zero=zero,
         pipeline=p,
@@ -189,7 +207,9 @@ def _in_order(problem: Problem, paces: list[Base], columns: list[Any], no_room: 
     )
 
 
-def row_bounds(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags) -> tuple[Floats, Flags, Flags]:
+def row_bounds(
+    problem: Problem, base: LayerStrategy, zero: int, p: Ints, v: Ints, filled: Flags
+) -> tuple[Floats, Flags, Flags]:
     """Bound rows from below in seconds per sequence; say where replicas and batch leave room, and where memory may fit.
 
     The most even stages and the largest batch.
@@ -201,14 +221,25 @@ def row_bounds(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled
     return bound, room, _may_fit(problem, base, zero, p, v, filled, at_most)
 
 
-def most_counts(problem: Problem, base: Base, p: Ints, filled: Flags) -> tuple[Ints, Floats]:
+def most_counts(problem: Problem, base: LayerStrategy, p: Ints, filled: Flags) -> tuple[Ints, Floats]:
     """Return the most replicas and micro-batches of rows (infinite where the pipeline is filled)."""
     most = problem.most_sequences // base.shape.micro_batch
     caps = most_replicas(problem, base, p)
     return np.minimum(caps, np.where(filled, most // p, most)), np.where(filled, np.inf, np.minimum(p - 1, most))
 
 
-def bound_between(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, *, fewest: Any, most: Any, deepest: Any, floor: Any = 0.0) -> Floats:
+def bound_between(
+    problem: Problem,
+    base: LayerStrategy,
+    zero: int,
+    p: Ints,
+    v: Ints,
+    *,
+    fewest: Any,
+    most: Any,
+    deepest: Any,
+    floor: Any = 0.0,
+) -> Floats:
     """Bound rows with so many replicas, and no more micro-batches than the deepest filling, from below in seconds per sequence.
 
     `floor`: the least time of the largest stage, where it is known to be more than even. Exchanges are those of the fewest
@@ -225,11 +256,13 @@ def _least_racks(problem: Problem, replicas_per_rack: Any, replicas: Any) -> Any
     return np.ceil(np.ceil(replicas / max(1, sum(x > 0 for x in problem.racks))) / replicas_per_rack)
 
 
-def least_layer(problem: Problem, base: Base, zero: int, p: Ints, replicas: Ints) -> Floats:
+def least_layer(problem: Problem, base: LayerStrategy, zero: int, p: Ints, replicas: Ints) -> Floats:
     """Return the least time of a layer with so many replicas or more, what ZeRO exposes with it and nothing recomputed."""
     _, r, _ = packing(problem, base, p)
     racks, slow = _least_racks(problem, r, replicas), problem.conditions.allreduce_slowdown
-    pace = step.paces(problem.machine, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow)
+    pace = step.paces(
+        problem.machine, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow
+    )
     return np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), p.shape)
 
 
@@ -245,7 +278,16 @@ def least_pace(layers: int, p: Any, layer: Any, head: float) -> Any:
 
 
 def least_terms(
-    problem: Problem, base: Base, zero: int, p: Any, v: Any, batches: Any, *, fewest: Any, most: Any, floor: Any = 0.0
+    problem: Problem,
+    base: LayerStrategy,
+    zero: int,
+    p: Any,
+    v: Any,
+    batches: Any,
+    *,
+    fewest: Any,
+    most: Any,
+    floor: Any = 0.0,
 ) -> tuple[Any, Any, Any]:
     """Return the least pace of a micro-batch, what a step takes at least once, and what each micro-batch pays besides.
 
@@ -263,7 +305,9 @@ def least_terms(
     slowest = np.maximum(stage + np.where(p == 1, base.head, 0.0), least_pace(layers, p, layer, base.head))
     hop = np.where(p == 1, 0.0, np.where(q >= p, base.hop_inside, base.hop_between))
     fill = step.bubble_of(pace, base.order, p, v, stage, hop=hop, micro_batches=batches)
-    if base.order == "zb-h1":  # where exchanges take longer than the passes that hide them, fewer micro-batches fill it faster
+    if (
+        base.order == "zb-h1"
+    ):  # where exchanges take longer than the passes that hide them, fewer micro-batches fill it faster
         fill = np.minimum(fill, step.bubble_of(pace, base.order, p, v, stage, hop=hop, micro_batches=1))
     tails = step.tail_parts(
         m,
@@ -278,10 +322,16 @@ def least_terms(
         layer_backward=base.times.backward,
         sites=1,
     )
-    return slowest, fill + sum(tails.values()), m.software.microbatch_seconds + step.exposed_each(m, pace, v, layers / p, hop)
+    return (
+        slowest,
+        fill + sum(tails.values()),
+        m.software.microbatch_seconds + step.exposed_each(m, pace, v, layers / p, hop),
+    )
 
 
-def _may_fit(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, filled: Flags, replicas: Ints) -> Flags:
+def _may_fit(
+    problem: Problem, base: LayerStrategy, zero: int, p: Ints, v: Ints, filled: Flags, replicas: Ints
+) -> Flags:
     """Say which rows may fit memory: the sum of what the stages can hold, bounded by an integral, must reach all layers.
 
     With k stages behind it a stage holds at least (s + a·((v-1)·p + k + 1)/v)·l bytes for l layers; the sum over k of

@@ -101,18 +101,28 @@ def replica_numbers(problem: Problem, row: Row, cutoff: float, span: Span | None
         low, top = max(low, span.replicas[0]), min(top, span.replicas[1])
     wanted, shares = problem.pin("data_parallel"), problem.pin("data_parallel_by_site")
     if shares is None:
-        return np.arange(low, top + 1) if wanted is None else np.array([wanted] if low <= wanted <= top else [], dtype=np.int64)
+        return (
+            np.arange(low, top + 1)
+            if wanted is None
+            else np.array([wanted] if low <= wanted <= top else [], dtype=np.int64)
+        )
     asked = np.array([shares.get(s, 0) for s in problem.sites])
     total = int(asked.sum())
-    held = np.all(asked <= caps) and (1 if span is None else span.replicas[0]) <= total <= top and wanted in (None, total)
+    held = (
+        np.all(asked <= caps) and (1 if span is None else span.replicas[0]) <= total <= top and wanted in (None, total)
+    )
     return np.array([total] if held else [], dtype=np.int64)
 
 
 def _untailed(problem: Problem, row: Row, d: Ints, m: Ints) -> Floats:
     """Bound the time per sequence of counts of replicas and micro-batches from below: even stages, least tails."""
-    pace, once, each = least_terms(problem, row.base, row.zero, np.array(row.pipeline), np.array(row.virtual_stages), m, fewest=d, most=d)
+    pace, once, each = least_terms(
+        problem, row.base, row.zero, np.array(row.pipeline), np.array(row.virtual_stages), m, fewest=d, most=d
+    )
     m = np.maximum(m, 1)
-    return np.asarray((effective(row, m) * (pace + each) + once) / (m * d * row.base.shape.micro_batch), dtype=np.float64)
+    return np.asarray(
+        (effective(row, m) * (pace + each) + once) / (m * d * row.base.shape.micro_batch), dtype=np.float64
+    )
 
 
 def candidates(problem: Problem, row: Row, cutoff: float, span: Span | None = None) -> Candidates | None:
@@ -142,7 +152,12 @@ def candidates(problem: Problem, row: Row, cutoff: float, span: Span | None = No
         shares = np.repeat(np.array([asked.get(s, 0) for s in problem.sites])[:, None], len(d), axis=1)
     least = d if problem.shared else np.where(shares > 0, shares, np.iinfo(np.int64).max).min(axis=0)
     found = Candidates(
-        replicas=d, batches=m, by_site=shares, least=least, racks=np.ceil(shares.max(axis=0) / row.replicas_per_rack).astype(np.int64), bound=bound
+        replicas=d,
+        batches=m,
+        by_site=shares,
+        least=least,
+        racks=np.ceil(shares.max(axis=0) / row.replicas_per_rack).astype(np.int64),
+        bound=bound,
     )
     found = found.part(least * shape.gpus >= shape.expert_parallel) if len(d) else found
     return found if len(found.replicas) else None

@@ -19,7 +19,9 @@ from planner.physics.training.step import Conditions, LayerBytes
 MICRO_BATCHES = (1, 2, 4, 8, 16)
 LONG_SEQUENCE = 16_384  # tokens from which context parallelism belongs to the space
 WIDE = 16  # TP ranks from which 2-D tensor parallelism belongs to the space
-WIDE_HIDDEN = 24_576  # width from which TP over several scale-up domains belongs to it, where no fabric is to be designed
+WIDE_HIDDEN = (
+    24_576  # width from which TP over several scale-up domains belongs to it, where no fabric is to be designed
+)
 MOST_DOMAINS = 64  # that TP spans
 
 
@@ -72,7 +74,7 @@ def problem_of(instance: Instance, request: LayoutRequest) -> Problem:
     return Problem(
         machine=machine,
         conditions=Conditions(
-            hop_slowdown=request.hop_slowdown,
+            pipeline_send_slowdown=request.pipeline_send_slowdown,
             allreduce_slowdown=request.allreduce_slowdown,
             wan_gbps=request.wan_gbps,
             wan_rtt_ms=request.wan_rtt_ms or 0.0,
@@ -90,7 +92,7 @@ def problem_of(instance: Instance, request: LayoutRequest) -> Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class LayerStrategy:
     """A way to cut a layer, with its pace and its bytes; `packed`: as many stages share a rack as fit.
 
     `recomputes` says which layers may be recomputed whole: none, any number of a stage's, or all of them (as pinned).
@@ -123,20 +125,22 @@ class Base:
         return self.bytes.kept if self.recomputes == "none" else min(self.bytes.kept, self.bytes.checkpoint)
 
 
-def at_hops(problem: Problem, base: Base) -> Base:
+def at_hops(problem: Problem, base: LayerStrategy) -> LayerStrategy:
     """Return a way to cut a layer with the exchange between stages of a question that differs in its network."""
-    slow = problem.conditions.hop_slowdown
-    between, inside = (layer_time.hop_seconds(problem.machine, base.shape, slow, inside=x) for x in (False, True))
+    slow = problem.conditions.pipeline_send_slowdown
+    between, inside = (
+        layer_time.pipeline_send_seconds(problem.machine, base.shape, slow, inside=x) for x in (False, True)
+    )
     return replace(base, hop_between=between, hop_inside=inside)
 
 
-def bases(problem: Problem) -> list[Base]:
+def layer_strategies(problem: Problem) -> list[LayerStrategy]:
     """List every way to cut a layer of the declared space, in a fixed order."""
     found = []
     for shape, recomputes in _shapes(problem):
         m = problem.machine
-        times, slowdown = layer_time.layer_times(m, shape), problem.conditions.hop_slowdown
-        one = Base(
+        times, slowdown = layer_time.layer_times(m, shape), problem.conditions.pipeline_send_slowdown
+        one = LayerStrategy(
             shape=shape,
             order="1f1b",
             packed=False,
@@ -145,8 +149,8 @@ def bases(problem: Problem) -> list[Base]:
             head=head_seconds(m, shape),
             weights=weights_of(m, shape),
             bytes=step.layer_bytes(m, shape),
-            hop_between=layer_time.hop_seconds(m, shape, slowdown),
-            hop_inside=layer_time.hop_seconds(m, shape, slowdown, inside=True),
+            hop_between=layer_time.pipeline_send_seconds(m, shape, slowdown),
+            hop_inside=layer_time.pipeline_send_seconds(m, shape, slowdown, inside=True),
         )
         for order, packed in itertools.product(problem.choices("schedule", m.software.schedules), (False, True)):
             if not packed or (m.rack.gpus // shape.gpus >= 2 and problem.pin("stages_per_rack") is None):
@@ -157,9 +161,14 @@ def bases(problem: Problem) -> list[Base]:
 def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
     m = problem.machine
     shared = math.gcd(m.model.heads, m.model.kv)
-    degrees = problem.options("tensor_parallel", [t for t in (*range(1, m.rack.gpus + 1), *_over_domains(problem)) if shared % t == 0])
+    degrees = problem.options(
+        "tensor_parallel", [t for t in (*range(1, m.rack.gpus + 1), *_over_domains(problem)) if shared % t == 0]
+    )
     for t in degrees:
-        inner, contexts = problem.choices("tensor_parallel_inner", _inner(t)), problem.choices("context_parallel", _contexts(m, t))
+        inner, contexts = (
+            problem.choices("tensor_parallel_inner", _inner(t)),
+            problem.choices("context_parallel", _contexts(m, t)),
+        )
         sizes = problem.choices("microbatch_sequences", MICRO_BATCHES)
         choices = itertools.product(inner, contexts, _expert_degrees(problem), sizes, (False, True), _kept(problem))
         for i, c, e, b, parallel, (kept, recomputes) in choices:
@@ -213,7 +222,7 @@ def _kept(problem: Problem) -> list[tuple[Any, str]]:
     """
     software, wanted = problem.machine.software, problem.pin("recompute")
     again = problem.pin("recomputed_layers_per_stage")
-    one_mode = software.flash_attention and software.selective_matrix_share == 0
+    one_mode = software.flash_attention and software.selective_gemm_share == 0
     if wanted == "full" or (wanted is None and again is not None):
         return [("selective", "any" if again is not None else "all")]
     if wanted is not None:

@@ -14,18 +14,18 @@ import numpy as np
 from planner.instance.instance import Instance
 from planner.models.layout.best_first import Search, search
 from planner.models.layout.columns import Flags, RowTable, replica_caps, row_table
-from planner.models.layout.data import Base, Problem, bases, problem_of
+from planner.models.layout.data import LayerStrategy, Problem, layer_strategies, problem_of
 from planner.models.requests import LayoutRequest, Options
 from planner.physics.training import step
 from planner.physics.training.memory import RECOMPUTE_MODES
-from planner.physics.training.step import Cut
+from planner.physics.training.step import ParallelStrategy
 from planner.solvers.outcome import Stop
 
 BEYOND = 4096  # times a limit: where even that leaves no layout, the limit is no relief
 FINE = 1e-3  # relative: how near the smallest memory is told
 LONGEST = 20.0  # seconds for the best with one choice made otherwise, where no limit is asked
 
-OF_BASE: dict[str, Callable[[Base], Any]] = {
+OF_BASE: dict[str, Callable[[LayerStrategy], Any]] = {
     "tensor_parallel": lambda b: b.shape.tensor_parallel,
     "tensor_parallel_inner": lambda b: b.shape.tensor_inner,
     "context_parallel": lambda b: b.shape.context_parallel,
@@ -50,7 +50,7 @@ class RunnerUp:
     grown: str  # the part of the step that grew most a sequence
     grown_loss: float  # what that part alone adds, on the same scale
     also: dict[str, tuple[Any, Any]]  # other choices that changed with it, from and to
-    cut: Cut
+    cut: ParallelStrategy
     proved: bool  # no layout with the choice made otherwise is faster
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Relief:
     now: float
     needed: float
     unit: str
-    cut: Cut
+    cut: ParallelStrategy
 
     def __str__(self) -> str:
         """Say it in a line."""
@@ -94,7 +94,7 @@ def runners_up(instance: Instance, request: LayoutRequest, options: Options) -> 
     return sorted(found, key=lambda x: x.loss)
 
 
-def _value(cut: Cut, choice: str) -> Any:
+def _value(cut: ParallelStrategy, choice: str) -> Any:
     names = {"microbatch_sequences": "micro_batch", "tensor_parallel_inner": "tensor_inner"}
     return getattr(cut, names.get(choice, choice))
 
@@ -105,7 +105,7 @@ def _without(problem: Problem, table: RowTable, choice: str, held: Any, time_lim
         return _other_recompute(problem, held, time_limit)
     kept: Flags
     if choice in OF_BASE:
-        other = np.array([OF_BASE[choice](b) != held for b in table.bases], dtype=bool)
+        other = np.array([OF_BASE[choice](b) != held for b in table.layer_strategies], dtype=bool)
         kept = other[table.base]
     else:
         kept = np.asarray(getattr(table, OF_ROW[choice]) != held)
@@ -117,9 +117,11 @@ def _other_recompute(problem: Problem, held: str, time_limit: float | None) -> S
     if problem.pin("recomputed_layers_per_stage") is not None:
         return None
     software = problem.machine.software
-    alike = software.flash_attention and software.selective_matrix_share == 0
+    alike = software.flash_attention and software.selective_gemm_share == 0
     modes = [r for r in RECOMPUTE_MODES if r != held and not (alike and r == "selective")]
-    found = [search(replace(problem, pins={**problem.pins, "layout.recompute": r}), time_limit=time_limit) for r in modes]
+    found = [
+        search(replace(problem, pins={**problem.pins, "layout.recompute": r}), time_limit=time_limit) for r in modes
+    ]
     if all(f.best is None for f in found):
         return None
     best = min(found, key=lambda f: f.best.seconds if f.best else math.inf)
@@ -127,7 +129,7 @@ def _other_recompute(problem: Problem, held: str, time_limit: float | None) -> S
     return replace(best, stop=stop)
 
 
-def _compared(problem: Problem, choice: str, best: Cut, other: Search) -> RunnerUp:
+def _compared(problem: Problem, choice: str, best: ParallelStrategy, other: Search) -> RunnerUp:
     """Say what a runner-up loses, and where."""
     if other.best is None:
         raise ValueError("a runner-up is a layout")
@@ -150,7 +152,7 @@ def _compared(problem: Problem, choice: str, best: Cut, other: Search) -> Runner
     )
 
 
-def _parts(problem: Problem, cut: Cut) -> dict[str, float]:
+def _parts(problem: Problem, cut: ParallelStrategy) -> dict[str, float]:
     """Seconds of a sequence by part of the step."""
     sequences = cut.data_parallel * cut.micro_batches * cut.micro_batch
     parts = step.step_breakdown(problem.machine, problem.conditions, cut)
@@ -170,7 +172,7 @@ def relief(instance: Instance, request: LayoutRequest) -> list[Relief]:
     return [x for x in found if x is not None]
 
 
-def _first(problem: Problem) -> Cut | None:
+def _first(problem: Problem) -> ParallelStrategy | None:
     """Return any layout."""
     best = search(problem, time_limit=0.0).best
     return None if best is None else best.cut
@@ -193,10 +195,16 @@ def _more_memory(problem: Problem) -> Relief | None:
             low = middle
         else:
             held, high = better, min(middle, _memory(problem, better))
-    return Relief(limit="memory", now=problem.memory_limit / 1e9, needed=math.ceil(high / 1e7) / 1e2, unit="GB that may be filled a GPU", cut=held)
+    return Relief(
+        limit="memory",
+        now=problem.memory_limit / 1e9,
+        needed=math.ceil(high / 1e7) / 1e2,
+        unit="GB that may be filled a GPU",
+        cut=held,
+    )
 
 
-def _memory(problem: Problem, cut: Cut) -> float:
+def _memory(problem: Problem, cut: ParallelStrategy) -> float:
     return sum(step.worst_memory(problem.machine, cut).values())
 
 
@@ -206,7 +214,13 @@ def _more_batch(problem: Problem) -> Relief | None:
     found = _least_whole(n, BEYOND * n, lambda n: _first(replace(problem, most_sequences=n)))
     if found is None:
         return None
-    return Relief(limit="limits.max_batch_tokens", now=problem.most_sequences, needed=found[0], unit="sequences a step", cut=found[1])
+    return Relief(
+        limit="limits.max_batch_tokens",
+        now=problem.most_sequences,
+        needed=found[0],
+        unit="sequences a step",
+        cut=found[1],
+    )
 
 
 def _more_racks(problem: Problem) -> Relief | None:
@@ -215,10 +229,18 @@ def _more_racks(problem: Problem) -> Relief | None:
     if found is None:
         return None
     now = sum(problem.racks)
-    return Relief(limit="racks", now=now, needed=now + found[0] * len(problem.racks), unit="racks, every site as many more", cut=found[1])
+    return Relief(
+        limit="racks",
+        now=now,
+        needed=now + found[0] * len(problem.racks),
+        unit="racks, every site as many more",
+        cut=found[1],
+    )
 
 
-def _least_whole(start: int, top: int, layout: Callable[[int], Cut | None]) -> tuple[int, Cut] | None:
+def _least_whole(
+    start: int, top: int, layout: Callable[[int], ParallelStrategy | None]
+) -> tuple[int, ParallelStrategy] | None:
     """Return the least number from `start` to `top` with which there is a layout: by doubling, then by bisection."""
     if layout(top) is None:
         return None
@@ -239,7 +261,7 @@ def _least_whole(start: int, top: int, layout: Callable[[int], Cut | None]) -> t
 def least_memory_bytes(problem: Problem) -> float:
     """Return the memory of the smallest layout: one micro-batch in flight, everything recomputed that may be, the most shards, even stages."""
     m, least = problem.machine, math.inf
-    for base in bases(problem):
+    for base in layer_strategies(problem):
         if base.shape.micro_batch > min(problem.choices("microbatch_sequences", (1,))):
             continue
         kept = {"none": 0, "any": 1, "all": 1}[base.recomputes]

@@ -23,7 +23,9 @@ class Wanted:
         """Ways to cut a layer with some wanted row."""
         return np.union1d(np.flatnonzero(self.pairs.any(axis=1)), [k[0] for k in self.more]).astype(np.int64)
 
-    def rows(self, way: int, zero: int, p: NDArray[np.int64], v: NDArray[np.int64], filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def rows(
+        self, way: int, zero: int, p: NDArray[np.int64], v: NDArray[np.int64], filled: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
         """Tell which of the pipelines of a way to cut a layer and a ZeRO stage are wanted."""
         found = np.asarray(self.pairs[way, p])
         for keys, own in ((self.more, True), (self.less, False)):

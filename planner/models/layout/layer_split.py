@@ -82,7 +82,9 @@ class Stages:
 
     def _state(self, layers: int, ends: int) -> float:
         m, base = self.problem.machine, self.row.base
-        found = step.held_state_bytes(m, base.shape, base.weights, layers=layers, ends=ends, zero_stage=self.row.zero, replicas=self.replicas)
+        found = step.held_state_bytes(
+            m, base.shape, base.weights, layers=layers, ends=ends, zero_stage=self.row.zero, replicas=self.replicas
+        )
         return float(found)
 
     def most_in_flight(self, layers: Any, recomputed: Any, room: Any) -> Any:

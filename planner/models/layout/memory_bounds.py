@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.layout.columns import Floats, Ints
-from planner.models.layout.data import Base, Problem
+from planner.models.layout.data import LayerStrategy, Problem
 from planner.physics.training import memory, step
 
 HALVINGS = 14
@@ -17,7 +17,9 @@ MOST = 128  # and of a stage, whose numbers of layers are tried one by one
 HAIR = 1e-9  # relative, by which sums in another order may differ
 
 
-def least_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Ints, replicas: Ints, layer: Floats) -> Floats:
+def least_stage(
+    problem: Problem, base: LayerStrategy, zero: int, p: Ints, v: Ints, batches: Ints, replicas: Ints, layer: Floats
+) -> Floats:
     """Return the least time of the largest stage with which memory holds all layers, divisible ones; zero where even stages do, infinite where none.
 
     By bisection, since what stages hold grows with it.
@@ -66,7 +68,17 @@ class _Held:
     stages: Floats
 
     @classmethod
-    def of(cls, problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Ints, replicas: Ints, layer: Floats) -> "_Held":
+    def of(
+        cls,
+        problem: Problem,
+        base: LayerStrategy,
+        zero: int,
+        p: Ints,
+        v: Ints,
+        batches: Ints,
+        replicas: Ints,
+        layer: Floats,
+    ) -> "_Held":
         """Read it from the physics of a way to cut a layer."""
         m, b, all_again = problem.machine, base.bytes, base.recomputes == "all"
         state = step.held_state_bytes(m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=replicas)
@@ -76,7 +88,9 @@ class _Held:
         one = np.ones(len(p))
         first, slope = np.where(v == 1, 1.0, ((v - 1) * p + 1) / v), np.where(v == 1, 1.0, 2 / v)
         cap = np.minimum(batches, p) if base.order == "zb-h1" else batches
-        rising = np.zeros(len(p)) if base.order == "zb-h1" else np.clip(np.floor((cap - first) / slope + 1e-9) + 1, 0, p)
+        rising = (
+            np.zeros(len(p)) if base.order == "zb-h1" else np.clip(np.floor((cap - first) / slope + 1e-9) + 1, 0, p)
+        )
         return cls(
             room=max(0.0, problem.memory_limit - gathered),
             kept=kept,
@@ -110,20 +124,30 @@ class _Held:
         k2 = np.maximum(k1, self._stages_up_to(some))
         n1, n2, n3 = (self._in_flight(k) for k in (k1, k2, self.rising))
         part = self.saved * t / mixed
-        partly = part * (k2 - k1) + (self.room - part * s) / (mixed * self.slope) * np.log((s + mixed * n2) / (s + mixed * n1))
+        partly = part * (k2 - k1) + (self.room - part * s) / (mixed * self.slope) * np.log(
+            (s + mixed * n2) / (s + mixed * n1)
+        )
         fully = self.room / (self.least * self.slope) * np.log((s + self.least * n3) / (s + self.least * n2))
-        at_cap = np.minimum((self.room + self.saved * self.cap * t) / (s + mixed * self.cap), self.room / (s + self.least * self.cap))
-        return np.asarray(k1 * whole + partly + fully + (self.stages - self.rising) * np.minimum(whole, at_cap), dtype=np.float64)
+        at_cap = np.minimum(
+            (self.room + self.saved * self.cap * t) / (s + mixed * self.cap), self.room / (s + self.least * self.cap)
+        )
+        return np.asarray(
+            k1 * whole + partly + fully + (self.stages - self.rising) * np.minimum(whole, at_cap), dtype=np.float64
+        )
 
     def _stages_up_to(self, in_flight: Floats) -> Floats:
-        return np.asarray(np.clip(np.floor((in_flight - self.first) / self.slope) + 1, 0, self.rising), dtype=np.float64)
+        return np.asarray(
+            np.clip(np.floor((in_flight - self.first) / self.slope) + 1, 0, self.rising), dtype=np.float64
+        )
 
     def _in_flight(self, stages: Floats) -> Floats:
         """Micro-batches in flight half a stage beyond so many stages."""
         return self.first + self.slope * (stages - 0.5)
 
 
-def least_whole_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints, batches: Ints, replicas: Ints, layer: Floats) -> Floats:
+def least_whole_stage(
+    problem: Problem, base: LayerStrategy, zero: int, p: Ints, v: Ints, batches: Ints, replicas: Ints, layer: Floats
+) -> Floats:
     """Return the least time of the largest stage with which memory holds all layers, whole ones; zero where even stages do or are large."""
     layers = problem.machine.model.layers
     even = -(-layers // p)
@@ -131,7 +155,17 @@ def least_whole_stage(problem: Problem, base: Base, zero: int, p: Ints, v: Ints,
     if not len(which):
         return least
     p, v, batches, replicas, layer = p[which], v[which], batches[which], replicas[which] + 0 * p[which], layer[which]
-    held = _Whole(problem=problem, base=base, zero=zero, p=p, v=v, batches=batches, replicas=replicas, layer=layer, most=2 * int(even[which].max()))
+    held = _Whole(
+        problem=problem,
+        base=base,
+        zero=zero,
+        p=p,
+        v=v,
+        batches=batches,
+        replicas=replicas,
+        layer=layer,
+        most=2 * int(even[which].max()),
+    )
     unit = layer + (base.times.again if base.recomputes == "all" else 0.0)
     low, high = even[which] * unit, held.most * layer
     enough = held.layers(low) >= layers
@@ -144,7 +178,7 @@ class _Whole:
     """What the stages of rows hold in a time, layer by layer, up to `most` of them: how many stages hold j layers, summed over j."""
 
     problem: Problem
-    base: Base
+    base: LayerStrategy
     zero: int
     p: Ints
     v: Ints
@@ -186,7 +220,10 @@ class _Whole:
             return [np.where(again >= j, (room - b.in_work) / some, -1.0) * (1 + HAIR) for room in self.rooms]
         found = [np.where(again >= 0, room / kept, -1.0) for room in self.rooms]
         if self.base.recomputes == "any":
-            found = [np.where(again > 0, np.maximum(n, (room - b.in_work) / some), n) for n, room in zip(found, self.rooms, strict=True)]
+            found = [
+                np.where(again > 0, np.maximum(n, (room - b.in_work) / some), n)
+                for n, room in zip(found, self.rooms, strict=True)
+            ]
         return [n * (1 + HAIR) for n in found]
 
     def _room(self, ends: str) -> Floats:
@@ -194,16 +231,25 @@ class _Whole:
         number = np.zeros(len(self.p), dtype=np.int64)
         if ends:
             number = memory.end_copies(m.model, np.where(ends == "last", self.p - 1, 0), self.p)
-        room = self.problem.memory_limit - np.stack([self._state(0, n) for n in range(3)])[number, np.arange(len(self.p))]
+        room = (
+            self.problem.memory_limit - np.stack([self._state(0, n) for n in range(3)])[number, np.arange(len(self.p))]
+        )
         if self.zero >= 3:
             room = room - 2 * self.base.weights.layer * m.precision.working_parameter_bytes
         if ends == "last":
             room = room - memory.logits_bytes(
-                m.model, m.sequence, s.micro_batch, s.tensor_parallel, context_parallel=s.context_parallel, logit_bytes=m.software.logit_memory_bytes
+                m.model,
+                m.sequence,
+                s.micro_batch,
+                s.tensor_parallel,
+                context_parallel=s.context_parallel,
+                logit_bytes=m.software.logit_memory_bytes,
             )
         return np.asarray(room, dtype=np.float64)
 
     def _state(self, layers: int, ends: int) -> Floats:
         m, base = self.problem.machine, self.base
-        held = step.held_state_bytes(m, base.shape, base.weights, layers=layers, ends=ends, zero_stage=self.zero, replicas=self.replicas)
+        held = step.held_state_bytes(
+            m, base.shape, base.weights, layers=layers, ends=ends, zero_stage=self.zero, replicas=self.replicas
+        )
         return np.asarray(held * np.ones(len(self.p)))

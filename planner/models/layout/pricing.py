@@ -13,7 +13,7 @@ from planner.models.layout.columns_dp_microbatch import Candidates, Span, candid
 from planner.models.layout.data import Problem
 from planner.models.layout.layer_split import HAIR, Stages
 from planner.physics.training import step
-from planner.physics.training.step import Cut, Paces
+from planner.physics.training.step import Paces, ParallelStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +21,12 @@ class Best:
     """The best layout of a row and its seconds per sequence."""
 
     seconds: float
-    cut: Cut
+    cut: ParallelStrategy
 
 
-def best_of_row(problem: Problem, row: Row, cutoff: float, over: Callable[[], bool] = lambda: False, span: Span | None = None) -> Best | None:
+def best_of_row(
+    problem: Problem, row: Row, cutoff: float, over: Callable[[], bool] = lambda: False, span: Span | None = None
+) -> Best | None:
     """Find the fastest layout of a row, or of a span of its counts, under the cutoff, exactly unless it is `over` before; None where there is none.
 
     Counts are taken up in the order of their bounds: first those of even stages, then, for all that fill the pipeline as
@@ -72,7 +74,9 @@ class Depths:
     @cached_property
     def layer(self) -> Floats:
         """Pace of a layer by candidate."""
-        return np.broadcast_to(np.asarray(pace_of(self.problem, self.row, self.candidates.racks).layer, dtype=np.float64), self.depth.shape)
+        return np.broadcast_to(
+            np.asarray(pace_of(self.problem, self.row, self.candidates.racks).layer, dtype=np.float64), self.depth.shape
+        )
 
     @property
     def free(self) -> bool:
@@ -126,7 +130,9 @@ class Depths:
         tried = splits(times, c, pace, easiest, np.full(len(own), cutoff))
         split = next(tried, None)
         while split is not None:
-            found = np.minimum(found, times.per_sequence(c, pace, pace_seconds=split.pace, stage_seconds=split.budget, most=split.most))
+            found = np.minimum(
+                found, times.per_sequence(c, pace, pace_seconds=split.pace, stage_seconds=split.budget, most=split.most)
+            )
             split = _next_split(tried, np.minimum(found, cutoff))
         return found
 
@@ -147,18 +153,29 @@ class Depths:
 
     def _stages(self, replicas: int, batches: int, layer: float) -> Stages:
         most = self.problem.machine.model.layers - (self.row.pipeline - 1) * self.row.virtual_stages
-        return Stages(problem=self.problem, row=self.row, replicas=replicas, batches=batches, layer=layer, most_layers=most)
+        return Stages(
+            problem=self.problem, row=self.row, replicas=replicas, batches=batches, layer=layer, most_layers=most
+        )
 
     def bounds(self, times: "Times", budget: float, which: Ints) -> Floats:
         """Bound the time per sequence of some candidates whose largest stage takes at least a budget."""
         if not math.isfinite(budget):
             return np.full(len(which), math.inf)
-        c, base, p, layers = self.candidates.part(which), self.row.base, self.row.pipeline, self.problem.machine.model.layers
+        c, base, p, layers = (
+            self.candidates.part(which),
+            self.row.base,
+            self.row.pipeline,
+            self.problem.machine.model.layers,
+        )
         again = base.times.again if base.recomputes == "all" else 0.0
         even = math.ceil(layers / p)
         stage = np.maximum(budget, even * (self.layer[which] + again))
-        least = np.maximum(stage + (base.head if p == 1 else 0.0), least_pace(layers, p, self.layer[which] + again, base.head))
-        return times.per_sequence(c, pace_of(self.problem, self.row, c.racks), pace_seconds=least, stage_seconds=stage, most=even)
+        least = np.maximum(
+            stage + (base.head if p == 1 else 0.0), least_pace(layers, p, self.layer[which] + again, base.head)
+        )
+        return times.per_sequence(
+            c, pace_of(self.problem, self.row, c.racks), pace_seconds=least, stage_seconds=stage, most=even
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +187,9 @@ class Split:
     most: int  # layers of a stage
 
 
-def splits(times: "Times", c: Candidates, pace: Paces, stages: Stages, cutoff: Floats) -> Generator[Split, Floats, None]:
+def splits(
+    times: "Times", c: Candidates, pace: Paces, stages: Stages, cutoff: Floats
+) -> Generator[Split, Floats, None]:
     """Yield the splits of layers with which some candidate may be under its cutoff; take back the cutoffs as they fall.
 
     Budgets of the largest stage are tried upwards from the least that holds all layers, and for each the paces that the
@@ -180,10 +199,15 @@ def splits(times: "Times", c: Candidates, pace: Paces, stages: Stages, cutoff: F
     start = stages.first_budget
     if start is None:
         return
-    even, quickest = math.ceil(layers / row.pipeline), float(least_pace(layers, row.pipeline, stages.layer, row.base.head))
+    even, quickest = (
+        math.ceil(layers / row.pipeline),
+        float(least_pace(layers, row.pipeline, stages.layer, row.base.head)),
+    )
 
     def late(pace_seconds: float, budget: float) -> bool:
-        return bool(np.all(times.per_sequence(c, pace, pace_seconds=pace_seconds, stage_seconds=budget, most=even) >= cutoff))
+        return bool(
+            np.all(times.per_sequence(c, pace, pace_seconds=pace_seconds, stage_seconds=budget, most=even) >= cutoff)
+        )
 
     while start < len(stages.budgets):
         budget = float(stages.budgets[start])
@@ -263,7 +287,8 @@ def _fixed_split(times: "Times", c: Candidates, pace: Paces, stages: Stages, cut
     if len(again) != p or any(r > n or (r < (f or 0)) for r, n, f in zip(again, layers, fewest, strict=True)):
         return None
     if asked is not None and any(
-        stages.most_in_flight(n, r, stages.room[i]) < stages.chunks[i] for i, (n, r) in enumerate(zip(layers, again, strict=True))
+        stages.most_in_flight(n, r, stages.room[i]) < stages.chunks[i]
+        for i, (n, r) in enumerate(zip(layers, again, strict=True))
     ):
         return None
     seconds = times.of_split(c, pace, tuple(layers), again)
@@ -299,10 +324,16 @@ class Times:
         layer = float(np.asarray(pace.layer).ravel()[0])
         stage = [n * layer + r * self.row.base.times.again for n, r in zip(layers, again, strict=True)]
         return self.one(
-            c, pace, max(*stage[:-1], stage[-1] + self.row.base.head) if len(stage) > 1 else stage[0] + self.row.base.head, max(stage), max(layers)
+            c,
+            pace,
+            max(*stage[:-1], stage[-1] + self.row.base.head) if len(stage) > 1 else stage[0] + self.row.base.head,
+            max(stage),
+            max(layers),
         )
 
-    def terms(self, pace: Paces, racks: Any, replicas: Any, batches: Any, stage_seconds: Any, most: Any) -> tuple[Any, Any]:
+    def terms(
+        self, pace: Paces, racks: Any, replicas: Any, batches: Any, stage_seconds: Any, most: Any
+    ) -> tuple[Any, Any]:
         """Return the seconds that a step takes once (fill and tails) and besides the slowest stage for each micro-batch."""
         row, base, p, v = self.row, self.row.base, self.row.pipeline, self.row.virtual_stages
         fill = step.bubble_of(pace, base.order, p, v, stage_seconds, hop=row.hop, micro_batches=batches)
@@ -329,10 +360,10 @@ class Times:
             return sum(d > 0 for d in asked.values())
         return int((replica_caps(self.problem, self.row.base, self.row.pipeline) > 0).sum())
 
-    def cut(self, c: Candidates, layers: tuple[int, ...], again: tuple[int, ...]) -> Cut:
+    def cut(self, c: Candidates, layers: tuple[int, ...], again: tuple[int, ...]) -> ParallelStrategy:
         """Return the layout in full."""
         row, s = self.row, self.row.base.shape
-        return Cut(
+        return ParallelStrategy(
             tensor_parallel=s.tensor_parallel,
             pipeline_parallel=row.pipeline,
             data_parallel_by_site=tuple(int(x) for x in c.by_site[:, 0]),

@@ -31,10 +31,12 @@ def given_by(problem: Problem) -> str:
     racks = ", ".join(f"{s} {r}" for s, r in zip(problem.sites, problem.racks, strict=True))
     c = problem.conditions
     wide = f", {c.wan_gbps:.0f} Gbps between sites at {c.wan_rtt_ms:.1f} ms" if c.wan_gbps else ""
-    return f"racks {racks}; pipeline exchange {c.hop_slowdown:.3f}x and rings {c.allreduce_slowdown:.3f}x the NIC's ideal{wide}"
+    return f"racks {racks}; pipeline exchange {c.pipeline_send_slowdown:.3f}x and rings {c.allreduce_slowdown:.3f}x the NIC's ideal{wide}"
 
 
-def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> dict[str, int | float | str | list[int] | list[str]]:
+def declared_space(
+    problem: Problem, found: Search, confirmed: Confirmation
+) -> dict[str, int | float | str | list[int] | list[str]]:
     """Say what the optimum was proven over, and how much of it each argument excluded."""
     tables, paces = found.queue.tables, found.paces
     declared, no_room = declared_rows(problem, paces), sum(t.no_room for t in tables)
@@ -43,7 +45,9 @@ def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> 
         "tensor_parallel": sorted({b.shape.tensor_parallel for b in paces}),
         "microbatch_sequences": sorted({b.shape.micro_batch for b in paces}),
         "recompute": sorted({str(b.shape.recompute) for b in paces}),
-        "recomputed_layers_per_stage": "any number of each stage's" if any(b.recomputes == "any" for b in paces) else "none, or all as pinned",
+        "recomputed_layers_per_stage": "any number of each stage's"
+        if any(b.recomputes == "any" for b in paces)
+        else "none, or all as pinned",
         "sequence_parallel": sorted({str(b.shape.sequence_parallel).lower() for b in paces}),
         "tensor_parallel_inner": sorted({b.shape.tensor_inner for b in paces}),
         "context_parallel_above_1": "with the smallest micro-batch only",
@@ -65,7 +69,7 @@ def declared_space(problem: Problem, found: Search, confirmed: Confirmation) -> 
         "rows_opened": len(found.opened),
         "excluded_again_on_even_stages": confirmed.excluded,
         "decided_again_by_cp_sat": confirmed.rows,
-        "left_to_the_tables": confirmed.left,
+        "not_verified_by_cpsat": confirmed.left,
     }
 
 
@@ -87,12 +91,14 @@ def binding(problem: Problem, best: Best) -> tuple[str, ...]:
     return tuple(found)
 
 
-def racks_of_replica(problem: Problem, cut: step.Cut) -> int:
+def racks_of_replica(problem: Problem, cut: step.ParallelStrategy) -> int:
     """Racks that hold all stages of one replica, and of those that share its racks."""
     return -(-cut.pipeline_parallel // cut.stages_per_rack) * -(-cut.shape.gpus // problem.machine.rack.gpus)
 
 
-def plan_of(problem: Problem, cut: step.Cut, measured: LayoutMetrics, certificate: Certificate) -> LayoutPlan:
+def plan_of(
+    problem: Problem, cut: step.ParallelStrategy, measured: LayoutMetrics, certificate: Certificate
+) -> LayoutPlan:
     """Write a layout as the plan's section."""
     c, sites = problem.conditions, problem.sites
     gpus = sum(problem.racks) * problem.machine.rack.gpus
@@ -119,11 +125,13 @@ def plan_of(problem: Problem, cut: step.Cut, measured: LayoutMetrics, certificat
         replicas_per_rack=cut.replicas_per_rack,
         racks_per_replica=spread,
         stages_per_rack=cut.stages_per_rack,
-        racks_per_stage_by_site={s: layer_time.group_racks(d, cut.replicas_per_rack) * spread for s, d in by_site.items()},
+        racks_per_stage_by_site={
+            s: layer_time.group_racks(d, cut.replicas_per_rack) * spread for s, d in by_site.items()
+        },
         gpus_used=cut.gpus,
         gpus_idle=gpus - cut.gpus,
         assumptions=Assumptions(
-            hop_slowdown=c.hop_slowdown,
+            pipeline_send_slowdown=c.pipeline_send_slowdown,
             allreduce_slowdown=c.allreduce_slowdown,
             wan_gbps=c.wan_gbps if several else None,
             wan_rtt_ms=c.wan_rtt_ms if several else None,

@@ -21,7 +21,7 @@ from planner.models.layout.data import Problem, problem_of
 from planner.models.layout.explain import least_memory_bytes
 from planner.models.layout.report import Confirmation, binding, declared_space, given_by, plan_of, racks_of_replica
 from planner.models.layout.verify_cpsat import solve_row
-from planner.models.layout.warm_start import Memory
+from planner.models.layout.warm_start import SolutionCache
 from planner.models.requests import Alternative, LayoutRequest, Options
 from planner.physics.training import layer_time, step
 from planner.plan.certificate import Certificate, Conflict
@@ -58,7 +58,9 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
             told = replace(told, left=told.left + 1)
             continue
         own, asked = is_row_of(row, best.cut), replace(options, time_limit=left if math.isfinite(left) else None)
-        out = solve_row(problem, row, best.seconds * (1 + AGREEMENT if own else 1 - AGREEMENT), asked, effort=EFFORT - told.effort)
+        out = solve_row(
+            problem, row, best.seconds * (1 + AGREEMENT if own else 1 - AGREEMENT), asked, effort=EFFORT - told.effort
+        )
         told = replace(told, effort=told.effort + out.effort)
         if out.stop is not Stop.PROVED:
             told = replace(told, left=told.left + 1, weight=told.weight + row.pipeline)
@@ -71,7 +73,9 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
                 raise InternalError(
                     f"layout: CP-SAT finds {out.objective} s per sequence where the tables find {best.seconds} s at best ({best.cut})"
                 )
-            told = replace(told, left=told.left + 1, weight=told.weight + row.pipeline)  # faster only by the shards that its model rounds up
+            told = replace(
+                told, left=told.left + 1, weight=told.weight + row.pipeline
+            )  # faster only by the shards that its model rounds up
             continue
         told = replace(
             told,
@@ -84,7 +88,7 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
     return told
 
 
-def _is_faster(problem: Problem, cut: step.Cut, seconds: float) -> bool:
+def _is_faster(problem: Problem, cut: step.ParallelStrategy, seconds: float) -> bool:
     """Tell whether a layout fits memory and is under a time per sequence, by physics alone."""
     whole = sum(step.step_breakdown(problem.machine, problem.conditions, cut).values())
     fits = sum(step.worst_memory(problem.machine, cut).values()) <= problem.memory_limit
@@ -97,8 +101,8 @@ def solve(
     options: Options,
     *,
     twice: bool = True,
-    near: Sequence[step.Cut] = (),
-    memory: Memory | None = None,
+    near: Sequence[step.ParallelStrategy] = (),
+    memory: SolutionCache | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Outcome[LayoutPlan]:
     """Return the fastest layout for the racks and the network given, with its certificate.
@@ -111,7 +115,9 @@ def solve(
     found = remembered(problem, memory, options.time_limit, near, progress)
     if found.best is None:
         stop = found.stop
-        return Outcome(stop=stop, infeasible=stop is Stop.PROVED, detail="no layout fits", seconds=time.perf_counter() - started)
+        return Outcome(
+            stop=stop, infeasible=stop is Stop.PROVED, detail="no layout fits", seconds=time.perf_counter() - started
+        )
     spent = time.perf_counter() - started
     rest = options if options.time_limit is None else replace(options, time_limit=options.time_limit - spent)
     confirmed = confirm(problem, found, rest) if twice else Confirmation()
@@ -156,7 +162,9 @@ FORMULATION = (
 
 def _again(told: Confirmation) -> str:
     """Say what CP-SAT decided again."""
-    seen = (": one has the optimum, none a better value" if told.own else ": none has a better value") if told.rows else ""
+    seen = (
+        (": one has the optimum, none a better value" if told.own else ": none has a better value") if told.rows else ""
+    )
     return (
         f"Of the rows opened, {told.excluded} cannot beat the optimum on even stages; CP-SAT decided {told.rows} of the other "
         f"{told.rows + told.left} again (replicas by site, micro-batches, layers and memory of every stage){seen}."
@@ -170,9 +178,9 @@ def _days(instance: Instance, problem: Problem, seconds_per_sequence: float) -> 
 
 def remembered(
     problem: Problem,
-    memory: Memory | None,
+    memory: SolutionCache | None,
     time_limit: float | None,
-    near: Sequence[step.Cut] = (),
+    near: Sequence[step.ParallelStrategy] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Search:
     """Return the answer that memory has, or search from the layouts that it has of the most alike questions, and remember."""
@@ -188,12 +196,16 @@ def remembered(
 
 
 def least(
-    instance: Instance, request: LayoutRequest, *, time_limit: float | None = None, memory: Memory | None = None
-) -> tuple[float, step.Cut | None] | None:
+    instance: Instance, request: LayoutRequest, *, time_limit: float | None = None, memory: SolutionCache | None = None
+) -> tuple[float, step.ParallelStrategy | None] | None:
     """Return a proven lower bound on the days to train for the racks and network given, and the fastest layout found; None where none fits."""
     problem = problem_of(instance, request)
     found = remembered(problem, memory, time_limit)
-    return None if found.bound == math.inf else (_days(instance, problem, found.bound), None if found.best is None else found.best.cut)
+    return (
+        None
+        if found.bound == math.inf
+        else (_days(instance, problem, found.bound), None if found.best is None else found.best.cut)
+    )
 
 
 def least_days(instance: Instance, request: LayoutRequest) -> float | None:
@@ -214,10 +226,18 @@ def alternatives(instance: Instance, request: LayoutRequest, options: Options, *
         if found is None:
             continue
         cut = found.cut
-        used = sum(math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site) * racks_of_replica(problem, cut)
+        used = sum(math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site) * racks_of_replica(
+            problem, cut
+        )
         merits = {"days_to_train": _days(instance, problem, found.seconds), "racks_used": float(used)}
-        kept = [a for a in kept if not (merits["days_to_train"] <= a.merits["days_to_train"] and used <= a.merits["racks_used"])]
-        if not any(a.merits["days_to_train"] <= merits["days_to_train"] and a.merits["racks_used"] <= used for a in kept):
+        kept = [
+            a
+            for a in kept
+            if not (merits["days_to_train"] <= a.merits["days_to_train"] and used <= a.merits["racks_used"])
+        ]
+        if not any(
+            a.merits["days_to_train"] <= merits["days_to_train"] and a.merits["racks_used"] <= used for a in kept
+        ):
             kept.append(Alternative(merits=merits, choices={"cut": cut}))
     return kept
 
@@ -240,7 +260,9 @@ def _possible(problem: Problem, rules: list[str]) -> bool:
     pins = {k: v for k, v in problem.pins.items() if f"pins.{k}" in rules}
     memory = problem.memory_limit if "memory" in rules else 1e6 * problem.machine.gpu.hbm_bytes
     batch = problem.most_sequences if "limits.max_batch_tokens" in rules else problem.most_sequences * 64
-    return search(replace(problem, pins=pins, memory_limit=memory, most_sequences=batch), time_limit=0.0).best is not None
+    return (
+        search(replace(problem, pins=pins, memory_limit=memory, most_sequences=batch), time_limit=0.0).best is not None
+    )
 
 
 def _reason(problem: Problem, rules: list[str]) -> str:
@@ -248,8 +270,14 @@ def _reason(problem: Problem, rules: list[str]) -> str:
     if "memory" in rules:
         least = least_memory_bytes(problem)
         least = least if math.isfinite(least) else least_memory_bytes(replace(problem, pins={}))
-        parts.append(f"the smallest layout needs {least / 1e9:,.1f} GB a GPU where {problem.memory_limit / 1e9:,.1f} GB can be used")
+        parts.append(
+            f"the smallest layout needs {least / 1e9:,.1f} GB a GPU where {problem.memory_limit / 1e9:,.1f} GB can be used"
+        )
     if "limits.max_batch_tokens" in rules:
         parts.append(f"a step may hold {problem.most_sequences} sequences of {problem.machine.sequence} tokens")
-    parts += [f"{r} = {problem.pins[r.removeprefix('pins.')]!r} is not met by any layout with the rest" for r in rules if r.startswith("pins.")]
+    parts += [
+        f"{r} = {problem.pins[r.removeprefix('pins.')]!r} is not met by any layout with the rest"
+        for r in rules
+        if r.startswith("pins.")
+    ]
     return "; ".join(parts) or f"no whole pipeline fits {sum(problem.racks)} racks of {problem.machine.rack.gpus} GPUs"

@@ -59,15 +59,27 @@ def values(variable: cp_model.IntVar) -> list[int]:
     return [x for low, high in zip(ends[::2], ends[1::2], strict=True) for x in range(low, high + 1)]
 
 
-def solve_row(problem: Problem, row: Row, cutoff: float, options: Options, *, effort: float | None = None) -> Outcome[Best]:
+def solve_row(
+    problem: Problem, row: Row, cutoff: float, options: Options, *, effort: float | None = None
+) -> Outcome[Best]:
     """Prove the best layout of a row among those no slower than the cutoff (seconds per sequence), with no more effort than told."""
     found = candidates(problem, row, cutoff)
     if found is None:
-        return Outcome(stop=Stop.PROVED, infeasible=True, detail="excluded by the bound without tails", solver=cpsat.SOLVER)
+        return Outcome(
+            stop=Stop.PROVED, infeasible=True, detail="excluded by the bound without tails", solver=cpsat.SOLVER
+        )
     f = _variables(problem, row, cutoff, found)
     if row.base.order == "zb-h1" or f is None or _cells(f) > CELLS:
         return Outcome(stop=Stop.LIMIT, detail="left to the tables", solver=cpsat.SOLVER)
-    for rule in (place_every_layer, recompute_within_layers, respect_batch, group_replicas, fit_memory, keep_pace, time_the_step):
+    for rule in (
+        place_every_layer,
+        recompute_within_layers,
+        respect_batch,
+        group_replicas,
+        fit_memory,
+        keep_pace,
+        time_the_step,
+    ):
         rule(f)
     f.model.minimize(f.objective)
     out = cpsat.run(f.model, time_limit=options.time_limit, seed=options.seed, threads=options.threads, effort=effort)
@@ -131,7 +143,9 @@ def fit_memory(f: RowModel) -> None:
             f.model.add(index == cell)
         else:
             kind = f.model.new_int_var(0, len(kinds) - 1, f"in_flight[{i}]")
-            f.model.add_element(f.batches - lowest(f.batches), [int(k) for k in np.searchsorted(kinds, in_flight)], kind)
+            f.model.add_element(
+                f.batches - lowest(f.batches), [int(k) for k in np.searchsorted(kinds, in_flight)], kind
+            )
             f.model.add(index == kind * table.shape[1] + cell)
         need = f.model.new_int_var(0, highest(f.least) + 1, f"replicas_needed[{i}]")
         f.model.add_element(index, [int(x) for x in table.ravel()], need)
@@ -157,7 +171,9 @@ def _cells(f: RowModel) -> int:
     return kinds * (highest(f.most) + 1) * (highest(f.again[0]) + 1)
 
 
-def _replicas_needed(f: RowModel, stage: int, in_flight: int, pairs: tuple[Ints, Ints], held: dict[int, Stages]) -> Ints:
+def _replicas_needed(
+    f: RowModel, stage: int, in_flight: int, pairs: tuple[Ints, Ints], held: dict[int, Stages]
+) -> Ints:
     """Fewest replicas to shard over with which a stage fits, for every pair; one more than there can be where none do.
 
     `held`: the stages by replicas, as far as they have been worked out.
@@ -184,7 +200,9 @@ def _replicas_needed(f: RowModel, stage: int, in_flight: int, pairs: tuple[Ints,
 
 
 def _stages(f: RowModel, replicas: int) -> Stages:
-    return Stages(problem=f.problem, row=f.row, replicas=replicas, batches=1, layer=f.row.base.layer, most_layers=highest(f.most))
+    return Stages(
+        problem=f.problem, row=f.row, replicas=replicas, batches=1, layer=f.row.base.layer, most_layers=highest(f.most)
+    )
 
 
 def keep_pace(f: RowModel) -> None:
@@ -199,7 +217,11 @@ def keep_pace(f: RowModel) -> None:
         one = f.model.new_int_var(int(whole.min()), int(whole.max()), "layer_seconds")
         f.model.add_element(f.racks - int(racks[0]), [int(x) for x in whole], one)
     for i, (n, r) in enumerate(zip(f.layers, f.again, strict=True)):
-        own: Any = n * one if isinstance(one, int) else f.model.new_int_var(0, highest(n) * highest(one), f"stage_seconds[{i}]")
+        own: Any = (
+            n * one
+            if isinstance(one, int)
+            else f.model.new_int_var(0, highest(n) * highest(one), f"stage_seconds[{i}]")
+        )
         if not isinstance(one, int):
             f.model.add_multiplication_equality(own, [n, one])
         f.model.add(f.stage >= own + again * r).with_name(f"keep_pace[{i}]")
@@ -216,7 +238,9 @@ def time_the_step(f: RowModel) -> None:
     times = Times(problem=f.problem, row=f.row)
     pace = pace_of(f.problem, f.row, racks[None, :])
     # Fill is linear in the largest stage: what it is without one, here, and (p-1)/v of it below.
-    once, each = times.terms(pace, racks[None, :], _most_replicas(f, racks)[None, :], highest(f.batches), 0.0, np.array(levels)[:, None])
+    once, each = times.terms(
+        pace, racks[None, :], _most_replicas(f, racks)[None, :], highest(f.batches), 0.0, np.array(levels)[:, None]
+    )
     shape = (len(levels), len(racks))
     fixed = _pick(f, "once", np.broadcast_to(np.asarray(once, dtype=np.float64), shape), levels)
     besides = _pick(f, "each", np.broadcast_to(np.asarray(each, dtype=np.float64), shape), levels)
@@ -253,7 +277,9 @@ def _most_replicas(f: RowModel, racks: Ints) -> Ints:
     return np.minimum(racks * f.row.replicas_per_rack, highest(f.least))
 
 
-def _pick(f: RowModel, name: str, seconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]], levels: range) -> cp_model.IntVar:
+def _pick(
+    f: RowModel, name: str, seconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]], levels: range
+) -> cp_model.IntVar:
     """Read a table of seconds over (largest stage, racks) at the chosen pair, in whole units."""
     whole = np.ceil(seconds * f.units_per_second).astype(np.int64).ravel()
     width = seconds.shape[1]
@@ -271,7 +297,11 @@ def _variables(problem: Problem, row: Row, cutoff: float, found: Candidates) -> 
     than need be: they have larger groups and fewer shards, so they are neither faster nor smaller.
     """
     m, base, b, p, v = cp_model.CpModel(), row.base, row.base.shape.micro_batch, row.pipeline, row.virtual_stages
-    caps, high, layers = [int(c) for c in replica_caps(problem, base, p)], int(found.replicas.max()), problem.machine.model.layers
+    caps, high, layers = (
+        [int(c) for c in replica_caps(problem, base, p)],
+        int(found.replicas.max()),
+        problem.machine.model.layers,
+    )
     # A stage of S seconds takes n·S in the steady state and (p-1)/v·S to fill and drain.
     full = int(found.batches.max())
     even, longest = math.ceil(layers / p), cutoff * high * b * full / (full + (p - 1) / v) * (1 + 1e-9)
@@ -295,10 +325,14 @@ def _variables(problem: Problem, row: Row, cutoff: float, found: Candidates) -> 
         units_per_second=units,
         model=m,
         replicas=replicas,
-        total=m.new_int_var_from_domain(cp_model.Domain.from_values([int(d) for d in np.unique(found.replicas)]), "total"),
+        total=m.new_int_var_from_domain(
+            cp_model.Domain.from_values([int(d) for d in np.unique(found.replicas)]), "total"
+        ),
         least=m.new_int_var(int(found.least.min()), int(found.least.max()), "least"),
         racks=m.new_int_var(int(found.racks.min()), int(found.racks.max()), "racks"),
-        batches=m.new_int_var_from_domain(cp_model.Domain.from_values(sorted({int(x) for x in found.batches})), "batches"),
+        batches=m.new_int_var_from_domain(
+            cp_model.Domain.from_values(sorted({int(x) for x in found.batches})), "batches"
+        ),
         layers=[m.new_int_var(low, top, f"layers[{i}]") for i, (low, top) in enumerate(ends)],
         again=[m.new_int_var(0, again, f"again[{i}]") for i in range(p)],
         most=m.new_int_var(even if fixed is None else most, most, "most"),

@@ -7,9 +7,9 @@ import numpy as np
 
 from planner.models.layout.best_first import Search
 from planner.models.layout.columns import Flags, Ints, most_replicas, replica_caps
-from planner.models.layout.data import Base, Problem, bases
+from planner.models.layout.data import LayerStrategy, Problem, layer_strategies
 from planner.models.layout.known_bounds import Floors
-from planner.physics.training.step import Conditions, Cut
+from planner.physics.training.step import Conditions, ParallelStrategy
 from planner.solvers.outcome import Stop
 
 KEPT = 64  # answers; the oldest go first
@@ -36,14 +36,16 @@ class Caps:
     in_all: Ints
 
     @classmethod
-    def of(cls, problem: Problem, paces: list[Base]) -> "Caps":
+    def of(cls, problem: Problem, paces: list[LayerStrategy]) -> "Caps":
         """Count them; sites are alike, and so in order of their racks, unless pins name them."""
         if problem.pin("data_parallel_by_site") is None:
             problem = replace(problem, racks=tuple(sorted(problem.racks)))
         stages = np.arange(1, problem.machine.model.layers + 1)
         by_site = np.array([replica_caps(problem, base, stages) for base in paces], dtype=np.int64)
         in_all = np.array([most_replicas(problem, base, stages) for base in paces], dtype=np.int64)
-        return cls(by_site.reshape(len(paces), len(problem.racks), len(stages)), in_all.reshape(len(paces), len(stages)))
+        return cls(
+            by_site.reshape(len(paces), len(problem.racks), len(stages)), in_all.reshape(len(paces), len(stages))
+        )
 
     def within(self, other: "Caps") -> Flags:
         """Tell where no site holds more replicas than another question's did; one that holds any trains, so none may have lost its last."""
@@ -56,21 +58,26 @@ class Ways:
     """All ways to cut a layer of alike questions, those among them that differ in their replicas, and which of these each is as."""
 
     alike: Problem
-    paces: list[Base]
-    differ: list[Base]
+    paces: list[LayerStrategy]
+    differ: list[LayerStrategy]
     like: Ints
 
     @classmethod
     def of(cls, alike: Problem, problem: Problem) -> "Ways":
         """List them."""
-        paces = bases(problem)
+        paces = layer_strategies(problem)
         differ = {(b.packed, b.shape.gpus): b for b in paces}
         place = {key: i for i, key in enumerate(differ)}
-        return cls(alike, paces, list(differ.values()), np.array([place[b.packed, b.shape.gpus] for b in paces], dtype=np.int64))
+        return cls(
+            alike,
+            paces,
+            list(differ.values()),
+            np.array([place[b.packed, b.shape.gpus] for b in paces], dtype=np.int64),
+        )
 
 
 @dataclass(slots=True)
-class Memory:
+class SolutionCache:
     """Proven answers, over one solve or over many."""
 
     answers: list[Answer] = field(default_factory=list)
@@ -80,11 +87,13 @@ class Memory:
         """Return the answer to the very same question."""
         return next((a.found for a in reversed(self.answers) if a.asked == problem), None)
 
-    def near(self, problem: Problem) -> list[Cut]:
+    def near(self, problem: Problem) -> list[ParallelStrategy]:
         """Return the layouts last found for questions that differ in racks and network alone, one of each shape, from the likest network on."""
-        same, found = _but_racks(problem), dict[object, Cut]()
+        same, found = _but_racks(problem), dict[object, ParallelStrategy]()
         held = [
-            (_unlike(a.asked.conditions, problem.conditions), a.found.best.cut) for a in reversed(self.answers) if a.found.best and a.alike == same
+            (_unlike(a.asked.conditions, problem.conditions), a.found.best.cut)
+            for a in reversed(self.answers)
+            if a.found.best and a.alike == same
         ]
         for _, cut in sorted(held, key=lambda x: x[0]):
             found.setdefault((cut.shape, cut.pipeline_parallel, cut.virtual_stages, cut.zero_stage, cut.schedule), cut)
@@ -95,13 +104,18 @@ class Memory:
         ways = self._ways(problem)
         caps, known = Caps.of(problem, ways.differ), []
         for a in self.answers[-REFERENCES:]:
-            if a.found.floors is not None and a.caps is not None and a.alike == ways.alike and _no_tighter(a.asked, problem):
+            if (
+                a.found.floors is not None
+                and a.caps is not None
+                and a.alike == ways.alike
+                and _no_tighter(a.asked, problem)
+            ):
                 held = np.zeros_like(a.found.floors.pairs, dtype=bool)
                 held[:, 1:] = caps.within(a.caps)[ways.like]
                 known.append(a.found.floors.where(held))
         return Floors.highest(known) if known else None
 
-    def paces(self, problem: Problem) -> list[Base]:
+    def paces(self, problem: Problem) -> list[LayerStrategy]:
         """Return all ways to cut a layer, with exchanges at the pace of the network of some question like this one."""
         return self._ways(problem).paces
 
@@ -110,7 +124,9 @@ class Memory:
         if found.stop is not Stop.PROVED:
             return
         ways = self._ways(problem)
-        self.answers.append(Answer(problem, found, ways.alike, None if found.floors is None else Caps.of(problem, ways.differ)))
+        self.answers.append(
+            Answer(problem, found, ways.alike, None if found.floors is None else Caps.of(problem, ways.differ))
+        )
         del self.answers[:-KEPT]
         if len(self.answers) > REFERENCES:
             old = self.answers[-REFERENCES - 1]
@@ -133,13 +149,17 @@ def _but_racks(problem: Problem) -> Problem:
         sites=problem.sites if named else (),
         racks=(0,) * len(problem.racks),
         racks_in_all=None,
-        conditions=Conditions(hop_slowdown=1.0, allreduce_slowdown=1.0),
+        conditions=Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0),
     )
 
 
 def _unlike(a: Conditions, b: Conditions) -> float:
     """Measure how far apart two networks are."""
-    rates = [(a.hop_slowdown, b.hop_slowdown), (a.allreduce_slowdown, b.allreduce_slowdown), (a.wan_gbps or math.inf, b.wan_gbps or math.inf)]
+    rates = [
+        (a.pipeline_send_slowdown, b.pipeline_send_slowdown),
+        (a.allreduce_slowdown, b.allreduce_slowdown),
+        (a.wan_gbps or math.inf, b.wan_gbps or math.inf),
+    ]
     return sum(1 - min(x, y) / max(x, y) if x != y else 0.0 for x, y in rates)
 
 
@@ -148,4 +168,9 @@ def _no_tighter(asked: Problem, problem: Problem) -> bool:
     a, b = asked.conditions, problem.conditions
     wan = a.wan_gbps is None or (b.wan_gbps is not None and b.wan_gbps <= a.wan_gbps)
     wan &= a.wan_gbps is None or (a.wan_rtt_ms <= b.wan_rtt_ms and a.wan_round_trips <= b.wan_round_trips)
-    return wan and a.hop_slowdown <= b.hop_slowdown and a.allreduce_slowdown <= b.allreduce_slowdown and asked.shared >= problem.shared
+    return (
+        wan
+        and a.pipeline_send_slowdown <= b.pipeline_send_slowdown
+        and a.allreduce_slowdown <= b.allreduce_slowdown
+        and asked.shared >= problem.shared
+    )

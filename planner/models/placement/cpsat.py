@@ -34,9 +34,13 @@ class Formulation:
     idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
     take: list[dict[tuple[int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (pod, hole)
     held: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each cluster, by kind
-    local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (tier, switch, kind)
+    local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(
+        default_factory=list
+    )  # of each cluster: (tier, switch, kind)
     opened: list[cp_model.IntVar] = field(default_factory=list)
-    joints: list[cp_model.IntVar] = field(default_factory=list)  # where shares of a group across pods meet: a piece more each
+    joints: list[cp_model.IntVar] = field(
+        default_factory=list
+    )  # where shares of a group across pods meet: a piece more each
     wasteful: list[cp_model.IntVar] = field(default_factory=list)
 
     def split(self, kind: int) -> Expr:
@@ -60,7 +64,14 @@ def formulate(q: Question, *, by_pod: bool, slots: int | None) -> Formulation:
     place_each_group_once(f)
     if slots is not None:
         _clusters(f)
-        for rule in (place_split_groups, use_each_hole_once, fit_the_holes, order_clusters, keep_local_groups_within, leave_idle_leaves_alone):
+        for rule in (
+            place_split_groups,
+            use_each_hole_once,
+            fit_the_holes,
+            order_clusters,
+            keep_local_groups_within,
+            leave_idle_leaves_alone,
+        ):
             rule(f)
     return f
 
@@ -81,13 +92,17 @@ def follow_leaves(f: Formulation, pod: int) -> None:
                 coming.setdefault(c - kind.size, []).append(v)
                 going.append(v)
         f.rest[pod, c] = f.model.new_int_var(0, leaves, f"rest[{pod},{c}]")
-        f.model.add(sources[c] + sum(coming.get(c, [])) == sum(going) + f.rest[pod, c]).with_name(f"follow_leaves[{pod},{c}]")
+        f.model.add(sources[c] + sum(coming.get(c, [])) == sum(going) + f.rest[pod, c]).with_name(
+            f"follow_leaves[{pod},{c}]"
+        )
 
 
 def place_each_group_once(f: Formulation) -> None:
     """Keep no more groups whole than there are."""
     for k, kind in enumerate(f.q.kinds):
-        f.model.add(sum(v for (_, _, i), v in f.arcs.items() if i == k) <= kind.count).with_name(f"place_each_group_once[{k}]")
+        f.model.add(sum(v for (_, _, i), v in f.arcs.items() if i == k) <= kind.count).with_name(
+            f"place_each_group_once[{k}]"
+        )
 
 
 def place_split_groups(f: Formulation) -> None:
@@ -99,7 +114,9 @@ def place_split_groups(f: Formulation) -> None:
 def use_each_hole_once(f: Formulation) -> None:
     """Let no two clusters share a hole."""
     for (pod, c), rest in f.rest.items():
-        f.model.add(sum(take[pod, c] for take in f.take if (pod, c) in take) <= rest).with_name(f"use_each_hole_once[{pod},{c}]")
+        f.model.add(sum(take[pod, c] for take in f.take if (pod, c) in take) <= rest).with_name(
+            f"use_each_hole_once[{pod},{c}]"
+        )
 
 
 def fit_the_holes(f: Formulation) -> None:
@@ -148,7 +165,9 @@ def levels(f: Formulation) -> list[Expr]:
     if not f.by_pod:
         return found
     split = sum(v for held in f.held for v in held)
-    crossing = [split - sum(v for local in f.local for (tier, _, _), v in local.items() if tier == t) for t in range(q.tiers)]
+    crossing = [
+        split - sum(v for local in f.local for (tier, _, _), v in local.items() if tier == t) for t in range(q.tiers)
+    ]
     across = crossing[0] if crossing else 0
     boundaries: Expr = cp_model.LinearExpr.sum(count_pods_with_groups(f)) - q.groups // q.line + across
     part_free = sum(f.rest.values()) - sum(taken) - sum(f.idle.values()) + sum(f.wasteful)
@@ -186,9 +205,13 @@ def _clusters(f: Formulation) -> None:
         f.take.append({(pod, c): f.model.new_int_var(0, count[pod], f"take[{j},{pod},{c}]") for pod, c in f.rest})
         most = [min(kind.count, f.slots) for kind in f.q.kinds]
         f.held.append([f.model.new_int_var(0, n, f"held[{j},{k}]") for k, n in enumerate(most)])
-        places = [(t, s, k) for t in range(f.q.tiers if f.by_pod else 0) for s in switches(f.q, t) for k in range(len(most))]
+        places = [
+            (t, s, k) for t in range(f.q.tiers if f.by_pod else 0) for s in switches(f.q, t) for k in range(len(most))
+        ]
         f.local.append({at: f.model.new_int_var(0, most[at[2]], f"local[{j},{at}]") for at in places})
         f.opened.append(f.model.new_bool_var(f"opened[{j}]"))
         f.wasteful.append(f.model.new_bool_var(f"wasteful[{j}]"))
         # More left over than the largest hole would leave a hole unused, and that would not be taken.
-        f.model.add(f.units(j) <= cp_model.LinearExpr.sum([f.capacity(j), largest * f.wasteful[j]])).with_name(f"count_wasteful_clusters[{j}]")
+        f.model.add(f.units(j) <= cp_model.LinearExpr.sum([f.capacity(j), largest * f.wasteful[j]])).with_name(
+            f"count_wasteful_clusters[{j}]"
+        )

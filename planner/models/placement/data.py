@@ -101,15 +101,25 @@ class Levels:
 
 def names(q: Question) -> tuple[str, ...]:
     """Name the levels of the objective."""
-    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, q.tiers + 2))][: q.tiers]
-    first = "split groups" if {k.weight for k in q.kinds} == {1} else "weight of split groups, in millionths of the heaviest kind's bytes"
-    boundaries = "boundaries across pods along the pipeline" if q.follows else "boundaries across pods in the best order"
+    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, q.tiers + 2))][
+        : q.tiers
+    ]
+    first = (
+        "split groups"
+        if {k.weight for k in q.kinds} == {1}
+        else "weight of split groups, in millionths of the heaviest kind's bytes"
+    )
+    boundaries = (
+        "boundaries across pods along the pipeline" if q.follows else "boundaries across pods in the best order"
+    )
     return (first, "extra pieces", *crossing, boundaries, "leaves left part-free")
 
 
 def measure(q: Question, packing: Packing) -> Levels:
     """Count what a packing costs."""
-    crossing = tuple(sum(len({q.leaves[i].path[t] for i, _ in pieces}) > 1 for _, pieces in packing.split) for t in range(q.tiers))
+    crossing = tuple(
+        sum(len({q.leaves[i].path[t] for i, _ in pieces}) > 1 for _, pieces in packing.split) for t in range(q.tiers)
+    )
     return Levels(
         weight_split=sum(q.kinds[k].weight for k, _ in packing.split),
         extra_pieces=sum(len(pieces) - 1 for _, pieces in packing.split),
@@ -202,7 +212,9 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
     for leaf in found:
         for node in leaf.nodes:
             if seen.setdefault(node, leaf.name) != leaf.name:
-                raise InputError(f"topology: node {node!r} is under {seen[node]!r} and {leaf.name!r}; keep it under one")
+                raise InputError(
+                    f"topology: node {node!r} is under {seen[node]!r} and {leaf.name!r}; keep it under one"
+                )
     if len(seen) < sum(len(leaf.nodes) for leaf in found):
         raise InputError("topology: a leaf names a node twice; name it once")
     return found
@@ -215,7 +227,8 @@ def _of_switches(topology: Topology) -> list[LeafNodes]:
     chains = {s.name: _chain(s.name, above) for s in topology.switches if s.nodes}
     paths = _numbered([chains[s.name] for s in topology.switches if s.nodes])
     return [
-        LeafNodes(s.name, s.nodes, _by_block(s.nodes, block), path) for s, path in zip((s for s in topology.switches if s.nodes), paths, strict=True)
+        LeafNodes(s.name, s.nodes, _by_block(s.nodes, block), path)
+        for s, path in zip((s for s in topology.switches if s.nodes), paths, strict=True)
     ]
 
 

@@ -76,7 +76,9 @@ def walk(f: Formulation, values: Values, pod: int, packing: Packing) -> dict[int
         at.setdefault(f.q.leaves[i].free, []).append(i)
     found: dict[int, list[int]] = {}
     for c in range(max(at, default=0), 0, -1):
-        here = sorted(at.get(c, []), key=lambda i: (not f.q.leaves[i].free == f.q.leaves[i].size == c, f.q.leaves[i].free != c))
+        here = sorted(
+            at.get(c, []), key=lambda i: (not f.q.leaves[i].free == f.q.leaves[i].size == c, f.q.leaves[i].free != c)
+        )
         if not here:
             continue
         resting = values.of(f.rest[pod, c])
@@ -109,7 +111,9 @@ def _parts(f: Formulation, values: Values, j: int, held: Sequence[int], holes: H
     for pod in sorted(f.pods, key=lambda pod: _height(q, pod)):
         wanted = Counter({c: int(values.of(v)) for (p, c), v in f.take[j].items() if p == pod})
         here = tuple((holes[pod][c].pop(), c) for c in sorted(wanted, reverse=True) for _ in range(wanted[c]))
-        local = [int(values.of(f.local[j][0, pod, k])) for k in range(len(left))] if q.tiers else _most_local(q, left, here)
+        local = (
+            [int(values.of(f.local[j][0, pod, k])) for k in range(len(left))] if q.tiers else _most_local(q, left, here)
+        )
         left = [a - b for a, b in zip(left, local, strict=True)]
         if here:
             found.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
 
-from planner.models.placement.cpsat import Formulation, follow_leaves, leave_idle_leaves_alone, place_each_group_once, switches, use_each_hole_once
+from planner.models.placement.cpsat import (
+    Formulation,
+    follow_leaves,
+    leave_idle_leaves_alone,
+    place_each_group_once,
+    switches,
+    use_each_hole_once,
+)
 from planner.models.placement.data import Packing, Piece, Question
 from planner.models.placement.decode import Part, Split, cut_cluster, settled, spread, walk
 from planner.models.placement.greedy import Exchange
@@ -30,7 +37,9 @@ class Pool:
     tier: int
     below: tuple[int, ...]  # pods in the lowest pools, else pools by their place in the list
     first: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by units
-    more: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (units together before, units of the share)
+    more: dict[tuple[int, int], cp_model.IntVar] = field(
+        default_factory=dict
+    )  # (units together before, units of the share)
     whole: dict[int, cp_model.IntVar] = field(default_factory=dict)  # groups by kind
     sent: dict[int, cp_model.IntVar] = field(default_factory=dict)  # shares that go up, by units
 
@@ -43,16 +52,22 @@ def sizes_of(q: Question) -> list[int]:
 def pool_shares(f: Formulation, held: Mapping[int, Mapping[int, cp_model.IntVar]], most_split: int) -> list[Pool]:
     """Declare the pools tier by tier up to the root, `held` being the items of each pod, and count their groups among the split ones."""
     q, kinds = f.q, len(f.q.kinds)
-    given: dict[int, Mapping[int, cp_model.IntVar]] = {pod: {k - kinds + 1: v for k, v in items.items() if k >= kinds} for pod, items in held.items()}
+    given: dict[int, Mapping[int, cp_model.IntVar]] = {
+        pod: {k - kinds + 1: v for k, v in items.items() if k >= kinds} for pod, items in held.items()
+    }
     pools: list[Pool] = []
-    place: dict[int, int] = {pod: pod for pod in q.pods}  # a pod's place in what is given: itself, then the pool that it is under
+    place: dict[int, int] = {
+        pod: pod for pod in q.pods
+    }  # a pod's place in what is given: itself, then the pool that it is under
     for tier in range(1, q.tiers + 1):
         above = switches(q, tier) if tier < q.tiers else {-1: list(q.pods)}
         for pods in above.values():
             pools.append(Pool(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
             join_shares(f, pools[-1], [given[x] for x in pools[-1].below], most_split)
         given = {x: pool.sent for x, pool in enumerate(pools) if pool.tier == tier}
-        place = {pod: x for x, pool in enumerate(pools) if pool.tier == tier for pod in q.pods if place[pod] in pool.below}
+        place = {
+            pod: x for x, pool in enumerate(pools) if pool.tier == tier for pod in q.pods if place[pod] in pool.below
+        }
         for x, path in {place[pod]: q.leaves[leaves[0]].path for pod, leaves in q.pods.items()}.items():
             f.held.append(list(pools[x].whole.values()))
             f.local.append({(t, path[t], k): v for t in range(tier, q.tiers) for k, v in pools[x].whole.items()})
@@ -85,7 +100,9 @@ def join_shares(f: Formulation, pool: Pool, given: Sequence[Mapping[int, cp_mode
     f.joints.extend(pool.more.values())
 
 
-def joined_groups(q: Question, pools: Sequence[Pool], shares: Mapping[int, Sequence[Share]], values: Values) -> Iterator[Split]:
+def joined_groups(
+    q: Question, pools: Sequence[Pool], shares: Mapping[int, Sequence[Share]], values: Values
+) -> Iterator[Split]:
     """Return the groups across pods with their pieces, as the pools join the shares of the pods."""
     held = {pod: list(found) for pod, found in shares.items()}
     for tier in sorted({pool.tier for pool in pools}):
@@ -158,7 +175,9 @@ def size_of(q: Question, *, by_pod: bool) -> int:
     return (len(q.pods) if by_pod else 1) * (largest * used + (used + holes) * (len(q.kinds) + 1) + shares * used)
 
 
-def formulate_chains(q: Question, *, by_pod: bool, most_split: int) -> tuple[Formulation, dict[int, Chains], list[Pool]]:
+def formulate_chains(
+    q: Question, *, by_pod: bool, most_split: int
+) -> tuple[Formulation, dict[int, Chains], list[Pool]]:
     """Declare both flows with their rules, all leaves in one, or pod by pod with what crosses pods; no more groups split than `most_split`."""
     f = Formulation(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=0)
     chains = {}
@@ -168,7 +187,11 @@ def formulate_chains(q: Question, *, by_pod: bool, most_split: int) -> tuple[For
         count_chains(f, pod, chains[pod], most_split)
     place_each_group_once(f)
     _as_clusters(f, chains)
-    pools = pool_shares(f, {pod: x.held for pod, x in chains.items()}, most_split) if by_pod and q.tiers and len(q.pods) > 1 else []
+    pools = (
+        pool_shares(f, {pod: x.held for pod, x in chains.items()}, most_split)
+        if by_pod and q.tiers and len(q.pods) > 1
+        else []
+    )
     place_split_groups(f)
     use_each_hole_once(f)
     leave_idle_leaves_alone(f)
@@ -182,11 +205,17 @@ def follow_chains(f: Formulation, pod: int, most_split: int) -> Chains:
     Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
     """
     x, kinds = Chains(), f.q.kinds
-    largest, items = max(k.size for k in kinds), sizes_of(f.q) if f.by_pod and len(f.pods) > 1 else [k.size for k in kinds]
+    largest, items = (
+        max(k.size for k in kinds),
+        sizes_of(f.q) if f.by_pod and len(f.pods) > 1 else [k.size for k in kinds],
+    )
     costly = all(k.weight for k in kinds)
     sizes = [c for p, c in f.rest if p == pod and (c < largest or not costly)]
     hole = max(sizes, default=0)
-    most, leaves = [min(k.count, most_split) for k in kinds] + [most_split] * (len(items) - len(kinds)), len(f.pods[pod])
+    most, leaves = (
+        [min(k.count, most_split) for k in kinds] + [most_split] * (len(items) - len(kinds)),
+        len(f.pods[pod]),
+    )
     coming: dict[int, list[cp_model.IntVar]] = {}
 
     def declare(name: str, to: int | None, limit: int) -> cp_model.IntVar:
@@ -222,12 +251,16 @@ def count_chains(f: Formulation, pod: int, x: Chains, most_split: int) -> None:
     """Count the holes and items of a pod's chains."""
     for c in sorted({c for _, c in x.filled}):
         x.used[c] = f.model.new_int_var(0, len(f.pods[pod]), f"used[{pod},{c}]")
-        f.model.add(x.used[c] == sum(v for (_, size), v in x.filled.items() if size == c)).with_name(f"count_holes[{pod},{c}]")
+        f.model.add(x.used[c] == sum(v for (_, size), v in x.filled.items() if size == c)).with_name(
+            f"count_holes[{pod},{c}]"
+        )
     joined: dict[int, list[cp_model.IntVar]] = {}
     for (_, k), v in x.joined.items():
         joined.setdefault(k, []).append(v)
     for k, v in x.opened.items():
-        x.held[k] = f.model.new_int_var(0, min(f.q.kinds[k].count, most_split) if k < len(f.q.kinds) else most_split, f"held[{pod},{k}]")
+        x.held[k] = f.model.new_int_var(
+            0, min(f.q.kinds[k].count, most_split) if k < len(f.q.kinds) else most_split, f"held[{pod},{k}]"
+        )
         f.model.add(x.held[k] == v + sum(joined.get(k, []))).with_name(f"count_items[{pod},{k}]")
 
 

@@ -35,7 +35,9 @@ def _in_few_pods(q: Question) -> Packing | None:
     return packing
 
 
-def _fill(q: Question, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False) -> Counts | None:
+def _fill(
+    q: Question, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False
+) -> Counts | None:
     """Put whole groups into leaves and into the packing, and return what is left; nothing is put in unless all fit or `partly`."""
     found, left = best_fit(q, leaves, counts)
     if any(left) and not partly:
@@ -69,7 +71,9 @@ def _one_size(q: Question, leaves: Iterable[int], count: int) -> tuple[Counter[t
     """Fill leaves of the least left over first, wholly free ones last; end in the fullest leaf that holds what is left."""
     size = q.kinds[0].size
     held = [(i, q.leaves[i]) for i in leaves]
-    order = sorted((leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in held)
+    order = sorted(
+        (leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in held
+    )
     found: Counter[tuple[int, int]] = Counter()
     rooms = [(free // size, i) for _, _, free, i in order if free >= size]
     most = [*accumulate((r for r, _ in reversed(rooms)), max)][::-1]
@@ -77,7 +81,10 @@ def _one_size(q: Question, leaves: Iterable[int], count: int) -> tuple[Counter[t
         if not count:
             break
         if most[at] >= count:
-            last = min((j for r, j in rooms[at:] if r >= count), key=lambda j: (q.leaves[j].free == q.leaves[j].size, q.leaves[j].free, j))
+            last = min(
+                (j for r, j in rooms[at:] if r >= count),
+                key=lambda j: (q.leaves[j].free == q.leaves[j].size, q.leaves[j].free, j),
+            )
             found[last, 0] = count
             return found, [0]
         found[i, 0] = room

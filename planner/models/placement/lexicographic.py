@@ -20,7 +20,9 @@ from planner.solvers.cpsat import Values
 from planner.solvers.outcome import Outcome, Stop
 
 MOST_VARIABLES = 60_000  # beyond it the translation alone takes seconds
-SECONDS_PER_VARIABLE = 2e-5  # to write a variable with its share of the rules down, so that little time is not spent on that alone
+SECONDS_PER_VARIABLE = (
+    2e-5  # to write a variable with its share of the rules down, so that little time is not spent on that alone
+)
 SECONDS_PER_FLOW_VARIABLE = 2e-4  # and to solve the relaxation of flows by pod, which no time limit stops half-way
 
 
@@ -72,9 +74,13 @@ def _model(q: Question, held: Progress, level: int, options: Options) -> _Model 
     """
     by_pod, left = level > 1, _time_left(held, options)
     search = (partial(cpsat.run, interruptible=True),)
-    if level and _affordable(size_of(q, by_pod=by_pod), left, SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE):
+    if level and _affordable(
+        size_of(q, by_pod=by_pod), left, SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
+    ):
         f, chains, pools = formulate_chains(q, by_pod=by_pod, most_split=_most_split(q, held) if by_pod else q.groups)
-        counted = level != 2 + q.tiers or q.line >= q.groups  # of several lines the boundaries are only bounded by their goal
+        counted = (
+            level != 2 + q.tiers or q.line >= q.groups
+        )  # of several lines the boundaries are only bounded by their goal
         runs = (highs_from_cpsat.run, partial(highs_from_cpsat.run, presolve=False)) if by_pod and counted else search
         return _Model(f, partial(decode_chains, f, chains, pools), runs)
     slots = None if level == 0 else _most_split(q, held)
@@ -110,7 +116,9 @@ def _search(model: _Model, held: Progress, level: int, options: Options) -> None
         if len(model.runs) > 1:
             f.model.add(goals[level] < held.values[level]).with_name("find_better")
         left = _time_left(held, options)
-        outcome = run(f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads)
+        outcome = run(
+            f.model, time_limit=None if math.isinf(left) else left, seed=options.seed, threads=options.threads
+        )
         held.interrupted = outcome.stop is Stop.INTERRUPTED
         held.variables += outcome.variables
         held.constraints += outcome.constraints

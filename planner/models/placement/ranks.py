@@ -24,7 +24,9 @@ class Ranked:
 Units = Sequence[Sequence[tuple[str, ...]]]
 
 
-def rank(q: Question, packing: Packing, job: Job, units: Units, blocks: Callable[[int], Sequence[int]] | None = None) -> list[Ranked]:
+def rank(
+    q: Question, packing: Packing, job: Job, units: Units, blocks: Callable[[int], Sequence[int]] | None = None
+) -> list[Ranked]:
     """Give the job's groups their nodes: `units` are the free segments of each leaf, taken in their order.
 
     With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as they can.
@@ -60,8 +62,12 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
             continue
         held = list(free.values())
         kinds = tuple(Kind(n, times) for n, times in sorted(sizes.items()))
-        inner = greedy(Question(leaves=tuple(Leaf((), len(b), len(b)) for b in held), kinds=kinds, line=1, follows=False))
-        placed = [(k, ((b, kinds[k].size),)) for (b, k), times in sorted(inner.whole.items()) for _ in range(times)] + inner.split
+        inner = greedy(
+            Question(leaves=tuple(Leaf((), len(b), len(b)) for b in held), kinds=kinds, line=1, follows=False)
+        )
+        placed = [
+            (k, ((b, kinds[k].size),)) for (b, k), times in sorted(inner.whole.items()) for _ in range(times)
+        ] + inner.split
         for k, parts in placed:
             found.setdefault((i, kinds[k].size), []).append([held[b].pop(0) for b, n in parts for _ in range(n)])
     return found

@@ -20,7 +20,9 @@ def request_of(q: Question) -> tuple[PlacementRequest, list[int]] | None:
     if len(set(free[:-1])) > 1 or free[-1] > free[0] or len(set(lengths[:-1])) > 1 or lengths[-1] > lengths[0]:
         return None
     kind = q.kinds[0]
-    request = PlacementRequest(racks=sum(free), groups=kind.count, group_racks=kind.size, leaf_domain_racks=free[0], domains_per_pod=lengths[0])
+    request = PlacementRequest(
+        racks=sum(free), groups=kind.count, group_racks=kind.size, leaf_domain_racks=free[0], domains_per_pod=lengths[0]
+    )
     return request, order
 
 

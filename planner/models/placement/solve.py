@@ -33,7 +33,11 @@ class Found:
 
 def solver_at_hand(options: Options) -> bool:
     """Tell whether there is time to search: loading the solver alone takes longer than a scheduler may wait."""
-    return options.time_limit is None or options.time_limit >= LOADING_SECONDS or "ortools.sat.python.cp_model" in sys.modules
+    return (
+        options.time_limit is None
+        or options.time_limit >= LOADING_SECONDS
+        or "ortools.sat.python.cp_model" in sys.modules
+    )
 
 
 def solve(q: Question, options: Options, *, fragmentation: bool = True) -> Outcome[Found]:

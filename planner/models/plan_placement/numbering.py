@@ -95,7 +95,10 @@ def place(shape: Shape, clusters: Sequence[Cluster]) -> list[Group]:
     """Return the groups in stage order: pod by pod, then leaf by leaf, a split group after the whole ones of its first leaf."""
     left = shape.groups - sum(c.groups for c in clusters)
     leaves = _leaves_of_parts(shape, clusters)
-    split = sorted((g for i, c in enumerate(clusters) for g in _split_groups(shape, c, leaves[i])), key=lambda g: (g[0][0], g[-1][0]))
+    split = sorted(
+        (g for i, c in enumerate(clusters) for g in _split_groups(shape, c, leaves[i])),
+        key=lambda g: (g[0][0], g[-1][0]),
+    )
     groups: list[Group] = []
     for leaf, free in enumerate(shape.free):
         whole = min(left, free // shape.group)
@@ -150,7 +153,10 @@ def _split_groups(shape: Shape, cluster: Cluster, leaves: list[list[int]]) -> It
         going = [(k, n) for k, n in here if fragments[k][-1][0] > j]
         coming = [(k, n) for k, n in here if fragments[k][-1][0] <= j]
         sizes = [n for _, n in coming] + [shape.group] * local[j] + [n for _, n in going]
-        cuts = [[(numbers[x], n) for x, n in cut] for cut in next_fit(sizes, [shape.rest_hole if x == shape.full else shape.hole for x in numbers])]
+        cuts = [
+            [(numbers[x], n) for x, n in cut]
+            for cut in next_fit(sizes, [shape.rest_hole if x == shape.full else shape.hole for x in numbers])
+        ]
         yield from cuts[len(coming) : len(coming) + local[j]]
         for (k, _), cut in zip([*coming, *going], cuts[: len(coming)] + cuts[len(coming) + local[j] :], strict=True):
             across[k].extend(cut)

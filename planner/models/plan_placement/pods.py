@@ -33,7 +33,9 @@ class Formulation:
     packs: Arcs
 
 
-def fewest_across_pods(shape: Shape, sizes: Sizes, choice: Choice, run: Run, *, search: bool) -> tuple[list[Cluster], int]:
+def fewest_across_pods(
+    shape: Shape, sizes: Sizes, choice: Choice, run: Run, *, search: bool
+) -> tuple[list[Cluster], int]:
     """Cut clusters into parts by pod so that the fewest groups cross, and say what is proven of their number.
 
     Without `search` the first packing is returned, as it is where the analytic bound proves it.
@@ -60,7 +62,9 @@ def fewest_across_pods(shape: Shape, sizes: Sizes, choice: Choice, run: Run, *, 
 def analytic_cross_pod(shape: Shape, split: int) -> int:
     """Bound the groups across pods without a solver: each pod holds no more split groups than its holes together do."""
     holes = [f % shape.group for f in shape.free]
-    return max(0, split - sum(sum(holes[i : i + shape.per_pod]) // shape.group for i in range(0, len(holes), shape.per_pod)))
+    return max(
+        0, split - sum(sum(holes[i : i + shape.per_pod]) // shape.group for i in range(0, len(holes), shape.per_pod))
+    )
 
 
 def pack_first_fit(shape: Shape, choice: Choice) -> list[Cluster]:
@@ -120,10 +124,19 @@ def _formulation(shape: Shape, sizes: Sizes, choice: Choice, bound: int, *, coar
     longest = min(shape.per_pod, largest)
 
     def arcs(name: str, nodes: int, filt: bool) -> Arcs:
-        pairs = ((t, u) for t in range(1, nodes + 1) for u in range(1, min(t, longest) + 1) if not filt or u in (t, shape.per_pod, shape.tail))
+        pairs = (
+            (t, u)
+            for t in range(1, nodes + 1)
+            for u in range(1, min(t, longest) + 1)
+            if not filt or u in (t, shape.per_pod, shape.tail)
+        )
         return {(t, u): model.new_int_var(0, shape.full // u, f"{name}[{t},{u}]") for t, u in pairs}
 
-    last = {(a, u): model.new_bool_var(f"last[{a},{u}]") for a, m in sizes.mixed.items() for u in range(min(m, shape.tail) + 1)}
+    last = {
+        (a, u): model.new_bool_var(f"last[{a},{u}]")
+        for a, m in sizes.mixed.items()
+        for u in range(min(m, shape.tail) + 1)
+    }
     cuts, packs = arcs("cut", largest, coarse), arcs("pack", shape.per_pod, False)
     f = Formulation(shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs)
     f.model.add(extra_pieces(sizes, f.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
@@ -210,7 +223,11 @@ def _clusters(f: Formulation, values: Values) -> list[Cluster]:
     found = []
     if chosen:
         a, beside = chosen
-        found.append(_joined(a, _walk(cuts, f.sizes.mixed[a] - beside), pods, Part(pod=f.shape.pods - 1, leaves=beside, last=True)))
+        found.append(
+            _joined(
+                a, _walk(cuts, f.sizes.mixed[a] - beside), pods, Part(pod=f.shape.pods - 1, leaves=beside, last=True)
+            )
+        )
     for a, v in sorted(f.counts.plain.items(), reverse=True):
         found.extend(_joined(a, _walk(cuts, f.sizes.plain[a]), pods, None) for _ in range(values.of(v)))
     return found

@@ -79,7 +79,9 @@ def fewest_pieces(shape: Shape, sizes: Sizes, split: int, run: Run) -> tuple[Cho
 
 def count_clusters(model: cp_model.CpModel, shape: Shape, sizes: Sizes, split: int) -> Counts:
     """Declare clusters by size, covering every split group within the holes there are."""
-    plain = {a: model.new_int_var(0, min(split // a, shape.full // b), f"clusters[{a}]") for a, b in sizes.plain.items()}
+    plain = {
+        a: model.new_int_var(0, min(split // a, shape.full // b), f"clusters[{a}]") for a, b in sizes.plain.items()
+    }
     mixed = {a: model.new_bool_var(f"mixed[{a}]") for a in sizes.mixed}
     model.add(sum(a * v for a, v in [*plain.items(), *mixed.items()]) == split).with_name("cover_split_groups")
     holes = [(sizes.plain[a], v) for a, v in plain.items()] + [(sizes.mixed[a], v) for a, v in mixed.items()]
@@ -90,7 +92,9 @@ def count_clusters(model: cp_model.CpModel, shape: Shape, sizes: Sizes, split: i
 
 def extra_pieces(sizes: Sizes, counts: Counts) -> cp_model.LinearExprT:
     """Return the sum of holes less one, the part-full domain's hole counted among them."""
-    return sum((sizes.plain[a] - 1) * v for a, v in counts.plain.items()) + sum(sizes.mixed[a] * v for a, v in counts.mixed.items())
+    return sum((sizes.plain[a] - 1) * v for a, v in counts.plain.items()) + sum(
+        sizes.mixed[a] * v for a, v in counts.mixed.items()
+    )
 
 
 def analytic_extra_pieces(shape: Shape, split: int) -> int:

@@ -53,7 +53,11 @@ class Placed:
     @property
     def proved(self) -> bool:
         """Whether each figure equals its bound."""
-        return (self.split, self.extra_pieces, self.cross_pod) == (self.lower_bound, self.extra_pieces_bound, self.cross_pod_bound)
+        return (self.split, self.extra_pieces, self.cross_pod) == (
+            self.lower_bound,
+            self.extra_pieces_bound,
+            self.cross_pod_bound,
+        )
 
     @property
     def summary(self) -> str:
@@ -98,7 +102,9 @@ def solve(request: PlacementRequest, options: Options, *, site: str) -> Outcome[
     split = shape.groups - _most_whole_groups(shape, ledger.run)
     sizes = cluster_sizes(shape, split)
     choice, pieces_bound = fewest_pieces(shape, sizes, split, ledger.run)
-    clusters, pods_bound = fewest_across_pods(shape, sizes, choice, ledger.run, search=choice.extra_pieces == pieces_bound)
+    clusters, pods_bound = fewest_across_pods(
+        shape, sizes, choice, ledger.run, search=choice.extra_pieces == pieces_bound
+    )
     placed = _placed(shape, clusters, pieces_bound, pods_bound)
     return Outcome(
         stop=Stop.PROVED if placed.proved else ledger.stop,
@@ -125,7 +131,11 @@ def _most_whole_groups(shape: Shape, run: Run) -> int:
     """Keep as many groups as possible within one leaf domain; the closed form, which is always reached, stands in where time is out."""
     classes = Counter(shape.free)
     model = cp_model.CpModel()
-    holding = {(f, k): model.new_int_var(0, n, f"holding[{f},{k}]") for f, n in sorted(classes.items()) for k in range(f // shape.group + 1)}
+    holding = {
+        (f, k): model.new_int_var(0, n, f"holding[{f},{k}]")
+        for f, n in sorted(classes.items())
+        for k in range(f // shape.group + 1)
+    }
     for f, n in sorted(classes.items()):
         model.add(sum(v for (c, _), v in holding.items() if c == f) == n).with_name(f"use_each_domain_once[{f}]")
     whole = sum(k * v for (_, k), v in holding.items())
@@ -222,5 +232,14 @@ def alternatives(request: PlacementRequest, options: Options) -> list[Alternativ
     held = solve(request, options, site="site").solution
     if held is None:
         return []
-    merits = {"groups_split": float(held.split), "extra_pieces": float(held.extra_pieces), "groups_cross_pod": float(held.cross_pod)}
-    return [Alternative(merits=merits, choices={"leaf_domain_racks": request.leaf_domain_racks, "domains_per_pod": request.domains_per_pod})]
+    merits = {
+        "groups_split": float(held.split),
+        "extra_pieces": float(held.extra_pieces),
+        "groups_cross_pod": float(held.cross_pod),
+    }
+    return [
+        Alternative(
+            merits=merits,
+            choices={"leaf_domain_racks": request.leaf_domain_racks, "domains_per_pod": request.domains_per_pod},
+        )
+    ]

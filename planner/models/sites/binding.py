@@ -17,7 +17,18 @@ from planner.physics.site import power, wan
 from planner.solvers import lazy_constraints
 
 # Rules on pairs are equalities by their form and would always be named; power flow is judged by cuts.
-_BY_SLACK = ("area", "budget", "facility_power", "fault_split", "headroom", "interconnect", "min_site", "pins", "share_balance", "site_count")
+_BY_SLACK = (
+    "area",
+    "budget",
+    "facility_power",
+    "fault_split",
+    "headroom",
+    "interconnect",
+    "min_site",
+    "pins",
+    "share_balance",
+    "site_count",
+)
 _TIGHT = 2e-6  # Of rows that count something else than modules: above what rounding leaves.
 _WATTS = 1e6  # Whole watts per MW: cuts over whole numbers end.
 
@@ -59,7 +70,9 @@ def binding(q: Question, m: Any, held: Decision) -> tuple[str, ...]:
             continue
         run = held.scenarios[year.name] if year.told else held
         found = _by_slack(year.q, year.block, held, ("headroom",) if year.told else _BY_SLACK)
-        found |= _power_cuts(year.q, replace(held, generated=run.generated, flow=run.flow)) if q.system is None else set()
+        found |= (
+            _power_cuts(year.q, replace(held, generated=run.generated, flow=run.flow)) if q.system is None else set()
+        )
         names |= {name + year.told for name in found}
     return tuple(sorted(names | (_angle_cuts(q, q.system, held) if q.system is not None else set())))
 
@@ -109,7 +122,8 @@ def _one_module(q: Question, family: str, index: Any) -> float:
         "headroom": q.module_mw,
         "interconnect": q.grid.rules.interconnect.share * q.module_mw,
         "area": (power.cooling_m2(q.hardware, q.module_racks) or 0.0) / 1e3,
-        "budget": module_capital_musd(q) + q.instance.limits.operation_years * min(q.energy_musd(s) for s in q.candidates),
+        "budget": module_capital_musd(q)
+        + q.instance.limits.operation_years * min(q.energy_musd(s) for s in q.candidates),
         "fault_split": _TIGHT if index == "min_interconnections" else 1 - q.grid.rules.fault_split.max_share,
     }.get(family, _TIGHT)
 
@@ -155,7 +169,9 @@ def _angle_cuts(q: Question, system: System, held: Decision) -> set[str]:
     names = set()
     modules = {system.modules_at + i: float(held.modules.get(s, 0)) for i, s in enumerate(system.candidates)}
     binaries = {system.open_at + i: float(s in held.modules) for i, s in enumerate(system.candidates)}
-    binaries |= {system.stands_at + i: float(j < held.circuits.get(k, 0)) for i, (k, j) in enumerate(system.circuits_to_build)}
+    binaries |= {
+        system.stands_at + i: float(j < held.circuits.get(k, 0)) for i, (k, j) in enumerate(system.circuits_to_build)
+    }
     search = lazy_constraints.Search(m, m.lazy, {"threads": 1}, None)
     for at in (at for at, n in modules.items() if n):
         names |= search.stops(at, modules[at] + 1.0, {**{i: n for i, n in modules.items() if i != at}, **binaries})
@@ -189,7 +205,12 @@ def _residual(q: Question, held: Decision) -> nx.DiGraph:
 
     for b, authority in q.authorities.items():
         fed = sum(held.generated.get(n.id, 0.0) for n in q.grid.nodes if n.balancing_authority == b)
-        edge("plants", ("authority", b), authority.headroom_mw - fed if q.grid.rules.headroom else None, label("generation", b))
+        edge(
+            "plants",
+            ("authority", b),
+            authority.headroom_mw - fed if q.grid.rules.headroom else None,
+            label("generation", b),
+        )
     for n in sorted(q.grid.nodes, key=lambda n: n.id):
         fed = held.generated.get(n.id, 0.0)
         edge(("authority", n.balancing_authority), ("node", n.id), n.generation_mw - fed, label("generation", n.id))

@@ -19,9 +19,18 @@ def most_modules(q: Question, without: Collection[str] = ()) -> int:
     if "facility_power" not in without and q.instance.limits.facility_power_mw is not None:
         caps.append(_whole((q.instance.limits.facility_power_mw + room(q, "facility_power")) / q.module_mw))
     if "headroom" not in without and q.grid.rules.headroom:
-        caps.append(_whole((sum(b.headroom_mw for b in q.authorities.values()) + room(q, "headroom", len(q.authorities))) / q.module_mw))
+        caps.append(
+            _whole(
+                (sum(b.headroom_mw for b in q.authorities.values()) + room(q, "headroom", len(q.authorities)))
+                / q.module_mw
+            )
+        )
     if "generation" not in without and q.grid.rules.generation:
-        caps.append(_whole((sum(n.generation_mw for n in q.grid.nodes) + room(q, "generation", len(q.grid.nodes))) / q.module_mw))
+        caps.append(
+            _whole(
+                (sum(n.generation_mw for n in q.grid.nodes) + room(q, "generation", len(q.grid.nodes))) / q.module_mw
+            )
+        )
     capital = module_capital_musd(q)
     if "budget" not in without and q.instance.limits.budget_usd is not None and capital > 0:
         caps.append(_whole(q.instance.limits.budget_usd / 1e6 / capital))
@@ -51,7 +60,13 @@ def least_sites(q: Question, without: Collection[str]) -> int:
 def apart(q: Question, without: Collection[str], exact: int | None) -> int | None:
     """Return the number of sites where each must stand in an interconnection of its own, None where two may share one."""
     most = most_sites(q, without) if exact is None else exact
-    return most if "fault_split" not in without and q.grid.rules.fault_split.on and most == q.grid.rules.fault_split.min_interconnections else None
+    return (
+        most
+        if "fault_split" not in without
+        and q.grid.rules.fault_split.on
+        and most == q.grid.rules.fault_split.min_interconnections
+        else None
+    )
 
 
 def least_at(q: Question, without: Collection[str], exact: int | None) -> int:

@@ -34,7 +34,9 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
 def infeasible(q: Question, rules: Collection[str], options: Options, *, presolve: bool = True) -> bool:
     """Tell whether no split keeps these rules, proven by HiGHS."""
     m = build(q, without=frozenset(RULES) - frozenset(rules))
-    return highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads, presolve=presolve).infeasible
+    return highs.run(
+        m, time_limit=options.time_limit, seed=options.seed, threads=options.threads, presolve=presolve
+    ).infeasible
 
 
 def confirmed(q: Question, rules: Collection[str], options: Options) -> bool:
@@ -94,7 +96,11 @@ def _budget(q: Question) -> str:
 def _headroom(q: Question) -> str:
     held = sorted({n.balancing_authority for n in q.candidates.values()})
     total = sum(q.authorities[b].headroom_mw for b in held)
-    return "headroom is " + ", ".join(f"{b} {_mw(q.authorities[b].headroom_mw)}" for b in held) + (f" ({_mw(total)} in all)" if len(held) > 1 else "")
+    return (
+        "headroom is "
+        + ", ".join(f"{b} {_mw(q.authorities[b].headroom_mw)}" for b in held)
+        + (f" ({_mw(total)} in all)" if len(held) > 1 else "")
+    )
 
 
 def _generation(q: Question) -> str:
@@ -126,7 +132,9 @@ def _area(q: Question) -> str:
     module = power.cooling_m2(q.hardware, q.module_racks) or 0.0
     limited = {s: n.area_m2 for s, n in q.candidates.items() if n.area_m2 is not None}
     best = max(limited, key=lambda s: (limited[s] or 0.0, s))
-    return f"a module's cooling takes {module:,.6g} m²; the largest limited site, {best}, has area_m2 {limited[best]:,.6g}"
+    return (
+        f"a module's cooling takes {module:,.6g} m²; the largest limited site, {best}, has area_m2 {limited[best]:,.6g}"
+    )
 
 
 def _fault_split(q: Question) -> str:
@@ -165,7 +173,9 @@ def _wan_capacity(q: Question) -> str:
         )
         return parted + (f", and carries no exchange between {tried}" if tried else "")
     if not unlit:
-        return f"two sites can be joined by {most:,.6g} Gbps at most, and the sites that the other rules leave need more"
+        return (
+            f"two sites can be joined by {most:,.6g} Gbps at most, and the sites that the other rules leave need more"
+        )
     easiest = min(unlit, key=lambda p: (q.need_gbps(p, 2), p))
     return (
         f"two sites can be joined by {most:,.6g} Gbps at most; {len(unlit)} of {len(q.pairs)} pairs need more, "
@@ -176,13 +186,18 @@ def _wan_capacity(q: Question) -> str:
 def _rating(q: Question) -> str:
     if not q.corridors:
         return "no line joins the nodes"
-    carry = {n: sum(q.corridors[k].rating_mw * q.corridors[k].circuits for _, _, k in q.graph.edges(n, keys=True)) for n in q.candidates}
+    carry = {
+        n: sum(q.corridors[k].rating_mw * q.corridors[k].circuits for _, _, k in q.graph.edges(n, keys=True))
+        for n in q.candidates
+    }
     best = max(carry, key=lambda s: (carry[s], s))
     return f"lines into a site carry {_mw(carry[best])} at most (at {best}, new circuits included)"
 
 
 def _share_balance(q: Question) -> str:
-    return f"grid.rules.share_balance wants no site more than {q.grid.rules.share_balance.max_ratio:g} times the smallest"
+    return (
+        f"grid.rules.share_balance wants no site more than {q.grid.rules.share_balance.max_ratio:g} times the smallest"
+    )
 
 
 def _ready(q: Question) -> str:

@@ -62,7 +62,12 @@ class Question:
 
     def energy_musd(self, site: str) -> float:
         """Energy of one module for a year at a site, in M$."""
-        return cost.energy_usd_per_year(self.module_mw, self.authorities[self.candidates[site].balancing_authority].energy_usd_per_mwh) / 1e6
+        return (
+            cost.energy_usd_per_year(
+                self.module_mw, self.authorities[self.candidates[site].balancing_authority].energy_usd_per_mwh
+            )
+            / 1e6
+        )
 
     def step_usd(self, site: str) -> float:
         """Price of one step of a site's interconnect."""
@@ -82,7 +87,10 @@ class Question:
         if self.request.exchange is None:
             return 0.0
         link_bytes = wan.exchange_bytes(self.request.exchange.stage_bytes, sites)
-        return wan.exchange_need_gbps(self.wan, link_bytes, self.request.exchange.window_seconds, self.rtt_ms(pair)) * self.wan.headroom_factor
+        return (
+            wan.exchange_need_gbps(self.wan, link_bytes, self.request.exchange.window_seconds, self.rtt_ms(pair))
+            * self.wan.headroom_factor
+        )
 
     def wavelengths(self, pair: tuple[str, str], sites: int) -> int | None:
         """Wavelengths that light a pair among `sites` sites; None where no lease can."""
@@ -132,15 +140,37 @@ def ask(instance: Instance, request: SitesRequest) -> Question:
 
 
 def _system(hardware: Hardware, grid: Grid, corridors: dict[str, Corridor], candidates: list[str]) -> System:
-    return System(grid=grid, corridors=corridors, candidates=candidates, module_mw=power.facility_mw(hardware, hardware.racks_per_module))
+    return System(
+        grid=grid,
+        corridors=corridors,
+        candidates=candidates,
+        module_mw=power.facility_mw(hardware, hardware.racks_per_module),
+    )
 
 
 def _corridors(grid: Grid) -> dict[str, Corridor]:
     rows = [
-        Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.circuits, capex_usd=None, reactance_pu=x.reactance_pu) for x in grid.lines
+        Corridor(
+            id=x.id,
+            a=x.a,
+            b=x.b,
+            rating_mw=x.rating_mw,
+            circuits=x.circuits,
+            capex_usd=None,
+            reactance_pu=x.reactance_pu,
+        )
+        for x in grid.lines
     ]
     rows += [
-        Corridor(id=x.id, a=x.a, b=x.b, rating_mw=x.rating_mw, circuits=x.max_circuits, capex_usd=x.capex_usd, reactance_pu=x.reactance_pu)
+        Corridor(
+            id=x.id,
+            a=x.a,
+            b=x.b,
+            rating_mw=x.rating_mw,
+            circuits=x.max_circuits,
+            capex_usd=x.capex_usd,
+            reactance_pu=x.reactance_pu,
+        )
         for x in grid.new_lines
     ]
     found: dict[str, Corridor] = {}

@@ -22,7 +22,17 @@ from planner.solvers.outcome import Stop
 # Rules of the campus as a whole: they say nothing of what one node could carry.
 _CAMPUS = ("budget", "demand", "fault_split", "min_site", "pins", "rtt", "share_balance", "site_count", "wan_capacity")
 # Rules whose rows can be moved by an amount; the others are changed whole.
-_MOVABLE = ("headroom", "generation", "rating", "interconnect", "facility_power", "area", "site_count", "budget", "min_site")
+_MOVABLE = (
+    "headroom",
+    "generation",
+    "rating",
+    "interconnect",
+    "facility_power",
+    "area",
+    "site_count",
+    "budget",
+    "min_site",
+)
 _WHOLE_MOST = 1e7  # More than any limit is moved by, in any rows' unit.
 
 
@@ -71,7 +81,9 @@ def largest_loads(instance: Instance, request: SitesRequest, options: Options) -
             else:
                 m.open[other].fix(0)
                 m.modules[other].fix(0)
-        outcome = highs.run(m, absolute_gap=0.99, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
+        outcome = highs.run(
+            m, absolute_gap=0.99, time_limit=options.time_limit, seed=options.seed, threads=options.threads
+        )
         found.append(_node_load(q, m, s, outcome))
     return sorted(found, key=lambda x: (-x.racks, x.node))
 
@@ -82,7 +94,9 @@ def _node_load(q: Question, m: Any, site: str, outcome: Any) -> NodeLoad:
         return NodeLoad(node=site, racks=0, mw=0.0, stopped_by=(), proved=proved)
     held = sites.read(m, q, outcome.solution)
     racks = held.total * q.module_racks
-    return NodeLoad(node=site, racks=racks, mw=held.total * q.module_mw, stopped_by=_stops(q, m, held, site), proved=proved)
+    return NodeLoad(
+        node=site, racks=racks, mw=held.total * q.module_mw, stopped_by=_stops(q, m, held, site), proved=proved
+    )
 
 
 def _stops(q: Question, m: Any, held: Any, site: str) -> tuple[str, ...]:
@@ -100,7 +114,9 @@ def _one_fits(q: Question, site: str, rule: str) -> bool:
     return highs.run(m).solution is not None
 
 
-def relaxations(instance: Instance, request: SitesRequest, rules: Collection[str], options: Options) -> list[Relaxation]:
+def relaxations(
+    instance: Instance, request: SitesRequest, rules: Collection[str], options: Options
+) -> list[Relaxation]:
     """Return for each rule of a conflict the least that it must give, all other rules kept; the result is verified by being a solution."""
     q = ask(instance, request)
     found = [_moved(q, name, options) for name in rules if name in _MOVABLE]
@@ -134,7 +150,10 @@ def _farther(q: Question, options: Options) -> Relaxation | None:
     m = build(q, without=("rtt",))
     far = [p for p in q.pairs if q.rtt_ms(p) > limit]
     m.longest = pyo.Var(bounds=(limit, max(q.rtt_ms(p) for p in far) if far else limit))
-    m.reach = pyo.Constraint(far, rule=lambda m, a, b: m.longest >= q.rtt_ms((a, b)) - (q.rtt_ms((a, b)) - limit) * (2 - m.open[a] - m.open[b]))
+    m.reach = pyo.Constraint(
+        far,
+        rule=lambda m, a, b: m.longest >= q.rtt_ms((a, b)) - (q.rtt_ms((a, b)) - limit) * (2 - m.open[a] - m.open[b]),
+    )
     m.goal = pyo.Objective(expr=m.longest)
     outcome = highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     if outcome.solution is None or outcome.objective is None:
@@ -154,7 +173,9 @@ def _fewer(instance: Instance, request: SitesRequest, options: Options) -> Relax
     held = sum(s.racks for s in out.solution.sites) if out.solution else 0
     if not held:
         return None
-    return Relaxation(rule="demand", amount=float(asked - held), unit="racks fewer", rows={}, proved=out.stop is Stop.PROVED)
+    return Relaxation(
+        rule="demand", amount=float(asked - held), unit="racks fewer", rows={}, proved=out.stop is Stop.PROVED
+    )
 
 
 def shadow_prices(instance: Instance, request: SitesRequest, held: SitesPlan) -> list[Price]:
@@ -211,7 +232,9 @@ def _prices(m: Any, q: Question, duals: Duals) -> Iterator[Price]:
             yield Price(rule=name, unit=unit, usd_per_year=saved)
 
 
-def near_best(instance: Instance, request: SitesRequest, options: Options, *, count: int, within: float) -> list[SitesPlan]:
+def near_best(
+    instance: Instance, request: SitesRequest, options: Options, *, count: int, within: float
+) -> list[SitesPlan]:
     """Return the `count` best splits over different sets of sites whose racks and yearly cost a rack are within a share of the best.
 
     Each is the best split (most racks, then least cost) that opens none of the sets before it: proven by no-good cuts.

@@ -21,7 +21,9 @@ from planner.physics.site.grid import largest_circuit_mw, normal_share
 __all__ = ["RULES", "build", "label", "yearly_musd"]
 
 
-def build(q: Question, *, without: Collection[str] = (), loose: Collection[str] = (), sites: int | None = None) -> pyo.ConcreteModel:
+def build(
+    q: Question, *, without: Collection[str] = (), loose: Collection[str] = (), sites: int | None = None
+) -> pyo.ConcreteModel:
     """State the question without the named rules; `sites` fixes the number of open sites. It has no objective yet.
 
     Rules in `loose` act through their own rows alone: no bound knows of them, so that their limits can be moved or priced.
@@ -102,7 +104,9 @@ def _balance(m: Any, q: Question) -> None:
 def demand(m: Any, q: Question) -> None:
     """Hold the racks asked for, or one module at least."""
     modules = sum(m.modules.values())
-    m.demand = pyo.Constraint(expr=modules >= 1 if q.request.racks is None else q.module_racks * modules == q.request.racks)
+    m.demand = pyo.Constraint(
+        expr=modules >= 1 if q.request.racks is None else q.module_racks * modules == q.request.racks
+    )
 
 
 def pins(m: Any, q: Question) -> None:
@@ -140,7 +144,9 @@ def generation(m: Any, q: Question) -> None:
     by_area = {b: sorted(n.id for n in q.grid.nodes if n.balancing_authority == b) for b in q.authorities}
     if q.grid.rules.grid_model == "none":
         areas = [(b, "authority") for b in q.authorities if _sites_of(q, b)]
-        m.generation = pyo.Constraint(areas, rule=lambda m, b, _: _load(m, q, _sites_of(q, b)) <= sum(spare[n] for n in by_area[b]))
+        m.generation = pyo.Constraint(
+            areas, rule=lambda m, b, _: _load(m, q, _sites_of(q, b)) <= sum(spare[n] for n in by_area[b])
+        )
         return
     areas = [(b, "authority") for b in q.authorities if q.grid.rules.headroom and by_area[b]]
 
@@ -209,7 +215,12 @@ def interconnect(m: Any, q: Question) -> None:
             out = largest[s] + (q.corridors[lost].rating_mw - largest[s]) * m.built[lost]
         return rule.share * drawn(m, s) <= circuits(m, s) - out
 
-    larger = [(s, c.id) for s in q.candidates for c in at[s] if c.new and c.rating_mw > largest[s] and rule.reading != "capacity"]
+    larger = [
+        (s, c.id)
+        for s in q.candidates
+        for c in at[s]
+        if c.new and c.rating_mw > largest[s] and rule.reading != "capacity"
+    ]
     m.interconnect = pyo.Constraint(sorted([(s, "standing") for s in q.candidates] + larger), rule=row)
 
 
@@ -229,7 +240,9 @@ def site_count(m: Any, q: Question) -> None:
 def min_site(m: Any, q: Question) -> None:
     """Open no site smaller than the least size."""
     least = q.grid.rules.min_site_modules
-    m.min_site = pyo.Constraint(list(q.candidates) if least > 1 else [], rule=lambda m, s: m.modules[s] >= least * m.open[s])
+    m.min_site = pyo.Constraint(
+        list(q.candidates) if least > 1 else [], rule=lambda m, s: m.modules[s] >= least * m.open[s]
+    )
 
 
 def fault_split(m: Any, q: Question) -> None:
@@ -256,8 +269,12 @@ def share_balance(m: Any, q: Question) -> None:
         return
     most = {s: m.modules[s].ub for s in q.candidates}
     m.least_modules = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, max(most.values())))
-    m.smallest = pyo.Constraint(list(q.candidates), rule=lambda m, s: m.least_modules <= m.modules[s] + max(most.values()) * (1 - m.open[s]))
-    m.share_balance = pyo.Constraint(list(q.candidates), rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.least_modules)
+    m.smallest = pyo.Constraint(
+        list(q.candidates), rule=lambda m, s: m.least_modules <= m.modules[s] + max(most.values()) * (1 - m.open[s])
+    )
+    m.share_balance = pyo.Constraint(
+        list(q.candidates), rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.least_modules
+    )
 
 
 def ready(m: Any, q: Question) -> None:
@@ -287,7 +304,9 @@ def budget(m: Any, q: Question) -> None:
     """Keep capital and the counted years of energy within the budget, in M$."""
     limit = q.instance.limits.budget_usd
     if limit is not None:
-        m.budget = pyo.Constraint(expr=capital_musd(m, q) + q.instance.limits.operation_years * energy_musd(m, q) <= limit / 1e6)
+        m.budget = pyo.Constraint(
+            expr=capital_musd(m, q) + q.instance.limits.operation_years * energy_musd(m, q) <= limit / 1e6
+        )
 
 
 # Rules by name, in the order in which a conflict tries to do without them: what says least to the user goes first.

@@ -26,7 +26,9 @@ def of_scenario(q: Question, s: Scenario) -> Question:
         )
         for b in q.grid.balancing_authorities
     )
-    nodes = tuple(n.model_copy(update={"generation_mw": s.generation_mw.get(n.id, n.generation_mw)}) for n in q.grid.nodes)
+    nodes = tuple(
+        n.model_copy(update={"generation_mw": s.generation_mw.get(n.id, n.generation_mw)}) for n in q.grid.nodes
+    )
     grid = q.grid.model_copy(update={"balancing_authorities": areas, "nodes": nodes, "scenarios": ()})
     return replace(
         q,
@@ -39,7 +41,11 @@ def of_scenario(q: Question, s: Scenario) -> Question:
 
 def scenarios(q: Question) -> dict[str, Question]:
     """Return the questions of all scenarios that count, by name."""
-    return {} if q.grid.rules.scenarios == "off" else {s.name: of_scenario(q, s) for s in sorted(q.grid.scenarios, key=lambda s: s.name)}
+    return (
+        {}
+        if q.grid.rules.scenarios == "off"
+        else {s.name: of_scenario(q, s) for s in sorted(q.grid.scenarios, key=lambda s: s.name)}
+    )
 
 
 def weights(q: Question) -> tuple[float, dict[str, float]]:
@@ -106,7 +112,11 @@ def expected_musd(m: Any, q: Question, base: Any) -> Any:
         own, held = weights(q)
         return own * base + sum(held[n] * x for n, x in costs.items())
     if m.component("worst_energy") is None:
-        most = max([q.energy_musd(s) for s in q.candidates] + [w.energy_musd(s) for w in years.values() for s in q.candidates])
-        m.worst_energy = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, most * sum(m.modules[s].ub for s in q.candidates)))
+        most = max(
+            [q.energy_musd(s) for s in q.candidates] + [w.energy_musd(s) for w in years.values() for s in q.candidates]
+        )
+        m.worst_energy = pyo.Var(
+            domain=pyo.NonNegativeReals, bounds=(0, most * sum(m.modules[s].ub for s in q.candidates))
+        )
         m.worst = pyo.Constraint([*costs, ""], rule=lambda m, n: m.worst_energy >= (costs[n] if n else base))
     return m.worst_energy

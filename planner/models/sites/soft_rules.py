@@ -39,7 +39,7 @@ def label(family: str, index: Any) -> str:
 def room(q: Question, family: str, rows: int = 1) -> float:
     """Return how much more than its limit a soft rule's rows may use together, in the rows' unit; 0 for a hard rule."""
     soft = q.grid.rules.soft.get(family)
-    return 0.0 if soft is None else rows * soft.most / PER_UNIT[family][0]
+    return 0.0 if soft is None else rows * soft.max_excess / PER_UNIT[family][0]
 
 
 def loosen(block: Any, family: str, most: float) -> None:

@@ -80,13 +80,20 @@ def alternatives(instance: Instance, request: SitesRequest, options: Options) ->
 
 
 def solve_question(
-    q: Question, options: Options, *, sites: int | None = None, least_racks: int = 0, shut: Sequence[frozenset[str]] = ()
+    q: Question,
+    options: Options,
+    *,
+    sites: int | None = None,
+    least_racks: int = 0,
+    shut: Sequence[frozenset[str]] = (),
 ) -> Outcome[SitesPlan]:
     """Solve a question; `sites` fixes the number of open sites, and none of the sets in `shut` may be the one that is open."""
     started = time.perf_counter()
     left = _clock(options.time_limit, started)
     m = build(q, sites=sites)
-    m.no_good = pyo.Constraint(range(len(shut)), rule=lambda m, i: sum(1 - x if s in shut[i] else x for s, x in m.open.items()) >= 1)
+    m.no_good = pyo.Constraint(
+        range(len(shut)), rule=lambda m, i: sum(1 - x if s in shut[i] else x for s, x in m.open.items()) >= 1
+    )
     m.no_fewer = pyo.Constraint(expr=sum(m.modules.values()) >= least_racks // q.module_racks)
     proof = held = None
     if q.racks is None:
@@ -144,7 +151,9 @@ def read(m: Any, q: Question, values: highs.Values) -> Decision:
         flow={k: m.flow[k].value for k in m.flow} if q.system is None else flows_of(m, q.system),
         steps={s: round(m.steps[s].value) for s in m.steps if round(m.steps[s].value)},
         excess=soft_rules.exceeded(m),
-        scenarios={n: _read_scenario(sites_scenarios.block_of(m, n), w) for n, w in sites_scenarios.scenarios(q).items()},
+        scenarios={
+            n: _read_scenario(sites_scenarios.block_of(m, n), w) for n, w in sites_scenarios.scenarios(q).items()
+        },
     )
 
 
@@ -178,7 +187,9 @@ def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> 
     outcome = highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     if outcome.solution is not None:
         of = outcome.solution.of
-        held = replace(held, generated={n: of(m.generated[n]) for n in m.generated}, flow={k: of(m.flow[k]) for k in m.flow})
+        held = replace(
+            held, generated={n: of(m.generated[n]) for n in m.generated}, flow={k: of(m.flow[k]) for k in m.flow}
+        )
     for part in (m.length, m.forth, m.back, m.size):
         m.del_component(part)
     for family in rest:
@@ -187,7 +198,13 @@ def _straighten(m: Any, q: Question, values: highs.Values, options: Options) -> 
 
 
 def _with_plan(
-    q: Question, m: Any, held: Decision, proof: _Proof | None, outcome: Outcome[highs.Values], options: Options, started: float
+    q: Question,
+    m: Any,
+    held: Decision,
+    proof: _Proof | None,
+    outcome: Outcome[highs.Values],
+    options: Options,
+    started: float,
 ) -> Outcome[SitesPlan]:
     links = _links(q, sorted(held.modules))
     objective = _yearly_usd(q, held, links)
@@ -251,7 +268,12 @@ def _flows(mw: dict[str, float]) -> tuple[Flow, ...]:
 def _excess(q: Question, name: str, amount: float) -> Excess:
     family = soft_rules.family_of(name)
     amount = round(amount, 6)
-    return Excess(rule=name, amount=amount, unit=soft_rules.PER_UNIT[family][1], usd_per_year=q.grid.rules.soft[family].usd_per_year * amount)
+    return Excess(
+        rule=name,
+        amount=amount,
+        unit=soft_rules.PER_UNIT[family][1],
+        usd_per_year=q.grid.rules.soft[family].usd_per_year * amount,
+    )
 
 
 def _scenario_run(q: Question, year: Question, held: Decision, run: Run) -> ScenarioRun:
@@ -269,7 +291,9 @@ def _scenario_usd(q: Question, year: Question, held: Decision, run: Run) -> floa
     for s, n in sorted(held.modules.items()):
         drawn = round(run.running.get(s, 0.0), 6)
         undone = max(power.facility_mw(q.hardware, n * q.module_racks) - drawn, 0.0)
-        usd += cost.energy_usd_per_year(drawn, year.authorities[year.candidates[s].balancing_authority].energy_usd_per_mwh)
+        usd += cost.energy_usd_per_year(
+            drawn, year.authorities[year.candidates[s].balancing_authority].energy_usd_per_mwh
+        )
         usd += cost.energy_usd_per_year(undone, q.grid.rules.curtailment_usd_per_mwh)
     return usd
 
@@ -289,7 +313,9 @@ def _site(q: Question, site: str, modules: int, held: Decision) -> Site:
         gpus=racks * power.rack_of(q.hardware).gpus,
         it_mw=power.it_mw(q.hardware, racks),
         facility_mw=power.facility_mw(q.hardware, racks),
-        interconnect_mw=usable_interconnect_mw(q.grid, node, held.circuits, held.steps.get(site, 0)) if q.grid.rules.interconnect.on else None,
+        interconnect_mw=usable_interconnect_mw(q.grid, node, held.circuits, held.steps.get(site, 0))
+        if q.grid.rules.interconnect.on
+        else None,
         cooling_m2=power.cooling_m2(q.hardware, racks),
         latitude=node.latitude,
         longitude=node.longitude,
@@ -335,16 +361,25 @@ def _yearly_usd(q: Question, held: Decision, links: tuple[Link, ...]) -> float:
         own, weight = sites_scenarios.weights(q)
         energy = own * energy + sum(weight[n] * usd for n, usd in years.items())
     energy += soft_rules.priced_excess(q, held.excess)
-    return energy + built * cost.annuity(prices.discount_rate, prices.site_life_years) + sum(link.usd_per_year for link in links)
+    return (
+        energy
+        + built * cost.annuity(prices.discount_rate, prices.site_life_years)
+        + sum(link.usd_per_year for link in links)
+    )
 
 
 def _given(q: Question) -> str:
     given = [f"fabric {q.request.fabric_usd_per_rack:,.0f} USD per rack"]
-    given += [f"not {' + '.join(sorted(s))}, between which the fibre carries no such exchange" for s in sorted(q.request.refused, key=sorted)]
+    given += [
+        f"not {' + '.join(sorted(s))}, between which the fibre carries no such exchange"
+        for s in sorted(q.request.refused, key=sorted)
+    ]
     if q.request.exchange is None:
         given.append("no exchange between sites")
     else:
-        given.append(f"exchange of {q.request.exchange.stage_bytes:.6g} bytes per stage within {q.request.exchange.window_seconds:.6g} s")
+        given.append(
+            f"exchange of {q.request.exchange.stage_bytes:.6g} bytes per stage within {q.request.exchange.window_seconds:.6g} s"
+        )
     return "; ".join(given)
 
 

@@ -21,17 +21,25 @@ def variables(m: Any, q: Question, without: Collection[str], exact: int | None) 
     # Measured: what a known number of sites says of pairs decides whether it is proven in a second or in minutes.
     m.known_sites = 1 < least == m.most_sites and "wan_capacity" not in without
     m.levels = levels(q, m.most_sites, least if m.known_sites else exact or 2)
-    lit = [pair for pair, waves in m.levels.items() if waves[0][1] is not None and not (m.known_sites and _barred(q, pair, without, exact))]
+    lit = [
+        pair
+        for pair, waves in m.levels.items()
+        if waves[0][1] is not None and not (m.known_sites and _barred(q, pair, without, exact))
+    ]
     m.pair = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, 1))
     if m.known_sites:
         _mesh(m, q, least)
         return
     m.joined = pyo.Constraint(lit, rule=lambda m, a, b: m.pair[a, b] >= m.open[a] + m.open[b] - 1)
-    m.wavelengths = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, q.wan.max_wavelengths_per_pair * q.wan.max_fibre_pairs))
+    m.wavelengths = pyo.Var(
+        lit, domain=pyo.NonNegativeReals, bounds=(0, q.wan.max_wavelengths_per_pair * q.wan.max_fibre_pairs)
+    )
     m.fibres = pyo.Var(lit, domain=pyo.NonNegativeReals, bounds=(0, q.wan.max_fibre_pairs))
     counts = sorted({n for waves in m.levels.values() for n, _ in waves if n > 2})
     m.at_least = pyo.Var(counts, domain=pyo.Binary)
-    m.counted = pyo.Constraint(counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (m.most_sites - n + 1) * m.at_least[n])
+    m.counted = pyo.Constraint(
+        counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (m.most_sites - n + 1) * m.at_least[n]
+    )
 
 
 def _barred(q: Question, pair: tuple[str, str], without: Collection[str], exact: int | None) -> bool:

@@ -85,7 +85,9 @@ def ask(instance: Instance, request: WanRequest) -> Question:
     return _question(links, grid, request, places, groups)
 
 
-def _question(links: Wan, grid: Grid, request: WanRequest, places: dict[str, fibre.Place], groups: dict[str, list[str]]) -> Question:
+def _question(
+    links: Wan, grid: Grid, request: WanRequest, places: dict[str, fibre.Place], groups: dict[str, list[str]]
+) -> Question:
     held = fibre.fibre_of(links, wan_demands.places_of(links, places))
     g = fibre.graph(held)
     nearest: dict[str, Route | None] = {}

@@ -20,7 +20,9 @@ def build(q: Question, *, elastic: bool = False) -> pyo.ConcreteModel:
     """State the question; `elastic` lets edges carry more than can be lit, at a count. It has no objective yet."""
     m = pyo.ConcreteModel()
     choices = [(d, i) for d in q.demands for i in range(len(q.options[d]))]
-    m.share = pyo.Var(choices, bounds=(0, 1), domain=lambda _, d, *__: pyo.Reals if q.demands[d].priority else pyo.Binary)
+    m.share = pyo.Var(
+        choices, bounds=(0, 1), domain=lambda _, d, *__: pyo.Reals if q.demands[d].priority else pyo.Binary
+    )
     edges = sorted({e for d, i in choices for o in [q.options[d][i]] for e in (*o.primary, *(o.backup or ()))})
     m.waves = pyo.Var(edges, domain=pyo.NonNegativeIntegers, bounds=lambda _, e: (0, q.most_waves(q.fibre.edges[e])))
     m.pairs = pyo.Var(edges, domain=pyo.NonNegativeIntegers, bounds=lambda _, e: (0, q.fibre.edges[e].most_pairs))
@@ -37,12 +39,16 @@ def shares(m: Any, q: Question, demand: str) -> Any:
 
 def carried(m: Any, q: Question) -> None:
     """Carry the whole gradient exchange, each link of it on one route."""
-    m.carried = pyo.Constraint([d for d, x in q.demands.items() if not x.priority and q.options[d]], rule=lambda m, d: shares(m, q, d) == 1)
+    m.carried = pyo.Constraint(
+        [d for d, x in q.demands.items() if not x.priority and q.options[d]], rule=lambda m, d: shares(m, q, d) == 1
+    )
 
 
 def admitted(m: Any, q: Question) -> None:
     """Admit no more of a demand than is asked."""
-    m.admitted = pyo.Constraint([d for d, x in q.demands.items() if x.priority and q.options[d]], rule=lambda m, d: shares(m, q, d) <= 1)
+    m.admitted = pyo.Constraint(
+        [d for d, x in q.demands.items() if x.priority and q.options[d]], rule=lambda m, d: shares(m, q, d) <= 1
+    )
 
 
 def capacity(m: Any, q: Question) -> None:
@@ -51,14 +57,19 @@ def capacity(m: Any, q: Question) -> None:
 
     def row(m: Any, e: str, state: str) -> Any:
         missing = [m.missing[e]] if e in m.missing else []
-        return sum(rate * m.share[d, i] for d, i, rate in rows[e, state]) <= sum(missing) + q.wan.wavelength_gbps * m.waves[e]
+        return (
+            sum(rate * m.share[d, i] for d, i, rate in rows[e, state])
+            <= sum(missing) + q.wan.wavelength_gbps * m.waves[e]
+        )
 
     m.capacity = pyo.Constraint(list(rows), rule=row)
 
 
 def fibre_pairs(m: Any, q: Question) -> None:
     """Lease the fibre pairs that the wavelengths fill."""
-    m.fibre_pairs = pyo.Constraint(list(m.waves), rule=lambda m, e: m.waves[e] <= q.wan.max_wavelengths_per_pair * m.pairs[e])
+    m.fibre_pairs = pyo.Constraint(
+        list(m.waves), rule=lambda m, e: m.waves[e] <= q.wan.max_wavelengths_per_pair * m.pairs[e]
+    )
 
 
 def loads(q: Question) -> dict[tuple[str, str], list[Term]]:

@@ -37,7 +37,12 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
     q = ask(instance, request)
     stuck = [d for d, x in q.demands.items() if not x.priority and not q.options[d]]
     if stuck:
-        return Outcome(stop=Stop.PROVED, infeasible=True, detail="; ".join(_no_route(q, d) for d in stuck), seconds=time.perf_counter() - started)
+        return Outcome(
+            stop=Stop.PROVED,
+            infeasible=True,
+            detail="; ".join(_no_route(q, d) for d in stuck),
+            seconds=time.perf_counter() - started,
+        )
     m = build(q)
     bulk = [d for d, x in q.demands.items() if x.priority and q.options[d]]
     m.all = pyo.Constraint(bulk, rule=lambda m, d: shares(m, q, d) >= 1)
@@ -50,12 +55,19 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
     if outcome.infeasible:
         outcome = _short(q, options)
     if outcome.solution is None:
-        return Outcome(stop=outcome.stop, infeasible=outcome.infeasible, detail=outcome.detail, seconds=time.perf_counter() - started)
+        return Outcome(
+            stop=outcome.stop,
+            infeasible=outcome.infeasible,
+            detail=outcome.detail,
+            seconds=time.perf_counter() - started,
+        )
     return _with_plan(q, m, outcome, options, started, proven=proven)
 
 
 def _run(m: Any, options: Options) -> Outcome[highs.Values]:
-    return highs.run(m, time_limit=options.time_limit, gap=options.gap, absolute_gap=0.0, seed=options.seed, threads=options.threads)
+    return highs.run(
+        m, time_limit=options.time_limit, gap=options.gap, absolute_gap=0.0, seed=options.seed, threads=options.threads
+    )
 
 
 def _by_priority(m: Any, q: Question, bulk: list[str], options: Options) -> tuple[Outcome[highs.Values], bool]:
@@ -118,7 +130,9 @@ def _gbps(x: float) -> str:
     return f"{x:,.6g} Gbps"
 
 
-def _with_plan(q: Question, m: Any, outcome: Outcome[highs.Values], options: Options, started: float, *, proven: bool) -> Outcome[WanPlan]:
+def _with_plan(
+    q: Question, m: Any, outcome: Outcome[highs.Values], options: Options, started: float, *, proven: bool
+) -> Outcome[WanPlan]:
     of = outcome.solution.of if outcome.solution else float
     held: Shares = {key: min(of(m.share[key]), 1.0) for key in m.share if of(m.share[key]) > LEAST_SHARE}
     edges = tuple(_edges(q, held))
@@ -138,9 +152,16 @@ def _with_plan(q: Question, m: Any, outcome: Outcome[highs.Values], options: Opt
         constraints=outcome.constraints,
         seconds=time.perf_counter() - started,
         seed=options.seed,
-        minimizes="yearly cost of fibre and wavelengths, USD" if priced(q) else "wavelengths times route-km, as nothing is priced",
+        minimizes="yearly cost of fibre and wavelengths, USD"
+        if priced(q)
+        else "wavelengths times route-km, as nothing is priced",
         given=_given(q.request),
-        space={"demands": len(q.demands), "edges": len(q.fibre.edges), "routes": q.wan.routes, "options": sum(len(o) for o in q.options.values())},
+        space={
+            "demands": len(q.demands),
+            "edges": len(q.fibre.edges),
+            "routes": q.wan.routes,
+            "options": sum(len(o) for o in q.options.values()),
+        },
         binding=tuple(_binding(q, edges)),
     )
     plan = WanPlan(
@@ -154,7 +175,9 @@ def _with_plan(q: Question, m: Any, outcome: Outcome[highs.Values], options: Opt
         certificate=certificate,
     )
     stop = outcome.stop if proven else Stop.LIMIT
-    return Outcome(stop=stop, solution=plan, objective=value, bound=bound, solver=outcome.solver, seconds=certificate.seconds)
+    return Outcome(
+        stop=stop, solution=plan, objective=value, bound=bound, solver=outcome.solver, seconds=certificate.seconds
+    )
 
 
 def _given(r: WanRequest) -> str:
@@ -197,7 +220,9 @@ def _forms(q: Question) -> tuple[ExchangeForm, ...]:
         need = gradient_exchange.form_need_gbps(f, q.wan, window, q.rtt_ms)
         took = gradient_exchange.seconds(f, q.wan, rate, q.rtt_ms) if math.isfinite(rate) else None
         found.append(
-            ExchangeForm.model_validate({"name": f.name, "order": f.order, "link_gbps": need if math.isfinite(need) else None, "seconds": took})
+            ExchangeForm.model_validate(
+                {"name": f.name, "order": f.order, "link_gbps": need if math.isfinite(need) else None, "seconds": took}
+            )
         )
     return tuple(found)
 

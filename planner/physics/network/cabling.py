@@ -1,7 +1,7 @@
 """Every cable of a fabric, port to port, in blocks: what the counts of `wiring` say, laid one by one in constant memory.
 
 Boxes are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core (zone·s + group)·c +
-position in the group, super-core (position of the core)·e + position, border boxes in their order. A box's ports are numbered from 0, those
+position in the group, super-core (position of the core)·e + position, WAN gateway boxes in their order. A box's ports are numbered from 0, those
 towards the GPUs first. A GPU is rack·(GPUs of a rack) + its index, its NIC has a port for each lane. Where a leaf's ports are split, its
 ends towards GPUs are numbered by part of a port: the first port has parts 0 to split - 1.
 """
@@ -19,7 +19,7 @@ from planner.physics.network.links import Metres, Places
 from planner.physics.network.topology import Design
 
 Ints = NDArray[np.int64]
-BORDER = "border"  # the boxes at which the wide area ends
+BORDER = "wan_gateway"  # the boxes at which the wide area ends
 BLOCK = 1 << 16  # cables laid at a time
 Ends = tuple[Ints, Ints, Ints, Ints]  # low box, its port, high box, its port
 
@@ -50,7 +50,9 @@ def lay(d: Design, *, block: int = BLOCK) -> Iterator[Cables]:
     """Yield every cable of a design once, block by block; the design can be wired."""
     for stage in stages(d):
         for at in range(0, stage.count, block):
-            yield Cables(stage.low, stage.high, *stage.ends(np.arange(at, min(at + block, stage.count), dtype=np.int64)))
+            yield Cables(
+                stage.low, stage.high, *stage.ends(np.arange(at, min(at + block, stage.count), dtype=np.int64))
+            )
 
 
 def stages(d: Design) -> list[Stage]:
@@ -58,7 +60,7 @@ def stages(d: Design) -> list[Stage]:
     found = [Stage("gpu", "leaf", d.endpoint_links, lambda e: _endpoints(d, e))]
     found += _group_stages(d) if isinstance(d, Dragonfly) else _tree_stages(d)
     if d.wan_ports:
-        found.append(Stage(BORDER, d.top[0], d.border_links, lambda e: _border_uplinks(d, e)))
+        found.append(Stage(BORDER, d.top[0], d.wan_gateway_links, lambda e: _border_uplinks(d, e)))
     return found
 
 
@@ -80,13 +82,22 @@ def _group_stages(d: Dragonfly) -> list[Stage]:
         inside = Stage("leaf", "spine", d.local_links, lambda e: _leaf_uplinks(d, e))
         return [inside, Stage("spine", "spine", d.global_links, lambda e: between_groups(d, e))]
     groups = Groups(d)
-    stages = [Stage("leaf", "leaf", d.local_links, groups.inside), Stage("leaf", "leaf", d.global_links, groups.between)]
+    stages = [
+        Stage("leaf", "leaf", d.local_links, groups.inside),
+        Stage("leaf", "leaf", d.global_links, groups.between),
+    ]
     return [s for s in stages if s.count]
 
 
 def boxes(d: Design) -> dict[str, int]:
     """Return the boxes of each tier that a design has."""
-    tiers = ("leaf", d.leaves), ("spine", d.spines), ("core", d.cores), ("super-core", d.super_cores), (BORDER, d.borders)
+    tiers = (
+        ("leaf", d.leaves),
+        ("spine", d.spines),
+        ("core", d.cores),
+        ("super-core", d.super_cores),
+        (BORDER, d.wan_gateways),
+    )
     return {tier: n for tier, n in tiers if n}
 
 
@@ -109,7 +120,12 @@ def _leaf_uplinks(d: Design, e: Ints) -> Ends:
     domain, rail = own // d.rails, own % d.rails
     pod = network * d.pods + domain // d.domains_per_pod * pods_across(d) + rail // d.rails_per_pod
     seat = domain % d.domains_per_pod * d.rails_per_pod + rail % d.rails_per_pod
-    return leaf, d.leaf_down_used + up, pod * d.spines_per_pod + up // d.leaf_bundle, seat * d.leaf_bundle + up % d.leaf_bundle
+    return (
+        leaf,
+        d.leaf_down_used + up,
+        pod * d.spines_per_pod + up // d.leaf_bundle,
+        seat * d.leaf_bundle + up % d.leaf_bundle,
+    )
 
 
 def _spine_uplinks(d: Design, e: Ints) -> Ends:
@@ -141,10 +157,14 @@ def _core_uplinks(d: Design, e: Ints) -> Ends:
 
 
 def _border_uplinks(d: Design, e: Ints) -> Ends:
-    """Links of a network's border go from its boxes in turn to the boxes of the top tier in turn, ports towards the wide area before them."""
+    """Links of a network's WAN gateway go from its boxes in turn to the boxes of the top tier in turn, ports towards the wide area before them."""
     network, own = e // d.wan_ports, e % d.wan_ports
-    boxes, tops = d.borders // d.networks, d.top[1]
-    top = Groups(d).border(network, own) if isinstance(d, Dragonfly) else (network * tops + own % tops, d.top_taken + own // tops)
+    boxes, tops = d.wan_gateways // d.networks, d.top[1]
+    top = (
+        Groups(d).wan_gateway(network, own)
+        if isinstance(d, Dragonfly)
+        else (network * tops + own % tops, d.top_taken + own // tops)
+    )
     return network * boxes + own % boxes, d.border_side + own // boxes, *top
 
 
@@ -162,7 +182,9 @@ def lengths(d: Design, floor: Floor) -> Callable[[Cables], Metres]:
     """Return what measures a block's cables; places of racks and boxes are worked out once."""
     places = Places(floor, d.racks)
     middles = {tier: places.middle(*_served(d, tier)) for tier in ("gpu", *boxes(d))}
-    return lambda c: places.metres(_at(d, middles, c.low_tier, c.low), _at(d, middles, c.high_tier, c.high), spread=c.low_tier != "gpu")
+    return lambda c: places.metres(
+        _at(d, middles, c.low_tier, c.low), _at(d, middles, c.high_tier, c.high), spread=c.low_tier != "gpu"
+    )
 
 
 def routers(d: Design) -> bool:

@@ -108,7 +108,9 @@ class Dragonfly(Design):
         sizes = [a for a in self.group_sizes if a > 1]
         if not sizes:
             return self.pod_exit
-        return self.leaf_bundle * float(router_share(min(sizes), max(sizes), links=self.pod_uplinks, valiant=self.valiant))
+        return self.leaf_bundle * float(
+            router_share(min(sizes), max(sizes), links=self.pod_uplinks, valiant=self.valiant)
+        )
 
     @property
     def pod_exit(self) -> float:
@@ -145,7 +147,9 @@ class Dragonfly(Design):
     def faults(self) -> list[str]:
         """Say which ports or bundles do not add up."""
         if min(self.leaf_bundle, self.rails_per_pod, self.domains_per_pod) < 1:
-            return [f"group: {self.rails_per_pod} rails, {self.domains_per_pod} domains, bundles of {self.leaf_bundle}; at least 1 of each"]
+            return [
+                f"group: {self.rails_per_pod} rails, {self.domains_per_pod} domains, bundles of {self.leaf_bundle}; at least 1 of each"
+            ]
         bad = self._leaf_faults(self.up_ports)
         if self.pods == 1 and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
@@ -164,26 +168,26 @@ class Dragonfly(Design):
         return bad
 
     def border_links_at(self, switches: int) -> int:
-        """Links from the border to the switch that has most of them, in a group of so many: groups in turn, then their switches in turn."""
+        """Links from the WAN gateway to the switch that has most of them, in a group of so many: groups in turn, then their switches in turn."""
         return math.ceil(math.ceil(self.wan_ports / self.pods) / switches)
 
     def taken_at(self, switches: int) -> int:
-        """Ports that the border must leave alone at a switch of a group of so many."""
+        """Ports that the WAN gateway must leave alone at a switch of a group of so many."""
         return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.router_ports(switches)
 
     @property
     def _tightest(self) -> int:
-        """Switches of the group in which a border leaves least room."""
+        """Switches of the group in which a WAN gateway leaves least room."""
         return max(self.group_sizes, key=lambda a: self.taken_at(a) + self.border_links_at(a))
 
     @property
     def top_taken(self) -> int:
-        """Ports of a switch that the border must leave alone, where it leaves least room."""
+        """Ports of a switch that the WAN gateway must leave alone, where it leaves least room."""
         return self.taken_at(self._tightest)
 
     @property
     def top_border(self) -> int:
-        """Links from the border to a switch where it leaves least room."""
+        """Links from the WAN gateway to a switch where it leaves least room."""
         return self.border_links_at(self._tightest)
 
     @property
@@ -244,7 +248,11 @@ class DragonflyPlus(Dragonfly):
 
     def faults(self) -> list[str]:
         """Say which ports or bundles do not add up."""
-        if min(self.leaf_bundle, self.rails_per_pod, self.domains_per_pod) < 1 or self.leaf_up % self.leaf_bundle or self.leaf_up < 1:
+        if (
+            min(self.leaf_bundle, self.rails_per_pod, self.domains_per_pod) < 1
+            or self.leaf_up % self.leaf_bundle
+            or self.leaf_up < 1
+        ):
             return [f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}"]
         bad = self._leaf_faults(self.leaf_up)
         if self.pods == 1:
@@ -254,7 +262,7 @@ class DragonflyPlus(Dragonfly):
         return bad + self._group_faults(self.spine_up != self.global_ports) or self._border_faults()
 
     def taken_at(self, switches: int) -> int:
-        """Ports of a spine that the border must leave alone, in a group of so many."""
+        """Ports of a spine that the WAN gateway must leave alone, in a group of so many."""
         return self.spine_down + math.ceil(self.pod_uplinks / switches)
 
     @property

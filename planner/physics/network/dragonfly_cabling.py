@@ -2,7 +2,7 @@
 
 Groups are numbered within all networks as pods are. Link n of a group to others goes to its switch n mod (their number),
 and takes the port n div (their number) after those inside the group; the links to one other group follow each other. Link n
-of a border goes to group n mod (their number), there to each switch in turn, at the ports after all others.
+of a WAN gateway goes to group n mod (their number), there to each switch in turn, at the ports after all others.
 """
 
 from functools import cached_property
@@ -61,11 +61,14 @@ class Groups:
         found: list[Ints] = []
         for group, n in ends:
             size = self._sizes[1][group]
-            found += [self._leaf(network, group, n % size), self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle + n // size]
+            found += [
+                self._leaf(network, group, n % size),
+                self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle + n // size,
+            ]
         return found[0], found[1], found[2], found[3]
 
-    def border(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
-        """Return the switch and port of links of a network's border, by number."""
+    def wan_gateway(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+        """Return the switch and port of links of a network's WAN gateway, by number."""
         d = self.d
         group, own = n % d.pods, n // d.pods
         if isinstance(d, DragonflyPlus):

@@ -51,7 +51,9 @@ class Places:
     def _sums(self) -> Metres:
         """Sums of the coordinates of the first n racks, n from 0: the middle of any run of racks is a difference of two."""
         k = np.arange(self.racks)
-        at = np.stack([k % self.racks_per_row * self.floor.rack_pitch_m, k // self.racks_per_row * self.floor.row_pitch_m], axis=1)
+        at = np.stack(
+            [k % self.racks_per_row * self.floor.rack_pitch_m, k // self.racks_per_row * self.floor.row_pitch_m], axis=1
+        )
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
     def middle(self, first: Ints, after: Ints) -> Metres:
@@ -110,4 +112,6 @@ class MediaTable:
     def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:
         """Return price and power of a link of each length; an infinite price where none reaches."""
         at = self.choose(metres)
-        return np.where(at == NONE, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres), np.where(at == NONE, 0.0, self.watts[at])
+        return np.where(at == NONE, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres), np.where(
+            at == NONE, 0.0, self.watts[at]
+        )

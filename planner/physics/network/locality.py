@@ -32,7 +32,14 @@ class Locality:
     stage_in_zone: float = 0.0
 
 
-def locality(stages: Sequence[Sequence[int]], *, leaf_domain_racks: int, domains_per_pod: int, wrap: bool, domains_per_zone: int = 0) -> Locality:
+def locality(
+    stages: Sequence[Sequence[int]],
+    *,
+    leaf_domain_racks: int,
+    domains_per_pod: int,
+    wrap: bool,
+    domains_per_zone: int = 0,
+) -> Locality:
     """Measure everything that the fabric and the checker need of one site's placement; without zones their domains are 0."""
     pod_racks, zone_racks = leaf_domain_racks * domains_per_pod, leaf_domain_racks * domains_per_zone
     return Locality(
@@ -159,7 +166,9 @@ def _pieces(stages: Sequence[Sequence[int]], block: int) -> tuple[Racks, Racks]:
 Crossing = tuple[int, int]  # (pipeline flows that leave or enter the worst block, rings that leave it)
 
 
-def least_crossings(stages: int, replicas: int, *, room: int, blocks: int, wrap: bool, split: bool = False) -> list[Crossing]:
+def least_crossings(
+    stages: int, replicas: int, *, room: int, blocks: int, wrap: bool, split: bool = False
+) -> list[Crossing]:
     """Return pairs of which every placement is at least as bad, in both, as one: none is better than another in both.
 
     The block that holds most has n nodes of the mesh or more, n = ceil(stages x replicas / blocks), and not all. Let f of its

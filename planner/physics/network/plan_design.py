@@ -26,7 +26,7 @@ def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Netw
         "domains_per_pod": f.leaf_domains_per_pod,
     }
     own["leaf_spare"] = spare_ports(leaf.down_ports, spares.share, spares.failure_chance, spares.shortage_chance)
-    own["wan_ports"] = -(-f.border.wan_ports // (apart * f.lanes)) if f.border else 0
+    own["wan_ports"] = -(-f.wan_gateway.wan_ports // (apart * f.lanes)) if f.wan_gateway else 0
     if f.family in GROUPED:
         own |= {"group_links": f.group_links, "valiant": network.group_routing == "valiant"}
         return dragonfly(Dragonfly, **own) if spine is None else dragonfly(DragonflyPlus, **own, leaf_up=leaf.up_ports)
@@ -43,8 +43,8 @@ def design_fault(f: SiteFabric, racks: int) -> str | None:
         return f"{racks} racks and {f.lanes} lanes; at least 1 rack and 1 to {MOST_LANES} lanes expected"
     if f.split < 1:
         return f"ports split in {f.split}; at least 1 expected"
-    if f.border is not None and not 1 <= f.border.wan_ports <= MOST_WAN_PORTS:
-        return f"a border of {f.border.wan_ports:,} ports; 1 to {MOST_WAN_PORTS:,} expected"
+    if f.wan_gateway is not None and not 1 <= f.wan_gateway.wan_ports <= MOST_WAN_PORTS:
+        return f"a WAN gateway of {f.wan_gateway.wan_ports:,} ports; 1 to {MOST_WAN_PORTS:,} expected"
     return group_fault(f) if f.family in GROUPED else tree_fault(f)
 
 
@@ -55,10 +55,17 @@ def tree_fault(f: SiteFabric) -> str | None:
         return f"tiers are {', '.join(names) or 'none'}; {', then '.join(TREE)} expected"
     last = len(f.tiers) - 1
     for i, t in enumerate(f.tiers):
-        if t.down_ports < 1 or (t.up_ports > 0) != (i < last) or (t.bundle > 0) != (i < last) or min(t.up_ports, t.bundle) < 0:
+        if (
+            t.down_ports < 1
+            or (t.up_ports > 0) != (i < last)
+            or (t.bundle > 0) != (i < last)
+            or min(t.up_ports, t.bundle) < 0
+        ):
             return f"{t.name}: {t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}; only the top tier, {names[-1]}, has no uplinks"
     if last > 0 and min(f.rails_per_pod, f.leaf_domains_per_pod) < 1:
-        return f"a pod of {f.rails_per_pod} rails and {f.leaf_domains_per_pod} leaf domains; at least 1 of each expected"
+        return (
+            f"a pod of {f.rails_per_pod} rails and {f.leaf_domains_per_pod} leaf domains; at least 1 of each expected"
+        )
     zone, zoned = (f.rails_per_zone, f.leaf_domains_per_zone), names == TREE
     if min(zone) < zoned or (max(zone) > 0 and not zoned):
         return f"a zone of {zone[0]} rails and {zone[1]} leaf domains; {'at least 1 of each' if zoned else f'none under {names[-1]}s'} expected"

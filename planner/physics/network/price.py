@@ -31,7 +31,11 @@ def by_reach(network: Network) -> bool:
 def bill(network: Network, switch: Switch, d: Design) -> Bill:
     """Price a design and add up its power; infinite where no medium reaches."""
     boxes = {"switches": d.switches, "switch_links": 0, "endpoint_links": 0}
-    ends, *links = list(_links(network, d)) if by_reach(network) else [_flat(network, 0, d.endpoint_links), _flat(network, d.switch_links, 0)]
+    ends, *links = (
+        list(_links(network, d))
+        if by_reach(network)
+        else [_flat(network, 0, d.endpoint_links), _flat(network, d.switch_links, 0)]
+    )
     each = [(endpoint_factor(switch, d.split), ends), *((switch.link_factor, x) for x in links)]
     usd = fabric_usd(network, switch, **boxes) + sum(factor * x.usd for factor, x in each)
     mw = fabric_mw(network, switch, **boxes) + sum(factor * x.mw for factor, x in each)
@@ -40,11 +44,11 @@ def bill(network: Network, switch: Switch, d: Design) -> Bill:
 
 
 def border_bill(network: Network, switch: Switch, d: Design) -> Bill:
-    """Price a border's boxes, amid the site, and its links to the top tier; the price of a wavelength holds what faces the wide area."""
+    """Price a WAN gateway's boxes, amid the site, and its links to the top tier; the price of a wavelength holds what faces the wide area."""
     if not d.wan_ports:
         return Bill(0.0, 0.0)
-    boxes = {"switches": d.borders, "switch_links": 0, "endpoint_links": 0}
-    links = _flat(network, d.border_links, 0)
+    boxes = {"switches": d.wan_gateways, "switch_links": 0, "endpoint_links": 0}
+    links = _flat(network, d.wan_gateway_links, 0)
     if by_reach(network) and network.floor is not None:
         links = _border_links(table(network), Places(network.floor, d.racks), d)
     usd = fabric_usd(network, switch, **boxes) + switch.link_factor * links.usd
@@ -53,11 +57,11 @@ def border_bill(network: Network, switch: Switch, d: Design) -> Bill:
 
 
 def _border_links(media: MediaTable, places: Places, d: Design) -> Bill:
-    """Return a border's links: to a top tier amid the site, or to the groups of a dragonfly in turn, each amid its racks."""
+    """Return a WAN gateway's links: to a top tier amid the site, or to the groups of a dragonfly in turn, each amid its racks."""
     if not isinstance(d, Dragonfly):
-        return _sum(media, beside_metres(places), d.border_links)
+        return _sum(media, beside_metres(places), d.wan_gateway_links)
     usd, watts = media.usd_watts(border_metres(places, d.domain_racks * d.domains_per_pod))
-    links = d.networks * border_counts(d.wan_ports, d.pods, pods_across(d))
+    links = d.networks * wan_gateway_counts(d.wan_ports, d.pods, pods_across(d))
     return Bill(float((links * usd).sum()), float((links * watts).sum()) / 1e6)
 
 
@@ -66,8 +70,8 @@ def border_metres(places: Places, pod: int) -> Metres:
     return spine_metres(places, np.arange(0, places.racks, pod, dtype=np.int64), pod)
 
 
-def border_counts(ports: int, groups: int, across: int) -> Ints:
-    """Count the links that each place of groups has of a border's ports in one network: groups in turn, `across` of them at a place."""
+def wan_gateway_counts(ports: int, groups: int, across: int) -> Ints:
+    """Count the links that each place of groups has of a WAN gateway's ports in one network: groups in turn, `across` of them at a place."""
     return np.bincount(np.arange(ports) % groups // across, minlength=-(-groups // across))
 
 
@@ -95,15 +99,25 @@ def _links(network: Network, d: Design) -> Iterator[Bill]:
     yield _sum(media, endpoint_metres(places, d.domain_racks), d.endpoint_links // d.racks)
     if d.tiers > 1:
         domain, pod = d.domain_racks, d.domain_racks * d.domains_per_pod
-        yield _sum(media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up)
+        yield _sum(
+            media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up
+        )
     if d.tiers > 2:
         pods, each = np.arange(0, d.racks, pod), d.networks * pods_across(d) * d.pod_uplinks
         yield _sum(
-            media, leaf_metres(places, pods, pod, d.domain_racks * d.domains_per_zone) if d.tiers > 3 else spine_metres(places, pods, pod), each
+            media,
+            leaf_metres(places, pods, pod, d.domain_racks * d.domains_per_zone)
+            if d.tiers > 3
+            else spine_metres(places, pods, pod),
+            each,
         )
     if d.tiers > 3:
         zone = d.domain_racks * d.domains_per_zone
-        yield _sum(media, spine_metres(places, np.arange(0, d.racks, zone), zone), d.networks * zones_across(d) * d.zone_uplinks)
+        yield _sum(
+            media,
+            spine_metres(places, np.arange(0, d.racks, zone), zone),
+            d.networks * zones_across(d) * d.zone_uplinks,
+        )
 
 
 def _group_links(media: MediaTable, places: Places, d: Dragonfly) -> Iterator[Bill]:
@@ -114,7 +128,9 @@ def _group_links(media: MediaTable, places: Places, d: Dragonfly) -> Iterator[Bi
         yield _sum(media, beside_metres(places), d.local_links)
     else:
         yield _sum(media, endpoint_metres(places, domain), per_rack)
-        yield _sum(media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up)
+        yield _sum(
+            media, leaf_metres(places, np.arange(0, d.racks, domain), domain, pod), d.networks * d.rails * d.leaf_up
+        )
     across, links = pods_across(d), d.networks * d.group_links
     yield _sum(media, beside_metres(places), links * len(range(0, d.racks, pod)) * (across * (across - 1) // 2))
     for metres in group_metres(places, pod):
@@ -195,5 +211,7 @@ def least_endpoint_usd(network: Network, switch: Switch) -> float:
         link = min(flat_usd(network, switch, split)[0] for split in (1, switch.breakout))
     else:
         usd, watts = table(network).usd_watts(np.array([2 * network.floor.rise_m]))
-        link = min(endpoint_factor(switch, split) for split in (1, switch.breakout)) * float(usd[0] + watts[0] * network.power_usd_per_watt)
+        link = min(endpoint_factor(switch, split) for split in (1, switch.breakout)) * float(
+            usd[0] + watts[0] * network.power_usd_per_watt
+        )
     return link + box_usd(network, switch) / (switch.ports * switch.breakout)

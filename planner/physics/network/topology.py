@@ -8,7 +8,7 @@ core of its group. Where cores have uplinks, they join the pods of a zone only, 
 each of these s·c positions has e = u3/b3 super-cores, b3 links from the core of each zone to each of them.
 Ports and bundles are those of one box. A leaf's port may be split into `split` slower ones, each for a GPU: `leaf_down` and `leaf_spare` count
 these; a link between switches takes a whole port and carries what `split` GPUs send. Counts are of boxes and cables of all networks, but for
-domains and pods, which every network has alike: a box holds one chip of every plane and a cable carries every plane. A border takes `wan_ports` of
+domains and pods, which every network has alike: a box holds one chip of every plane and a cable carries every plane. A WAN gateway takes `wan_ports` of
 the wide area in every network and sends as many links on to free ports of the top tier, to one box after another. Its boxes stand beside the tiers,
 and only counts named after it count them.
 """
@@ -85,7 +85,11 @@ class Design:
     @property
     def pods(self) -> int:
         """Pods of a network; 0 without a second tier."""
-        return 0 if self.single else math.ceil(self.rails / self.rails_per_pod) * math.ceil(self.domains / self.domains_per_pod)
+        return (
+            0
+            if self.single
+            else math.ceil(self.rails / self.rails_per_pod) * math.ceil(self.domains / self.domains_per_pod)
+        )
 
     @property
     def spines_per_pod(self) -> int:
@@ -115,12 +119,20 @@ class Design:
     @property
     def zones(self) -> int:
         """Zones of a network; 0 without super-cores."""
-        return 0 if self.tiers < 4 else math.ceil(self.rails / self.rails_per_zone) * math.ceil(self.domains / self.domains_per_zone)
+        return (
+            0
+            if self.tiers < 4
+            else math.ceil(self.rails / self.rails_per_zone) * math.ceil(self.domains / self.domains_per_zone)
+        )
 
     @property
     def core_pods(self) -> int:
         """Pods that a core keeps ports for: those of a full zone, all of them without zones."""
-        return self.pods if self.tiers < 4 else self.rails_per_zone // self.rails_per_pod * (self.domains_per_zone // self.domains_per_pod)
+        return (
+            self.pods
+            if self.tiers < 4
+            else self.rails_per_zone // self.rails_per_pod * (self.domains_per_zone // self.domains_per_pod)
+        )
 
     @property
     def core_down(self) -> int:
@@ -193,43 +205,50 @@ class Design:
         return self.tiers != 2
 
     @property
-    def borders(self) -> int:
-        """Border boxes: half of the ports of each may be towards the wide area."""
+    def wan_gateways(self) -> int:
+        """WanGateway boxes: half of the ports of each may be towards the wide area."""
         return self.networks * math.ceil(self.wan_ports / max(1, self.ports // 2))
 
     @property
-    def border_links(self) -> int:
-        """Cables between border and top tier."""
+    def wan_gateway_links(self) -> int:
+        """Cables between WAN gateway and top tier."""
         return self.networks * self.wan_ports
 
     @property
     def border_side(self) -> int:
-        """Ports towards the wide area, and as many towards the top tier, of the border box that has most of them."""
-        return math.ceil(self.border_links / self.borders) if self.borders else 0
+        """Ports towards the wide area, and as many towards the top tier, of the WAN gateway box that has most of them."""
+        return math.ceil(self.wan_gateway_links / self.wan_gateways) if self.wan_gateways else 0
 
     @property
     def top(self) -> tuple[str, int]:
-        """Tier that the border is joined to, and its boxes in one network."""
-        tier, boxes = (("leaf", self.leaves), ("spine", self.spines), ("core", self.cores), ("super-core", self.super_cores))[self.tiers - 1]
+        """Tier that the WAN gateway is joined to, and its boxes in one network."""
+        tier, boxes = (
+            ("leaf", self.leaves),
+            ("spine", self.spines),
+            ("core", self.cores),
+            ("super-core", self.super_cores),
+        )[self.tiers - 1]
         return tier, boxes // self.networks
 
     @property
     def top_taken(self) -> int:
-        """Ports of a box of the top tier that the border must leave alone."""
+        """Ports of a box of the top tier that the WAN gateway must leave alone."""
         if self.single:
             return math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
         return (self.spine_down, self.core_down, self.zones * self.core_bundle)[self.tiers - 2]
 
     @property
     def top_border(self) -> int:
-        """Links from the border to the box of the top tier that has most of them."""
+        """Links from the WAN gateway to the box of the top tier that has most of them."""
         return math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
 
     def _border_faults(self) -> list[str]:
-        """Say where a border finds no ports."""
+        """Say where a WAN gateway finds no ports."""
         if self.wan_ports and self.ports < 2:
-            return [f"border ports: 1 to the wide area + 1 up > {self.ports} ports"]
-        text = f"{self.top[0]} ports: {self.top_taken} taken + {self.top_border} of the border > {self.ports} ports"
+            return [f"WAN gateway ports: 1 to the wide area + 1 up > {self.ports} ports"]
+        text = (
+            f"{self.top[0]} ports: {self.top_taken} taken + {self.top_border} of the WAN gateway > {self.ports} ports"
+        )
         return [text] * (self.wan_ports > 0 and self.top_taken + self.top_border > self.ports)
 
     def faults(self) -> list[str]:
@@ -240,7 +259,9 @@ class Design:
         """Say which ports or bundles of the tiers do not add up."""
         if self.single:
             ends = self.endpoint_links // self.networks
-            return [f"leaf ports: {ends} endpoints{self._leaf_edge}"] * (ends + self.leaf_spare > self.ports * self.split)
+            return [f"leaf ports: {ends} endpoints{self._leaf_edge}"] * (
+                ends + self.leaf_spare > self.ports * self.split
+            )
         bad = self._leaf_faults(self.leaf_up)
         if self.leaf_bundle < 1 or self.leaf_up % self.leaf_bundle:
             bad.append(f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}")

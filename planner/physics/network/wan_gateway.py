@@ -1,11 +1,11 @@
-"""The border of a site's fabric: what the wide area brings there, and the ports that take it.
+"""The WAN gateway of a site's fabric: what the wide area brings there, and the ports that take it.
 
-Wavelengths end at border switches, the boxes that the fabric is made of. A port sends and takes at once, so both directions
-are one port. Every network of the fabric has a border of its own, which takes an equal part of the rate: GPUs of one index
-or lane reach no other. A border switch has as many ports up, to the top tier, as to the wide area, so it slows nothing.
+Wavelengths end at WAN gateway switches, the boxes that the fabric is made of. A port sends and takes at once, so both directions
+are one port. Every network of the fabric has a WAN gateway of its own, which takes an equal part of the rate: GPUs of one index
+or lane reach no other. A WAN gateway switch has as many ports up, to the top tier, as to the wide area, so it slows nothing.
 
 The gradients that sites exchange come to it from the racks of one stage at a time, every GPU of them alike, and go back the
-same way: they load the uplinks of leaves, pods and zones below the border for as long as the exchange lasts, and hops and rings,
+same way: they load the uplinks of leaves, pods and zones below the WAN gateway for as long as the exchange lasts, and hops and rings,
 which go on meanwhile, have what is left.
 """
 
@@ -48,16 +48,24 @@ def wan_ports(gbps: float, networks: int, port_gbps: float) -> int:
 
 
 def exchange_gbps(
-    wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str, training: Collection[str], exchange: tuple[float, float]
+    wan: Wan,
+    links: Iterable[Link],
+    design: WanPlan | None,
+    site: str,
+    training: Collection[str],
+    exchange: tuple[float, float],
 ) -> float:
-    """Return the rate, each way, at which a site's gradients pass its border in the time that the step counts on.
+    """Return the rate, each way, at which a site's gradients pass its WAN gateway in the time that the step counts on.
 
     `exchange`: bytes that each link carries, and the seconds that it has for them; of a design the rates that it was asked for.
     """
     if site not in training:
         return 0.0
     if design is not None:
-        return math.fsum(d.asked_gbps for d in design.demands if d.priority == 0 and site in (d.a, d.b)) / wan.headroom_factor
+        return (
+            math.fsum(d.asked_gbps for d in design.demands if d.priority == 0 and site in (d.a, d.b))
+            / wan.headroom_factor
+        )
     own = (k for k in links if site in (k.a, k.b) and {k.a, k.b} <= set(training))
     return math.fsum(exchange_need_gbps(wan, *exchange, k.rtt_ms) for k in own)
 
@@ -67,7 +75,9 @@ def leaf_ports(gbps: float, leaves: int, port_gbps: float) -> float:
     return gbps / leaves / port_gbps
 
 
-def wan_left(d: Design, gbps: float, port_gbps: float, stage_in_leaf: float, stage_in_pod: float, stage_in_zone: float = 0.0) -> Left:
+def wan_left(
+    d: Design, gbps: float, port_gbps: float, stage_in_leaf: float, stage_in_pod: float, stage_in_zone: float = 0.0
+) -> Left:
     """Return what the exchange leaves of the uplinks below the border: 1 - share·R/(leaves of a domain·rate)/u1, as much of x rails at a pod or zone.
 
     The shares are the most of one stage's racks in one leaf domain, in one pod and in one zone. Whole pods may make a zone of more rails than
@@ -85,9 +95,9 @@ def wan_left(d: Design, gbps: float, port_gbps: float, stage_in_leaf: float, sta
 def _left_in_groups(d: Dragonfly, one: float, stage_in_leaf: float, stage_in_pod: float) -> Left:
     """Return what is left of the links that flows can count on in a dragonfly, where a leaf that holds a whole stage sends `one` port's worth.
 
-    A router may hold racks of the stage and ports of the border; a leaf of a dragonfly+ has no such ports. By way of other groups
+    A router may hold racks of the stage and ports of the WAN gateway; a leaf of a dragonfly+ has no such ports. By way of other groups
     flows share all links of theirs. On shortest paths those between two groups carry what goes from the racks of the one to the
-    ports of the other, and from the ports of the one to the racks of the other, and the border's links are dealt out evenly.
+    ports of the other, and from the ports of the one to the racks of the other, and the WAN gateway's links are dealt out evenly.
     """
     if not d.wan_ports:
         return Left()

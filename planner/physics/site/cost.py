@@ -37,7 +37,11 @@ def switch_link_usd(network: Network) -> float:
 
 def fabric_usd(network: Network, switch: Switch, *, switches: int, switch_links: int, endpoint_links: int) -> float:
     """Price of a fabric by its counts of boxes and cables."""
-    return switches * switch.price_usd + switch_links * switch_link_usd(network) + endpoint_links * endpoint_link_usd(network)
+    return (
+        switches * switch.price_usd
+        + switch_links * switch_link_usd(network)
+        + endpoint_links * endpoint_link_usd(network)
+    )
 
 
 def fabric_mw(network: Network, switch: Switch, *, switches: int, switch_links: int, endpoint_links: int) -> float:
@@ -70,7 +74,9 @@ def link_usd_per_year(grid: Grid, wan: Wan, route_km: float, waves: int) -> floa
     return fibre + wan_wavelength_usd(wan, waves) * annuity(p.discount_rate, p.it_life_years)
 
 
-def bill(instance: Instance, racks: int, sites: SitesPlan | None, fabric: FabricPlan | None, design: WanPlan | None = None) -> Cost:
+def bill(
+    instance: Instance, racks: int, sites: SitesPlan | None, fabric: FabricPlan | None, design: WanPlan | None = None
+) -> Cost:
     """Price racks, sites, connections, lines, WAN (as designed, else by its links) and fabric; the total counts the years of operation."""
     capex = {"racks": racks_usd(instance) if instance.hardware.pools else racks * rack_of(instance.hardware).price_usd}
     opex: dict[str, float] = {}
@@ -87,8 +93,16 @@ def bill(instance: Instance, racks: int, sites: SitesPlan | None, fabric: Fabric
         if design is not None:
             capex["wan"] = design.capex_usd
         elif wan is not None:
-            capex["wan"] = sum(wan_fibre_usd(wan, k.route_km, k.wavelengths) + wan_wavelength_usd(wan, k.wavelengths) for k in sites.links)
+            capex["wan"] = sum(
+                wan_fibre_usd(wan, k.route_km, k.wavelengths) + wan_wavelength_usd(wan, k.wavelengths)
+                for k in sites.links
+            )
         energy = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
         opex["energy"] = sum(energy_usd_per_year(s.facility_mw, energy[s.balancing_authority]) for s in sites.sites)
     years = instance.limits.operation_years
-    return Cost(capex_usd=capex, opex_usd_per_year=opex, operation_years=years, total_usd=sum(capex.values()) + years * sum(opex.values()))
+    return Cost(
+        capex_usd=capex,
+        opex_usd_per_year=opex,
+        operation_years=years,
+        total_usd=sum(capex.values()) + years * sum(opex.values()),
+    )

@@ -33,7 +33,9 @@ class Network:
         Of one circuit, on 100 MVA.
     """
 
-    def __init__(self, nodes: int, a: Sequence[int], b: Sequence[int], circuits: Sequence[int], reactance_pu: Sequence[float]) -> None:
+    def __init__(
+        self, nodes: int, a: Sequence[int], b: Sequence[int], circuits: Sequence[int], reactance_pu: Sequence[float]
+    ) -> None:
         self.nodes = nodes
         self.a: Whole = np.asarray(a, dtype=np.int64)
         self.b: Whole = np.asarray(b, dtype=np.int64)
@@ -42,7 +44,11 @@ class Network:
 
     @cached_property
     def _laplacian(self) -> Any:
-        ends, other, weight = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a]), np.tile(self.susceptance, 2)
+        ends, other, weight = (
+            np.concatenate([self.a, self.b]),
+            np.concatenate([self.b, self.a]),
+            np.tile(self.susceptance, 2),
+        )
         off = sparse.coo_matrix((weight, (ends, other)), shape=(self.nodes, self.nodes)).tocsr()
         return sparse.diags(np.asarray(off.sum(axis=1)).ravel()) - off
 
@@ -63,7 +69,9 @@ class Network:
         free: Whole = np.setdiff1d(np.arange(self.nodes), reference)
         reduced = self._laplacian.tocsc()[free][:, free].tocsc()
         # A grounded Laplacian is symmetric and positive definite: it needs no pivoting, and so fills little.
-        return free, splu(reduced, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}) if len(free) else None
+        return free, splu(
+            reduced, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+        ) if len(free) else None
 
     def angles(self, injection_mw: Floats) -> Floats:
         """Angles in radians over each island's reference, which takes up what an injection lacks; columns are cases."""

@@ -67,9 +67,19 @@ def fibre_of(wan: Wan, places: Mapping[str, Place]) -> Fibre:
         nodes = {s: places[s] for s in sorted(places)}
         given = [FibreEdge(a=a, b=b) for a, b in combinations(nodes, 2)]
     edges = {x.name: _edge(wan, x, nodes[x.a], nodes[x.b]) for x in sorted(given, key=lambda x: x.name)}
-    stands = {s: s if s in nodes else min(nodes, key=lambda n: (wide.great_circle_km(*places[s], *nodes[n]), n)) for s in sorted(places) if nodes}
-    ways = {s: _edge(wan, FibreEdge(id=f"{s} access", a=s, b=n), places[s], nodes[n], cut=False) for s, n in stands.items() if n != s}
-    return Fibre(wan=wan, edges=edges | {w.id: w for w in ways.values()}, node=stands, access={s: w.id for s, w in ways.items()})
+    stands = {
+        s: s if s in nodes else min(nodes, key=lambda n: (wide.great_circle_km(*places[s], *nodes[n]), n))
+        for s in sorted(places)
+        if nodes
+    }
+    ways = {
+        s: _edge(wan, FibreEdge(id=f"{s} access", a=s, b=n), places[s], nodes[n], cut=False)
+        for s, n in stands.items()
+        if n != s
+    }
+    return Fibre(
+        wan=wan, edges=edges | {w.id: w for w in ways.values()}, node=stands, access={s: w.id for s, w in ways.items()}
+    )
 
 
 def _edge(wan: Wan, x: FibreEdge, a: Place, b: Place, *, cut: bool = True) -> Edge:
@@ -132,7 +142,11 @@ def diverse(fibre: Fibre, g: Any, a: str, b: str, count: int) -> list[tuple[Rout
         found += [(p, q) for q in routes(fibre, rest, a, b, 1)]
     ends = ("node", fibre.node[a]), ("node", fibre.node[b])
     if not found and near:
-        two = [_whole(fibre, a, b, path) for path in nx.edge_disjoint_paths(g, *ends, cutoff=2)] if nx.edge_connectivity(g, *ends) > 1 else []
+        two = (
+            [_whole(fibre, a, b, path) for path in nx.edge_disjoint_paths(g, *ends, cutoff=2)]
+            if nx.edge_connectivity(g, *ends) > 1
+            else []
+        )
         found = [(p, q) for p in two for q in two if p != q]
     return list(dict.fromkeys(found))
 
@@ -162,7 +176,11 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
     stands = {s: ("node", n) for s, n in held.node.items()}
     ways = {s: held.km(held.ways(s)) for s in places}
     km |= {(a, b): near[stands[a]][stands[b]] + ways[a] + ways[b] for a, b in pairs if stands[b] in near[stands[a]]}
-    part = {v: i for i, whole in enumerate(_safe(g) if wan.protection == "one_cut" else nx.connected_components(g)) for v in whole}
+    part = {
+        v: i
+        for i, whole in enumerate(_safe(g) if wan.protection == "one_cut" else nx.connected_components(g))
+        for v in whole
+    }
     return Reach(km=km, parted=frozenset((a, b) for a, b in pairs if part[stands[a]] != part[stands[b]]))
 
 
@@ -183,7 +201,9 @@ def capex_usd(edge: Edge, wan: Wan, waves: int) -> float:
 def yearly_rates(edge: Edge, wan: Wan, grid: Grid) -> tuple[float, float]:
     """Yearly price of one fibre pair, over its life, and of one wavelength, over that of equipment."""
     rate = grid.prices.discount_rate
-    return edge.pair_usd * annuity(rate, wan.fibre_life_years), edge.wavelength_usd * annuity(rate, grid.prices.it_life_years)
+    return edge.pair_usd * annuity(rate, wan.fibre_life_years), edge.wavelength_usd * annuity(
+        rate, grid.prices.it_life_years
+    )
 
 
 def usd_per_year(edge: Edge, wan: Wan, grid: Grid, waves: int) -> float:

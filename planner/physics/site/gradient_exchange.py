@@ -50,7 +50,9 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     order = _ring_order(sorted(sites), rtt_ms)
     n = len(order)
     links = tuple(sorted({_pair(a, b) for a, b in pairwise((*order, order[0])) if a != b}))
-    return Form(name="ring", order=order, phases=(Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1),))
+    return Form(
+        name="ring", order=order, phases=(Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1),)
+    )
 
 
 def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
@@ -76,13 +78,19 @@ def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt
     sizes = size_bytes, size_bytes / g
     inside = [ring(x, sizes[0], rtt_ms) for x in groups]
     across = [ring(x, sizes[1], rtt_ms) for x in zip(*(sorted(x) for x in groups), strict=True)]
-    return Form(name="hierarchical", order=tuple(s for x in inside for s in x.order), phases=(_together(inside), _together(across)))
+    return Form(
+        name="hierarchical",
+        order=tuple(s for x in inside for s in x.order),
+        phases=(_together(inside), _together(across)),
+    )
 
 
 def _together(rings: Sequence[Form]) -> Phase:
     """Run rings of one size at the same time."""
     first = rings[0].phases[0]
-    return Phase(links=tuple(sorted(p for r in rings for p in r.phases[0].links)), link_bytes=first.link_bytes, trips=first.trips)
+    return Phase(
+        links=tuple(sorted(p for r in rings for p in r.phases[0].links)), link_bytes=first.link_bytes, trips=first.trips
+    )
 
 
 def _pair(a: str, b: str) -> Pair:
@@ -109,7 +117,11 @@ def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -
     if len(sites) < 2:
         return ()
     two_level = hierarchical([sorted(groups[k]) for k in sorted(groups)], size_bytes, rtt_ms)
-    return (ring(sites, size_bytes, rtt_ms), tree(sites, size_bytes, rtt_ms), *(() if two_level is None else (two_level,)))
+    return (
+        ring(sites, size_bytes, rtt_ms),
+        tree(sites, size_bytes, rtt_ms),
+        *(() if two_level is None else (two_level,)),
+    )
 
 
 def _waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
@@ -152,11 +164,15 @@ def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tupl
     )
 
 
-def counted_window_seconds(wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None) -> float:
+def counted_window_seconds(
+    wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None
+) -> float:
     """Time in which the exchange must be done: the window that hides it, or what the step time counted on where that is less."""
     if not gbps:
         return window_seconds
-    return min(window_seconds, 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9) + wan.round_trips * (rtt_ms or 0.0) / 1e3)
+    return min(
+        window_seconds, 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9) + wan.round_trips * (rtt_ms or 0.0) / 1e3
+    )
 
 
 def every_two(sites: Sequence[str]) -> tuple[Pair, ...]:

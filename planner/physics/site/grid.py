@@ -18,7 +18,9 @@ def usable_interconnect_mw(grid: Grid, node: PowerNode, built: Mapping[str, int]
     """
     reading = grid.rules.interconnect.reading
     new = [line for line in grid.new_lines if node.id in (line.a, line.b) and built.get(line.id, 0)]
-    added = sum(line.rating_mw * built[line.id] for line in new) + (steps * node.upgrade.step_mw if node.upgrade else 0.0)
+    added = sum(line.rating_mw * built[line.id] for line in new) + (
+        steps * node.upgrade.step_mw if node.upgrade else 0.0
+    )
     standing = largest_circuit_mw(grid, node.id)
     largest = max([standing, *(line.rating_mw for line in new)])
     if reading == "explicit":

@@ -10,7 +10,10 @@ EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius R1
 def great_circle_km(latitude_a: float, longitude_a: float, latitude_b: float, longitude_b: float) -> float:
     """Distance on the sphere by the haversine formula; angles in degrees."""
     a, b = math.radians(latitude_a), math.radians(latitude_b)
-    half = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(math.radians(longitude_b - longitude_a) / 2) ** 2
+    half = (
+        math.sin((b - a) / 2) ** 2
+        + math.cos(a) * math.cos(b) * math.sin(math.radians(longitude_b - longitude_a) / 2) ** 2
+    )
     return 2 * EARTH_RADIUS_KM * math.asin(math.sqrt(half))
 
 

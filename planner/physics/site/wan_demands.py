@@ -32,7 +32,10 @@ class Demand:
 
     def gbps(self, rtt_ms: float) -> float:
         """Rate over a route of so long a round trip; infinite where the waiting fills the window."""
-        return need_gbps(self.size_bytes, self.window_seconds, self.trips * rtt_ms / 1e3 if self.trips else 0.0) * self.factor
+        return (
+            need_gbps(self.size_bytes, self.window_seconds, self.trips * rtt_ms / 1e3 if self.trips else 0.0)
+            * self.factor
+        )
 
 
 def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt) -> tuple[Demand, ...]:
@@ -67,7 +70,13 @@ def _traffic(t: Traffic, a: str, b: str) -> Demand:
     """Spread over a period, or done by a deadline of which one round trip is waiting."""
     window = t.period_seconds or t.deadline_seconds or math.nan
     return Demand(
-        name=t.name, a=a, b=b, priority=t.priority, size_bytes=t.bytes, window_seconds=window, trips=0.0 if t.deadline_seconds is None else 1.0
+        name=t.name,
+        a=a,
+        b=b,
+        priority=t.priority,
+        size_bytes=t.bytes,
+        window_seconds=window,
+        trips=0.0 if t.deadline_seconds is None else 1.0,
     )
 
 

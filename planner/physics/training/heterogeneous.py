@@ -19,7 +19,9 @@ def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
         facility_overhead_factor=instance.hardware.facility_overhead_factor,
     )
     batch = float(sequences * instance.workload.sequence_length)
-    limits = instance.limits.model_copy(update={"max_batch_tokens": batch, "deadline_days": None, "budget_usd": None, "facility_power_mw": None})
+    limits = instance.limits.model_copy(
+        update={"max_batch_tokens": batch, "deadline_days": None, "budget_usd": None, "facility_power_mw": None}
+    )
     return instance.model_copy(update={"hardware": hardware, "limits": limits})
 
 

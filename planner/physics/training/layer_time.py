@@ -8,9 +8,23 @@ import numpy as np
 
 from planner.instance.hardware import Accelerator
 from planner.physics.num import Num
-from planner.physics.training.collectives import all_gather, all_reduce, all_to_all, exposed_tail_seconds, reduce_scatter
+from planner.physics.training.collectives import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    exposed_tail_seconds,
+    reduce_scatter,
+)
 from planner.physics.training.operations import Machine, Operation, Shape, head_seconds, layer_operations
-from planner.physics.training.process_groups import LayerKind, Weights, group_levels, kv_elements, layer_kinds, nic, scale_up
+from planner.physics.training.process_groups import (
+    LayerKind,
+    Weights,
+    group_levels,
+    kv_elements,
+    layer_kinds,
+    nic,
+    scale_up,
+)
 
 __all__ = ["LayerTimes", "Machine", "Shape", "head_seconds", "layer_times"]
 
@@ -54,7 +68,9 @@ def tensor_exchange_seconds(m: Machine, s: Shape, kind: LayerKind) -> float:
         times = 2 if experts is None or experts.shared_ffn else 1
         levels = group_levels(m, stride=1, ranks=t)
         size = element * model.hidden
-        each = all_gather(size, levels) + reduce_scatter(size, levels) if s.sequence_parallel else all_reduce(size, levels)
+        each = (
+            all_gather(size, levels) + reduce_scatter(size, levels) if s.sequence_parallel else all_reduce(size, levels)
+        )
         return float(times * (each + start) * exposed)
     total: Any = 0.0
     inner, outer = s.tensor_inner, t // s.tensor_inner
@@ -78,7 +94,10 @@ def context_exchange_seconds(m: Machine, s: Shape, attention: float) -> float:
     if s.context_parallel == 1:
         return 0.0
     size = s.micro_batch * m.sequence * kv_elements(m.model) / s.tensor_parallel * m.precision.collective_bytes
-    time = float(all_gather(size, group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel))) + m.software.collective_seconds
+    time = (
+        float(all_gather(size, group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel)))
+        + m.software.collective_seconds
+    )
     beside = m.software.context_overlap * time
     return time - beside + max(0.0, beside - attention)
 
@@ -109,16 +128,29 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind) -> LayerTimes:
     attention = _sum(ops.forward, "attention")
     context = context_exchange_seconds(m, s, attention)
     expert = expert_exchange_seconds(m, s) if kind.routed else 0.0
-    unfused = 0.0 if m.software.flash_attention else attention + math.fsum(o.seconds for o in ops.forward if o.name == "softmax and dropout")
-    repeated = m.software.selective_matrix_share * _sum(ops.forward, "matrix")
+    unfused = (
+        0.0
+        if m.software.flash_attention
+        else attention + math.fsum(o.seconds for o in ops.forward if o.name == "softmax and dropout")
+    )
+    repeated = m.software.selective_gemm_share * _sum(ops.forward, "matrix")
     selective = unfused + repeated if s.recompute == "selective" else 0.0
     forward = math.fsum(o.seconds for o in ops.forward) + tensor + context + expert
     backward = math.fsum(o.seconds for o in ops.backward) + tensor + 2 * context + expert + selective
     host = m.software.launch_seconds * len(ops.forward)
     again = max(forward, host)
     waits = max(0.0, host - forward) + max(0.0, BACKWARD_LAUNCHES * host - backward)
-    parts = {kind: _sum(ops.forward, kind) + _sum(ops.backward, kind) for kind in ("matrix", "attention", "vector", "quantise")}
-    parts |= {"recompute": selective, "tensor_parallel": 2 * tensor, "context_parallel": 3 * context, "expert_parallel": 2 * expert, "launch": waits}
+    parts = {
+        kind: _sum(ops.forward, kind) + _sum(ops.backward, kind)
+        for kind in ("matrix", "attention", "vector", "quantise")
+    }
+    parts |= {
+        "recompute": selective,
+        "tensor_parallel": 2 * tensor,
+        "context_parallel": 3 * context,
+        "expert_parallel": 2 * expert,
+        "launch": waits,
+    }
     return LayerTimes(
         forward=max(forward, host),
         backward=max(backward, BACKWARD_LAUNCHES * host),
@@ -146,12 +178,12 @@ def hop_bytes(m: Machine, s: Shape) -> float:
     return size / s.tensor_parallel if m.software.pipeline_scatter or s.sequence_parallel else size
 
 
-def hop_nic_seconds(m: Machine, s: Shape) -> float:
+def pipeline_send_nic_seconds(m: Machine, s: Shape) -> float:
     """NIC time of one pipeline exchange at the ideal rate."""
     return hop_bytes(m, s) / m.gpu.nic_bytes_per_second
 
 
-def hop_seconds(m: Machine, s: Shape, slowdown: float, *, inside: bool = False) -> float:
+def pipeline_send_seconds(m: Machine, s: Shape, slowdown: float, *, inside: bool = False) -> float:
     """Time of one pipeline exchange: over the NIC at its slowdown (or inside the scale-up domain), then an all-gather among the TP ranks.
 
     Under sequence parallelism the next layer wants its input split as it arrives: no gather.
@@ -159,12 +191,24 @@ def hop_seconds(m: Machine, s: Shape, slowdown: float, *, inside: bool = False) 
     level = scale_up(m, 2) if inside else nic(m, 2, slowdown)
     gather = 0.0
     if m.software.pipeline_scatter and not s.sequence_parallel:
-        gather = float(all_gather(hop_bytes(m, s) * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel)))
-    return float(level.latency_seconds + hop_bytes(m, s) / level.bytes_per_second) + gather + m.software.pipeline_start_seconds
+        gather = float(
+            all_gather(hop_bytes(m, s) * s.tensor_parallel, group_levels(m, stride=1, ranks=s.tensor_parallel))
+        )
+    return (
+        float(level.latency_seconds + hop_bytes(m, s) / level.bytes_per_second)
+        + gather
+        + m.software.pipeline_start_seconds
+    )
 
 
-def exposed_hops_seconds(
-    micro_batches: Num, virtual_stages: Num, one_hop_seconds: Num, forward_window: Num, backward_window: Num, *, overlap: float = 1.0
+def exposed_pipeline_send_seconds(
+    micro_batches: Num,
+    virtual_stages: Num,
+    one_hop_seconds: Num,
+    forward_window: Num,
+    backward_window: Num,
+    *,
+    overlap: float = 1.0,
 ) -> Num:
     """Exchange time per step that compute does not hide, each way: what the framework does not overlap, and the excess over the chunk's window.
 
@@ -192,14 +236,18 @@ def hierarchical_seconds(
     Inside the rack first, then between racks, each GPU its share over its own NIC. Routed experts are shared by fewer
     GPUs: one in `expert_parallel` of those that hold the rest.
     """
-    inside = replicas_per_rack * s.context_parallel if s.gpus <= m.rack.gpus else max(1, m.rack.gpus // s.tensor_parallel)
+    inside = (
+        replicas_per_rack * s.context_parallel if s.gpus <= m.rack.gpus else max(1, m.rack.gpus // s.tensor_parallel)
+    )
     shared = (layers * weights.shared + end * weights.end) * element_bytes
     total = reduce_scatter(shared, (scale_up(m, inside), nic(m, racks, slowdown)))
     if weights.experts:
         gpus = replicas_per_rack * s.gpus
         near = np.maximum(1, gpus // s.expert_parallel)
         far = np.maximum(1.0, racks * gpus / (s.expert_parallel * near))
-        total = total + reduce_scatter(layers * weights.experts * element_bytes, (scale_up(m, near), nic(m, far, slowdown)))
+        total = total + reduce_scatter(
+            layers * weights.experts * element_bytes, (scale_up(m, near), nic(m, far, slowdown))
+        )
     return total
 
 
@@ -235,7 +283,11 @@ def data_parallel_tail_seconds(
 
     def both(number: Num, ends: Num) -> tuple[Num, Num]:
         reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *where, layers=number, end=ends)
-        spread = hierarchical_seconds(m, s, weights, spread_bytes, *where, layers=number, end=ends) if zero_stage < 3 else 0.0
+        spread = (
+            hierarchical_seconds(m, s, weights, spread_bytes, *where, layers=number, end=ends)
+            if zero_stage < 3
+            else 0.0
+        )
         return reduce, spread
 
     one_reduce, one_spread = both(1.0, 0.0)
@@ -245,7 +297,10 @@ def data_parallel_tail_seconds(
         return np.maximum(exposed_tail_seconds(total, layer_backward, layers), m.software.data_exposed * total) + last
     return (
         one_reduce
-        + np.maximum(exposed_tail_seconds(one_spread * layers, layer_backward, layers), m.software.data_exposed * one_spread * layers)
+        + np.maximum(
+            exposed_tail_seconds(one_spread * layers, layer_backward, layers),
+            m.software.data_exposed * one_spread * layers,
+        )
         + last
     )
 
@@ -261,11 +316,15 @@ def sharding_traffic_seconds(
         return 0.0, 0.0
     where = (replicas_per_rack, racks, slowdown)
     reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *where)
-    gather = hierarchical_seconds(m, s, weights, m.precision.working_parameter_bytes, *where) if zero_stage == 3 else 0.0
+    gather = (
+        hierarchical_seconds(m, s, weights, m.precision.working_parameter_bytes, *where) if zero_stage == 3 else 0.0
+    )
     return gather, gather + reduce
 
 
-def wan_tail_seconds(stage_bytes: Num, gbps: float, rtt_ms: float, round_trips: float, layers: Num, layer_backward: float) -> Num:
+def wan_tail_seconds(
+    stage_bytes: Num, gbps: float, rtt_ms: float, round_trips: float, layers: Num, layer_backward: float
+) -> Num:
     """Exposed part of the exchange between sites of the stage that ends last: its last layer's share, or the excess, and the round trips."""
     return exposed_tail_seconds(8 * stage_bytes / (gbps * 1e9), layer_backward, layers) + round_trips * rtt_ms / 1e3
 

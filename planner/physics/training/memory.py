@@ -49,7 +49,7 @@ def activation_bytes_per_layer(
 
     Korthikanti 2022, eqs. 1-4, with the element size free: at 2 bytes and one-byte masks none is
     s·b·h·(10 + 24/t + 5·a·s/(h·t)); sequence parallelism divides the 10 too; selective drops the a·s² term (as a flash
-    kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism. Context
+    kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism. PlanPhysics
     parallelism divides the tokens. Kernels without dropout keep no masks (mask_bytes 0).
     """
     t, tokens = tensor_parallel, sequence * micro_batch / context_parallel
@@ -85,7 +85,15 @@ def stage_extra_parameters(model: Model, stage: Num, pipeline: Num) -> Num:
     return end_copies(model, stage, pipeline) * embedding_parameters(model)
 
 
-def logits_bytes(model: Model, sequence: Num, micro_batch: Num, tensor_parallel: Num, *, context_parallel: Num = 1, logit_bytes: float = 4.0) -> Num:
+def logits_bytes(
+    model: Model,
+    sequence: Num,
+    micro_batch: Num,
+    tensor_parallel: Num,
+    *,
+    context_parallel: Num = 1,
+    logit_bytes: float = 4.0,
+) -> Num:
     """Bytes of the last stage's logits, kept in FP32 for the loss (Korthikanti 2022, section 4.3), or as the framework's loss keeps them."""
     return logit_bytes * micro_batch * sequence * model.vocabulary / (tensor_parallel * context_parallel)
 

@@ -74,7 +74,14 @@ def attention_dtype(m: Machine) -> Dtype:
 
 
 def product_seconds(
-    m: Machine, rows: Num, inner: Num, columns: Num, *, count: Num = 1, dtype: Dtype | None = None, out_bytes: float | None = None
+    m: Machine,
+    rows: Num,
+    inner: Num,
+    columns: Num,
+    *,
+    count: Num = 1,
+    dtype: Dtype | None = None,
+    out_bytes: float | None = None,
 ) -> Num:
     """Time of `count` products (rows x inner)·(inner x columns) on one GPU.
 
@@ -82,16 +89,19 @@ def product_seconds(
     and thin products are slow by it), and the least time of a kernel (Williams 2009, with both terms added).
     """
     kind = dtype or m.precision.compute
-    e, width = m.gpu.matrix_efficiency, COMPUTE_BYTES[kind]
+    e, width = m.gpu.gemm_efficiency, COMPUTE_BYTES[kind]
     out = m.precision.activation_bytes if out_bytes is None else out_bytes
     moved = width * (rows * inner + inner * columns) + out * rows * columns
-    busy = 2 * rows * inner * columns / (m.gpu.peak_flop_per_second[kind] * e.most[kind])
+    busy = 2 * rows * inner * columns / (m.gpu.peak_flop_per_second[kind] * e.max_share[kind])
     return count * (busy + e.operand_traffic * moved / m.gpu.hbm_bytes_per_second) + m.gpu.kernel_seconds
 
 
 def vector_seconds(m: Machine, moved_bytes: Num) -> Num:
     """Time of element-wise work that moves so many bytes in fully fused kernels, at the framework's multiple of them."""
-    return moved_bytes * m.software.vector_traffic / (m.gpu.hbm_bytes_per_second * m.gpu.hbm_efficiency) + m.gpu.kernel_seconds
+    return (
+        moved_bytes * m.software.elementwise_traffic / (m.gpu.hbm_bytes_per_second * m.gpu.hbm_efficiency)
+        + m.gpu.kernel_seconds
+    )
 
 
 @dataclass(slots=True)
@@ -102,19 +112,35 @@ class Passes:
     forward: list[Operation]
     backward: list[Operation]
 
-    def product(self, name: str, rows: Num, inner: Num, columns: Num, *, count: Num = 1, dtype: Dtype | None = None, share: float = 1.0) -> None:
+    def product(
+        self,
+        name: str,
+        rows: Num,
+        inner: Num,
+        columns: Num,
+        *,
+        count: Num = 1,
+        dtype: Dtype | None = None,
+        share: float = 1.0,
+    ) -> None:
         """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient.
 
         Each input of a product in 8 or 4 bits is cast first: read once, written row-wise and column-wise.
         """
         m, gradient = self.m, 2 * self.m.precision.gradient_bytes  # read and written: gradients accumulate
-        self.forward.append(Operation(name, "matrix", float(product_seconds(m, rows, inner, columns, count=count, dtype=dtype) / share)))
+        self.forward.append(
+            Operation(name, "matrix", float(product_seconds(m, rows, inner, columns, count=count, dtype=dtype) / share))
+        )
         back = product_seconds(m, rows, columns, inner, count=count, dtype=dtype)
         weights = product_seconds(m, inner, rows, columns, count=count, dtype=dtype, out_bytes=gradient)
         self.backward.append(Operation(name, "matrix", float((back + weights) / share), float(weights / share)))
         if (dtype or m.precision.compute) in NARROW:
             each = m.precision.activation_bytes + 2 * COMPUTE_BYTES[m.precision.compute]
-            rate = m.gpu.hbm_bytes_per_second * m.gpu.hbm_efficiency / m.software.quantise_traffic if m.software.quantise_traffic else float("inf")
+            rate = (
+                m.gpu.hbm_bytes_per_second * m.gpu.hbm_efficiency / m.software.quantise_traffic
+                if m.software.quantise_traffic
+                else float("inf")
+            )
             self.forward.append(Operation(f"cast for {name}", "quantise", float(count * rows * inner * each / rate)))
             self.backward.append(Operation(f"cast for {name}", "quantise", float(count * rows * columns * each / rate)))
 
@@ -172,7 +198,9 @@ def _attention(p: Passes, tokens: Num, s: Shape, window: int | None) -> None:
         inner = model.heads * latent.head_value
     if m.software.flash_attention:
         flop = attention_score_flop(model, m.sequence, s.micro_batch, window=window) / (t * s.context_parallel)
-        seconds = flop / (m.gpu.peak_flop_per_second[attention_dtype(m)] * m.gpu.attention_efficiency * m.software.attention_share)
+        seconds = flop / (
+            m.gpu.peak_flop_per_second[attention_dtype(m)] * m.gpu.attention_efficiency * m.software.attention_share
+        )
         # The backward kernel computes the scores again: five products where the forward has two (Dao 2023).
         p.forward.append(Operation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
         p.backward.append(Operation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
@@ -188,7 +216,11 @@ def _unfused_scores(p: Passes, s: Shape) -> None:
     """
     m, model = p.m, p.m.model
     heads = s.micro_batch * model.heads / (s.tensor_parallel * s.context_parallel)
-    two = 2 * product_seconds(m, m.sequence, model.head, m.sequence, count=heads, dtype=attention_dtype(m)) / m.software.score_efficiency
+    two = (
+        2
+        * product_seconds(m, m.sequence, model.head, m.sequence, count=heads, dtype=attention_dtype(m))
+        / m.software.score_efficiency
+    )
     scores = heads * m.sequence**2
     moved = scores * (4 + 1 / m.precision.activation_bytes)
     p.forward.append(Operation("scores", "attention", float(two)))

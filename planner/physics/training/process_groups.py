@@ -6,7 +6,12 @@ from planner.instance.workload import Model
 from planner.physics.num import Num
 from planner.physics.training.collectives import Level
 from planner.physics.training.operations import Machine, Shape
-from planner.physics.training.transformer import dense_layer_parameters, embedding_parameters, expert_parameters, layer_parameters
+from planner.physics.training.transformer import (
+    dense_layer_parameters,
+    embedding_parameters,
+    expert_parameters,
+    layer_parameters,
+)
 
 
 def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) -> tuple[Level, ...]:
@@ -34,7 +39,10 @@ def nic(m: Machine, ranks: Num, slowdown: Num = 1.0) -> Level:
     """Return the level between scale-up domains; a slowdown stretches its rate."""
     g = m.gpu
     return Level(
-        name="NIC", ranks=ranks, bytes_per_second=g.nic_bytes_per_second * g.nic_efficiency / slowdown, latency_seconds=g.nic_latency_seconds
+        name="NIC",
+        ranks=ranks,
+        bytes_per_second=g.nic_bytes_per_second * g.nic_efficiency / slowdown,
+        latency_seconds=g.nic_latency_seconds,
     )
 
 

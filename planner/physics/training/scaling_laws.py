@@ -48,7 +48,9 @@ def optimal_tokens(budget: Num, flop: Sequence[float], tokens: Sequence[float]) 
     return fit_power_law(flop, tokens).at(budget)
 
 
-def parametric_optimal_parameters(budget: Num, *, a: float = 406.4, b: float = 410.7, alpha: float = 0.34, beta: float = 0.28) -> Num:
+def parametric_optimal_parameters(
+    budget: Num, *, a: float = 406.4, b: float = 410.7, alpha: float = 0.34, beta: float = 0.28
+) -> Num:
     """Parameters that minimise E + A/N^alpha + B/D^beta under 6·N·D = C: (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)).
 
     The defaults are the published fit (Hoffmann 2022, eqs. 4 and 10).

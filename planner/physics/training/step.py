@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import Instance
-from planner.instance.network import ALLREDUCE_STEP_SHARE, HOP_STEP_SHARE
+from planner.instance.network import ALLREDUCE_STEP_SHARE, PIPELINE_SEND_STEP_SHARE
 from planner.instance.workload import Model, Software
 from planner.physics.num import Num
 from planner.physics.site import wan
@@ -23,7 +23,7 @@ HALVINGS = 24  # of the range of slowdowns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class ParallelStrategy:
     """A layout in full: how one step is cut over GPUs."""
 
     tensor_parallel: int
@@ -89,7 +89,7 @@ class Cut:
 class Conditions:
     """What the step takes from the network."""
 
-    hop_slowdown: float
+    pipeline_send_slowdown: float
     allreduce_slowdown: float
     wan_gbps: float | None = None
     wan_rtt_ms: float = 0.0
@@ -101,12 +101,23 @@ def machine_of(instance: Instance) -> Machine:
     gpu, rack, model = instance.hardware.accelerator, instance.hardware.rack, instance.workload.model
     software = instance.workload.software
     named = [x for x in (gpu, rack, model, software) if isinstance(x, str)]
-    if named or not isinstance(gpu, Accelerator) or not isinstance(rack, Rack) or not isinstance(model, Model) or not isinstance(software, Software):
+    if (
+        named
+        or not isinstance(gpu, Accelerator)
+        or not isinstance(rack, Rack)
+        or not isinstance(model, Model)
+        or not isinstance(software, Software)
+    ):
         raise TypeError(f"the instance still holds catalogue names ({named}); load it through planner.load")
     if instance.hardware.nic_bytes_per_second is not None:
         gpu = gpu.model_copy(update={"nic_bytes_per_second": instance.hardware.nic_bytes_per_second})
     return Machine(
-        gpu=gpu, rack=rack, software=software, model=model, precision=instance.workload.precision, sequence=instance.workload.sequence_length
+        gpu=gpu,
+        rack=rack,
+        software=software,
+        model=model,
+        precision=instance.workload.precision,
+        sequence=instance.workload.sequence_length,
     )
 
 
@@ -149,11 +160,13 @@ def layer_bytes(m: Machine, s: Shape) -> LayerBytes:
         )
         return float(math.fsum(each)) / m.model.layers
 
-    dropped = m.software.selective_matrix_share if s.recompute == "selective" else 0.0
+    dropped = m.software.selective_gemm_share if s.recompute == "selective" else 0.0
     return LayerBytes(kept=stored(mode) * (1 - dropped), checkpoint=stored("full"), in_work=stored("selective"))
 
 
-def held_state_bytes(m: Machine, s: Shape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num) -> Num:
+def held_state_bytes(
+    m: Machine, s: Shape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num
+) -> Num:
     """Bytes of weights, gradients and optimiser of so many layers and embeddings on one GPU, sharded over `replicas` where ZeRO does.
 
     CP ranks hold the same weights and shard them too; routed experts are held by fewer GPUs and sharded over those.
@@ -196,10 +209,17 @@ def stage_memory(
     chunk = layer_time.layers_per_chunk(layers, virtual_stages) * (each.kept + again * (each.checkpoint - each.kept))
     working = np.where(recomputed > 0, each.in_work, 0.0)
     if zero_stage >= 3:
-        working = working + 2 * w.layer * m.precision.working_parameter_bytes  # one layer's weights in use, one's in flight
+        working = (
+            working + 2 * w.layer * m.precision.working_parameter_bytes
+        )  # one layer's weights in use, one's in flight
     ends = memory.end_copies(m.model, stage, pipeline)
     logits = memory.logits_bytes(
-        m.model, m.sequence, s.micro_batch, s.tensor_parallel, context_parallel=s.context_parallel, logit_bytes=m.software.logit_memory_bytes
+        m.model,
+        m.sequence,
+        s.micro_batch,
+        s.tensor_parallel,
+        context_parallel=s.context_parallel,
+        logit_bytes=m.software.logit_memory_bytes,
     )
     return {
         "state": held_state_bytes(m, s, w, layers=layers, ends=ends, zero_stage=zero_stage, replicas=replicas),
@@ -209,7 +229,7 @@ def stage_memory(
     }
 
 
-def memory_by_stage(m: Machine, cut: Cut) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def memory_by_stage(m: Machine, cut: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Bytes by part on a GPU of every stage."""
     stages = np.arange(cut.pipeline_parallel)
     parts = stage_memory(
@@ -228,7 +248,7 @@ def memory_by_stage(m: Machine, cut: Cut) -> dict[str, np.ndarray[tuple[int], np
     return {k: np.broadcast_to(np.asarray(v, dtype=np.float64), stages.shape) for k, v in parts.items()}
 
 
-def worst_memory(m: Machine, cut: Cut) -> dict[str, float]:
+def worst_memory(m: Machine, cut: ParallelStrategy) -> dict[str, float]:
     """Bytes by part on the GPU that holds most."""
     whole = memory_by_stage(m, cut)
     worst = int(np.argmax(sum(whole.values())))
@@ -257,9 +277,13 @@ class Paces:
         return self.times.forward + self.times.backward + self.sharding
 
 
-def paces(m: Machine, s: Shape, times: LayerTimes, *, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: float) -> Paces:
+def paces(
+    m: Machine, s: Shape, times: LayerTimes, *, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: float
+) -> Paces:
     """Return the pace of a layer; broadcasts over the racks of a group."""
-    traffic = layer_time.sharding_traffic_seconds(m, s, weights_of(m, s), zero_stage, replicas_per_rack, racks, slowdown)
+    traffic = layer_time.sharding_traffic_seconds(
+        m, s, weights_of(m, s), zero_stage, replicas_per_rack, racks, slowdown
+    )
     forward, backward = traffic
     leak = m.software.sharding_exposed * (forward + backward)
     return Paces(
@@ -293,7 +317,9 @@ def tail_parts(
     between: Num = 0.0
     if sites > 1 and c.wan_gbps is not None:
         size = wan.exchange_bytes(stage_gradient_bytes(m, s, most_layers, stage=0, pipeline=pipeline), sites)
-        between = layer_time.wan_tail_seconds(size, c.wan_gbps, c.wan_rtt_ms, c.wan_round_trips, most_layers, layer_backward)
+        between = layer_time.wan_tail_seconds(
+            size, c.wan_gbps, c.wan_rtt_ms, c.wan_round_trips, most_layers, layer_backward
+        )
     where = (replicas_per_rack, racks, c.allreduce_slowdown)
     rest = {"zero_stage": zero_stage, "layers": most_layers, "layer_backward": layer_backward, "end": end}
     return {
@@ -304,7 +330,7 @@ def tail_parts(
     }
 
 
-def paces_of(m: Machine, c: Conditions, cut: Cut) -> Paces:
+def paces_of(m: Machine, c: Conditions, cut: ParallelStrategy) -> Paces:
     """Return the pace of a layout given in full."""
     return paces(
         m,
@@ -317,7 +343,9 @@ def paces_of(m: Machine, c: Conditions, cut: Cut) -> Paces:
     )
 
 
-def bubble_of(pace: Paces, order: Schedule, pipeline: Num, virtual_stages: Num, slowest: Num, *, hop: Num, micro_batches: Num) -> Num:
+def bubble_of(
+    pace: Paces, order: Schedule, pipeline: Num, virtual_stages: Num, slowest: Num, *, hop: Num, micro_batches: Num
+) -> Num:
     """Time to fill and drain the pipeline at the pace of its slowest stage (seconds a micro-batch), in which the passes share as in a layer."""
     forward, weights = pace.times.forward / pace.layer, pace.times.weight_gradient / pace.layer
     chunk = slowest / virtual_stages
@@ -329,10 +357,12 @@ def exposed_each(m: Machine, pace: Paces, virtual_stages: Num, layers_a_stage: N
     """Seconds of pipeline exchange that each micro-batch exposes, the window that of a stage of the mean size."""
     chunk = layers_a_stage / virtual_stages
     windows = (chunk * pace.free_forward, chunk * pace.free_backward)
-    return layer_time.exposed_hops_seconds(1, virtual_stages, hop, *windows, overlap=m.software.pipeline_overlap)
+    return layer_time.exposed_pipeline_send_seconds(
+        1, virtual_stages, hop, *windows, overlap=m.software.pipeline_overlap
+    )
 
 
-def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
+def step_breakdown(m: Machine, c: Conditions, cut: ParallelStrategy) -> dict[str, float]:
     """Seconds of one step by part; the parts sum to the step.
 
     The slowest stage, with what it recomputes and the head where it is the last, sets the pace of the steady state;
@@ -344,7 +374,11 @@ def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
     stage = [float(n * pace.layer + r * times.again) for n, r in zip(cut.layers_per_stage, cut.recomputed, strict=True)]
     slowest = max(range(p), key=lambda i: stage[i] + heads[i])
     layers, again, head = cut.layers_per_stage[slowest], cut.recomputed[slowest], heads[slowest]
-    hop = layer_time.hop_seconds(m, cut.shape, c.hop_slowdown, inside=cut.stages_per_rack >= p) if p > 1 else 0.0
+    hop = (
+        layer_time.pipeline_send_seconds(m, cut.shape, c.pipeline_send_slowdown, inside=cut.stages_per_rack >= p)
+        if p > 1
+        else 0.0
+    )
     n = float(schedule.effective_micro_batches(cut.micro_batches, p, v))
     parts = {
         **{part: n * layers * seconds for part, seconds in times.parts.items()},
@@ -371,7 +405,9 @@ def step_breakdown(m: Machine, c: Conditions, cut: Cut) -> dict[str, float]:
     return {k: float(v) for k, v in parts.items()}
 
 
-def hop_window_seconds(m: Machine, cut: Cut, pace: Paces, step_seconds: float, *, share: float | None) -> float:
+def pipeline_send_window_seconds(
+    m: Machine, cut: ParallelStrategy, pace: Paces, step_seconds: float, *, share: float | None
+) -> float:
     """Time that a pipeline exchange may take: what compute hides, and, unless the fabric is fixed by hand (None), no more than a share of the step.
 
     Exchanges that nothing hides are the first micro-batch's on its way through all chunks and back, and without
@@ -380,11 +416,15 @@ def hop_window_seconds(m: Machine, cut: Cut, pace: Paces, step_seconds: float, *
     hidden = float(max(1, min(cut.layers_per_stage) // cut.virtual_stages) * min(pace.free_forward, pace.free_backward))
     if share is None:
         return hidden
-    shown = 2 * (cut.pipeline_parallel * cut.virtual_stages - 1) + (2 * cut.micro_batches if cut.virtual_stages == 1 else 0)
-    return min(hidden, layer_time.hop_nic_seconds(m, cut.shape) + share * step_seconds / max(1, shown))
+    shown = 2 * (cut.pipeline_parallel * cut.virtual_stages - 1) + (
+        2 * cut.micro_batches if cut.virtual_stages == 1 else 0
+    )
+    return min(hidden, layer_time.pipeline_send_nic_seconds(m, cut.shape) + share * step_seconds / max(1, shown))
 
 
-def allreduce_window_seconds(m: Machine, c: Conditions, cut: Cut, ring_seconds: float, *, share: float | None) -> float:
+def allreduce_window_seconds(
+    m: Machine, c: Conditions, cut: ParallelStrategy, ring_seconds: float, *, share: float | None
+) -> float:
     """Time that a layer's all-reduce may take: what its backward pass hides, and, unless the fabric is fixed, no more than a share of the step.
 
     What rings expose grows with their slowdown, so that the largest one within the share is found by bisection.
@@ -405,7 +445,7 @@ def allreduce_window_seconds(m: Machine, c: Conditions, cut: Cut, ring_seconds: 
     return low * ring_seconds
 
 
-def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | dict[str, float]]:
+def metrics(instance: Instance, c: Conditions, cut: ParallelStrategy) -> dict[str, float | dict[str, float]]:
     """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics."""
     m = machine_of(instance)
     parts, held = step_breakdown(m, c, cut), worst_memory(m, cut)
@@ -414,12 +454,18 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
     pace = paces_of(m, c, cut)
     times, most = pace.times, max(cut.layers_per_stage)
     stages = np.arange(cut.pipeline_parallel)
-    gradient = stage_gradient_bytes(m, cut.shape, np.array(cut.layers_per_stage), stage=stages, pipeline=cut.pipeline_parallel)
+    gradient = stage_gradient_bytes(
+        m, cut.shape, np.array(cut.layers_per_stage), stage=stages, pipeline=cut.pipeline_parallel
+    )
     ring = layer_time.ring_seconds(m, cut.shape, weights_of(m, cut.shape), cut.replicas_per_rack, cut.group_racks)
     piped = cut.pipeline_parallel > cut.stages_per_rack
     fixed = any(p.startswith("fabric.") for p in instance.pins)
     asked = instance.network
-    hop_share, ring_share = (asked.hop_step_share, asked.allreduce_step_share) if asked else (HOP_STEP_SHARE, ALLREDUCE_STEP_SHARE)
+    hop_share, ring_share = (
+        (asked.pipeline_send_step_share, asked.allreduce_step_share)
+        if asked
+        else (PIPELINE_SEND_STEP_SHARE, ALLREDUCE_STEP_SHARE)
+    )
     return {
         "step_seconds": step,
         "breakdown_seconds": parts,
@@ -428,14 +474,25 @@ def metrics(instance: Instance, c: Conditions, cut: Cut) -> dict[str, float | di
         "memory_breakdown_bytes": held,
         "memory_limit_bytes": memory_limit_bytes(instance),
         "mfu": layer_time.model_flop_utilisation(
-            tokens * model_flop_per_token(m.model, m.sequence), cut.gpus, m.gpu.peak_flop_per_second[m.precision.compute], step
+            tokens * model_flop_per_token(m.model, m.sequence),
+            cut.gpus,
+            m.gpu.peak_flop_per_second[m.precision.compute],
+            step,
         ),
-        "days_to_train": layer_time.days_to_train(instance.workload.tokens, tokens, step, instance.workload.availability),
-        "hop_seconds": layer_time.hop_seconds(m, cut.shape, c.hop_slowdown) if piped else 0.0,
-        "hop_nic_seconds": layer_time.hop_nic_seconds(m, cut.shape) if piped else 0.0,
-        "hop_window_seconds": hop_window_seconds(m, cut, pace, step, share=None if fixed else hop_share),
+        "days_to_train": layer_time.days_to_train(
+            instance.workload.tokens, tokens, step, instance.workload.availability
+        ),
+        "pipeline_send_seconds": layer_time.pipeline_send_seconds(m, cut.shape, c.pipeline_send_slowdown)
+        if piped
+        else 0.0,
+        "pipeline_send_nic_seconds": layer_time.pipeline_send_nic_seconds(m, cut.shape) if piped else 0.0,
+        "pipeline_send_window_seconds": pipeline_send_window_seconds(
+            m, cut, pace, step, share=None if fixed else hop_share
+        ),
         "allreduce_layer_seconds": float(ring),
-        "allreduce_window_seconds": allreduce_window_seconds(m, c, cut, float(ring), share=None if fixed else ring_share),
+        "allreduce_window_seconds": allreduce_window_seconds(
+            m, c, cut, float(ring), share=None if fixed else ring_share
+        ),
         "gradient_bytes_per_stage": float(np.max(gradient)),
         "wan_window_seconds": most * times.backward,
     }

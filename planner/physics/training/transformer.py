@@ -85,7 +85,9 @@ def _over_layers(model: Model, moe_layer: int) -> int:
 
 def total_parameters(model: Model) -> int:
     """Count all weights over all kinds of layers: 12·L·h² + V·h for the plain GPT with tied embeddings."""
-    return _over_layers(model, layer_parameters(model)) + embedding_parameters(model) * (1 if model.tied_embeddings else 2)
+    return _over_layers(model, layer_parameters(model)) + embedding_parameters(model) * (
+        1 if model.tied_embeddings else 2
+    )
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:
@@ -104,7 +106,9 @@ def matrix_flop(parameters: Num, tokens: Num) -> Num:
     return 2 * parameters * tokens
 
 
-def attention_score_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, window: int | None = None) -> Num:
+def attention_score_flop(
+    model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, window: int | None = None
+) -> Num:
     """FLOP of one layer's scores and their product with V, forward, where each position sees `window` tokens (None: all).
 
     4·b·s²·a·head (Narayanan 2021); under latent attention scores are as wide as a head's query, nope and rope, and the
@@ -123,18 +127,24 @@ def attention_score_flop(model: Model, sequence: Num, micro_batch: Num, *, causa
     return 2 * per_pair * np.minimum(reach * sequence - reach * (reach - 1) / 2, sequence**2 / 2)
 
 
-def attention_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, windowed: bool = False) -> Num:
+def attention_flop(
+    model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, windowed: bool = False
+) -> Num:
     """FLOP of one layer's scores and their product with V, forward, for a full or a windowed layer of the model."""
     return attention_score_flop(model, sequence, micro_batch, causal=causal, window=model.window if windowed else None)
 
 
-def layer_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, dense: bool = False, windowed: bool = False) -> Num:
+def layer_forward_flop(
+    model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, dense: bool = False, windowed: bool = False
+) -> Num:
     """FLOP of one layer, forward: 24·b·s·h² + 4·b·s²·h for the plain GPT (Narayanan 2021, appendix).
 
     Of the prevailing kind, or `dense`, and with full attention, or `windowed`; tokens work in their top-k experts only.
     """
     weights = dense_layer_parameters(model) if dense else active_layer_parameters(model)
-    return matrix_flop(weights, micro_batch * sequence) + attention_flop(model, sequence, micro_batch, causal=causal, windowed=windowed)
+    return matrix_flop(weights, micro_batch * sequence) + attention_flop(
+        model, sequence, micro_batch, causal=causal, windowed=windowed
+    )
 
 
 def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True) -> Num:
@@ -143,7 +153,11 @@ def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal
     full = (model.layers - model.window_layers) * attention_flop(model, sequence, micro_batch, causal=causal)
     if not model.window_layers:
         return products + full
-    return products + full + model.window_layers * attention_flop(model, sequence, micro_batch, causal=causal, windowed=True)
+    return (
+        products
+        + full
+        + model.window_layers * attention_flop(model, sequence, micro_batch, causal=causal, windowed=True)
+    )
 
 
 def head_forward_flop(model: Model, sequence: Num, micro_batch: Num) -> Num:

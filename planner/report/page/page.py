@@ -42,7 +42,9 @@ def report_page(plans: Sequence[tuple[str, Plan]]) -> str:
     """
     with needed("report", "jinja2", "report"):
         import jinja2
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.tests.update(figure=lambda c: isinstance(c, Figure), swatch=lambda c: isinstance(c, Swatch))
     template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     names = [_unique(n, [x for x, _ in plans]) for n in range(len(plans))]
@@ -71,7 +73,9 @@ def section(name: str, plan: Plan) -> Section:
         good=plan.status in ("optimal", "feasible"),
         headline=_headline(plan),
         cards=cards(plan),
-        conflict=None if plan.conflict is None else (plan.conflict.reason, (plan.conflict.decision, *plan.conflict.rules)),
+        conflict=None
+        if plan.conflict is None
+        else (plan.conflict.reason, (plan.conflict.decision, *plan.conflict.rules)),
         blocks=tuple(held),
     )
 
@@ -81,7 +85,9 @@ def _headline(plan: Plan) -> str:
     parts = []
     if plan.sites is not None and plan.sites.sites:
         held = plan.sites.sites
-        parts.append(f"{sum(s.racks for s in held):,} racks on {len(held)} site{'s' if len(held) > 1 else ''}: {', '.join(s.id for s in held)}")
+        parts.append(
+            f"{sum(s.racks for s in held):,} racks on {len(held)} site{'s' if len(held) > 1 else ''}: {', '.join(s.id for s in held)}"
+        )
     if plan.layout is not None:
         x = plan.layout
         parts.append(f"TP {x.tensor_parallel} x PP {x.pipeline_parallel} x DP {x.data_parallel:,}")

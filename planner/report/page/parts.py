@@ -86,7 +86,13 @@ def _at(held: Any, parts: list[str]) -> Any:
             entries = list(held.values()) if isinstance(held, dict) else list(held)
             found = [_at(x, parts[n + 1 :]) for x in entries]
             return sum(v for v in found if v is not None) if any(v is not None for v in found) else None
-        held = held[int(part)] if isinstance(held, tuple) else held.get(part) if isinstance(held, dict) else getattr(held, part)
+        held = (
+            held[int(part)]
+            if isinstance(held, tuple)
+            else held.get(part)
+            if isinstance(held, dict)
+            else getattr(held, part)
+        )
     return held
 
 

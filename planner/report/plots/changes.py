@@ -39,7 +39,9 @@ class Change:
 
 def sites_of(row: Row) -> tuple[str, ...]:
     """Return the open sites of a row."""
-    return tuple(sorted(k[len(SITE) : -len(RACKS)] for k, v in row.items() if k.startswith(SITE) and k.endswith(RACKS) and v))
+    return tuple(
+        sorted(k[len(SITE) : -len(RACKS)] for k, v in row.items() if k.startswith(SITE) and k.endswith(RACKS) and v)
+    )
 
 
 def _sites(row: Row) -> str | None:
@@ -72,7 +74,10 @@ def _fabric(row: Row) -> str | None:
             elif path.endswith(".planes"):
                 planes[path.removeprefix(FABRIC).removesuffix(".planes")] = value
     forms = sorted({(-len(tiers.get(s, ())), str(planes.get(s, ""))) for s in {*tiers, *planes}})
-    told = [", ".join(_counted(n, word) for n, word in ((str(-less), "tier"), (held, "plane")) if n not in ("", "0")) for less, held in forms]
+    told = [
+        ", ".join(_counted(n, word) for n, word in ((str(-less), "tier"), (held, "plane")) if n not in ("", "0"))
+        for less, held in forms
+    ]
     return " / ".join(told) or None
 
 
@@ -83,7 +88,11 @@ def _counted(number: str, word: str) -> str:
 def _lines(row: Row) -> str | None:
     """Tell the lines built, where the row tells sites."""
     front, end = "sites.new_lines.", ".circuits"
-    built = [f"{k[len(front) : -len(end)]} x{v}" for k, v in sorted(row.items()) if k.startswith(front) and k.endswith(end) and v]
+    built = [
+        f"{k[len(front) : -len(end)]} x{v}"
+        for k, v in sorted(row.items())
+        if k.startswith(front) and k.endswith(end) and v
+    ]
     return " + ".join(built) or ("none" if sites_of(row) else None)
 
 
@@ -142,7 +151,9 @@ def changes_of(rows: Sequence[Row], x: str) -> list[Change]:
             old, new = told(before), told(after)
             if old is None or new is None or old == new:
                 continue
-            what = _sites_change(sites_of(before), sites_of(after)) if name == "sites" else f"{name} {old} becomes {new}"
+            what = (
+                _sites_change(sites_of(before), sites_of(after)) if name == "sites" else f"{name} {old} becomes {new}"
+            )
             found.append(Change(at, name, f"at {quantity(x, after.get(x))} {what}"))
     return found
 

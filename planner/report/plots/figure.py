@@ -27,7 +27,13 @@ LINE, LEFT, TOP, BOTTOM, MAIN, GAP = 0.17, 0.85, 0.35, 0.55, 3.6, 0.12
 LETTER = 0.062  # of a legend
 MOST_FACETS, MOST_REASONS, MOST_TOLD, MOST_COLOURS = 12, 3, 6, len(COLOURS)
 # Text as paths and a fixed salt: the same rows give the same bytes, and no reader's fonts matter.
-STYLE = {"font.size": 9.0, "svg.fonttype": "path", "svg.hashsalt": "planner", "axes.spines.top": False, "axes.spines.right": False}
+STYLE = {
+    "font.size": 9.0,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "planner",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,9 @@ class Cell:
         """Height of the whole."""
         return TOP + MAIN + GAP + self.strip + BOTTOM
 
-    def box(self, left: float, base: float, tall: float, width: float, height: float) -> tuple[float, float, float, float]:
+    def box(
+        self, left: float, base: float, tall: float, width: float, height: float
+    ) -> tuple[float, float, float, float]:
         """Return axes at a place as shares of the figure."""
         return left / width, base / height, self.inner / width, tall / height
 
@@ -79,7 +87,9 @@ def drawn(rows: Sequence[Row], ask: Ask, form: str) -> bytes:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         held = io.BytesIO()
-        metadata = {"Date": None, "Creator": "planner", "Title": title(ask)} if form == "svg" else {"Software": "planner"}
+        metadata = (
+            {"Date": None, "Creator": "planner", "Title": title(ask)} if form == "svg" else {"Software": "planner"}
+        )
         _figure(rows, ask).savefig(held, format=form, dpi=150, metadata=metadata)
     return held.getvalue()
 
@@ -96,7 +106,9 @@ def facets_of(rows: Sequence[Row], facet: str | None) -> list[tuple[str, list[Ro
         return [("", list(rows))]
     values = sorted({by_value(r.get(facet)) for r in rows})
     if len(values) > MOST_FACETS:
-        raise InputError(f"--facet {facet}: has {len(values)} values; at most {MOST_FACETS} pictures fit, use it as --color or -x")
+        raise InputError(
+            f"--facet {facet}: has {len(values)} values; at most {MOST_FACETS} pictures fit, use it as --color or -x"
+        )
     parts = [[r for r in rows if by_value(r.get(facet)) == v] for v in values]
     return [(f"{plain(facet.rpartition('.')[2])}: {quantity(facet, p[0].get(facet))}", p) for p in parts]
 
@@ -112,13 +124,18 @@ def _figure(rows: Sequence[Row], ask: Ask) -> "Figure":
     from matplotlib.figure import Figure
 
     parts = facets_of(rows, ask.facet)
-    strips = [best_by_x([r for r in p if planned(r)], ask.x, ask.y, largest=ask.senses is not None and ask.senses[1] == "max") for _, p in parts]
+    strips = [
+        best_by_x([r for r in p if planned(r)], ask.x, ask.y, largest=ask.senses is not None and ask.senses[1] == "max")
+        for _, p in parts
+    ]
     lanes = max(1, *(len(lanes_of(best, ask.x)) for best in strips))
     told = [c.told for c in changes_of(strips[0], ask.x)] if len(parts) == 1 else []
     foot = LINE * min(len(told), MOST_TOLD + 1)
     shades = _shades(rows, ask.color)
     across, down = min(3, len(parts)), -(-len(parts) // 3)
-    cell = Cell(7.2 if across == 1 else 4.6, strip=0.25 + 0.2 * lanes, right=0.15 if ask.color is None or shades else 1.0)
+    cell = Cell(
+        7.2 if across == 1 else 4.6, strip=0.25 + 0.2 * lanes, right=0.15 if ask.color is None or shades else 1.0
+    )
     width, height = cell.width * across, cell.height * down + foot
     figure = Figure(figsize=(width, height))
     panels: list[Axes] = []
@@ -155,7 +172,9 @@ def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
     if most:
         turn = panels[0].transData + panels[0].transAxes.inverted()
         low = panels[0].get_xlim()[0]
-        panels[0].set_ylim(top=turn.inverted().transform((turn.transform((low, panels[0].get_ylim()[0]))[0], 1 / (1 - most)))[1])
+        panels[0].set_ylim(
+            top=turn.inverted().transform((turn.transform((low, panels[0].get_ylim()[0]))[0], 1 / (1 - most)))[1]
+        )
 
 
 def _tell(figure: "Figure", told: Sequence[str], top: float) -> None:
@@ -219,14 +238,25 @@ def _panel(axes: "Axes", rows: Sequence[Row], ask: Ask, shades: dict[Any, str] |
         _scale(axes, shown, ask)
     elif ask.color is not None and shades is not None:
         for value, shade in shades.items():
-            _group(axes, [(x, y) for x, y, r in shown if r.get(ask.color) == value], ask, shade, quantity(ask.color, value))
+            _group(
+                axes, [(x, y) for x, y, r in shown if r.get(ask.color) == value], ask, shade, quantity(ask.color, value)
+            )
     else:
         _group(axes, [(x, y) for x, y, _ in shown], ask, COLOURS[0], "on the frontier" if ask.senses else "plans")
     _without(axes, rows, ask, len(points) - len(shown))
     handles, names = axes.get_legend_handles_labels()
     if handles:
         heading = label(ask.color) if ask.color is not None and shades is not None else None
-        axes.legend(handles, names, fontsize=7.5, title=heading, title_fontsize=7.5, framealpha=0.85, edgecolor="none", loc="upper right")
+        axes.legend(
+            handles,
+            names,
+            fontsize=7.5,
+            title=heading,
+            title_fontsize=7.5,
+            framealpha=0.85,
+            edgecolor="none",
+            loc="upper right",
+        )
 
 
 def _group(axes: "Axes", points: Sequence[tuple[float, float]], ask: Ask, shade: str, name: str) -> None:
@@ -250,15 +280,24 @@ def _scale(axes: "Axes", shown: Sequence[tuple[float, float, Row]], ask: Ask) ->
     told = [(x, y, number(r, ask.color or "")) for x, y, r in shown]
     held = [(x, y, c) for x, y, c in told if c is not None]
     if not held:
-        raise InputError(f"--color {ask.color}: has more than {MOST_COLOURS} values and they are no numbers; choose another path")
+        raise InputError(
+            f"--color {ask.color}: has more than {MOST_COLOURS} values and they are no numbers; choose another path"
+        )
     points = [(x, y) for x, y, _ in held]
     if ask.senses is not None:
         front = frontier(points, ask.senses)
-        axes.plot(*zip(*(points[i] for i in front), strict=True), color="black", linewidth=1.0, label="frontier", zorder=2)
+        axes.plot(
+            *zip(*(points[i] for i in front), strict=True), color="black", linewidth=1.0, label="frontier", zorder=2
+        )
     dots = axes.scatter(*zip(*points, strict=True), c=[c for _, _, c in held], s=18, cmap="viridis", zorder=3)
     figure = axes.get_figure()
     if figure is not None:
-        figure.colorbar(dots, cax=axes.inset_axes((1.02, 0, 0.03, 1)), label=label(ask.color or ""), format=lambda v, _: tick(ask.color or "", v))
+        figure.colorbar(
+            dots,
+            cax=axes.inset_axes((1.02, 0, 0.03, 1)),
+            label=label(ask.color or ""),
+            format=lambda v, _: tick(ask.color or "", v),
+        )
 
 
 def _without(axes: "Axes", rows: Sequence[Row], ask: Ask, unplaced: int) -> None:
@@ -272,6 +311,15 @@ def _without(axes: "Axes", rows: Sequence[Row], ask: Ask, unplaced: int) -> None
         xs = [x for x, w in none if w == why and x is not None]
         text = why if len(why) <= 60 else why[:59] + "…"
         foot = axes.get_xaxis_transform()
-        axes.plot(xs, [0.02 + 0.03 * n] * len(xs), "x", color=FAILED, markersize=5, transform=foot, label=f"{count} {text}", clip_on=False)
+        axes.plot(
+            xs,
+            [0.02 + 0.03 * n] * len(xs),
+            "x",
+            color=FAILED,
+            markersize=5,
+            transform=foot,
+            label=f"{count} {text}",
+            clip_on=False,
+        )
     if unplaced:
         axes.plot([], [], " ", label=f"{unplaced} plans without these figures")

@@ -21,7 +21,9 @@ def style() -> str:
 def plot_page(rows: Sequence[Row], ask: Ask, svg: str) -> str:
     """Return the picture, the changes along its axis and its points as one HTML page."""
     name = title(ask)
-    inline = svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"', 1)
+    inline = svg[svg.index("<svg") :].replace(
+        "<svg", f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"', 1
+    )
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -40,7 +42,9 @@ def _changes(rows: Sequence[Row], ask: Ask) -> list[str]:
     """List what changes where, for each facet."""
     found = []
     for name, part in facets_of(rows, ask.facet):
-        best = best_by_x([r for r in part if planned(r)], ask.x, ask.y, largest=ask.senses is not None and ask.senses[1] == "max")
+        best = best_by_x(
+            [r for r in part if planned(r)], ask.x, ask.y, largest=ask.senses is not None and ask.senses[1] == "max"
+        )
         told = [f"<li>{escape(c.told)}</li>" for c in changes_of(best, ask.x)] or ["<li>nothing</li>"]
         found += [f"<h3>What changes{escape(f' ({name})' if name else '')}</h3>\n<ul>", *told, "</ul>"]
     return found

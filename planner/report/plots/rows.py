@@ -25,7 +25,10 @@ def read_rows(path: Path) -> list[Row]:
         The file cannot be read, or a line is no row; the message names the line.
     """
     if path.suffix == ".parquet":
-        found = [{k: _value(v) if isinstance(v, str) else v for k, v in row.items() if v is not None} for row in read_parquet(path)]
+        found = [
+            {k: _value(v) if isinstance(v, str) else v for k, v in row.items() if v is not None}
+            for row in read_parquet(path)
+        ]
     else:
         text = _text(path)
         found = list(_csv_rows(text) if path.suffix == ".csv" else _lines(path, text))
@@ -51,7 +54,9 @@ def _lines(path: Path, text: str) -> Iterator[Row]:
         except json.JSONDecodeError as error:
             if n == len(lines):
                 return
-            raise InputError(f"{path}: line {n}: {error.msg} at column {error.colno}; each line must be one JSON object") from None
+            raise InputError(
+                f"{path}: line {n}: {error.msg} at column {error.colno}; each line must be one JSON object"
+            ) from None
         if not isinstance(held, dict):
             raise InputError(f"{path}: line {n}: must be an object (is {line[:60]}); give the rows of `planner sweep`")
         yield flattened(held)
@@ -124,6 +129,10 @@ def why_none(row: Row) -> str:
     """Say in few words why a row has no plan: its status and the rules in conflict, or else the reason's beginning."""
     status = str(row.get("status") or "no status")
     rules = row.get("rules")
-    listed = rules if isinstance(rules, str) and rules else "; ".join(str(v) for k, v in sorted(row.items()) if k.startswith("rules."))
+    listed = (
+        rules
+        if isinstance(rules, str) and rules
+        else "; ".join(str(v) for k, v in sorted(row.items()) if k.startswith("rules."))
+    )
     told = listed or str(row.get("reason") or row.get("stopped") or "")
     return f"{status}: {told}" if told else status

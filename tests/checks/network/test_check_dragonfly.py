@@ -24,29 +24,42 @@ from planner.planning.pipeline import crossings
 from planner.simulation.from_plan import part_of_plan
 
 INSTANCES = Path(__file__).parents[3] / "instances"
-FLOOR = {"floor": {}, "media": [{"name": "dac", "reach_m": 3, "price_usd": 150}, {"name": "fr4", "reach_m": 500, "price_usd": 1400}]}
+FLOOR = {
+    "floor": {},
+    "media": [{"name": "dac", "reach_m": 3, "price_usd": 150}, {"name": "fr4", "reach_m": 500, "price_usd": 1400}],
+}
 
 
 @pytest.fixture(scope="module")
 def routers() -> Plan:
     """Plan a cluster of 1,024 GPUs on a dragonfly, priced by reach."""
     data = json.loads((INSTANCES / "cluster-1k.json").read_text())
-    data["network"] |= FLOOR | {"families": ["dragonfly", "dragonfly+"], "group_routing": "valiant", "min_core_share": 0.1}
-    return planner.solve(data, pins={"layout.tensor_parallel": 4, "layout.pipeline_parallel": 7, "layout.virtual_stages": 4})
+    data["network"] |= FLOOR | {
+        "families": ["dragonfly", "dragonfly+"],
+        "group_routing": "valiant",
+        "min_core_share": 0.1,
+    }
+    return planner.solve(
+        data, pins={"layout.tensor_parallel": 4, "layout.pipeline_parallel": 7, "layout.virtual_stages": 4}
+    )
 
 
 @pytest.fixture(scope="module")
 def leaves(routers: Plan) -> Plan:
     """Put a dragonfly+ in its place, for the same layout and placement."""
     network = routers.instance.network.model_copy(update={"families": ("dragonfly+",)})
-    instance = routers.instance.model_copy(update={"network": network, "pins": {**routers.instance.pins, "fabric.leaf_domain_racks": 32}})
+    instance = routers.instance.model_copy(
+        update={"network": network, "pins": {**routers.instance.pins, "fabric.leaf_domain_racks": 32}}
+    )
     asked = request_of(routers.layout, "cluster", 128, 8)
     found = {"cluster": fabric.solve(instance, asked, Options(), site="cluster")}
     x = crossings(routers.layout.rack_stages, routers.placement.sites["cluster"], found["cluster"].solution, wrap=True)
     shares = {"share_leaving_leaf": x.share_leaving_leaf, "share_leaving_pod": x.share_leaving_pod}
     flows = {"rings_leaving_leaf": x.rings_leaving_leaf, "rings_leaving_pod": x.rings_leaving_pod}
     section = fabric.site_fabric(instance, asked, found["cluster"].solution, **shares, **flows)
-    made = routers.fabric.model_copy(update={"sites": {"cluster": section}, "certificate": fabric.certificate(found, 0)})
+    made = routers.fabric.model_copy(
+        update={"sites": {"cluster": section}, "certificate": fabric.certificate(found, 0)}
+    )
     return routers.model_copy(update={"instance": instance, "fabric": made})
 
 
@@ -80,7 +93,7 @@ def test_a_dragonfly_plus_passes_the_rules_of_the_fabric(leaves: Plan) -> None:
         ("switch_links", lambda n: n - 1, "cables[cluster]"),
         ("pods", 3, "counts[cluster]"),
         ("cost_usd", lambda x: x * 0.99, "price_and_power[cluster]"),
-        ("hop_slowdown", 1.05, "slowdowns[cluster]"),
+        ("pipeline_send_slowdown", 1.05, "slowdowns[cluster]"),
     ],
 )
 def test_an_edit_names_its_rule(routers: Plan, path: str, change: Any, rule: str) -> None:
@@ -92,7 +105,11 @@ def test_the_floor_between_groups(routers: Plan) -> None:
     """A floor above what the groups' links carry is broken."""
     network = routers.instance.network
     asked = routers.model_copy(
-        update={"instance": routers.instance.model_copy(update={"network": network.model_copy(update={"min_core_share": 0.5})})}
+        update={
+            "instance": routers.instance.model_copy(
+                update={"network": network.model_copy(update={"min_core_share": 0.5})}
+            )
+        }
     )
     assert "core_share[cluster]" in named(asked)
 
@@ -109,7 +126,9 @@ def test_exports_agree(kind: str, request: pytest.FixtureRequest) -> None:
     x = built(request.getfixturevalue(kind), None)
     rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(x)))))
     assert len(rows) == x.fabric.endpoint_links + x.fabric.switch_links
-    assert set(Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows]).values()) == {1}
+    assert set(
+        Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows]).values()
+    ) == {1}
     g = nx.parse_graphml("\n".join(nx.generate_graphml(graph.graph(x, by_pod=False))))
     assert sum(data["cables"] for *_, data in g.edges(data=True)) == len(rows)
     assert g.number_of_edges() <= graph.edges(x)

@@ -40,7 +40,7 @@ M = PLAN.layout.metrics
         ("fabric.sites.e1.cost_usd", lambda x: x * 0.99, "price_and_power[e1]"),
         ("fabric.sites.e1.power_mw", lambda x: x * 0.99, "price_and_power[e1]"),
         ("fabric.sites.e1.share_leaving_leaf", 0.5, "slowdowns[e1]"),
-        ("fabric.sites.e1.hop_slowdown", 1.05, "slowdowns[e1]"),
+        ("fabric.sites.e1.pipeline_send_slowdown", 1.05, "slowdowns[e1]"),
         ("fabric.sites.e1.p2p_seconds", lambda x: x * 0.99, "slowdowns[e1]"),
         ("fabric.sites.w1.allreduce_slowdown", 1.0, "slowdowns[w1]"),
     ],
@@ -86,16 +86,18 @@ def test_tiers_allowed(tiers: int, broken: set[str]) -> None:
 @pytest.mark.parametrize(("nic", "broken"), [(6320.0, set()), (6280.0, {"hidden_exchange"})])
 def test_hidden_exchange(nic: float, broken: set[str]) -> None:
     """8,192 bytes at 1.575 times the ideal add no more than 3 % of the step to the six exchanges that nothing hides, or do."""
-    assert M.hop_window_seconds == pytest.approx(M.hop_nic_seconds + 0.03 * M.step_seconds / 6)
+    assert M.pipeline_send_window_seconds == pytest.approx(M.pipeline_send_nic_seconds + 0.03 * M.step_seconds / 6)
     assert rules(small(hardware__accelerator__nic_bytes_per_second=nic)) - {"wan_need", "wan_capacity"} == broken
 
 
-@pytest.mark.parametrize(("share", "broken"), [(0.031, set()), (0.029, {"hidden_exchange"}), (0.0, {"hidden_exchange"})])
+@pytest.mark.parametrize(
+    ("share", "broken"), [(0.031, set()), (0.029, {"hidden_exchange"}), (0.0, {"hidden_exchange"})]
+)
 def test_the_share_of_the_step_is_the_instances(share: float, broken: set[str]) -> None:
     """NICs of 6,300 bytes a second stand just beyond three hundredths of the step, and within what an instance allows besides."""
     slow = {"hardware__accelerator__nic_bytes_per_second": 6300.0}
     m = small(**slow, network__hop_step_share=share).layout.metrics
-    assert m.hop_window_seconds == pytest.approx(m.hop_nic_seconds + share * m.step_seconds / 6)
+    assert m.pipeline_send_window_seconds == pytest.approx(m.pipeline_send_nic_seconds + share * m.step_seconds / 6)
     assert rules(small(**slow, network__hop_step_share=share)) - {"wan_need", "wan_capacity"} == broken
 
 
@@ -103,7 +105,7 @@ def test_the_share_of_the_step_is_the_instances(share: float, broken: set[str]) 
 def test_rings_show_no_more_than_their_share_of_the_step(share: float) -> None:
     """At the slowdown that fills the window the step is longer by the share, or all is hidden by the backward pass of a layer."""
     instance = instance_with(hardware__accelerator__nic_bytes_per_second=6300.0, network__allreduce_step_share=share)
-    m, ideal = step.machine_of(instance), Conditions(hop_slowdown=1.0, allreduce_slowdown=1.0)
+    m, ideal = step.machine_of(instance), Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
     found = LayoutMetrics.model_validate(step.metrics(instance, ideal, CUT))
     slowed = replace(ideal, allreduce_slowdown=found.allreduce_window_seconds / found.allreduce_layer_seconds)
     longer = sum(step.step_breakdown(m, slowed, CUT).values()) / sum(step.step_breakdown(m, ideal, CUT).values()) - 1
@@ -125,7 +127,10 @@ def test_hidden_allreduce() -> None:
     """A ring over two leaves at twice its ideal is too slow for a layer's backward pass, one uplink more hides it."""
     slow = instance_with(hardware__accelerator__nic_bytes_per_second=2.2e4)
     # Both stages of e1 stand on both leaf domains: two rings share each leaf's uplinks.
-    both = {"e1": [(0, 0, "r[0-1]"), (0, 1, "r4"), (1, 0, "r[2-3]"), (1, 1, "r5")], "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")]}
+    both = {
+        "e1": [(0, 0, "r[0-1]"), (0, 1, "r4"), (1, 0, "r[2-3]"), (1, 1, "r5")],
+        "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")],
+    }
     assert "hidden_allreduce" in rules(worked(slow, assignment=both, leaf_up=1))
     assert "hidden_allreduce" not in rules(worked(slow, assignment=both, leaf_up=2))
 
@@ -133,7 +138,16 @@ def test_hidden_allreduce() -> None:
 @pytest.mark.parametrize(
     ("pins", "broken"),
     [
-        ({"fabric.planes": 2, "fabric.ports_per_switch": 16, "fabric.tiers": 3, "fabric.leaf_domain_racks": 4, "fabric.leaf_down_ports": 4}, set()),
+        (
+            {
+                "fabric.planes": 2,
+                "fabric.ports_per_switch": 16,
+                "fabric.tiers": 3,
+                "fabric.leaf_domain_racks": 4,
+                "fabric.leaf_down_ports": 4,
+            },
+            set(),
+        ),
         ({"fabric.leaf_up_ports": 2, "fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
         ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
         ({"fabric.leaf_domain_racks": 5}, {"pins[fabric.leaf_domain_racks]"}),
@@ -172,8 +186,14 @@ def test_core_share(share: float, broken: set[str]) -> None:
         ({"network__spares": {"share": 0.3}}, "counts[e1]"),
         ({"network__spares": {"share": 1, "failure_chance": 1}}, "counts[e1]"),
         ({"network__power_usd_per_watt": 1.0}, "price_and_power[e1]"),
-        ({"network__floor": {}, "network__media": [{"name": "short", "reach_m": 1, "price_usd": 1}]}, "price_and_power[e1]"),
-        ({"network__floor": {}, "network__media": [{"name": "long", "reach_m": 500, "price_usd": 1}]}, "price_and_power[e1]"),
+        (
+            {"network__floor": {}, "network__media": [{"name": "short", "reach_m": 1, "price_usd": 1}]},
+            "price_and_power[e1]",
+        ),
+        (
+            {"network__floor": {}, "network__media": [{"name": "long", "reach_m": 500, "price_usd": 1}]},
+            "price_and_power[e1]",
+        ),
     ],
 )
 def test_rules_of_the_instance_reach_the_fabric(change: dict[str, Any], rule: str) -> None:
@@ -215,6 +235,11 @@ def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
 @pytest.mark.parametrize(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])
 def test_hidden_alltoall(experts: int, leaf_up: int, broken: bool) -> None:
     """Experts on two racks under two leaves send whole racks' rates up: two of 4 racks fit two uplinks of a leaf, not one; in a rack none goes up."""
-    split = {"e1": [(0, 0, "r3"), (0, 1, "r[4-5]"), (1, 0, "r2"), (1, 1, "r[6-7]")], "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")]}
-    plan = edited_at(worked(instance_with(), assignment=split, leaf_up=leaf_up, leaf_bundle=1), "layout.expert_parallel", experts)
+    split = {
+        "e1": [(0, 0, "r3"), (0, 1, "r[4-5]"), (1, 0, "r2"), (1, 1, "r[6-7]")],
+        "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")],
+    }
+    plan = edited_at(
+        worked(instance_with(), assignment=split, leaf_up=leaf_up, leaf_bundle=1), "layout.expert_parallel", experts
+    )
     assert ("hidden_alltoall[e1]" in named(plan)) == broken

@@ -15,20 +15,32 @@ from planner.exports import graph, picture, slurm
 from planner.exports.cable_list import cable_list
 from planner.exports.from_plan import built
 from planner.formats.from_plan import plan_topology
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.report.page.blocks.network import fabric
 from planner.report.summary import summary
 from planner.simulation.from_plan import part_of_plan
 
 # Two racks a leaf domain; pods of two rails of one domain; zones of all four rails of two domains.
-ZONES = {"leaf_down": 2, "domains_per_pod": 1, "rails_per_zone": 4, "domains_per_zone": 2, "core_up": 4, "core_bundle": 2}
-ASSIGNMENT = {"e1": [(0, 0, "r[0-1]"), (0, 1, "r2"), (1, 2, "r[4-5]"), (1, 3, "r6")], "w1": [(0, 0, "r[0-1]"), (1, 1, "r[2-3]")]}
+ZONES = {
+    "leaf_down": 2,
+    "domains_per_pod": 1,
+    "rails_per_zone": 4,
+    "domains_per_zone": 2,
+    "core_up": 4,
+    "core_bundle": 2,
+}
+ASSIGNMENT = {
+    "e1": [(0, 0, "r[0-1]"), (0, 1, "r2"), (1, 2, "r[4-5]"), (1, 3, "r6")],
+    "w1": [(0, 0, "r[0-1]"), (1, 1, "r[2-3]")],
+}
 
 
 def zoned(wiring: dict[str, int] | None = None, **changes: Any) -> Plan:
     """Return the worked plan with four tiers."""
-    plan = worked(instance_with(**{"network__max_tiers": 4, **changes}), assignment=ASSIGNMENT, **{**ZONES, **(wiring or {})})
+    plan = worked(
+        instance_with(**{"network__max_tiers": 4, **changes}), assignment=ASSIGNMENT, **{**ZONES, **(wiring or {})}
+    )
     # Both groups of e1 take 3 racks, no leaf domain of 2 holds one.
     return edited_at(plan, "placement.lower_bound_split", 2)
 
@@ -44,7 +56,7 @@ def test_four_tiers_hold() -> None:
     assert [t.name for t in f.tiers] == ["leaf", "spine", "core", "super-core"]
     assert (f.zones, d.core_pods, d.cores, d.super_cores) == (2, 4, 2 * 4, 4 * 2)
     assert f.share_leaving_zone == 3 / 4
-    assert Context(plan=PLAN).crossings["e1"].rings_leaving_zone == 0
+    assert PlanPhysics(plan=PLAN).crossings["e1"].rings_leaving_zone == 0
 
 
 @pytest.mark.parametrize(
@@ -99,8 +111,10 @@ def test_a_slow_zone_slows_the_exchange() -> None:
     plan, d = (zoned({"core_up": 1, "core_bundle": 1}), E1.design)
     narrow = built(plan, "e1").design
     assert narrow.core_oversubscription == 4 * d.core_oversubscription == 4
-    slow, fast = (p.fabric.sites["e1"].hop_slowdown for p in (plan, PLAN))
-    assert slow == pytest.approx(PLAN.instance.network.transport.slowdown * 3 / 4 * d.leaf_oversubscription * d.spine_oversubscription * 4)
+    slow, fast = (p.fabric.sites["e1"].pipeline_send_slowdown for p in (plan, PLAN))
+    assert slow == pytest.approx(
+        PLAN.instance.network.transport.slowdown * 3 / 4 * d.leaf_oversubscription * d.spine_oversubscription * 4
+    )
     assert slow > fast
 
 
@@ -144,11 +158,17 @@ def test_slurm_tree_has_four_levels() -> None:
     """Leaves under pods, pods under zones, zones under the super-core."""
     lines = [
         line.split()
-        for line in "".join(slurm.topology_conf(built(zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4}), "e1"))).splitlines()
+        for line in "".join(
+            slurm.topology_conf(built(zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4}), "e1"))
+        ).splitlines()
     ]
     held = {name.removeprefix("SwitchName="): members for name, members in lines[1:]}
     assert held["leaf7"] == "Nodes=r7"
-    assert (held["pod0"], held["zone1"], held["super-core"]) == ("Switches=leaf[0-1]", "Switches=pod[2-3]", "Switches=zone[0-1]")
+    assert (held["pod0"], held["zone1"], held["super-core"]) == (
+        "Switches=leaf[0-1]",
+        "Switches=pod[2-3]",
+        "Switches=zone[0-1]",
+    )
 
 
 def test_a_part_full_zone_closes_the_tree() -> None:
@@ -157,7 +177,9 @@ def test_a_part_full_zone_closes_the_tree() -> None:
     text = "".join(slurm.topology_yaml(built(plan, "e1")))
     assert "zone0\n        children: pod[0-2]" in text and "zone1\n        children: pod3" in text
     parents = {s.name: s.parent for s in plan_topology(plan, "plan").switches}
-    assert {n: p for n, p in parents.items() if n.startswith("e1-pod")} == {f"e1-pod{i}": f"e1-zone{i // 3}" for i in range(4)}
+    assert {n: p for n, p in parents.items() if n.startswith("e1-pod")} == {
+        f"e1-pod{i}": f"e1-zone{i // 3}" for i in range(4)
+    }
     assert (parents["e1-zone1"], parents["e1"]) == ("e1", "wan")
 
 
@@ -166,7 +188,11 @@ def test_picture_page_and_summary_name_the_tier() -> None:
     text = "".join(picture.picture(E1))
     assert "8 super-core" in text and text.count(" cables</text>") == 5
     block = next(fabric(PLAN))
-    assert any(row[0] == "zones" and row[1] == "2 of 4 rails over 2 leaf domains" for table in block.tables for row in table.rows)
+    assert any(
+        row[0] == "zones" and row[1] == "2 of 4 rails over 2 leaf domains"
+        for table in block.tables
+        for row in table.rows
+    )
     assert "8 super-core 4/0" in summary(PLAN) and "75 % the zone" in summary(PLAN)
 
 

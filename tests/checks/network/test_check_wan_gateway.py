@@ -1,4 +1,4 @@
-"""The border under check: silent on a solved plan, and each planted slip found by name."""
+"""The WAN gateway under check: silent on a solved plan, and each planted slip found by name."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from planner.exports.cable_list import cable_list
 from planner.exports.from_plan import built
 from planner.exports.graph import graph
 from planner.exports.picture import picture
-from planner.physics.plan_physics import Context
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 from planner.planning.pareto import frontier
 
-# One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a border of five ports.
+# One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a WAN gateway of five ports.
 PLAN = planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5))
 SITE = min(PLAN.fabric.sites)
 AT = f"fabric.sites.{SITE}"
@@ -28,31 +28,36 @@ def test_a_border_of_five_ports() -> None:
     assert check(PLAN) == []
     assert [k.wavelengths for k in PLAN.sites.links] == [1]
     for f in PLAN.fabric.sites.values():
-        assert (f.border.wan_gbps, f.border.wan_ports, f.border.switches, f.border.uplinks) == (5, 5, 1, 5)
-        assert f.border.cost_usd == pytest.approx(1e4 + 5 * 2 * 100)
-        assert f.border.power_mw == pytest.approx((100 + 5 * 2 * 5) / 1e6)
+        assert (f.wan_gateway.wan_gbps, f.wan_gateway.wan_ports, f.wan_gateway.switches, f.wan_gateway.uplinks) == (
+            5,
+            5,
+            1,
+            5,
+        )
+        assert f.wan_gateway.cost_usd == pytest.approx(1e4 + 5 * 2 * 100)
+        assert f.wan_gateway.power_mw == pytest.approx((100 + 5 * 2 * 5) / 1e6)
     assert PLAN.cost.capex_usd["fabric"] == pytest.approx(sum(f.cost_usd for f in PLAN.fabric.sites.values()))
 
 
 @pytest.mark.parametrize(
     ("path", "change", "rules"),
     [
-        ("border", None, {"border", "price_and_power"}),
-        ("border.wan_ports", 4, {"border_counts", "cables", "price_and_power"}),
-        ("border.wan_ports", 6, {"border_counts", "cables", "price_and_power"}),
-        ("border.wan_ports", 0, {"wirable"}),
-        ("border.wan_ports", 10**12, {"wirable"}),
-        ("border.uplinks", 4, {"border_counts", "cables"}),
-        ("border.switches", 2, {"border_counts", "cables"}),
-        ("border.switches", 0, {"border_counts", "cables"}),
-        ("border.switches", 10**12, {"border_counts"}),
+        ("wan_gateway", None, {"wan_gateway", "price_and_power"}),
+        ("WAN gateway.wan_ports", 4, {"wan_gateway_counts", "cables", "price_and_power"}),
+        ("WAN gateway.wan_ports", 6, {"wan_gateway_counts", "cables", "price_and_power"}),
+        ("WAN gateway.wan_ports", 0, {"wirable"}),
+        ("WAN gateway.wan_ports", 10**12, {"wirable"}),
+        ("WAN gateway.uplinks", 4, {"wan_gateway_counts", "cables"}),
+        ("WAN gateway.switches", 2, {"wan_gateway_counts", "cables"}),
+        ("WAN gateway.switches", 0, {"wan_gateway_counts", "cables"}),
+        ("WAN gateway.switches", 10**12, {"wan_gateway_counts"}),
         ("split", 10**12, {"switch"}),
-        ("border.wan_gbps", 4.0, {"border_counts"}),
-        ("border.cost_usd", 1e4, {"border_counts"}),
-        ("border.power_mw", 1e-4, {"border_counts"}),
-        ("border.exchange_gbps", 2.0, {"border_counts"}),
-        ("border.leaf_uplink_share", 0.0, {"border_uplinks"}),
-        ("border.pod_uplink_share", 0.1, {"border_uplinks"}),
+        ("WAN gateway.wan_gbps", 4.0, {"wan_gateway_counts"}),
+        ("WAN gateway.cost_usd", 1e4, {"wan_gateway_counts"}),
+        ("WAN gateway.power_mw", 1e-4, {"wan_gateway_counts"}),
+        ("WAN gateway.exchange_gbps", 2.0, {"wan_gateway_counts"}),
+        ("WAN gateway.leaf_uplink_share", 0.0, {"wan_gateway_uplinks"}),
+        ("WAN gateway.pod_uplink_share", 0.1, {"wan_gateway_uplinks"}),
     ],
 )
 def test_an_edit_names_its_rules(path: str, change: Any, rules: set[str]) -> None:
@@ -63,100 +68,116 @@ def test_an_edit_names_its_rules(path: str, change: Any, rules: set[str]) -> Non
 @pytest.mark.parametrize(("ports", "broken"), [(5, False), (4, True)])
 def test_gradients_fit_the_ports(ports: int, broken: bool) -> None:
     """Ports that carry exactly what the gradients need do, one port fewer does not."""
-    need = PLAN.fabric.sites[SITE].border.exchange_gbps
+    need = PLAN.fabric.sites[SITE].wan_gateway.exchange_gbps
     boxes = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": need / 5}]
     p = edited(PLAN, instance__network__switches=boxes, **{f"fabric__sites__{SITE}__border__wan_ports": ports})
-    assert (f"border_rate[{SITE}]" in named(p)) == broken
+    assert (f"wan_gateway_rate[{SITE}]" in named(p)) == broken
 
 
 def test_gradients_fit_the_uplinks() -> None:
     """Uplinks that carry exactly what gradients send up break no rule of theirs; a hundredth less does."""
     f = PLAN.fabric.sites[SITE]
-    full = f.border.leaf_uplink_share * PLAN.instance.network.switches[0].port_gbps
+    full = f.wan_gateway.leaf_uplink_share * PLAN.instance.network.switches[0].port_gbps
     for gbps, broken in ((full, False), (0.99 * full, True)):
         boxes = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": gbps}]
-        p = edited_at(edited(PLAN, instance__network__switches=boxes), f"{AT}.border.leaf_uplink_share", 1.0)
-        said = [v.message for v in check(p) if v.rule == f"border_uplinks[{SITE}]" and "Gbps of gradients at a leaf" in v.message]
+        p = edited_at(edited(PLAN, instance__network__switches=boxes), f"{AT}.wan_gateway.leaf_uplink_share", 1.0)
+        said = [
+            v.message
+            for v in check(p)
+            if v.rule == f"wan_gateway_uplinks[{SITE}]" and "Gbps of gradients at a leaf" in v.message
+        ]
         assert bool(said) == broken
 
 
 def test_the_exchange_slows_what_stays() -> None:
-    """On slow ports gradients take three quarters of a leaf's uplinks: rings over the rest are four times as slow as without a border."""
-    plan = planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, pins={"fabric.leaf_domain_racks": 2}))
+    """On slow ports gradients take three quarters of a leaf's uplinks: rings over the rest are four times as slow as without a WAN gateway."""
+    plan = planner.solve(
+        instance_with(network__border=True, wan__wavelength_gbps=5, pins={"fabric.leaf_domain_racks": 2})
+    )
     site = min(plan.fabric.sites)
-    boxes = [{**plan.instance.network.switches[0].model_dump(), "port_gbps": plan.fabric.sites[site].border.leaf_uplink_share / 0.75}]
+    boxes = [
+        {
+            **plan.instance.network.switches[0].model_dump(),
+            "port_gbps": plan.fabric.sites[site].wan_gateway.leaf_uplink_share / 0.75,
+        }
+    ]
     loaded = edited(plan, instance__network__switches=boxes)
-    freed = edited(loaded, instance__network__border=False, **{f"fabric__sites__{s}__border": None for s in plan.fabric.sites})
-    phi, stated = 1.05, plan.fabric.sites[site].allreduce_slowdown
-    for found, recomputed in ((loaded, 4 * phi), (freed, phi)):
+    freed = edited(
+        loaded, instance__network__border=False, **{f"fabric__sites__{s}__border": None for s in plan.fabric.sites}
+    )
+    transport_slowdown, stated = 1.05, plan.fabric.sites[site].allreduce_slowdown
+    for found, recomputed in ((loaded, 4 * transport_slowdown), (freed, transport_slowdown)):
         told = next(v.message for v in check(found) if v.rule == f"slowdowns[{site}]")
         assert told == f"allreduce_slowdown: {stated:.10g} stated, {recomputed:.10g} recomputed"
 
 
 def test_a_border_only_where_it_is_asked_for() -> None:
-    """A plan without borders breaks the rule of each site once the instance asks for them, and the other way round."""
-    assert {"border[e1]", "border[w1]"} <= named(small(network__border=True))
-    assert f"border[{SITE}]" in named(edited(PLAN, instance__network__border=False))
+    """A plan without wan_gateways breaks the rule of each site once the instance asks for them, and the other way round."""
+    assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__border=True))
+    assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__border=False))
     assert named(small()) == set()
 
 
 def test_a_border_finds_no_ports() -> None:
-    """A design whose top tier is full cannot have a border."""
+    """A design whose top tier is full cannot have a WAN gateway."""
     top = PLAN.fabric.sites[SITE].tiers[-1]
     room = (16 - top.down_ports) * top.switches
-    assert f"wirable[{SITE}]" not in named(edited_at(PLAN, f"{AT}.border.wan_ports", room))
-    assert f"wirable[{SITE}]" in named(edited_at(PLAN, f"{AT}.border.wan_ports", room + 1))
+    assert f"wirable[{SITE}]" not in named(edited_at(PLAN, f"{AT}.wan_gateway.wan_ports", room))
+    assert f"wirable[{SITE}]" in named(edited_at(PLAN, f"{AT}.wan_gateway.wan_ports", room + 1))
 
 
 def test_exports_name_the_border() -> None:
-    """Cable list, graph and picture hold the border's box and its five links."""
+    """Cable list, graph and picture hold the WAN gateway's box and its five links."""
     x = built(PLAN, SITE)
     assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("border-0-0,")]) == 5
     for by_pod in (False, True):
         g = graph(x, by_pod=by_pod)
-        border = [n for n, tier in nx.get_node_attributes(g, "tier").items() if tier == "border"]
-        assert len(border) == 1
-        assert sum(g.edges[border[0], n]["cables"] for n in g[border[0]]) == 5
+        wan_gateway = [n for n, tier in nx.get_node_attributes(g, "tier").items() if tier == "wan_gateway"]
+        assert len(wan_gateway) == 1
+        assert sum(g.edges[wan_gateway[0], n]["cables"] for n in g[wan_gateway[0]]) == 5
     assert "border: 1 boxes, 5 ports to the wide area" in "".join(picture(x))
 
 
 def test_alternatives_hold_the_border() -> None:
-    """The cheapest alternative of a site costs what its fabric does, border and all."""
+    """The cheapest alternative of a site costs what its fabric does, WAN gateway and all."""
     least = min(x.merits["cost_usd"] for site, x in frontier(PLAN) if site == SITE)
     assert least == pytest.approx(PLAN.fabric.sites[SITE].cost_usd)
 
 
 def test_one_site_has_no_border() -> None:
-    """Where no wavelengths end there is no border, asked for or not."""
+    """Where no wavelengths end there is no WAN gateway, asked for or not."""
     data = instance_with(network__border=True).model_dump(mode="json")
-    cluster = {**data, "grid": None, "wan": None, "hardware": {**data["hardware"], "racks": 8}, "limits": {"max_batch_tokens": 6000}}
+    cluster = {
+        **data,
+        "grid": None,
+        "wan": None,
+        "hardware": {**data["hardware"], "racks": 8},
+        "limits": {"max_batch_tokens": 6000},
+    }
     plan = planner.solve(load_instance(cluster))
-    assert plan.fabric.sites["cluster"].border is None
-    assert Context(plan=plan).wired["cluster"].wan_ports == 0
+    assert plan.fabric.sites["cluster"].wan_gateway is None
+    assert PlanPhysics(plan=plan).wired["cluster"].wan_ports == 0
 
 
 @pytest.fixture(scope="module")
 def zoned() -> Plan:
-    """Plan four tiers with borders at their super-cores."""
+    """Plan four tiers with wan_gateways at their super-cores."""
     pins = {"fabric.tiers": 4, "fabric.leaf_domain_racks": 2}
     return planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, pins=pins))
 
 
 def test_super_cores_hold_a_border(zoned: Plan) -> None:
-    """Every rule holds, the border's links end at super-cores, and gradients take a part of what leaves a zone."""
+    """Every rule holds, the WAN gateway's links end at super-cores, and gradients take a part of what leaves a zone."""
     assert check(zoned) == []
     f = zoned.fabric.sites[SITE]
-    assert 0 < f.border.zone_uplink_share < 1
+    assert 0 < f.wan_gateway.zone_uplink_share < 1
     lines = [line for line in "".join(cable_list(built(zoned, SITE))).splitlines() if line.startswith("border-0-0,")]
-    assert len(lines) == f.border.uplinks and all("super-core" in line for line in lines)
+    assert len(lines) == f.wan_gateway.uplinks and all("super-core" in line for line in lines)
 
 
 @pytest.mark.parametrize(
     ("path", "change", "rules"),
-    [
-        ("border.zone_uplink_share", 0.0, {"border_uplinks"}),
-        ("border.wan_ports", 10**4, {"wirable"}),
-    ],
+    [("WAN gateway.zone_uplink_share", 0.0, {"wan_gateway_uplinks"}), ("WAN gateway.wan_ports", 10**4, {"wirable"})],
 )
 def test_an_edit_of_four_tiers_names_its_rules(zoned: Plan, path: str, change: Any, rules: set[str]) -> None:
     """Slips in what gradients take of a zone's uplinks are found."""
@@ -165,43 +186,51 @@ def test_an_edit_of_four_tiers_names_its_rules(zoned: Plan, path: str, change: A
 
 def test_gradients_fit_the_uplinks_of_a_zone(zoned: Plan) -> None:
     """Uplinks of a zone that carry exactly what its racks send break no rule of theirs; a hundredth less does."""
-    full = zoned.fabric.sites[SITE].border.zone_uplink_share * zoned.instance.network.switches[0].port_gbps
+    full = zoned.fabric.sites[SITE].wan_gateway.zone_uplink_share * zoned.instance.network.switches[0].port_gbps
     for gbps, broken in ((full, False), (0.99 * full, True)):
         boxes = [{**zoned.instance.network.switches[0].model_dump(), "port_gbps": gbps}]
-        said = [v.message for v in check(edited(zoned, instance__network__switches=boxes)) if v.rule == f"border_uplinks[{SITE}]"]
+        said = [
+            v.message
+            for v in check(edited(zoned, instance__network__switches=boxes))
+            if v.rule == f"wan_gateway_uplinks[{SITE}]"
+        ]
         assert any("Gbps of gradients at a zone" in text for text in said) == broken
 
 
 @pytest.fixture(scope="module", params=["dragonfly", "dragonfly+"])
 def grouped(request: pytest.FixtureRequest) -> Plan:
-    """Plan dragonflies of either kind with borders: leaves of two racks, so that there are several groups."""
-    asked = {"network__families": [request.param], "network__group_routing": "valiant", "pins": {"fabric.leaf_domain_racks": 2}}
+    """Plan dragonflies of either kind with wan_gateways: leaves of two racks, so that there are several groups."""
+    asked = {
+        "network__families": [request.param],
+        "network__group_routing": "valiant",
+        "pins": {"fabric.leaf_domain_racks": 2},
+    }
     return planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, **asked))
 
 
 def test_a_dragonfly_has_a_border(grouped: Plan) -> None:
-    """Every rule holds, the border's five links among the cables laid; the picture, graph and cable list name it."""
+    """Every rule holds, the WAN gateway's five links among the cables laid; the picture, graph and cable list name it."""
     assert check(grouped) == []
     site = min(grouped.fabric.sites)
     f, x = grouped.fabric.sites[site], built(grouped, site)
-    assert (f.border.wan_ports, f.border.uplinks, f.border.switches) == (5, 5, 1)
-    assert 0 < f.border.leaf_uplink_share < 1
+    assert (f.wan_gateway.wan_ports, f.wan_gateway.uplinks, f.wan_gateway.switches) == (5, 5, 1)
+    assert 0 < f.wan_gateway.leaf_uplink_share < 1
     assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("border-0-0,")]) == 5
-    assert "border" in nx.get_node_attributes(graph(x, by_pod=False), "tier").values()
+    assert "wan_gateway" in nx.get_node_attributes(graph(x, by_pod=False), "tier").values()
     assert "border: 1 boxes, 5 ports to the wide area" in "".join(picture(x))
 
 
 @pytest.mark.parametrize(
     ("path", "change", "rules"),
     [
-        ("border", None, {"border", "price_and_power"}),
-        ("border.wan_ports", 6, {"border_counts", "cables", "price_and_power"}),
-        ("border.uplinks", 4, {"border_counts", "cables"}),
-        ("border.leaf_uplink_share", 0.0, {"border_uplinks"}),
-        ("border.wan_ports", 10**4, {"wirable"}),
+        ("wan_gateway", None, {"wan_gateway", "price_and_power"}),
+        ("WAN gateway.wan_ports", 6, {"wan_gateway_counts", "cables", "price_and_power"}),
+        ("WAN gateway.uplinks", 4, {"wan_gateway_counts", "cables"}),
+        ("WAN gateway.leaf_uplink_share", 0.0, {"wan_gateway_uplinks"}),
+        ("WAN gateway.wan_ports", 10**4, {"wirable"}),
     ],
 )
 def test_an_edit_of_a_dragonfly_names_its_rules(grouped: Plan, path: str, change: Any, rules: set[str]) -> None:
-    """Slips in the border of a dragonfly are found by the same rules."""
+    """Slips in the WAN gateway of a dragonfly are found by the same rules."""
     site = min(grouped.fabric.sites)
     assert {f"{r}[{site}]" for r in rules} <= named(edited_at(grouped, f"fabric.sites.{site}.{path}", change))

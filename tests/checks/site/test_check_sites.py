@@ -77,8 +77,15 @@ def test_a_rule_that_is_off_does_not_bind(rule: str) -> None:
 
 def test_without_flows_an_authority_feeds_its_own() -> None:
     """Where nothing flows between nodes, the plants of an authority cover its sites."""
-    assert rules(small(grid__rules__grid_model="none", grid__nodes__0__generation_mw=0.9, grid__nodes__1__generation_mw=0.3)) == set()
-    alone = small(grid__rules__grid_model="none", grid__nodes__0__generation_mw=0.9, grid__nodes__1__generation_mw=0.2999)
+    assert (
+        rules(
+            small(grid__rules__grid_model="none", grid__nodes__0__generation_mw=0.9, grid__nodes__1__generation_mw=0.3)
+        )
+        == set()
+    )
+    alone = small(
+        grid__rules__grid_model="none", grid__nodes__0__generation_mw=0.9, grid__nodes__1__generation_mw=0.2999
+    )
     assert "generation[EAST]" in named(alone)
 
 

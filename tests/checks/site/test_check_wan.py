@@ -19,7 +19,10 @@ NODES = [
     {"id": "D", "latitude": 42, "longitude": -95},
 ]
 EDGES = [{"a": "A", "b": "B"}, {"a": "B", "b": "C"}, {"a": "A", "b": "D"}, {"a": "D", "b": "C"}]
-TRAFFIC = [{"name": "checkpoint", "bytes": 1e7, "period_seconds": 10}, {"name": "logs", "bytes": 1e5, "deadline_seconds": 9, "priority": 2}]
+TRAFFIC = [
+    {"name": "checkpoint", "bytes": 1e7, "period_seconds": 10},
+    {"name": "logs", "bytes": 1e5, "deadline_seconds": 9, "priority": 2},
+]
 WAN = {"fibre_nodes": NODES, "fibre_edges": EDGES, "protection": "one_cut", "exchange": "auto", "traffic": TRAFFIC}
 FULL = {"max_wavelengths_per_pair": 2, "max_fibre_pairs": 3}
 
@@ -75,7 +78,11 @@ def test_a_good_design_breaks_nothing() -> None:
         ("wan.demands.0.routes.0.edges", lambda x: x[:2], "routes[sync, e1, w1]"),
         ("wan.demands.0.routes.0.edges.1", lambda _: "nowhere", "routes[sync, e1, w1]"),
         ("wan.demands.0.routes.0.backup_edges", lambda _: None, "routes[sync, e1, w1]"),
-        ("wan.demands.0.routes.0.backup_edges", lambda _: DATA["wan"]["demands"][0]["routes"][0]["edges"], "routes[sync, e1, w1]"),
+        (
+            "wan.demands.0.routes.0.backup_edges",
+            lambda _: DATA["wan"]["demands"][0]["routes"][0]["edges"],
+            "routes[sync, e1, w1]",
+        ),
         ("wan.demands.0.routes", lambda _: [], "demands[sync, e1, w1]"),
         ("wan.demands.0.routes", lambda x: [{**x[0], "share": 0.5}] * 2, "demands[sync, e1, w1]"),
         ("wan.demands.1.routes.0.share", lambda _: -0.1, "routes[checkpoint, e1, w1]"),

@@ -24,11 +24,20 @@ def loaded(**wan: Any) -> None:
     ("wan", "said"),
     [
         ({"fibre_nodes": NODES}, "wan.fibre_edges: is missing"),
-        ({"fibre_nodes": NODES * 2, "fibre_edges": [{"a": "A", "b": "B"}]}, "wan.fibre_nodes[2].id: 'A' is already that of wan.fibre_nodes[0]"),
-        ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "B"}] * 2}, "wan.fibre_edges[1].id: 'A-B' is already that of wan.fibre_edges[0]"),
+        (
+            {"fibre_nodes": NODES * 2, "fibre_edges": [{"a": "A", "b": "B"}]},
+            "wan.fibre_nodes[2].id: 'A' is already that of wan.fibre_nodes[0]",
+        ),
+        (
+            {"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "B"}] * 2},
+            "wan.fibre_edges[1].id: 'A-B' is already that of wan.fibre_edges[0]",
+        ),
         ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "a"}]}, "wan.fibre_edges[0].b: 'a' does not exist"),
         ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "A"}]}, "wan.fibre_edges[0]: both ends are 'A'"),
-        ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "B", "id": "e1 access"}]}, "wan.fibre_edges[0].id: must not end in"),
+        (
+            {"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "B", "id": "e1 access"}]},
+            "wan.fibre_edges[0].id: must not end in",
+        ),
         ({"fibre_nodes": NODES, "fibre_edges": [{"a": "A", "b": "B", "route_km": 0}]}, "wan.fibre_edges[0].route_km"),
         ({"traffic": [{**TRAFFIC, "name": "sync"}]}, "wan.traffic[0].name: must not be 'sync'"),
         ({"traffic": [TRAFFIC, TRAFFIC]}, "wan.traffic[1].name: 'x' is already that of wan.traffic[0]"),
@@ -80,6 +89,8 @@ def test_two_sites_without_a_graph_and_one_cut_are_no_plan() -> None:
 def test_the_same_question_has_the_same_plan() -> None:
     """Twice the same instance gives the same design, but for the seconds."""
     edges = [{"a": "A", "b": "B", "id": x} for x in ("north", "south", "middle")]
-    given = instance_with(wan__fibre_nodes=NODES, wan__fibre_edges=edges, wan__protection="one_cut", wan__traffic=[TRAFFIC])
+    given = instance_with(
+        wan__fibre_nodes=NODES, wan__fibre_edges=edges, wan__protection="one_cut", wan__traffic=[TRAFFIC]
+    )
     one, two = (planner.solve(given).wan.model_dump(exclude={"certificate": {"seconds"}}) for _ in range(2))
     assert one == two

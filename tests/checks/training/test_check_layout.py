@@ -33,7 +33,10 @@ def test_edges(rule: str, path: str, holds: float, breaks: float) -> None:
         ({"tensor_parallel": 4, "replicas_per_rack": 1, "data_parallel_by_site": (3, 2)}, set()),
         ({"tensor_parallel": 4}, {"rack_shape"}),
         ({"tensor_inner": 2}, set()),
-        ({"tensor_parallel": 4, "tensor_inner": 3, "replicas_per_rack": 1, "data_parallel_by_site": (3, 2)}, {"tensor_parallel"}),
+        (
+            {"tensor_parallel": 4, "tensor_inner": 3, "replicas_per_rack": 1, "data_parallel_by_site": (3, 2)},
+            {"tensor_parallel"},
+        ),
         ({"tensor_parallel": 3, "replicas_per_rack": 1, "data_parallel_by_site": (3, 2)}, {"tensor_parallel"}),
         ({"layers_per_stage": (5, 3)}, set()),
         ({"layers_per_stage": (7, 1)}, {"layers"}),
@@ -49,7 +52,9 @@ def test_edges(rule: str, path: str, holds: float, breaks: float) -> None:
 )
 def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
     """A cut worked out in full breaks only the rule that it is against."""
-    plan = worked(instance_with(limits__facility_power_mw=2.1, hardware__accelerator__hbm_bytes=1e8), cut=replace(CUT, **change))
+    plan = worked(
+        instance_with(limits__facility_power_mw=2.1, hardware__accelerator__hbm_bytes=1e8), cut=replace(CUT, **change)
+    )
     assert rules(plan) - {"gpus"} == broken
 
 
@@ -67,8 +72,8 @@ def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
         ("layout.data_parallel_by_site.e1", 7, "replicas"),
         ("layout.data_parallel_by_site.e1", 10, "racks[e1]"),
         ("layout.racks_per_stage_by_site.e1", 2, "racks[e1]"),
-        ("layout.assumptions.hop_slowdown", 0, "well_formed"),
-        ("layout.assumptions.hop_slowdown", 1.57, "assumed_slowdowns[e1]"),
+        ("layout.assumptions.pipeline_send_slowdown", 0, "well_formed"),
+        ("layout.assumptions.pipeline_send_slowdown", 1.57, "assumed_slowdowns[e1]"),
         ("layout.assumptions.allreduce_slowdown", 1.04, "assumed_slowdowns"),
         ("layout.assumptions.wan_gbps", 0.00101, "assumed_wan[e1, w1]"),
         ("layout.assumptions.wan_gbps", None, "assumed_wan"),
@@ -108,14 +113,26 @@ def test_shaving_every_time_alike_is_found() -> None:
 
 def test_the_group_racks_fit_the_site() -> None:
     """Two stages of four racks fill the eight of e1; five are too many."""
-    assert "racks" not in rules(worked(instance_with(limits__max_batch_tokens=1e6), cut=replace(CUT, data_parallel_by_site=(8, 4))))
-    assert "racks" in rules(worked(instance_with(limits__max_batch_tokens=1e6), cut=replace(CUT, data_parallel_by_site=(9, 4))))
+    assert "racks" not in rules(
+        worked(instance_with(limits__max_batch_tokens=1e6), cut=replace(CUT, data_parallel_by_site=(8, 4)))
+    )
+    assert "racks" in rules(
+        worked(instance_with(limits__max_batch_tokens=1e6), cut=replace(CUT, data_parallel_by_site=(9, 4)))
+    )
 
 
 @pytest.mark.parametrize(
     ("pins", "broken"),
     [
-        ({"layout.tensor_parallel": 2, "layout.recompute": "selective", "layout.layers_per_stage": [4, 4], "layout.zero_stage": 1}, set()),
+        (
+            {
+                "layout.tensor_parallel": 2,
+                "layout.recompute": "selective",
+                "layout.layers_per_stage": [4, 4],
+                "layout.zero_stage": 1,
+            },
+            set(),
+        ),
         ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4}}, set()),
         ({"layout.data_parallel_by_site": {"e1": 6, "w1": 4, "e2": 0}}, set()),
         ({"layout.data_parallel_by_site": {"e1": 5, "w1": 5}}, {"pins[layout.data_parallel_by_site]"}),

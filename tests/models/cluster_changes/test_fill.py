@@ -15,7 +15,9 @@ def short_case(seed: int) -> tuple[tuple[Leaf, ...], tuple[Short, ...]]:
     """Return a few leaves and groups that miss a few units."""
     r = random.Random(seed)
     leaves = tuple(Leaf((r.randint(0, 1),), r.randint(0, 3), 6) for _ in range(r.randint(2, 4)))
-    groups = tuple(Short(frozenset(r.sample(range(len(leaves)), r.randint(0, 2))), r.randint(1, 3)) for _ in range(r.randint(1, 3)))
+    groups = tuple(
+        Short(frozenset(r.sample(range(len(leaves)), r.randint(0, 2))), r.randint(1, 3)) for _ in range(r.randint(1, 3))
+    )
     return leaves, groups
 
 

@@ -29,9 +29,13 @@ def every_design(ports: int, rails: int, racks: int) -> Iterator[Design]:
     base = Design(ports=ports, rails=rails, racks=racks, leaf_down=racks * rails)
     yield base
     for down in range(1, ports):
-        for up, rail, width in itertools.product(range(1, ports - down + 1), range(1, rails + 1), range(1, math.ceil(racks / down) + 1)):
+        for up, rail, width in itertools.product(
+            range(1, ports - down + 1), range(1, rails + 1), range(1, math.ceil(racks / down) + 1)
+        ):
             for bundle in (b for b in range(1, up + 1) if rail * width * b <= ports):
-                two = dataclasses.replace(base, leaf_down=down, leaf_up=up, leaf_bundle=bundle, rails_per_pod=rail, domains_per_pod=width)
+                two = dataclasses.replace(
+                    base, leaf_down=down, leaf_up=up, leaf_bundle=bundle, rails_per_pod=rail, domains_per_pod=width
+                )
                 yield two
                 for spine_up in range(1, ports - rail * width * bundle + 1):
                     for spine_bundle in range(1, spine_up + 1):
@@ -47,7 +51,13 @@ def splits(r: FabricRequest, d: Design) -> int:
 
 def pinned(i: Instance, s: Switch, d: Design) -> bool:
     """Say whether a design is as the pins want it."""
-    is_at = {"planes": s.planes, "ports_per_switch": s.ports, "tiers": d.tiers, "leaf_down_ports": d.leaf_down, "leaf_up_ports": d.leaf_up}
+    is_at = {
+        "planes": s.planes,
+        "ports_per_switch": s.ports,
+        "tiers": d.tiers,
+        "leaf_down_ports": d.leaf_down,
+        "leaf_up_ports": d.leaf_up,
+    }
     is_at |= {"leaf_domain_racks": d.racks if d.tiers == 1 else d.leaf_down}
     is_at |= {"spine_down_ports": d.spine_down, "spine_up_ports": d.spine_up}
     return all(is_at[path.removeprefix("fabric.")] == value for path, value in i.pins.items())
@@ -58,7 +68,12 @@ def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int, int] | None:
     best = None
     for s in i.network.switches:
         for d in every_design(s.ports, i.hardware.rack.gpus, r.racks):
-            if d.tiers > i.network.max_tiers or unwirable(d, cross_rail=True) or not pinned(i, s, d) or not hidden(i, r, d):
+            if (
+                d.tiers > i.network.max_tiers
+                or unwirable(d, cross_rail=True)
+                or not pinned(i, s, d)
+                or not hidden(i, r, d)
+            ):
                 continue
             counts = {"switches": d.switches, "switch_links": d.switch_links, "endpoint_links": d.endpoint_links}
             key = (fabric_usd(i.network, s, **counts), splits(r, d), d.switches)
@@ -72,16 +87,35 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     boxes = [switch(r.randint(4, 10), r.choice([500, 2000, 9000]), planes) for planes in range(1, r.randint(1, 2) + 1)]
     pins: dict[str, object] = {}
     if seed % 2 == 0:
-        pin = r.choice(["tiers", "leaf_domain_racks", "leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "planes"])
+        pin = r.choice(
+            [
+                "tiers",
+                "leaf_domain_racks",
+                "leaf_down_ports",
+                "leaf_up_ports",
+                "spine_down_ports",
+                "spine_up_ports",
+                "planes",
+            ]
+        )
         pins = {f"fabric.{pin}": r.randint(1, 5) if pin not in ("tiers", "planes") else r.randint(1, 3)}
-    i = instance(r.randint(1, 4), *boxes, optics_usd=r.choice([0, 100, 1000]), max_tiers=r.choice([2, 3, 3, 3]), pins=pins)
+    i = instance(
+        r.randint(1, 4), *boxes, optics_usd=r.choice([0, 100, 1000]), max_tiers=r.choice([2, 3, 3, 3]), pins=pins
+    )
     racks = r.randint(1, 12)
     group = r.randint(1, racks)
-    limits = {"hop_limit": PHI * r.choice([1, 2, 3])} if r.random() < 0.3 else {}
+    limits = {"pipeline_send_limit": PHI * r.choice([1, 2, 3])} if r.random() < 0.3 else {}
     limits |= {"allreduce_limit": PHI * r.choice([1, 2])} if r.random() < 0.2 else {}
     # Ratios that some design meets exactly test the edges of the rules.
     limits |= {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.2 else {}
-    asked = request(racks, group=group, groups=racks // group, hop=r.choice([0.5, 1, 1.5, 2, 3, 8]), ring=r.choice([1, 1.5, 3, 1e9]), **limits)
+    asked = request(
+        racks,
+        group=group,
+        groups=racks // group,
+        hop=r.choice([0.5, 1, 1.5, 2, 3, 8]),
+        ring=r.choice([1, 1.5, 3, 1e9]),
+        **limits,
+    )
     return i, asked
 
 
@@ -117,25 +151,51 @@ def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, D
             for d in every_design(s.ports * split, rails, r.racks):
                 down = d.leaf_down * width
                 spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
-                side = {"ports": s.ports, "rail_gpus": width, "apart": apart, "lanes": lanes, "leaf_spare": spare, "split": split}
+                side = {
+                    "ports": s.ports,
+                    "rail_gpus": width,
+                    "apart": apart,
+                    "lanes": lanes,
+                    "leaf_spare": spare,
+                    "split": split,
+                }
                 yield s, dataclasses.replace(d, leaf_down=down, **side)
 
 
 def family_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a small site with families, lanes, spares, a floor between rails, and perhaps prices by reach."""
     r = random.Random(seed)
-    boxes = [switch(r.randint(4, 8), r.choice([500, 2000, 9000]), n, port_gbps=800 / n) for n in range(1, r.randint(1, 2) + 1)]
+    boxes = [
+        switch(r.randint(4, 8), r.choice([500, 2000, 9000]), n, port_gbps=800 / n)
+        for n in range(1, r.randint(1, 2) + 1)
+    ]
     rules: dict[str, object] = {"families": r.sample(sorted(FAMILIES), r.randint(1, 3)), "max_lanes": r.randint(1, 2)}
-    rules |= {"min_core_share": r.choice([0, 0.1, 0.25, 0.5]), "spares": {"share": r.choice([0, 0, 0.2]), "failure_chance": r.choice([0, 0.05])}}
+    rules |= {
+        "min_core_share": r.choice([0, 0.1, 0.25, 0.5]),
+        "spares": {"share": r.choice([0, 0, 0.2]), "failure_chance": r.choice([0, 0.05])},
+    }
     if r.random() < 0.6:
         rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
-        near = {"name": "near", "reach_m": r.choice([2, 3, 5]), "price_usd": r.choice([0, 300]), "power_watts": r.choice([0, 30])}
-        far = {"name": "far", "reach_m": r.choice([6, 9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]), "power_watts": 16}
+        near = {
+            "name": "near",
+            "reach_m": r.choice([2, 3, 5]),
+            "price_usd": r.choice([0, 300]),
+            "power_watts": r.choice([0, 30]),
+        }
+        far = {
+            "name": "far",
+            "reach_m": r.choice([6, 9, 100]),
+            "price_usd": 1000,
+            "usd_per_m": r.choice([0, 10]),
+            "power_watts": 16,
+        }
         rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
     i = instance(r.randint(1, 3), *boxes, optics_usd=r.choice([0, 100]), **rules)
     racks = r.randint(1, 9)
     group = r.randint(1, racks)
-    return i, request(racks, group=group, groups=racks // group, hop=r.choice([1, 2, 3, 8]), ring=r.choice([1, 1.5, 1e9]))
+    return i, request(
+        racks, group=group, groups=racks // group, hop=r.choice([1, 2, 3, 8]), ring=r.choice([1, 1.5, 1e9])
+    )
 
 
 def enough_between_pods(i: Instance, d: Design) -> bool:
@@ -149,7 +209,15 @@ def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
     i, asked = family_case(seed)
     r = random.Random(seed)
     factor = r.choice([1, 0.25, 2])
-    fast = [switch(r.randint(2, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4, breakout_link_factor=factor)]
+    fast = [
+        switch(
+            r.randint(2, 4),
+            r.choice([500, 9000]),
+            port_gbps=800 * r.randint(1, 4),
+            breakout=4,
+            breakout_link_factor=factor,
+        )
+    ]
     network = i.network.model_copy(update={"switches": tuple(fast), "families": i.network.families[:1]})
     return i.model_copy(update={"network": network}), asked
 
@@ -168,7 +236,11 @@ def test_families_agree_with_brute_force(seed: int) -> None:
 
 def compare_families(i: Instance, r: FabricRequest) -> None:
     """Hold the design found against every design of every family that the rules accept."""
-    good = [(s, d) for s, d in designs_by_family(i, r) if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d)]
+    good = [
+        (s, d)
+        for s, d in designs_by_family(i, r)
+        if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d)
+    ]
     cost = min((bill(i.network, s, d).usd for s, d in good), default=math.inf)
     found = solve(i, r)
     assert found.infeasible == math.isinf(cost), found.detail
@@ -218,15 +290,21 @@ def test_full_window_still_takes_the_transport() -> None:
 def test_nothing_sent_has_no_limit() -> None:
     """A limit on the pipeline exchange asks for no uplinks where there is no pipeline."""
     i = instance(4, switch(20, 5000))
-    free, held = (solve(i, dataclasses.replace(request(64), hop_seconds=0.0, hop_limit=limit)) for limit in (None, PHI))
-    assert held.objective == free.objective < solve(i, request(64, hop_limit=PHI)).objective
+    free, held = (
+        solve(i, dataclasses.replace(request(64), pipeline_send_seconds=0.0, pipeline_send_limit=limit))
+        for limit in (None, PHI)
+    )
+    assert held.objective == free.objective < solve(i, request(64, pipeline_send_limit=PHI)).objective
 
 
 def suffered(i: Instance, r: FabricRequest, d: Design) -> tuple[float, float]:
     """Return the slowdowns of exchange and rings at the worst placement: those that a shade less would not hide."""
     limits = [PHI * k / 8 for k in range(8, 200)]
-    free = dataclasses.replace(r, hop_window_seconds=1e9, allreduce_window_seconds=1e9)
-    found = (next((x for x in limits if hidden(i, dataclasses.replace(free, **{name: x}), d)), math.inf) for name in ("hop_limit", "allreduce_limit"))
+    free = dataclasses.replace(r, pipeline_send_window_seconds=1e9, allreduce_window_seconds=1e9)
+    found = (
+        next((x for x in limits if hidden(i, dataclasses.replace(free, **{name: x}), d)), math.inf)
+        for name in ("pipeline_send_limit", "allreduce_limit")
+    )
     hop, ring = found
     return hop, ring
 
@@ -240,12 +318,15 @@ def test_a_design_that_less_allowance_admits_is_still_the_cheapest(seed: int) ->
         return
     worst = suffered(i, r, held.design)
     for hop, ring in ((None, None), worst, (worst[0], None), (PHI, PHI), (PHI * 2, PHI)):
-        strict = dataclasses.replace(r, hop_limit=hop, allreduce_limit=ring)
+        strict = dataclasses.replace(r, pipeline_send_limit=hop, allreduce_limit=ring)
         if still_cheapest(i.network, r, strict, worst):
             again = solve(i, strict)
             assert again.solution is not None and again.objective == solve(i, r).objective
-            assert (again.solution.unavoidable_splits, again.solution.design.switches) == (held.unavoidable_splits, held.design.switches)
-        if hop is not None and hop < worst[0] and r.hop_seconds > 0:
+            assert (again.solution.unavoidable_splits, again.solution.design.switches) == (
+                held.unavoidable_splits,
+                held.design.switches,
+            )
+        if hop is not None and hop < worst[0] and r.pipeline_send_seconds > 0:
             assert not still_cheapest(i.network, r, strict, worst)
     assert not still_cheapest(i.network, r, dataclasses.replace(r, racks=r.racks + 1), worst)
     # What it was chosen for is asked again.
@@ -254,14 +335,17 @@ def test_a_design_that_less_allowance_admits_is_still_the_cheapest(seed: int) ->
 
 def test_limit_below_the_transport_is_infeasible() -> None:
     """No fabric is faster than its transport, and the detail says so."""
-    found = solve(instance(1, switch(8, 5000)), request(4, hop_limit=1.0))
+    found = solve(instance(1, switch(8, 5000)), request(4, pipeline_send_limit=1.0))
     assert found.infeasible
     assert "1.05" in found.detail
 
 
 def test_limit_equal_to_the_transport_is_met() -> None:
     """A limit of exactly phi times a ratio admits that ratio, whatever rounding does."""
-    found = solve(instance(4, switch(20, 5000), pins={"fabric.leaf_down_ports": 15}), request(60, hop=100, hop_limit=PHI * 3))
+    found = solve(
+        instance(4, switch(20, 5000), pins={"fabric.leaf_down_ports": 15}),
+        request(60, hop=100, pipeline_send_limit=PHI * 3),
+    )
     assert found.solution.design.leaf_up == 5
 
 
@@ -309,13 +393,20 @@ def test_published_two_tier_cluster() -> None:
 def test_pins_of_the_paper_are_met() -> None:
     """200/50 leaves and 168/88 spines on a 4-plane box of 256 ports: 58 domains of 200 racks on each of 72 rails."""
     names = ("leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "planes")
-    pins: dict[str, object] = {f"fabric.{name}": value for name, value in zip(names, (200, 50, 168, 88, 4), strict=True)}
-    found = solve(instance(72, switch(128, 75e3, 2), switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, hop=8.0))
+    pins: dict[str, object] = {
+        f"fabric.{name}": value for name, value in zip(names, (200, 50, 168, 88, 4), strict=True)
+    }
+    found = solve(
+        instance(72, switch(128, 75e3, 2), switch(256, 130e3, 4), pins=pins),
+        request(11600, group=103, groups=112, hop=8.0),
+    )
     d = found.solution.design
     assert (d.leaf_down, d.leaf_up, d.spine_down, d.spine_up, d.leaves) == (200, 50, 168, 88, 4176)
     assert not unwirable(d, cross_rail=True)
     # 7.6 times the ideal across both tiers does not fit 7.6 rounded down.
-    assert solve(instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, hop=7.63)).infeasible
+    assert solve(
+        instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, hop=7.63)
+    ).infeasible
 
 
 @pytest.mark.parametrize(("domain", "split"), [(200, 108), (128, 43), (208, 1), (210, 4)])
@@ -329,7 +420,9 @@ def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None
 
 def test_frontier_trades_cost_for_whole_groups() -> None:
     """Without a pin the cheapest splits groups; the frontier goes on to leaf domains of a multiple of the group that split fewer."""
-    several = fabric.alternatives(instance(4, switch(64, 600e3, 4)), request(960, group=11, groups=87, hop=8.0), Options())
+    several = fabric.alternatives(
+        instance(4, switch(64, 600e3, 4)), request(960, group=11, groups=87, hop=8.0), Options()
+    )
     splits = [a.merits["unavoidable_splits"] for a in several]
     assert splits[0] > min(splits)
     whole = min(several, key=lambda a: (a.merits["unavoidable_splits"], a.merits["cost_usd"]))
@@ -340,7 +433,10 @@ def test_a_floor_between_rails_makes_the_core_a_choice() -> None:
     """Where groups stay within pods the cheapest core is a token; a floor of half a pod's rate makes it half, and costs more."""
     asked = request(64, group=8, groups=8, hop=1.0)
     token, half = (solve(instance(8, switch(16, 5000), min_core_share=x), asked).solution for x in (0, 0.5))
-    share = [d.spines_per_pod * d.spine_up / (d.leaf_down * d.rails_per_pod * d.domains_per_pod) for d in (token.design, half.design)]
+    share = [
+        d.spines_per_pod * d.spine_up / (d.leaf_down * d.rails_per_pod * d.domains_per_pod)
+        for d in (token.design, half.design)
+    ]
     assert share[0] < 0.5 <= share[1]
     assert token.cost_usd < half.cost_usd
 
@@ -375,7 +471,9 @@ def test_site_fabric_counts_add_up() -> None:
     """The plan's section repeats the design's counts; its tiers sum to its switches."""
     i, r = instance(72, switch(256, 130e3, 4)), request(5800, group=50, groups=100, hop=4.0)
     found = solve(i, r).solution
-    made = fabric.site_fabric(i, r, found, share_leaving_leaf=1.0, share_leaving_pod=0.0, rings_leaving_leaf=2, rings_leaving_pod=0)
+    made = fabric.site_fabric(
+        i, r, found, share_leaving_leaf=1.0, share_leaving_pod=0.0, rings_leaving_leaf=2, rings_leaving_pod=0
+    )
     assert sum(t.switches for t in made.tiers) == made.switches == found.design.switches
     assert made.chips == 4 * made.switches
     assert made.switch_links == sum(t.switches * t.up_ports for t in made.tiers)
@@ -392,5 +490,5 @@ def test_certificate_sums_sites() -> None:
     assert (proof.status, proof.seed, proof.gap) == ("optimal", 3, 0.0)
     assert proof.objective == pytest.approx(sum(o.objective for o in both.values()))
     assert proof.space["pod_shapes"] > proof.space["pod_shapes_within_ports"] > 0
-    both["b"] = solve(i, request(100, hop_limit=1.0))
+    both["b"] = solve(i, request(100, pipeline_send_limit=1.0))
     assert fabric.certificate(both, seed=3).status == "infeasible"

@@ -52,7 +52,11 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Dra
 
 def enough_between_groups(i: Instance, d: Dragonfly) -> bool:
     """Say whether a full group's links carry the least share of its GPUs' ports."""
-    return d.pods < 2 or d.pod_uplinks * d.split >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
+    return (
+        d.pods < 2
+        or d.pod_uplinks * d.split
+        >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
+    )
 
 
 def accepted(i: Instance, r: FabricRequest, d: Dragonfly) -> bool:
@@ -68,19 +72,42 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
     if r.random() < 0.4:
         rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
-        near = {"name": "near", "reach_m": r.choice([2, 3, 5]), "price_usd": r.choice([0, 300]), "power_watts": r.choice([0, 30])}
-        far = {"name": "far", "reach_m": r.choice([9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]), "power_watts": 16}
+        near = {
+            "name": "near",
+            "reach_m": r.choice([2, 3, 5]),
+            "price_usd": r.choice([0, 300]),
+            "power_watts": r.choice([0, 30]),
+        }
+        far = {
+            "name": "far",
+            "reach_m": r.choice([9, 100]),
+            "price_usd": 1000,
+            "usd_per_m": r.choice([0, 10]),
+            "power_watts": 16,
+        }
         rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
     fast = {"port_gbps": 1600, "breakout": 2, "breakout_link_factor": r.choice([0.5, 2])} if r.random() < 0.3 else {}
-    i = instance(r.randint(1, 3), switch(r.randint(4, 7), r.choice([500, 2000, 9000]), **fast), optics_usd=r.choice([0, 100, 1000]), **rules)
+    i = instance(
+        r.randint(1, 3),
+        switch(r.randint(4, 7), r.choice([500, 2000, 9000]), **fast),
+        optics_usd=r.choice([0, 100, 1000]),
+        **rules,
+    )
     racks = r.randint(2, 8)
     group = r.randint(1, racks)
     limits = {"exchange_racks": r.randint(2, group)} if group > 1 and r.random() < 0.25 else {}
-    return i, request(racks, group=group, groups=racks // group, hop=r.choice([1, 2, 3, 4, 8]), ring=r.choice([1, 1.5, 3, 1e9]), **limits)
+    return i, request(
+        racks,
+        group=group,
+        groups=racks // group,
+        hop=r.choice([1, 2, 3, 4, 8]),
+        ring=r.choice([1, 1.5, 3, 1e9]),
+        **limits,
+    )
 
 
 def with_border(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
-    """Add a border to two cases of five: up to as many ports as some switches have to spare."""
+    """Add a WAN gateway to two cases of five: up to as many ports as some switches have to spare."""
     rng = random.Random(1000 + seed)
     if seed % 5 > 1:
         return r
@@ -90,7 +117,7 @@ def with_border(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
 
 @pytest.mark.parametrize("seed", range(75))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The cost is that of the best dragonfly that wiring, time rules, floor and border accept, or there is none."""
+    """The cost is that of the best dragonfly that wiring, time rules, floor and WAN gateway accept, or there is none."""
     i, r = random_case(seed)
     r = with_border(seed, i, r)
     cost = min((bill(i.network, s, d).usd for s, d in every_dragonfly(i, r) if accepted(i, r, d)), default=math.inf)

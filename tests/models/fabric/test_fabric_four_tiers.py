@@ -26,7 +26,13 @@ def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int, int] | None:
     best = None
     for s in i.network.switches:
         for d in every_design(i, r, s):
-            if d.tiers > i.network.max_tiers or not pinned(i, d) or unwirable(d, cross_rail=True) or not enough_between(i, d) or not hidden(i, r, d):
+            if (
+                d.tiers > i.network.max_tiers
+                or not pinned(i, d)
+                or unwirable(d, cross_rail=True)
+                or not enough_between(i, d)
+                or not hidden(i, r, d)
+            ):
                 continue
             key = (round(bill(i.network, s, d).usd, 6), splits(r, d), d.switches)
             best = min(best or key, key) if math.isfinite(key[0]) else best
@@ -34,7 +40,7 @@ def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int, int] | None:
 
 
 def with_exchange(seed: int, r: FabricRequest) -> FabricRequest:
-    """Let gradients take a part of the border in three cases of four."""
+    """Let gradients take a part of the WAN gateway in three cases of four."""
     return dataclasses.replace(r, exchange_gbps=r.wan_gbps * random.Random(2000 + seed).choice([0, 0.3, 0.5, 1]))
 
 
@@ -47,7 +53,14 @@ def case(seed: int, pins: dict[str, object]) -> tuple[Instance, FabricRequest]:
     racks = r.randint(6, 18)
     group = r.randint(1, 4)
     more: dict[str, object] = {"exchange_racks": group} if group > 1 and r.random() < 0.2 else {}
-    asked = request(racks, group=group, groups=racks // group, hop=r.choice([1, 1.5, 2, 4, 8, 30]), ring=r.choice([1, 2, 1e9]), **more)
+    asked = request(
+        racks,
+        group=group,
+        groups=racks // group,
+        hop=r.choice([1, 1.5, 2, 4, 8, 30]),
+        ring=r.choice([1, 2, 1e9]),
+        **more,
+    )
     return i, with_exchange(seed, dataclasses.replace(asked, wan_gbps=r.choice([0, 0, 800, 3200])))
 
 
@@ -82,19 +95,40 @@ def test_pins_agree_with_brute_force(seed: int) -> None:
 
 
 def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
-    """Draw a site of any family, with lanes, ports that split, spares, a border, and perhaps prices by length."""
+    """Draw a site of any family, with lanes, ports that split, spares, a WAN gateway, and perhaps prices by length."""
     r = random.Random(seed)
     boxes = [switch(r.randint(3, 5), r.choice([500, 9000]), 1, port_gbps=800 / r.choice([1, 1, 2]))]
     if r.random() < 0.3:
         boxes = [
-            switch(r.randint(3, 4), r.choice([500, 9000]), port_gbps=800 * r.randint(1, 4), breakout=4, breakout_link_factor=r.choice([1, 0.25]))
+            switch(
+                r.randint(3, 4),
+                r.choice([500, 9000]),
+                port_gbps=800 * r.randint(1, 4),
+                breakout=4,
+                breakout_link_factor=r.choice([1, 0.25]),
+            )
         ]
-    rules: dict[str, object] = {"families": r.sample(sorted(FAMILIES), r.randint(1, 2)), "max_lanes": 2, "min_core_share": r.choice([0, 0.1, 0.25])}
+    rules: dict[str, object] = {
+        "families": r.sample(sorted(FAMILIES), r.randint(1, 2)),
+        "max_lanes": 2,
+        "min_core_share": r.choice([0, 0.1, 0.25]),
+    }
     rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
     if r.random() < 0.7:
         rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}
-        near = {"name": "near", "reach_m": r.choice([2, 3, 5]), "price_usd": r.choice([0, 300]), "power_watts": r.choice([0, 30])}
-        far = {"name": "far", "reach_m": r.choice([9, 100]), "price_usd": 1000, "usd_per_m": r.choice([0, 10]), "power_watts": 16}
+        near = {
+            "name": "near",
+            "reach_m": r.choice([2, 3, 5]),
+            "price_usd": r.choice([0, 300]),
+            "power_watts": r.choice([0, 30]),
+        }
+        far = {
+            "name": "far",
+            "reach_m": r.choice([9, 100]),
+            "price_usd": 1000,
+            "usd_per_m": r.choice([0, 10]),
+            "power_watts": 16,
+        }
         rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
     pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.5 else {}
     i = instance(r.randint(1, 2), *boxes, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, **rules)
@@ -106,7 +140,7 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, split ports, spares, a border and prices by length, the cost is that of the best design of all."""
+    """Over families, lanes, split ports, spares, a WAN gateway and prices by length, the cost is that of the best design of all."""
     compare(*wide_case(seed))
 
 
@@ -122,7 +156,7 @@ def slow_ways(a: Asked) -> dict[int, tuple[int, int]]:
             for core_up in range(1, a.ports - a.zone_pods * bundle + 1):
                 for top_bundle in (b for b in divisors(core_up) if a.zones * b <= a.ports):
                     tops = cores * core_up // top_bundle
-                    fits = tops * (a.ports - a.zones * top_bundle) >= a.border and cores * core_up >= a.zone_up
+                    fits = tops * (a.ports - a.zones * top_bundle) >= a.wan_gateway and cores * core_up >= a.zone_up
                     if fits and a.core_up in (0, core_up):
                         boxes = a.pods + a.zones * cores + tops
                         key = a.box * boxes + a.spine_link * up + a.zone_link * cores * core_up, boxes
@@ -135,7 +169,13 @@ def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
     """For every number of spine uplinks cost and boxes are those of the best bundles, and the bundles told are of that cost."""
     r = random.Random(seed)
     ports, zones, pods = r.randint(3, 16), r.randint(1, 6), r.randint(1, 6)
-    sizes = {"ports": ports, "pods": pods * zones, "zones": zones, "zone_pods": pods, "border": r.choice([0, 0, r.randint(1, 40)])}
+    sizes = {
+        "ports": ports,
+        "pods": pods * zones,
+        "zones": zones,
+        "zone_pods": pods,
+        "wan_gateway": r.choice([0, 0, r.randint(1, 40)]),
+    }
     prices = {"box": r.choice([0, 7, 100]), "spine_link": r.randint(0, 9), "zone_link": r.choice([0, 3, 50])}
     pins = {"core_down": r.choice([0, 0, pods * r.randint(1, 3)]), "core_up": r.choice([0, 0, r.randint(1, ports)])}
     a = Asked(**sizes, **prices, **pins, zone_up=r.randint(0, 30))
@@ -175,7 +215,10 @@ def test_bounds_shut_four_tiers_out() -> None:
 
 def test_a_window_for_the_zone_sets_its_uplinks() -> None:
     """Zones of many groups' pipelines need uplinks that hide what leaves them: half the window takes twice the links out of a zone."""
-    found = [solve(instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, hop=hop)).solution.design for hop in (2.0, 1.0)]
+    found = [
+        solve(instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, hop=hop)).solution.design
+        for hop in (2.0, 1.0)
+    ]
     share = [d.zone_uplinks / (d.leaf_down * d.domains_per_zone) for d in found]
     assert all(d.zones > 1 and d.domains_per_zone < d.domains for d in found)
     assert 0.5 <= share[0] < 1.0 <= share[1]

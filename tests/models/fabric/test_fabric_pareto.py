@@ -16,7 +16,7 @@ from planner.models.fabric import solve as fabric
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.physics.network.price import bill
 from planner.physics.network.topology import Design, unwirable
-from planner.physics.network.transport import hop_slowdown
+from planner.physics.network.transport import pipeline_send_slowdown
 
 Point = dict[str, float]
 WATT_USD = (0.01, 1.0, 30.0, 1000.0)
@@ -27,13 +27,19 @@ def weighed(i: Instance, r: FabricRequest, s: Switch, d: Design) -> Point:
     """Return what every axis says of a design."""
     price = bill(i.network, s, d)
     crossed = (d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains)
-    slow = hop_slowdown(i.network.transport.slowdown, d, *map(float, crossed), left=left_by_exchange(r, d, s.port_gbps))
+    slow = pipeline_send_slowdown(
+        i.network.transport.slowdown, d, *map(float, crossed), left=left_by_exchange(r, d, s.port_gbps)
+    )
     return {
         "cost": price.usd,
         "time": slow,
         "power": price.mw,
         "leaf": max(0, r.racks - d.domain_racks),
-        "splits": max(0, r.groups - sum(min(d.domain_racks, r.racks - at) // r.group_racks for at in range(0, r.racks, d.domain_racks))),
+        "splits": max(
+            0,
+            r.groups
+            - sum(min(d.domain_racks, r.racks - at) // r.group_racks for at in range(0, r.racks, d.domain_racks)),
+        ),
     }
 
 
@@ -79,7 +85,10 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
 def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a site of small boxes, one of which may draw little."""
     rng = random.Random(3000 + seed)
-    boxes = [switch(4, rng.choice([500, 2000])), switch(3, 900).model_copy(update={"power_watts": rng.choice([200.0, 1000.0])})]
+    boxes = [
+        switch(4, rng.choice([500, 2000])),
+        switch(3, 900).model_copy(update={"power_watts": rng.choice([200.0, 1000.0])}),
+    ]
     i = instance(rng.randint(1, 2), *boxes[: rng.randint(1, 2)], optics_usd=rng.choice([0, 100, 1000]), max_tiers=4)
     racks, group, gbps = rng.randint(8, 13), rng.randint(1, 4), rng.choice([0, 0, 800, 1600]) * 1.0
     r = request(racks, group=group, groups=racks // group, hop=rng.choice([4, 8, 30]), ring=rng.choice([4, 1e9]))

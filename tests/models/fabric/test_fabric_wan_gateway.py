@@ -16,7 +16,7 @@ from planner.physics.network.wan_gateway import wan_ports
 
 
 def least_usd(i: Instance, r: FabricRequest) -> float | None:
-    """Return the price of the cheapest design with a border that the rules accept, by plain loops."""
+    """Return the price of the cheapest design with a WAN gateway that the rules accept, by plain loops."""
     best = None
     for s in i.network.switches:
         for tree in every_design(s.ports, i.hardware.rack.gpus, r.racks):
@@ -28,9 +28,12 @@ def least_usd(i: Instance, r: FabricRequest) -> float | None:
 
 
 def random_case(seed: int) -> tuple[Instance, FabricRequest]:
-    """Return a small site whose border takes 1 to 12 ports: often more than the cheapest wiring leaves free."""
+    """Return a small site whose WAN gateway takes 1 to 12 ports: often more than the cheapest wiring leaves free."""
     rng = random.Random(seed)
-    boxes = [switch(ports, rng.choice([50_000, 150_000]) * ports / 8) for ports in rng.sample([4, 6, 7, 8], rng.randint(1, 2))]
+    boxes = [
+        switch(ports, rng.choice([50_000, 150_000]) * ports / 8)
+        for ports in rng.sample([4, 6, 7, 8], rng.randint(1, 2))
+    ]
     racks = rng.randint(1, 12)
     i = instance(rng.randint(1, 3), *boxes, optics_usd=rng.choice([0, 1_000, 40_000]))
     r = request(racks, group=rng.randint(1, racks), groups=rng.randint(1, 3), hop=rng.choice([1.0, 2.0, 4.0]))
@@ -40,7 +43,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The price is that of the best of all designs with room for the border, or there is none."""
+    """The price is that of the best of all designs with room for the WAN gateway, or there is none."""
     i, r = random_case(seed)
     out, best = solve(i, r), least_usd(i, r)
     assert (out.solution is None) == (best is None) == out.infeasible
@@ -49,15 +52,18 @@ def test_agrees_with_brute_force(seed: int) -> None:
         assert unwirable(out.solution.design, cross_rail=True) == []
 
 
-@pytest.mark.parametrize(("gbps", "tiers", "borders"), [(0, 1, 0), (800, 1, 1), (1600, 1, 1), (1601, 2, 1), (3200, 2, 1), (3201, 2, 2)])
-def test_a_border_that_finds_no_port_makes_another_tier(gbps: float, tiers: int, borders: int) -> None:
-    """Six GPUs on a box of eight ports leave two; the third port of the wide area needs a spine, the fifth a second border box."""
+@pytest.mark.parametrize(
+    ("gbps", "tiers", "wan_gateways"), [(0, 1, 0), (800, 1, 1), (1600, 1, 1), (1601, 2, 1), (3200, 2, 1), (3201, 2, 2)]
+)
+def test_a_border_that_finds_no_port_makes_another_tier(gbps: float, tiers: int, wan_gateways: int) -> None:
+    """Six GPUs on a box of eight ports leave two; the third port of the wide area needs a spine, the fifth a second WAN gateway box."""
     d = solve(instance(1, switch(8, 100_000)), dataclasses.replace(request(6), wan_gbps=gbps)).solution.design
-    assert (d.tiers, d.borders) == (tiers, borders)
+    assert (d.tiers, d.wan_gateways) == (tiers, wan_gateways)
 
 
 @pytest.mark.parametrize(
-    ("gbps", "said"), [(800, ""), (801, "no mode, leaf domain and pod shape has the ports for 3 racks and 801 Gbps of the wide area")]
+    ("gbps", "said"),
+    [(800, ""), (801, "no mode, leaf domain and pod shape has the ports for 3 racks and 801 Gbps of the wide area")],
 )
 def test_no_room_is_said(gbps: float, said: str) -> None:
     """Three GPUs on the one box of four ports allowed leave one port; who asks for two is told what for."""
@@ -80,29 +86,40 @@ def test_rails_apart_have_a_border_each() -> None:
     """Rails that nothing joins share the rate: two ports for 1,600 Gbps over two networks, one in each, and four for a little more."""
     i = instance(2, switch(8, 100_000), families=["rail-only"])
     found = [solve(i, dataclasses.replace(request(4), wan_gbps=g)).solution.design for g in (1600.0, 1601.0)]
-    assert [(d.borders, d.border_links) for d in found] == [(2, 2), (2, 4)]
+    assert [(d.wan_gateways, d.wan_gateway_links) for d in found] == [(2, 2), (2, 4)]
 
 
 def test_lengths_price_the_border_as_the_bill_does() -> None:
     """By reach the search and the bill agree to the cent a link."""
-    media = [{"name": "dac", "reach_m": 3, "price_usd": 100, "usd_per_m": 10}, {"name": "fibre", "reach_m": 500, "price_usd": 900, "usd_per_m": 1.5}]
+    media = [
+        {"name": "dac", "reach_m": 3, "price_usd": 100, "usd_per_m": 10},
+        {"name": "fibre", "reach_m": 500, "price_usd": 900, "usd_per_m": 1.5},
+    ]
     i = instance(2, switch(8, 100_000), floor={"spread_m": 7.3}, media=media)
     out = solve(i, dataclasses.replace(request(9), wan_gbps=2400.0))
     assert out.solution.cost_usd == pytest.approx(bill(i.network, i.network.switches[0], out.solution.design).usd)
-    assert out.bound == out.objective == pytest.approx(least_usd(i, dataclasses.replace(request(9), wan_gbps=2400.0)), abs=1)
+    assert (
+        out.bound
+        == out.objective
+        == pytest.approx(least_usd(i, dataclasses.replace(request(9), wan_gbps=2400.0)), abs=1)
+    )
 
 
-@pytest.mark.parametrize(("border", "bundle"), [(0, 4), (1, 2), (8, 2), (9, 1), (16, 1)])
-def test_bundles_leave_the_border_its_ports(border: int, bundle: int) -> None:
+@pytest.mark.parametrize(("wan_gateway", "bundle"), [(0, 4), (1, 2), (8, 2), (9, 1), (16, 1)])
+def test_bundles_leave_the_border_its_ports(wan_gateway: int, bundle: int) -> None:
     """Two spines of four uplinks fill a core of eight ports; two cores leave eight free, four leave 24."""
-    assert core_bundles(8, 2, border)[4] == bundle
+    assert core_bundles(8, 2, wan_gateway)[4] == bundle
 
 
-@pytest.mark.parametrize(("gbps", "group", "up"), [(0, 1, 1), (1, 1, 2), (800, 1, 2), (801, 1, 3), (800, 8, 2), (1600, 8, 2), (1601, 8, 3)])
+@pytest.mark.parametrize(
+    ("gbps", "group", "up"), [(0, 1, 1), (1, 1, 2), (800, 1, 2), (801, 1, 3), (800, 8, 2), (1600, 8, 2), (1601, 8, 3)]
+)
 def test_the_exchange_takes_uplinks(gbps: float, group: int, up: int) -> None:
     """A hop of four flows on one uplink is hidden; gradients at a port's rate need one more, or twice the rate where half of a stage is there."""
     i = instance(1, switch(16, 5000), pins={"fabric.leaf_down_ports": 4})
-    r = dataclasses.replace(request(16, group=group, groups=16 // group, hop=4.0), wan_gbps=max(gbps, 1), exchange_gbps=gbps)
+    r = dataclasses.replace(
+        request(16, group=group, groups=16 // group, hop=4.0), wan_gbps=max(gbps, 1), exchange_gbps=gbps
+    )
     assert solve(i, r).solution.design.leaf_up == up
 
 

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from layout_cases import ZERO_BUBBLE, batch_limited_case, every_time, instance, least_seconds_per_sequence, random_case, request
+from layout_cases import (
+    ZERO_BUBBLE,
+    batch_limited_case,
+    every_time,
+    instance,
+    least_seconds_per_sequence,
+    random_case,
+    request,
+)
 
 from planner.api import check
 from planner.instance.instance import Instance
@@ -91,7 +99,9 @@ def test_more_never_hurts(seed: int) -> None:
     before = days(free, asked)
     gpu = free.hardware.accelerator
     assert not isinstance(gpu, str)
-    roomy = free.model_copy(update={"hardware": free.hardware.model_copy(update={"accelerator": gpu.model_copy(update={"hbm_bytes": 8e9})})})
+    roomy = free.model_copy(
+        update={"hardware": free.hardware.model_copy(update={"accelerator": gpu.model_copy(update={"hbm_bytes": 8e9})})}
+    )
     batch = free.model_copy(update={"limits": free.limits.model_copy(update={"max_batch_tokens": 9 * 1024.0})})
     more = request(**{s: n + 1 for s, n in asked.racks_by_site.items()})
     assert days(roomy, asked) <= before * (1 + 1e-12)
@@ -103,7 +113,12 @@ def test_more_never_hurts(seed: int) -> None:
 @pytest.mark.parametrize("hbm", [0.4e9 + 0.02e9 * k for k in range(40)])
 def test_interleaved_stages_hold_more_past_the_first_round(hbm: float) -> None:
     """At every memory limit CP-SAT and the tables agree on interleaved stages, whose chunks in flight grow from one round to the next."""
-    i = instance(layers=4, sequences=8, hbm=hbm, pins={"layout.pipeline_parallel": 2, "layout.virtual_stages": 2, "layout.data_parallel": 1})
+    i = instance(
+        layers=4,
+        sequences=8,
+        hbm=hbm,
+        pins={"layout.pipeline_parallel": 2, "layout.virtual_stages": 2, "layout.data_parallel": 1},
+    )
     problem = layout_data.problem_of(i, request(a=2))
     found = layout.search(problem)
     layout.confirm(problem, found, Options())
@@ -143,7 +158,13 @@ def test_zero_bubble_is_taken_where_the_framework_has_it() -> None:
     pins = {"layout.pipeline_parallel": 3, "layout.data_parallel": 1}
     free = days(instance(sequences=6, hbm=8e9, pins=pins, software=ZERO_BUBBLE), request(a=3))
     pinned = days(
-        instance(sequences=6, hbm=8e9, pins={**pins, "layout.schedule": "1f1b", "layout.virtual_stages": 1}, software=ZERO_BUBBLE), request(a=3)
+        instance(
+            sequences=6,
+            hbm=8e9,
+            pins={**pins, "layout.schedule": "1f1b", "layout.virtual_stages": 1},
+            software=ZERO_BUBBLE,
+        ),
+        request(a=3),
     )
     assert free < pinned
 
@@ -169,7 +190,11 @@ def test_memory_decides_how_many_layers_recompute() -> None:
 def test_every_layout_keeps_the_rules(seed: int) -> None:
     """A layout found on one cluster breaks no rule of the checker."""
     i, asked = random_case(seed)
-    plan = solve_instance(i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": asked.racks_by_site["a"]})}), Options(), str)
+    plan = solve_instance(
+        i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": asked.racks_by_site["a"]})}),
+        Options(),
+        str,
+    )
     assert plan.status in ("optimal", "infeasible")
     assert check(plan) == []
 
@@ -200,5 +225,9 @@ def test_no_split_is_faster_than_the_even_one(seed: int) -> None:
     racks = 2 + seed % 4
     bound = layout.least_days(i, evenly(racks, 2, 1.0)) or math.inf
     splits = [request(a=racks), *(request(a=n, b=racks - n) for n in range(1, racks))]
-    held = [days(i, replace(s, hop_slowdown=1.0, allreduce_slowdown=1.0, wan_gbps=w)) for s in splits for w in (None, 1.0)]
+    held = [
+        days(i, replace(s, pipeline_send_slowdown=1.0, allreduce_slowdown=1.0, wan_gbps=w))
+        for s in splits
+        for w in (None, 1.0)
+    ]
     assert bound <= min(held) * (1 + 1e-12) and (bound < math.inf) == (min(held) < math.inf)

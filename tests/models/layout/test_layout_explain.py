@@ -19,11 +19,15 @@ OF_CUT = {"microbatch_sequences": "micro_batch", "tensor_parallel_inner": "tenso
 def least_otherwise(i: Instance, asked: LayoutRequest, choice: str, held: object) -> float:
     """Time every layout with another value of a choice that fits memory."""
     m, limit, least = step.machine_of(i), step.memory_limit_bytes(i), math.inf
-    c = Conditions(hop_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0)
+    c = Conditions(
+        pipeline_send_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0
+    )
     for x in every_layout(i, asked):
         if getattr(x, OF_CUT.get(choice, choice)) == held or sum(step.worst_memory(m, x).values()) > limit:
             continue
-        least = min(least, sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch))
+        least = min(
+            least, sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch)
+        )
     return least
 
 
@@ -71,7 +75,11 @@ def test_memory_relief_is_the_least() -> None:
 
 def test_rack_relief_is_the_least() -> None:
     """With the racks told there is a layout, with one fewer there is none."""
-    i = instance(layers=4, hbm=0.9e9, pins={"layout.zero_stage": 0, "layout.tensor_parallel": 2, "layout.microbatch_sequences": 1})
+    i = instance(
+        layers=4,
+        hbm=0.9e9,
+        pins={"layout.zero_stage": 0, "layout.tensor_parallel": 2, "layout.microbatch_sequences": 1},
+    )
     assert layout.least_days(i, request(a=1)) is None
     needed = int(relieved(i, request(a=1))["racks"])
     assert layout.least_days(i, request(a=needed)) is not None
@@ -80,7 +88,9 @@ def test_rack_relief_is_the_least() -> None:
 
 def test_batch_relief_is_the_least() -> None:
     """Replicas pinned beyond the batch ask for as many sequences as there are replicas."""
-    i = instance(sequences=2, pins={"layout.data_parallel": 5, "layout.tensor_parallel": 1, "layout.microbatch_sequences": 1})
+    i = instance(
+        sequences=2, pins={"layout.data_parallel": 5, "layout.tensor_parallel": 1, "layout.microbatch_sequences": 1}
+    )
     assert relieved(i, request(a=8))["limits.max_batch_tokens"] == 5
 
 

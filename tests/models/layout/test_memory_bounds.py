@@ -19,7 +19,10 @@ def test_the_least_stage_by_columns_is_a_bound(seed: int) -> None:
     """No split of a row's layers has a smaller largest stage; in whole layers the bound is what the best split has, but for the halving."""
     r = random.Random(seed)
     i = instance(
-        layers=r.choice([9, 16, 23]), sequences=64, hbm=r.choice([0.3e9, 0.5e9, 1e9, 2e9, 4e9]), software=r.choice([UNFUSED, FLASH, ZERO_BUBBLE])
+        layers=r.choice([9, 16, 23]),
+        sequences=64,
+        hbm=r.choice([0.3e9, 0.5e9, 1e9, 2e9, 4e9]),
+        software=r.choice([UNFUSED, FLASH, ZERO_BUBBLE]),
     )
     problem = layout_data.problem_of(i, request(a=64))
     table = layout_columns.row_table(problem)
@@ -30,7 +33,9 @@ def test_the_least_stage_by_columns_is_a_bound(seed: int) -> None:
         replicas = r.choice([1, 2, 8])
         batches = p + r.randint(0, p) if row.filled else r.randint(1, p - 1)
         layer = float(np.asarray(pace_of(problem, row, 1).layer))
-        stages = Stages(problem=problem, row=row, replicas=replicas, batches=batches, layer=layer, most_layers=layers - (p - 1) * v)
+        stages = Stages(
+            problem=problem, row=row, replicas=replicas, batches=batches, layer=layer, most_layers=layers - (p - 1) * v
+        )
         first = stages.first_budget
         exact = math.inf if first is None else float(stages.budgets[first])
         columns = [np.array([x]) for x in (p, v, batches, replicas)]

@@ -21,7 +21,11 @@ def found(q: Question, options: Options | None = None) -> Found:
 
 def replayed(q: Question, f: Found) -> tuple[int, ...]:
     """Count the packing by the brute force's own rules."""
-    placed = [(k, tuple(q.kinds[k].size * (i == leaf) for i in range(len(q.leaves)))) for (leaf, k), n in f.packing.whole.items() for _ in range(n)]
+    placed = [
+        (k, tuple(q.kinds[k].size * (i == leaf) for i in range(len(q.leaves))))
+        for (leaf, k), n in f.packing.whole.items()
+        for _ in range(n)
+    ]
     placed += [(k, tuple(dict(pieces).get(i, 0) for i in range(len(q.leaves)))) for k, pieces in f.packing.split]
     sizes = sorted((k, sum(way)) for k, way in placed)
     assert sizes == sorted((k, kind.size) for k, kind in enumerate(q.kinds) for _ in range(kind.count))
@@ -57,7 +61,12 @@ def test_a_full_cluster_is_proven_pod_by_pod(sizes: tuple[int, ...], seed: int) 
     need = sum(leaf.free for leaf in leaves)
     counts = [need // len(sizes) // g for g in sizes[:-1]]
     counts.append((need - sum(n * g for n, g in zip(counts, sizes, strict=False))) // sizes[-1])
-    q = Question(leaves=leaves, kinds=tuple(Kind(g, n) for g, n in zip(sizes, counts, strict=True)), line=sum(counts), follows=False)
+    q = Question(
+        leaves=leaves,
+        kinds=tuple(Kind(g, n) for g, n in zip(sizes, counts, strict=True)),
+        line=sum(counts),
+        follows=False,
+    )
     outcome = solve(q, Options(time_limit=100.0), fragmentation=False)
     assert outcome.solution is not None and outcome.stop is Stop.PROVED
     assert outcome.solution.values[:3] == outcome.solution.bounds[:3]
@@ -92,7 +101,9 @@ def test_regular_clusters_agree_with_the_plan(busy: int) -> None:
     groups = racks // 13
     q = Question(leaves=tuple(held), kinds=(Kind(13, groups),), line=groups)
     plan = place_racks(
-        PlacementRequest(racks=racks, groups=groups, group_racks=13, leaf_domain_racks=size, domains_per_pod=per_pod), Options(), site="a"
+        PlacementRequest(racks=racks, groups=groups, group_racks=13, leaf_domain_racks=size, domains_per_pod=per_pod),
+        Options(),
+        site="a",
     )
     assert plan.solution is not None
     f = found(q)
@@ -106,7 +117,10 @@ def test_chains_prove_the_pieces_of_a_full_cluster(seed: int) -> None:
     r = random.Random(seed)
     leaves = tuple(Leaf((), r.randint(18, 29), 32) for _ in range(64))
     free = sum(leaf.free for leaf in leaves)
-    f = found(Question(leaves=leaves, kinds=tuple(Kind(n, int(0.99 * free / 4 / n)) for n in (16, 13, 8, 4)), line=1), Options(time_limit=20))
+    f = found(
+        Question(leaves=leaves, kinds=tuple(Kind(n, int(0.99 * free / 4 / n)) for n in (16, 13, 8, 4)), line=1),
+        Options(time_limit=20),
+    )
     assert f.values[:2] == f.bounds[:2]
     assert f.values[1] > f.analytic[1]
 
@@ -118,7 +132,9 @@ def test_chains_share_holes(seed: int) -> None:
     leaves = tuple(Leaf((i // 2,), r.randint(1, 4), 4) for i in range(4))
     free, kinds = sum(leaf.free for leaf in leaves), []
     for size in (3, 2):
-        kinds.append(Kind(size, max(1, (free - sum(k.size * k.count for k in kinds)) // (size if size == 2 else 2 * size))))
+        kinds.append(
+            Kind(size, max(1, (free - sum(k.size * k.count for k in kinds)) // (size if size == 2 else 2 * size)))
+        )
     q = Question(leaves=leaves, kinds=tuple(kinds), line=sum(k.count for k in kinds))
     if q.need <= q.free:
         f = found(q)

@@ -33,7 +33,11 @@ def test_nothing_is_lost_or_made() -> None:
     """On random clusters every hole that is given is there, each leaf is given once, and the rest keeps its holes."""
     for seed in range(60):
         r = random.Random(seed)
-        q = Question(leaves=tuple(Leaf((i // 4,), r.randint(4, 6), 6) for i in range(16)), kinds=(Kind(2, 40), Kind(1, 1)), line=41)
+        q = Question(
+            leaves=tuple(Leaf((i // 4,), r.randint(4, 6), 6) for i in range(16)),
+            kinds=(Kind(2, 40), Kind(1, 1)),
+            line=41,
+        )
         whole = Counter({(i, 0): r.randint(0, leaf.free // 2) for i, leaf in enumerate(q.leaves)})
         packing, before = Packing(whole=whole), whole.total()
         holes: dict[int, list[int]] = {}
@@ -41,7 +45,11 @@ def test_nothing_is_lost_or_made() -> None:
             holes.setdefault(leaf.free - 2 * whole[i, 0], []).append(i)
         exchange = Exchange(q, packing, {c: list(leaves) for c, leaves in holes.items() if c})
         sizes = [c for c, leaves in holes.items() for _ in leaves if c]
-        chains = [Counter(r.sample(sizes, 2)) for _ in range(3)] if len(sizes) > 5 and len(set(sizes)) == 1 else [Counter(sizes[:2])]
+        chains = (
+            [Counter(r.sample(sizes, 2)) for _ in range(3)]
+            if len(sizes) > 5 and len(set(sizes)) == 1
+            else [Counter(sizes[:2])]
+        )
         given = [piece for wanted in chains for piece in exchange.gather(wanted) or []]
         rest = [(i, c) for at in exchange.rest().values() for c, leaves in at.items() for i in leaves]
         assert len({i for i, _ in given + rest}) == len(given) + len(rest) == len(sizes)

@@ -18,7 +18,9 @@ Figures = tuple[int, int, int]
 
 
 def request(racks: int, groups: int, group: int, domain: int, per_pod: int) -> PlacementRequest:
-    return PlacementRequest(racks=racks, groups=groups, group_racks=group, leaf_domain_racks=domain, domains_per_pod=per_pod)
+    return PlacementRequest(
+        racks=racks, groups=groups, group_racks=group, leaf_domain_racks=domain, domains_per_pod=per_pod
+    )
 
 
 def placed(r: PlacementRequest) -> Placed:
@@ -183,7 +185,12 @@ def test_sites_add_up() -> None:
     requests = {"a": request(23_200, 224, 103, 128, 16), "b": request(11_600, 224, 51, 210, 4)}
     outcomes = {site: solve(r, Options(seed=3), site=site) for site, r in requests.items()}
     section = plan(outcomes, seed=3)
-    assert (section.groups, section.groups_split, section.groups_leaf_local, section.lower_bound_split) == (448, 47, 401, 47)
+    assert (section.groups, section.groups_split, section.groups_leaf_local, section.lower_bound_split) == (
+        448,
+        47,
+        401,
+        47,
+    )
     c = section.certificate
     assert (c.status, c.objective, c.bound, c.gap, c.seed) == ("optimal", 47.0, 47.0, 0.0, 3)
     assert c.space["extra_pieces"] == section.extra_pieces == c.space["extra_pieces_bound"]
@@ -212,7 +219,10 @@ def fewest_pieces_of_all(r: PlacementRequest) -> int:
     def best(free: tuple[int, ...], groups: int) -> float:
         if groups == 0:
             return 0
-        rests = ((sum(n > 0 for n in w) - 1, tuple(sorted(f - n for f, n in zip(free, w, strict=True)))) for w in ways(free, r.group_racks))
+        rests = (
+            (sum(n > 0 for n in w) - 1, tuple(sorted(f - n for f, n in zip(free, w, strict=True))))
+            for w in ways(free, r.group_racks)
+        )
         return min((pieces + best(rest, groups - 1) for pieces, rest in rests), default=float("inf"))
 
     return int(best(tuple(sorted(domain_racks(r.racks, r.leaf_domain_racks))), r.groups))

@@ -58,12 +58,20 @@ class Year:
         self.spare = np.array([(s.generation_mw if s else {}).get(n, own[n].generation_mw) for n in self.nodes])
         whole = [own[n].largest_unit_mw is None for n in self.nodes]
         unit = np.array([own[n].largest_unit_mw or 0.0 for n in self.nodes])
-        self.lost = np.array([1.0 if w else min(u / p, 1.0) if p else 0.0 for w, u, p in zip(whole, unit, self.spare, strict=True)])
+        self.lost = np.array(
+            [1.0 if w else min(u / p, 1.0) if p else 0.0 for w, u, p in zip(whole, unit, self.spare, strict=True)]
+        )
         self.headroom = {b.id: (s.headroom_mw if s else {}).get(b.id, b.headroom_mw) for b in g.balancing_authorities}
-        self.usd = {b.id: (s.energy_usd_per_mwh if s else {}).get(b.id, b.energy_usd_per_mwh) for b in g.balancing_authorities}
+        self.usd = {
+            b.id: (s.energy_usd_per_mwh if s else {}).get(b.id, b.energy_usd_per_mwh) for b in g.balancing_authorities
+        }
         self.area = [own[n].balancing_authority for n in self.nodes]
         rows = [(x, x.circuits) for x in g.lines] + [(x, circuits[x.id]) for x in g.new_lines]
-        self.lines = [(self.nodes.index(x.a), self.nodes.index(x.b), n, x.rating_mw, 100 / (x.reactance_pu or 1.0)) for x, n in rows if n]
+        self.lines = [
+            (self.nodes.index(x.a), self.nodes.index(x.b), n, x.rating_mw, 100 / (x.reactance_pu or 1.0))
+            for x, n in rows
+            if n
+        ]
 
     def network(self, lost: int | None) -> tuple[Matrix, Matrix, Matrix]:
         """Return flows for injections, the ratings, and which nodes hang together, with a circuit out."""
@@ -95,7 +103,10 @@ class Year:
         within(None, feed, g.rules.n1_margin if g.rules.n1 == "margin" else 1.0)
         for b in {*self.area} if g.rules.headroom else ():
             here = np.array([a == b for a in self.area], dtype=float)
-            upper += [((here @ feed)[None], np.array([self.headroom[b]])), ((here @ load)[None], np.array([self.headroom[b]]))]
+            upper += [
+                ((here @ feed)[None], np.array([self.headroom[b]])),
+                ((here @ load)[None], np.array([self.headroom[b]])),
+            ]
         out = self._lines_out(g, open_at)
         _, _, before = self.network(None)
         for line in out:
@@ -166,7 +177,11 @@ def brute(instance: Instance, request: SitesRequest) -> Value:
         total = sum(modules.values())
         if best is not None and total < best[0]:
             return best
-        if not total or total != (request.racks or total) or sum(bool(m) for m in modules.values()) > (g.rules.max_sites or 99):
+        if (
+            not total
+            or total != (request.racks or total)
+            or sum(bool(m) for m in modules.values()) > (g.rules.max_sites or 99)
+        ):
             continue
         for built in itertools.product(*(range(x.max_circuits + 1) for x in g.new_lines)):
             circuits = {x.id: n for x, n in zip(g.new_lines, built, strict=True)}
@@ -193,13 +208,20 @@ def test_agrees_with_every_split_tried(seed: int, n1: str, new: int, mode: str) 
     plan = solved(instance, request)
     found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
     tried = brute(instance, request)
-    assert found == tried if found is None or tried is None else found == (tried[0], pytest.approx(tried[1], rel=1e-6, abs=20.0))
+    assert (
+        found == tried
+        if found is None or tried is None
+        else found == (tried[0], pytest.approx(tried[1], rel=1e-6, abs=20.0))
+    )
 
 
 def test_the_random_years_matter() -> None:
     """The agreement would prove little if the years never changed an answer, or if one way of counting them were as good as the other."""
     kinds = [(n1, new, seed) for n1, new in (("off", 0), ("full", 0)) for seed in range(6)]
-    found = [[angles(*years_case(seed, mode, n1=n1, new=new)) for mode in ("off", "robust", "expected")] for n1, new, seed in kinds]
+    found = [
+        [angles(*years_case(seed, mode, n1=n1, new=new)) for mode in ("off", "robust", "expected")]
+        for n1, new, seed in kinds
+    ]
     assert sum(not same(v[0], v[1]) for v in found) >= 4
     assert sum(not same(v[1], v[2]) for v in found) >= 4
 
@@ -208,14 +230,23 @@ def test_the_random_years_matter() -> None:
 
 
 def dry(mode: str, **rules: Any) -> Instance:
-    nodes = node("E0", generation_mw=4.0, largest_unit_mw=0.0), node("E1", generation_mw=20.0, site=False, largest_unit_mw=0.0)
-    instance = case(*nodes, lines=[wire("E0", "E1", rating_mw=3.0, circuits=2)], headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules)
+    nodes = (
+        node("E0", generation_mw=4.0, largest_unit_mw=0.0),
+        node("E1", generation_mw=20.0, site=False, largest_unit_mw=0.0),
+    )
+    instance = case(
+        *nodes,
+        lines=[wire("E0", "E1", rating_mw=3.0, circuits=2)],
+        headroom={"E": 99.0},
+        rules={"grid_model": "dc"} | rules,
+    )
     year = {"name": "dry", "weight": 0.25, "generation_mw": {"E0": 0.0}}
     return with_years(instance, mode, year, curtailment_usd_per_mwh=500)
 
 
 @pytest.mark.parametrize(
-    ("rules", "most", "least"), [({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3)]
+    ("rules", "most", "least"),
+    [({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3)],
 )
 def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most: int, least: int) -> None:
     """Without its own plant the site has its circuits, or those that an outage leaves: robust holds that, expected runs it."""
@@ -223,11 +254,15 @@ def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most:
     assert robust is not None and sum(s.racks for s in robust.sites) == least
     assert expected is not None and sum(s.racks for s in expected.sites) == most
     assert expected.scenarios["dry"].running_mw == {"E0": pytest.approx(least)}
-    assert expected.certificate.objective == pytest.approx((0.75 * most * 40 + 0.25 * (least * 40 + (most - least) * 500)) * 8760)
+    assert expected.certificate.objective == pytest.approx(
+        (0.75 * most * 40 + 0.25 * (least * 40 + (most - least) * 500)) * 8760
+    )
     assert violations(dry("robust", **rules), robust) == violations(dry("expected", **rules), expected) == []
 
 
-@pytest.mark.parametrize(("rules", "name"), [({}, "rating[E0-E1] in dry"), ({"n1": "full"}, "security[E0-E1,E0-E1] in dry")])
+@pytest.mark.parametrize(
+    ("rules", "name"), [({}, "rating[E0-E1] in dry"), ({"n1": "full"}, "security[E0-E1,E0-E1] in dry")]
+)
 def test_binding_names_the_year_that_stops_the_next_module(rules: dict[str, Any], name: str) -> None:
     """In the grid's own year there is room; the corridor of the dry one has none."""
     plan = solved(dry("robust", **rules))

@@ -58,12 +58,15 @@ def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, fl
     g = instance.grid
     lines = [x.model_dump() for x in g.lines]
     lines += [
-        {k: v for k, v in x.model_dump().items() if k not in ("max_circuits", "capex_usd", "lead_months")} | {"circuits": n}
+        {k: v for k, v in x.model_dump().items() if k not in ("max_circuits", "capex_usd", "lead_months")}
+        | {"circuits": n}
         for x, n in zip(g.new_lines, built, strict=True)
         if n
     ]
     capital = sum(x.capex_usd * n for x, n in zip(g.new_lines, built, strict=True))
-    return changed(instance, lines=lines, new_lines=[]), capital * cost.annuity(g.prices.discount_rate, g.prices.site_life_years)
+    return changed(instance, lines=lines, new_lines=[]), capital * cost.annuity(
+        g.prices.discount_rate, g.prices.site_life_years
+    )
 
 
 @pytest.mark.parametrize(("seed", "n1"), [(100, "full"), (103, "full"), (104, "node"), (106, "full"), (108, "node")])
@@ -104,7 +107,9 @@ def worth(v: Value) -> tuple[int, float]:
 @pytest.mark.parametrize("seed", range(10, 22))
 def test_each_model_allows_no_more_than_the_one_before(seed: int) -> None:
     """Transport is at least as good as dc, and dc as dc that survives outages: at the sites, and everywhere."""
-    found = [worth(value(*power_case(seed, model=m, n1=n))) for m, n in (("transport", "off"), ("dc", "off"), ("dc", "full"))]
+    found = [
+        worth(value(*power_case(seed, model=m, n1=n))) for m, n in (("transport", "off"), ("dc", "off"), ("dc", "full"))
+    ]
     node_only = worth(value(*power_case(seed, n1="node")))
     tolerance = 1.0
     for better, worse in [*itertools.pairwise(found), (found[1], node_only)]:
@@ -155,7 +160,10 @@ def test_the_random_cases_tell_the_models_apart() -> None:
 
 def fed(*lines: dict[str, Any], spare: float = 20.0, site: dict[str, Any] | None = None, **rules: Any) -> int:
     """Return the racks of a site that is fed from E1, and maybe over E2."""
-    nodes = [node("E0", **({"generation_mw": 0.0} | (site or {}))), node("E1", generation_mw=spare, site=False, largest_unit_mw=0.0)]
+    nodes = [
+        node("E0", **({"generation_mw": 0.0} | (site or {}))),
+        node("E1", generation_mw=spare, site=False, largest_unit_mw=0.0),
+    ]
     nodes += [node("E2", generation_mw=0.0, site=False)] if any("E2" in (x["a"], x["b"]) for x in lines) else []
     instance = case(*nodes, lines=list(lines), headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules)
     plan = solved(instance)
@@ -198,7 +206,10 @@ def test_a_part_cut_off_feeds_itself(own: float, most: int) -> None:
 @pytest.mark.parametrize(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
 def test_units(unit: float | None, most: int) -> None:
     """Two plants of 4 MW lose a unit of 2, and the others must hold what it fed; without units named, the whole plant."""
-    nodes = node("E0", generation_mw=4.0, largest_unit_mw=unit), node("E1", generation_mw=4.0, largest_unit_mw=unit, site=False)
+    nodes = (
+        node("E0", generation_mw=4.0, largest_unit_mw=unit),
+        node("E1", generation_mw=4.0, largest_unit_mw=unit, site=False),
+    )
     lines = [wire("E0", "E1", circuits=3)]
     instance = case(*nodes, lines=lines, rules={"grid_model": "dc", "n1": "full"})
     plan = solved(instance)
@@ -208,7 +219,9 @@ def test_units(unit: float | None, most: int) -> None:
 
 def test_a_new_circuit_joins_two_parts() -> None:
     """Without the circuit the site has no power; with it, the plants beyond feed it."""
-    new = [{"id": "k", "a": "E0", "b": "E1", "rating_mw": 4.0, "max_circuits": 2, "reactance_pu": 0.01, "capex_usd": 1e5}]
+    new = [
+        {"id": "k", "a": "E0", "b": "E1", "rating_mw": 4.0, "max_circuits": 2, "reactance_pu": 0.01, "capex_usd": 1e5}
+    ]
     nodes = node("E0", generation_mw=0.0), node("E1", site=False)
     plan = solved(case(*nodes, new_lines=new, rules={"grid_model": "dc"}))
     assert plan is not None
@@ -249,7 +262,9 @@ def test_the_space_tells_rounds_cuts_and_outages() -> None:
 def test_binding_names_what_stops_the_next_module(changes: dict[str, Any], rules: dict[str, Any], name: str) -> None:
     """A corridor, an outage of it, or the plants beyond: whichever leaves no room for one more."""
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
-    plan = solved(case(*nodes, lines=[wire("E0", "E1", **changes)], headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules))
+    plan = solved(
+        case(*nodes, lines=[wire("E0", "E1", **changes)], headroom={"E": 99.0}, rules={"grid_model": "dc"} | rules)
+    )
     assert plan is not None and plan.certificate.binding == (name,)
 
 
@@ -278,7 +293,11 @@ def test_the_rule_that_shuts_a_split_out_is_named() -> None:
 @pytest.mark.parametrize(
     ("rules", "lines", "path"),
     [
-        ({"grid_model": "dc"}, [{"id": "p", "a": "E0", "b": "E1", "rating_mw": 1.0}], r"grid\.lines\[0\]\.reactance_pu"),
+        (
+            {"grid_model": "dc"},
+            [{"id": "p", "a": "E0", "b": "E1", "rating_mw": 1.0}],
+            r"grid\.lines\[0\]\.reactance_pu",
+        ),
         ({"grid_model": "transport", "n1": "full"}, [], r"grid\.rules\.n1"),
         ({"grid_model": "none", "n1": "margin"}, [], r"grid\.rules\.n1"),
     ],
@@ -310,7 +329,10 @@ def test_a_flow_against_the_reactances_is_found() -> None:
     plan = solved(instance, SitesRequest(racks=4))
     assert plan is not None and violations(instance, plan) == []
     turned = tuple(f.model_copy(update={"mw": f.mw + (1.0 if f.line == "p" else -1.0)}) for f in plan.flows)
-    assert {v.rule for v in violations(instance, plan.model_copy(update={"flows": turned}))} == {"power_flow[p]", "power_flow[q]"}
+    assert {v.rule for v in violations(instance, plan.model_copy(update={"flows": turned}))} == {
+        "power_flow[p]",
+        "power_flow[q]",
+    }
 
 
 # The measurement

@@ -49,9 +49,14 @@ def test_own_plants_lighten_the_import() -> None:
     rules = {"interconnect": {"on": True, "share": 0.5, "reading": "import_share"}}
     lines = [line("E0", "E1", rating_mw=2, circuits=2), line("E0", "E2", rating_mw=2)]
     nodes = [node("E0", generation_mw=3), node("E1", site=False), node("E2", site=False)]
-    assert racks(case(*nodes, lines=lines, rules=rules)) == 9  # three lines carry 6 MW; four left of six for half of them
+    assert (
+        racks(case(*nodes, lines=lines, rules=rules)) == 9
+    )  # three lines carry 6 MW; four left of six for half of them
     tight = [line("E0", "E1", rating_mw=2), line("E0", "E2", rating_mw=1), line("E0", "E2", id="third", rating_mw=1)]
-    assert racks(case(*nodes, lines=tight, rules={"interconnect": {"on": True, "share": 1.0, "reading": "import_share"}})) == 5
+    assert (
+        racks(case(*nodes, lines=tight, rules={"interconnect": {"on": True, "share": 1.0, "reading": "import_share"}}))
+        == 5
+    )
 
 
 def test_sites_of_like_size() -> None:
@@ -87,14 +92,16 @@ def test_interconnect_is_bought_by_the_step() -> None:
     """Two steps of 2 MW carry 7 MW where 3 stand; fewer racks buy fewer steps; each costs its price."""
     assert racks(upgradable()) == 7
     assert [u.steps for u in held(upgradable(), SitesRequest(racks=4)).upgrades] == [1]
-    assert usd(upgradable(), SitesRequest(racks=4)) - 4 / 3 * usd(upgradable(), SitesRequest(racks=3)) == pytest.approx(1e6 / 10)
+    assert usd(upgradable(), SitesRequest(racks=4)) - 4 / 3 * usd(upgradable(), SitesRequest(racks=3)) == pytest.approx(
+        1e6 / 10
+    )
     assert racks(upgradable(ready_within_months=11)) == 3
     plan = whole(upgradable())
     assert plan.cost is not None and plan.cost.capex_usd["upgrades"] == 2e6
 
 
 def soft(price: float, most: float = 3) -> Instance:
-    rules = {"soft": {"headroom": {"usd_per_year": price, "most": most}}, "max_sites": 1}
+    rules = {"soft": {"headroom": {"usd_per_year": price, "max_excess": most}}, "max_sites": 1}
     return case(node("E0"), headroom={"E": 4}, rules=rules, limits=BATCH)
 
 
@@ -102,7 +109,9 @@ def test_a_soft_rule_is_broken_as_far_as_it_may_be_and_no_further() -> None:
     """Headroom of 4 MW that may be exceeded by 3 holds 7 racks; what is exceeded is told and priced."""
     plan = whole(soft(5e5))
     assert plan.sites is not None and sum(s.racks for s in plan.sites.sites) == 7
-    assert [(x.rule, x.amount, x.unit, x.usd_per_year) for x in plan.sites.excess] == [("headroom[E]", 3.0, "MW", 1.5e6)]
+    assert [(x.rule, x.amount, x.unit, x.usd_per_year) for x in plan.sites.excess] == [
+        ("headroom[E]", 3.0, "MW", 1.5e6)
+    ]
     assert usd(soft(5e5), SitesRequest(racks=5)) - usd(soft(0), SitesRequest(racks=5)) == pytest.approx(5e5)
 
 
@@ -110,14 +119,16 @@ def test_an_excess_that_is_not_allowed_is_found() -> None:
     """A plan that states more excess than the rule allows is refused by the checker."""
     plan = whole(soft(5e5))
     data = plan.model_dump(mode="json")
-    data["instance"]["grid"]["rules"]["soft"]["headroom"]["most"] = 2
+    data["instance"]["grid"]["rules"]["soft"]["headroom"]["max_excess"] = 2
     assert any(v.rule == "excess[headroom[E]]" for v in check(Plan.model_validate(data)))
 
 
 def dry(mode: str, **changes: Any) -> Instance:
     scenarios = [{"name": "dry", "weight": 0.25, "generation_mw": {"W0": 1}, "energy_usd_per_mwh": {"E": 80}}]
     nodes = [node("E0", generation_mw=4), node("W0", generation_mw=4)]
-    data = case(*nodes, rules={"scenarios": mode, "curtailment_usd_per_mwh": 500} | changes, limits=BATCH).model_dump(exclude_none=True)
+    data = case(*nodes, rules={"scenarios": mode, "curtailment_usd_per_mwh": 500} | changes, limits=BATCH).model_dump(
+        exclude_none=True
+    )
     data["grid"]["scenarios"] = scenarios
     return load_instance(data)
 
@@ -128,7 +139,12 @@ def test_a_robust_split_runs_whole_in_every_year() -> None:
     assert racks(dry("robust")) == 5
     plan = whole(dry("robust"))
     assert plan.sites is not None and plan.sites.scenarios["dry"].running_mw == {"E0": 4.0, "W0": 1.0}
-    assert plan.sites.certificate.binding == ("demand", "generation[E0]", "generation[E0] in dry", "generation[W0] in dry")
+    assert plan.sites.certificate.binding == (
+        "demand",
+        "generation[E0]",
+        "generation[E0] in dry",
+        "generation[W0] in dry",
+    )
 
 
 def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
@@ -197,13 +213,20 @@ def test_the_largest_load_of_each_node() -> None:
 def short(**rules: Any) -> Instance:
     explicit = {"on": True, "share": 0.5, "reading": "explicit"}
     nodes = [node("E0", interconnect_mw=2), node("E1", interconnect_mw=1)]
-    return case(*nodes, headroom={"E": 7}, rules={"interconnect": explicit, "max_sites": 1, "grid_model": "none"} | rules)
+    return case(
+        *nodes, headroom={"E": 7}, rules={"interconnect": explicit, "max_sites": 1, "grid_model": "none"} | rules
+    )
 
 
 def test_what_would_do_does() -> None:
     """8 racks at one site lack 2 MW of interconnect and 1 of headroom: either alone does not do, a smaller ask does."""
     request = SitesRequest(racks=6)
-    found = {x.rule: x for x in sites_explain.relaxations(short(), request, ("interconnect", "site_count", "demand", "headroom"), OPTIONS)}
+    found = {
+        x.rule: x
+        for x in sites_explain.relaxations(
+            short(), request, ("interconnect", "site_count", "demand", "headroom"), OPTIONS
+        )
+    }
     assert found["interconnect"].rows == {"interconnect[E0]": pytest.approx(1.0)}
     assert found["demand"].amount == 2 and found["site_count"].amount == 1
     assert "headroom" not in found or found["headroom"].amount == 0  # moving it does not help

@@ -41,7 +41,13 @@ def by_angles(instance: Instance, request: SitesRequest, plan: SitesPlan) -> flo
             v.domain = pyo.NonNegativeReals
             of, index = v.parent_component().local_name, v.index()
             if of in ("open", "circuits", "stands"):
-                v.fix(int(index in standing) if of == "open" else built.get(index, 0) if of == "circuits" else int(index[1] < built.get(index[0], 0)))
+                v.fix(
+                    int(index in standing)
+                    if of == "open"
+                    else built.get(index, 0)
+                    if of == "circuits"
+                    else int(index[1] < built.get(index[0], 0))
+                )
     m.goal = pyo.Objective(expr=yearly_musd(m, q))
     outcome = highs.run(m)
     return None if outcome.objective is None else outcome.objective * 1e6
@@ -57,7 +63,10 @@ def dear(seed: int, n1: str, new: int = 0) -> tuple[Instance, SitesRequest]:
     """Return a random question whose sites differ in price and hold fewer racks than could be held, so that ratings steer the cost."""
     instance, _ = power_case(seed, n1=n1, new=new)
     assert instance.grid is not None
-    areas = [{"id": f"E{i}", "interconnection": "eastern", "headroom_mw": 50.0, "energy_usd_per_mwh": 30.0 + 10 * i} for i in range(3)]
+    areas = [
+        {"id": f"E{i}", "interconnection": "eastern", "headroom_mw": 50.0, "energy_usd_per_mwh": 30.0 + 10 * i}
+        for i in range(3)
+    ]
     nodes = [n.model_dump() | {"balancing_authority": f"E{i % 3}"} for i, n in enumerate(instance.grid.nodes)]
     rules = instance.grid.rules.model_dump() | {"max_sites": None}
     instance = changed(instance, nodes=nodes, balancing_authorities=areas, rules=rules)
@@ -79,8 +88,15 @@ def test_the_prices_of_a_line_are_its_differences(seed: int, n1: str, new: int) 
     assert grid is not None and own is not None
     for x in grid.lines:
         left = {f"rating[{x.id}]": x.circuits * normal_share(grid), f"security[{x.id},{x.id}]": x.circuits - 1}
-        price = sum(usd * left.get(name, x.circuits) for name, usd in found.items() if name in left or name.startswith(f"security[{x.id},"))
-        more, less = by_angles(moved(instance, x.id, step), request, plan), by_angles(moved(instance, x.id, -step), request, plan)
+        price = sum(
+            usd * left.get(name, x.circuits)
+            for name, usd in found.items()
+            if name in left or name.startswith(f"security[{x.id},")
+        )
+        more, less = (
+            by_angles(moved(instance, x.id, step), request, plan),
+            by_angles(moved(instance, x.id, -step), request, plan),
+        )
         assert more is not None and price >= (own - more) / step - 1.0
         assert less is None or price <= (less - own) / step + 1.0
 
@@ -101,9 +117,15 @@ def named(seed: int, n1: str) -> dict[str, float]:
 # By hand: nine racks, the cheap E0 fed from E1 over what is given, and the dear W0 with its own plants for the rest
 
 
-def fed(*lines: dict[str, Any], year: dict[str, Any] | None = None, spare: float = 20.0, **rules: Any) -> tuple[Instance, SitesRequest]:
+def fed(
+    *lines: dict[str, Any], year: dict[str, Any] | None = None, spare: float = 20.0, **rules: Any
+) -> tuple[Instance, SitesRequest]:
     plants = {"largest_unit_mw": 0.0}
-    nodes = node("E0", generation_mw=0.0), node("E1", generation_mw=spare, site=False, **plants), node("W0", generation_mw=20.0, **plants)
+    nodes = (
+        node("E0", generation_mw=0.0),
+        node("E1", generation_mw=spare, site=False, **plants),
+        node("W0", generation_mw=20.0, **plants),
+    )
     spare_mw, usd = {"E": 99.0, "W": 99.0}, {"E": 30.0, "W": 50.0}
     instance = case(*nodes, lines=list(lines), headroom=spare_mw, usd_per_mwh=usd, rules={"grid_model": "dc"} | rules)
     if year is not None:

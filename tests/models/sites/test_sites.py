@@ -106,7 +106,10 @@ def test_every_conflict_is_a_smallest_one(seed: int) -> None:
 def test_alternatives_are_splits_and_none_is_worse_than_another(seed: int) -> None:
     """Each alternative is the best for its number of sites, and no other is as good in every merit."""
     instance, request = random_case(seed)
-    found = [tuple(a.merits[k] for k in ("minus_racks", "usd_per_year", "sites")) for a in sites.alternatives(instance, request, OPTIONS)]
+    found = [
+        tuple(a.merits[k] for k in ("minus_racks", "usd_per_year", "sites"))
+        for a in sites.alternatives(instance, request, OPTIONS)
+    ]
     assert bool(found) == (best(instance, request) is not None)
     for a, b in itertools.permutations(found, 2):
         assert any(x < y for x, y in zip(a, b, strict=True))
@@ -175,7 +178,12 @@ def test_rating(mw: float, most: int) -> None:
 
 def test_without_flows_lines_do_not_matter() -> None:
     """The model `none` feeds an authority's sites from all its plants."""
-    assert racks(case(node("E0", generation_mw=2.0), node("E1", generation_mw=3.0, site=False), rules={"grid_model": "none"})) == 5
+    assert (
+        racks(
+            case(node("E0", generation_mw=2.0), node("E1", generation_mw=3.0, site=False), rules={"grid_model": "none"})
+        )
+        == 5
+    )
 
 
 @pytest.mark.parametrize(("mw", "most"), [(3.0, 5), (2.999, 4)])
@@ -199,7 +207,12 @@ def test_interconnect_as_given(mw: float, most: int) -> None:
 def test_interconnect_from_circuits(reading: str, most: int) -> None:
     """Two circuits of 2 MW carry half of 8 MW; with one lost, half of 4 MW."""
     rules = {"interconnect": {"on": True, "reading": reading}}
-    assert racks(case(node("E0"), node("E1", site=False), lines=[line("E0", "E1", rating_mw=2.0, circuits=2)], rules=rules)) == most
+    assert (
+        racks(
+            case(node("E0"), node("E1", site=False), lines=[line("E0", "E1", rating_mw=2.0, circuits=2)], rules=rules)
+        )
+        == most
+    )
 
 
 @pytest.mark.parametrize(("rating", "most"), [(1.0, 6), (2.0, 8), (5.0, 8)])
@@ -212,7 +225,11 @@ def test_interconnect_loses_the_largest_circuit_built_or_not(rating: float, most
     plan = solved(instance)
     assert plan is not None and plan.sites[0].racks == most
     assert instance.grid is not None
-    assert plan.sites[0].interconnect_mw == usable_interconnect_mw(instance.grid, instance.grid.nodes[0], {"k": 1}) == min(2.0 + rating, 4.0)
+    assert (
+        plan.sites[0].interconnect_mw
+        == usable_interconnect_mw(instance.grid, instance.grid.nodes[0], {"k": 1})
+        == min(2.0 + rating, 4.0)
+    )
 
 
 def test_explicit_interconnect_must_be_given() -> None:
@@ -264,13 +281,17 @@ def test_rtt() -> None:
 def exchange_of(waves: float, rtt_ms: float) -> SitesRequest:
     """Return an exchange that takes `waves` wavelengths of 400 Gbps between two sites `rtt_ms` apart."""
     window = 0.5
-    return SitesRequest(exchange=GradientExchange(stage_bytes=waves * 400e9 / 8 * (window - rtt_ms / 1e3), window_seconds=window))
+    return SitesRequest(
+        exchange=GradientExchange(stage_bytes=waves * 400e9 / 8 * (window - rtt_ms / 1e3), window_seconds=window)
+    )
 
 
 @pytest.mark.parametrize(("waves", "most"), [(6.0, 20), (6.01, 10)])
 def test_wan_capacity(waves: float, most: int) -> None:
     """Six wavelengths are lit on two pairs of three; a seventh cannot be leased, so one site remains."""
-    instance = case(node("E0"), node("W0"), wan={"headroom_factor": 1.0, "max_wavelengths_per_pair": 3, "max_fibre_pairs": 2})
+    instance = case(
+        node("E0"), node("W0"), wan={"headroom_factor": 1.0, "max_wavelengths_per_pair": 3, "max_fibre_pairs": 2}
+    )
     request = exchange_of(waves, ask(instance, ANY).rtt_ms(("E0", "W0")))
     plan = solved(instance, request)
     assert plan is not None and sum(s.racks for s in plan.sites) == most
@@ -344,7 +365,9 @@ def test_pins(pins: dict[str, int], held: set[int]) -> None:
     assert sum(got) == 7 if pins == {"sites.racks": 7} else got == held
 
 
-@pytest.mark.parametrize("pins", [{"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}])
+@pytest.mark.parametrize(
+    "pins", [{"sites.racks.E9": 1}, {"sites.sites": 1}, {"sites.racks": 0}, {"sites.max_sites": "2"}]
+)
 def test_pins_that_mean_nothing_are_named(pins: dict[str, Any]) -> None:
     """A pin to nowhere or of no number says which."""
     with pytest.raises(InputError, match=next(iter(pins)).replace(".", r"\.")):
@@ -419,7 +442,9 @@ def test_same_question_same_answer() -> None:
     instance, request = random_case(SPLIT)
     first, second = (sites.solve(instance, request, OPTIONS).solution for _ in range(2))
     assert first is not None and second is not None
-    assert first.model_dump(exclude={"certificate": {"seconds"}}) == second.model_dump(exclude={"certificate": {"seconds"}})
+    assert first.model_dump(exclude={"certificate": {"seconds"}}) == second.model_dump(
+        exclude={"certificate": {"seconds"}}
+    )
 
 
 def test_order_of_nodes_does_not_matter() -> None:
@@ -450,7 +475,9 @@ def conflict_of(instance: Instance, request: SitesRequest = ANY) -> tuple[set[st
 def test_too_little_grid_names_headroom_and_the_module() -> None:
     """A tenth of a MW does not feed a module of 175 kW; the reason says both numbers."""
     rack = {"name": "r", "gpus": 8, "it_kw": 125, "price_usd": 1e6}
-    rules, reason = conflict_of(case(node("E0"), headroom={"E": 0.1}, hardware={"rack": rack, "facility_overhead_factor": 1.4}))
+    rules, reason = conflict_of(
+        case(node("E0"), headroom={"E": 0.1}, hardware={"rack": rack, "facility_overhead_factor": 1.4})
+    )
     assert rules == {"demand", "headroom"}
     assert "0.175 MW" in reason and "E 0.1 MW" in reason
 
@@ -466,11 +493,26 @@ NEAR = {"fault_split": {"on": True}}
         (case(node("E0"), limits={"budget_usd": 9e5}), ANY, {"demand", "budget"}, "0.9 M$"),
         (case(node("E0"), limits={"facility_power_mw": 0.5}), ANY, {"demand", "facility_power"}, "0.5"),
         (case(node("E0"), hardware={"racks_per_module": 4}), SitesRequest(racks=6), {"demand"}, "modules of 4"),
-        (case(node("E0"), node("W0"), rules=NEAR | {"max_sites": 1}), ANY, {"fault_split", "site_count"}, "max_sites is 1"),
+        (
+            case(node("E0"), node("W0"), rules=NEAR | {"max_sites": 1}),
+            ANY,
+            {"fault_split", "site_count"},
+            "max_sites is 1",
+        ),
         (case(node("E0"), node("W0"), rules=NEAR | {"max_rtt_ms": 5.0}), ANY, {"fault_split", "rtt"}, "is 5"),
         (case(node("E0"), rules=NEAR), ANY, {"fault_split"}, "eastern"),
-        (case(node("E0", generation_mw=3.0), rules={"min_site_modules": 4}), ANY, {"demand", "generation", "min_site"}, "4 modules"),
-        (case(node("E0", interconnect_mw=0.2), rules={"interconnect": {"on": True}}), ANY, {"demand", "interconnect"}, "0.2 MW"),
+        (
+            case(node("E0", generation_mw=3.0), rules={"min_site_modules": 4}),
+            ANY,
+            {"demand", "generation", "min_site"},
+            "4 modules",
+        ),
+        (
+            case(node("E0", interconnect_mw=0.2), rules={"interconnect": {"on": True}}),
+            ANY,
+            {"demand", "interconnect"},
+            "0.2 MW",
+        ),
         (case(node("E0", area_m2=100.0), hardware={"cooling_kw_per_m2": 2.0}), ANY, {"demand", "area"}, "500 m²"),
         (
             case(node("E0", generation_mw=1.0), node("E1", site=False), lines=[line("E0", "E1", rating_mw=2.0)]),

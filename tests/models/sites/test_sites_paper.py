@@ -32,7 +32,9 @@ def test_the_interconnect_shuts_the_single_site_out() -> None:
 
 def test_the_interconnect_that_is_missing_is_named() -> None:
     """1,075 MW more at the node that comes closest would do, and no less."""
-    moved = {x.rule: x for x in sites_explain.relaxations(one_site(), SitesRequest(), ("interconnect",), OPTIONS)}["interconnect"]
+    moved = {x.rule: x for x in sites_explain.relaxations(one_site(), SitesRequest(), ("interconnect",), OPTIONS)}[
+        "interconnect"
+    ]
     assert list(moved.rows.values()) == [moved.amount] and 1074 < moved.amount < 1075
     (row,) = moved.rows
     node = row.removeprefix("interconnect[").removesuffix("]")

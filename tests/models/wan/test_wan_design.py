@@ -73,7 +73,10 @@ def test_wavelengths_kept_for_a_cut_are_shared() -> None:
     edges = [edge("n0", "n4", 1000, **dear), edge("n1", "n4", 1000, id="other", **dear)]
     edges += [edge("n0", "n2", 800), edge("n1", "n2", 800), edge("n2", "n4", 900)]
     bytes_a_day = {"period_seconds": 1.0, "bytes": 2e10}
-    traffic = [{"name": "first", "a": "E0", "b": "W0", **bytes_a_day}, {"name": "second", "a": "E1", "b": "W0", **bytes_a_day}]
+    traffic = [
+        {"name": "first", "a": "E0", "b": "W0", **bytes_a_day},
+        {"name": "second", "a": "E1", "b": "W0", **bytes_a_day},
+    ]
     sites = ("E0", "E1", "W0")
     instance = fibre(edges, sites=sites, protection="one_cut", traffic=traffic, routes=20)
     held = solved(instance, replace(asked(sites=sites), exchanging=("E0",))).solution
@@ -162,7 +165,11 @@ def test_traffic_splits_over_routes_and_the_exchange_does_not() -> None:
     held = {d.name: d for d in traffic_on(SQUARE).demands}
     assert all(d.missing_gbps == 0 for d in held.values())
     assert len(held["sync"].routes) == 1
-    bigger = fibre([{**e, "max_fibre_pairs": 1} for e in SQUARE], protection="none", traffic=[{"name": "x", "bytes": 6.5e10, "period_seconds": 1}])
+    bigger = fibre(
+        [{**e, "max_fibre_pairs": 1} for e in SQUARE],
+        protection="none",
+        traffic=[{"name": "x", "bytes": 6.5e10, "period_seconds": 1}],
+    )
     split = {d.name: d for d in solved(bigger).solution.demands}["x"]
     assert len(split.routes) == 2
     assert split.missing_gbps == 0
@@ -177,7 +184,11 @@ def test_a_deadline_counts_the_round_trip() -> None:
 
 def test_traffic_to_a_place_without_fibre_is_missing() -> None:
     """A demand that no route serves is not dropped: all of it is missing."""
-    held = solved(fibre(SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, "period_seconds": 1, "a": "E0", "b": "n3"}])).solution
+    held = solved(
+        fibre(
+            SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, "period_seconds": 1, "a": "E0", "b": "n3"}]
+        )
+    ).solution
     x = next(d for d in held.demands if d.name == "x")
     assert (x.admitted_gbps, x.routes) == (0, ())
     assert x.missing_gbps == pytest.approx(8)

@@ -14,26 +14,41 @@ from planner.physics.network.cabling import boxes, lay, lengths
 from planner.physics.network.links import Places, spare_ports
 from planner.physics.network.topology import Design, unwirable
 
-GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4, spine_bundle=2)
+GOOD = Design(
+    ports=8,
+    rails=2,
+    racks=12,
+    leaf_down=4,
+    leaf_up=4,
+    leaf_bundle=2,
+    rails_per_pod=1,
+    domains_per_pod=2,
+    spine_up=4,
+    spine_bundle=2,
+)
 
 
 def counted(d: Design, stream=None) -> Count:
     """Tick off the cables of a design, or of another stream for its boxes."""
-    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports * d.split) for tier, n in boxes(d).items()}
+    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
+        tier: (n, d.ports * d.split) for tier, n in boxes(d).items()
+    }
     return count(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
 
 
 @st.composite
 def wirable(draw: st.DrawFn) -> Design:
-    """Draw a design that can be wired, of up to four tiers, some with a border, with ports sized to what it needs."""
-    d, border = draw(trees()), draw(st.integers(0, 5))
-    joined = dataclasses.replace(d, wan_ports=border)
-    return dataclasses.replace(joined, ports=max(d.ports, 2, joined.top_taken + joined.top_border)) if border else d
+    """Draw a design that can be wired, of up to four tiers, some with a WAN gateway, with ports sized to what it needs."""
+    d, wan_gateway = draw(trees()), draw(st.integers(0, 5))
+    joined = dataclasses.replace(d, wan_ports=wan_gateway)
+    return (
+        dataclasses.replace(joined, ports=max(d.ports, 2, joined.top_taken + joined.top_border)) if wan_gateway else d
+    )
 
 
 @st.composite
 def trees(draw: st.DrawFn) -> Design:
-    """Draw a design without a border."""
+    """Draw a design without a WAN gateway."""
     tiers = draw(st.integers(1, 4))
     rails, racks = draw(st.integers(1, 4)), draw(st.integers(1, 30 if tiers < 4 else 15))
     width, spare = draw(st.integers(1, 3)), draw(st.integers(0, 2))
@@ -51,16 +66,31 @@ def trees(draw: st.DrawFn) -> Design:
     domains = math.ceil(racks / domain)
     x, y = (rails, domains) if tiers == 2 else (draw(st.integers(1, rails)), draw(st.integers(1, domains)))
     spine_bundle, cores = (draw(st.integers(1, 3)), draw(st.integers(1, 3))) if tiers > 2 else (0, 0)
-    leaf = {"leaf_down": domain * width, "leaf_up": bundle * groups, "leaf_bundle": bundle, "rails_per_pod": x, "domains_per_pod": y}
-    d = Design(ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle, **side)
+    leaf = {
+        "leaf_down": domain * width,
+        "leaf_up": bundle * groups,
+        "leaf_bundle": bundle,
+        "rails_per_pod": x,
+        "domains_per_pod": y,
+    }
+    d = Design(
+        ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle, **side
+    )
     d = zoned(draw, d) if tiers == 4 else d
-    least = max(math.ceil((d.leaf_down + spare) / d.split) + d.leaf_up, d.spine_down + d.spine_up, d.core_down + d.core_up, d.zones * d.core_bundle)
+    least = max(
+        math.ceil((d.leaf_down + spare) / d.split) + d.leaf_up,
+        d.spine_down + d.spine_up,
+        d.core_down + d.core_up,
+        d.zones * d.core_bundle,
+    )
     return dataclasses.replace(d, ports=least)
 
 
 def zoned(draw: st.DrawFn, d: Design) -> Design:
     """Draw zones of whole pods, and super-cores over them."""
-    rails, domains = (draw(st.integers(1, -(-a // b))) for a, b in ((d.rails, d.rails_per_pod), (d.domains, d.domains_per_pod)))
+    rails, domains = (
+        draw(st.integers(1, -(-a // b))) for a, b in ((d.rails, d.rails_per_pod), (d.domains, d.domains_per_pod))
+    )
     bundle, boxes_above = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     zone = {"rails_per_zone": rails * d.rails_per_pod, "domains_per_zone": domains * d.domains_per_pod}
     return dataclasses.replace(d, **zone, core_up=bundle * boxes_above, core_bundle=bundle)
@@ -73,8 +103,8 @@ def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
     assert unwirable(d, cross_rail=True) == []
     found = counted(d)
     assert not found.twice and not found.absent
-    ends, edge = found.cables.pop(("gpu", "leaf")), found.cables.pop(("border", d.top[0]), 0)
-    assert edge == d.border_links * d.split
+    ends, edge = found.cables.pop(("gpu", "leaf")), found.cables.pop(("wan_gateway", d.top[0]), 0)
+    assert edge == d.wan_gateway_links * d.split
     assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
     assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
@@ -86,7 +116,7 @@ def test_bundles_are_equal(d: Design) -> None:
     """Two boxes that are joined at all are joined by exactly the bundle of their tier."""
     bundle = {"leaf": d.leaf_bundle, "spine": d.spine_bundle, "core": d.core_bundle}
     for c in lay(d, block=10**6):
-        if c.low_tier not in ("gpu", "border"):
+        if c.low_tier not in ("gpu", "wan_gateway"):
             _, times = np.unique(c.low * 10**6 + c.high, return_counts=True)
             assert set(times.tolist()) == {bundle[c.low_tier]}
 
@@ -115,7 +145,14 @@ def test_one_port_fewer_is_refused(d: Design) -> None:
 
 @pytest.mark.parametrize(
     ("used", "share", "failure", "shortage", "spare"),
-    [(100, 0.0, 0.0, 0.01, 0), (100, 0.02, 0.0, 0.01, 2), (101, 0.02, 0.0, 0.01, 3), (2, 0.0, 0.5, 0.25, 1), (2, 0.0, 0.5, 0.24, 2), (9, 0, 1, 1, 9)],
+    [
+        (100, 0.0, 0.0, 0.01, 0),
+        (100, 0.02, 0.0, 0.01, 2),
+        (101, 0.02, 0.0, 0.01, 3),
+        (2, 0.0, 0.5, 0.25, 1),
+        (2, 0.0, 0.5, 0.24, 2),
+        (9, 0, 1, 1, 9),
+    ],
 )
 def test_spare_ports(used: int, share: float, failure: float, shortage: float, spare: int) -> None:
     """Two ports that fail by even chance both fail once in four."""

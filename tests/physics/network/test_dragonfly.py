@@ -34,7 +34,11 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
         "split": draw(st.integers(1, 3)),
     }
     side |= {"rails": rails, "racks": racks, "leaf_down": domain * width, "leaf_bundle": draw(st.integers(1, 3))}
-    side |= {"rails_per_pod": draw(st.integers(1, rails)), "domains_per_pod": draw(st.integers(1, domains)), "valiant": draw(st.booleans())}
+    side |= {
+        "rails_per_pod": draw(st.integers(1, rails)),
+        "domains_per_pod": draw(st.integers(1, domains)),
+        "valiant": draw(st.booleans()),
+    }
     side |= {"wan_ports": draw(st.sampled_from([0, 0, 1, 3, 10, 40]))}
     one = Dragonfly(ports=1, group_links=0, **side)
     plus = one.pods > 1 and draw(st.booleans())
@@ -55,7 +59,9 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
 
 def counted(d: Design) -> Count:
     """Tick off the cables of a design."""
-    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {tier: (n, d.ports * d.split) for tier, n in boxes(d).items()}
+    shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
+        tier: (n, d.ports * d.split) for tier, n in boxes(d).items()
+    }
     return count(in_parts(lay(d, block=97), d.split), shapes)
 
 
@@ -77,7 +83,15 @@ def test_published_dragonflies(p: int, a: int, h: int, groups: int, endpoints: i
 def test_largest_dragonfly_plus() -> None:
     """Shpiner et al. 2017: switches of k ports, half down and half up, make groups of (k/2)² endpoints and (k/2)² + 1 groups."""
     half = 4
-    side = {"rails": 1, "leaf_down": half, "leaf_up": half, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": half, "group_links": 1}
+    side = {
+        "rails": 1,
+        "leaf_down": half,
+        "leaf_up": half,
+        "leaf_bundle": 1,
+        "rails_per_pod": 1,
+        "domains_per_pod": half,
+        "group_links": 1,
+    }
     racks = half**2 * (half**2 + 1)
     d = dataclasses.replace(made(DragonflyPlus, racks=racks, **side), ports=2 * half)
     assert unwirable(d, cross_rail=True) == []
@@ -94,12 +108,17 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
     found = counted(d)
     assert not found.twice and not found.absent
     ends = found.cables.pop(("gpu", "leaf"))
-    assert found.cables.pop(("border", d.top[0]), 0) == d.border_links * d.split == d.networks * d.wan_ports * d.split
+    assert (
+        found.cables.pop(("wan_gateway", d.top[0]), 0)
+        == d.wan_gateway_links * d.split
+        == d.networks * d.wan_ports * d.split
+    )
     assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
     assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
     assert (
-        max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier not in ("gpu", "border")) + d.leaf_spare * (d.tiers == 1)
+        max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier not in ("gpu", "wan_gateway"))
+        + d.leaf_spare * (d.tiers == 1)
         <= d.ports * d.split
     )
 
@@ -150,12 +169,12 @@ def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
 @given(dragonflies())
 def test_a_border_is_spread(d: Dragonfly) -> None:
     """Its links go to every group of its network alike, and inside a group to every switch alike, give or take one; no box has more up than out."""
-    held = [c for c in lay(d, block=10**6) if c.low_tier == "border"]
+    held = [c for c in lay(d, block=10**6) if c.low_tier == "wan_gateway"]
     tier, n = d.top[0], d.top[1] * d.networks
     at = np.zeros(n, np.int64)
     for c in held:
         np.add.at(at, c.high, 1)
-        assert (c.low // (d.borders // d.networks) == c.high // d.top[1]).all()
+        assert (c.low // (d.wan_gateways // d.networks) == c.high // d.top[1]).all()
         assert np.bincount(c.low).max() <= d.ports // 2
     group = groups_of(d, tier, np.arange(n))
     sums = np.bincount(group, weights=at, minlength=d.networks * d.pods).reshape(d.networks, d.pods)
@@ -166,9 +185,14 @@ def test_a_border_is_spread(d: Dragonfly) -> None:
 @pytest.mark.parametrize(
     ("kind", "side", "most", "said"),
     [
-        (Dragonfly, {"domains_per_pod": 2}, 12, "leaf ports: 6 taken + 3 of the border > 8 ports"),
-        (Dragonfly, {"domains_per_pod": 4}, 8, "leaf ports: 7 taken + 2 of the border > 8 ports"),
-        (DragonflyPlus, {"domains_per_pod": 2, "leaf_up": 2}, 24, "spine ports: 4 taken + 5 of the border > 8 ports"),
+        (Dragonfly, {"domains_per_pod": 2}, 12, "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports"),
+        (Dragonfly, {"domains_per_pod": 4}, 8, "leaf ports: 7 taken + 2 of the WAN gateway > 8 ports"),
+        (
+            DragonflyPlus,
+            {"domains_per_pod": 2, "leaf_up": 2},
+            24,
+            "spine ports: 4 taken + 5 of the WAN gateway > 8 ports",
+        ),
     ],
 )
 def test_a_border_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:

@@ -24,7 +24,9 @@ class Wires:
         self.leaf_of: dict[int, int] = {}
         self.width: dict[Hop, float] = defaultdict(float)
         self.between: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
-        self.group = {tier: groups_of(d, tier, np.arange(n)).tolist() for tier, n in (("leaf", d.leaves), ("spine", d.spines))}
+        self.group = {
+            tier: groups_of(d, tier, np.arange(n)).tolist() for tier, n in (("leaf", d.leaves), ("spine", d.spines))
+        }
         self.members: dict[int, list[int]] = defaultdict(list)
         for leaf, g in enumerate(self.group["leaf"]):
             self.members[g].append(leaf)
@@ -99,7 +101,9 @@ def valiant(w: Wires, a: int, b: int) -> Path:
         for middle in w.members[v]:
             path += [(hop, share) for hop in w.back(y, middle)]
             for p, q, k in onward:
-                path += [(hop, share / len(onward)) for hop in (*w.local(middle, p), (f"link {k}", p, q), *w.back(q, b))]
+                path += [
+                    (hop, share / len(onward)) for hop in (*w.local(middle, p), (f"link {k}", p, q), *w.back(q, b))
+                ]
     return path
 
 
@@ -143,10 +147,20 @@ def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
 @pytest.mark.parametrize(("size", "groups", "links"), [(4, 9, 1), (4, 9, 2), (3, 5, 1), (4, 7, 1), (2, 9, 2)])
 def test_groups_that_all_send_to_one_other_come_near(kind: type[Dragonfly], size: int, groups: int, links: int) -> None:
     """Of every shift of groups the worst loads links between groups exactly as counted, and those inside by at least half of it."""
-    side = {"rails": 1, "leaf_down": 2, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": size, "group_links": links, "valiant": True}
+    side = {
+        "rails": 1,
+        "leaf_down": 2,
+        "leaf_bundle": 1,
+        "rails_per_pod": 1,
+        "domains_per_pod": size,
+        "group_links": links,
+        "valiant": True,
+    }
     d = made(kind, racks=2 * size * groups, **side, **({"leaf_up": 4} if kind is DragonflyPlus else {}))
     w = Wires(d)
     ends = sorted(w.leaf_of, key=lambda e: (w.group["leaf"][w.leaf_of[e]], w.leaf_of[e]))
-    found = [loads(d, w, list(zip(ends, ends[k:] + ends[:k], strict=True))) for k in range(2 * size, len(ends), 2 * size)]
+    found = [
+        loads(d, w, list(zip(ends, ends[k:] + ends[:k], strict=True))) for k in range(2 * size, len(ends), 2 * size)
+    ]
     assert 0.5 <= max(local for local, _ in found) * d.leaf_exit / d.leaf_down <= 1 + 1e-9
     assert max(between for _, between in found) * d.pod_exit / (d.leaf_down * size) == pytest.approx(1)

@@ -35,7 +35,12 @@ def by_loops(stages: list[list[int]], block: int, wrap: bool) -> tuple[float, in
     touched = [{rack // block for rack in s} for s in stages]
     split = [t for t in touched if len(t) > 1]
     rings = max((sum(k in t for t in split) for k in set().union(*touched)), default=0)
-    return max([*out.values(), *into.values()], default=0) / block, rings, len(split), sum(len(t) - 1 for t in touched if t)
+    return (
+        max([*out.values(), *into.values()], default=0) / block,
+        rings,
+        len(split),
+        sum(len(t) - 1 for t in touched if t),
+    )
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -47,7 +52,12 @@ def test_agrees_with_loops(seed: int, wrap: bool) -> None:
     size, stages = r.randint(1, 8), r.randint(1, 7)
     drawn = [racks[i * size : (i + 1) * size] for i in range(stages)]
     block = r.randint(1, 20)
-    found = share_leaving(drawn, block, wrap=wrap), rings_leaving(drawn, block), groups_split(drawn, block), extra_pieces(drawn, block)
+    found = (
+        share_leaving(drawn, block, wrap=wrap),
+        rings_leaving(drawn, block),
+        groups_split(drawn, block),
+        extra_pieces(drawn, block),
+    )
     assert found == by_loops(drawn, block, wrap)
 
 
@@ -71,7 +81,12 @@ def test_zones_are_measured_where_there_are_any() -> None:
     """Zones of two domains of two racks: two of three racks of a stage stand in one; without zones nothing does."""
     stages = [[2, 3, 4], [0, 1, 5]]
     found = locality(stages, leaf_domain_racks=2, domains_per_pod=1, domains_per_zone=2, wrap=False)
-    assert (found.stage_in_leaf, found.stage_in_zone, found.rings_leaving_zone, found.share_leaving_zone) == (2 / 3, 2 / 3, 2, 0.0)
+    assert (found.stage_in_leaf, found.stage_in_zone, found.rings_leaving_zone, found.share_leaving_zone) == (
+        2 / 3,
+        2 / 3,
+        2,
+        0.0,
+    )
     assert locality(stages, leaf_domain_racks=2, domains_per_pod=1, wrap=False).stage_in_zone == 0.0
 
 
@@ -88,7 +103,12 @@ def test_virtual_stages_close_the_circle() -> None:
 def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
     """No stage, empty stages and one whole stage cross nothing."""
     found = locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
-    assert (found.share_leaving_leaf, found.share_leaving_pod, found.rings_leaving_leaf, found.rings_leaving_pod) == (0, 0, 0, 0)
+    assert (found.share_leaving_leaf, found.share_leaving_pod, found.rings_leaving_leaf, found.rings_leaving_pod) == (
+        0,
+        0,
+        0,
+        0,
+    )
     assert (found.groups_split, found.extra_pieces, found.groups_cross_pod) == (0, 0, 0)
     assert found.stage_in_leaf == found.stage_in_pod == float(any(stages))
 

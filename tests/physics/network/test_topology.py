@@ -8,13 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.network.topology import Design, fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers, tree_reach, unwirable
+from planner.physics.network.topology import (
+    Design,
+    fat_tree_endpoints,
+    fat_tree_links,
+    fat_tree_switches,
+    relaxed_tiers,
+    tree_reach,
+    unwirable,
+)
 
 
 def two_tiers(nodes: int, rails: int, bundle: int) -> Design:
     """Return 64-port boxes at full bisection: 32 nodes a leaf, one pod of all rails and domains."""
     ports = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": bundle}
-    return Design(ports=64, rails=rails, racks=nodes, **ports, rails_per_pod=rails, domains_per_pod=math.ceil(nodes / 32))
+    return Design(
+        ports=64, rails=rails, racks=nodes, **ports, rails_per_pod=rails, domains_per_pod=math.ceil(nodes / 32)
+    )
 
 
 # Source, nodes, rails, bundle, leaves, spines, links between switches.
@@ -28,8 +38,12 @@ TWO_TIERS = [
 ]
 
 
-@pytest.mark.parametrize(("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS, ids=[row[0] for row in TWO_TIERS])
-def test_published_two_tier_counts(source: str, nodes: int, rails: int, bundle: int, leaves: int, spines: int, links: int) -> None:
+@pytest.mark.parametrize(
+    ("source", "nodes", "rails", "bundle", "leaves", "spines", "links"), TWO_TIERS, ids=[row[0] for row in TWO_TIERS]
+)
+def test_published_two_tier_counts(
+    source: str, nodes: int, rails: int, bundle: int, leaves: int, spines: int, links: int
+) -> None:
     """Published designs of 64-port boxes are reproduced box by box and cable by cable."""
     d = two_tiers(nodes, rails, bundle)
     assert not unwirable(d, cross_rail=True), source
@@ -39,7 +53,16 @@ def test_published_two_tier_counts(source: str, nodes: int, rails: int, bundle: 
 def three_tiers(nodes: int, rails: int, domains: int, core_bundle: int) -> Design:
     """Return 64-port boxes at full bisection: pods of 32 leaves, 32 spines each, one link between a leaf and a spine."""
     leaf = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": 1}
-    return Design(ports=64, rails=rails, racks=nodes, **leaf, rails_per_pod=rails, domains_per_pod=domains, spine_up=32, spine_bundle=core_bundle)
+    return Design(
+        ports=64,
+        rails=rails,
+        racks=nodes,
+        **leaf,
+        rails_per_pod=rails,
+        domains_per_pod=domains,
+        spine_up=32,
+        spine_bundle=core_bundle,
+    )
 
 
 # Source, nodes, rails, domains per pod, core bundle, leaves, spines, cores.
@@ -51,9 +74,13 @@ THREE_TIERS = [
 
 
 @pytest.mark.parametrize(
-    ("source", "nodes", "rails", "domains", "bundle", "leaves", "spines", "cores"), THREE_TIERS, ids=[row[0] for row in THREE_TIERS]
+    ("source", "nodes", "rails", "domains", "bundle", "leaves", "spines", "cores"),
+    THREE_TIERS,
+    ids=[row[0] for row in THREE_TIERS],
 )
-def test_published_three_tier_counts(source: str, nodes: int, rails: int, domains: int, bundle: int, leaves: int, spines: int, cores: int) -> None:
+def test_published_three_tier_counts(
+    source: str, nodes: int, rails: int, domains: int, bundle: int, leaves: int, spines: int, cores: int
+) -> None:
     """Published three-tier designs are reproduced; each has as many links per tier as endpoints."""
     d = three_tiers(nodes, rails, domains, bundle)
     assert not unwirable(d, cross_rail=True), source
@@ -117,7 +144,9 @@ def test_agache_two_tier_reach() -> None:
     """Agache et al. 2024: two tiers of 256 ports carry 32K endpoints at full bisection and 51K at 4:1."""
     assert tree_reach((128,), 256) == fat_tree_endpoints(256, 2) == 32_768
     assert tree_reach((200,), 256) == 51_200
-    d = Design(ports=256, rails=1, racks=51_200, leaf_down=200, leaf_up=50, leaf_bundle=1, rails_per_pod=1, domains_per_pod=256)
+    d = Design(
+        ports=256, rails=1, racks=51_200, leaf_down=200, leaf_up=50, leaf_bundle=1, rails_per_pod=1, domains_per_pod=256
+    )
     assert not unwirable(d, cross_rail=True)
     assert (d.leaves, d.spines, d.switch_links) == (256, 50, 12_800)
 
@@ -137,7 +166,16 @@ def test_agache_wirable_needs_more_than_relaxed() -> None:
 
 def test_rails_apart_are_networks_of_their_own() -> None:
     """H100 cluster BOM: 8,192 GPUs are eight networks of 1,024, 256 leaves and 128 spines in all, 8,192 links between them."""
-    one = {"ports": 64, "rails": 1, "racks": 1024, "leaf_down": 32, "leaf_up": 32, "leaf_bundle": 2, "rails_per_pod": 1, "domains_per_pod": 32}
+    one = {
+        "ports": 64,
+        "rails": 1,
+        "racks": 1024,
+        "leaf_down": 32,
+        "leaf_up": 32,
+        "leaf_bundle": 2,
+        "rails_per_pod": 1,
+        "domains_per_pod": 32,
+    }
     d = Design(**one, apart=8)
     assert not unwirable(d, cross_rail=True)
     assert (d.leaves, d.spines, d.cores, d.switches, d.switch_links, d.endpoint_links) == (256, 128, 0, 384, 8192, 8192)
@@ -145,23 +183,57 @@ def test_rails_apart_are_networks_of_their_own() -> None:
 
 def test_rack_leaves_take_whole_racks() -> None:
     """Leaves of 16 racks of 8 GPUs have 128 ports down; 130 ports are not whole racks."""
-    one = {"ports": 256, "rails": 1, "racks": 64, "leaf_up": 64, "leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 4, "rail_gpus": 8}
+    one = {
+        "ports": 256,
+        "rails": 1,
+        "racks": 64,
+        "leaf_up": 64,
+        "leaf_bundle": 1,
+        "rails_per_pod": 1,
+        "domains_per_pod": 4,
+        "rail_gpus": 8,
+    }
     d = Design(**one, leaf_down=128)
     assert not unwirable(d, cross_rail=True)
-    assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, d.leaf_oversubscription, d.ring_uplinks) == (16, 4, 4, 512, 2.0, 8.0)
-    assert unwirable(Design(**one, leaf_down=130), cross_rail=True)[0] == "leaf domain: 130 ports are not whole racks of 8 GPUs"
+    assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, d.leaf_oversubscription, d.ring_uplinks) == (
+        16,
+        4,
+        4,
+        512,
+        2.0,
+        8.0,
+    )
+    assert (
+        unwirable(Design(**one, leaf_down=130), cross_rail=True)[0]
+        == "leaf domain: 130 ports are not whole racks of 8 GPUs"
+    )
 
 
 def test_lanes_multiply_boxes_and_cables() -> None:
     """Two lanes of every NIC are two networks: twice the boxes, twice the cables."""
     d = Design(ports=8, rails=2, racks=8, leaf_down=4, leaf_up=4, leaf_bundle=1, rails_per_pod=2, domains_per_pod=2)
     two = dataclasses.replace(d, lanes=2)
-    assert (two.switches, two.switch_links, two.endpoint_links) == (2 * d.switches, 2 * d.switch_links, 2 * d.endpoint_links) == (16, 32, 32)
+    assert (
+        (two.switches, two.switch_links, two.endpoint_links)
+        == (2 * d.switches, 2 * d.switch_links, 2 * d.endpoint_links)
+        == (16, 32, 32)
+    )
 
 
 # --- ports counted twice --------------------------------------------------------------------------------------------------
 
-GOOD = Design(ports=8, rails=2, racks=12, leaf_down=4, leaf_up=4, leaf_bundle=2, rails_per_pod=1, domains_per_pod=2, spine_up=4, spine_bundle=2)
+GOOD = Design(
+    ports=8,
+    rails=2,
+    racks=12,
+    leaf_down=4,
+    leaf_up=4,
+    leaf_bundle=2,
+    rails_per_pod=1,
+    domains_per_pod=2,
+    spine_up=4,
+    spine_bundle=2,
+)
 
 
 # Zones of both rails of two domains, so of two pods; super-cores full of two of them.
@@ -196,8 +268,14 @@ def test_good_design_is_wirable_at_every_edge() -> None:
         (ZONE | {"core_bundle": 3}, "core bundle: 4 uplinks are not whole bundles of 3"),
         (ZONE | {"core_bundle": 0}, "core bundle: 4 uplinks are not whole bundles of 0"),
         (ZONE | {"racks": 40}, "super-core ports: 5 zones x 2 links > 8 ports"),
-        (ZONE | {"domains_per_zone": 3}, "zone: 2 rails and 3 domains are not whole pods of 1 rails and 2 domains, rails within 2"),
-        (ZONE | {"rails_per_zone": 3}, "zone: 3 rails and 2 domains are not whole pods of 1 rails and 2 domains, rails within 2"),
+        (
+            ZONE | {"domains_per_zone": 3},
+            "zone: 2 rails and 3 domains are not whole pods of 1 rails and 2 domains, rails within 2",
+        ),
+        (
+            ZONE | {"rails_per_zone": 3},
+            "zone: 3 rails and 2 domains are not whole pods of 1 rails and 2 domains, rails within 2",
+        ),
         (ZONE | {"rails_per_zone": 0}, "zone: 0 rails and 2 domains are not whole pods"),
     ],
 )
@@ -255,7 +333,11 @@ def cables(d: Design) -> nx.MultiGraph:
         for group in range(d.spines_per_pod):
             g.add_edges_from([(leaf, ("spine", *pod, group))] * d.leaf_bundle)
     for spine in [n for n in g if n[0] == "spine"] if d.tiers > 2 else []:
-        zone = (spine[1] * d.domains_per_pod // d.domains_per_zone, spine[2] * d.rails_per_pod // d.rails_per_zone) if d.tiers > 3 else (0, 0)
+        zone = (
+            (spine[1] * d.domains_per_pod // d.domains_per_zone, spine[2] * d.rails_per_pod // d.rails_per_zone)
+            if d.tiers > 3
+            else (0, 0)
+        )
         for core in range(d.spine_up // d.spine_bundle):
             g.add_edges_from([(spine, ("core", *zone, spine[3], core))] * d.spine_bundle)
     for core in [n for n in g if n[0] == "core"] if d.tiers > 3 else []:
@@ -273,7 +355,10 @@ def designs(draw: st.DrawFn) -> Design:
         return Design(ports=ports, rails=rails, racks=racks, leaf_down=rails * racks)
     down, bundle, groups = draw(st.integers(1, ports)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
     leaf = {"leaf_down": down, "leaf_up": bundle * groups, "leaf_bundle": bundle}
-    pod = {"rails_per_pod": draw(st.integers(1, rails)), "domains_per_pod": draw(st.integers(1, math.ceil(racks / down)))}
+    pod = {
+        "rails_per_pod": draw(st.integers(1, rails)),
+        "domains_per_pod": draw(st.integers(1, math.ceil(racks / down))),
+    }
     if tiers == 2:
         return Design(ports=ports, rails=rails, racks=racks, **leaf, **pod)
     spine_bundle, cores = draw(st.integers(1, 3)), draw(st.integers(1, 3))
@@ -323,7 +408,9 @@ def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
 @given(designs())
 def test_refused_means_that_full_boxes_overflow_or_gpus_are_apart(d: Design) -> None:
     """Where every domain and pod is full, a refused design has a box without enough ports, or GPUs that never meet."""
-    full = d.tiers == 1 or (d.racks % d.leaf_down == 0 and d.domains % d.domains_per_pod == 0 and d.rails % d.rails_per_pod == 0)
+    full = d.tiers == 1 or (
+        d.racks % d.leaf_down == 0 and d.domains % d.domains_per_pod == 0 and d.rails % d.rails_per_pod == 0
+    )
     full &= d.tiers < 4 or (d.domains % d.domains_per_zone == 0 and d.rails % d.rails_per_zone == 0)
     if full and unwirable(d, cross_rail=True):
         g = cables(d)

@@ -8,18 +8,41 @@ from planner.instance.network import Network
 from planner.instance.wan import Wan
 from planner.physics.network.cabling import lay
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import allreduce_slowdown, hop_slowdown
+from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import Left, exchange_gbps, wan_gbps, wan_left, wan_ports
 from planner.plan.sites import Link
 from planner.plan.wan import WanDemand, WanPlan, WanRoute
 
-TWO = Design(ports=8, rails=1, racks=6, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=3)  # 2 spines, 3 of 8 ports down
-THREE = Design(ports=8, rails=2, racks=4, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1, spine_up=2, spine_bundle=1)
+TWO = Design(
+    ports=8, rails=1, racks=6, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=3
+)  # 2 spines, 3 of 8 ports down
+THREE = Design(
+    ports=8,
+    rails=2,
+    racks=4,
+    leaf_down=2,
+    leaf_up=2,
+    leaf_bundle=1,
+    rails_per_pod=1,
+    domains_per_pod=1,
+    spine_up=2,
+    spine_bundle=1,
+)
 
 
 @pytest.mark.parametrize(
     ("gbps", "networks", "ports"),
-    [(0, 1, 0), (1, 1, 1), (800, 1, 1), (800.01, 1, 2), (6400, 1, 8), (6401, 1, 9), (1600, 2, 1), (1601, 2, 2), (0.3, 3, 1)],
+    [
+        (0, 1, 0),
+        (1, 1, 1),
+        (800, 1, 1),
+        (800.01, 1, 2),
+        (6400, 1, 8),
+        (6401, 1, 9),
+        (1600, 2, 1),
+        (1601, 2, 2),
+        (0.3, 3, 1),
+    ],
 )
 def test_a_port_for_each_800_gbps(gbps: float, networks: int, ports: int) -> None:
     """Ports of 800 Gbps take the rate, an equal part of it in every network, and one more takes the rest."""
@@ -45,9 +68,15 @@ def test_links_add_up_at_their_ends() -> None:
 @pytest.mark.parametrize(("backup", "gbps"), [(None, 800), (500, 800), (501, 1200)])
 def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gbps: float) -> None:
     """Routes of 300 and 200 Gbps, the second backed by more: whole wavelengths of 400 Gbps, and nothing of what passes by."""
-    routes = [WanRoute(share=0.5, edges=("x",), route_km=1, rtt_ms=1, gbps=g, backup_gbps=b) for g, b in ((300, None), (200, backup))]
+    routes = [
+        WanRoute(share=0.5, edges=("x",), route_km=1, rtt_ms=1, gbps=g, backup_gbps=b)
+        for g, b in ((300, None), (200, backup))
+    ]
     more = {"priority": 0, "asked_gbps": 1, "admitted_gbps": 1, "missing_gbps": 0}
-    demands = (WanDemand(name="sync", a="a", b="b", routes=tuple(routes), **more), WanDemand(name="x", a="b", b="c", routes=tuple(routes), **more))
+    demands = (
+        WanDemand(name="sync", a="a", b="b", routes=tuple(routes), **more),
+        WanDemand(name="x", a="b", b="c", routes=tuple(routes), **more),
+    )
     design = WanPlan.model_construct(demands=demands)
     assert wan_gbps(Wan(wavelength_gbps=400), (link("a", "b", 9999),), design, "a") == gbps
 
@@ -56,17 +85,25 @@ def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gb
 def test_half_of_a_box_faces_the_wide_area(ports: int, boxes: int, side: int) -> None:
     """A box of 8 ports takes 4 and sends 4 up; the fifth needs a second box, and the two share them."""
     d = dataclasses.replace(TWO, wan_ports=ports, lanes=2)
-    assert (d.borders, d.border_side, d.border_links) == (2 * boxes, side, 2 * ports)
+    assert (d.wan_gateways, d.border_side, d.wan_gateway_links) == (2 * boxes, side, 2 * ports)
 
 
 @pytest.mark.parametrize(
     ("design", "most", "said"),
     [
-        (TWO, 10, "spine ports: 3 taken + 6 of the border > 8 ports"),
-        (THREE, 16, "core ports: 4 taken + 5 of the border > 8 ports"),
-        (Design(ports=8, rails=1, racks=5, leaf_down=5), 3, "leaf ports: 5 taken + 4 of the border > 8 ports"),
-        (Design(ports=8, rails=1, racks=5, leaf_down=5, leaf_spare=1), 2, "leaf ports: 6 taken + 3 of the border > 8 ports"),
-        (Design(ports=4, rails=1, racks=5, leaf_down=5, split=2), 1, "leaf ports: 3 taken + 2 of the border > 4 ports"),
+        (TWO, 10, "spine ports: 3 taken + 6 of the WAN gateway > 8 ports"),
+        (THREE, 16, "core ports: 4 taken + 5 of the WAN gateway > 8 ports"),
+        (Design(ports=8, rails=1, racks=5, leaf_down=5), 3, "leaf ports: 5 taken + 4 of the WAN gateway > 8 ports"),
+        (
+            Design(ports=8, rails=1, racks=5, leaf_down=5, leaf_spare=1),
+            2,
+            "leaf ports: 6 taken + 3 of the WAN gateway > 8 ports",
+        ),
+        (
+            Design(ports=4, rails=1, racks=5, leaf_down=5, split=2),
+            1,
+            "leaf ports: 3 taken + 2 of the WAN gateway > 4 ports",
+        ),
     ],
 )
 def test_the_top_tier_has_ports_for_the_border(design: Design, most: int, said: str) -> None:
@@ -78,7 +115,7 @@ def test_the_top_tier_has_ports_for_the_border(design: Design, most: int, said: 
 def test_links_go_to_the_top_tier_in_turn() -> None:
     """Five ports in each of two lanes: two boxes a network, every spine gets two or three links, and only of its own network."""
     d = dataclasses.replace(TWO, wan_ports=5, lanes=2)
-    held = [c for c in lay(d) if c.low_tier == "border"]
+    held = [c for c in lay(d) if c.low_tier == "wan_gateway"]
     ends = [(a, b) for c in held for a, b in zip(c.low.tolist(), c.high.tolist(), strict=True)]
     assert [sum(b == spine for _, b in ends) for spine in range(4)] == [3, 2, 3, 2]
     assert all((a < 2) == (b < 2) for a, b in ends)
@@ -108,7 +145,7 @@ def test_a_design_was_asked_for_the_headroom_too() -> None:
 @pytest.mark.parametrize(
     ("design", "leaf", "pod"),
     [
-        (Design(ports=8, rails=1, racks=5, leaf_down=5), 1.0, 1.0),  # one switch: nothing below the border
+        (Design(ports=8, rails=1, racks=5, leaf_down=5), 1.0, 1.0),  # one switch: nothing below the WAN gateway
         (TWO, 1 - 0.5 / 2, 1.0),  # one leaf sends half of 800 Gbps up two links
         (dataclasses.replace(TWO, lanes=2), 1 - 0.25 / 2, 1.0),  # and half of that in each of two networks
         (THREE, 1 - 0.25 / 2, 1 - 0.5 / 4),  # two rails share, and a pod of one has 2 spines of 2 uplinks
@@ -120,12 +157,24 @@ def test_what_the_exchange_leaves(design: Design, leaf: float, pod: float) -> No
     assert wan_left(design, 800.0, 800.0, 0.5, 1.0) == Left(leaf, pod)
 
 
-@pytest.mark.parametrize(("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)])
+@pytest.mark.parametrize(
+    ("rails", "domains", "zone"), [(1, 2, 1 - 0.25 * 0.5 / 8), (2, 2, 1 - 0.5 * 0.5 / 8), (4, 2, 1 - 1.0 * 0.5 / 8)]
+)
 def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: float) -> None:
     """By hand: half of a stage's racks in one zone, whose two positions of spines have two cores each of two uplinks; four rails share the rate."""
     tall = {"rails_per_zone": rails, "domains_per_zone": domains, "core_up": 2, "core_bundle": 1}
     d = Design(
-        ports=8, rails=4, racks=8, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=1, spine_up=2, spine_bundle=1, **tall
+        ports=8,
+        rails=4,
+        racks=8,
+        leaf_down=2,
+        leaf_up=2,
+        leaf_bundle=1,
+        rails_per_pod=1,
+        domains_per_pod=1,
+        spine_up=2,
+        spine_bundle=1,
+        **tall,
     )
     assert wan_left(d, 800.0, 800.0, 0.0, 0.0, 0.5) == Left(1.0, 1.0, zone)
 
@@ -134,17 +183,29 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
     """Pods of two rails of three make a zone of four; it sends what three send."""
     tall = {"rails_per_zone": 4, "domains_per_zone": 1, "core_up": 4, "core_bundle": 1}
     d = Design(
-        ports=8, rails=3, racks=4, leaf_down=2, leaf_up=1, leaf_bundle=1, rails_per_pod=2, domains_per_pod=1, spine_up=1, spine_bundle=1, **tall
+        ports=8,
+        rails=3,
+        racks=4,
+        leaf_down=2,
+        leaf_up=1,
+        leaf_bundle=1,
+        rails_per_pod=2,
+        domains_per_pod=1,
+        spine_up=1,
+        spine_bundle=1,
+        **tall,
     )
     assert wan_left(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
 
 
-@pytest.mark.parametrize(("left", "hop", "ring"), [(Left(), 2.0, 1.0), (Left(0.5), 4.0, 1.5), (Left(0.0), float("inf"), float("inf"))])
+@pytest.mark.parametrize(
+    ("left", "hop", "ring"), [(Left(), 2.0, 1.0), (Left(0.5), 4.0, 1.5), (Left(0.0), float("inf"), float("inf"))]
+)
 def test_hops_and_rings_have_what_is_left(left: Left, hop: float, ring: float) -> None:
     """Four flows on two uplinks take twice as long, and twice that on half of them; three rings on two half as long again as on four."""
     box = {"name": "b", "ports": 8, "port_gbps": 800, "price_usd": 0, "power_watts": 0}
     own = {"switches": [box], "optics": {"name": "o", "price_usd": 0, "power_watts": 0}, "transport": {"slowdown": 1}}
     network, d = Network.model_validate(own), dataclasses.replace(TWO, leaf_down=4, leaf_up=2)
-    assert hop_slowdown(network.transport.slowdown, d, 1.0, 0.0, left=left) == hop
+    assert pipeline_send_slowdown(network.transport.slowdown, d, 1.0, 0.0, left=left) == hop
     assert allreduce_slowdown(network.transport.slowdown, dataclasses.replace(d, leaf_up=4), 3, 0, left=left) == ring
-    assert hop_slowdown(network.transport.slowdown, d, 0.0, 0.0, left=left) == 1.0
+    assert pipeline_send_slowdown(network.transport.slowdown, d, 0.0, 0.0, left=left) == 1.0

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from planner.instance.wan import Wan
 from planner.physics.site import gradient_exchange, wan
-from planner.physics.site.gradient_exchange import Form, form_need_gbps, forms, hierarchical, link_needs, ring, seconds, tree
+from planner.physics.site.gradient_exchange import (
+    Form,
+    form_need_gbps,
+    forms,
+    hierarchical,
+    link_needs,
+    ring,
+    seconds,
+    tree,
+)
 
 WAN = Wan()
 SITES = ("a", "b", "c", "d")
@@ -124,7 +133,9 @@ def published(hidden: int, layers: int) -> Form:
     return ring(("east", "west"), 12 * hidden**2 * 0.5 * layers, lambda *_: 39.0)
 
 
-@pytest.mark.parametrize(("hidden", "nominal_bytes", "tbps"), [(192_000, 100e12 / 224 / 2, 17.9), (132_000, 52.5e12 / 252 / 2, 8.3)])
+@pytest.mark.parametrize(
+    ("hidden", "nominal_bytes", "tbps"), [(192_000, 100e12 / 224 / 2, 17.9), (132_000, 52.5e12 / 252 / 2, 8.3)]
+)
 def test_the_published_exchange(hidden: int, nominal_bytes: float, tbps: float) -> None:
     """A layer's gradients in 100 ms are 17.9 Tbps for the 24-month model (14 in print) and 8.3 for the 6-month one, before doubling."""
     at_once = Wan(round_trips=0.0)

@@ -17,7 +17,12 @@ OPTICS = Optics(name="dr8", price_usd=1_000.0, power_watts=15.0)
 CABLES = Cables(endpoint_usd=100.0, endpoint_transceivers=1, switch_usd=200.0, switch_transceivers=2)
 NETWORK = Network(switches=(SWITCH,), optics=OPTICS, cables=CABLES)
 PRICES = SitePrices(
-    building_usd_per_it_mw=10e6, interconnection_usd_per_mw=1e5, site_usd=5e6, discount_rate=0.07, site_life_years=20.0, it_life_years=5.0
+    building_usd_per_it_mw=10e6,
+    interconnection_usd_per_mw=1e5,
+    site_usd=5e6,
+    discount_rate=0.07,
+    site_life_years=20.0,
+    it_life_years=5.0,
 )
 GRID = Grid(balancing_authorities=(), nodes=(), prices=PRICES)
 WAN = Wan(fibre_usd_per_route_km=1_000.0, wavelength_usd=40_000.0, fibre_life_years=20.0, max_wavelengths_per_pair=96)
@@ -54,7 +59,9 @@ def test_a_rack_by_name_is_refused() -> None:
         power.it_mw(Hardware(accelerator="x", rack="NVL72"), 1)
 
 
-@pytest.mark.parametrize(("rate", "years", "payment"), [(0.07, 20, 0.0943929), (0.07, 1, 1.07), (0.07, 5, 0.2438907), (0.0, 20, 0.05)])
+@pytest.mark.parametrize(
+    ("rate", "years", "payment"), [(0.07, 20, 0.0943929), (0.07, 1, 1.07), (0.07, 5, 0.2438907), (0.0, 20, 0.05)]
+)
 def test_annuity(rate: float, years: float, payment: float) -> None:
     """7 % over 20 years is 9.43929 cents per dollar, over one year 1.07; without interest 1/n."""
     assert cost.annuity(rate, years) == pytest.approx(payment, rel=1e-6)
@@ -63,7 +70,9 @@ def test_annuity(rate: float, years: float, payment: float) -> None:
 @given(st.floats(1e-6, 0.5), st.integers(1, 40))
 def test_annuity_pays_the_dollar_back(rate: float, years: int) -> None:
     """Its payments, discounted, are worth the dollar."""
-    assert cost.annuity(rate, years) * sum((1 + rate) ** -y for y in range(1, years + 1)) == pytest.approx(1.0, rel=1e-6)
+    assert cost.annuity(rate, years) * sum((1 + rate) ** -y for y in range(1, years + 1)) == pytest.approx(
+        1.0, rel=1e-6
+    )
 
 
 def test_energy() -> None:
@@ -79,8 +88,12 @@ def test_links() -> None:
 
 def test_fabric() -> None:
     """Two switches, 3 links between them and 5 endpoints: $112,100 and 4,165 W."""
-    assert cost.fabric_usd(NETWORK, SWITCH, switches=2, switch_links=3, endpoint_links=5) == pytest.approx(100_000 + 6_600 + 5_500)
-    assert cost.fabric_mw(NETWORK, SWITCH, switches=2, switch_links=3, endpoint_links=5) == pytest.approx((4_000 + 15 * 11) / 1e6)
+    assert cost.fabric_usd(NETWORK, SWITCH, switches=2, switch_links=3, endpoint_links=5) == pytest.approx(
+        100_000 + 6_600 + 5_500
+    )
+    assert cost.fabric_mw(NETWORK, SWITCH, switches=2, switch_links=3, endpoint_links=5) == pytest.approx(
+        (4_000 + 15 * 11) / 1e6
+    )
 
 
 def test_site() -> None:
@@ -93,4 +106,6 @@ def test_wan_link() -> None:
     assert cost.wan_fibre_usd(WAN, 1_000.0, 97) == pytest.approx(2e6)
     assert cost.wan_fibre_usd(WAN, 1_000.0, 96) == pytest.approx(1e6)
     assert cost.wan_wavelength_usd(WAN, 97) == pytest.approx(3.88e6)
-    assert cost.link_usd_per_year(GRID, WAN, 1_000.0, 97) == pytest.approx(2e6 * 0.0943929 + 3.88e6 * 0.2438907, rel=1e-6)
+    assert cost.link_usd_per_year(GRID, WAN, 1_000.0, 97) == pytest.approx(
+        2e6 * 0.0943929 + 3.88e6 * 0.2438907, rel=1e-6
+    )

@@ -18,7 +18,9 @@ def entry(kind: str, name: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize(("name", "flop"), [("chinchilla-1", 3.85e24), ("chinchilla-2", 4.54e24), ("chinchilla-3", 12.6e24)])
+@pytest.mark.parametrize(
+    ("name", "flop"), [("chinchilla-1", 3.85e24), ("chinchilla-2", 4.54e24), ("chinchilla-3", 12.6e24)]
+)
 def test_laws_pass_near_their_published_points(name: str, flop: float) -> None:
     """Each approach gives 175B at its own compute of table A3, to what a line through nine rounded points allows."""
     law = PointsLaw.model_validate(entry("scaling_laws", name))
@@ -54,8 +56,12 @@ def test_batch_laws() -> None:
     """A fixed batch is its coefficient; powers follow tokens or compute."""
     asked = {"tokens": 1e12, "flop": 1e24, "parameters": 1e11}
     assert scaling_laws.power(PowerOf(of="fixed", coefficient=4e6), **asked) == 4e6
-    assert scaling_laws.power(PowerOf.model_validate(entry("batch_laws", "zhang-2024")), **asked) == pytest.approx(22.91 * 1e12**0.47)
-    assert scaling_laws.power(PowerOf.model_validate(entry("batch_laws", "deepseek-2024")), **asked) == pytest.approx(0.292 * 1e24**0.3271)
+    assert scaling_laws.power(PowerOf.model_validate(entry("batch_laws", "zhang-2024")), **asked) == pytest.approx(
+        22.91 * 1e12**0.47
+    )
+    assert scaling_laws.power(PowerOf.model_validate(entry("batch_laws", "deepseek-2024")), **asked) == pytest.approx(
+        0.292 * 1e24**0.3271
+    )
 
 
 def test_depth_laws() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.instance.hardware import Accelerator, MatrixEfficiency, Rack
+from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
 from planner.physics.training import layer_time, memory, operations
 from planner.physics.training.operations import Machine, Shape
@@ -18,7 +18,13 @@ from planner.physics.training.process_groups import LayerKind, weights_of
 # causal attention 2·16·8 = 256, logits 2·4·8·16 = 1,024, s·h·2 B = 64 B.
 TOY = Model(name="toy", layers=4, hidden=8, heads=2, vocabulary=16)
 PRECISION = Precision(
-    compute="fp16", parameter_bytes=2, working_parameter_bytes=2, gradient_bytes=4, optimizer_bytes=12, activation_bytes=2, collective_bytes=2
+    compute="fp16",
+    parameter_bytes=2,
+    working_parameter_bytes=2,
+    gradient_bytes=4,
+    optimizer_bytes=12,
+    activation_bytes=2,
+    collective_bytes=2,
 )
 MATRIX, ATTENTION = 6.144, 0.256
 DENSE = LayerKind(layers=4, routed=False, window=None)
@@ -31,7 +37,7 @@ def gpu(*, most: float = 1.0, traffic: float = 0.0, hbm: float = 1e15, kernel: f
         hbm_bytes=1e12,
         hbm_bytes_per_second=hbm,
         peak_flop_per_second={"fp16": 1e3, "fp8": 2e3},
-        matrix_efficiency=MatrixEfficiency(most={"fp16": most, "fp8": most}, operand_traffic=traffic),
+        gemm_efficiency=GemmEfficiency(max_share={"fp16": most, "fp8": most}, operand_traffic=traffic),
         attention_efficiency=1.0,
         kernel_seconds=kernel,
         scale_up_bytes_per_second=100.0,
@@ -41,33 +47,53 @@ def gpu(*, most: float = 1.0, traffic: float = 0.0, hbm: float = 1e15, kernel: f
     )
 
 
-def machine(card: Accelerator | None = None, model: Model = TOY, precision: Precision = PRECISION, **software: Any) -> Machine:
+def machine(
+    card: Accelerator | None = None, model: Model = TOY, precision: Precision = PRECISION, **software: Any
+) -> Machine:
     """Return a machine of toy GPUs, 8 a rack."""
     code = Software.model_validate({"name": "toy", "loss_bytes_per_logit": 0, **software})
     rack = Rack(name="r", gpus=8, it_kw=1, price_usd=0)
     return Machine(gpu=card or gpu(), rack=rack, software=code, model=model, precision=precision, sequence=4)
 
 
-def shape(t: int = 1, b: int = 1, recompute: memory.Recompute = "selective", sp: bool = False, c: int = 1, e: int = 1) -> Shape:
+def shape(
+    t: int = 1, b: int = 1, recompute: memory.Recompute = "selective", sp: bool = False, c: int = 1, e: int = 1
+) -> Shape:
     """Return a shape."""
-    return Shape(tensor_parallel=t, micro_batch=b, recompute=recompute, sequence_parallel=sp, context_parallel=c, expert_parallel=e)
+    return Shape(
+        tensor_parallel=t,
+        micro_batch=b,
+        recompute=recompute,
+        sequence_parallel=sp,
+        context_parallel=c,
+        expert_parallel=e,
+    )
 
 
 SHAPES = st.builds(
-    shape, st.sampled_from([1, 2, 4, 8]), st.integers(1, 4), st.sampled_from(("none", "selective")), st.booleans(), st.sampled_from([1, 2])
+    shape,
+    st.sampled_from([1, 2, 4, 8]),
+    st.integers(1, 4),
+    st.sampled_from(("none", "selective")),
+    st.booleans(),
+    st.sampled_from([1, 2]),
 )
 
 
 def seconds(m: Machine, s: Shape, kind: str) -> tuple[float, float]:
     """Sum the seconds of a layer's operations of a kind, forward and backward."""
     ops = operations.layer_operations(m, s, routed=False)
-    return math.fsum(o.seconds for o in ops.forward if o.kind == kind), math.fsum(o.seconds for o in ops.backward if o.kind == kind)
+    return math.fsum(o.seconds for o in ops.forward if o.kind == kind), math.fsum(
+        o.seconds for o in ops.backward if o.kind == kind
+    )
 
 
 def test_product_adds_its_unhidden_traffic() -> None:
     """2·4·8·16 FLOP at 800 FLOP/s take 1.28 s; with half of 2·(4·8 + 8·16 + 4·16) bytes at 100 B/s, 2.24 s more; and a kernel's 0.1 s."""
     assert operations.product_seconds(machine(gpu(most=0.8)), 4, 8, 16) == pytest.approx(1.28)
-    assert operations.product_seconds(machine(gpu(most=0.8, traffic=0.5, hbm=100.0, kernel=0.1)), 4, 8, 16) == pytest.approx(1.28 + 2.24 + 0.1)
+    assert operations.product_seconds(
+        machine(gpu(most=0.8, traffic=0.5, hbm=100.0, kernel=0.1)), 4, 8, 16
+    ) == pytest.approx(1.28 + 2.24 + 0.1)
 
 
 @given(st.floats(1, 1e6), st.floats(0, 1))
@@ -95,7 +121,9 @@ def test_unfused_scores_skip_no_masked_half() -> None:
     """Without a flash kernel the scores' 512 FLOP run whole at half the products' efficiency, and softmax moves 2·16 scores of 9 bytes."""
     m = machine(gpu(hbm=1.0), flash_attention=False)
     assert seconds(m, shape(), "attention")[0] == pytest.approx(2 * 0.512)
-    assert seconds(m, shape(), "vector")[0] - seconds(machine(gpu(hbm=1.0)), shape(), "vector")[0] == pytest.approx(2 * 16 * 9)
+    assert seconds(m, shape(), "vector")[0] - seconds(machine(gpu(hbm=1.0)), shape(), "vector")[0] == pytest.approx(
+        2 * 16 * 9
+    )
 
 
 def test_gate_widens_the_first_ffn_product() -> None:
@@ -151,7 +179,9 @@ def test_two_dimensional_tensor_parallelism_by_hand() -> None:
 @pytest.mark.parametrize(("overlap", "exposed"), [(0.0, 1.14), (1.0, 1.14 - 0.256)])
 def test_context_exchange(overlap: float, exposed: float) -> None:
     """Keys and values of 4 tokens, 16 elements of 2 B, pass between 2 ranks: 0.5 + 0.64 s, beside the attention's 0.256 s or before it."""
-    assert layer_time.context_exchange_seconds(machine(context_overlap=overlap), shape(c=2), 0.256) == pytest.approx(exposed)
+    assert layer_time.context_exchange_seconds(machine(context_overlap=overlap), shape(c=2), 0.256) == pytest.approx(
+        exposed
+    )
     assert layer_time.context_exchange_seconds(machine(), shape(), 0.256) == 0
 
 
@@ -193,13 +223,18 @@ def test_launches_show_where_the_gpu_is_faster() -> None:
 @given(SHAPES)
 def test_layer_parts_sum_to_the_layer(s: Shape) -> None:
     """The parts are non-negative and sum to forward and backward; the backward is the longer."""
-    times = layer_time.layer_times(machine(gpu(traffic=0.3, hbm=1e3, kernel=0.01), flash_attention=False, launch_seconds=0.05), s)
+    times = layer_time.layer_times(
+        machine(gpu(traffic=0.3, hbm=1e3, kernel=0.01), flash_attention=False, launch_seconds=0.05), s
+    )
     assert min(times.parts.values()) >= 0
     assert sum(times.parts.values()) == pytest.approx(times.forward + times.backward)
     assert times.backward >= times.forward
 
 
-@given(SHAPES, st.sampled_from(["scale_up_bytes_per_second", "hbm_bytes_per_second", "hbm_efficiency", "attention_efficiency"]))
+@given(
+    SHAPES,
+    st.sampled_from(["scale_up_bytes_per_second", "hbm_bytes_per_second", "hbm_efficiency", "attention_efficiency"]),
+)
 def test_a_better_gpu_is_never_slower(s: Shape, what: str) -> None:
     """Twice a rate, or the whole of one, never slows a layer."""
     card = gpu(traffic=0.3, hbm=1e3).model_copy(update={"hbm_efficiency": 0.5, "attention_efficiency": 0.5})
@@ -212,46 +247,50 @@ def test_a_better_gpu_is_never_slower(s: Shape, what: str) -> None:
 def test_head(t: int) -> None:
     """The logits' 1,024 FLOP, three times, over t ranks; their loss moves 8 bytes for each of 64 logits."""
     assert layer_time.head_seconds(machine(), shape(t)) == pytest.approx(3.072 / t)
-    assert layer_time.head_seconds(machine(gpu(hbm=1.0), loss_bytes_per_logit=8), shape(t)) == pytest.approx((3.072 + 64 * 8) / t)
+    assert layer_time.head_seconds(machine(gpu(hbm=1.0), loss_bytes_per_logit=8), shape(t)) == pytest.approx(
+        (3.072 + 64 * 8) / t
+    )
 
 
 def test_hop_over_the_nics() -> None:
     """Each of t ranks sends its part of 64 B at 10 B/s."""
-    assert layer_time.hop_nic_seconds(machine(), shape(1)) == pytest.approx(6.4)
-    assert layer_time.hop_nic_seconds(machine(), shape(2, b=3)) == pytest.approx(9.6)
+    assert layer_time.pipeline_send_nic_seconds(machine(), shape(1)) == pytest.approx(6.4)
+    assert layer_time.pipeline_send_nic_seconds(machine(), shape(2, b=3)) == pytest.approx(9.6)
 
 
 def test_hop() -> None:
     """A hop is the NIC's 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B between the ranks."""
-    assert layer_time.hop_seconds(machine(), shape(1), 1.5) == pytest.approx(2 + 9.6)
-    assert layer_time.hop_seconds(machine(), shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
+    assert layer_time.pipeline_send_seconds(machine(), shape(1), 1.5) == pytest.approx(2 + 9.6)
+    assert layer_time.pipeline_send_seconds(machine(), shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
 
 
 def test_hop_under_sequence_parallelism_needs_no_gather() -> None:
     """Under sequence parallelism the next stage starts from its shards: the gather is the one its first exchange already counts."""
-    assert layer_time.hop_seconds(machine(), shape(2, sp=True), 1.5) == pytest.approx(2 + 4.8)
+    assert layer_time.pipeline_send_seconds(machine(), shape(2, sp=True), 1.5) == pytest.approx(2 + 4.8)
 
 
 def test_hop_inside_the_rack() -> None:
     """Between stages of one rack a hop takes the scale-up links' 0.5 s and 64 B at 100 B/s, whatever the network's slowdown."""
-    assert layer_time.hop_seconds(machine(), shape(1), 1.5, inside=True) == pytest.approx(0.5 + 0.64)
+    assert layer_time.pipeline_send_seconds(machine(), shape(1), 1.5, inside=True) == pytest.approx(0.5 + 0.64)
 
 
 def test_unscattered_hops_carry_the_whole_tensor() -> None:
     """Without scatter every TP rank sends all of 64 B, and nothing is gathered."""
-    assert layer_time.hop_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
+    assert layer_time.pipeline_send_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
 
 
 @pytest.mark.parametrize(("hop", "exposed"), [(0.5, 0.0), (1.0, 0.0), (1.5, 6 * 0.5), (3.0, 6 * (2.0 + 1.0))])
 def test_hops_are_exposed_beyond_their_chunk(hop: float, exposed: float) -> None:
     """Of 3 micro-batches in 2 chunks each hop exposes what exceeds 1 s forward and 2 s backward."""
-    assert layer_time.exposed_hops_seconds(3, 2, hop, 1.0, 2.0) == pytest.approx(exposed)
+    assert layer_time.exposed_pipeline_send_seconds(3, 2, hop, 1.0, 2.0) == pytest.approx(exposed)
 
 
 def test_plain_pipelines_hide_no_hop() -> None:
     """Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap."""
-    assert layer_time.exposed_hops_seconds(3, 1, 0.5, 1.0, 2.0) == pytest.approx(3 * 2 * 0.5)
-    assert layer_time.exposed_hops_seconds(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(6 * 2 * 0.5 * 0.75)
+    assert layer_time.exposed_pipeline_send_seconds(3, 1, 0.5, 1.0, 2.0) == pytest.approx(3 * 2 * 0.5)
+    assert layer_time.exposed_pipeline_send_seconds(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(
+        6 * 2 * 0.5 * 0.75
+    )
 
 
 HALF = shape(2)
@@ -285,27 +324,41 @@ def test_gradients_between_racks() -> None:
     assert layer_time.ring_seconds(machine(), HALF, WEIGHTS, 4, 1) == 0
 
 
-@pytest.mark.parametrize(("zero", "forward", "backward"), [(0, 0, 0), (1, 0, 0), (2, 0, REDUCE), (3, GATHER, GATHER + REDUCE)])
+@pytest.mark.parametrize(
+    ("zero", "forward", "backward"), [(0, 0, 0), (1, 0, 0), (2, 0, REDUCE), (3, GATHER, GATHER + REDUCE)]
+)
 def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: float) -> None:
     """Stages 0 and 1 send nothing with a micro-batch, 2 the reduction, 3 the gather in both passes too."""
-    assert layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, 4, 3, 2.0) == pytest.approx((forward, backward))
+    assert layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, 4, 3, 2.0) == pytest.approx(
+        (forward, backward)
+    )
 
 
-@pytest.mark.parametrize(("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)])
+@pytest.mark.parametrize(
+    ("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)]
+)
 def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     """With nothing to hide behind, gradients come back (0), weights do (1, 2), or nothing does (3); 2 and 3 owe one layer's sums."""
     where = (machine(), HALF, WEIGHTS, 4, 3, 2.0)
-    assert layer_time.data_parallel_tail_seconds(*where, zero_stage=zero, layers=5, layer_backward=0.0, end=0) == pytest.approx(exposed)
+    assert layer_time.data_parallel_tail_seconds(
+        *where, zero_stage=zero, layers=5, layer_backward=0.0, end=0
+    ) == pytest.approx(exposed)
 
 
 @pytest.mark.parametrize(("share", "exposed"), [(0.0, 1.0), (0.5, 2.5), (1.0, 5.0)])
 def test_a_framework_may_expose_a_share_in_any_case(share: float, exposed: float) -> None:
     """Of five layers' exchanges beside a long backward pass the last remains, or the share that the framework exposes; embeddings come on top."""
     m = machine(data_exposed=share)
-    tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=0)
+    tail = layer_time.data_parallel_tail_seconds(
+        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=0
+    )
     assert tail == pytest.approx(exposed * 2 * REDUCE)
-    more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=1)
-    assert more - tail == pytest.approx(2 * float(layer_time.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, 4, 3, 2.0)))
+    more = layer_time.data_parallel_tail_seconds(
+        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=1
+    )
+    assert more - tail == pytest.approx(
+        2 * float(layer_time.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, 4, 3, 2.0))
+    )
 
 
 @pytest.mark.parametrize(("backward", "exposed"), [(0.9, 0.5), (0.5, 0.5), (0.1, 0.9)])

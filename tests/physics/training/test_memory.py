@@ -11,7 +11,13 @@ from planner.physics.training.transformer import layer_parameters
 GIB = 2**30
 S = 2048
 MIXED = Precision(
-    compute="fp16", parameter_bytes=2, working_parameter_bytes=2, gradient_bytes=4, optimizer_bytes=12, activation_bytes=2, collective_bytes=2
+    compute="fp16",
+    parameter_bytes=2,
+    working_parameter_bytes=2,
+    gradient_bytes=4,
+    optimizer_bytes=12,
+    activation_bytes=2,
+    collective_bytes=2,
 )
 
 
@@ -34,7 +40,9 @@ FIGURE_1 = [
 def per_layer(model: Model, t: int, recompute: memory.Recompute, sp: bool, b: int = 1, **sizes: float) -> float:
     """Bytes of a layer at two bytes an element and one a mask, unless said otherwise."""
     size = {"element_bytes": 2.0, **sizes}
-    return memory.activation_bytes_per_layer(model, S, b, tensor_parallel=t, recompute=recompute, sequence_parallel=sp, **size)
+    return memory.activation_bytes_per_layer(
+        model, S, b, tensor_parallel=t, recompute=recompute, sequence_parallel=sp, **size
+    )
 
 
 SBH = S * 6144  # of GPT 22B at b = 1
@@ -62,7 +70,9 @@ def test_table_2_of_korthikanti(t: int, recompute: memory.Recompute, sp: bool, f
 
 def test_one_byte_elements_with_half_byte_masks_halve_everything() -> None:
     """At one byte an element and half a byte a mask a layer stores s·b·h·(17 + 2.5·a·s/h)."""
-    assert per_layer(GPT22, 1, "none", False, element_bytes=1.0, mask_bytes=0.5) == pytest.approx(SBH * (17 + 2.5 * AS_H))
+    assert per_layer(GPT22, 1, "none", False, element_bytes=1.0, mask_bytes=0.5) == pytest.approx(
+        SBH * (17 + 2.5 * AS_H)
+    )
 
 
 def test_masks_stay_one_byte_when_elements_shrink() -> None:
@@ -77,7 +87,9 @@ def test_elements_of_grouped_queries_and_a_gate() -> None:
 
 
 @pytest.mark.parametrize(("model", "b", "p", "v", "m", "state", "none", "selective"), FIGURE_1)
-def test_figure_1_of_korthikanti(model: Model, b: int, p: int, v: int, m: int, state: float, none: float, selective: float) -> None:
+def test_figure_1_of_korthikanti(
+    model: Model, b: int, p: int, v: int, m: int, state: float, none: float, selective: float
+) -> None:
     """State and activations of the first stage are the published GiB, micro-batches in flight included."""
     layers = model.layers // p
     flying = schedule.chunks_in_flight("1f1b", 0, p, v, m) * layers / v
@@ -97,12 +109,17 @@ def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
 def test_state_never_grows_with_shards_or_stage(zero: int, shards: int) -> None:
     """More shards or a higher stage never take more memory; one shard takes what no ZeRO takes."""
     held = memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards)
-    assert memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards + 1) <= held <= memory.state_bytes(1.0, MIXED, zero_stage=0, shards=1)
+    assert (
+        memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards + 1)
+        <= held
+        <= memory.state_bytes(1.0, MIXED, zero_stage=0, shards=1)
+    )
     assert memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=1) == 18
 
 
 @pytest.mark.parametrize(
-    ("tied", "stage", "p", "copies"), [(True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0)]
+    ("tied", "stage", "p", "copies"),
+    [(True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0)],
 )
 def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int) -> None:
     """The first stage holds the embedding and the last the head; alone, tied weights are held once."""

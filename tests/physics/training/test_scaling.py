@@ -37,7 +37,14 @@ def test_fit_returns_an_exact_law(slope: float, intercept: float, exponents: lis
 
 
 @pytest.mark.parametrize(
-    ("x", "y"), [([1.0], [1.0]), ([2.0, 2.0], [1.0, 3.0]), ([1.0, 2.0], [1.0]), ([0.0, 1.0], [1.0, 1.0]), ([1.0, 2.0], [1.0, -1.0])]
+    ("x", "y"),
+    [
+        ([1.0], [1.0]),
+        ([2.0, 2.0], [1.0, 3.0]),
+        ([1.0, 2.0], [1.0]),
+        ([0.0, 1.0], [1.0, 1.0]),
+        ([1.0, 2.0], [1.0, -1.0]),
+    ],
 )
 def test_refuses_what_has_no_line(x: list[float], y: list[float]) -> None:
     """One x, unequal lengths and values without a logarithm are refused."""

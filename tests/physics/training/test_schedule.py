@@ -56,7 +56,10 @@ def step(orders: list[list[Pass]], v: int, times: dict[str, int], hop: int = 0) 
                 }[kind]
                 if any((what, where, which) not in ends for what, where, which, _ in inputs):
                     break
-                free[i] = max([free[i], *(ends[what, where, which] + wait for what, where, which, wait in inputs)]) + times[kind]
+                free[i] = (
+                    max([free[i], *(ends[what, where, which] + wait for what, where, which, wait in inputs)])
+                    + times[kind]
+                )
                 ends[kind, at, k], heads[i], moved = free[i], next(todo[i], None), True
         assert moved, "the order waits for itself"
     return max(free)
@@ -75,7 +78,12 @@ def peak(order: list[Pass], release: str) -> int:
 def run_1f1b(p: int, v: int, m: int, times: tuple[int, int, int], hop: int = 0, **how: int | bool) -> int:
     """Seconds of a simulated step under 1F1B, where B and W are one pass."""
     forward, backward_input, backward_weight = times
-    return step([interleaved(p, v, m, i, **how) for i in range(p)], v, {"F": forward, "B": backward_input + backward_weight}, hop)
+    return step(
+        [interleaved(p, v, m, i, **how) for i in range(p)],
+        v,
+        {"F": forward, "B": backward_input + backward_weight},
+        hop,
+    )
 
 
 def run_zero_bubble(p: int, m: int, times: tuple[int, int, int], hop: int = 0) -> int:
@@ -107,7 +115,11 @@ def test_equal_passes_leave_a_third_of_the_bubble() -> None:
 @pytest.mark.parametrize(("weight", "idle"), [(1, 4), (2, 3), (3, 3), (9, 3)])
 def test_weight_gradients_hide_no_more_than_the_shorter_other_pass(weight: int, idle: int) -> None:
     """F = 2, B = 3 on two stages: beyond W = F a longer W saves nothing, as the last stage starts F late in any case."""
-    assert schedule.bubble_seconds("zb-h1", 2, 1, 2, 3, weight, 0) == idle == run_zero_bubble(2, 4, (2, 3, weight)) - 4 * (5 + weight)
+    assert (
+        schedule.bubble_seconds("zb-h1", 2, 1, 2, 3, weight, 0)
+        == idle
+        == run_zero_bubble(2, 4, (2, 3, weight)) - 4 * (5 + weight)
+    )
 
 
 @pytest.mark.parametrize("schedule_name", schedule.SCHEDULES)
@@ -192,7 +204,9 @@ def test_plain_exchanges_show_beside_the_fill(p: int, m: int, f: int, b: int, ho
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 5), st.integers(2, 4), st.integers(1, 4), seconds, seconds, st.data())
-def test_interleaved_exchanges_show_in_the_fill_only(p: int, v: int, rounds: int, f: int, b: int, data: st.DataObject) -> None:
+def test_interleaved_exchanges_show_in_the_fill_only(
+    p: int, v: int, rounds: int, f: int, b: int, data: st.DataObject
+) -> None:
     """Interleaved, an exchange no longer than a pass hides behind it once the first micro-batch is through."""
     hop, m = data.draw(st.integers(0, min(f, b))) if p > 1 else 0, rounds * p
     assert run_1f1b(p, v, m, (f, b, 0), hop) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, hop)
@@ -224,7 +238,9 @@ def test_in_flight(p: int, m: int) -> None:
     for i in range(p):
         for v in (1, 2, 3):
             assert schedule.chunks_in_flight("1f1b", i, p, v, m) == peak(interleaved(p, v, m, i), "B")
-            assert v == 1 or peak(interleaved(p, v, m, i, padded=True), "B") <= schedule.chunks_in_flight("1f1b", i, p, v, m)
+            assert v == 1 or peak(interleaved(p, v, m, i, padded=True), "B") <= schedule.chunks_in_flight(
+                "1f1b", i, p, v, m
+            )
         assert schedule.chunks_in_flight("zb-h1", i, p, 1, m) == peak(zero_bubble(p, m, i), "W") == min(m, p)
 
 
@@ -256,7 +272,10 @@ def test_formulas_broadcast() -> None:
     p, v, m = np.array([1, 2, 4, 8]), np.array([1, 3, 2, 1]), np.array([5, 7, 3, 16])
     for order in schedule.SCHEDULES:
         whole = schedule.bubble_seconds(order, p, v, 2.0, 3.0, 1.0, 0.5, micro_batches=m)
-        assert whole.tolist() == [schedule.bubble_seconds(order, *x, 2.0, 3.0, 1.0, 0.5, micro_batches=n) for *x, n in zip(p, v, m, strict=True)]
+        assert whole.tolist() == [
+            schedule.bubble_seconds(order, *x, 2.0, 3.0, 1.0, 0.5, micro_batches=n)
+            for *x, n in zip(p, v, m, strict=True)
+        ]
         held = schedule.chunks_in_flight(order, np.zeros((3, 1), dtype=int), p, v, m)
         assert held.shape == (3, 4)
         assert held[0].tolist() == [schedule.chunks_in_flight(order, 0, *x) for x in zip(p, v, m, strict=True)]

@@ -11,7 +11,17 @@ from planner.instance.workload import Experts, LatentAttention, Model
 from planner.physics.training import transformer as tf
 
 GPT3 = Model(name="GPT-3 175B", layers=96, hidden=12288, heads=96, vocabulary=51200)
-LLAMA = Model(name="Llama 3 70B", layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, gated_ffn=True, vocabulary=128256, tied_embeddings=False)
+LLAMA = Model(
+    name="Llama 3 70B",
+    layers=80,
+    hidden=8192,
+    heads=64,
+    kv_heads=8,
+    ffn=28672,
+    gated_ffn=True,
+    vocabulary=128256,
+    tied_embeddings=False,
+)
 MIXED = Model(
     name="2 dense and 3 routed layers",
     layers=5,
@@ -89,14 +99,19 @@ def test_head_flop() -> None:
 def test_model_flop_per_token_is_narayanans() -> None:
     """Without recompute the step takes 72·B·s·L·h²·(1 + s/6h + V/12Lh) (Narayanan 2021, its 96 and V/16 less the recompute)."""
     s, h, layers, v = 2048, 12288, 96, 51200
-    assert tf.model_flop_per_token(GPT3, s, causal=False) == pytest.approx(72 * layers * h**2 * (1 + s / (6 * h) + v / (12 * layers * h)))
+    assert tf.model_flop_per_token(GPT3, s, causal=False) == pytest.approx(
+        72 * layers * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
+    )
 
 
 def test_chinchilla_flop_adds_softmax_and_embedding() -> None:
     """Hoffmann 2022 counts 3·a·s² a layer for the softmax, and the embedding like the logits."""
     extra = tf.chinchilla_layer_forward_flop(GPT3, 2048) - tf.layer_forward_flop(GPT3, 2048, 1, causal=False)
     assert extra == 3 * 96 * 2048**2
-    assert tf.chinchilla_forward_flop(GPT3, 2048) - 96 * tf.chinchilla_layer_forward_flop(GPT3, 2048) == 4 * 2048 * 629_145_600
+    assert (
+        tf.chinchilla_forward_flop(GPT3, 2048) - 96 * tf.chinchilla_layer_forward_flop(GPT3, 2048)
+        == 4 * 2048 * 629_145_600
+    )
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 4096), st.integers(1, 8))
@@ -110,7 +125,12 @@ def test_plain_gpt_formulas_hold_for_every_size(heads: int, head: int, s: int, b
 
 def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
     """In a dense model every layer is of one kind, and every token meets all of its weights."""
-    assert tf.layer_parameters(LLAMA) == tf.dense_layer_parameters(LLAMA) == tf.active_layer_parameters(LLAMA) == 855_638_016
+    assert (
+        tf.layer_parameters(LLAMA)
+        == tf.dense_layer_parameters(LLAMA)
+        == tf.active_layer_parameters(LLAMA)
+        == 855_638_016
+    )
     assert tf.layers_forward_flop(LLAMA, 4096, 2) == 80 * tf.layer_forward_flop(LLAMA, 4096, 2)
     assert isinstance(tf.layers_forward_flop(LLAMA, 4096, 2), int)
     assert tf.active_parameters(GPT3) == tf.active_parameters(GPT3, embedding=True) == tf.total_parameters(GPT3)
@@ -119,7 +139,11 @@ def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
 
 def test_dense_flop_are_as_before_there_were_kinds() -> None:
     """Llama 3 70B takes 449,222,541,312 FLOP a token at 8,192: six a weight of products, and 6·L·s·h for the causal scores."""
-    assert tf.model_flop_per_token(LLAMA, 8192) == 6 * (80 * 855_638_016 + 128256 * 8192) + 6 * 80 * 8192 * 8192 == 449_222_541_312
+    assert (
+        tf.model_flop_per_token(LLAMA, 8192)
+        == 6 * (80 * 855_638_016 + 128256 * 8192) + 6 * 80 * 8192 * 8192
+        == 449_222_541_312
+    )
 
 
 @pytest.mark.parametrize("ask", [tf.expert_parameters, tf.moe_layer_parameters])
@@ -171,7 +195,9 @@ def test_latent_attention_by_hand() -> None:
 
 def test_latent_heads_as_wide_as_plain_ones_take_the_same_scores() -> None:
     """With nope + rope and value of the plain head's width, latent attention takes the FLOP of plain attention."""
-    same = GPT3.model_copy(update={"latent_attention": LatentAttention(q_rank=1, kv_rank=1, head_nope=96, head_rope=32, head_value=128)})
+    same = GPT3.model_copy(
+        update={"latent_attention": LatentAttention(q_rank=1, kv_rank=1, head_nope=96, head_rope=32, head_value=128)}
+    )
     assert tf.attention_flop(same, 2048, 1) == tf.attention_flop(GPT3, 2048, 1)
 
 
@@ -190,7 +216,11 @@ def test_window_by_hand() -> None:
 
 def test_kernel_that_is_not_causal_skips_nothing() -> None:
     """Without a causal kernel the windowed layer takes as much as the full one."""
-    assert tf.attention_flop(WINDOWED, 10, 1, causal=False, windowed=True) == tf.attention_flop(WINDOWED, 10, 1, causal=False) == 100 * 32
+    assert (
+        tf.attention_flop(WINDOWED, 10, 1, causal=False, windowed=True)
+        == tf.attention_flop(WINDOWED, 10, 1, causal=False)
+        == 100 * 32
+    )
 
 
 @given(st.integers(1, 300), st.integers(1, 400))
@@ -262,7 +292,10 @@ def test_kimi_total_is_below_the_paper() -> None:
     ("name", "active"),
     [
         ("gpt-oss-120b", 5.13e9),  # arXiv 2508.10925, table 1: the head counts, the embedding does not
-        ("deepseek-v3", 36.6e9),  # README_WEIGHTS.md of the checkpoint: 0.9 B for the head included (37 B in the abstract)
+        (
+            "deepseek-v3",
+            36.6e9,
+        ),  # README_WEIGHTS.md of the checkpoint: 0.9 B for the head included (37 B in the abstract)
         ("kimi-k2", 32e9),  # README of MoonshotAI/Kimi-K2
     ],
 )
@@ -305,7 +338,10 @@ def test_gpt_oss_windows_halve_its_layers() -> None:
     ("change", "complaint"),
     [
         ({"experts": {"count": 4, "per_token": 5, "ffn": 3}}, "per_token must be at most count"),
-        ({"experts": {"count": 4, "per_token": 2, "ffn": 3, "dense_layers": 5}}, "dense_layers must be less than layers"),
+        (
+            {"experts": {"count": 4, "per_token": 2, "ffn": 3, "dense_layers": 5}},
+            "dense_layers must be less than layers",
+        ),
         ({"window": 3, "window_layers": 6}, "window_layers must be at most layers"),
         ({"window": 3}, "window and window_layers go together"),
         ({"window_layers": 3}, "window and window_layers go together"),

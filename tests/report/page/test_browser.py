@@ -18,7 +18,11 @@ from planner.report.page.page import report_page
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Write the pages that the tests open."""
     folder = tmp_path_factory.mktemp("pages")
-    held = {"one": [("worked", small())], "two": [("worked", small()), ("none", infeasible())], "rich": [("rich", rich())]}
+    held = {
+        "one": [("worked", small())],
+        "two": [("worked", small()), ("none", infeasible())],
+        "rich": [("rich", rich())],
+    }
     held["three"] = [("a", small()), ("b", rich()), ("c", infeasible())]
     found = {}
     for name, plans in held.items():
@@ -36,9 +40,13 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield held
 
 
-@pytest.mark.parametrize("size", [PHONE, (768, 1024), (1024, 800), DESKTOP], ids=["phone", "tablet", "small", "desktop"])
+@pytest.mark.parametrize(
+    "size", [PHONE, (768, 1024), (1024, 800), DESKTOP], ids=["phone", "tablet", "small", "desktop"]
+)
 @pytest.mark.parametrize("name", ["one", "two", "three", "rich", "plot"])
-def test_silent_still_and_not_too_wide(chrome: Browser, pages: dict[str, Path], name: str, size: tuple[int, int], tmp_path: Path) -> None:
+def test_silent_still_and_not_too_wide(
+    chrome: Browser, pages: dict[str, Path], name: str, size: tuple[int, int], tmp_path: Path
+) -> None:
     """The console stays empty, nothing but the page itself is asked for, no content is wider than the screen, and there is something to see."""
     chrome.open(pages[name], size)
     assert chrome.complaints() == []
@@ -51,7 +59,11 @@ def test_silent_still_and_not_too_wide(chrome: Browser, pages: dict[str, Path], 
 def test_the_policy_stops_requests(chrome: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
     """A page that tried to load something would be stopped by its own policy, and the console would tell."""
     bad = tmp_path / "bad.html"
-    bad.write_text(pages["one"].read_text().replace("<main", '<img src="https://example.invalid/x.png" alt=""><script>fetch("/y")</script><main', 1))
+    bad.write_text(
+        pages["one"]
+        .read_text()
+        .replace("<main", '<img src="https://example.invalid/x.png" alt=""><script>fetch("/y")</script><main', 1)
+    )
     chrome.open(bad)
     assert any("Content Security Policy" in json.dumps(c) for c in chrome.complaints())
     assert chrome.value("document.images[0].naturalWidth") == 0
@@ -71,7 +83,9 @@ def test_figures_on_the_page_are_the_plans(chrome: Browser, pages: dict[str, Pat
     held = json.loads((small() if name == "one" else rich()).model_dump_json())
     for size in (DESKTOP, PHONE):
         chrome.open(pages[name], size)
-        shown = chrome.value("[...document.querySelectorAll('data')].map(d => [d.dataset.path, d.value, d.getBoundingClientRect().height > 0])")
+        shown = chrome.value(
+            "[...document.querySelectorAll('data')].map(d => [d.dataset.path, d.value, d.getBoundingClientRect().height > 0])"
+        )
         assert len(shown) > 60
         for path, value, visible in shown:
             assert visible, path

@@ -49,9 +49,17 @@ def test_every_figure_is_the_plans() -> None:
     for _, path, value in page.found:
         assert agrees(json.loads(value), held, path), path
     paths = {path for _, path, _ in page.found}
-    assert {"cost.total_usd", "layout.metrics.days_to_train", "sites.sites[*].facility_mw", "layout.gpus_used", "fabric.sites[*].switches"} <= paths
+    assert {
+        "cost.total_usd",
+        "layout.metrics.days_to_train",
+        "sites.sites[*].facility_mw",
+        "layout.gpus_used",
+        "fabric.sites[*].switches",
+    } <= paths
     m = plan.layout.metrics
-    assert {f"layout.metrics.breakdown_seconds.{k}" for k, v in m.breakdown_seconds.items() if v > 1e-3 * m.step_seconds} <= paths
+    assert {
+        f"layout.metrics.breakdown_seconds.{k}" for k, v in m.breakdown_seconds.items() if v > 1e-3 * m.step_seconds
+    } <= paths
     assert {f"{k}.certificate.bound" for k in ("sites", "layout", "fabric", "placement")} <= paths
 
 
@@ -114,7 +122,16 @@ def test_conflict_page() -> None:
 
 def test_parts_that_were_not_asked_for_are_left_out() -> None:
     """A layout alone makes a page without sites, fabric and placement."""
-    bare = edited(small(), sites=None, fabric=None, placement=None, cost=None, instance__grid=None, instance__wan=None, instance__network=None)
+    bare = edited(
+        small(),
+        sites=None,
+        fabric=None,
+        placement=None,
+        cost=None,
+        instance__grid=None,
+        instance__wan=None,
+        instance__network=None,
+    )
     html = report_page([("bare", bare)])
     assert "<h3>Layout</h3>" in html
     assert not re.search("<h3>(Sites|Power and cost|Fabric|Placement)", html)
@@ -178,7 +195,9 @@ def test_figures_read_well() -> None:
     assert [gap(x) for x in (1.1e-16, 0.0, 0.0123)] == ["0 %", "0 %", "1.2 %"]
 
 
-@pytest.mark.parametrize(("choice", "listed", "dark"), [("full", (), [4, 4]), ("full", (3, 0), [3, 0]), ("selective", (), [0, 0])])
+@pytest.mark.parametrize(
+    ("choice", "listed", "dark"), [("full", (), [4, 4]), ("full", (3, 0), [3, 0]), ("selective", (), [0, 0])]
+)
 def test_pipeline_shows_what_runs_again(choice: str, listed: tuple[int, ...], dark: list[int]) -> None:
     """Stages tell their recomputed layers: as listed, else all under full recompute and none under another."""
     told = pipeline(edited(small(), layout__recompute=choice, layout__recomputed_layers_per_stage=list(listed)).layout)

@@ -35,17 +35,47 @@ def test_every_part_is_shown() -> None:
     """No demand, route, span, form, lost share, scenario, upgrade or excess is left out, and neither are the single figures."""
     plan, shown = rich(), found(report_page([("rich", rich())]))
     assert plan.wan is not None and plan.choice is not None and plan.sites is not None and plan.fabric is not None
-    paths = {f"wan.{k}" for k in ("protection", "exchange", "window_seconds", "capex_usd", "edges[*].wavelengths", "edges[*].fibre_pairs")}
-    paths |= {f"wan.forms.{n}.{k}" for n, f in enumerate(plan.wan.forms) for k in ("link_gbps", "seconds") if getattr(f, k) is not None}
+    paths = {
+        f"wan.{k}"
+        for k in (
+            "protection",
+            "exchange",
+            "window_seconds",
+            "capex_usd",
+            "edges[*].wavelengths",
+            "edges[*].fibre_pairs",
+        )
+    }
+    paths |= {
+        f"wan.forms.{n}.{k}"
+        for n, f in enumerate(plan.wan.forms)
+        for k in ("link_gbps", "seconds")
+        if getattr(f, k) is not None
+    }
     for n, d in enumerate(plan.wan.demands):
         paths |= {f"wan.demands.{n}.{k}_gbps" for k in ("asked", "admitted", "missing")}
-        paths |= {f"wan.demands.{n}.routes.{m}.{k}" for m in range(len(d.routes)) for k in ("route_km", "rtt_ms", "gbps", "backup_rtt_ms")}
-    paths |= {f"wan.edges.{n}.{k}" for n in range(len(plan.wan.edges)) for k in ("wavelengths", "fibre_pairs", "usd_per_year")}
+        paths |= {
+            f"wan.demands.{n}.routes.{m}.{k}"
+            for m in range(len(d.routes))
+            for k in ("route_km", "rtt_ms", "gbps", "backup_rtt_ms")
+        }
+    paths |= {
+        f"wan.edges.{n}.{k}" for n in range(len(plan.wan.edges)) for k in ("wavelengths", "fibre_pairs", "usd_per_year")
+    }
     paths |= {f"choice.lost.{k}" for k in plan.choice.lost}
-    paths |= {f"choice.{k}" for k in ("flop", "flop_bound", "parameters", "tokens", "loss", "loss_bound", "batch_tokens")}
+    paths |= {
+        f"choice.{k}" for k in ("flop", "flop_bound", "parameters", "tokens", "loss", "loss_bound", "batch_tokens")
+    }
     paths |= {f"choice.ideal.{k}" for k in ("flop", "parameters", "tokens", "loss")}
-    paths |= {f"transport.{k}" for k in ("transport", "slowdown", "given_slowdown")} | {f"fabric.sites.{s}.family" for s in plan.fabric.sites}
-    paths |= {"sites.upgrades.0.steps", "sites.excess.0.amount", "sites.excess.0.usd_per_year", "sites.scenarios.dry.energy_usd_per_year"}
+    paths |= {f"transport.{k}" for k in ("transport", "slowdown", "given_slowdown")} | {
+        f"fabric.sites.{s}.family" for s in plan.fabric.sites
+    }
+    paths |= {
+        "sites.upgrades.0.steps",
+        "sites.excess.0.amount",
+        "sites.excess.0.usd_per_year",
+        "sites.scenarios.dry.energy_usd_per_year",
+    }
     paths |= {f"sites.scenarios.dry.running_mw.{x}" for x in plan.sites.scenarios["dry"].running_mw}
     assert paths <= set(shown), sorted(paths - set(shown))
 
@@ -67,7 +97,12 @@ def test_shares_of_the_ideal_fill_the_bar() -> None:
 
 def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
     """A bar with a part below zero stays inside the drawing and tells the sum of all parts."""
-    svg = stacked("A bar", [("row", {"a": 0.8, "b": 0.4, "c": -0.2}, None)], {"a": "c0", "b": "c1", "c": "c2"}, lambda v: f"{v:.2f}")
+    svg = stacked(
+        "A bar",
+        [("row", {"a": 0.8, "b": 0.4, "c": -0.2}, None)],
+        {"a": "c0", "b": "c1", "c": "c2"},
+        lambda v: f"{v:.2f}",
+    )
     marks = [(float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', svg)]
     assert len(marks) == 2 and max(x + w for x, w in marks) <= WIDTH
     assert ">1.00</text>" in svg
@@ -82,7 +117,11 @@ def test_the_map_tells_lit_spans_from_those_for_cuts() -> None:
     backups = {e for d in plan.wan.demands for r in d.routes for e in r.backup_edges or ()}
     assert used and backups - used and in_us
     by_class = {
-        cls: {told.split(":")[0] for c, told in re.findall(r'class="(lit|spare|line)"[^>]*><title>([^<]+)', svg) if c == cls}
+        cls: {
+            told.split(":")[0]
+            for c, told in re.findall(r'class="(lit|spare|line)"[^>]*><title>([^<]+)', svg)
+            if c == cls
+        }
         for cls in ("lit", "spare", "line")
     }
     assert by_class == {"lit": set(used), "spare": backups - used, "line": {"dark-D"}}
@@ -99,7 +138,13 @@ def test_fibre_takes_the_place_of_the_links() -> None:
 def test_fibre_without_a_graph_or_traffic() -> None:
     """Sites joined two by two make a map without cities; a site that trains alone has neither routes nor forms."""
     plan = rich()
-    empty = {"wan__edges": [], "wan__demands": [], "wan__forms": [], "wan__exchange": None, "instance__wan__fibre_edges": []}
+    empty = {
+        "wan__edges": [],
+        "wan__demands": [],
+        "wan__forms": [],
+        "wan__exchange": None,
+        "instance__wan__fibre_edges": [],
+    }
     html = report_page([("alone", edited(plan, **empty, instance__wan__fibre_nodes=[]))])
     assert "none: one site trains" in html
     assert "<caption>Forms of the exchange</caption>" not in html
@@ -107,7 +152,11 @@ def test_fibre_without_a_graph_or_traffic() -> None:
 
 def test_what_is_missing_names_the_full_spans() -> None:
     """A demand that is not carried whole tells how much is missing and where no more can be lit."""
-    cut = {"wan__demands__1__missing_gbps": 0.5, "wan__demands__1__short_of": ["A-B", "D-C"], "wan__demands__1__routes": []}
+    cut = {
+        "wan__demands__1__missing_gbps": 0.5,
+        "wan__demands__1__short_of": ["A-B", "D-C"],
+        "wan__demands__1__routes": [],
+    }
     html = report_page([("short", edited(rich(), **cut))])
     assert "A-B, D-C" in html
     assert math.isclose(float(found(html)["wan.demands.1.missing_gbps"]), 0.5)
@@ -125,7 +174,9 @@ def test_names_of_the_fibre_are_text() -> None:
 def test_every_family_of_fabrics_has_its_words(family: str) -> None:
     """Each family that a plan may hold is told in words; groups are told of where there are any, in the drawing too."""
     groups = 3 if family.startswith("dragonfly") else 0
-    html = report_page([("x", edited(small(), fabric__sites__e1__family=family, fabric__sites__e1__group_links=groups))])
+    html = report_page(
+        [("x", edited(small(), fabric__sites__e1__family=family, fabric__sites__e1__group_links=groups))]
+    )
     assert f'data-path="fabric.sites.e1.family" value="&#34;{family}&#34;">{family}: ' in html
     assert ("groups, 3 links between each two" in html) == (groups > 0)
     assert ('data-path="fabric.sites.e1.group_links" value="3"' in html) == (groups > 0)

@@ -54,7 +54,11 @@ def test_edges_lie_half_way() -> None:
 
 def test_nested_and_flat_rows_read_alike() -> None:
     """A row of nested objects and lists gives the same names as a flat one."""
-    nested = {"point": {X: 1.0}, "plan": {"sites": {"sites": [{"id": "a", "racks": 3}]}, "layout": {"zero_stage": 1}}, "status": "optimal"}
+    nested = {
+        "point": {X: 1.0},
+        "plan": {"sites": {"sites": [{"id": "a", "racks": 3}]}, "layout": {"zero_stage": 1}},
+        "status": "optimal",
+    }
     flat = {X: 1.0, "sites.sites.a.id": "a", "sites.sites.a.racks": 3, "layout.zero_stage": 1, "status": "optimal"}
     assert flattened(nested) == flattened(flat) == flat
 
@@ -73,12 +77,17 @@ def test_csv_rows(tmp_path: Path) -> None:
     """A table reads as rows: numbers as numbers, empty cells as nothing."""
     path = tmp_path / "rows.csv"
     path.write_text(f"index,{X},status,{Y}\n0,2e10,infeasible,\n1,4e10,optimal,900.5\n")
-    assert read_rows(path) == [{"index": 0, X: 2e10, "status": "infeasible"}, {"index": 1, X: 4e10, "status": "optimal", Y: 900.5}]
+    assert read_rows(path) == [
+        {"index": 0, X: 2e10, "status": "infeasible"},
+        {"index": 1, X: 4e10, "status": "optimal", Y: 900.5},
+    ]
 
 
 def test_unknown_path_is_answered_with_the_nearest() -> None:
     """A path that no row has names the right one."""
-    with pytest.raises(InputError, match=r"-y days_to_train: no row has this figure; did you mean layout\.metrics\.days_to_train\?"):
+    with pytest.raises(
+        InputError, match=r"-y days_to_train: no row has this figure; did you mean layout\.metrics\.days_to_train\?"
+    ):
         check_path([flattened(row(50))], "-y", "days_to_train")
 
 
@@ -111,7 +120,15 @@ def test_names() -> None:
     assert label("layout.zero_stage") == "ZeRO stage"
     assert label("cost.capex_usd.racks") == "racks (USD)"
     assert label("sites.racks") == "racks"
-    assert [short(x) for x in (0, 99_999, 250_000, 1.25, 3.2e12, True, None)] == ["0", "99,999", "250K", "1.25", "3.2T", "True", "none"]
+    assert [short(x) for x in (0, 99_999, 250_000, 1.25, 3.2e12, True, None)] == [
+        "0",
+        "99,999",
+        "250K",
+        "1.25",
+        "3.2T",
+        "True",
+        "none",
+    ]
 
 
 def test_broken_parquet_is_named(tmp_path: Path) -> None:

@@ -17,7 +17,13 @@ OVERHEAD = "hardware.facility_overhead_factor"
 
 def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
-    return subprocess.run([sys.executable, "-m", "planner", "plot", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
+    return subprocess.run(
+        [sys.executable, "-m", "planner", "plot", *map(str, args)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
 
 
 def test_svg_is_the_same_twice(tmp_path: Path) -> None:

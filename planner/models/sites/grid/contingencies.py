@@ -48,7 +48,9 @@ class Outages:
     def plants_mw(self) -> Floats:
         """What the plants of each island can spare."""
         island = self.state.network.island
-        return np.asarray(np.bincount(island, weights=self.system.spare_mw, minlength=int(island.max()) + 1), dtype=np.float64)
+        return np.asarray(
+            np.bincount(island, weights=self.system.spare_mw, minlength=int(island.max()) + 1), dtype=np.float64
+        )
 
     @cached_property
     def others_mw(self) -> Floats:
@@ -123,7 +125,10 @@ def _some(items: list[int]) -> Iterator[list[int]]:
 def outages(system: System, state: State) -> Outages:
     """Return the outages that the N-1 rule asks for."""
     if system.grid.rules.n1 == "full":
-        lines, units = tuple(range(len(state.lines))), tuple(int(n) for n in np.flatnonzero(system.lost * system.spare_mw > 0))
+        lines, units = (
+            tuple(range(len(state.lines))),
+            tuple(int(n) for n in np.flatnonzero(system.lost * system.spare_mw > 0)),
+        )
         return Outages(system=system, state=state, lines=lines, units=units)
     lines = tuple(sorted({k for s in system.candidates for k in largest_at(system, state, s)}))
     return Outages(system=system, state=state, lines=lines, units=())

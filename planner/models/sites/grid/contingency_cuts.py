@@ -5,13 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.models.sites.grid.contingencies import Outages, largest_at, outages
-from planner.models.sites.grid.dc_network import Cut, State, System
+from planner.models.sites.grid.dc_network import ParallelStrategy, State, System
 from planner.physics.site.dc_power_flow import Floats, Whole
 
 MOST = 150  # overloads made cuts in one round
 
 
-def broken(system: System, x: Floats, found: dict[tuple[int, ...], Outages], tolerance: float) -> list[Cut]:
+def broken(
+    system: System, x: Floats, found: dict[tuple[int, ...], Outages], tolerance: float
+) -> list[ParallelStrategy]:
     """Return cuts for what a point breaks in the state that its circuits make; they hold in that state alone.
 
     `found` keeps the outages of each state. The point's binaries must be whole where there is something to build.
@@ -35,7 +37,9 @@ def _sites_by_line(system: System, state: State) -> dict[int, list[int]]:
     return found
 
 
-def _conditions(of: Outages, line: int, x: Floats, at_sites: dict[int, list[int]] | None) -> list[tuple[tuple[int, bool], ...]]:
+def _conditions(
+    of: Outages, line: int, x: Floats, at_sites: dict[int, list[int]] | None
+) -> list[tuple[tuple[int, bool], ...]]:
     """Say when the outage of a line counts: always, or while one of the sites at it is open; nothing while none is."""
     if at_sites is None:
         return [of.state.given]
@@ -43,7 +47,9 @@ def _conditions(of: Outages, line: int, x: Floats, at_sites: dict[int, list[int]
     return [(*of.state.given, (column, True)) for column in opened if x[column] > 0.5]
 
 
-def _overloads(of: Outages, x: Floats, at_sites: dict[int, list[int]] | None, tolerance: float) -> list[Cut]:
+def _overloads(
+    of: Outages, x: Floats, at_sites: dict[int, list[int]] | None, tolerance: float
+) -> list[ParallelStrategy]:
     net, state = of.state.network, of.state
     flow, limit = net.flows(of.system.injection(x)), state.rating_mw * net.circuits
     worst: list[tuple[float, int, int, bool, float]] = []
@@ -76,8 +82,12 @@ def _spread(worst: list[tuple[float, int, int, bool, float]]) -> list[tuple[floa
 
 
 def _as_cuts(
-    of: Outages, x: Floats, flow: Floats, worst: list[tuple[float, int, int, bool, float]], at_sites: dict[int, list[int]] | None
-) -> list[Cut]:
+    of: Outages,
+    x: Floats,
+    flow: Floats,
+    worst: list[tuple[float, int, int, bool, float]],
+    at_sites: dict[int, list[int]] | None,
+) -> list[ParallelStrategy]:
     net, state, system = of.state.network, of.state, of.system
     used = sorted({v[1] for v in worst} | {v[2] for v in worst if not v[3]})
     rows = dict(zip(used, net.transfer(used), strict=True))
@@ -93,11 +103,22 @@ def _as_cuts(
         name = f"{state.lines[i]},{'unit ' + names[k] if unit else state.lines[k]}"
         # Flows are within the power moved, which is at most the load fed in and the load drawn where parts are not balanced.
         for given in [state.given] if unit else _conditions(of, k, x, at_sites):
-            cuts.append(system.cut("security", f"{name},{'+' if way > 0 else '-'}", way * row, upper, given=given, reach=2 * (1 + abs(shift))))
+            cuts.append(
+                system.cut(
+                    "security",
+                    f"{name},{'+' if way > 0 else '-'}",
+                    way * row,
+                    upper,
+                    given=given,
+                    reach=2 * (1 + abs(shift)),
+                )
+            )
     return cuts
 
 
-def _dark(of: Outages, x: Floats, at_sites: dict[int, list[int]] | None, tolerance: float) -> Iterator[Cut]:
+def _dark(
+    of: Outages, x: Floats, at_sites: dict[int, list[int]] | None, tolerance: float
+) -> Iterator[ParallelStrategy]:
     """Let each part that a bridge leaves feed itself: no load without plants, and no plant beyond what it can spare."""
     system, net, spare = of.system, of.state.network, of.system.spare_mw
     p = system.injection(x)
@@ -109,12 +130,21 @@ def _dark(of: Outages, x: Floats, at_sites: dict[int, list[int]] | None, toleran
         needy, short = (side, inflow) if inflow > 0 else (rest, -inflow)
         conditions = _conditions(of, line, x, at_sites)
         if conditions:
-            yield from _feed_itself(of, x, line, side, needy, short / max(float(spare[needy].sum()), 1e-9), conditions, tolerance)
+            yield from _feed_itself(
+                of, x, line, side, needy, short / max(float(spare[needy].sum()), 1e-9), conditions, tolerance
+            )
 
 
 def _feed_itself(
-    of: Outages, x: Floats, line: int, side: Whole, needy: Whole, rise: float, conditions: list[tuple[tuple[int, bool], ...]], tolerance: float
-) -> Iterator[Cut]:
+    of: Outages,
+    x: Floats,
+    line: int,
+    side: Whole,
+    needy: Whole,
+    rise: float,
+    conditions: list[tuple[tuple[int, bool], ...]],
+    tolerance: float,
+) -> Iterator[ParallelStrategy]:
     system, spare = of.system, of.system.spare_mw
     plants_mw = float(spare[needy].sum())
     share = np.zeros(of.state.network.nodes)
@@ -129,10 +159,12 @@ def _feed_itself(
         for n in needy[x[needy] > spare[needy] * (1 - rise) * (1 + tolerance) + tolerance]:
             row = shortage * (spare[n] / plants_mw)
             row[n] += 1.0
-            yield system.cut("security", f"fed by {list(system.nodes)[n]},{name}", row, float(spare[n]), given=given, reach=3.0)
+            yield system.cut(
+                "security", f"fed by {list(system.nodes)[n]},{name}", row, float(spare[n]), given=given, reach=3.0
+            )
 
 
-def _reserves(of: Outages, x: Floats, tolerance: float) -> Iterator[Cut]:
+def _reserves(of: Outages, x: Floats, tolerance: float) -> Iterator[ParallelStrategy]:
     """Keep the same share of every plant of an island free, that of its worst loss of a unit."""
     system, island = of.system, of.state.network.island
     fed, spare, lost = x[: system.modules_at], system.spare_mw, system.lost
@@ -149,7 +181,7 @@ def _reserves(of: Outages, x: Floats, tolerance: float) -> Iterator[Cut]:
                 yield _pair(of, names, int(m), worst)
 
 
-def _pair(of: Outages, names: list[str], kept: int, lost: int | None) -> Cut:
+def _pair(of: Outages, names: list[str], kept: int, lost: int | None) -> ParallelStrategy:
     """Keep one plant's reserve for the loss of another's unit; a plant alone in its island has none to lose to."""
     system = of.system
     row = np.zeros(system.width)

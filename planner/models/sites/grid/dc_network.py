@@ -34,7 +34,7 @@ class Corridor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class ParallelStrategy:
     """One row `values · x[columns] <= upper`; it holds where every binary of `given` has the value beside it.
 
     Elsewhere the left side is beyond `upper` by `reach` times the total load at most.
@@ -84,7 +84,7 @@ class System:
     corridors: Mapping[str, Corridor]
     candidates: Sequence[str]
     module_mw: float
-    pool: dict[Key, Cut] = field(default_factory=dict)
+    pool: dict[Key, ParallelStrategy] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
     outages: dict[tuple[int, ...], Any] = field(default_factory=dict)
     shifts: dict[tuple[tuple[int, bool], ...], Any] = field(default_factory=dict)
@@ -176,7 +176,10 @@ class System:
     def built(self, x: Floats) -> tuple[int, ...]:
         """Circuits built in each corridor, of a point with whole numbers."""
         stands = x[self.stands_at : self.carries_at]
-        return tuple(round(sum(y for y, (k, _) in zip(stands, self.circuits_to_build, strict=True) if k == c.id)) for c in self.buildable)
+        return tuple(
+            round(sum(y for y, (k, _) in zip(stands, self.circuits_to_build, strict=True) if k == c.id))
+            for c in self.buildable
+        )
 
     def state(self, built: tuple[int, ...]) -> State:
         """Return the network with this many circuits built in each corridor; it is kept."""
@@ -191,7 +194,10 @@ class System:
                 [c.reactance_pu or 0.0 for c, _ in lines],
             )
             self._states[built] = State(
-                network=network, lines=tuple(c.id for c, _ in lines), rating_mw=np.asarray([c.rating_mw for c, _ in lines]), given=self._given(built)
+                network=network,
+                lines=tuple(c.id for c, _ in lines),
+                rating_mw=np.asarray([c.rating_mw for c, _ in lines]),
+                given=self._given(built),
             )
         return self._states[built]
 
@@ -225,12 +231,23 @@ class System:
             found[self.carries_at + i] = by_node[self.nodes[c.b]] - by_node[self.nodes[c.a]]
         return found
 
-    def cut(self, family: str, name: str, row: Floats, upper: float, *, given: tuple[tuple[int, bool], ...] = (), reach: float = 0.0) -> Cut:
+    def cut(
+        self,
+        family: str,
+        name: str,
+        row: Floats,
+        upper: float,
+        *,
+        given: tuple[tuple[int, bool], ...] = (),
+        reach: float = 0.0,
+    ) -> ParallelStrategy:
         """Return a row as a cut, without what is zero."""
         (columns,) = np.nonzero(np.abs(row) > 1e-12)
-        return Cut(family=family, name=name, columns=columns, values=row[columns], upper=upper, given=given, reach=reach)
+        return ParallelStrategy(
+            family=family, name=name, columns=columns, values=row[columns], upper=upper, given=given, reach=reach
+        )
 
-    def ratings(self, x: Floats, most: int, tolerance: float) -> list[Cut]:
+    def ratings(self, x: Floats, most: int, tolerance: float) -> list[ParallelStrategy]:
         """Return the existing corridors that carry more than may be used of their ratings, the worst first, as cuts."""
         net, limit = self.base.network, self.base.rating_mw * self.base.network.circuits * normal_share(self.grid)
         flow = net.flows(self.into_base(x))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from planner.models.sites.data import Question
 from planner.models.sites.grid import contingency_cuts
 from planner.models.sites.grid.contingencies import TOLERANCE
-from planner.models.sites.grid.dc_network import Cut, Key, System
+from planner.models.sites.grid.dc_network import Key, ParallelStrategy, System
 from planner.models.sites.grid.power_flow import columns
 from planner.models.sites.scenarios import blocks
 from planner.solvers.lazy_constraints import Row
@@ -43,7 +43,11 @@ class YearRows:
     def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
         """Return cuts for what the point breaks: of N-1 once the network before outages holds, and not when it must be quick."""
         cuts = self.system.ratings(x, self.most, TOLERANCE) if "rating" in self.families else []
-        secure = "security" in self.families and not quick and (whole or (not self.system.buildable and self.system.grid.rules.n1 == "full"))
+        secure = (
+            "security" in self.families
+            and not quick
+            and (whole or (not self.system.buildable and self.system.grid.rules.n1 == "full"))
+        )
         if secure and len(cuts) < self.most // 5:
             cuts += contingency_cuts.broken(self.system, x, self.system.outages, TOLERANCE)
         # What is stated already is broken by no more than the solver's own tolerance.
@@ -52,7 +56,7 @@ class YearRows:
         self.stated.update(fresh)
         return [self._row(c) for c in fresh.values()]
 
-    def _row(self, c: Cut) -> Row:
+    def _row(self, c: ParallelStrategy) -> Row:
         name = f"{c.family}[{','.join(c.name.split(',')[: 1 if c.family == 'rating' else 2])}]{self.told}"
         if not c.given:
             return Row(name=name, columns=c.columns, values=c.values, upper=c.upper)
@@ -90,7 +94,11 @@ class FoundRows:
         """Return cuts for what the point breaks in any year."""
         self.years[0].system.effort.rounds += 1
         n = self._width
-        return [r for i, year in enumerate(self.years) for r in self._placed(i, year.broken(x[i * n : (i + 1) * n], whole=whole, quick=quick))]
+        return [
+            r
+            for i, year in enumerate(self.years)
+            for r in self._placed(i, year.broken(x[i * n : (i + 1) * n], whole=whole, quick=quick))
+        ]
 
 
 def state_lazily(m: Any, q: Question, without: Collection[str], *, load_mw: float) -> None:
@@ -103,7 +111,13 @@ def state_lazily(m: Any, q: Question, without: Collection[str], *, load_mw: floa
         columns=[v for year in years if year.q.system for v in columns(year.block, year.q.system)],
         gates=[(q.system.modules_at + i, q.system.open_at + i) for i in range(len(q.candidates))],
         years=[
-            YearRows(system=year.q.system, families=frozenset(families), load_mw=load_mw, most=max(OVERLOADS // len(years), LEAST), told=year.told)
+            YearRows(
+                system=year.q.system,
+                families=frozenset(families),
+                load_mw=load_mw,
+                most=max(OVERLOADS // len(years), LEAST),
+                told=year.told,
+            )
             for year in years
             if year.q.system
         ],
@@ -113,7 +127,10 @@ def state_lazily(m: Any, q: Question, without: Collection[str], *, load_mw: floa
 def security_space(system: System) -> dict[str, int | float | str | list[int] | list[str]]:
     """Say what the search for rows took, in all years."""
     found = [c.family for year in system.every_year for c in year.pool.values()]
-    outages: dict[str, int | float | str | list[int] | list[str]] = {"outages": system.effort.contingencies, "outage_cuts": found.count("security")}
+    outages: dict[str, int | float | str | list[int] | list[str]] = {
+        "outages": system.effort.contingencies,
+        "outage_cuts": found.count("security"),
+    }
     return {
         "rounds": system.effort.rounds,
         "rating_cuts": found.count("rating"),

@@ -30,8 +30,12 @@ def stand(m: Any, system: System) -> None:
     keys = system.circuits_to_build
     m.stands = pyo.Var(keys, domain=pyo.Binary)
     new = [c.id for c in system.buildable]
-    m.counting = pyo.Constraint(new, rule=lambda m, k: sum(m.stands[k, j] for j in range(system.corridors[k].circuits)) == m.circuits[k])
-    m.in_order = pyo.Constraint([(k, j) for k, j in keys if j], rule=lambda m, k, j: m.stands[k, j] <= m.stands[k, j - 1])
+    m.counting = pyo.Constraint(
+        new, rule=lambda m, k: sum(m.stands[k, j] for j in range(system.corridors[k].circuits)) == m.circuits[k]
+    )
+    m.in_order = pyo.Constraint(
+        [(k, j) for k, j in keys if j], rule=lambda m, k, j: m.stands[k, j] <= m.stands[k, j - 1]
+    )
 
 
 def balance(m: Any, q: Question, system: System) -> None:
@@ -50,7 +54,9 @@ def balance(m: Any, q: Question, system: System) -> None:
         if island[system.nodes[c.a]] != island[system.nodes[c.b]]:
             terms[island[system.nodes[c.a]]].append(-m.carries[k, j])
             terms[island[system.nodes[c.b]]].append(m.carries[k, j])
-    m.island_balance = pyo.Constraint([i for i, parts in enumerate(terms) if parts], rule=lambda _, i: pyo.quicksum(terms[i]) == 0)
+    m.island_balance = pyo.Constraint(
+        [i for i, parts in enumerate(terms) if parts], rule=lambda _, i: pyo.quicksum(terms[i]) == 0
+    )
 
 
 def new_circuits(m: Any, q: Question, system: System) -> None:
@@ -61,12 +67,15 @@ def new_circuits(m: Any, q: Question, system: System) -> None:
     keys, net = system.circuits_to_build, system.base.network
     rating = {k: system.corridors[k].rating_mw * normal_share(q.grid) for k, _ in keys}
     m.new_rating = pyo.Constraint(
-        [(*key, way) for key in keys for way in (1, -1)], rule=lambda m, k, j, way: way * m.carries[k, j] <= rating[k] * m.stands[k, j]
+        [(*key, way) for key in keys for way in (1, -1)],
+        rule=lambda m, k, j, way: way * m.carries[k, j] <= rating[k] * m.stands[k, j],
     )
     apart = _apart(q, system)
     shifts = sorted({int(i) for i in net.island}) if system.joins_islands else []
     # Angles of a part are over its own reference; parts that new circuits join turn against each other.
-    m.turned = pyo.Var(shifts, domain=pyo.Reals, bounds=(-max(apart.values(), default=0.0), max(apart.values(), default=0.0)))
+    m.turned = pyo.Var(
+        shifts, domain=pyo.Reals, bounds=(-max(apart.values(), default=0.0), max(apart.values(), default=0.0))
+    )
     ends = {c.id: (system.nodes[c.a], system.nodes[c.b]) for c in system.buildable}
     m.angle = pyo.Var(list(ends), domain=pyo.Reals, bounds=lambda _, k: (-apart[k], apart[k]))
     held = columns(m, system)
@@ -109,7 +118,9 @@ def _apart(q: Question, system: System) -> dict[str, float]:
         else:
             if whole is None:
                 tree = nx.minimum_spanning_edges(graph, weight="across", data=True)
-                whole = sum(d["across"] for _, _, d in tree) + sum(share * x.rating_mw * (x.reactance_pu or 0.0) for x in system.buildable)
+                whole = sum(d["across"] for _, _, d in tree) + sum(
+                    share * x.rating_mw * (x.reactance_pu or 0.0) for x in system.buildable
+                )
             found[c.id] = whole
     return found
 
@@ -142,7 +153,11 @@ def columns(m: Any, system: System) -> list[Any]:
     fed = dict(m.generated.items())
     found = [fed.get(n) for n in system.nodes]
     found += [m.modules[s] for s in system.candidates] + [m.open[s] for s in system.candidates]
-    return found + [m.stands[key] for key in system.circuits_to_build] + [m.carries[key] for key in system.circuits_to_build]
+    return (
+        found
+        + [m.stands[key] for key in system.circuits_to_build]
+        + [m.carries[key] for key in system.circuits_to_build]
+    )
 
 
 def flows_of(m: Any, system: System) -> dict[str, float]:

@@ -17,12 +17,20 @@ def choice(plan: Plan) -> Iterator[Block]:
         return
     lost = dict(sorted(x.lost.items(), key=lambda item: (item[0] != "used", -item[1], item[0])))
     shades = colours(list(lost))
-    shares: list[tuple[Cell, ...]] = [(Swatch(plain(k), shades[k]), figure(f"choice.lost.{k}", v, _percent(v))) for k, v in lost.items()]
+    shares: list[tuple[Cell, ...]] = [
+        (Swatch(plain(k), shades[k]), figure(f"choice.lost.{k}", v, _percent(v))) for k, v in lost.items()
+    ]
     goes = stacked("Where the compute of the ideal goes", [("6·N·D at full use", lost, None)], shades, _percent)
     told = "Where the compute of the ideal goes: every GPU at its peak until the deadline; the first part is what trains the model."
-    had = [("had by the deadline", {"had": x.flop}, Limit(x.flop_bound, "proven too much")), ("at full use", {"ideal": x.ideal.flop}, None)]
+    had = [
+        ("had by the deadline", {"had": x.flop}, Limit(x.flop_bound, "proven too much")),
+        ("at full use", {"ideal": x.ideal.flop}, None),
+    ]
     against = stacked("Compute that is had, its bound and the ideal's", had, {"had": "c0", "ideal": "c5"}, _flop)
-    pictures = (Picture(goes, told), Picture(against, "6·N·D of the model; the dashed line is the compute proven to be too much for the deadline."))
+    pictures = (
+        Picture(goes, told),
+        Picture(against, "6·N·D of the model; the dashed line is the compute proven to be too much for the deadline."),
+    )
     lines = Table("Shares of the ideal's compute", ("part", "share"), tuple(shares))
     yield Block("The best model for the deadline", pictures, (_models(plan, x), lines, _tried(x)))
 
@@ -31,7 +39,13 @@ def _models(plan: Plan, x: ModelChoice) -> Table:
     def cells(name: str, told: Any, *, bound: bool) -> tuple[Cell, ...]:
         ways = [(f"choice.{name}", getattr(x, name)), (f"choice.ideal.{name}", getattr(x.ideal, name))]
         held = [figure(path, v, told(v)) for path, v in ways]
-        return (held[0], figure(f"choice.{name}_bound", getattr(x, f"{name}_bound"), told(getattr(x, f"{name}_bound"))) if bound else "", held[1])
+        return (
+            held[0],
+            figure(f"choice.{name}_bound", getattr(x, f"{name}_bound"), told(getattr(x, f"{name}_bound")))
+            if bound
+            else "",
+            held[1],
+        )
 
     rows: list[tuple[Cell, ...]] = [
         ("6·N·D, FLOP", *cells("flop", _flop, bound=True)),
@@ -57,7 +71,10 @@ def transport(plan: Plan) -> Iterator[Block]:
     x = plan.transport
     if x is None:
         return
-    bars = [("simulated", {"time": x.slowdown}, Limit(1.0, "ideal")), ("given, not used", {"time": x.given_slowdown}, None)]
+    bars = [
+        ("simulated", {"time": x.slowdown}, Limit(1.0, "ideal")),
+        ("given, not used", {"time": x.given_slowdown}, None),
+    ]
     svg = stacked("Slowdown of the transport over the fluid ideal", bars, {"time": "c0"}, lambda v: f"{v:.3f} x")
     at = "transport"
     rows: list[tuple[Cell, ...]] = [
@@ -69,7 +86,11 @@ def transport(plan: Plan) -> Iterator[Block]:
         ("reference tree", f"{x.tiers} tiers of {x.switch}, {x.oversubscription:.3g} : 1 at the leaves"),
     ]
     picture = Picture(svg, "Time of the slowest flow over the fluid ideal, which is the dashed line.")
-    yield Block("Transport, simulated", (picture,), (Table("Runs on a reference tree", ("figure", "value"), tuple(rows), ("value",)),))
+    yield Block(
+        "Transport, simulated",
+        (picture,),
+        (Table("Runs on a reference tree", ("figure", "value"), tuple(rows), ("value",)),),
+    )
 
 
 def _percent(value: float) -> str:

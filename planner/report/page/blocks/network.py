@@ -64,7 +64,9 @@ def _takes(site: str, f: SiteFabric) -> Table:
 def _traffic(site: str, f: SiteFabric) -> Table:
     at = f"fabric.sites.{site}"
     pods = "groups" if f.group_links else "pods"
-    rows: list[tuple[Cell, ...]] = [(pods, f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains")]
+    rows: list[tuple[Cell, ...]] = [
+        (pods, f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains")
+    ]
     if f.zones:
         rows.append(("zones", f"{f.zones} of {f.rails_per_zone} rails over {f.leaf_domains_per_zone} leaf domains"))
     if f.group_links:
@@ -73,18 +75,24 @@ def _traffic(site: str, f: SiteFabric) -> Table:
         ("pipeline flows that leave the leaf", f"{100 * f.share_leaving_leaf:.0f} %"),
         (f"pipeline flows that leave the {pods.removesuffix('s')}", f"{100 * f.share_leaving_pod:.0f} %"),
         *((("pipeline flows that leave the zone", f"{100 * f.share_leaving_zone:.0f} %"),) if f.zones else ()),
-        ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.hop_slowdown:.2f} x ideal"),
+        ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.pipeline_send_slowdown:.2f} x ideal"),
     ]
     return Table("Traffic", ("figure", "value"), tuple(rows))
 
 
 def _border(at: str, f: SiteFabric) -> tuple[tuple[Cell, ...], ...]:
-    """Show what takes the wide area, where the fabric has a border."""
-    if f.border is None:
+    """Show what takes the wide area, where the fabric has a WAN gateway."""
+    if f.wan_gateway is None:
         return ()
     return (
-        ("border switches", figure(f"{at}.border.switches", f.border.switches, f"{f.border.switches:,}")),
-        ("ports to the wide area", figure(f"{at}.border.wan_ports", f.border.wan_ports, f"{f.border.wan_ports:,}")),
+        (
+            "WAN gateway switches",
+            figure(f"{at}.wan_gateway.switches", f.wan_gateway.switches, f"{f.wan_gateway.switches:,}"),
+        ),
+        (
+            "ports to the wide area",
+            figure(f"{at}.wan_gateway.wan_ports", f.wan_gateway.wan_ports, f"{f.wan_gateway.wan_ports:,}"),
+        ),
     )
 
 
@@ -93,24 +101,41 @@ def placement(plan: Plan) -> Iterator[Block]:
     p = plan.placement
     if p is None:
         return
-    totals: tuple[tuple[Cell, ...], ...] = tuple((told, figure(f"placement.{k}", getattr(p, k), f"{getattr(p, k):,}")) for k, told in GROUPS.items())
+    totals: tuple[tuple[Cell, ...], ...] = tuple(
+        (told, figure(f"placement.{k}", getattr(p, k), f"{getattr(p, k):,}")) for k, told in GROUPS.items()
+    )
     pictures, tables = [], [Table("Groups", ("groups", "count"), totals)]
     for site, held in sorted(p.sites.items()):
-        pieces: tuple[tuple[Cell, ...], ...] = tuple((f"{n} piece{'' if n == 1 else 's'}", f"{c:,}") for n, c in by_pieces(held.assignment).items())
+        pieces: tuple[tuple[Cell, ...], ...] = tuple(
+            (f"{n} piece{'' if n == 1 else 's'}", f"{c:,}") for n, c in by_pieces(held.assignment).items()
+        )
         tables.append(Table(f"Groups of {site} by pieces", ("lies in", "groups"), pieces))
         kinds = _kinds(plan, site, held)
         if kinds:
             shown = _merged(kinds)
-            drawn = [(k.name if n < MOST_KINDS else _others(k), k.domains, k.whole_racks, k.piece_racks, k.idle_racks) for n, k in enumerate(shown)]
-            pictures.append(Picture(leaves(site, drawn), f"Leaf domains of {site}: racks of whole groups, of split groups, and idle."))
+            drawn = [
+                (k.name if n < MOST_KINDS else _others(k), k.domains, k.whole_racks, k.piece_racks, k.idle_racks)
+                for n, k in enumerate(shown)
+            ]
+            pictures.append(
+                Picture(
+                    leaves(site, drawn), f"Leaf domains of {site}: racks of whole groups, of split groups, and idle."
+                )
+            )
             tables.append(_kinds_table(site, shown))
     yield Block("Placement by leaf domain", tuple(pictures), tuple(tables))
 
 
 def _kinds(plan: Plan, site: str, held: SitePlacement) -> list[Kind]:
     f = plan.fabric.sites.get(site) if plan.fabric else None
-    racks = next((s.racks for s in plan.sites.sites if s.id == site), None) if plan.sites else plan.instance.hardware.racks
-    return [] if f is None or racks is None else kinds_of(held.assignment, racks=racks, leaf_domain_racks=f.leaf_domain_racks)
+    racks = (
+        next((s.racks for s in plan.sites.sites if s.id == site), None) if plan.sites else plan.instance.hardware.racks
+    )
+    return (
+        []
+        if f is None or racks is None
+        else kinds_of(held.assignment, racks=racks, leaf_domain_racks=f.leaf_domain_racks)
+    )
 
 
 def _merged(kinds: Sequence[Kind]) -> list[Kind]:
@@ -120,17 +145,31 @@ def _merged(kinds: Sequence[Kind]) -> list[Kind]:
     rest = kinds[MOST_KINDS:]
     n = sum(k.domains for k in rest)
     whole, pieces = (sum(getattr(k, name) * k.domains for k in rest) for name in ("whole", "pieces"))
-    racks = [sum(getattr(k, name) * k.domains for k in rest) / n for name in ("whole_racks", "piece_racks", "idle_racks")]
+    racks = [
+        sum(getattr(k, name) * k.domains for k in rest) / n for name in ("whole_racks", "piece_racks", "idle_racks")
+    ]
     return [*kinds[:MOST_KINDS], Kind(n, whole, racks[0], pieces, racks[1], racks[2])]
 
 
 def _others(k: Kind) -> str:
-    return k.name if k.domains == 1 else f"{k.domains:,} others together: {k.whole} whole, {k.pieces} pieces (bar: their mean)"
+    return (
+        k.name
+        if k.domains == 1
+        else f"{k.domains:,} others together: {k.whole} whole, {k.pieces} pieces (bar: their mean)"
+    )
 
 
 def _kinds_table(site: str, kinds: Sequence[Kind]) -> Table:
     head = ("domains", "whole groups", "racks", "pieces", "racks of pieces", "idle racks")
     rows: list[tuple[Cell, ...]] = [
-        (f"{k.domains:,}", f"{k.whole}", f"{k.whole_racks:,.4g}", f"{k.pieces}", f"{k.piece_racks:,.4g}", f"{k.idle_racks:,.4g}") for k in kinds
+        (
+            f"{k.domains:,}",
+            f"{k.whole}",
+            f"{k.whole_racks:,.4g}",
+            f"{k.pieces}",
+            f"{k.piece_racks:,.4g}",
+            f"{k.idle_racks:,.4g}",
+        )
+        for k in kinds
     ]
     return Table(f"Leaf domains of {site}, each as the line says", head, tuple(rows))

@@ -10,7 +10,11 @@ from planner.report.plots.labels import gap, plain, short
 
 def proofs(plan: Plan) -> Iterator[Block]:
     """Show what is proven of each decision, for which givens, and what binds it."""
-    held = {k: getattr(plan, k).certificate for k in ("sites", "wan", "layout", "fabric", "placement") if getattr(plan, k) is not None}
+    held = {
+        k: getattr(plan, k).certificate
+        for k in ("sites", "wan", "layout", "fabric", "placement")
+        if getattr(plan, k) is not None
+    }
     if not held:
         return
     head = ("decision", "status", "objective", "bound", "gap", "seconds", "size", "what it measures", "solver")
@@ -18,9 +22,23 @@ def proofs(plan: Plan) -> Iterator[Block]:
     binds: tuple[tuple[Cell, ...], ...] = tuple((k, ", ".join(c.binding) or "nothing stated") for k, c in held.items())
     o = plan.objective
     away = f"this one is {100 * (o.joint_gap or 0):.1f} % away."
-    notes = () if o.joint_bound is None else (f"Over all decisions at once no plan is under {o.joint_bound:,.6g} {plain(o.name)}: {away}",)
-    tables = (table, Table("What binds: rules that hold with equality, or stop the next better decision", ("decision", "rules"), binds, ("rules",)))
-    accounts = [(f"{k}: given", c.given) for k, c in held.items() if c.given] + [(f"{k}: how it was proven", c.formulation) for k, c in held.items()]
+    notes = (
+        ()
+        if o.joint_bound is None
+        else (f"Over all decisions at once no plan is under {o.joint_bound:,.6g} {plain(o.name)}: {away}",)
+    )
+    tables = (
+        table,
+        Table(
+            "What binds: rules that hold with equality, or stop the next better decision",
+            ("decision", "rules"),
+            binds,
+            ("rules",),
+        ),
+    )
+    accounts = [(f"{k}: given", c.given) for k, c in held.items() if c.given] + [
+        (f"{k}: how it was proven", c.formulation) for k, c in held.items()
+    ]
     yield Block("Proofs and what binds", (), tables, notes, tuple(accounts))
 
 
@@ -42,8 +60,14 @@ def _proof(name: str, c: Certificate) -> tuple[Cell, ...]:
 def question(plan: Plan) -> Iterator[Block]:
     """Show what was asked: limits, workload, hardware, and how the run went."""
     i = plan.instance
-    model, accelerator, rack = (x if isinstance(x, str) else x.name for x in (i.workload.model, i.hardware.accelerator, i.hardware.rack))
-    rows: list[tuple[Cell, ...]] = [("minimises", plain(i.objective.minimize)), ("model", model), ("training tokens", short(i.workload.tokens))]
+    model, accelerator, rack = (
+        x if isinstance(x, str) else x.name for x in (i.workload.model, i.hardware.accelerator, i.hardware.rack)
+    )
+    rows: list[tuple[Cell, ...]] = [
+        ("minimises", plain(i.objective.minimize)),
+        ("model", model),
+        ("training tokens", short(i.workload.tokens)),
+    ]
     rows += [("sequence length", f"{i.workload.sequence_length:,}"), ("accelerator", accelerator), ("rack", rack)]
     if i.hardware.racks is not None:
         rows.append(("racks", figure("instance.hardware.racks", i.hardware.racks, f"{i.hardware.racks:,}")))

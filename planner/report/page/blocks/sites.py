@@ -19,14 +19,27 @@ def sites(plan: Plan) -> Iterator[Block]:
     links = () if plan.wan else s.links
     svg, in_us = site_map(s, plan.instance.grid, links)
     told = f"Sites (area by power), the grid's nodes and lines{', and links between sites (dashed)' if links else ''}. "
-    told += "Albers equal-area; outline: Natural Earth." if in_us else "Places only: they lie beyond the outline that this page has."
+    told += (
+        "Albers equal-area; outline: Natural Earth."
+        if in_us
+        else "Places only: they lie beyond the outline that this page has."
+    )
     tables = [_sites_table(s)]
     if links:
         rows = tuple(
-            (f"{k.a} - {k.b}", f"{k.route_km:,.0f}", f"{k.rtt_ms:.1f}", amount(k.required_gbps), f"{k.wavelengths:,}", f"{k.fibre_pairs:,}")
+            (
+                f"{k.a} - {k.b}",
+                f"{k.route_km:,.0f}",
+                f"{k.rtt_ms:.1f}",
+                amount(k.required_gbps),
+                f"{k.wavelengths:,}",
+                f"{k.fibre_pairs:,}",
+            )
             for k in links
         )
-        tables.append(Table("Links", ("link", "km", "round trip ms", "Gb/s needed", "wavelengths", "fibre pairs"), rows))
+        tables.append(
+            Table("Links", ("link", "km", "round trip ms", "Gb/s needed", "wavelengths", "fibre pairs"), rows)
+        )
     yield Block("Sites", (Picture(svg, told),), (*tables, *_built(plan, s), *_excess(s)))
 
 
@@ -50,14 +63,24 @@ def _sites_table(s: SitesPlan) -> Table:
 def _built(plan: Plan, s: SitesPlan) -> Iterator[Table]:
     """Show circuits and steps of interconnect that are bought, with what each step adds."""
     if s.new_lines:
-        rows = tuple((x.line, figure(f"sites.new_lines.{n}.circuits", x.circuits, f"{x.circuits:,}")) for n, x in enumerate(s.new_lines))
+        rows = tuple(
+            (x.line, figure(f"sites.new_lines.{n}.circuits", x.circuits, f"{x.circuits:,}"))
+            for n, x in enumerate(s.new_lines)
+        )
         yield Table("Circuits built", ("corridor", "circuits"), rows)
     offered = {x.id: x.upgrade for x in plan.instance.grid.nodes if x.upgrade} if plan.instance.grid else {}
     bought: list[tuple[Cell, ...]] = []
     for n, x in enumerate(s.upgrades):
         step = offered.get(x.node)
         steps = figure(f"sites.upgrades.{n}.steps", x.steps, f"{x.steps:,}")
-        bought.append((x.node, steps, amount(step.step_mw * x.steps) if step else "-", usd(step.capex_usd * x.steps) if step else "-"))
+        bought.append(
+            (
+                x.node,
+                steps,
+                amount(step.step_mw * x.steps) if step else "-",
+                usd(step.capex_usd * x.steps) if step else "-",
+            )
+        )
     if bought:
         yield Table("Interconnect bought", ("node", "steps", "MW more", "USD"), tuple(bought))
 
@@ -70,7 +93,11 @@ def _excess(s: SitesPlan) -> Iterator[Table]:
         by = figure(f"{at}.amount", x.amount, amount(x.amount))
         rows.append((x.rule, by, x.unit, figure(f"{at}.usd_per_year", x.usd_per_year, usd(x.usd_per_year))))
     if rows:
-        yield Table("Soft rules broken: what each weighs in the choice, and is not billed", ("rule", "by", "unit", "USD a year"), tuple(rows))
+        yield Table(
+            "Soft rules broken: what each weighs in the choice, and is not billed",
+            ("rule", "by", "unit", "USD a year"),
+            tuple(rows),
+        )
 
 
 def scenarios(plan: Plan) -> Iterator[Block]:
@@ -80,16 +107,24 @@ def scenarios(plan: Plan) -> Iterator[Block]:
         return
     held = sum(x.facility_mw for x in s.sites)
     ids = [x.id for x in s.sites]
-    bars = [(name, {x: r.running_mw.get(x, 0.0) for x in ids}, Limit(held, "held")) for name, r in sorted(s.scenarios.items())]
+    bars = [
+        (name, {x: r.running_mw.get(x, 0.0) for x in ids}, Limit(held, "held"))
+        for name, r in sorted(s.scenarios.items())
+    ]
     shades = colours(ids)
     rows: list[tuple[Cell, ...]] = []
     for name, r in sorted(s.scenarios.items()):
         at = f"sites.scenarios.{name}"
-        runs = [figure(f"{at}.running_mw.{x}", r.running_mw[x], amount(r.running_mw[x])) if x in r.running_mw else "-" for x in ids]
+        runs = [
+            figure(f"{at}.running_mw.{x}", r.running_mw[x], amount(r.running_mw[x])) if x in r.running_mw else "-"
+            for x in ids
+        ]
         year = figure(f"{at}.energy_usd_per_year", r.energy_usd_per_year, usd(r.energy_usd_per_year))
         rows.append((name, *runs, amount(held - sum(r.running_mw.values())), year))
     table = Table("MW run in each scenario", ("scenario", *ids, "MW left off", "energy, USD a year"), tuple(rows))
-    key = Table("Sites", ("site", "MW held"), tuple((Swatch(x.id, shades[x.id]), amount(x.facility_mw)) for x in s.sites))
+    key = Table(
+        "Sites", ("site", "MW held"), tuple((Swatch(x.id, shades[x.id]), amount(x.facility_mw)) for x in s.sites)
+    )
     svg = stacked("Power that runs in each scenario, by site", bars, shades, lambda v: f"{amount(v)} MW")
     told = "Power that runs in each scenario; the dashed line is what the sites hold. Energy counts what is left undone at its price."
     yield Block("Years that may come", (Picture(svg, told),), (table, key))
@@ -103,7 +138,9 @@ def grid(plan: Plan) -> Iterator[Block]:
     rows: list[tuple[Cell, ...]] = []
     for n, area in enumerate(g.balancing_authorities):
         nodes = [x for x in g.nodes if x.balancing_authority == area.id]
-        headroom = figure(f"instance.grid.balancing_authorities.{n}.headroom_mw", area.headroom_mw, amount(area.headroom_mw))
+        headroom = figure(
+            f"instance.grid.balancing_authorities.{n}.headroom_mw", area.headroom_mw, amount(area.headroom_mw)
+        )
         offered = amount(sum(x.generation_mw for x in nodes))
         rows.append((area.id, area.interconnection, headroom, offered, f"{sum(x.site for x in nodes)}"))
     head = ("authority", "interconnection", "headroom MW", "generation to spare MW", "nodes for sites")

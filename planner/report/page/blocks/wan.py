@@ -19,15 +19,26 @@ def wan(plan: Plan) -> Iterator[Block]:
         return
     svg, in_us = fibre_map(w, s, plan.instance.wan)
     told = "Fibre between the sites: lit spans, as thick as their wavelengths; thin and grey: not lit. "
-    told += "Albers equal-area; outline: Natural Earth." if in_us else "Places only: they lie beyond the outline that this page has."
+    told += (
+        "Albers equal-area; outline: Natural Earth."
+        if in_us
+        else "Places only: they lie beyond the outline that this page has."
+    )
     pictures = [Picture(svg, told)]
     # No rate makes a form with no seconds fit, so there is no bar to draw for it.
-    timed = [(f.name + (" (taken)" if f.name == w.exchange else ""), f.seconds) for f in w.forms if f.seconds is not None]
+    timed = [
+        (f.name + (" (taken)" if f.name == w.exchange else ""), f.seconds) for f in w.forms if f.seconds is not None
+    ]
     if timed:
         window = Limit(w.window_seconds, "window")
         bars = [(name, {"exchange": seconds}, window) for name, seconds in timed]
         drawn = stacked("Time of the exchange by its form", bars, {"exchange": "c0"}, lambda v: f"{v:,.3g} s")
-        pictures.append(Picture(drawn, "Exchange of a stage's gradients by each form, at the rate that the taken one needs; dashed: the window."))
+        pictures.append(
+            Picture(
+                drawn,
+                "Exchange of a stage's gradients by each form, at the rate that the taken one needs; dashed: the window.",
+            )
+        )
     tables = (_totals(w), *_forms(w), _demands(w), _routes(w), _spans(w))
     yield Block("Fibre between the sites", tuple(pictures), tables, (), tuple(_ways(w)))
 
@@ -61,7 +72,8 @@ def _demands(w: WanPlan) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for n, d in enumerate(w.demands):
         asked, admitted, missing = (
-            figure(f"wan.demands.{n}.{k}", getattr(d, k), amount(getattr(d, k))) for k in ("asked_gbps", "admitted_gbps", "missing_gbps")
+            figure(f"wan.demands.{n}.{k}", getattr(d, k), amount(getattr(d, k)))
+            for k in ("asked_gbps", "admitted_gbps", "missing_gbps")
         )
         rows.append((_name(w, n), f"{d.priority}", asked, admitted, missing, ", ".join(d.short_of) or "-"))
     head: tuple[str, ...] = ("demand", "priority", "Gb/s asked", "carried", "missing", "full spans")
@@ -82,7 +94,10 @@ def _routes(w: WanPlan) -> Table:
         for m, r in enumerate(d.routes):
             at = f"wan.demands.{n}.routes.{m}"
             shown = [(k, getattr(r, k)) for k in ("route_km", "rtt_ms", "gbps", "backup_rtt_ms", "backup_gbps")]
-            cells = ["-" if v is None else figure(f"{at}.{k}", v, f"{v:.1f}" if k.endswith("_ms") else amount(v)) for k, v in shown]
+            cells = [
+                "-" if v is None else figure(f"{at}.{k}", v, f"{v:.1f}" if k.endswith("_ms") else amount(v))
+                for k, v in shown
+            ]
             rows.append((_name(w, n) + (f" ({100 * r.share:.0f} %)" if len(d.routes) > 1 else ""), *cells))
     return Table("Routes", ("route of", "km", "round trip ms", "Gb/s", "ms while cut", "Gb/s while cut"), tuple(rows))
 
@@ -97,7 +112,11 @@ def _spans(w: WanPlan) -> Table:
         year = figure(f"{at}.usd_per_year", e.usd_per_year, usd(e.usd_per_year))
         full = f"{100 * e.peak_gbps / e.capacity_gbps:.0f} %" if e.capacity_gbps else "-"
         rows.append((e.id + ("" if e.id in used else " (for cuts)"), f"{e.route_km:,.0f}", waves, pairs, full, year))
-    return Table("Spans lit, those with the most traffic first", ("span", "km", "waves", "pairs", "in use at most", "USD a year"), tuple(rows))
+    return Table(
+        "Spans lit, those with the most traffic first",
+        ("span", "km", "waves", "pairs", "in use at most", "USD a year"),
+        tuple(rows),
+    )
 
 
 def _ways(w: WanPlan) -> Iterator[tuple[str, str]]:

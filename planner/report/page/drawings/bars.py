@@ -22,9 +22,23 @@ def colours(parts: Sequence[str]) -> dict[str, str]:
     return {name: colour(n) for n, name in enumerate(parts)}
 
 
-def stacked(alt: str, rows: Sequence[tuple[str, Mapping[str, float], Limit | None]], shades: Mapping[str, str], show: Callable[[float], str]) -> str:
+def stacked(
+    alt: str,
+    rows: Sequence[tuple[str, Mapping[str, float], Limit | None]],
+    shades: Mapping[str, str],
+    show: Callable[[float], str],
+) -> str:
     """Draw one bar a row, its parts side by side, all on one scale; a row's limit is a dashed line; parts below zero count in the sum alone."""
-    most = max([*(sum(v for v in p.values() if v > 0) for _, p, _ in rows), *(x.value for _, _, x in rows if x is not None)], default=0.0) or 1.0
+    most = (
+        max(
+            [
+                *(sum(v for v in p.values() if v > 0) for _, p, _ in rows),
+                *(x.value for _, _, x in rows if x is not None),
+            ],
+            default=0.0,
+        )
+        or 1.0
+    )
     scale = (WIDTH - 2) / most
     drawn: list[str] = []
     for n, (name, parts, limit) in enumerate(rows):

@@ -24,14 +24,31 @@ def fibre_map(w: WanPlan, s: SitesPlan, wan: Wan) -> tuple[str, bool]:
         if x.name not in lit:
             drawn.append(_span(c.at[x.a], c.at[x.b], "line", f"{x.name}: not lit"))
     for e in sorted(w.edges, key=lambda e: e.id in used):
-        told = f"{e.id}: {e.route_km:,.0f} km, {e.wavelengths:,} wavelengths" + ("" if e.id in used else ", while another span is cut")
-        drawn.append(_span(c.at[e.a], c.at[e.b], "lit" if e.id in used else "spare", told, THIN + (THICK - THIN) * e.wavelengths / most))
+        told = f"{e.id}: {e.route_km:,.0f} km, {e.wavelengths:,} wavelengths" + (
+            "" if e.id in used else ", while another span is cut"
+        )
+        drawn.append(
+            _span(
+                c.at[e.a],
+                c.at[e.b],
+                "lit" if e.id in used else "spare",
+                told,
+                THIN + (THICK - THIN) * e.wavelengths / most,
+            )
+        )
     met = sorted({p for e in w.edges for p in (e.a, e.b)} - {x.id for x in s.sites})
-    drawn += [el("circle", el("title", escape(n)), cx=c.at[n][0], cy=c.at[n][1], r=2.4, cls="node") for n in sorted({*nodes, *met})]
+    drawn += [
+        el("circle", el("title", escape(n)), cx=c.at[n][0], cy=c.at[n][1], r=2.4, cls="node")
+        for n in sorted({*nodes, *met})
+    ]
     marks, radius = sites_on(c, s)
-    names = [(x.id, x.id, "strong") for x in s.sites] + ([(n, n, "small") for n in met] if len(met) <= MOST_NAMES else [])
+    names = [(x.id, x.id, "strong") for x in s.sites] + (
+        [(n, n, "small") for n in met] if len(met) <= MOST_NAMES else []
+    )
     key = _span((8, c.height + 4), (34, c.height + 4), "lit", "", 3) + text(40, c.height + 8, "lit, on a route")
-    key += _span((WIDTH / 2, c.height + 4), (WIDTH / 2 + 26, c.height + 4), "spare", "", 3) + text(WIDTH / 2 + 32, c.height + 8, "lit for cuts alone")
+    key += _span((WIDTH / 2, c.height + 4), (WIDTH / 2 + 26, c.height + 4), "spare", "", 3) + text(
+        WIDTH / 2 + 32, c.height + 8, "lit for cuts alone"
+    )
     alt = f"Map of the fibre: {len(w.edges)} spans lit between {', '.join(x.id for x in s.sites)}; on a route: {', '.join(sorted(used)) or 'none'}"
     return drawing(c.height + 16, alt, "".join([*drawn, *marks, labels(names, c.at, radius), key])), c.in_us
 

@@ -20,13 +20,20 @@ def pipeline(x: LayoutPlan) -> str:
     most, full, foot = max(*x.layers_per_stage, 1), 64.0, 86.0
     drawn, first = [], 0
     for (layers, recomputed), count in runs:
-        left, width = first / len(stages) * WIDTH, count / len(stages) * WIDTH - (0.6 if len(runs) <= MOST_STAGES else 0.2)
+        left, width = (
+            first / len(stages) * WIDTH,
+            count / len(stages) * WIDTH - (0.6 if len(runs) <= MOST_STAGES else 0.2),
+        )
         name = f"stage {first}" if count == 1 else f"stages {first} to {first + count - 1}"
         told = f"{name}: {layers} layers" + (f", {recomputed} recomputed" if recomputed else "")
         drawn.append(rect(left, foot - full * layers / most, width, full * layers / most, "c5", told))
         drawn.append(rect(left, foot - full * recomputed / most, width, full * recomputed / most, "c0", told))
         first += count
-    drawn += [text(0, 12, f"{most} layers", "quiet"), text(0, 100, "stage 0"), text(WIDTH, 100, f"stage {len(stages) - 1}", "", "end")]
+    drawn += [
+        text(0, 12, f"{most} layers", "quiet"),
+        text(0, 100, "stage 0"),
+        text(WIDTH, 100, f"stage {len(stages) - 1}", "", "end"),
+    ]
     alt = f"Pipeline of {len(stages)} stages with {min(x.layers_per_stage)} to {most} layers each"
     return drawing(106, alt, "".join(drawn))
 
@@ -43,7 +50,11 @@ def rack(x: LayoutPlan, gpus: int) -> str | None:
     for n in range(gpus):
         group, used = n // size, n < groups * size
         told = f"GPU {n}: " + (f"group {group} of {groups}" if used else "idle")
-        drawn.append(rect(n % across * side, n // across * side, side - 1.5, side - 1.5, f"c{group % 6}" if used else "rest", told))
+        drawn.append(
+            rect(
+                n % across * side, n // across * side, side - 1.5, side - 1.5, f"c{group % 6}" if used else "rest", told
+            )
+        )
     alt = f"One rack of {gpus} GPUs: {groups} groups of {size}, {gpus - groups * size} idle"
     return drawing(-(-gpus // across) * side + 2, alt, "".join(drawn))
 
@@ -65,15 +76,29 @@ def tiers(site: str, f: SiteFabric) -> str:
         drawn.append(text(WIDTH / 2, y + 15, f"{t.switches:,} {t.name} switches", "strong", "middle"))
         drawn.append(text(WIDTH / 2, y + 28, f"{t.down_ports} ports down, {t.up_ports} up", "small quiet", "middle"))
         below = rows[n + 1] if n + 1 < len(rows) else None
-        told = f"{below.oversubscription:.3g} : 1, {below.bundle} parallel" if below else f"{f.endpoint_links:,} cables to GPUs"
+        told = (
+            f"{below.oversubscription:.3g} : 1, {below.bundle} parallel"
+            if below
+            else f"{f.endpoint_links:,} cables to GPUs"
+        )
         drawn += [line(WIDTH / 2 + dx, y + high, WIDTH / 2 + dx, y + high + gap, "line") for dx in (-90, -30, 30, 90)]
         drawn.append(text(WIDTH / 2, y + high + gap / 2 + 4, told, "small halo", "middle"))
     y = top + len(rows) * (high + gap)
     drawn.append(rect(2, y, WIDTH - 4, 22, "box"))
     drawn.append(
-        text(WIDTH / 2, y + 15, f"{f.leaf_domains} leaf domain{'' if f.leaf_domains == 1 else 's'} of {f.leaf_domain_racks} racks", "", "middle")
+        text(
+            WIDTH / 2,
+            y + 15,
+            f"{f.leaf_domains} leaf domain{'' if f.leaf_domains == 1 else 's'} of {f.leaf_domain_racks} racks",
+            "",
+            "middle",
+        )
     )
-    alt = f"Fabric of {site}: " + ", ".join(f"{t.switches:,} {t.name} switches" for t in rows) + f" in {f.planes} plane(s)"
+    alt = (
+        f"Fabric of {site}: "
+        + ", ".join(f"{t.switches:,} {t.name} switches" for t in rows)
+        + f" in {f.planes} plane(s)"
+    )
     alt += f"; {f.pods:,} groups, every two joined" if f.group_links else ""
     return drawing(y + 26, alt, "".join(drawn))
 
@@ -88,7 +113,9 @@ def leaves(site: str, kinds: Sequence[tuple[str, int, float, float, float]]) -> 
     for n, (name, _, *parts) in enumerate(kinds):
         y, x = 2 + n * 34.0, 0.0
         drawn.append(text(0, y + 10, name))
-        for value, cls, told in zip(parts, ("c0", "c1", "rest"), ("racks of whole groups", "racks of split groups", "idle racks"), strict=True):
+        for value, cls, told in zip(
+            parts, ("c0", "c1", "rest"), ("racks of whole groups", "racks of split groups", "idle racks"), strict=True
+        ):
             width = value / most * (WIDTH - 2)
             if width > 0:
                 drawn.append(rect(x, y + 14, width, 13, cls, f"{value:g} {told}"))

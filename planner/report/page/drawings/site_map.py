@@ -40,9 +40,9 @@ def _frame(points: list[Point]) -> Frame:
 
 
 def outline() -> dict[str, list[list[list[float]]]]:
-    """Return outline and state borders of the 48 states, lines of latitude and longitude."""
+    """Return outline and state wan_gateways of the 48 states, lines of latitude and longitude."""
     held = json.loads((files("planner.report") / "data" / "us-outline.json").read_text(encoding="utf-8"))
-    return {k: held[k] for k in ("outline", "borders")}
+    return {k: held[k] for k in ("outline", "wan_gateways")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,15 @@ def chart(places: Mapping[str, Point]) -> Chart:
     in_frame = all(in_us(*p) for p in places.values())
     names = list(places)
     flat_places = [albers(*places[n]) for n in names] if in_frame else flat([places[n] for n in names])
-    land: dict[str, Lines] = {k: [[albers(y, x) for y, x in part] for part in v] for k, v in outline().items()} if in_frame else {}
+    land: dict[str, Lines] = (
+        {k: [[albers(y, x) for y, x in part] for part in v] for k, v in outline().items()} if in_frame else {}
+    )
     frame = _frame([*flat_places, *(p for part in land.get("outline", []) for p in part)])
-    drawn = [path([frame.at(p) for p in part], "border") for part in land.get("borders", [])]
+    drawn = [path([frame.at(p) for p in part], "border") for part in land.get("wan_gateways", [])]
     drawn += [path([frame.at(p) for p in part], "coast") for part in land.get("outline", [])]
-    return Chart({n: frame.at(p) for n, p in zip(names, flat_places, strict=True)}, tuple(drawn), frame.height, in_frame)
+    return Chart(
+        {n: frame.at(p) for n, p in zip(names, flat_places, strict=True)}, tuple(drawn), frame.height, in_frame
+    )
 
 
 def sites_on(c: Chart, s: SitesPlan) -> tuple[list[str], dict[str, float]]:
@@ -81,14 +85,20 @@ def site_map(s: SitesPlan, grid: Grid | None, links: Sequence[Link]) -> tuple[st
     drawn = list(c.land)
     if grid:
         drawn += [line(*c.at[x.a], *c.at[x.b], "line") for x in grid.lines]
-        drawn += [el("circle", el("title", escape(n)), cx=c.at[n][0], cy=c.at[n][1], r=2.0, cls="node") for n in sorted(nodes)]
+        drawn += [
+            el("circle", el("title", escape(n)), cx=c.at[n][0], cy=c.at[n][1], r=2.0, cls="node") for n in sorted(nodes)
+        ]
     for k in links:
         (x1, y1), (x2, y2) = c.at[k.a], c.at[k.b]
         drawn.append(line(x1, y1, x2, y2, "wan"))
-        drawn.append(text((x1 + x2) / 2, (y1 + y2) / 2 - 5, f"{k.route_km:,.0f} km, {k.rtt_ms:.1f} ms", "small halo", "middle"))
+        drawn.append(
+            text((x1 + x2) / 2, (y1 + y2) / 2 - 5, f"{k.route_km:,.0f} km, {k.rtt_ms:.1f} ms", "small halo", "middle")
+        )
     marks, radius = sites_on(c, s)
     told = labels([(x.id, f"{x.id}, {amount(x.facility_mw)} MW", "strong") for x in s.sites], c.at, radius)
-    alt = "Map of the sites: " + "; ".join(f"{x.id} at {x.latitude:.1f}, {x.longitude:.1f} with {amount(x.facility_mw)} MW" for x in s.sites)
+    alt = "Map of the sites: " + "; ".join(
+        f"{x.id} at {x.latitude:.1f}, {x.longitude:.1f} with {amount(x.facility_mw)} MW" for x in s.sites
+    )
     return drawing(c.height, alt, "".join([*drawn, *marks, told])), c.in_us
 
 

@@ -25,7 +25,11 @@ def rect(x: float, y: float, width: float, height: float, cls: str, told: str = 
 
 def text(x: float, y: float, content: str, cls: str = "", anchor: str = "start") -> str:
     """Return a line of text; `anchor` is start, middle or end."""
-    return el("text", escape(content), x=x, y=y, cls=cls, text_anchor=anchor) if cls else el("text", escape(content), x=x, y=y, text_anchor=anchor)
+    return (
+        el("text", escape(content), x=x, y=y, cls=cls, text_anchor=anchor)
+        if cls
+        else el("text", escape(content), x=x, y=y, text_anchor=anchor)
+    )
 
 
 def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
@@ -42,5 +46,9 @@ def path(points: list[tuple[float, float]], cls: str, *, closed: bool = False) -
 def drawing(height: float, alt: str, content: str, width: float = WIDTH) -> str:
     """Return the whole picture with its description."""
     return el(
-        "svg", el("title", escape(alt)) + content, viewBox=f"0 0 {shown(width)} {shown(height)}", role="img", xmlns="http://www.w3.org/2000/svg"
+        "svg",
+        el("title", escape(alt)) + content,
+        viewBox=f"0 0 {shown(width)} {shown(height)}",
+        role="img",
+        xmlns="http://www.w3.org/2000/svg",
     )
