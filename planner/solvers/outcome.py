@@ -1,8 +1,11 @@
-"""What a solve leaves: why it stopped, what is held, what is proven. The same for every backend."""
+"""What a solve leaves: why it stopped, its solution, and what is proven. The same for every back end."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
+
+from planner.plan.certificate import Certificate, Status
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -19,7 +22,7 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[T]):
-    """Why the solver stopped and what it holds; no solution is None, never zeros."""
+    """Why the solver stopped and what it leaves; no solution is None, never zeros."""
 
     stop: Stop
     solution: T | None = None
@@ -33,22 +36,49 @@ class Outcome(Generic[T]):
     effort: float = 0.0  # in the solver's own units of work, where it counts them
     seconds: float = 0.0
 
+    @property
+    def proved(self) -> bool:
+        """Whether the search ended with a proof."""
+        return self.stop is Stop.PROVED
 
-def holding(outcome: Outcome[T], solution: U | None) -> Outcome[U]:
-    """Return the outcome with its solution read into other terms."""
-    return Outcome(
-        stop=outcome.stop,
-        solution=solution,
-        objective=outcome.objective,
-        bound=outcome.bound,
-        infeasible=outcome.infeasible,
-        detail=outcome.detail,
-        solver=outcome.solver,
-        variables=outcome.variables,
-        constraints=outcome.constraints,
-        effort=outcome.effort,
-        seconds=outcome.seconds,
-    )
+    @property
+    def status(self) -> Status:
+        """What may be said of the answer: only a proof is called optimal or infeasible."""
+        if self.solution is not None:
+            return "optimal" if self.proved else "feasible"
+        return "infeasible" if self.proved and self.infeasible else "unknown"
+
+    def with_solution(self, solution: U | None) -> "Outcome[U]":
+        """Return the outcome with its solution read into other terms."""
+        return cast("Outcome[U]", replace(cast("Outcome[Any]", self), solution=solution))
+
+    def certificate(
+        self,
+        *,
+        formulation: str,
+        minimizes: str,
+        seed: int,
+        given: str = "",
+        space: Mapping[str, Any] | None = None,
+        binding: tuple[str, ...] = (),
+    ) -> Certificate:
+        """State what was proven of a decision: the solver's part from this outcome, the decision's own from the arguments."""
+        return Certificate(
+            status=self.status,
+            objective=self.objective,
+            bound=self.bound,
+            gap=relative_gap(self.objective, self.bound),
+            solver=self.solver,
+            formulation=formulation,
+            variables=self.variables,
+            constraints=self.constraints,
+            seconds=self.seconds,
+            seed=seed,
+            minimizes=minimizes,
+            given=given,
+            space=dict(space or {}),
+            binding=binding,
+        )
 
 
 def relative_gap(objective: float | None, bound: float | None) -> float | None:

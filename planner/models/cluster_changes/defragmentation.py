@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from planner.models.requests import Options
 from planner.solvers.cpsat import run
-from planner.solvers.outcome import Outcome, holding
+from planner.solvers.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +55,4 @@ def fewest_moves(leaves: tuple[Held, ...], wanted: int, options: Options) -> Out
     if outcome.solution is not None:
         of = outcome.solution.of
         solution = Freed(tuple(i for i, v in freed.items() if of(v)), {at: of(v) for at, v in moved.items() if of(v)})
-    return holding(outcome, solution)
+    return outcome.with_solution(solution)

@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 from planner.models.placement.data import Kind
 from planner.models.requests import Options
 from planner.solvers.cpsat import run
-from planner.solvers.outcome import Outcome, holding
+from planner.solvers.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def cheapest_stop(q: StopQuestion, options: Options) -> Outcome[tuple[int, ...]]
     model.minimize(sum(c * v for c, v in zip(q.costs, stop, strict=True)))
     outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     chosen = None if outcome.solution is None else tuple(r for r, v in enumerate(stop) if outcome.solution.of(v))
-    return holding(outcome, chosen)
+    return outcome.with_solution(chosen)
 
 
 def _units(
