@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from planner.errors import InputError
-from planner.instance.instance import Count, Frozen, NonNegative
+from planner.instance.base import Count, Frozen, NonNegative
 from planner.plan.plan import Plan
 
 Name = Annotated[

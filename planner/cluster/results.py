@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from planner.cluster.placement import Placement
-from planner.instance.instance import Frozen
+from planner.instance.base import Frozen
 from planner.plan.certificate import Certificate
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from planner.instance.instance import Frozen
+from planner.instance.base import Frozen
 
 
 class PlacedGroup(Frozen):

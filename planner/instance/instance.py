@@ -4,14 +4,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from planner.instance.base import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
+from planner.instance.base import Frozen, NonNegative, Positive, Sourced
 from planner.instance.grid import Grid
 from planner.instance.hardware import Hardware
 from planner.instance.network import Network
 from planner.instance.wan import Wan
 from planner.instance.workload import Workload
-
-__all__ = ["Count", "Dtype", "Fraction", "Frozen", "NonNegative", "Positive", "Share", "Sourced"]
 
 
 class Objective(Frozen):

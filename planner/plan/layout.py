@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.instance.instance import Frozen
+from planner.instance.base import Frozen
 from planner.plan.certificate import Certificate
 
 

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.instance.instance import Frozen, Instance
+from planner.instance.base import Frozen
+from planner.instance.instance import Instance
 from planner.instance.model_family import ModelChoice
 from planner.plan.certificate import Conflict, ObjectiveValue, Status
 from planner.plan.fabric import FabricPlan, TransportFactor

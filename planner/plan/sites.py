@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from planner.instance.instance import Frozen
+from planner.instance.base import Frozen
 from planner.plan.certificate import Certificate
 
 

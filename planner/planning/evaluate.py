@@ -6,7 +6,8 @@ from typing import Any
 from pydantic import Field
 
 from planner.errors import InputError
-from planner.instance.instance import Frozen, Instance
+from planner.instance.base import Frozen
+from planner.instance.instance import Instance
 from planner.physics.training import step
 from planner.physics.training.step import Conditions, ParallelStrategy
 from planner.plan.certificate import Certificate

@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from planner.instance.instance import Frozen, Instance
+from planner.instance.base import Frozen
+from planner.instance.instance import Instance
 from planner.models.layout import explain as layout_explain
 from planner.models.requests import LayoutRequest, Options
 from planner.plan.certificate import Conflict, Status

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
-from planner.instance.instance import Frozen, Instance
+from planner.instance.base import Frozen
+from planner.instance.instance import Instance
 from planner.models.requests import GradientExchange, Options, SitesRequest
 from planner.models.sites import explain as sites_explain
 from planner.physics.site import power

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from planner.errors import InputError
-from planner.instance.instance import Count, Positive, Sourced
+from planner.instance.base import Count, Positive, Sourced
 from planner.instance.read import complaints, read_json
 from planner.simulation.tree import Tree
 

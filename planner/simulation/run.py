@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from planner.instance.instance import Frozen
+from planner.instance.base import Frozen
 from planner.simulation.adaptive import adaptive
 from planner.simulation.living_cables import Alive, Flows
 from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from planner.instance.instance import Frozen
+from planner.instance.base import Frozen
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
 from planner.version import __version__

@@ -15,7 +15,7 @@ from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.formats.kubernetes.nodes import down_nodes, node_names
 from planner.formats.source import names_at, near, read_text, shown, some
-from planner.instance.instance import Frozen
+from planner.instance.base import Frozen
 from planner.instance.read import read_json
 
 FREE, BUSY, DOWN = 0, 1, 2  # The worst that is said of a node holds.

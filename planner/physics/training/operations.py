@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.instance import Dtype
+from planner.instance.base import Dtype
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.num import Num
 from planner.physics.training.memory import Recompute
