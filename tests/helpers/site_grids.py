@@ -21,7 +21,7 @@ ACCELERATOR = {
     "hbm_bytes": 1e11,
     "hbm_bytes_per_second": 1e12,
     "peak_flop_per_second": {"bf16": 1e15},
-    "gemm_efficiency": {"most": {"bf16": 0.7}},
+    "gemm_efficiency": {"max_share": {"bf16": 0.7}},
     "scale_up_bytes_per_second": 1e11,
     "scale_up_latency_seconds": 1e-6,
     "nic_bytes_per_second": 5e10,
