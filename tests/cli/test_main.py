@@ -10,6 +10,8 @@ import pytest
 
 from planner.plan.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "instances" / "one-rack.json"
 

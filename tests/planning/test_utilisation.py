@@ -18,6 +18,8 @@ from planner.physics.training import layer_time
 from planner.planning.load import load_instance
 from planner.planning.utilisation import LimitPoint
 
+pytestmark = pytest.mark.slow
+
 INSTANCE = Path(__file__).parents[2] / "instances" / "limits-h100.json"
 FIXED = ['workload.choose.critical_batch={"of":"fixed","coefficient":2e6}', "workload.choose.family.tolerance=0.1"]
 

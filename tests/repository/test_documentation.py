@@ -23,6 +23,7 @@ def headings(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", documentation.PAGES)
 def test_commands_run(page: str, tmp_path: Path) -> None:
     """Every command of a page ends as it says, in order in one folder, and prints what is marked stable; slow ones are parsed."""

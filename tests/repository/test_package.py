@@ -27,7 +27,7 @@ def test_importing_is_light(module: str) -> None:
 def test_checker_loads_no_solver() -> None:
     """The checker, used, loads no solver and no formulation."""
     code = """
-import sys, planner, planner.checks.rules
+import sys, planner, planner.checks.registry
 print(*[m for m in sys.modules if m.split('.')[0] in ('ortools', 'highspy', 'pyomo') or m.startswith(('planner.models', 'planner.solvers'))])
 """
     assert python(code).strip() == ""

@@ -18,6 +18,8 @@ from planner.cluster.hostlist import expand, fold_names
 from planner.formats.read import read_topology
 from planner.formats.slurm.topology_conf import write_conf
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 PAGE = (ROOT / "docs" / "placement-calls.md").read_text(encoding="utf-8")

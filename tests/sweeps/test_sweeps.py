@@ -25,6 +25,8 @@ from planner.sweeps.run import Ask, tasks_for
 from planner.sweeps.store import Store, columns_of, read_rows
 from planner.sweeps.tasks import Answer, Task, solve_point
 
+pytestmark = pytest.mark.slow
+
 RACKS = "hardware.racks"
 COMMAND = [sys.executable, "-m", "planner", "sweep"]
 
