@@ -1,13 +1,13 @@
 """Run the commands of the documentation, page by page, and write their real output into it.
 
-A page's fenced blocks are followed in order in a fresh folder that holds links to the repository's `instances` and `scripts`:
+A page's fenced blocks run in order in a fresh folder with links to the repository's `instances` and `scripts`:
 
 - ```console: `$ command` lines, each with the output below it, run by bash in the repository's environment;
 - ```python: run by Python;
 - a block below `<!-- file NAME -->`: written to that file.
 
-Other words of the comment above a block, by commas: `slow` (its commands are only parsed here), `exit N` (the status that its
-last command ends with; 0 otherwise), `stable` (the output is compared in the tests, but for times).
+Other words of the comment above a block, by commas: `slow` (its commands are only parsed here), `exit N` (the status
+that its last command ends with; 0 otherwise), `stable` (the tests compare the output, but for times).
 """
 
 import argparse
@@ -68,7 +68,7 @@ class Block:
 
     @property
     def commands(self) -> list[tuple[str, list[str]]]:
-        """Its commands, each with the output that is shown; one goes on after a backslash, and until its double quotes are closed."""
+        """Its commands, each with its output; one goes on after a backslash, and until its double quotes are closed."""
         found: list[tuple[str, list[str]]] = []
         lines = iter(self.body.splitlines())
         for line in lines:
@@ -154,7 +154,7 @@ def written(command: str) -> set[str]:
 
 
 def faults(command: str, there: set[str]) -> Iterator[str]:
-    """Say what is wrong in a command: planner's commands and options, and files that are neither the repository's nor `there`."""
+    """Name what is wrong in a command: unknown commands and options, files neither in the repository nor `there`."""
     import typer
 
     from planner.cli.main import app

@@ -1,4 +1,4 @@
-"""Examples of `planner.place` inside schedulers: a warm cluster behind HTTP, for a Slurm job_submit script and a Kubernetes extender.
+"""Put `planner.place` behind HTTP for schedulers: a Slurm job_submit script and a Kubernetes extender.
 
 Start it with `scripts/docs/examples_place_service.py TOPOLOGY [PORT]`; it answers on 127.0.0.1:
 

@@ -1,4 +1,4 @@
-"""The layers of the package, and its imports as arrows between modules: read by the test of the structure and by its picture."""
+"""The layers of the package and its imports, read by the test of the structure and by its picture."""
 
 import ast
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Draw docs/figures/layers.svg: the layers of the package with their folders, and who imports whom, read from the code.
 
-Run it as `.venv/bin/python scripts/docs/make_architecture.py`; with `--check` it writes nothing and fails where the picture is stale.
+Run `.venv/bin/python scripts/docs/make_architecture.py`; with `--check` it only fails where the picture is stale.
 """
 
 import sys

@@ -26,7 +26,7 @@ def headings(text: str) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", documentation.PAGES)
 def test_commands_run(page: str, tmp_path: Path) -> None:
-    """Every command of a page ends as it says, in order in one folder, and prints what is marked stable; slow ones are parsed."""
+    """Every command of a page ends as it says and prints what is marked stable; slow ones are only parsed."""
     documentation.prepare(tmp_path)
     there: set[str] = set()
     for block in documentation.blocks(page, (ROOT / page).read_text()):

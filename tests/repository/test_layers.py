@@ -1,4 +1,4 @@
-"""The structure of the package: arrows run down only, without circles; folders and files are small; names are in the field's words."""
+"""The structure of the package: arrows run down only, folders and files are small, names are the field's words."""
 
 import ast
 from collections import Counter, defaultdict

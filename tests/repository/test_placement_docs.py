@@ -35,7 +35,7 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def page(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[tuple[str, str]]]]:
-    """Run the page from its beginning in one folder, and return what each block that is followed by an output printed beside it."""
+    """Run the page from its beginning in one folder; return what each block printed beside the output shown."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "scripts").symlink_to(ROOT / "scripts")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -75,7 +75,7 @@ def test_every_command_prints_what_stands_there(page: tuple[Path, list[tuple[str
 
 
 def test_slurm_asks_the_service(page: tuple[Path, list[tuple[str, str]]], port: int, tmp_path: Path) -> None:
-    """A job without a node list gets the planner's nodes from job_submit.lua; the prolog tells the service; a job without a comment goes on."""
+    """A job without a node list gets the planner's nodes; one without a comment goes on; the prolog informs the service."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
