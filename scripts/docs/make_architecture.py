@@ -4,7 +4,6 @@ Run `.venv/bin/python scripts/docs/make_architecture.py`; with `--check` it only
 """
 
 import sys
-from collections import Counter
 from html import escape
 from pathlib import Path
 
@@ -47,7 +46,7 @@ def places() -> dict[str, tuple[float, float, float]]:
 
 def picture() -> str:
     """Return the picture as SVG."""
-    where, files = places(), Counter(area(m) for m, f in modules().items() if f.name != "__init__.py")
+    where = places()
     pairs = {(area(a), area(b)) for a, targets in arrows().items() for b in targets if area(a) != area(b)}
     direct = nx.transitive_reduction(nx.DiGraph(pairs))  # an arrow that two others make up is left out
     lines = []
@@ -57,16 +56,16 @@ def picture() -> str:
             lines.append(f'<line x1="{x + w / 2:.0f}" y1="{y + BOX:.0f}" x2="{u + t / 2:.0f}" y2="{v:.0f}"/>')
     boxes = []
     for name, (x, y, w) in where.items():
-        label, count = escape(name.removeprefix("planner.")), files[name]
+        label = escape(name.removeprefix("planner."))
         boxes.append(f'<rect x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{BOX}" rx="6"/>')
-        boxes.append(f'<text x="{x + w / 2:.0f}" y="{y + 21:.0f}" class="name">{label}</text>')
+        boxes.append(f'<text x="{x + w / 2:.0f}" y="{y + 28:.0f}" class="name">{label}</text>')
         boxes.append(
             f'<text x="{x + w / 2:.0f}" y="{y + 37:.0f}" class="count">{count} file{"s" * (count != 1)}</text>'
         )
     words = [f'<text x="10" y="{10 + i * ROW + 28}" class="what">{escape(WHAT[i])}</text>' for i in range(len(LAYERS))]
     style = (
         "rect{fill:#eef3f8;stroke:#35506b}line{stroke:#35506b;stroke-opacity:.25}text{font-family:sans-serif;fill:#1c2b3a}"
-        ".name{font-size:13px;font-weight:600;text-anchor:middle}.count{font-size:11px;text-anchor:middle}.what{font-size:12px}"
+        ".name{font-size:13px;font-weight:600;text-anchor:middle}.what{font-size:12px}"
     )
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {len(LAYERS) * ROW}" role="img">'
     title = "<title>Layers of the package: every import runs down; those that others make up are left out</title>"

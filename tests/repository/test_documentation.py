@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import documentation
+import make_architecture
 import make_reference as references
 import pytest
 
@@ -88,3 +89,15 @@ def test_stale_references_are_told(tmp_path: Path) -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert out.returncode == 1
     assert "docs/plan.md is not current" in out.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")))])
+def test_paths_are_there(page: str) -> None:
+    """Every file and folder of the package, the tests and the scripts that a page names is there."""
+    named = re.findall(r"`((?:planner|tests|scripts)/[\w./]*)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [p for p in named if not (ROOT / p).exists()] == []
+
+
+def test_the_picture_of_the_layers_is_current() -> None:
+    """docs/figures/layers.svg is what its script draws."""
+    assert make_architecture.OUT.read_text(encoding="utf-8") == make_architecture.picture()
