@@ -42,7 +42,7 @@ class Limits(Sourced):
 class Instance(Sourced):
     """One planning question; a part that is missing is a decision not asked for."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     name: str
     objective: Objective = Objective()
     limits: Limits = Limits()

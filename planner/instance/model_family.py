@@ -127,7 +127,7 @@ class ModelChoice(Frozen):
     loss_bound: float = Field(description="Loss at flop_bound.")
     ideal: Ideal
     assumed: Ideal | None = Field(None, description="The same for workload.choose.assumed_flop_per_second.")
-    lost: dict[str, float] = Field(
+    compute_shares: dict[str, float] = Field(
         description="Shares of the ideal's compute: what is used, and what each part of the step costs; they sum to 1."
     )
     days_by_flop: dict[str, float] = Field(description="Days to train the law's model for each compute that was tried.")

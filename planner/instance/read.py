@@ -1,19 +1,29 @@
-"""Read JSON, and say what is wrong with it: file, path, value, remedy."""
+"""Read JSON, and report what is wrong with it: file, path, value, remedy."""
 
 import difflib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
 from planner.errors import InputError
+from planner.instance.renamed_keys import renamed, renames_in
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, or say what is wrong with it and where."""
+    """Read a JSON file.
+
+    Raises
+    ------
+    InputError
+        Names the file, and the line and column where its JSON ends.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -44,22 +54,49 @@ def _no_constant(name: str) -> float:
 
 
 def complaints(error: ValidationError, where: str, model: type[BaseModel]) -> Iterator[str]:
-    """Say each validation error as `file: path: what (is value); remedy`."""
-    for e in error.errors(include_url=False):
+    """Return each validation error as `file: path: what (is value); remedy`; a file of version 1 has one line in all."""
+    errors = error.errors(include_url=False)
+    if any(e["loc"] == ("schema_version",) and e["input"] == 1 for e in errors):
+        yield _version_complaint(errors, where)
+        return
+    for e in errors:
         path = dotted(e["loc"])
         if e["type"] == "extra_forbidden":
-            known = _keys_at(model, e["loc"][:-1])
-            near = difflib.get_close_matches(str(e["loc"][-1]), known, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}" if known else "remove it"
-            yield f"{where}: {path}: unknown key; {hint}"
+            yield f"{where}: {path}: unknown key; {_key_hint(e['loc'], model)}"
         elif e["type"] == "missing":
             yield f"{where}: {path}: is missing; add it"
         else:
             message = e["msg"].removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
             shown = json.dumps(e["input"], default=str)
-            held = "" if isinstance(e["input"], (dict, list)) else f" (is {shown[:80]})"
-            yield f"{where}: {path or 'the whole'}: {message}{held}; fix it there"
+            value = "" if isinstance(e["input"], (dict, list)) else f" (is {shown[:80]})"
+            yield f"{where}: {path or 'the whole'}: {message}{value}; fix it there"
+
+
+def _version_complaint(errors: "Sequence[ErrorDetails]", where: str) -> str:
+    """Return the one line that a file of schema version 1 gets: which of its keys to rename, each with its first path."""
+    unknown = [e for e in errors if e["type"] == "extra_forbidden"]
+    found = [x for e in unknown for x in renames_in(e["loc"], e["input"])]
+    paths: dict[tuple[int | str, str], list[str]] = {}
+    for location, new in found:
+        paths.setdefault((location[-1], new), []).append(dotted(location))
+    renames = [
+        f"{at[0]} to {new}" + (f" (and {len(at) - 1} more)" if len(at) > 1 else "") for (_, new), at in paths.items()
+    ]
+    remedy = f"rename {', '.join(renames)}, and write 2" if renames else "none of its keys has a new name, so write 2"
+    return f"{where}: schema_version: must be 2 (is 1); {remedy}"
+
+
+def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    """Return what to do about an unknown key: its new name, the nearest known key, or all of them."""
+    new = renamed(location)
+    if new is not None:
+        return f"it is called {new!r} since schema version 2; rename it"
+    known = _keys_at(model, location[:-1])
+    near = difflib.get_close_matches(str(location[-1]), known, 1, 0.5)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"known keys: {', '.join(known)}" if known else "remove it"
 
 
 def dotted(location: tuple[int | str, ...]) -> str:

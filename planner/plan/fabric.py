@@ -113,7 +113,7 @@ class TransportFactor(Frozen):
     slowdown: float = Field(
         description="That percentile over the seeds of the slowest flow's time over the fluid ideal."
     )
-    given_slowdown: float = Field(description="The constant of the instance, which was not used.")
+    configured_slowdown: float = Field(description="The constant of the instance, which was not used.")
 
 
 class FabricPlan(Frozen):

@@ -27,7 +27,7 @@ class Cost(Frozen):
 class Plan(Frozen):
     """A self-contained answer: the instance as solved, the decisions and the proofs."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     planner_version: str
     instance: Instance
     instance_sha256: str
@@ -48,7 +48,7 @@ class Plan(Frozen):
     )
     placement: PlacementPlan | None = None
     cost: Cost | None = None
-    choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
+    model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     conflict: Conflict | None = None
     stopped: Literal["proved", "limit", "interrupted"] = Field("proved", description="Why the run ended.")
     threads: int = 1

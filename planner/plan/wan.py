@@ -37,10 +37,10 @@ class WanDemand(Frozen):
     a: str
     b: str
     priority: int = Field(description="0: the gradient exchange, carried whole.")
-    asked_gbps: float = Field(description="Rate of all of it on the shortest route considered.")
+    requested_gbps: float = Field(description="Rate of all of it on the shortest route considered.")
     admitted_gbps: float = Field(description="Of that, what is carried, under protection whichever one edge is cut.")
     missing_gbps: float
-    short_of: tuple[str, ...] = Field(
+    saturated_edges: tuple[str, ...] = Field(
         (), description="Edges of its routes on which no more can be lit, where something is missing."
     )
     routes: tuple[WanRoute, ...]

@@ -155,7 +155,7 @@ def _finished(instance: Instance, choose: Choose, held: Bracket, solve_days: Sol
                 bound=choice.loss_bound if bounded else None,
                 gap=gap if bounded else None,
             ),
-            "choice": choice,
+            "model_choice": choice,
             "status": plan.status if bounded else "feasible",
         }
     )
@@ -184,7 +184,7 @@ def choice_of(plan: Plan, choose: Choose, deadline: float, held: Bracket) -> Mod
         assumed=None
         if counted is None
         else ideal_at(choose, float(scaling_laws.budget_flop(gpus_of(plan) * counted, deadline * DAY))),
-        lost=lost_by_part(plan, candidate),
+        compute_shares=compute_shares(plan, candidate),
         days_by_flop={f"{c:.6g}": d for c, d in sorted(held.days.items())},
     )
 
@@ -201,7 +201,7 @@ def model_at(choose: Choose, flop: float) -> tuple[float, float]:
     return size, scaling_laws.tokens_for(size, flop)
 
 
-def lost_by_part(plan: Plan, candidate: Candidate) -> dict[str, float]:
+def compute_shares(plan: Plan, candidate: Candidate) -> dict[str, float]:
     """Share the ideal's compute between what is used and what each part of the step, idle GPUs and stopped time take."""
     if plan.layout is None:
         return {}

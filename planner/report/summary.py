@@ -33,8 +33,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         )
         value = f"{o.value:,.4f}" if o.name == "loss" else f"{o.value:,.1f}"
         yield f"  {value} {unit}, decision by decision proven to {100 * (o.gap or 0):.2g} %{joint}"
-    if plan.choice:
-        yield from _choice(plan.choice, plan)
+    if plan.model_choice:
+        yield from _choice(plan.model_choice, plan)
     if plan.sites:
         # Where the wide area is designed, its routes say more than the links that the split reckoned with.
         yield from _sites(plan.sites.model_copy(update={"links": ()}) if plan.wan else plan.sites)
@@ -69,7 +69,7 @@ def _choice(x: ModelChoice, plan: Plan) -> Iterator[str]:
         yield f"           as assumed {z.parameters / 1e12:,.1f}T on {z.tokens / 1e12:,.0f}T tokens, {z.flop:.4g} FLOP"
     y = x.ideal
     yield f"           at full use {y.parameters / 1e12:,.1f}T on {y.tokens / 1e12:,.0f}T, {y.flop:.4g} FLOP, loss {y.loss:.4f}; of it:"
-    parts = sorted(((v, k) for k, v in x.lost.items() if abs(v) >= 5e-4), reverse=True)
+    parts = sorted(((v, k) for k, v in x.compute_shares.items() if abs(v) >= 5e-4), reverse=True)
     yield "           " + ", ".join(f"{k.replace('_', ' ')} {100 * v:.1f} %" for v, k in parts)
     yield f"           {x.flop_bound:.4g} FLOP is proven to be too many; batch of {x.batch_tokens / 1e6:,.1f}M tokens"
 
@@ -114,8 +114,8 @@ def _wan(x: WanPlan) -> Iterator[str]:
 
 
 def _carried(demands: list[WanDemand]) -> str:
-    asked, missing = sum(d.asked_gbps for d in demands), sum(d.missing_gbps for d in demands)
-    short = sorted({e for d in demands for e in d.short_of})
+    asked, missing = sum(d.requested_gbps for d in demands), sum(d.missing_gbps for d in demands)
+    short = sorted({e for d in demands for e in d.saturated_edges})
     why = (
         f"; {missing:,.1f} missing" + (f", full: {', '.join(short)}" if short else ", no route")
         if missing > 1e-6 * asked
@@ -187,7 +187,7 @@ def _fabric(x: FabricPlan) -> Iterator[str]:
 
 def _transport(x: TransportFactor) -> Iterator[str]:
     runs = f"p{x.percentile:g} of {x.seeds} seeds, {x.pattern} of {x.hosts:,} hosts under {x.tiers} tiers of {x.switch}"
-    yield f"TRANSPORT  {x.transport}: {x.slowdown:.3f}x the fluid ideal ({runs}), in the place of {x.given_slowdown:g}"
+    yield f"TRANSPORT  {x.transport}: {x.slowdown:.3f}x the fluid ideal ({runs}), in the place of {x.configured_slowdown:g}"
 
 
 def _placement(x: PlacementPlan) -> Iterator[str]:

@@ -49,7 +49,7 @@ def _slowest(asked: TransportRuns, kinds: tuple[tuple[int, int, str], ...], give
         seeds=asked.seeds,
         percentile=asked.percentile,
         slowdown=worst,
-        given_slowdown=given,
+        configured_slowdown=given,
     )
 
 

@@ -42,7 +42,7 @@ def instance(
         "hbm_bytes": 1,
         "hbm_bytes_per_second": 1,
         "peak_flop_per_second": {},
-        "gemm_efficiency": {"most": {}},
+        "gemm_efficiency": {"max_share": {}},
     }
     gpu |= {
         "scale_up_bytes_per_second": 1,

@@ -42,7 +42,7 @@ def instance(
         "hbm_bytes": hbm,
         "hbm_bytes_per_second": 1e12,
         "peak_flop_per_second": {"bf16": 1e14},
-        "gemm_efficiency": {"most": {"bf16": 0.8}, "operand_traffic": 0.1},
+        "gemm_efficiency": {"max_share": {"bf16": 0.8}, "operand_traffic": 0.1},
         "kernel_seconds": 1e-6,
         "scale_up_bytes_per_second": 2e11,
         "scale_up_latency_seconds": 4e-6,

@@ -26,7 +26,7 @@ CHOICE = {
     "loss": 2.1464,
     "loss_bound": 2.1447,
     "ideal": {"flop": 1.8e22, "parameters": 9.875e9, "tokens": 2.184e11, "loss": 2.1266},
-    "lost": LOST,
+    "compute_shares": LOST,
     "days_by_flop": {"5.17571e+21": 17.2, "9.00396e+21": 29.6, "9.40914e+21": 30.9},
 }
 
@@ -69,7 +69,7 @@ def rich() -> Plan:
         "instance__grid__nodes__0__upgrade": {"step_mw": 0.1, "max_steps": 2, "capex_usd": 1e4},
     }
     over = [{"rule": "headroom[EAST]", "amount": 0.25, "unit": "MW", "usd_per_year": 250.0}]
-    return edited(plan, choice=CHOICE, sites__excess=over, **bought)
+    return edited(plan, model_choice=CHOICE, sites__excess=over, **bought)
 
 
 def infeasible() -> Plan:

@@ -56,7 +56,7 @@ def best(_accelerator: None) -> Plan:
 def test_the_fixed_point_is_one(best: Plan) -> None:
     """The plan keeps the checker's rules, ends on the deadline, and solving its own model again takes as many days."""
     assert check(best) == [] and best.status == "optimal"
-    assert best.layout is not None and best.choice is not None
+    assert best.layout is not None and best.model_choice is not None
     assert best.layout.metrics.days_to_train == pytest.approx(30.0)
     data = best.instance.model_dump(mode="json", exclude_none=True)
     data["objective"] = {"minimize": "days_to_train"}
@@ -69,34 +69,34 @@ def test_the_fixed_point_is_one(best: Plan) -> None:
 def test_choosing_again_gives_the_same(best: Plan) -> None:
     """The choice does not depend on the model that it starts from."""
     again = solve(best.instance)
-    assert again.choice == best.choice
+    assert again.model_choice == best.model_choice
 
 
 def test_the_bracket_holds(best: Plan) -> None:
     """The model for the compute proven to be too much is late, and the bound is within the tolerance."""
-    assert best.choice is not None
-    assert best.choice.flop <= best.choice.flop_bound <= best.choice.flop * 1.06
-    late = [d for c, d in best.choice.days_by_flop.items() if float(c) >= best.choice.flop_bound * 0.999]
+    assert best.model_choice is not None
+    assert best.model_choice.flop <= best.model_choice.flop_bound <= best.model_choice.flop * 1.06
+    late = [d for c, d in best.model_choice.days_by_flop.items() if float(c) >= best.model_choice.flop_bound * 0.999]
     assert late and min(late) > 30.0
-    assert best.choice.loss_bound <= best.choice.loss
+    assert best.model_choice.loss_bound <= best.model_choice.loss
 
 
 def test_use_is_below_the_ideal_and_its_parts_sum(best: Plan) -> None:
     """The compute that is used and what each part takes sum to the ideal's."""
-    assert best.choice is not None
-    assert 0 < best.choice.lost["used"] < 1
-    assert sum(best.choice.lost.values()) == pytest.approx(1.0)
-    assert best.choice.lost["used"] == pytest.approx(best.choice.flop / best.choice.ideal.flop)
-    assert best.choice.loss > best.choice.ideal.loss
+    assert best.model_choice is not None
+    assert 0 < best.model_choice.compute_shares["used"] < 1
+    assert sum(best.model_choice.compute_shares.values()) == pytest.approx(1.0)
+    assert best.model_choice.compute_shares["used"] == pytest.approx(best.model_choice.flop / best.model_choice.ideal.flop)
+    assert best.model_choice.loss > best.model_choice.ideal.loss
 
 
 @pytest.mark.parametrize("more", [{"racks": 4}, {"days": 60.0}, {"hbm": 2.0}])
 def test_more_never_makes_a_worse_model(best: Plan, more: dict[str, Any]) -> None:
     """More racks, days or memory give no more loss, but for the width of the bracket."""
-    assert best.choice is not None
+    assert best.model_choice is not None
     found = solve(question(**more))
-    assert found.choice is not None
-    assert found.choice.loss <= best.choice.loss + (best.choice.loss - best.choice.loss_bound) + 1e-9
+    assert found.model_choice is not None
+    assert found.model_choice.loss <= best.model_choice.loss + (best.model_choice.loss - best.model_choice.loss_bound) + 1e-9
 
 
 def test_an_edited_choice_is_found(best: Plan) -> None:
@@ -107,7 +107,7 @@ def test_an_edited_choice_is_found(best: Plan) -> None:
         ("loss", "choice_figures[loss]"),
     ):
         data = best.model_dump(mode="json")
-        data["choice"][path] *= 1.01
+        data["model_choice"][path] *= 1.01
         assert rule in {v.rule for v in check(Plan.model_validate(data))}
 
 

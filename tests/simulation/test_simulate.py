@@ -252,7 +252,7 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     assert (
         found.slowdown == pytest.approx(max(r.slowdown for r in runs.runs), rel=1e-6) == transport_slowdown_of(hashed)
     )
-    assert (found.given_slowdown, found.switch) == (1.5, box.name)
+    assert (found.configured_slowdown, found.switch) == (1.5, box.name)
     assert transport_slowdown_of(asked(transport="spray", hosts=128)) == pytest.approx(1.0)
 
 

@@ -110,7 +110,7 @@ def demands(_: PlanPhysics, q: Asked, held: WanPlan) -> Iterator[Violation]:
         rate = x.gbps(q.rtt_ms(d.a, d.b))
         rate = rate if math.isfinite(rate) else x.gbps(0.0)
         yield from must_be(rule, "priority", d.priority, x.priority)
-        yield from must_equal(rule, "asked_gbps", d.asked_gbps, rate, " Gbps")
+        yield from must_equal(rule, "requested_gbps", d.requested_gbps, rate, " Gbps")
         yield from at_most(rule, share, 1.0, "of the demand on its routes", "of it")
         if x.priority == 0:
             yield from must_equal(rule, "share of the exchange that is carried", share, 1.0)

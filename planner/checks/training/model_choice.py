@@ -11,7 +11,7 @@ from planner.plan.certificate import Violation
 
 
 def _held(c: PlanPhysics) -> tuple[Choose, ModelChoice, Model] | None:
-    choose, choice, model = c.instance.workload.choose, c.plan.choice, c.instance.workload.model
+    choose, choice, model = c.instance.workload.choose, c.plan.model_choice, c.instance.workload.model
     if choose is None or choice is None or not isinstance(model, Model):
         return None
     return choose, choice, model
@@ -31,8 +31,8 @@ def stated_loss(c: PlanPhysics) -> float | None:
 def chosen(c: PlanPhysics) -> Iterator[Violation]:
     """Say which model was chosen where one was asked for, and only there."""
     asked = c.instance.objective.minimize == "loss"
-    if (c.plan.choice is not None) != asked:
-        yield broken("chosen", f"{int(c.plan.choice is not None)} choices of a model held, {int(asked)} asked for")
+    if (c.plan.model_choice is not None) != asked:
+        yield broken("chosen", f"{int(c.plan.model_choice is not None)} choices of a model held, {int(asked)} asked for")
 
 
 def buildable(c: PlanPhysics) -> Iterator[Violation]:
@@ -70,7 +70,7 @@ def choice_figures(c: PlanPhysics) -> Iterator[Violation]:
     yield from must_equal("choice_figures[tokens]", "tokens", x.tokens, tokens)
     yield from must_equal("choice_figures[flop]", "6·N·D", x.flop, float(scaling_laws.training_flop(size, tokens)))
     yield from must_equal("choice_figures[loss]", "loss", x.loss, loss)
-    yield from must_equal("choice_figures[lost]", "sum of the shares of the ideal", sum(x.lost.values()), 1.0)
+    yield from must_equal("choice_figures[compute_shares]", "sum of the shares of the ideal", sum(x.compute_shares.values()), 1.0)
     if choose.assumed_flop_per_second is not None and isinstance(choose.law, (PointsLaw, LossLaw)):
         gpus, days = sum(c.racks_by_site.values()) * c.gpus_per_rack, c.instance.limits.deadline_days or 0.0
         flop = float(scaling_laws.budget_flop(gpus * choose.assumed_flop_per_second, days * 86_400))

@@ -53,7 +53,7 @@ class Question:
         """Round trip on the shortest route; infinite where there is none."""
         return rtt_of(self.fibre, self.nearest.get(f"{a},{b}") or self.nearest.get(f"{b},{a}"))
 
-    def asked_gbps(self, key: str) -> float:
+    def requested_gbps(self, key: str) -> float:
         """Rate of a demand on its shortest route; without any wait where no route does."""
         d = self.demands[key]
         rate = d.gbps(self.rtt_ms(d.a, d.b))

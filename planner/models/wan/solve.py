@@ -75,7 +75,7 @@ def _by_priority(m: Any, q: Question, bulk: list[str], options: Options) -> tupl
     proven = True
     m.kept = pyo.ConstraintList()
     for level in sorted({q.demands[d].priority for d in bulk}):
-        rates = {d: q.asked_gbps(d) for d in bulk if q.demands[d].priority == level}
+        rates = {d: q.requested_gbps(d) for d in bulk if q.demands[d].priority == level}
         whole = max(sum(rates.values()), 1e-12)
         m.goal.set_value(-sum(rate / whole * shares(m, q, d) for d, rate in rates.items()))
         outcome = _run(m, options)
@@ -99,7 +99,7 @@ def _no_route(q: Question, demand: str) -> str:
         return f"{demand}: {d.trips:g} round trips of {rtt:,.1f} ms fill the window of {d.window_seconds * 1e3:,.1f} ms"
     if limit is not None and rtt > limit:
         return f"{demand}: {rtt:,.1f} ms round trip on the shortest route > {limit:,.1f} ms"
-    return f"{demand}: no two routes that share no edge, both within the window and the longest round trip, {_gbps(q.asked_gbps(demand))} at stake"
+    return f"{demand}: no two routes that share no edge, both within the window and the longest round trip, {_gbps(q.requested_gbps(demand))} at stake"
 
 
 def _short(q: Question, options: Options) -> Outcome[highs.Values]:
@@ -228,7 +228,7 @@ def _forms(q: Question) -> tuple[ExchangeForm, ...]:
 
 
 def _demand(q: Question, key: str, held: Shares, edges: tuple[WanEdge, ...]) -> WanDemand:
-    d, asked = q.demands[key], q.asked_gbps(key)
+    d, asked = q.demands[key], q.requested_gbps(key)
     routes = tuple(_route(q, key, i, held[key, i]) for i in range(len(q.options[key])) if (key, i) in held)
     share = min(math.fsum(r.share for r in routes), 1.0)
     share = 1.0 if share > 1 - 1e-6 else share
@@ -239,10 +239,10 @@ def _demand(q: Question, key: str, held: Shares, edges: tuple[WanEdge, ...]) -> 
         a=d.a,
         b=d.b,
         priority=d.priority,
-        asked_gbps=asked,
+        requested_gbps=asked,
         admitted_gbps=asked * share,
         missing_gbps=asked * (1 - share),
-        short_of=tuple(sorted(full & on)) if share < 1 else (),
+        saturated_edges=tuple(sorted(full & on)) if share < 1 else (),
         routes=routes,
     )
 

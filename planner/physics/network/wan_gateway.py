@@ -63,7 +63,7 @@ def exchange_gbps(
         return 0.0
     if design is not None:
         return (
-            math.fsum(d.asked_gbps for d in design.demands if d.priority == 0 and site in (d.a, d.b))
+            math.fsum(d.requested_gbps for d in design.demands if d.priority == 0 and site in (d.a, d.b))
             / wan.headroom_factor
         )
     own = (k for k in links if site in (k.a, k.b) and {k.a, k.b} <= set(training))

@@ -21,9 +21,9 @@ def _days(value: float) -> str:
 
 
 KEYS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("model compute, 6·N·D in FLOP", "choice.flop", lambda v: f"{v:.4g}"),
-    ("parameters of the best model", "choice.parameters", short),
-    ("used of the ideal's compute", "choice.lost.used", _percent),
+    ("model compute, 6·N·D in FLOP", "model_choice.flop", lambda v: f"{v:.4g}"),
+    ("parameters of the best model", "model_choice.parameters", short),
+    ("used of the ideal's compute", "model_choice.compute_shares.used", _percent),
     ("time to train", "layout.metrics.days_to_train", _days),
     ("total cost", "cost.total_usd", usd),
     ("gap, decision by decision", "objective.gap", gap),

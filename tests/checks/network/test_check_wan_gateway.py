@@ -18,7 +18,7 @@ from planner.planning.load import load_instance
 from planner.planning.pareto import frontier
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a WAN gateway of five ports.
-PLAN = planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5))
+PLAN = planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5))
 SITE = min(PLAN.fabric.sites)
 AT = f"fabric.sites.{SITE}"
 
@@ -92,7 +92,7 @@ def test_gradients_fit_the_uplinks() -> None:
 def test_the_exchange_slows_what_stays() -> None:
     """On slow ports gradients take three quarters of a leaf's uplinks: rings over the rest are four times as slow as without a WAN gateway."""
     plan = planner.solve(
-        instance_with(network__border=True, wan__wavelength_gbps=5, pins={"fabric.leaf_domain_racks": 2})
+        instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={"fabric.leaf_domain_racks": 2})
     )
     site = min(plan.fabric.sites)
     boxes = [
@@ -103,7 +103,7 @@ def test_the_exchange_slows_what_stays() -> None:
     ]
     loaded = edited(plan, instance__network__switches=boxes)
     freed = edited(
-        loaded, instance__network__border=False, **{f"fabric__sites__{s}__border": None for s in plan.fabric.sites}
+        loaded, instance__network__wan_gateway=False, **{f"fabric__sites__{s}__border": None for s in plan.fabric.sites}
     )
     transport_slowdown, stated = 1.05, plan.fabric.sites[site].allreduce_slowdown
     for found, recomputed in ((loaded, 4 * transport_slowdown), (freed, transport_slowdown)):
@@ -113,8 +113,8 @@ def test_the_exchange_slows_what_stays() -> None:
 
 def test_a_border_only_where_it_is_asked_for() -> None:
     """A plan without wan_gateways breaks the rule of each site once the instance asks for them, and the other way round."""
-    assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__border=True))
-    assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__border=False))
+    assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__wan_gateway=True))
+    assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__wan_gateway=False))
     assert named(small()) == set()
 
 
@@ -146,7 +146,7 @@ def test_alternatives_hold_the_border() -> None:
 
 def test_one_site_has_no_border() -> None:
     """Where no wavelengths end there is no WAN gateway, asked for or not."""
-    data = instance_with(network__border=True).model_dump(mode="json")
+    data = instance_with(network__wan_gateway=True).model_dump(mode="json")
     cluster = {
         **data,
         "grid": None,
@@ -163,7 +163,7 @@ def test_one_site_has_no_border() -> None:
 def zoned() -> Plan:
     """Plan four tiers with wan_gateways at their super-cores."""
     pins = {"fabric.tiers": 4, "fabric.leaf_domain_racks": 2}
-    return planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, pins=pins))
+    return planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins=pins))
 
 
 def test_super_cores_hold_a_border(zoned: Plan) -> None:
@@ -205,7 +205,7 @@ def grouped(request: pytest.FixtureRequest) -> Plan:
         "network__group_routing": "valiant",
         "pins": {"fabric.leaf_domain_racks": 2},
     }
-    return planner.solve(instance_with(network__border=True, wan__wavelength_gbps=5, **asked))
+    return planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, **asked))
 
 
 def test_a_dragonfly_has_a_border(grouped: Plan) -> None:

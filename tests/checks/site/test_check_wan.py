@@ -126,9 +126,9 @@ def test_traffic_beyond_the_fibre_is_stated_as_missing() -> None:
     plan = solved(**FULL)
     checkpoint = plan.wan.demands[1]
     assert check(plan) == []
-    assert 0 < checkpoint.missing_gbps < checkpoint.asked_gbps
-    assert checkpoint.short_of
-    whole = edited_at(plan, "wan.demands.1", lambda d: {**d, "admitted_gbps": d["asked_gbps"], "missing_gbps": 0})
+    assert 0 < checkpoint.missing_gbps < checkpoint.requested_gbps
+    assert checkpoint.saturated_edges
+    whole = edited_at(plan, "wan.demands.1", lambda d: {**d, "admitted_gbps": d["requested_gbps"], "missing_gbps": 0})
     assert "demands[checkpoint, e1, w1]" in named(whole)
 
 

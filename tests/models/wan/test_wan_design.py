@@ -155,9 +155,9 @@ def test_traffic_is_admitted_by_priority() -> None:
     held = {d.name: d for d in traffic_on(SQUARE[:2]).demands}
     assert held["sync"].missing_gbps == 0
     assert held["checkpoint"].admitted_gbps == pytest.approx(300)
-    assert held["dataset"].admitted_gbps == pytest.approx(400 - 300 - held["sync"].asked_gbps, abs=1e-3)
+    assert held["dataset"].admitted_gbps == pytest.approx(400 - 300 - held["sync"].requested_gbps, abs=1e-3)
     assert held["dataset"].missing_gbps == pytest.approx(200 - held["dataset"].admitted_gbps)
-    assert held["dataset"].short_of == ("E0-n1", "n1-W0")
+    assert held["dataset"].saturated_edges == ("E0-n1", "n1-W0")
 
 
 def test_traffic_splits_over_routes_and_the_exchange_does_not() -> None:
@@ -179,7 +179,7 @@ def test_a_deadline_counts_the_round_trip() -> None:
     """1 GB by 100 ms over 29.4 ms needs 8 Gb in 70.6 ms; over a period of 100 ms it is 80 Gbps."""
     for key, gbps in (("deadline_seconds", 8 / 0.0706), ("period_seconds", 80.0)):
         held = solved(fibre(SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, key: 0.1}])).solution
-        assert next(d for d in held.demands if d.name == "x").asked_gbps == pytest.approx(gbps)
+        assert next(d for d in held.demands if d.name == "x").requested_gbps == pytest.approx(gbps)
 
 
 def test_traffic_to_a_place_without_fibre_is_missing() -> None:

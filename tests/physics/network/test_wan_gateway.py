@@ -72,7 +72,7 @@ def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gb
         WanRoute(share=0.5, edges=("x",), route_km=1, rtt_ms=1, gbps=g, backup_gbps=b)
         for g, b in ((300, None), (200, backup))
     ]
-    more = {"priority": 0, "asked_gbps": 1, "admitted_gbps": 1, "missing_gbps": 0}
+    more = {"priority": 0, "requested_gbps": 1, "admitted_gbps": 1, "missing_gbps": 0}
     demands = (
         WanDemand(name="sync", a="a", b="b", routes=tuple(routes), **more),
         WanDemand(name="x", a="b", b="c", routes=tuple(routes), **more),
@@ -135,8 +135,8 @@ def test_a_design_was_asked_for_the_headroom_too() -> None:
     """Of a design the rate is what its exchange was asked for without headroom, and no other traffic."""
     more = {"admitted_gbps": 1, "missing_gbps": 0, "routes": ()}
     demands = (
-        WanDemand(name="sync", a="a", b="b", priority=0, asked_gbps=30, **more),
-        WanDemand(name="x", a="a", b="b", priority=1, asked_gbps=7, **more),
+        WanDemand(name="sync", a="a", b="b", priority=0, requested_gbps=30, **more),
+        WanDemand(name="x", a="a", b="b", priority=1, requested_gbps=7, **more),
     )
     design = WanPlan.model_construct(demands=demands)
     assert exchange_gbps(Wan(headroom_factor=2.0), (), design, "a", {"a", "b"}, (1e9, 1.0)) == 15

@@ -34,7 +34,7 @@ def test_every_figure_is_the_plans() -> None:
 def test_every_part_is_shown() -> None:
     """No demand, route, span, form, lost share, scenario, upgrade or excess is left out, and neither are the single figures."""
     plan, shown = rich(), found(report_page([("rich", rich())]))
-    assert plan.wan is not None and plan.choice is not None and plan.sites is not None and plan.fabric is not None
+    assert plan.wan is not None and plan.model_choice is not None and plan.sites is not None and plan.fabric is not None
     paths = {
         f"wan.{k}"
         for k in (
@@ -53,7 +53,7 @@ def test_every_part_is_shown() -> None:
         if getattr(f, k) is not None
     }
     for n, d in enumerate(plan.wan.demands):
-        paths |= {f"wan.demands.{n}.{k}_gbps" for k in ("asked", "admitted", "missing")}
+        paths |= {f"wan.demands.{n}.{k}_gbps" for k in ("requested", "admitted", "missing")}
         paths |= {
             f"wan.demands.{n}.routes.{m}.{k}"
             for m in range(len(d.routes))
@@ -62,12 +62,12 @@ def test_every_part_is_shown() -> None:
     paths |= {
         f"wan.edges.{n}.{k}" for n in range(len(plan.wan.edges)) for k in ("wavelengths", "fibre_pairs", "usd_per_year")
     }
-    paths |= {f"choice.lost.{k}" for k in plan.choice.lost}
+    paths |= {f"model_choice.compute_shares.{k}" for k in plan.model_choice.compute_shares}
     paths |= {
-        f"choice.{k}" for k in ("flop", "flop_bound", "parameters", "tokens", "loss", "loss_bound", "batch_tokens")
+        f"model_choice.{k}" for k in ("flop", "flop_bound", "parameters", "tokens", "loss", "loss_bound", "batch_tokens")
     }
-    paths |= {f"choice.ideal.{k}" for k in ("flop", "parameters", "tokens", "loss")}
-    paths |= {f"transport.{k}" for k in ("transport", "slowdown", "given_slowdown")} | {
+    paths |= {f"model_choice.ideal.{k}" for k in ("flop", "parameters", "tokens", "loss")}
+    paths |= {f"transport.{k}" for k in ("transport", "slowdown", "configured_slowdown")} | {
         f"fabric.sites.{s}.family" for s in plan.fabric.sites
     }
     paths |= {
@@ -83,11 +83,11 @@ def test_every_part_is_shown() -> None:
 def test_shares_of_the_ideal_fill_the_bar() -> None:
     """The parts of the bar are as wide as their shares, the part in use first, and what is below zero has no mark."""
     plan = rich()
-    assert plan.choice is not None
+    assert plan.model_choice is not None
     html = report_page([("rich", plan)])
     bar = next(s for s in re.findall(r"<svg.*?</svg>", html) if "Where the compute of the ideal goes" in s)
     drawn = re.findall(r'width="([\d.]+)" height="20" class="c\d"><title>([^:]+): ', bar)
-    above = {k: v for k, v in plan.choice.lost.items() if v > 0}
+    above = {k: v for k, v in plan.model_choice.compute_shares.items() if v > 0}
     assert [name.replace(" ", "_") for _, name in drawn] == [k.replace(" ", "_") for k in above]
     widths = {name.replace(" ", "_"): float(width) for width, name in drawn}
     for name, value in above.items():
@@ -154,7 +154,7 @@ def test_what_is_missing_names_the_full_spans() -> None:
     """A demand that is not carried whole tells how much is missing and where no more can be lit."""
     cut = {
         "wan__demands__1__missing_gbps": 0.5,
-        "wan__demands__1__short_of": ["A-B", "D-C"],
+        "wan__demands__1__saturated_edges": ["A-B", "D-C"],
         "wan__demands__1__routes": [],
     }
     html = report_page([("short", edited(rich(), **cut))])

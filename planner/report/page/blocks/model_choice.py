@@ -12,13 +12,13 @@ from planner.report.plots.labels import plain, short
 
 def choice(plan: Plan) -> Iterator[Block]:
     """Show the best model for the deadline, its bound, the model at full use, and what each part of the step takes of that."""
-    x = plan.choice
+    x = plan.model_choice
     if x is None:
         return
-    lost = dict(sorted(x.lost.items(), key=lambda item: (item[0] != "used", -item[1], item[0])))
+    lost = dict(sorted(x.compute_shares.items(), key=lambda item: (item[0] != "used", -item[1], item[0])))
     shades = colours(list(lost))
     shares: list[tuple[Cell, ...]] = [
-        (Swatch(plain(k), shades[k]), figure(f"choice.lost.{k}", v, _percent(v))) for k, v in lost.items()
+        (Swatch(plain(k), shades[k]), figure(f"model_choice.compute_shares.{k}", v, _percent(v))) for k, v in lost.items()
     ]
     goes = stacked("Where the compute of the ideal goes", [("6·N·D at full use", lost, None)], shades, _percent)
     told = "Where the compute of the ideal goes: every GPU at its peak until the deadline; the first part is what trains the model."
@@ -37,11 +37,11 @@ def choice(plan: Plan) -> Iterator[Block]:
 
 def _models(plan: Plan, x: ModelChoice) -> Table:
     def cells(name: str, told: Any, *, bound: bool) -> tuple[Cell, ...]:
-        ways = [(f"choice.{name}", getattr(x, name)), (f"choice.ideal.{name}", getattr(x.ideal, name))]
+        ways = [(f"model_choice.{name}", getattr(x, name)), (f"model_choice.ideal.{name}", getattr(x.ideal, name))]
         held = [figure(path, v, told(v)) for path, v in ways]
         return (
             held[0],
-            figure(f"choice.{name}_bound", getattr(x, f"{name}_bound"), told(getattr(x, f"{name}_bound")))
+            figure(f"model_choice.{name}_bound", getattr(x, f"{name}_bound"), told(getattr(x, f"{name}_bound")))
             if bound
             else "",
             held[1],
@@ -52,7 +52,7 @@ def _models(plan: Plan, x: ModelChoice) -> Table:
         ("parameters", *cells("parameters", short, bound=False)),
         ("tokens", *cells("tokens", short, bound=False)),
         ("loss, nats a token", *cells("loss", lambda v: f"{v:.4f}", bound=True)),
-        ("most tokens of a step", figure("choice.batch_tokens", x.batch_tokens, short(x.batch_tokens)), "", ""),
+        ("most tokens of a step", figure("model_choice.batch_tokens", x.batch_tokens, short(x.batch_tokens)), "", ""),
     ]
     model = plan.instance.workload.model
     if not isinstance(model, str):
@@ -73,14 +73,14 @@ def transport(plan: Plan) -> Iterator[Block]:
         return
     bars = [
         ("simulated", {"time": x.slowdown}, Limit(1.0, "ideal")),
-        ("given, not used", {"time": x.given_slowdown}, None),
+        ("given, not used", {"time": x.configured_slowdown}, None),
     ]
     svg = stacked("Slowdown of the transport over the fluid ideal", bars, {"time": "c0"}, lambda v: f"{v:.3f} x")
     at = "transport"
     rows: list[tuple[Cell, ...]] = [
         ("transport", figure(f"{at}.transport", x.transport, x.transport)),
         ("slowdown, simulated", figure(f"{at}.slowdown", x.slowdown, f"{x.slowdown:.3f}")),
-        ("slowdown, given and not used", figure(f"{at}.given_slowdown", x.given_slowdown, f"{x.given_slowdown:.3g}")),
+        ("slowdown, given and not used", figure(f"{at}.configured_slowdown", x.configured_slowdown, f"{x.configured_slowdown:.3g}")),
         ("of the runs", f"percentile {x.percentile:g} of {x.seeds:,} seeds"),
         ("traffic", f"{x.pattern} of {x.hosts:,} hosts"),
         ("reference tree", f"{x.tiers} tiers of {x.switch}, {x.oversubscription:.3g} : 1 at the leaves"),

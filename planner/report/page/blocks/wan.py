@@ -73,12 +73,12 @@ def _demands(w: WanPlan) -> Table:
     for n, d in enumerate(w.demands):
         asked, admitted, missing = (
             figure(f"wan.demands.{n}.{k}", getattr(d, k), amount(getattr(d, k)))
-            for k in ("asked_gbps", "admitted_gbps", "missing_gbps")
+            for k in ("requested_gbps", "admitted_gbps", "missing_gbps")
         )
-        rows.append((_name(w, n), f"{d.priority}", asked, admitted, missing, ", ".join(d.short_of) or "-"))
+        rows.append((_name(w, n), f"{d.priority}", asked, admitted, missing, ", ".join(d.saturated_edges) or "-"))
     head: tuple[str, ...] = ("demand", "priority", "Gb/s asked", "carried", "missing", "full spans")
     # A column that is empty in most plans costs the width that the others need.
-    if not any(d.short_of for d in w.demands):
+    if not any(d.saturated_edges for d in w.demands):
         head, rows = head[:-1], [r[:-1] for r in rows]
     return Table("What the sites send each other", head, tuple(rows), ("full spans",))
 

@@ -42,7 +42,7 @@ def _frame(points: list[Point]) -> Frame:
 def outline() -> dict[str, list[list[list[float]]]]:
     """Return outline and state wan_gateways of the 48 states, lines of latitude and longitude."""
     held = json.loads((files("planner.report") / "data" / "us-outline.json").read_text(encoding="utf-8"))
-    return {k: held[k] for k in ("outline", "wan_gateways")}
+    return {k: held[k] for k in ("outline", "borders")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def chart(places: Mapping[str, Point]) -> Chart:
         {k: [[albers(y, x) for y, x in part] for part in v] for k, v in outline().items()} if in_frame else {}
     )
     frame = _frame([*flat_places, *(p for part in land.get("outline", []) for p in part)])
-    drawn = [path([frame.at(p) for p in part], "border") for part in land.get("wan_gateways", [])]
+    drawn = [path([frame.at(p) for p in part], "border") for part in land.get("borders", [])]
     drawn += [path([frame.at(p) for p in part], "coast") for part in land.get("outline", [])]
     return Chart(
         {n: frame.at(p) for n, p in zip(names, flat_places, strict=True)}, tuple(drawn), frame.height, in_frame

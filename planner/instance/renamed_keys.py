@@ -1,0 +1,49 @@
+"""Keys of schema version 1 that version 2 names otherwise, and the line that a file of version 1 gets."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+# (a key above it, or "" for anywhere; the key of version 1): the key of version 2.
+RENAMED_KEYS = {
+    ("", "hop_slowdown"): "pipeline_send_slowdown",
+    ("", "hop_seconds"): "pipeline_send_seconds",
+    ("", "hop_nic_seconds"): "pipeline_send_nic_seconds",
+    ("", "hop_window_seconds"): "pipeline_send_window_seconds",
+    ("", "hop_step_share"): "pipeline_send_step_share",
+    ("", "vector_traffic"): "elementwise_traffic",
+    ("", "selective_matrix_share"): "selective_gemm_share",
+    ("", "matrix_efficiency"): "gemm_efficiency",
+    ("matrix_efficiency", "most"): "max_share",
+    ("gemm_efficiency", "most"): "max_share",
+    ("soft", "most"): "max_excess",
+    ("", "least_aspect"): "min_aspect",
+    ("", "most_aspect"): "max_aspect",
+    ("", "border"): "wan_gateway",
+    ("", "choice"): "model_choice",
+    ("choice", "lost"): "compute_shares",
+    ("demands", "asked_gbps"): "requested_gbps",
+    ("demands", "short_of"): "saturated_edges",
+    ("", "given_slowdown"): "configured_slowdown",
+}
+
+Location = tuple[int | str, ...]
+
+
+def renamed(location: Location) -> str | None:
+    """Return the name that version 2 has for the key at a location; None where the key is no key of version 1."""
+    *above, key = location
+    return next((new for (holder, old), new in RENAMED_KEYS.items() if old == key and holder in ("", *above)), None)
+
+
+def renames_in(location: Location, value: Any) -> Iterator[tuple[Location, str]]:
+    """Return each key of version 1 at a location and inside its value, with its new name."""
+    new = renamed(location) if location else None
+    if new is not None:
+        yield location, new
+    entries: Iterable[tuple[int | str, Any]] = ()
+    if isinstance(value, dict):
+        entries = value.items()
+    elif isinstance(value, list):
+        entries = enumerate(value)
+    for key, inner in entries:
+        yield from renames_in((*location, key), inner)
