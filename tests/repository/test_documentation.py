@@ -94,7 +94,7 @@ def test_stale_references_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")))])
 def test_paths_are_there(page: str) -> None:
     """Every file and folder of the package, the tests and the scripts that a page names is there."""
-    named = re.findall(r"`((?:planner|tests|scripts)/[\w./]*)", (ROOT / page).read_text(encoding="utf-8"))
+    named = re.findall(r"`((?:planner|tests|scripts)/[\w./]*(?:/|\.\w+))`", (ROOT / page).read_text(encoding="utf-8"))
     assert [p for p in named if not (ROOT / p).exists()] == []
 
 
