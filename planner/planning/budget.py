@@ -48,7 +48,7 @@ def _refused(run: Run) -> Conflict:
     if isinstance(found, Trial):
         return over(run, found)
     why = found.explain()
-    if run.instance.limits.budget_usd is None or why.decision in ("sites", "wan"):
+    if not why.rules or run.instance.limits.budget_usd is None or why.decision in ("sites", "wan"):
         return why
     reason = f"{why.reason}; the budget of ${run.budget:,.0f} buys {racks:,} racks at most"
     return why.model_copy(update={"rules": tuple(dict.fromkeys((*why.rules, "limits.budget_usd"))), "reason": reason})

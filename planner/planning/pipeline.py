@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from planner.cluster import hostlist
 from planner.errors import InternalError
@@ -52,6 +52,7 @@ from planner.solvers.outcome import Outcome, Stop
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 ROUNDS = 12
 REFUSALS = 8  # sets of sites without a design of the wide area, after which no other is tried
+Decision = Literal["sites", "wan", "layout", "fabric", "placement"]
 T = TypeVar("T")
 
 
@@ -78,7 +79,7 @@ class Trial:
 class Refusal:
     """A decision that cannot be taken at some number of racks; why is found out when it is asked, since that takes time."""
 
-    decision: str
+    decision: Decision
     explain: Callable[[], Conflict]
 
 
@@ -110,7 +111,7 @@ class Decider:
     refused: frozenset[frozenset[str]] = frozenset()
     pipeline_send_limit: float | None = None
     allreduce_limit: float | None = None
-    proved: bool = True
+    unproven_refusals: bool = False  # a decision had no answer, for another reason than that there is none
     memory: dict[Hashable, Any] = field(default_factory=dict)
     requests: list[tuple[LayoutPlan, LayoutRequest]] = field(default_factory=list)
     designed: dict[str, tuple[FabricRequest, Outcome[fabric.FabricDesign]]] = field(
@@ -203,7 +204,7 @@ class Decider:
         if out.solution is None:
             if out.infeasible and len(self.refused) < REFUSALS:
                 self.refused |= {frozenset(request.sites)}
-            return Refusal("wan", partial(_same, Conflict(decision="wan", rules=(), reason=out.detail)))
+            return self._refusal("wan", out, partial(_same, Conflict(decision="wan", rules=(), reason=out.detail)))
         return out.solution
 
     def _split(
@@ -218,7 +219,7 @@ class Decider:
             ("sites", request, tuple(sorted(pins.items()))), lambda: sites.solve(instance, request, self.left())
         )
         if out.solution is None:
-            return Refusal("sites", partial(self.why_no_split, instance, request, out))
+            return self._refusal("sites", out, partial(self.why_no_split, instance, request, out))
         held = out.solution if not fixed else self._told(out.solution, sorted(pins))
         return {s.id: s.racks for s in held.sites}, held
 
@@ -232,6 +233,7 @@ class Decider:
     def why_no_split(self, instance: Instance, request: SitesRequest, out: Outcome[SitesPlan]) -> Conflict:
         """Return the rules that leave no split, or say that none was found."""
         found = sites_conflict.conflict(instance, request, self.options) if out.infeasible else None
+        self.unproven_refusals |= found is None
         return found or Conflict(decision="sites", rules=(), reason=f"no split was found: {out.detail}")
 
     def _cut(self, by_site: dict[str, int], sites_plan: SitesPlan | None) -> LayoutPlan | Refusal:
@@ -266,7 +268,7 @@ class Decider:
         )
         out = self._once(key, solve)
         if out.solution is None:
-            return Refusal("layout", partial(layout.conflict, self.instance, request))
+            return self._refusal("layout", out, partial(layout.conflict, self.instance, request))
         self.requests.append((out.solution, request))
         return out.solution
 
@@ -349,7 +351,7 @@ class Decider:
                     rules=(*pins, f"fabric[{site}]"),
                     reason=designs[site].detail or "no design can be wired",
                 )
-                return Refusal("fabric", partial(_same, why))
+                return self._refusal("fabric", designs[site], partial(_same, why))
             hop, ring = self._worst_slowdowns(request, design)
             worst = (max(worst[0], hop), max(worst[1], ring))
         return _Designed(requests, designs, worst)
@@ -389,7 +391,7 @@ class Decider:
             )
             if placed[site].solution is None:
                 why = Conflict(decision="placement", rules=(f"racks[{site}]",), reason=placed[site].detail)
-                return Refusal("placement", partial(_same, why))
+                return self._refusal("placement", placed[site], partial(_same, why))
         section = plan_placement.plan(placed, seed=self.options.seed)
         wrap = found.virtual_stages > 1
         fabrics = {
@@ -491,8 +493,15 @@ class Decider:
         if key not in self.memory:
             self.memory[key] = make()
         out: Outcome[T] = self.memory[key]
-        self.proved &= out.stop is Stop.PROVED
         return out
+
+    def _refusal(self, decision: Decision, out: Outcome[T], explain: Callable[[], Conflict]) -> Refusal:
+        """Return why a decision has no answer: the rules in conflict where that is proven, else what ended the search."""
+        if out.status == "infeasible":
+            return Refusal(decision, explain)
+        self.unproven_refusals = True
+        reason = f"{decision}: the search ended without an answer and without a proof ({out.stop.value}: {out.detail})"
+        return Refusal(decision, partial(_same, Conflict(decision=decision, rules=(), reason=reason)))
 
 
 def _same(why: Conflict) -> Conflict:

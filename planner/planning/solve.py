@@ -63,7 +63,8 @@ def _decided(instance: Instance, options: Options, progress: Progress, learned: 
         if run.best is None:
             raise
         run.stopped = "interrupted"
-    if run.best is not None and not run.best.proved and run.stopped == "proved":
+    unproven = decider.unproven_refusals or (run.best is not None and not run.best.proved)
+    if unproven and run.stopped == "proved":
         run.stopped = "limit"
     plan = _plan(run, conflict if run.best is None else None)
     broken = check(plan)
