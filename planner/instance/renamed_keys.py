@@ -3,6 +3,15 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+BREAKDOWN_PARTS = {
+    "matrix": "gemm",
+    "vector": "elementwise",
+    "pipeline_fill": "pipeline_bubble",
+    "pipeline_exchange": "pipeline_send",
+    "host": "cpu_overhead",
+}
+"""Parts of a step."""
+
 # (a key above it, or "" for anywhere; the key of version 1): the key of version 2.
 RENAMED_KEYS = {
     ("", "hop_slowdown"): "pipeline_send_slowdown",
@@ -24,6 +33,7 @@ RENAMED_KEYS = {
     ("demands", "asked_gbps"): "requested_gbps",
     ("demands", "short_of"): "saturated_edges",
     ("", "given_slowdown"): "configured_slowdown",
+    **{(above, old): new for above in ("breakdown_seconds", "lost") for old, new in BREAKDOWN_PARTS.items()},
 }
 
 Location = tuple[int | str, ...]

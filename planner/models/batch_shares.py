@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from planner.models.layout.best_first import search
 from planner.models.layout.data import MICRO_BATCHES, Problem
-from planner.physics.training import step
+from planner.physics.training import stage_memory, step
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.solvers.outcome import Stop
 
 SEARCHES = 40  # of shares up to a size, after which the best shares are returned with the gap that is left
@@ -31,7 +32,7 @@ class Point:
 
     sequences: int
     seconds: float
-    cut: step.ParallelStrategy
+    cut: ParallelStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class Known:
     most: int
     sequences: int
     rate: float
-    cut: step.ParallelStrategy | None
+    cut: ParallelStrategy | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class Pool:
             self._keep(other, step_seconds(self.problem, other))
         return self.known[-1].rate
 
-    def _keep(self, cut: step.ParallelStrategy, seconds: float) -> None:
+    def _keep(self, cut: ParallelStrategy, seconds: float) -> None:
         n = sequences_of(cut)
         if n not in self.points or seconds < self.points[n].seconds:
             self.points[n] = Point(sequences=n, seconds=seconds, cut=cut)
@@ -112,12 +113,12 @@ class Pool:
         return self.exactly[n]
 
 
-def sequences_of(cut: step.ParallelStrategy) -> int:
+def sequences_of(cut: ParallelStrategy) -> int:
     """Count the sequences of a step."""
     return cut.data_parallel * cut.micro_batches * cut.micro_batch
 
 
-def step_seconds(problem: Problem, cut: step.ParallelStrategy) -> float:
+def step_seconds(problem: Problem, cut: ParallelStrategy) -> float:
     """Time a step by physics."""
     return float(sum(step.step_breakdown(problem.machine, problem.conditions, cut).values()))
 
@@ -135,12 +136,15 @@ def made_up(problem: Problem, n: int) -> Iterator[dict[str, int]]:
                 }
 
 
-def varied(problem: Problem, cut: step.ParallelStrategy) -> Iterator[step.ParallelStrategy]:
+def varied(problem: Problem, cut: ParallelStrategy) -> Iterator[ParallelStrategy]:
     """Yield a layout with every other number of micro-batches that fits memory and the batch."""
     least = cut.pipeline_parallel if cut.virtual_stages > 1 else 1
     for m in range(least, problem.most_sequences // (cut.data_parallel * cut.micro_batch) + 1):
         other = replace(cut, micro_batches=m)
-        if m != cut.micro_batches and sum(step.worst_memory(problem.machine, other).values()) <= problem.memory_limit:
+        if (
+            m != cut.micro_batches
+            and sum(stage_memory.worst_memory(problem.machine, other).values()) <= problem.memory_limit
+        ):
             yield other
 
 

@@ -14,7 +14,8 @@ from planner.models.layout.data import LONG_SEQUENCE, Problem, problem_of
 from planner.models.layout.report import racks_of_replica
 from planner.models.requests import LayoutRequest
 from planner.physics.training import layer_time
-from planner.physics.training.step import Conditions, ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
 from planner.simulation.reference_tree import transport_slowdown_of
 
 SEARCHES = 16

@@ -15,7 +15,8 @@ from planner.physics.network.plan_design import design_fault, design_of
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.site import cost, fibre, power
 from planner.physics.training import step
-from planner.physics.training.step import Conditions, ParallelStrategy
+from planner.physics.training.parallel_strategy import strategy_of
+from planner.physics.training.step import Conditions
 from planner.plan.fabric import SiteFabric
 from planner.plan.layout import LayoutMetrics, LayoutPlan
 from planner.plan.plan import Plan
@@ -232,29 +233,6 @@ def racks_of(text: str, racks: int) -> list[int] | str:
         return hostlist.parse(text)
     except ValueError as error:
         return str(error)
-
-
-def strategy_of(held: LayoutPlan) -> ParallelStrategy:
-    """Return the layout as the physics takes it."""
-    return ParallelStrategy(
-        tensor_parallel=held.tensor_parallel,
-        pipeline_parallel=held.pipeline_parallel,
-        data_parallel_by_site=tuple(d for _, d in sorted(held.data_parallel_by_site.items())),
-        virtual_stages=held.virtual_stages,
-        micro_batch=held.microbatch_sequences,
-        micro_batches=held.microbatches_per_step,
-        recompute=held.recompute,
-        sequence_parallel=held.sequence_parallel,
-        zero_stage=held.zero_stage,
-        layers_per_stage=held.layers_per_stage,
-        replicas_per_rack=held.replicas_per_rack,
-        context_parallel=held.context_parallel,
-        expert_parallel=held.expert_parallel,
-        tensor_inner=held.tensor_parallel_inner,
-        schedule=held.schedule,
-        stages_per_rack=held.stages_per_rack,
-        recomputed_layers_per_stage=held.recomputed_layers_per_stage,
-    )
 
 
 WHOLE = (

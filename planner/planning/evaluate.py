@@ -8,8 +8,9 @@ from pydantic import Field
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
-from planner.physics.training import step
-from planner.physics.training.step import Conditions, ParallelStrategy
+from planner.physics.training import stage_memory, step
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.simulation.reference_tree import transport_slowdown_of
@@ -46,7 +47,7 @@ def evaluated(instance: Instance) -> Evaluation:
     measured = step.metrics(instance, conditions, cut)
     metrics = LayoutMetrics.model_validate(measured)
     problems, spent = tuple(_problems(instance, cut, metrics)), metrics.breakdown_seconds
-    by_stage = step.memory_by_stage(step.machine_of(instance), cut)
+    by_stage = stage_memory.memory_by_stage(step.machine_of(instance), cut)
     return Evaluation.model_validate(
         {
             **measured,
@@ -249,14 +250,14 @@ INSIDE = (
 )
 BETWEEN = (f"{GPU}nic_bytes_per_second", f"{GPU}nic_efficiency", f"{GPU}nic_latency_seconds")
 BEHIND: dict[str, tuple[str, ...]] = {
-    "matrix": (f"{GPU}peak_flop_per_second", *PRODUCTS, f"{CODE}expert_efficiency"),
+    "gemm": (f"{GPU}peak_flop_per_second", *PRODUCTS, f"{CODE}expert_efficiency"),
     "attention": (
         f"{GPU}peak_flop_per_second",
         f"{GPU}attention_efficiency",
         f"{CODE}attention_share",
         f"{CODE}score_efficiency",
     ),
-    "vector": (*VECTORS, f"{CODE}elementwise_traffic", f"{GPU}kernel_seconds"),
+    "elementwise": (*VECTORS, f"{CODE}elementwise_traffic", f"{GPU}kernel_seconds"),
     "quantise": (*VECTORS, f"{CODE}quantise_traffic"),
     "recompute": (*PRODUCTS, f"{CODE}elementwise_traffic", f"{CODE}selective_gemm_share"),
     "tensor_parallel": (*INSIDE, f"{CODE}tensor_overlap"),
@@ -265,8 +266,8 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "launch": (f"{CODE}launch_seconds", f"{CODE}microbatch_seconds"),
     "sharding": (*INSIDE, *BETWEEN, f"{CODE}sharding_exposed"),
     "head": (*PRODUCTS, f"{CODE}loss_bytes_per_logit"),
-    "pipeline_fill": (*PRODUCTS, f"{CODE}elementwise_traffic", *BETWEEN),
-    "pipeline_exchange": (
+    "pipeline_bubble": (*PRODUCTS, f"{CODE}elementwise_traffic", *BETWEEN),
+    "pipeline_send": (
         *BETWEEN,
         f"{CODE}pipeline_overlap",
         f"{CODE}pipeline_start_seconds",
@@ -275,7 +276,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "data_parallel": (*INSIDE, *BETWEEN, f"{CODE}data_exposed"),
     "between_sites": (*BETWEEN,),
     "optimizer": VECTORS,
-    "host": (f"{CODE}step_seconds",),
+    "cpu_overhead": (f"{CODE}step_seconds",),
 }
 """The constants of the accelerator and the framework that set each part of a step."""
 

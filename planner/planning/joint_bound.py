@@ -5,7 +5,7 @@ from planner.instance.instance import Instance
 from planner.models.layout import solve as layout
 from planner.models.layout.warm_start import SolutionCache
 from planner.models.requests import LayoutRequest
-from planner.physics.training.step import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy
 
 SITES = 4  # up to which racks are split over sites
 

@@ -219,7 +219,7 @@ def compute_shares(plan: Plan, candidate: Candidate) -> dict[str, float]:
     }
     shares |= parts
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
-    shares["matrix"] = parts.get("matrix", 0.0) - shares["used"]
+    shares["gemm"] = parts.get("gemm", 0.0) - shares["used"]
     return {k: v for k, v in shares.items() if abs(v) > 1e-12}
 
 

@@ -32,13 +32,12 @@ from planner.models.sites import solve as sites
 from planner.models.wan import solve as wan_design
 from planner.physics.network import transport, wan_gateway
 from planner.physics.network.locality import Locality, expert_racks, locality
-from planner.physics.plan_physics import strategy_of
 from planner.physics.site import wan
 from planner.physics.site.cost import bill
 from planner.physics.site.gradient_exchange import counted_window_seconds
 from planner.physics.site.power import rack_of
 from planner.physics.training import step
-from planner.physics.training.step import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
 from planner.plan.certificate import Conflict
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import LayoutMetrics, LayoutPlan
@@ -451,10 +450,10 @@ class Decider:
             share_leaving_leaf=where.share_leaving_leaf,
             share_leaving_pod=where.share_leaving_pod,
             share_leaving_zone=where.share_leaving_zone,
-            rings_leaving_leaf=where.rings_leaving_leaf,
-            rings_leaving_pod=where.rings_leaving_pod,
-            rings_leaving_zone=where.rings_leaving_zone,
-            left=wan_gateway.wan_left(design.design, request.exchange_gbps, design.switch.port_gbps, *together),
+            allreduces_leaving_leaf=where.allreduces_leaving_leaf,
+            allreduces_leaving_pod=where.allreduces_leaving_pod,
+            allreduces_leaving_zone=where.allreduces_leaving_zone,
+            free=wan_gateway.free_uplinks(design.design, request.exchange_gbps, design.switch.port_gbps, *together),
         )
 
     def _slower_than_assumed(self, found: LayoutPlan, worst: tuple[float, float]) -> bool:
@@ -474,7 +473,7 @@ class Decider:
         network, d = self.instance.network, found.design
         if network is None:
             return self.transport_slowdown, self.transport_slowdown
-        left = fabric_data.left_at_worst(request, d, found.switch.port_gbps)
+        free = fabric_data.free_at_worst(request, d, found.switch.port_gbps)
         several, podded, zoned = d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains
         hop = (
             transport.pipeline_send_slowdown(

@@ -8,9 +8,9 @@ from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest, resolved_switches
 from planner.models.sites import solve as sites
-from planner.physics.network.price import least_endpoint_usd
+from planner.physics.network.price import min_endpoint_usd
 from planner.physics.site.power import facility_mw, rack_of
-from planner.physics.training.step import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.plan.certificate import Conflict, ObjectiveValue, Status, Violation
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, joint_bound, model_size
@@ -128,7 +128,7 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
     if network is None:
         return 0.0
     return rack_of(instance.hardware).gpus * min(
-        least_endpoint_usd(network, s) for s in resolved_switches(network.switches)
+        min_endpoint_usd(network, s) for s in resolved_switches(network.switches)
     )
 
 

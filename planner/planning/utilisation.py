@@ -10,7 +10,7 @@ from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.models import minimum_racks, model_size
 from planner.physics.training import scaling_laws, step
-from planner.physics.training.step import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy
 
 DAY = 86_400.0
 GUESS = 0.4  # utilisation from which the racks of a first point are sought

@@ -11,11 +11,12 @@ from planner.cluster.placement import Figure, PlacedGroup, Placement
 from planner.errors import InputError
 from planner.instance.network import Network
 from planner.instance.read import read_json
-from planner.physics.network.locality import Locality, least_crossings, locality
+from planner.physics.network.locality import Locality, locality, min_crossings
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.plan_physics import PlanPhysics, domain_racks, strategy_of
+from planner.physics.plan_physics import PlanPhysics, domain_racks
 from planner.physics.training import step
+from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
 from planner.plan.files import read_plan
 from planner.plan.plan import Plan
@@ -55,7 +56,11 @@ class Clock:
             transport_slowdown_of(network), self.design, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone
         )
         ring = allreduce_slowdown(
-            transport_slowdown_of(network), self.design, x.rings_leaving_leaf, x.rings_leaving_pod, x.rings_leaving_zone
+            transport_slowdown_of(network),
+            self.design,
+            x.allreduces_leaving_leaf,
+            x.allreduces_leaving_pod,
+            x.allreduces_leaving_zone,
         )
         return hop / transport_slowdown_of(network), ring / transport_slowdown_of(network)
 
@@ -94,8 +99,8 @@ class Clock:
         options = {}
         for level, split in (("leaf", first.lower_bound_split > 0), ("pod", known.get("groups across pods", False))):
             rooms = [n for (at, _), n in free.items() if at == level and n]
-            options[level] = least_crossings(
-                job.mesh["pipeline"], job.mesh["data"], room=max(rooms), blocks=len(rooms), wrap=self.wrap, split=split
+            options[level] = min_crossings(
+                job.mesh["pipeline"], job.mesh["data"], max_free=max(rooms), blocks=len(rooms), wrap=self.wrap, split=split
             )  # fmt: skip
         for flows, rings in options["leaf"]:
             for more, wide in options["pod"]:
@@ -106,7 +111,7 @@ class Clock:
 def _crossing(leaf: float, pod: float, rings: int, wide: int) -> Locality:
     """Return what the fabric needs to know of a placement, its counts left out."""
     return Locality(
-        share_leaving_leaf=leaf, share_leaving_pod=pod, rings_leaving_leaf=rings, rings_leaving_pod=wide, groups_split=0, extra_pieces=0,
+        share_leaving_leaf=leaf, share_leaving_pod=pod, allreduces_leaving_leaf=rings, allreduces_leaving_pod=wide, groups_split=0, extra_pieces=0,
         groups_cross_pod=0, stage_in_leaf=0.0, stage_in_pod=0.0,
     )  # fmt: skip
 

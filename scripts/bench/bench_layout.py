@@ -15,8 +15,8 @@ from planner.instance.instance import Instance
 from planner.models.layout import solve as layout
 from planner.models.layout.data import Problem, problem_of
 from planner.models.requests import LayoutRequest, Options
-from planner.physics.training import step
-from planner.physics.training.step import ParallelStrategy
+from planner.physics.training import stage_memory, step
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.planning.load import load_instance
 
 HALF = {
@@ -112,7 +112,7 @@ def enumerate_all(instance: Instance, request: LayoutRequest) -> tuple[float, in
     problem, started, best, count = problem_of(instance, request), time.perf_counter(), float("inf"), 0
     for cut in cuts(problem):
         count += 1
-        if sum(step.worst_memory(problem.machine, cut).values()) <= problem.memory_limit:
+        if sum(stage_memory.worst_memory(problem.machine, cut).values()) <= problem.memory_limit:
             seconds = sum(step.step_breakdown(problem.machine, problem.conditions, cut).values())
             best = min(best, seconds / (cut.data_parallel * cut.micro_batches * cut.micro_batch))
     return best, count, time.perf_counter() - started

@@ -15,10 +15,11 @@ from typing import Any
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software
-from planner.physics.training import memory, step
+from planner.physics.training import memory, stage_memory, step
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Machine
-from planner.physics.training.step import Conditions, ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
 from planner.planning.evaluate import even_layers, fewest_stages_per_rack
 
 HELD_OUT = 5  # one row in five, by the hash of its id, is never fitted
@@ -75,7 +76,7 @@ class Case:
 
     def memory(self) -> float:
         """Predict the bytes on the GPU that holds most."""
-        return math.fsum(step.worst_memory(self.machine, self.cut).values())
+        return math.fsum(stage_memory.worst_memory(self.machine, self.cut).values())
 
     @property
     def room(self) -> float:

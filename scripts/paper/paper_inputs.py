@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Hardware, Rack
 from planner.instance.workload import Model, Precision, Software
-from planner.physics.training import layer_time, memory, transformer
+from planner.physics.training import layer_time, memory, operations, transformer
 
 TB, GB, MS, DAY = 1e12, 1e9, 1e-3, 86_400.0
 MATCH, CLOSE = 0.01, 0.03
@@ -186,10 +186,10 @@ class Case:
     def pipeline_send_seconds(self) -> float:
         """Ideal time of one pipeline exchange over the NICs."""
         software = Software(name="ideal")
-        machine = layer_time.Machine(
+        machine = operations.Machine(
             gpu=gpu(), rack=rack(), software=software, model=self.model(), precision=PRECISION, sequence=SEQUENCE
         )
-        shape = layer_time.Shape(
+        shape = operations.Shape(
             tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False
         )
         return layer_time.pipeline_send_nic_seconds(machine, shape)

@@ -8,8 +8,9 @@ from typing import Any
 
 from planner.instance.instance import Instance
 from planner.models.requests import LayoutRequest
-from planner.physics.training import layer_time, step
-from planner.physics.training.step import Conditions, ParallelStrategy
+from planner.physics.training import layer_time, stage_memory, step
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
 
 FLASH = {
     "name": "flash", "launch_seconds": 1e-6, "microbatch_seconds": 1e-4, "step_seconds": 1e-3, "tensor_overlap": 0.5, "pipeline_overlap": 0.5,
@@ -182,7 +183,7 @@ def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, Paral
     try:
         layer_time.layer_times = lambda machine, s: known[s] if s in known else known.setdefault(s, whole(machine, s))
         for x in every_layout(i, asked):
-            if sum(step.worst_memory(m, x).values()) <= limit:
+            if sum(stage_memory.worst_memory(m, x).values()) <= limit:
                 yield (
                     sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch),
                     x,

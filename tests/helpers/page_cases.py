@@ -16,7 +16,7 @@ TRAFFIC = [
     {"name": "logs", "bytes": 1e5, "deadline_seconds": 9, "priority": 2},
 ]
 DRY = {"name": "dry", "weight": 0.5, "headroom_mw": {"EAST": 1.0, "WEST": 0.6}, "energy_usd_per_mwh": {"EAST": 90}}
-LOST = {"used": 0.5, "matrix": 0.3, "idle GPUs": 0.15, "attention": 0.0506, "pipeline_fill": 0.0004, "vector": -0.001}
+LOST = {"used": 0.5, "gemm": 0.3, "idle GPUs": 0.15, "attention": 0.0506, "pipeline_bubble": 0.0004, "elementwise": -0.001}
 CHOICE = {
     "flop": 9e21,
     "flop_bound": 9.4e21,

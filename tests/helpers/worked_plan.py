@@ -14,7 +14,8 @@ from planner.physics.site import cost, power, wan
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step
-from planner.physics.training.step import Conditions, ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import LayoutMetrics
@@ -63,7 +64,7 @@ GPU = {
     "hbm_bytes": 4e6,
     "hbm_bytes_per_second": 1e9,
     "peak_flop_per_second": {"bf16": 1e7},
-    "gemm_efficiency": {"most": {"bf16": 0.5}},
+    "gemm_efficiency": {"max_share": {"bf16": 0.5}},
     "scale_up_bytes_per_second": 1e8,
     "scale_up_latency_seconds": 1e-6,
     "nic_bytes_per_second": 1e6,
@@ -241,9 +242,9 @@ def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, f
     return hop, transport.allreduce_slowdown(
         instance.network.transport.slowdown,
         d,
-        where.rings_leaving_leaf,
-        where.rings_leaving_pod,
-        where.rings_leaving_zone,
+        where.allreduces_leaving_leaf,
+        where.allreduces_leaving_pod,
+        where.allreduces_leaving_zone,
     )
 
 
@@ -409,7 +410,7 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
         ("leaf", d.leaves, d.leaf_down, d.leaf_up, d.leaf_bundle, d.leaf_oversubscription),
         ("spine", d.spines, d.spine_down, d.spine_up, d.spine_bundle, d.spine_oversubscription),
         ("core", d.cores, d.core_down, d.core_up, d.core_bundle, d.core_oversubscription),
-        ("super-core", d.super_cores, d.zones * d.core_bundle, 0, 0, 1.0),
+        ("super-spine", d.super_spines, d.zones * d.core_bundle, 0, 0, 1.0),
     ]
     keys = "name", "switches", "down_ports", "up_ports", "bundle", "oversubscription"
     tiers = [dict(zip(keys, values, strict=True)) for values in found[: d.tiers]]

@@ -10,7 +10,7 @@ from planner.models.batch_shares import Pool, balance, made_up, sequences_of, va
 from planner.models.layout.best_first import search
 from planner.models.layout.data import problem_of
 from planner.models.requests import LayoutRequest
-from planner.physics.training import step
+from planner.physics.training import stage_memory, step
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
@@ -134,5 +134,5 @@ def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
     for cut in others:
         n = sequences_of(cut)
         assert n <= 40
-        assert sum(step.worst_memory(asked.machine, cut).values()) <= asked.memory_limit
+        assert sum(stage_memory.worst_memory(asked.machine, cut).values()) <= asked.memory_limit
         assert sum(step.step_breakdown(asked.machine, asked.conditions, cut).values()) >= n * pool.rate(n) * (1 - 1e-9)

@@ -59,7 +59,7 @@ def test_parts_sum_to_the_whole() -> None:
     assert math.fsum(found.breakdown_seconds.values()) == pytest.approx(found.step_seconds)
     assert max(math.fsum(x.values()) for x in found.memory_by_stage_bytes) == pytest.approx(found.memory_bytes_per_gpu)
     assert set(found.rests_on) == {k for k, v in found.breakdown_seconds.items() if v}
-    assert all(c.source for c in found.rests_on["matrix"])
+    assert all(c.source for c in found.rests_on["gemm"])
 
 
 def test_what_does_not_fit_is_said() -> None:

@@ -12,7 +12,7 @@ from planner.cluster.job import Job, job_of_plan
 from planner.cluster.topology import Switch, Topology
 from planner.errors import InputError
 from planner.formats.from_plan import plan_topology
-from planner.physics.plan_physics import strategy_of
+from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions, metrics
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster

@@ -17,7 +17,7 @@ from planner.models.layout.columns_dp_microbatch import Span
 from planner.models.layout.data import LayerStrategy, Problem, at_hops, layer_strategies
 from planner.models.layout.known_bounds import Floors, Key, Wanted
 from planner.models.layout.pricing import Best, best_of_row
-from planner.physics.training import step
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.solvers.outcome import Stop
 
 FIRST = 128  # cells split at once while there is no layout
@@ -228,7 +228,7 @@ def search(
     time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
     table: RowTable | None = None,
-    near: Sequence[step.ParallelStrategy] = (),
+    near: Sequence[ParallelStrategy] = (),
     paces: list[LayerStrategy] | None = None,
     floors: Floors | None = None,
     margin: float = 1.0,
@@ -294,7 +294,7 @@ def _floors(run: Run, queue: Queue) -> Floors:
     return found if run.known is None or run.wanted is None else run.known.updated(found, run.wanted)
 
 
-def _start(run: Run, queue: Queue, near: Sequence[step.ParallelStrategy]) -> float:
+def _start(run: Run, queue: Queue, near: Sequence[ParallelStrategy]) -> float:
     """Give the queue its rows, a few ways to cut a layer at a time, and open the first parts that come up; return a bound for what it did not get."""
     for cut in near:
         held, low = run.best, min(least_of(run.problem, base) for base in run.paces)
@@ -338,7 +338,7 @@ def _select(run: Run, paces: list[LayerStrategy]) -> Select | None:
     return lambda index, zero, p, v, filled: wanted.rows(run.number[id(paces[index])], zero, p, v, filled)
 
 
-def _leaves_of(run: Run, cut: step.ParallelStrategy) -> Iterator[Leaf]:
+def _leaves_of(run: Run, cut: ParallelStrategy) -> Iterator[Leaf]:
     """Yield the parts of the rows that a layout belongs to: with as many replicas as fit or few less, then, without any layout yet, all of them."""
     for base in run.paces:
         if (
@@ -356,7 +356,7 @@ def _leaves_of(run: Run, cut: step.ParallelStrategy) -> Iterator[Leaf]:
                 yield from Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
 
 
-def _of_cut(cut: step.ParallelStrategy, _: int, zero: int, p: Ints, v: Ints, filled: Flags) -> Flags:
+def _of_cut(cut: ParallelStrategy, _: int, zero: int, p: Ints, v: Ints, filled: Flags) -> Flags:
     own = (p == cut.pipeline_parallel) & (v == cut.virtual_stages) & (filled == (cut.micro_batches >= p))
     return np.asarray(own & (zero == cut.zero_stage))
 
@@ -395,7 +395,7 @@ def least_of(problem: Problem, base: LayerStrategy) -> float:
     return (m.model.layers * base.least_layer + base.head) / (base.shape.micro_batch * units)
 
 
-def is_row_of(row: Row, cut: step.ParallelStrategy) -> bool:
+def is_row_of(row: Row, cut: ParallelStrategy) -> bool:
     """Tell whether a layout belongs to a row."""
     held = (
         cut.pipeline_parallel,

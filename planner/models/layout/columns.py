@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.models.layout.data import LayerStrategy, Problem, layer_strategies
-from planner.physics.training import schedule, step
+from planner.physics.training import schedule, stage_memory, step
 
 HAIR = 1e-9  # of a layer
 
@@ -260,10 +260,10 @@ def least_layer(problem: Problem, base: LayerStrategy, zero: int, p: Ints, repli
     """Return the least time of a layer with so many replicas or more, what ZeRO exposes with it and nothing recomputed."""
     _, r, _ = packing(problem, base, p)
     racks, slow = _least_racks(problem, r, replicas), problem.conditions.allreduce_slowdown
-    pace = step.paces(
+    pace = step.sharded_times(
         problem.machine, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow
     )
-    return np.broadcast_to(np.asarray(pace.layer, dtype=np.float64), p.shape)
+    return np.broadcast_to(np.asarray(pace.layer_seconds, dtype=np.float64), p.shape)
 
 
 def least_pace(layers: int, p: Any, layer: Any, head: float) -> Any:
@@ -298,17 +298,21 @@ def least_terms(
     q, r, _ = packing(problem, base, np.asarray(p))
     racks = _least_racks(problem, r, fewest)
     slow = problem.conditions.allreduce_slowdown
-    pace = step.paces(m, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow)
-    layer = pace.layer + base.least_layer - base.layer
+    pace = step.sharded_times(
+        m, base.shape, base.times, zero_stage=zero, replicas_per_rack=r, racks=racks, slowdown=slow
+    )
+    layer = pace.layer_seconds + base.least_layer - base.layer
     even = np.ceil(layers / p)
     stage = np.maximum(even * layer, floor)
     slowest = np.maximum(stage + np.where(p == 1, base.head, 0.0), least_pace(layers, p, layer, base.head))
     hop = np.where(p == 1, 0.0, np.where(q >= p, base.hop_inside, base.hop_between))
-    fill = step.bubble_of(pace, base.order, p, v, stage, hop=hop, micro_batches=batches)
+    fill = step.pipeline_bubble_seconds(pace, base.order, p, v, stage, send_seconds=hop, micro_batches=batches)
     if (
         base.order == "zb-h1"
     ):  # where exchanges take longer than the passes that hide them, fewer micro-batches fill it faster
-        fill = np.minimum(fill, step.bubble_of(pace, base.order, p, v, stage, hop=hop, micro_batches=1))
+        fill = np.minimum(
+            fill, step.pipeline_bubble_seconds(pace, base.order, p, v, stage, send_seconds=hop, micro_batches=1)
+        )
     tails = step.tail_parts(
         m,
         base.shape,
@@ -318,14 +322,14 @@ def least_terms(
         replicas_per_rack=r,
         racks=racks,
         replicas=most,
-        most_layers=even,
-        layer_backward=base.times.backward,
+        max_layers=even,
+        backward_seconds=base.times.backward_seconds,
         sites=1,
     )
     return (
         slowest,
         fill + sum(tails.values()),
-        m.software.microbatch_seconds + step.exposed_each(m, pace, v, layers / p, hop),
+        m.software.microbatch_seconds + step.exposed_send_seconds(m, pace, v, layers / p, hop),
     )
 
 
@@ -338,7 +342,9 @@ def _may_fit(
     1/(s + a·…) is at most the integral from 0. Under ZB-H1 every stage holds p micro-batches.
     """
     m = problem.machine
-    state = step.held_state_bytes(m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=replicas)
+    state = stage_memory.gpu_state_bytes(
+        m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=replicas
+    )
     activation, room = base.least_bytes, problem.memory_limit
     if base.order == "zb-h1":
         many = room * p / (state + activation * p)

@@ -9,12 +9,13 @@ from typing import Any
 from planner.instance.instance import Instance
 from planner.instance.pins import pinned
 from planner.models.requests import LayoutRequest
-from planner.physics.training import layer_time, step
+from planner.physics.training import layer_time, stage_memory, step
 from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.operations import Machine, Shape, head_seconds
 from planner.physics.training.process_groups import Weights, weights_of
 from planner.physics.training.schedule import Schedule
-from planner.physics.training.step import Conditions, LayerBytes
+from planner.physics.training.stage_memory import LayerBytes
+from planner.physics.training.step import Conditions
 
 MICRO_BATCHES = (1, 2, 4, 8, 16)
 LONG_SEQUENCE = 16_384  # tokens from which context parallelism belongs to the space
@@ -112,12 +113,12 @@ class LayerStrategy:
     @property
     def layer(self) -> float:
         """Forward and backward of one layer without what ZeRO exposes, nothing recomputed whole."""
-        return self.times.forward + self.times.backward
+        return self.times.forward_seconds + self.times.backward_seconds
 
     @property
     def least_layer(self) -> float:
         """The least time of a layer: with its recomputation where all layers are."""
-        return self.layer + (self.times.again if self.recomputes == "all" else 0.0)
+        return self.layer + (self.times.recompute_seconds if self.recomputes == "all" else 0.0)
 
     @property
     def least_bytes(self) -> float:
@@ -148,7 +149,7 @@ def layer_strategies(problem: Problem) -> list[LayerStrategy]:
             times=times,
             head=head_seconds(m, shape),
             weights=weights_of(m, shape),
-            bytes=step.layer_bytes(m, shape),
+            bytes=stage_memory.layer_bytes(m, shape),
             hop_between=layer_time.pipeline_send_seconds(m, shape, slowdown),
             hop_inside=layer_time.pipeline_send_seconds(m, shape, slowdown, inside=True),
         )

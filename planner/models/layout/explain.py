@@ -16,9 +16,9 @@ from planner.models.layout.best_first import Search, search
 from planner.models.layout.columns import Flags, RowTable, replica_caps, row_table
 from planner.models.layout.data import LayerStrategy, Problem, layer_strategies, problem_of
 from planner.models.requests import LayoutRequest, Options
-from planner.physics.training import step
+from planner.physics.training import stage_memory, step
 from planner.physics.training.memory import RECOMPUTE_MODES
-from planner.physics.training.step import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.solvers.outcome import Stop
 
 BEYOND = 4096  # times a limit: where even that leaves no layout, the limit is no relief
@@ -205,7 +205,7 @@ def _more_memory(problem: Problem) -> Relief | None:
 
 
 def _memory(problem: Problem, cut: ParallelStrategy) -> float:
-    return sum(step.worst_memory(problem.machine, cut).values())
+    return sum(stage_memory.worst_memory(problem.machine, cut).values())
 
 
 def _more_batch(problem: Problem) -> Relief | None:
@@ -270,7 +270,7 @@ def least_memory_bytes(problem: Problem) -> float:
             replicas = min((c for c in caps if c), default=0)
             for zero in problem.options("zero_stage", range(4)) if replicas else ():
                 layers = math.ceil(m.model.layers / p)
-                parts = step.stage_memory(
+                parts = stage_memory.memory_by_part(
                     m,
                     base.shape,
                     pipeline=p,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.models.layout.columns import Floats, Ints, Row
 from planner.models.layout.data import Problem
-from planner.physics.training import memory, schedule, step
+from planner.physics.training import memory, schedule, stage_memory
 
 HAIR = 1e-12  # relative: budgets are sums of the same two floats in another order
 
@@ -48,7 +48,7 @@ class Stages:
     @property
     def again(self) -> float:
         """Time that recomputing one layer adds."""
-        return self.row.base.times.again
+        return self.row.base.times.recompute_seconds
 
     @cached_property
     def chunks(self) -> Ints:
@@ -82,7 +82,7 @@ class Stages:
 
     def _state(self, layers: int, ends: int) -> float:
         m, base = self.problem.machine, self.row.base
-        found = step.held_state_bytes(
+        found = stage_memory.gpu_state_bytes(
             m, base.shape, base.weights, layers=layers, ends=ends, zero_stage=self.row.zero, replicas=self.replicas
         )
         return float(found)

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.models.layout.columns import Floats, Ints
 from planner.models.layout.data import LayerStrategy, Problem
-from planner.physics.training import memory, step
+from planner.physics.training import memory, stage_memory
 
 HALVINGS = 14
 LARGE = 12  # layers of a virtual stage, from which on they are taken as divisible
@@ -24,7 +24,7 @@ def least_stage(
 
     By bisection, since what stages hold grows with it.
     """
-    layers, again = problem.machine.model.layers, base.times.again
+    layers, again = problem.machine.model.layers, base.times.recompute_seconds
     held = _Held.of(problem, base, zero, p, v, batches, replicas, layer)
     low, high = layers / p * held.pace, layers * (layer + again) * (1 + HAIR)
     least = np.zeros(len(p))
@@ -81,7 +81,9 @@ class _Held:
     ) -> "_Held":
         """Read it from the physics of a way to cut a layer."""
         m, b, all_again = problem.machine, base.bytes, base.recomputes == "all"
-        state = step.held_state_bytes(m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=replicas)
+        state = stage_memory.gpu_state_bytes(
+            m, base.shape, base.weights, layers=1, ends=0, zero_stage=zero, replicas=replicas
+        )
         gathered = 2 * base.weights.layer * m.precision.working_parameter_bytes if zero >= 3 else 0.0
         kept = b.checkpoint if all_again else b.kept
         least = min(kept, b.checkpoint) if base.recomputes == "any" else kept
@@ -95,9 +97,9 @@ class _Held:
             room=max(0.0, problem.memory_limit - gathered),
             kept=kept,
             least=least,
-            saved=(kept - least) / base.times.again,
+            saved=(kept - least) / base.times.recompute_seconds,
             state=state * one,
-            pace=layer + (base.times.again if all_again else 0.0),
+            pace=layer + (base.times.recompute_seconds if all_again else 0.0),
             first=first,
             slope=slope,
             cap=cap * one,
@@ -166,7 +168,7 @@ def least_whole_stage(
         layer=layer,
         most=2 * int(even[which].max()),
     )
-    unit = layer + (base.times.again if base.recomputes == "all" else 0.0)
+    unit = layer + (base.times.recompute_seconds if base.recomputes == "all" else 0.0)
     low, high = even[which] * unit, held.most * layer
     enough = held.layers(low) >= layers
     least[which] = np.where(enough, 0.0, _bisected(held.layers, layers, low, np.maximum(low, high)))
@@ -211,7 +213,7 @@ class _Whole:
 
     def _in_flight(self, seconds: Floats) -> list[Floats]:
         """Most micro-batches in flight that leave each of the rooms for j layers in a time; below zero where not even none do."""
-        x, y, b, v = self.layer[:, None], self.base.times.again, self.base.bytes, self.v[:, None]
+        x, y, b, v = self.layer[:, None], self.base.times.recompute_seconds, self.base.bytes, self.v[:, None]
         j = np.arange(1, self.most + 1)[None, :]
         chunks = np.ceil(j / v) * v
         again = np.clip(np.floor((seconds[:, None] * (1 + HAIR) - j * x) / y), -1, j)
@@ -249,7 +251,7 @@ class _Whole:
 
     def _state(self, layers: int, ends: int) -> Floats:
         m, base = self.problem.machine, self.base
-        held = step.held_state_bytes(
+        held = stage_memory.gpu_state_bytes(
             m, base.shape, base.weights, layers=layers, ends=ends, zero_stage=self.zero, replicas=self.replicas
         )
         return np.asarray(held * np.ones(len(self.p)))

@@ -13,7 +13,8 @@ from planner.models.layout.columns_dp_microbatch import Candidates, Span, candid
 from planner.models.layout.data import Problem
 from planner.models.layout.layer_split import HAIR, Stages
 from planner.physics.training import step
-from planner.physics.training.step import Paces, ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import ShardedTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ class Depths:
     def even(self) -> float:
         """Least time of the largest stage."""
         base = self.row.base
-        again = base.times.again if base.recomputes == "all" else 0.0
+        again = base.times.recompute_seconds if base.recomputes == "all" else 0.0
         return math.ceil(self.problem.machine.model.layers / self.row.pipeline) * float(self.layer.min() + again)
 
     @cached_property
@@ -167,7 +168,7 @@ class Depths:
             self.row.pipeline,
             self.problem.machine.model.layers,
         )
-        again = base.times.again if base.recomputes == "all" else 0.0
+        again = base.times.recompute_seconds if base.recomputes == "all" else 0.0
         even = math.ceil(layers / p)
         stage = np.maximum(budget, even * (self.layer[which] + again))
         least = np.maximum(
@@ -188,7 +189,7 @@ class Split:
 
 
 def splits(
-    times: "Times", c: Candidates, pace: Paces, stages: Stages, cutoff: Floats
+    times: "Times", c: Candidates, pace: ShardedTimes, stages: Stages, cutoff: Floats
 ) -> Generator[Split, Floats, None]:
     """Yield the splits of layers with which some candidate may be under its cutoff; take back the cutoffs as they fall.
 
@@ -234,9 +235,9 @@ def _next_split(tried: Generator[Split, Floats, None], cutoff: Floats) -> Split 
         return None
 
 
-def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Best | None:
+def _best_split(times: "Times", c: Candidates, pace: ShardedTimes, cutoff: float) -> Best | None:
     """Find the fastest split of layers for one count of replicas and micro-batches."""
-    problem, row, layer = times.problem, times.row, float(np.asarray(pace.layer).ravel()[0])
+    problem, row, layer = times.problem, times.row, float(np.asarray(pace.layer_seconds).ravel()[0])
     layers, p, fixed = problem.machine.model.layers, row.pipeline, problem.pin("layers_per_stage")
     in_time = times.stage_in(c, pace, cutoff)
     most_layers = max(1, min(layers - (p - 1) * row.virtual_stages, math.floor(min(layers, in_time / layer)) + 1))
@@ -264,7 +265,7 @@ def _best_split(times: "Times", c: Candidates, pace: Paces, cutoff: float) -> Be
     return best
 
 
-def _fixed_split(times: "Times", c: Candidates, pace: Paces, stages: Stages, cutoff: float) -> Best | None:
+def _fixed_split(times: "Times", c: Candidates, pace: ShardedTimes, stages: Stages, cutoff: float) -> Best | None:
     """Time the split that pins give: the layers of every stage, those recomputed, or both."""
     problem, p = times.problem, times.row.pipeline
     layers = problem.pin("layers_per_stage")
@@ -302,27 +303,29 @@ class Times:
     problem: Problem
     row: Row
 
-    def stage_in(self, c: Candidates, pace: Paces, cutoff: float) -> float:
+    def stage_in(self, c: Candidates, pace: ShardedTimes, cutoff: float) -> float:
         """Return the seconds that the slowest stage may take for a candidate to be under a cutoff: what even stages leave beside fill and tails."""
         even = math.ceil(self.problem.machine.model.layers / self.row.pipeline)
-        once, each = self.terms(pace, c.racks, c.least, c.batches, even * np.asarray(pace.layer), even)
+        once, each = self.terms(pace, c.racks, c.least, c.batches, even * np.asarray(pace.layer_seconds), even)
         step = cutoff * c.replicas * c.batches * self.row.base.shape.micro_batch
         return float(np.max((step - once) / effective(self.row, c.batches) - each))
 
-    def per_sequence(self, c: Candidates, pace: Paces, *, pace_seconds: Any, stage_seconds: Any, most: Any) -> Floats:
+    def per_sequence(
+        self, c: Candidates, pace: ShardedTimes, *, pace_seconds: Any, stage_seconds: Any, most: Any
+    ) -> Floats:
         """Seconds per sequence at a pace, a time of the largest stage without the head, and its layers; broadcasts over candidates."""
         once, each = self.terms(pace, c.racks, c.least, c.batches, stage_seconds, most)
         total = effective(self.row, c.batches) * (pace_seconds + each) + once
         return np.asarray(total / (c.replicas * c.batches * self.row.base.shape.micro_batch), dtype=np.float64)
 
-    def one(self, c: Candidates, pace: Paces, pace_seconds: float, stage_seconds: float, most: int) -> float:
+    def one(self, c: Candidates, pace: ShardedTimes, pace_seconds: float, stage_seconds: float, most: int) -> float:
         """Seconds per sequence of a single candidate."""
         return float(self.per_sequence(c, pace, pace_seconds=pace_seconds, stage_seconds=stage_seconds, most=most)[0])
 
-    def of_split(self, c: Candidates, pace: Paces, layers: tuple[int, ...], again: tuple[int, ...]) -> float:
+    def of_split(self, c: Candidates, pace: ShardedTimes, layers: tuple[int, ...], again: tuple[int, ...]) -> float:
         """Seconds per sequence of a single candidate with the layers of every stage."""
-        layer = float(np.asarray(pace.layer).ravel()[0])
-        stage = [n * layer + r * self.row.base.times.again for n, r in zip(layers, again, strict=True)]
+        layer = float(np.asarray(pace.layer_seconds).ravel()[0])
+        stage = [n * layer + r * self.row.base.times.recompute_seconds for n, r in zip(layers, again, strict=True)]
         return self.one(
             c,
             pace,
@@ -332,13 +335,15 @@ class Times:
         )
 
     def terms(
-        self, pace: Paces, racks: Any, replicas: Any, batches: Any, stage_seconds: Any, most: Any
+        self, pace: ShardedTimes, racks: Any, replicas: Any, batches: Any, stage_seconds: Any, most: Any
     ) -> tuple[Any, Any]:
         """Return the seconds that a step takes once (fill and tails) and besides the slowest stage for each micro-batch."""
         row, base, p, v = self.row, self.row.base, self.row.pipeline, self.row.virtual_stages
-        fill = step.bubble_of(pace, base.order, p, v, stage_seconds, hop=row.hop, micro_batches=batches)
+        fill = step.pipeline_bubble_seconds(
+            pace, base.order, p, v, stage_seconds, send_seconds=row.hop, micro_batches=batches
+        )
         m = self.problem.machine
-        each = m.software.microbatch_seconds + step.exposed_each(m, pace, v, m.model.layers / p, row.hop)
+        each = m.software.microbatch_seconds + step.exposed_send_seconds(m, pace, v, m.model.layers / p, row.hop)
         tails = step.tail_parts(
             m,
             base.shape,
@@ -348,8 +353,8 @@ class Times:
             replicas_per_rack=row.replicas_per_rack,
             racks=racks,
             replicas=replicas,
-            most_layers=most,
-            layer_backward=base.times.backward,
+            max_layers=most,
+            backward_seconds=base.times.backward_seconds,
             sites=self._sites(),
         )
         return fill + sum(tails.values()), each
@@ -384,9 +389,9 @@ class Times:
         )
 
 
-def pace_of(problem: Problem, row: Row, racks: Any) -> Paces:
+def pace_of(problem: Problem, row: Row, racks: Any) -> ShardedTimes:
     """Return the pace of a layer in a row ; broadcasts over the racks of a group."""
-    return step.paces(
+    return step.sharded_times(
         problem.machine,
         row.base.shape,
         row.base.times,

@@ -7,7 +7,8 @@ from planner.models.layout.best_first import Search
 from planner.models.layout.columns import declared_rows
 from planner.models.layout.data import Problem
 from planner.models.layout.pricing import Best
-from planner.physics.training import layer_time, step
+from planner.physics.training import layer_time, stage_memory
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.plan.certificate import Certificate
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 
@@ -81,7 +82,7 @@ def binding(problem: Problem, best: Best) -> tuple[str, ...]:
     sequences = cut.data_parallel * cut.micro_batches * cut.micro_batch
     if sequences + one_more > problem.most_sequences:
         found.append("limits.max_batch_tokens")
-    held = sum(step.worst_memory(problem.machine, cut).values())
+    held = sum(stage_memory.worst_memory(problem.machine, cut).values())
     if held > 0.95 * problem.memory_limit:
         found.append("memory")
     groups = [math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site]
@@ -91,14 +92,12 @@ def binding(problem: Problem, best: Best) -> tuple[str, ...]:
     return tuple(found)
 
 
-def racks_of_replica(problem: Problem, cut: step.ParallelStrategy) -> int:
+def racks_of_replica(problem: Problem, cut: ParallelStrategy) -> int:
     """Racks that hold all stages of one replica, and of those that share its racks."""
     return -(-cut.pipeline_parallel // cut.stages_per_rack) * -(-cut.shape.gpus // problem.machine.rack.gpus)
 
 
-def plan_of(
-    problem: Problem, cut: step.ParallelStrategy, measured: LayoutMetrics, certificate: Certificate
-) -> LayoutPlan:
+def plan_of(problem: Problem, cut: ParallelStrategy, measured: LayoutMetrics, certificate: Certificate) -> LayoutPlan:
     """Write a layout as the plan's section."""
     c, sites = problem.conditions, problem.sites
     gpus = sum(problem.racks) * problem.machine.rack.gpus

@@ -23,7 +23,8 @@ from planner.models.layout.report import Confirmation, binding, declared_space, 
 from planner.models.layout.verify_cpsat import solve_row
 from planner.models.layout.warm_start import SolutionCache
 from planner.models.requests import Alternative, LayoutRequest, Options
-from planner.physics.training import layer_time, step
+from planner.physics.training import layer_time, stage_memory, step
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.plan.certificate import Certificate, Conflict
 from planner.plan.layout import LayoutMetrics, LayoutPlan
 from planner.solvers.cpsat import SOLVER
@@ -88,10 +89,10 @@ def confirm(problem: Problem, found: Search, options: Options) -> Confirmation:
     return told
 
 
-def _is_faster(problem: Problem, cut: step.ParallelStrategy, seconds: float) -> bool:
+def _is_faster(problem: Problem, cut: ParallelStrategy, seconds: float) -> bool:
     """Tell whether a layout fits memory and is under a time per sequence, by physics alone."""
     whole = sum(step.step_breakdown(problem.machine, problem.conditions, cut).values())
-    fits = sum(step.worst_memory(problem.machine, cut).values()) <= problem.memory_limit
+    fits = sum(stage_memory.worst_memory(problem.machine, cut).values()) <= problem.memory_limit
     return fits and whole / (cut.data_parallel * cut.micro_batches * cut.micro_batch) < seconds
 
 
@@ -101,7 +102,7 @@ def solve(
     options: Options,
     *,
     twice: bool = True,
-    near: Sequence[step.ParallelStrategy] = (),
+    near: Sequence[ParallelStrategy] = (),
     memory: SolutionCache | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Outcome[LayoutPlan]:
@@ -180,7 +181,7 @@ def remembered(
     problem: Problem,
     memory: SolutionCache | None,
     time_limit: float | None,
-    near: Sequence[step.ParallelStrategy] = (),
+    near: Sequence[ParallelStrategy] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Search:
     """Return the answer that memory has, or search from the layouts that it has of the most alike questions, and remember."""
@@ -197,7 +198,7 @@ def remembered(
 
 def least(
     instance: Instance, request: LayoutRequest, *, time_limit: float | None = None, memory: SolutionCache | None = None
-) -> tuple[float, step.ParallelStrategy | None] | None:
+) -> tuple[float, ParallelStrategy | None] | None:
     """Return a proven lower bound on the days to train for the racks and network given, and the fastest layout found; None where none fits."""
     problem = problem_of(instance, request)
     found = remembered(problem, memory, time_limit)

@@ -211,7 +211,7 @@ def keep_pace(f: RowModel) -> None:
     racks = np.arange(lowest(f.racks), highest(f.racks) + 1)
     seconds = np.broadcast_to(np.asarray(pace_of(f.problem, f.row, racks).layer, dtype=np.float64), racks.shape)
     whole = np.ceil(seconds * units).astype(np.int64)
-    again = math.ceil(base.times.again * units)
+    again = math.ceil(base.times.recompute_seconds * units)
     one: Any = int(whole[0])
     if whole.min() < whole.max():
         one = f.model.new_int_var(int(whole.min()), int(whole.max()), "layer_seconds")
@@ -306,7 +306,7 @@ def _variables(problem: Problem, row: Row, cutoff: float, found: Candidates) -> 
     full = int(found.batches.max())
     even, longest = math.ceil(layers / p), cutoff * high * b * full / (full + (p - 1) / v) * (1 + 1e-9)
     most = min(layers - (p - 1) * v, max(even, math.floor(longest / base.least_layer)))
-    spare = (longest - v * base.layer) / base.times.again if base.recomputes != "none" else 0
+    spare = (longest - v * base.layer) / base.times.recompute_seconds if base.recomputes != "none" else 0
     fixed, shares = problem.pin("layers_per_stage"), problem.pin("data_parallel_by_site")
     if problem.pin("recomputed_layers_per_stage") is not None:
         return None

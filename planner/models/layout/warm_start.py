@@ -9,7 +9,8 @@ from planner.models.layout.best_first import Search
 from planner.models.layout.columns import Flags, Ints, most_replicas, replica_caps
 from planner.models.layout.data import LayerStrategy, Problem, layer_strategies
 from planner.models.layout.known_bounds import Floors
-from planner.physics.training.step import Conditions, ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
 from planner.solvers.outcome import Stop
 
 KEPT = 64  # answers; the oldest go first

@@ -1,4 +1,4 @@
-"""Time of collectives in the alpha-beta form, level by level of the network; rates are bytes per second, one direction."""
+"""Seconds of collectives in the alpha-beta form, level by level of the network; rates are bytes/s in one direction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from planner.physics.num import Num
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """One level of the network as a group meets it: how many parts of the level below it joins, and one GPU's share of its links.
+    """One level of the network: how many parts of the level below a group joins, and one GPU's share of its links.
 
     A group of 32 GPUs on four racks of 8 has 8 ranks at the scale-up level and 4 above it.
     """
@@ -23,10 +23,11 @@ class Level:
 
 
 def reduce_scatter(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Time to reduce `size_bytes` (the whole tensor) and leave each rank its part: level by level, each on the share that the one below left.
+    """Compute the seconds to reduce `size_bytes` (the entire tensor) and leave each rank its part.
 
-    At each level a ring takes (n-1)·alpha + (n-1)/n·S/beta (Thakur 2005). A switch that reduces saves steps, not bytes:
-    every rank still sends all parts but its own (Klenk 2020).
+    Level by level, each on the share that the one below left. At each level a ring takes (n-1)·alpha + (n-1)/n·S/beta
+    (Thakur 2005). A switch that reduces saves steps, not bytes: every rank still sends all parts but its own (Klenk
+    2020).
     """
     total: Num = 0.0
     for level in levels:
@@ -38,15 +39,16 @@ def reduce_scatter(size_bytes: Num, levels: Sequence[Level]) -> Num:
 
 
 def all_gather(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Time until every rank holds the whole `size_bytes`: the steps of the reduce-scatter, backwards."""
+    """Compute the seconds until every rank has all `size_bytes`: the steps of the reduce-scatter, backwards."""
     return reduce_scatter(size_bytes, levels)
 
 
 def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Time to reduce `size_bytes` on every rank: a ring's 2·(n-1)·alpha + 2·(n-1)/n·S/beta at each level.
+    """Compute the seconds to reduce `size_bytes` on every rank.
 
-    S is the whole tensor: a TP all-reduce moves b·s·h elements, not 1/t of them. Where the switches reduce and multicast,
-    each rank sends and receives S once: 2·alpha + S/beta (Klenk 2020; Graham 2016).
+    A ring takes 2·(n-1)·alpha + 2·(n-1)/n·S/beta at each level (Thakur 2005). S is the entire tensor: a TP all-reduce
+    moves b·s·h elements, not 1/t of them. Where the switches reduce and multicast, each rank sends and receives S once:
+    2·alpha + S/beta (Klenk 2020; Graham 2016).
     """
     total: Num = 0.0
     for level in levels:
@@ -59,7 +61,7 @@ def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
 
 
 def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
-    """Time for every rank to send `size_bytes` in equal parts to all ranks of the group, itself among them.
+    """Compute the seconds for every rank to send `size_bytes` in equal parts to all ranks, itself among them.
 
     Of a group of N, the traffic that crosses level k goes to the ranks in the same part of the level above and another
     part of this one: (n_k - 1)·(ranks below) / N of it. Levels are different links and work at the same time, so the
@@ -79,10 +81,10 @@ def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
     return busiest + latency
 
 
-def exposed_tail_seconds(total_seconds: Num, layer_backward_seconds: Num, layers: Num) -> Num:
-    """Return what is left of a per-layer collective after the backward pass that it runs beside.
+def exposed_tail_seconds(total_seconds: Num, backward_seconds: Num, layers: Num) -> Num:
+    """Compute the seconds of a per-layer collective that the backward pass beside it does not hide.
 
     Layer k's exchange starts when its gradients are ready, so at the end at least the last layer's exchange remains,
     or all that did not fit beside the other layers' backward.
     """
-    return np.maximum(total_seconds / layers, total_seconds - (layers - 1) * layer_backward_seconds)
+    return np.maximum(total_seconds / layers, total_seconds - (layers - 1) * backward_seconds)

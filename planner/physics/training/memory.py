@@ -1,4 +1,4 @@
-"""Bytes that training keeps on a GPU."""
+"""Bytes that training keeps on a GPU: activations, state and logits, formula by formula."""
 
 from typing import Literal
 
@@ -13,23 +13,23 @@ RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
 def activation_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
-    """Count the stored elements of one layer per token: (kept whole by every TP rank, divided over TP ranks).
+    """Return the stored elements of one layer per token: (kept by every TP rank, divided over TP ranks).
 
-    Whole: the inputs of both norms, of QKV and of the FFN, 4·h (and the ranks of latent attention). Divided: Q, K, V, the
-    attention's output, and the FFN's inner tensors (before and after the activation, and the gate). For the plain GPT 4·h
-    and 12·h, which at two bytes and with two masks of h bytes give Korthikanti 2022, eq. 2: s·b·h·(10 + 24/t). Routed
-    experts keep, for each of a token's k experts, its input, its output and the expert's inner tensors.
+    Kept by all: the inputs of both norms, of QKV and of the FFN, 4·h (and the ranks of latent attention). Divided: Q,
+    K, V, the attention's output, and the FFN's inner tensors (before and after the activation, the gate). For the plain
+    GPT 4·h and 12·h, which at two bytes and with two masks of h bytes give Korthikanti 2022, eq. 2: s·b·h·(10 + 24/t).
+    Routed experts keep, for each of a token's k experts, its input, its output and the expert's inner tensors.
     """
     inner = 3 if model.gated_ffn else 2
     latent, experts = model.latent_attention, model.experts
     if latent is None:
-        whole, divided = 4 * model.hidden, 2 * model.head * (model.heads + model.kv)
+        common, divided = 4 * model.hidden, 2 * model.head * (model.heads + model.kv)
     else:
-        whole = 4 * model.hidden + latent.q_rank + latent.kv_rank + latent.head_rope
+        common = 4 * model.hidden + latent.q_rank + latent.kv_rank + latent.head_rope
         divided = 2 * model.heads * (latent.head_nope + latent.head_rope + latent.head_value)
     if not routed or experts is None:
-        return whole, divided + inner * model.ffn_width
-    return whole, divided + inner * experts.shared_ffn + experts.per_token * (2 * model.hidden + inner * experts.ffn)
+        return common, divided + inner * model.ffn_width
+    return common, divided + inner * experts.shared_ffn + experts.per_token * (2 * model.hidden + inner * experts.ffn)
 
 
 def activation_bytes_per_layer(
@@ -45,26 +45,26 @@ def activation_bytes_per_layer(
     context_parallel: Num = 1,
     routed: bool = False,
 ) -> Num:
-    """Bytes that one layer stores per GPU for one micro-batch until its backward pass.
+    """Compute the bytes that one layer stores per GPU for one micro-batch until its backward pass.
 
     Korthikanti 2022, eqs. 1-4, with the element size free: at 2 bytes and one-byte masks none is
     s·b·h·(10 + 24/t + 5·a·s/(h·t)); sequence parallelism divides the 10 too; selective drops the a·s² term (as a flash
-    kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism. PlanPhysics
+    kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism. Context
     parallelism divides the tokens. Kernels without dropout keep no masks (mask_bytes 0).
     """
     t, tokens = tensor_parallel, sequence * micro_batch / context_parallel
     split = t if sequence_parallel else 1
     if recompute == "full":
         return element_bytes * tokens * model.hidden / split
-    whole, divided = activation_elements(model, routed=routed)
-    linear = tokens * ((element_bytes * whole + 2 * mask_bytes * model.hidden) / split + element_bytes * divided / t)
+    common, divided = activation_elements(model, routed=routed)
+    linear = tokens * ((element_bytes * common + 2 * mask_bytes * model.hidden) / split + element_bytes * divided / t)
     if recompute == "selective":
         return linear
     return linear + (2 * element_bytes + mask_bytes) * micro_batch * model.heads * sequence**2 / (t * context_parallel)
 
 
 def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shards: Num) -> Num:
-    """Bytes of weights, gradients and optimiser for `parameters` weights held by one GPU (ZeRO, Rajbhandari 2020).
+    """Compute the bytes of `parameters` weights, their gradients and optimiser state on one GPU (Rajbhandari 2020).
 
     Stage 1 divides the optimiser state over the `shards` replicas, stage 2 the gradients too, stage 3 the weights too.
     """
@@ -75,13 +75,13 @@ def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shard
 
 
 def end_copies(model: Model, stage: Num, pipeline: Num) -> Num:
-    """Count a stage's embeddings: the token embedding on the first, the head on the last (one copy where they meet and are tied)."""
+    """Return the embeddings of a stage: the token embedding on the first, the head on the last; tied ones are one."""
     ends = 1 * (np.asarray(stage) == 0) + 1 * (np.asarray(stage) == np.asarray(pipeline) - 1)
     return np.minimum(ends, 1) if model.tied_embeddings else ends
 
 
 def stage_extra_parameters(model: Model, stage: Num, pipeline: Num) -> Num:
-    """Count a stage's weights outside its layers: its embeddings."""
+    """Return the weights of a stage outside its layers: its embeddings."""
     return end_copies(model, stage, pipeline) * embedding_parameters(model)
 
 
@@ -94,10 +94,10 @@ def logits_bytes(
     context_parallel: Num = 1,
     logit_bytes: float = 4.0,
 ) -> Num:
-    """Bytes of the last stage's logits, kept in FP32 for the loss (Korthikanti 2022, section 4.3), or as the framework's loss keeps them."""
+    """Compute the bytes of the last stage's logits, in FP32 by default (Korthikanti 2022, section 4.3)."""
     return logit_bytes * micro_batch * sequence * model.vocabulary / (tensor_parallel * context_parallel)
 
 
 def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float) -> float:
-    """Bytes of HBM that a plan may fill: what is left by the fraction and the constant kept for the framework."""
+    """Compute the bytes of HBM that a plan may fill, beside the fraction and the constant kept for the framework."""
     return hbm_bytes * (1 - reserve_fraction) - reserve_bytes

@@ -1,4 +1,4 @@
-"""Who exchanges what: the network levels of a layout's groups, and the weights that one GPU holds."""
+"""Process groups: the network levels that a group of GPUs spans, and the weights on one GPU."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,10 @@ from planner.physics.training.transformer import (
 
 
 def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) -> tuple[Level, ...]:
-    """Return the levels of a group of `ranks` GPUs that stand `stride` GPUs apart: inside the scale-up domain, then over the NICs.
+    """Return the levels of a group of `ranks` GPUs that stand `stride` GPUs apart.
 
-    A group larger than its part of the domain fills whole domains; each GPU carries its share over its own NIC.
+    First the scale-up domain, then the NICs. A group larger than its part of the domain fills whole domains; each GPU
+    carries its share over its own NIC.
     """
     inside = max(1, min(ranks, m.rack.gpus // stride)) if stride <= m.rack.gpus else 1
     return (scale_up(m, inside), nic(m, ranks / inside, slowdown))
@@ -56,7 +57,7 @@ class LayerKind:
 
 
 def layer_kinds(model: Model) -> tuple[LayerKind, ...]:
-    """List the kinds of layers of a model; windows go to the routed layers first."""
+    """Return the kinds of layers of a model; windows go to the routed layers first."""
     routed = 0 if model.experts is None else model.layers - model.experts.dense_layers
     narrow = model.window_layers if model.window is not None else 0
     counts = {
@@ -70,7 +71,7 @@ def layer_kinds(model: Model) -> tuple[LayerKind, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights that one GPU holds: of a layer (the mean over the model's kinds), shared by all and its experts', and of an embedding."""
+    """Weights on one GPU: of a mean layer (what every token meets, and its routed experts), and of an embedding."""
 
     shared: float
     experts: float
@@ -83,7 +84,7 @@ class Weights:
 
 
 def weights_of(m: Machine, s: Shape) -> Weights:
-    """Count the weights of a mean layer on one GPU: TP divides all but the routed experts, which the EP group shares out whole."""
+    """Return the weights of a mean layer on one GPU: TP divides all but the routed experts, which the EP group does."""
     model, experts = m.model, m.model.experts
     end = embedding_parameters(model) / s.tensor_parallel
     if experts is None:
@@ -95,7 +96,7 @@ def weights_of(m: Machine, s: Shape) -> Weights:
 
 
 def kv_elements(model: Model) -> int:
-    """Count the elements of keys and values of one layer and token, that context parallelism passes on."""
+    """Return the elements of keys and values of one layer and token, which context parallelism passes on."""
     latent = model.latent_attention
     if latent is None:
         return 2 * model.kv * model.head

@@ -18,12 +18,12 @@ class PowerLaw:
     intercept: float
 
     def at(self, x: Num) -> Num:
-        """Value of the law at x."""
+        """Compute the law's value at x."""
         return 10.0 ** (self.slope * np.log10(x) + self.intercept)
 
 
 def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
-    """Least-squares line through the logarithms of positive points; at least two different x.
+    """Return the least-squares line through the logarithms of positive points, of at least two different x.
 
     Raises
     ------
@@ -39,60 +39,64 @@ def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
 
 
 def optimal_parameters(budget: Num, flop: Sequence[float], parameters: Sequence[float]) -> Num:
-    """Parameters of the compute-optimal model for a budget of FLOP: the line through an approach's (FLOP, N) of Hoffmann 2022, table A3."""
+    """Compute the optimal parameters N of a FLOP budget on the line through (FLOP, N) of Hoffmann 2022, table A3."""
     return fit_power_law(flop, parameters).at(budget)
 
 
 def optimal_tokens(budget: Num, flop: Sequence[float], tokens: Sequence[float]) -> Num:
-    """Tokens of the compute-optimal model for a budget of FLOP: the line through an approach's (FLOP, D) of Hoffmann 2022, table A3."""
+    """Compute the optimal tokens D of a FLOP budget on the line through (FLOP, D) of Hoffmann 2022, table A3."""
     return fit_power_law(flop, tokens).at(budget)
 
 
 def parametric_optimal_parameters(
     budget: Num, *, a: float = 406.4, b: float = 410.7, alpha: float = 0.34, beta: float = 0.28
 ) -> Num:
-    """Parameters that minimise E + A/N^alpha + B/D^beta under 6·N·D = C: (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)).
+    """Compute the parameters N that minimise the loss E + A/N^alpha + B/D^beta under 6·N·D = C.
 
-    The defaults are the published fit (Hoffmann 2022, eqs. 4 and 10).
+    N = (alpha·A/(beta·B))^(1/(alpha+beta))·(C/6)^(beta/(alpha+beta)). The defaults are the published fit (Hoffmann
+    2022, eqs. 4 and 10).
     """
     return (alpha * a / (beta * b)) ** (1 / (alpha + beta)) * (budget / 6) ** (beta / (alpha + beta))
 
 
 def budget_flop(flop_per_second: Num, seconds: Num, *, utilisation: float = 1.0) -> Num:
-    """FLOP that a rate yields in a time, at the share of it that the model uses."""
+    """Compute the FLOP that a rate yields in a time, at the share of it that the model uses."""
     return flop_per_second * seconds * utilisation
 
 
 def training_flop(parameters: Num, tokens: Num) -> Num:
-    """FLOP of training by the rule of thumb 6·N·D: two forward and four backward per weight and token, attention left out (Kaplan 2020)."""
+    """Compute the FLOP of training as 6·N·D, attention left out (Kaplan 2020).
+
+    Each weight and token takes two forward and four backward.
+    """
     return 6 * parameters * tokens
 
 
 def best_parameters(law: PointsLaw | LossLaw, flop: float) -> float:
-    """Parameters of the best model for a budget of FLOP."""
+    """Return the parameters of the best model for a budget of FLOP."""
     if isinstance(law, PointsLaw):
         return float(optimal_parameters(flop, law.flop, law.parameters))
     return float(parametric_optimal_parameters(flop, a=law.a, b=law.b, alpha=law.alpha, beta=law.beta))
 
 
 def tokens_for(parameters: float, flop: float) -> float:
-    """Tokens that a budget leaves for a model: C = 6·N·D."""
+    """Compute the tokens that a FLOP budget leaves for a model: C = 6·N·D."""
     return float(flop / training_flop(parameters, 1.0))
 
 
 def loss(law: LossLaw, parameters: float, tokens: float) -> float:
-    """Loss of a model of N parameters after D tokens: E + A / N^alpha + B / D^beta (Hoffmann et al. 2022, eq. 2), in nats a token."""
+    """Compute the loss in nats a token after D tokens: E + A / N^alpha + B / D^beta (Hoffmann 2022, eq. 2)."""
     return float(law.e + law.a / parameters**law.alpha + law.b / tokens**law.beta)
 
 
 def power(law: PowerOf, *, tokens: float, flop: float, parameters: float) -> float:
-    """Value of a power law at a model, its data or its compute."""
+    """Compute a power law at a model, its data or its compute."""
     x = {"tokens": tokens, "flop": flop, "parameters": parameters, "fixed": 1.0}[law.of]
     return float(law.coefficient * x**law.exponent)
 
 
 def layers_of(law: DepthLaw, hidden: float) -> float:
-    """Layers of a width: hidden / aspect, or (ln hidden - intercept) / slope (Levine et al. 2020, eq. 10)."""
+    """Compute the layers of a width: hidden / aspect, or (ln hidden - intercept) / slope (Levine 2020, eq. 10)."""
     if law.kind == "aspect":
         return hidden / (law.aspect or 1.0)
     return max(1.0, (math.log(hidden) - (law.intercept or 0.0)) / (law.slope or 1.0))

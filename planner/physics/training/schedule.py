@@ -1,4 +1,4 @@
-"""Pipeline schedules of one training step: the time they leave idle, and what they hold in flight."""
+"""Pipeline schedules of one training step: the time they leave idle, and the chunks they keep in flight."""
 
 from typing import Literal
 
@@ -17,47 +17,49 @@ def bubble_seconds(
     forward: Num,
     backward_input: Num,
     backward_weight: Num,
-    hop: Num,
+    send: Num,
     *,
     micro_batches: Num = np.inf,
 ) -> Num:
-    """Sum the idle time of one of p equal stages in a step, from F, B and W of one chunk (1/v of a stage) and micro-batch and one exchange.
+    """Compute the idle seconds of one of p equal stages in a step: the pipeline bubble.
 
-    1F1B, interleaved where v > 1: (p-1)·(F+B+W), the bubble (p-1)/(v·m) of the ideal step (Narayanan 2021, section 2.2),
-    and the 2·(p·v-1) exchanges on the first micro-batch's way through the chunks and back. Beside the work of the
-    effective micro-batches exact without exchanges; with them and v > 1, exact while none takes longer than F or B+W. With
-    them and v = 1, the fill alone: p micro-batches wait for one round trip, so another 2·⌊(m-1)·(p-1)/p⌋ exchanges show in
-    the step however well they overlap.
+    F, B and W are the passes of one chunk (1/v of a stage) and micro-batch, S one pipeline send, all in seconds.
 
-    ZB-H1 (v = 1) delays W: (p-1)·(F+B+2·hop), less min(W - 2·hop, F, B - hop) for each of the min(m, p) - 1 delayed W.
-    From p micro-batches on and without exchanges that is (p-1)·(F+B-min(F,B,W)): the (p-1)·(F+B-W) of Qi 2023 (Zero
-    Bubble, arXiv 2401.10241, table 2) where W is the shortest pass, else what filling (F) or the way back (B) costs.
-    Exact without exchanges; with them exact for m > p and 2·hop ≤ W, an upper bound for m ≤ p, a lower one for m > p and 2·hop > W.
+    1F1B, interleaved where v > 1: (p-1)·(F+B+W), the bubble (p-1)/(v·m) of the ideal step (Narayanan 2021, section
+    2.2), and the 2·(p·v-1) sends on the first micro-batch's way through the chunks and back. Beside the work of the
+    effective micro-batches exact without sends; with them and v > 1, exact while none takes longer than F or B+W. With
+    them and v = 1, filling and draining alone: p micro-batches wait for one round trip, so another 2·⌊(m-1)·(p-1)/p⌋
+    sends show in the step however well they overlap.
+
+    ZB-H1 (v = 1) delays W: (p-1)·(F+B+2·S), less min(W - 2·S, F, B - S) for each of the min(m, p) - 1 delayed W. From p
+    micro-batches on and without sends that is (p-1)·(F+B-min(F,B,W)): the (p-1)·(F+B-W) of Qi 2023 (Zero Bubble, arXiv
+    2401.10241, table 2) where W is the shortest pass, else what filling (F) or the way back (B) costs. Exact without
+    sends; with them exact for m > p and 2·S ≤ W, an upper bound for m ≤ p, a lower one for m > p and 2·S > W.
     """
     work = forward + backward_input
     if schedule == "zb-h1":
-        saving = np.minimum(np.minimum(backward_weight - 2 * hop, backward_input - hop), forward)
-        return (pipeline - 1) * (work + 2 * hop) - (np.minimum(micro_batches, pipeline) - 1) * saving
-    exchanges = 2 * (pipeline * virtual_stages - 1) * np.minimum(pipeline - 1, 1)
-    return (pipeline - 1) * (work + backward_weight) + exchanges * hop
+        saving = np.minimum(np.minimum(backward_weight - 2 * send, backward_input - send), forward)
+        return (pipeline - 1) * (work + 2 * send) - (np.minimum(micro_batches, pipeline) - 1) * saving
+    sends = 2 * (pipeline * virtual_stages - 1) * np.minimum(pipeline - 1, 1)
+    return (pipeline - 1) * (work + backward_weight) + sends * send
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:
-    """Count micro-batches with what interleaving loses where they fill no whole rounds of p: m + (v-1)/v·(p-r), r = m mod p > 0.
+    """Return micro-batches and what interleaving loses where they fill no complete rounds of p, in micro-batches.
 
-    Each of the v-1 chunk switches of a round of r waits p-r slots (the round-robin of Narayanan 2021, section 2.2).
-    Exact for whole rounds and for m < p. For m > p the last round may run beside the one before: the truth lies between
-    m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
+    m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
+    round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
+    run beside the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
     """
     return micro_batches + (virtual_stages - 1) / virtual_stages * (-micro_batches % pipeline)
 
 
 def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stages: Num, micro_batches: Num) -> Num:
-    """Count the chunk-micro-batches whose activations stage i (from 0) holds at its peak.
+    """Return the chunk-micro-batches whose activations stage i (from 0) keeps at its peak.
 
-    1F1B: min(m, p - i). Interleaved: the warm-up of rank i is 2·(p-i-1) + (v-1)·p chunks, plus the one in work, never more
-    than v·m (Narayanan 2021, section 2.2; Korthikanti 2022, eq. 5 with the first stage's v·p + p - 1). ZB-H1: min(m, p) on
-    every stage, as a micro-batch is held until its W; from p micro-batches on, p - i wait for their B and i for their W
+    1F1B: min(m, p - i). Interleaved: the warm-up of rank i is 2·(p-i-1) + (v-1)·p chunks, plus the one in work, at most
+    v·m (Narayanan 2021, section 2.2; Korthikanti 2022, eq. 5 with the first stage's v·p + p - 1). ZB-H1: min(m, p) on
+    every stage, as a micro-batch stays until its W; from p micro-batches on, p - i wait for their B and i for their W
     only, which needs less of each (Qi 2023, section 2.3).
     """
     if schedule == "zb-h1":

@@ -10,10 +10,10 @@ from planner.physics.num import Num
 
 
 def attention_parameters(model: Model) -> int:
-    """Count the weights of one layer's attention: the Q, K, V and output projections.
+    """Return the weights of one layer's attention: the Q, K, V and output projections.
 
-    Latent attention (arXiv 2412.19437, eqs. 1-11): hidden to the ranks of the queries and of the keys and values and to the
-    shared rotary key, the ranks to the heads, and the values of the heads to hidden.
+    Latent attention (arXiv 2412.19437, eqs. 1-11): hidden to the ranks of the queries and of the keys and values and to
+    the shared rotary key, the ranks to the heads, and the values of the heads to hidden.
     """
     latent = model.latent_attention
     if latent is None:
@@ -29,7 +29,7 @@ def _ffn_weights(model: Model, width: int) -> int:
 
 
 def ffn_parameters(model: Model) -> int:
-    """Count the weights of a dense layer's FFN: two matrices, or three where it is gated."""
+    """Return the weights of a dense layer's FFN: two matrices, or three where it is gated."""
     return _ffn_weights(model, model.ffn_width)
 
 
@@ -40,40 +40,40 @@ def _experts(model: Model) -> Experts:
 
 
 def expert_parameters(model: Model) -> int:
-    """Count the weights of one routed expert."""
+    """Return the weights of one routed expert."""
     return _ffn_weights(model, _experts(model).ffn)
 
 
 def _always_active_parameters(model: Model) -> int:
-    """Count the weights of a layer with experts that every token meets: attention, shared experts and router (hidden·count)."""
+    """Return the weights of a layer with experts that every token meets: attention, shared experts, router."""
     experts = _experts(model)
     return attention_parameters(model) + _ffn_weights(model, experts.shared_ffn) + model.hidden * experts.count
 
 
 def moe_layer_parameters(model: Model) -> int:
-    """Count the weights of one layer with routed experts: attention, router, shared experts and all routed ones (arXiv 2412.19437, eqs. 12-15)."""
+    """Return the weights of one layer with routed experts, all of them counted (arXiv 2412.19437, eqs. 12-15)."""
     return _always_active_parameters(model) + _experts(model).count * expert_parameters(model)
 
 
 def dense_layer_parameters(model: Model) -> int:
-    """Count the weights of one layer with a dense FFN: 12·h² for the plain GPT (Narayanan 2021, eq. 2, without biases)."""
+    """Return the weights of one layer with a dense FFN: 12·h² for the plain GPT (Narayanan 2021, eq. 2, no biases)."""
     return attention_parameters(model) + ffn_parameters(model)
 
 
 def layer_parameters(model: Model) -> int:
-    """Count the weights of one layer of the prevailing kind: with all its experts where the model has experts, else dense."""
+    """Return the weights of one layer of the prevailing kind: with all experts where the model has any, else dense."""
     return dense_layer_parameters(model) if model.experts is None else moe_layer_parameters(model)
 
 
 def active_layer_parameters(model: Model) -> int:
-    """Count the weights that one token meets in a layer of the prevailing kind: of the routed experts, those of its top-k."""
+    """Return the weights that one token meets in a layer of the prevailing kind: its top-k of the routed experts."""
     if model.experts is None:
         return dense_layer_parameters(model)
     return _always_active_parameters(model) + model.experts.per_token * expert_parameters(model)
 
 
 def embedding_parameters(model: Model) -> int:
-    """Count the weights of the token embedding: V·h."""
+    """Return the weights of the token embedding: V·h."""
     return model.vocabulary * model.hidden
 
 
@@ -84,37 +84,39 @@ def _over_layers(model: Model, moe_layer: int) -> int:
 
 
 def total_parameters(model: Model) -> int:
-    """Count all weights over all kinds of layers: 12·L·h² + V·h for the plain GPT with tied embeddings."""
+    """Return all weights over all kinds of layers: 12·L·h² + V·h for the plain GPT with tied embeddings."""
     return _over_layers(model, layer_parameters(model)) + embedding_parameters(model) * (
         1 if model.tied_embeddings else 2
     )
 
 
 def active_parameters(model: Model, *, embedding: bool = False) -> int:
-    """Count the weights that one token meets: its experts of each layer and the head; the embedding's look-up is no product.
+    """Return the weights that one token meets: its experts of each layer, and the head.
 
-    So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b) and DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for
-    the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B) and Kimi K2 (32.6B) come out with the `embedding` counted too;
-    where it is tied to the head, it counts once.
+    The look-up of the embedding is no product. So count OpenAI (arXiv 2508.10925, table 1: 5.13B for gpt-oss-120b) and
+    DeepSeek (README_WEIGHTS.md: 36.6B with 0.9B for the head). The figures of Mixtral (12.9B), Qwen3 (3.3B, 22B) and
+    Kimi K2 (32.6B) come out with the `embedding` counted too; where it is tied to the head, it counts once.
     """
     ends = 2 if embedding and not model.tied_embeddings else 1
     return _over_layers(model, active_layer_parameters(model)) + ends * embedding_parameters(model)
 
 
-def matrix_flop(parameters: Num, tokens: Num) -> Num:
-    """FLOP of multiplying `tokens` rows by matrices of `parameters` weights: a multiply and an add each."""
+def gemm_flop(parameters: Num, tokens: Num) -> Num:
+    """Compute the FLOP of multiplying `tokens` rows by matrices of `parameters` weights: a multiply and an add each."""
     return 2 * parameters * tokens
 
 
 def attention_score_flop(
     model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, window: int | None = None
 ) -> Num:
-    """FLOP of one layer's scores and their product with V, forward, where each position sees `window` tokens (None: all).
+    """Compute the forward FLOP of one layer's scores and their product with V.
+
+    Each position sees `window` tokens (None: all).
 
     4·b·s²·a·head (Narayanan 2021); under latent attention scores are as wide as a head's query, nope and rope, and the
-    product as its value (arXiv 2412.19437, eqs. 9-10). A causal kernel skips the masked half: s²/2 pairs of query and key,
-    or with a window w the sum of min(i + 1, w) over the positions i, never more than s²/2. A kernel that is not causal skips
-    nothing, inside the window or outside.
+    product as its value (arXiv 2412.19437, eqs. 9-10). A causal kernel skips the masked half: s²/2 pairs of query and
+    key, or with a window w the sum of min(i + 1, w) over the positions i, never more than s²/2. A kernel that is not
+    causal skips nothing, inside the window or outside.
     """
     latent = model.latent_attention
     width = 2 * model.head if latent is None else latent.head_nope + latent.head_rope + latent.head_value
@@ -130,26 +132,26 @@ def attention_score_flop(
 def attention_flop(
     model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, windowed: bool = False
 ) -> Num:
-    """FLOP of one layer's scores and their product with V, forward, for a full or a windowed layer of the model."""
+    """Compute the forward FLOP of one layer's scores and their product with V, for a full or a windowed layer."""
     return attention_score_flop(model, sequence, micro_batch, causal=causal, window=model.window if windowed else None)
 
 
 def layer_forward_flop(
     model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True, dense: bool = False, windowed: bool = False
 ) -> Num:
-    """FLOP of one layer, forward: 24·b·s·h² + 4·b·s²·h for the plain GPT (Narayanan 2021, appendix).
+    """Compute the FLOP of one layer, forward: 24·b·s·h² + 4·b·s²·h for the plain GPT (Narayanan 2021, appendix).
 
     Of the prevailing kind, or `dense`, and with full attention, or `windowed`; tokens work in their top-k experts only.
     """
     weights = dense_layer_parameters(model) if dense else active_layer_parameters(model)
-    return matrix_flop(weights, micro_batch * sequence) + attention_flop(
+    return gemm_flop(weights, micro_batch * sequence) + attention_flop(
         model, sequence, micro_batch, causal=causal, windowed=windowed
     )
 
 
 def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal: bool = True) -> Num:
-    """FLOP of all layers, forward, each by its kind of FFN and of attention."""
-    products = matrix_flop(_over_layers(model, active_layer_parameters(model)), micro_batch * sequence)
+    """Compute the FLOP of all layers, forward, each by its kind of FFN and of attention."""
+    products = gemm_flop(_over_layers(model, active_layer_parameters(model)), micro_batch * sequence)
     full = (model.layers - model.window_layers) * attention_flop(model, sequence, micro_batch, causal=causal)
     if not model.window_layers:
         return products + full
@@ -161,24 +163,25 @@ def layers_forward_flop(model: Model, sequence: Num, micro_batch: Num, *, causal
 
 
 def head_forward_flop(model: Model, sequence: Num, micro_batch: Num) -> Num:
-    """FLOP of the logits, forward: 2·b·s·h·V."""
-    return matrix_flop(embedding_parameters(model), micro_batch * sequence)
+    """Compute the FLOP of the logits, forward: 2·b·s·h·V."""
+    return gemm_flop(embedding_parameters(model), micro_batch * sequence)
 
 
 def model_flop_per_token(model: Model, sequence: Num, *, causal: bool = True) -> Num:
-    """FLOP of forward and backward per token, the backward twice the forward, no recompute (what MFU counts)."""
+    """Compute the FLOP per token that MFU counts: forward, and twice that backward, without recompute."""
     forward = layers_forward_flop(model, sequence, 1, causal=causal) + head_forward_flop(model, sequence, 1)
     return 3 * forward / sequence
 
 
 def chinchilla_layer_forward_flop(model: Model, sequence: Num) -> Num:
-    """FLOP of one layer and sequence, forward, with the softmax counted: 24·s·h² + 4·s²·h + 3·a·s² (Hoffmann 2022, app. F)."""
+    """Compute the forward FLOP of one layer and sequence, 24·s·h² + 4·s²·h + 3·a·s² (Hoffmann 2022, app. F)."""
     return layer_forward_flop(model, sequence, 1, causal=False) + 3 * model.heads * sequence**2
 
 
 def chinchilla_forward_flop(model: Model, sequence: Num) -> Num:
-    """FLOP of the model and one sequence, forward: layers, embedding and logits at 2·s·V·h each (Hoffmann 2022, app. F).
+    """Compute the forward FLOP of the model and one sequence (Hoffmann 2022, app. F).
 
-    The appendix knows layers of one kind only; with experts and a few dense layers all count as the prevailing kind.
+    Layers, and embedding and logits at 2·s·V·h each. The appendix knows layers of one kind only; with experts and a few
+    dense layers all count as the prevailing kind.
     """
     return model.layers * chinchilla_layer_forward_flop(model, sequence) + 2 * head_forward_flop(model, sequence, 1)

@@ -88,7 +88,7 @@ def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
         ("layout.recompute", "full", "metrics[step_seconds]"),
         ("layout.zero_stage", 2, "metrics[memory_bytes_per_gpu]"),
         ("layout.sequence_parallel", False, "metrics[memory_bytes_per_gpu]"),
-        ("layout.metrics.breakdown_seconds.matrix", lambda x: x * 0.99, "breakdown_seconds[matrix]"),
+        ("layout.metrics.breakdown_seconds.gemm", lambda x: x * 0.99, "breakdown_seconds[gemm]"),
         ("layout.metrics.breakdown_seconds.extra", lambda _: 1.0, "breakdown_seconds[extra]"),
         ("layout.metrics.memory_limit_bytes", lambda x: x * 1.01, "metrics[memory_limit_bytes]"),
         ("layout.metrics.mfu", lambda x: x * 1.01, "metrics[mfu]"),
@@ -108,7 +108,7 @@ def test_shaving_every_time_alike_is_found() -> None:
     m = PLAN.layout.metrics
     parts = {k: v * 0.99 for k, v in m.breakdown_seconds.items()}
     shaved = edited(PLAN, layout__metrics__step_seconds=m.step_seconds * 0.99, layout__metrics__breakdown_seconds=parts)
-    assert {"metrics[step_seconds]", "breakdown_seconds[matrix]"} <= named(shaved)
+    assert {"metrics[step_seconds]", "breakdown_seconds[gemm]"} <= named(shaved)
 
 
 def test_the_group_racks_fit_the_site() -> None:

@@ -10,7 +10,7 @@ from planner.models.layout import data as layout_data
 from planner.models.layout import explain as layout_explain
 from planner.models.layout import solve as layout
 from planner.models.requests import LayoutRequest, Options
-from planner.physics.training import step
+from planner.physics.training import stage_memory, step
 from planner.physics.training.step import Conditions
 
 OF_CUT = {"microbatch_sequences": "micro_batch", "tensor_parallel_inner": "tensor_inner"}
@@ -23,7 +23,7 @@ def least_otherwise(i: Instance, asked: LayoutRequest, choice: str, held: object
         pipeline_send_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0
     )
     for x in every_layout(i, asked):
-        if getattr(x, OF_CUT.get(choice, choice)) == held or sum(step.worst_memory(m, x).values()) > limit:
+        if getattr(x, OF_CUT.get(choice, choice)) == held or sum(stage_memory.worst_memory(m, x).values()) > limit:
             continue
         least = min(
             least, sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch)

@@ -26,7 +26,7 @@ PRECISION = Precision(
     activation_bytes=2,
     collective_bytes=2,
 )
-MATRIX, ATTENTION = 6.144, 0.256
+GEMM, ATTENTION = 6.144, 0.256
 DENSE = LayerKind(layers=4, routed=False, window=None)
 
 
@@ -90,8 +90,8 @@ def seconds(m: Machine, s: Shape, kind: str) -> tuple[float, float]:
 
 def test_product_adds_its_unhidden_traffic() -> None:
     """2·4·8·16 FLOP at 800 FLOP/s take 1.28 s; with half of 2·(4·8 + 8·16 + 4·16) bytes at 100 B/s, 2.24 s more; and a kernel's 0.1 s."""
-    assert operations.product_seconds(machine(gpu(most=0.8)), 4, 8, 16) == pytest.approx(1.28)
-    assert operations.product_seconds(
+    assert operations.gemm_seconds(machine(gpu(most=0.8)), 4, 8, 16) == pytest.approx(1.28)
+    assert operations.gemm_seconds(
         machine(gpu(most=0.8, traffic=0.5, hbm=100.0, kernel=0.1)), 4, 8, 16
     ) == pytest.approx(1.28 + 2.24 + 0.1)
 
@@ -100,20 +100,20 @@ def test_product_adds_its_unhidden_traffic() -> None:
 def test_smaller_products_never_run_faster_per_flop(rows: float, traffic: float) -> None:
     """Halving a product's rows takes at least half of its time, and never more than all of it."""
     m = machine(gpu(traffic=traffic, hbm=1e3, kernel=0.01))
-    whole, part = (operations.product_seconds(m, r, 8, 16) for r in (rows, rows / 2))
+    whole, part = (operations.gemm_seconds(m, r, 8, 16) for r in (rows, rows / 2))
     assert whole / 2 * (1 - 1e-12) <= part <= whole * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("t", [1, 2])
 def test_layer_products(t: int) -> None:
     """The layer's 6,144 FLOP forward and twice that backward over t ranks; causal attention's 256, five products for two backward."""
-    assert seconds(machine(), shape(t), "matrix") == pytest.approx((MATRIX / t, 2 * MATRIX / t))
+    assert seconds(machine(), shape(t), "gemm") == pytest.approx((GEMM / t, 2 * GEMM / t))
     assert seconds(machine(), shape(t), "attention") == pytest.approx((ATTENTION / t, 2.5 * ATTENTION / t))
 
 
 def test_context_parallelism_halves_all_work() -> None:
     """Over two CP ranks each has half the tokens and half the attention."""
-    assert seconds(machine(), shape(c=2), "matrix")[0] == pytest.approx(MATRIX / 2)
+    assert seconds(machine(), shape(c=2), "gemm")[0] == pytest.approx(GEMM / 2)
     assert seconds(machine(), shape(c=2), "attention")[0] == pytest.approx(ATTENTION / 2)
 
 
@@ -121,7 +121,7 @@ def test_unfused_scores_skip_no_masked_half() -> None:
     """Without a flash kernel the scores' 512 FLOP run whole at half the products' efficiency, and softmax moves 2·16 scores of 9 bytes."""
     m = machine(gpu(hbm=1.0), flash_attention=False)
     assert seconds(m, shape(), "attention")[0] == pytest.approx(2 * 0.512)
-    assert seconds(m, shape(), "vector")[0] - seconds(machine(gpu(hbm=1.0)), shape(), "vector")[0] == pytest.approx(
+    assert seconds(m, shape(), "elementwise")[0] - seconds(machine(gpu(hbm=1.0)), shape(), "elementwise")[0] == pytest.approx(
         2 * 16 * 9
     )
 
@@ -129,13 +129,13 @@ def test_unfused_scores_skip_no_masked_half() -> None:
 def test_gate_widens_the_first_ffn_product() -> None:
     """A gated FFN reads two matrices in: 8·32·2·4 = 2,048 FLOP more."""
     gated = TOY.model_copy(update={"gated_ffn": True})
-    assert seconds(machine(model=gated), shape(), "matrix")[0] == pytest.approx(MATRIX + 2.048)
+    assert seconds(machine(model=gated), shape(), "gemm")[0] == pytest.approx(GEMM + 2.048)
 
 
 @pytest.mark.parametrize(("t", "sp", "moved"), [(1, False, 80 + 64), (2, False, 80 + 32), (2, True, 40 + 32)])
 def test_vector_bytes(t: int, sp: bool, moved: float) -> None:
     """10·h elements a token, divided under sequence parallelism, and the FFN's 2·f, at 2 bytes for 4 tokens."""
-    assert seconds(machine(gpu(hbm=1.0)), shape(t, sp=sp), "vector")[0] == pytest.approx(4 * 2 * moved)
+    assert seconds(machine(gpu(hbm=1.0)), shape(t, sp=sp), "elementwise")[0] == pytest.approx(4 * 2 * moved)
 
 
 def test_casts_cost_only_narrow_types() -> None:
@@ -144,7 +144,7 @@ def test_casts_cost_only_narrow_types() -> None:
     inputs = 4 * (8 + 8 + 8 + 32)
     assert seconds(machine(gpu(hbm=1.0), precision=narrow), shape(), "quantise")[0] == pytest.approx(inputs * 4)
     assert seconds(machine(gpu(hbm=1.0)), shape(), "quantise") == (0, 0)
-    assert seconds(machine(precision=narrow), shape(), "matrix")[0] == pytest.approx(MATRIX / 2)
+    assert seconds(machine(precision=narrow), shape(), "gemm")[0] == pytest.approx(GEMM / 2)
 
 
 def test_tensor_exchange_moves_the_whole_tensor() -> None:
@@ -200,24 +200,24 @@ def test_expert_exchange(once: bool, copies: float) -> None:
 def test_routed_experts_work_for_k_of_them() -> None:
     """Two of 16 experts of width 8 take 2·2·2·8·8·4 FLOP in the place of the FFN's 4,096, and the router 2·8·16·4."""
     ops = operations.layer_operations(machine(model=ROUTED), shape(), routed=True)
-    assert math.fsum(o.seconds for o in ops.forward if o.kind == "matrix") == pytest.approx((2048 + 2048 + 1024) / 1e3)
+    assert math.fsum(o.seconds for o in ops.forward if o.kind == "gemm") == pytest.approx((2048 + 2048 + 1024) / 1e3)
 
 
 @pytest.mark.parametrize(("recompute", "again"), [("none", 0.0), ("selective", 2 * 0.512 / 2)])
 def test_layer_times(recompute: memory.Recompute, again: float) -> None:
     """Forward is the work and two exchanges; backward twice the work, two exchanges, and the unfused scores where they run again."""
     times = layer_time.layer_times(machine(flash_attention=False), shape(2, recompute=recompute))
-    assert times.forward == pytest.approx(MATRIX / 2 + 0.512 + 2 * 1.64)
-    assert times.backward == pytest.approx(MATRIX + 2 * 0.512 + 2 * 1.64 + again)
-    assert times.again == pytest.approx(times.forward)
-    assert times.weight_gradient == pytest.approx(MATRIX / 2)
+    assert times.forward_seconds == pytest.approx(GEMM / 2 + 0.512 + 2 * 1.64)
+    assert times.backward_seconds == pytest.approx(GEMM + 2 * 0.512 + 2 * 1.64 + again)
+    assert times.recompute_seconds == pytest.approx(times.forward_seconds)
+    assert times.weight_gradient_seconds == pytest.approx(GEMM / 2)
 
 
 def test_launches_show_where_the_gpu_is_faster() -> None:
     """With 10 s to launch each of a layer's operations the GPU waits for the host, one and a half times as long backward."""
     ops = len(operations.layer_operations(machine(), shape(), routed=False).forward)
     times = layer_time.layer_times(machine(launch_seconds=10.0), shape())
-    assert (times.forward, times.backward) == pytest.approx((10.0 * ops, 15.0 * ops))
+    assert (times.forward_seconds, times.backward_seconds) == pytest.approx((10.0 * ops, 15.0 * ops))
 
 
 @given(SHAPES)
@@ -227,8 +227,8 @@ def test_layer_parts_sum_to_the_layer(s: Shape) -> None:
         machine(gpu(traffic=0.3, hbm=1e3, kernel=0.01), flash_attention=False, launch_seconds=0.05), s
     )
     assert min(times.parts.values()) >= 0
-    assert sum(times.parts.values()) == pytest.approx(times.forward + times.backward)
-    assert times.backward >= times.forward
+    assert sum(times.parts.values()) == pytest.approx(times.forward_seconds + times.backward_seconds)
+    assert times.backward_seconds >= times.forward_seconds
 
 
 @given(
@@ -246,8 +246,8 @@ def test_a_better_gpu_is_never_slower(s: Shape, what: str) -> None:
 @pytest.mark.parametrize("t", [1, 2])
 def test_head(t: int) -> None:
     """The logits' 1,024 FLOP, three times, over t ranks; their loss moves 8 bytes for each of 64 logits."""
-    assert layer_time.head_seconds(machine(), shape(t)) == pytest.approx(3.072 / t)
-    assert layer_time.head_seconds(machine(gpu(hbm=1.0), loss_bytes_per_logit=8), shape(t)) == pytest.approx(
+    assert operations.head_seconds(machine(), shape(t)) == pytest.approx(3.072 / t)
+    assert operations.head_seconds(machine(gpu(hbm=1.0), loss_bytes_per_logit=8), shape(t)) == pytest.approx(
         (3.072 + 64 * 8) / t
     )
 
@@ -320,8 +320,8 @@ def test_experts_are_shared_by_fewer() -> None:
 
 def test_gradients_between_racks() -> None:
     """Each of 4 replicas rings its 384 B over 3 racks at 10 B/s and 2 s: 4·2 + 4/3·38.4 s; in one rack nothing."""
-    assert layer_time.ring_seconds(machine(), HALF, WEIGHTS, 4, 3) == pytest.approx(8 + 51.2)
-    assert layer_time.ring_seconds(machine(), HALF, WEIGHTS, 4, 1) == 0
+    assert layer_time.allreduce_layer_seconds(machine(), HALF, WEIGHTS, 4, 3) == pytest.approx(8 + 51.2)
+    assert layer_time.allreduce_layer_seconds(machine(), HALF, WEIGHTS, 4, 1) == 0
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     """With nothing to hide behind, gradients come back (0), weights do (1, 2), or nothing does (3); 2 and 3 owe one layer's sums."""
     where = (machine(), HALF, WEIGHTS, 4, 3, 2.0)
     assert layer_time.data_parallel_tail_seconds(
-        *where, zero_stage=zero, layers=5, layer_backward=0.0, end=0
+        *where, zero_stage=zero, layers=5, backward_seconds=0.0, end=0
     ) == pytest.approx(exposed)
 
 
@@ -350,11 +350,11 @@ def test_a_framework_may_expose_a_share_in_any_case(share: float, exposed: float
     """Of five layers' exchanges beside a long backward pass the last remains, or the share that the framework exposes; embeddings come on top."""
     m = machine(data_exposed=share)
     tail = layer_time.data_parallel_tail_seconds(
-        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=0
+        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, backward_seconds=1e6, end=0
     )
     assert tail == pytest.approx(exposed * 2 * REDUCE)
     more = layer_time.data_parallel_tail_seconds(
-        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, layer_backward=1e6, end=1
+        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, backward_seconds=1e6, end=1
     )
     assert more - tail == pytest.approx(
         2 * float(layer_time.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, 4, 3, 2.0))

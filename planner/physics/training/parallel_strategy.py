@@ -1,0 +1,156 @@
+"""One layout in full, the parallel strategy: its degrees, and the `layout` section of a plan that spells them.
+
+`read_strategy` and `write_layout` are the only reader and writer of that section.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from planner.physics.training import layer_time
+from planner.physics.training.memory import Recompute
+from planner.physics.training.operations import Shape
+from planner.physics.training.schedule import Schedule
+from planner.plan.certificate import Certificate
+from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
+
+LAYOUT_KEYS = {
+    "micro_batch": "microbatch_sequences",
+    "micro_batches": "microbatches_per_step",
+    "tensor_inner": "tensor_parallel_inner",
+}
+"""Keys of the `layout` section where formulas use a shorter name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelStrategy:
+    """How one training step is divided over GPUs, in full; replicas are counted in the order of the sites' names."""
+
+    tensor_parallel: int
+    pipeline_parallel: int
+    data_parallel_by_site: tuple[int, ...]
+    virtual_stages: int
+    micro_batch: int
+    micro_batches: int
+    recompute: Recompute
+    sequence_parallel: bool
+    zero_stage: int
+    layers_per_stage: tuple[int, ...]
+    replicas_per_rack: int
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    tensor_inner: int = 1
+    schedule: Schedule = "1f1b"
+    stages_per_rack: int = 1
+    recomputed_layers_per_stage: tuple[int, ...] = ()
+
+    @classmethod
+    def of_shape(cls, shape: Shape, **rest: Any) -> "ParallelStrategy":
+        """Return the strategy of a layer's shape; `rest` holds the other fields, and those of the shape that differ."""
+        return cls(**({f.name: getattr(shape, f.name) for f in fields(shape)} | rest))
+
+    @property
+    def shape(self) -> Shape:
+        """The part that sets a layer's cost.
+
+        Under full recompute the layers that are not recomputed keep everything but unfused scores, as under selective.
+        """
+        return Shape(
+            tensor_parallel=self.tensor_parallel,
+            micro_batch=self.micro_batch,
+            recompute="selective" if self.recompute == "full" else self.recompute,
+            sequence_parallel=self.sequence_parallel,
+            context_parallel=self.context_parallel,
+            expert_parallel=self.expert_parallel,
+            tensor_inner=self.tensor_inner,
+        )
+
+    @property
+    def recomputed(self) -> tuple[int, ...]:
+        """Fully recomputed layers of each stage; under full recompute without numbers, all layers."""
+        if self.recompute != "full":
+            return (0,) * len(self.layers_per_stage)
+        return self.recomputed_layers_per_stage or self.layers_per_stage
+
+    @property
+    def data_parallel(self) -> int:
+        """Replicas over all sites."""
+        return sum(self.data_parallel_by_site)
+
+    @property
+    def min_replicas(self) -> int:
+        """Replicas of the smallest site that works: ZeRO shards state over them, never over the WAN."""
+        return min(d for d in self.data_parallel_by_site if d)
+
+    @property
+    def group_racks(self) -> int:
+        """Racks of the largest all-reduce group: the replicas of one stage at one site."""
+        return layer_time.group_racks(max(self.data_parallel_by_site), self.replicas_per_rack)
+
+    @property
+    def rack_stages(self) -> int:
+        """Groups of racks that carry different stages."""
+        return math.ceil(self.pipeline_parallel / self.stages_per_rack)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that work."""
+        return self.data_parallel * self.pipeline_parallel * self.shape.gpus
+
+    def racks_per_replica(self, gpus_per_rack: int) -> int:
+        """Return the racks over which one replica's stage spreads."""
+        return math.ceil(self.shape.gpus / gpus_per_rack)
+
+
+def read_strategy(layout: Mapping[str, Any]) -> ParallelStrategy:
+    """Read a strategy from the keys of a `layout` section; a key left out takes the field's default."""
+    keys = {f.name: LAYOUT_KEYS.get(f.name, f.name) for f in fields(ParallelStrategy)}
+    values = {name: layout[key] for name, key in keys.items() if key in layout}
+    by_site = values.pop("data_parallel_by_site")
+    return ParallelStrategy(
+        data_parallel_by_site=tuple(replicas for _, replicas in sorted(by_site.items())),
+        **{name: tuple(x) if isinstance(x, list) else x for name, x in values.items()},
+    )
+
+
+def strategy_of(layout: LayoutPlan) -> ParallelStrategy:
+    """Read the strategy of a plan's layout."""
+    return read_strategy(dict(layout))
+
+
+def layout_values(strategy: ParallelStrategy) -> dict[str, Any]:
+    """Return a strategy by the keys of the `layout` section, replicas in total instead of by site."""
+    values = {LAYOUT_KEYS.get(f.name, f.name): getattr(strategy, f.name) for f in fields(strategy)}
+    del values["data_parallel_by_site"]
+    recomputed = strategy.recomputed if strategy.recompute == "full" else ()
+    return values | {"data_parallel": strategy.data_parallel, "recomputed_layers_per_stage": recomputed}
+
+
+def write_layout(
+    strategy: ParallelStrategy,
+    *,
+    data_parallel_by_site: Mapping[str, int],
+    racks: int,
+    gpus_per_rack: int,
+    assumptions: Assumptions,
+    metrics: LayoutMetrics,
+    certificate: Certificate,
+) -> LayoutPlan:
+    """Write a strategy as the `layout` section of a plan whose sites have so many racks together."""
+    spread = strategy.racks_per_replica(gpus_per_rack)
+    by_site = dict(data_parallel_by_site)
+    return LayoutPlan(
+        **layout_values(strategy),
+        data_parallel_by_site=by_site,
+        racks_per_replica=spread,
+        racks_per_stage_by_site={
+            site: layer_time.group_racks(replicas, strategy.replicas_per_rack) * spread
+            for site, replicas in by_site.items()
+        },
+        gpus_used=strategy.gpus,
+        gpus_idle=racks * gpus_per_rack - strategy.gpus,
+        assumptions=assumptions,
+        metrics=metrics,
+        certificate=certificate,
+    )
