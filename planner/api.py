@@ -1,4 +1,4 @@
-"""The library: solve, check, evaluate, explain, place, sweep, simulate and limits; each loads what it needs when it is called."""
+"""The library: solve, check, evaluate, explain, place, sweep, simulate and limits; a call loads what it needs."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -45,12 +45,13 @@ def evaluate(
     Returns
     -------
     Evaluation
-        The metrics, with the layout, the memory of every stage, the constants behind each part, and what stops it from running.
+        The metrics, with the layout, the memory of every stage, the constants behind each part, and what stops it
+        from running.
 
     Raises
     ------
     PlannerError
-        The input cannot be used, or the layout is not whole; the message says where and what to do.
+        The input cannot be used, or the layout is not complete; the message says where and what to do.
     """
     from planner.instance.references import refuse_pools
     from planner.planning.evaluate import evaluated
@@ -93,9 +94,9 @@ def explain(
     from planner.planning.load import load_instance
     from planner.planning.solve import options_of
 
-    asked = refuse_pools(load_instance(instance, pins=pins))
+    request = refuse_pools(load_instance(instance, pins=pins))
     return explained(
-        asked, options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within
+        request, options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within
     )
 
 
@@ -113,13 +114,14 @@ def limits(
     Parameters
     ----------
     instance
-        The accelerator, the rack, the precision and `workload.choose`: the laws and the family of models. Racks are free.
+        The accelerator, the rack, the precision and `workload.choose`: the laws and the family of models. The number
+        of racks is free.
     flop
         Training compute of each point, 6·N·D.
     days
         Duration of every run.
     tolerance
-        Relative width to which the fewest GPUs are bracketed.
+        Relative width of the bracket around the smallest number of GPUs.
     time_limit
         Seconds of one layout search; a point whose search is cut short is no longer proven.
     executor
@@ -135,14 +137,14 @@ def limits(
     from planner.planning.load import load_instance
     from planner.planning.utilisation import point
 
-    asked = refuse_pools(load_instance(instance, searched=False))
+    request = refuse_pools(load_instance(instance, searched=False))
     if days <= 0:
         raise InputError(f"days: must be greater than 0 (is {days:g})")
     if executor is None:
         for c in flop:
-            yield point(asked, c, days=days, tolerance=tolerance, time_limit=time_limit)
+            yield point(request, c, days=days, tolerance=tolerance, time_limit=time_limit)
         return
-    waiting = [executor.submit(point, asked, c, days=days, tolerance=tolerance, time_limit=time_limit) for c in flop]
+    waiting = [executor.submit(point, request, c, days=days, tolerance=tolerance, time_limit=time_limit) for c in flop]
     for answer in waiting:
         yield answer.result()
 
@@ -181,7 +183,7 @@ def place(
     fragmentation
         Search the last level of the objective too, the leaves left part-free; otherwise best fit decides it.
     objective
-        "locality", or "step-time": the predicted step of a plan's job on the plan's fabric (`planner.scheduling.step_time`).
+        "locality", or "step-time": the predicted step of a plan's job on the plan's fabric.
 
     Returns
     -------
@@ -233,11 +235,12 @@ def simulate(
     network
         A plan, or a fabric (`{"hosts": 1024, "ports_per_switch": 16, "tiers": 3}`): a path, a dict or the object.
     pattern
-        permutation (each host sends to another), p2p (each stage to the next), allreduce (one step of each group's ring),
-        alltoall (inside each group), or the path of a CSV file with the header src,dst,bytes. In a plan, p2p and
-        allreduce are those of its placement unless `group` is given.
+        permutation (each host sends to another), p2p (each stage to the next), allreduce (one step of each group's
+        ring), alltoall (inside each group), or the path of a CSV file with the header src,dst,bytes. In a plan, p2p
+        and allreduce are those of its placement unless `group` is given.
     transport
-        ecmp (one hashed path a flow), spray (even over all equal-cost next hops), adaptive (the least loaded path for each of 8 flowlets).
+        ecmp (one hashed path a flow), spray (even over all equal-cost next hops), adaptive (the least loaded path for
+        each of 8 flowlets).
     seeds
         Runs, with the seeds 0, 1, …: other hashes, permutations and failed links.
     site
@@ -247,7 +250,8 @@ def simulate(
     hosts
         Hosts to simulate; a fabric's own number, or one block of indices of a plan's site where not given.
     bytes_per_host
-        What one host sends in all (a ring's whole buffer in an all-reduce); 300 MB, or what a plan's layout sends where not given.
+        What one host sends in all (a ring's whole buffer in an all-reduce); 300 MB, or what a plan's layout sends
+        where not given.
     group
         Hosts of a group (of a stage, in p2p): neighbours.
 
@@ -260,16 +264,15 @@ def simulate(
     from planner.simulation.request import PATTERNS, ask, transport_named
     from planner.simulation.run import simulate as run
 
-    least = {"--seeds": (seeds, 1), "--failed-links": (failed_links, 0), "--hosts": (hosts, 2), "--group": (group, 1)}
-    for option, (value, limit) in least.items():
+    minima = {"--seeds": (seeds, 1), "--failed-links": (failed_links, 0), "--hosts": (hosts, 2), "--group": (group, 1)}
+    for option, (value, limit) in minima.items():
         if value is not None and value < limit:
             raise InputError(f"{option} {value}: must be at least {limit}; give another number")
     if bytes_per_host is not None and not 0 < bytes_per_host < float("inf"):
         raise InputError(f"--bytes {bytes_per_host:g}: must be a finite number greater than 0; give another")
     if pattern not in PATTERNS and not Path(pattern).suffix:
-        raise InputError(
-            f"--pattern {pattern}: must be one of {', '.join(PATTERNS)}, or a CSV file with the header src,dst,bytes; choose one"
-        )
+        known = f"{', '.join(PATTERNS)}, or a CSV file with the header src,dst,bytes"
+        raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
     question = ask(
         network,
         pattern=pattern,
@@ -323,7 +326,7 @@ def solve(
 
 
 def _silent(_: str) -> None:
-    """Report nothing."""
+    """Ignore a line of progress."""
 
 
 def sweep(
@@ -363,7 +366,7 @@ def sweep(
     time_limit, gap, seed
         Of every solve, as in `solve`.
     plans
-        A folder for the whole plans, named by place and key.
+        A folder for the complete plans, named by place and key.
 
     Raises
     ------
@@ -371,8 +374,9 @@ def sweep(
         The instance or a point of the grid cannot be used.
     """
     from planner.sweeps.axes import points_of
-    from planner.sweeps.run import Ask, rows_of, tasks_for
+    from planner.sweeps.run import SweepOptions, rows_of, tasks_for
 
     points = points_of(vary, [dict(p) for p in pairs])
-    ask = Ask(shard=shard, time_limit=time_limit, gap=gap, seed=seed, plans=None if plans is None else Path(plans))
-    return rows_of(tasks_for(instance, points, ask), ask, finished=finished, executor=executor, workers=workers)
+    folder = None if plans is None else Path(plans)
+    options = SweepOptions(shard=shard, time_limit=time_limit, gap=gap, seed=seed, plans=folder)
+    return rows_of(tasks_for(instance, points, options), options, finished=finished, executor=executor, workers=workers)

@@ -1,4 +1,4 @@
-"""Errors that tell the user what to do."""
+"""Errors whose message says what to do."""
 
 
 class PlannerError(Exception):
@@ -10,4 +10,4 @@ class InputError(PlannerError):
 
 
 class InternalError(PlannerError):
-    """A decision failed the checker: a defect of planner, not of the input."""
+    """A plan broke a rule of the checker: a defect of planner, not of the input."""

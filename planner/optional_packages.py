@@ -7,8 +7,8 @@ from planner.errors import InputError
 
 
 @contextmanager
-def needed(what: str, package: str, extra: str) -> Iterator[None]:
-    """Import a package of an extra inside; say of what needs it how to install it.
+def needed(feature: str, package: str, extra: str) -> Iterator[None]:
+    """Import a package of an extra inside; where it is missing, say how to install what the feature needs.
 
     Raises
     ------
@@ -18,6 +18,5 @@ def needed(what: str, package: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise InputError(
-            f"{what} needs the package {package}; install the extra `{extra}` of this distribution"
-        ) from None
+        remedy = f"install the extra `{extra}` of this distribution"
+        raise InputError(f"{feature} needs the package {package}; {remedy}") from None

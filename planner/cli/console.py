@@ -1,4 +1,4 @@
-"""What every command shares: exit statuses, pins and plans read, files written whole, the progress line."""
+"""What every command shares: exit statuses, pins, the progress line."""
 
 import json
 import sys
@@ -11,8 +11,9 @@ from planner.errors import InputError
 if TYPE_CHECKING:
     from planner.plan.plan import Plan
 
-
-DONE, FOUND, BAD_INPUT, INFEASIBLE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+# Exit statuses; BROKEN: a plan breaks a rule, or the planner has a defect.
+DONE, BROKEN, BAD_INPUT, INFEASIBLE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+PROGRESS_COLUMNS = 110  # fits a terminal of 120 columns; a longer line would wrap and not be overwritten
 
 
 def exit_code(plan: "Plan", gap: float | None) -> int:
@@ -25,28 +26,34 @@ def exit_code(plan: "Plan", gap: float | None) -> int:
     return DONE if plan.status == "optimal" or within else LIMIT
 
 
+def require_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    """Check that an option has one of its values."""
+    if value not in choices:
+        raise InputError(f"{option}: must be one of {', '.join(choices)} (is {value!r})")
+
+
 def read_pins(given: list[str]) -> dict[str, Any]:
     """Read PATH=VALUE pins; a value is JSON, or plain text where it is none."""
-    found: dict[str, Any] = {}
+    pins: dict[str, Any] = {}
     for text in given:
         path, equals, value = text.partition("=")
         if not equals or not path:
             raise InputError(f"--pin {text!r}: must be PATH=VALUE, such as layout.tensor_parallel=10")
         try:
-            found[path] = json.loads(value)
+            pins[path] = json.loads(value)
         except json.JSONDecodeError:
-            found[path] = value
-    return found
+            pins[path] = value
+    return pins
 
 
 @contextmanager
 def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show the latest word of the search on one line of a terminal; nothing when piped or quiet."""
+    """Show the latest report of the search on one line of a terminal; nothing when piped or quiet."""
     shown = not quiet and sys.stderr.isatty()
 
     def report(text: str) -> None:
         if shown:
-            print(f"\r\033[K{text[:110]}", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{text[:PROGRESS_COLUMNS]}", end="", file=sys.stderr, flush=True)
 
     report("reading")
     try:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
+from planner.files import read_text
 from planner.sweeps.paths import canonical
 
-MOST_VALUES = 1_000_000  # of one axis; more is a slip of the pen
+MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
 FORMS = "START:STOP:STEP, START:STOP:xFACTOR, log:START:STOP:COUNT, lin:START:STOP:COUNT or A,B,C"
 Point = dict[str, Any]  # value by canonical path
 Axis = list[Point]  # points of one path, or of several paths taken together
@@ -20,39 +21,38 @@ Axis = list[Point]  # points of one path, or of several paths taken together
 
 def read_vary(given: Sequence[str]) -> dict[str, str]:
     """Read PATH=VALUES options of the command line."""
-    found: dict[str, str] = {}
+    specs: dict[str, str] = {}
     for text in given:
         path, equals, spec = text.partition("=")
         if not equals or not path or not spec:
-            raise InputError(
-                f"--vary {text!r}: must be PATH=VALUES, such as limits.budget_usd=20e9:200e9:10e9 ({FORMS})"
-            )
-        if path in found:
+            example = f"such as limits.budget_usd=20e9:200e9:10e9 ({FORMS})"
+            raise InputError(f"--vary {text!r}: must be PATH=VALUES, {example}")
+        if path in specs:
             raise InputError(f"--vary {path}: is given twice; join its values in one list")
-        found[path] = spec
-    return found
+        specs[path] = spec
+    return specs
 
 
 def axis_of(path: str, values: str | Sequence[Any]) -> Axis:
     """Return the points of one axis from a text of the forms above, or from the values themselves."""
-    held = parse_values(path, values) if isinstance(values, str) else list(values)
-    if not held:
+    parsed = parse_values(path, values) if isinstance(values, str) else list(values)
+    if not parsed:
         raise InputError(f"{path}: has no values; give at least one")
-    return [{canonical(path): v} for v in held]
+    return [{canonical(path): v} for v in parsed]
 
 
 def parse_values(path: str, spec: str) -> list[Any]:
     """Read the values of one axis: a range, or a list of JSON values and plain words.
 
-    START:STOP:STEP is even and holds STOP where a step meets it; START:STOP:xFACTOR multiplies; log: and lin: divide the
-    range into COUNT values, both ends included.
+    START:STOP:STEP is even and has STOP in it where a step meets it; START:STOP:xFACTOR multiplies; log: and lin:
+    divide the range into COUNT values, both ends included.
     """
     where = f"{path}={spec}"
     parts = spec.split(":")
     if parts[0] in ("log", "lin"):
         if len(parts) != 4:
             raise InputError(f"{where}: must be {parts[0]}:START:STOP:COUNT")
-        return _counted(where, parts[0], _number(where, parts[1]), _number(where, parts[2]), _number(where, parts[3]))
+        return _counted(where, parts[0], *(_number(where, p) for p in parts[1:]))
     if len(parts) == 3 and _is_number(parts[0]):
         start, stop = _number(where, parts[0]), _number(where, parts[1])
         if parts[2].startswith("x"):
@@ -65,10 +65,9 @@ def parse_values(path: str, spec: str) -> list[Any]:
 
 def _listed(spec: str) -> list[Any]:
     try:
-        whole = json.loads(f"[{spec}]")
+        return list(json.loads(f"[{spec}]"))
     except json.JSONDecodeError:
         return [_value(x.strip()) for x in spec.split(",") if x.strip()]
-    return list(whole)
 
 
 def _value(text: str) -> Any:
@@ -88,35 +87,33 @@ def _is_number(text: str) -> bool:
 def _number(where: str, text: str) -> int | float:
     if not _is_number(text):
         raise InputError(f"{where}: {text!r} is not a finite number; write the range as one of {FORMS}")
-    held = _value(text)
-    return held if isinstance(held, (int, float)) else float(text)
+    value = _value(text)
+    return value if isinstance(value, (int, float)) else float(text)
 
 
-def _tidy(x: float) -> float:
+def _rounded(x: float) -> float:
     """Round what sums and products of decimals leave behind."""
     return float(f"{x:.12g}")
 
 
 def _even(where: str, start: int | float, stop: int | float, step: int | float) -> list[Any]:
     if step == 0 or (stop - start) * step < 0:
-        raise InputError(
-            f"{where}: a step of {step:g} never leads from {start:g} to {stop:g}; change its sign or the ends"
-        )
+        problem = f"a step of {step:g} never leads from {start:g} to {stop:g}"
+        raise InputError(f"{where}: {problem}; change its sign or the ends")
     count = math.floor((stop - start) / step * (1 + 1e-9) + 1e-9) + 1
     _limited(where, count)
-    whole = all(isinstance(x, int) for x in (start, step))
-    return [start + k * step if whole else _tidy(start + k * step) for k in range(count)]
+    exact = isinstance(start, int) and isinstance(step, int)
+    return [start + k * step if exact else _rounded(start + k * step) for k in range(count)]
 
 
 def _geometric(where: str, start: int | float, stop: int | float, factor: int | float) -> list[Any]:
     if start <= 0 or stop <= 0 or factor <= 0 or factor == 1 or (stop - start) * (factor - 1) < 0:
-        raise InputError(
-            f"{where}: a factor of {factor:g} never leads from {start:g} to {stop:g}; ends and factor must be above 0"
-        )
+        problem = f"a factor of {factor:g} never leads from {start:g} to {stop:g}"
+        raise InputError(f"{where}: {problem}; ends and factor must be above 0")
     count = math.floor(math.log(stop / start) / math.log(factor) + 1e-9) + 1
     _limited(where, count)
-    whole = all(isinstance(x, int) for x in (start, factor))
-    return [start * factor**k if whole else _tidy(start * factor**k) for k in range(count)]
+    exact = isinstance(start, int) and isinstance(factor, int)
+    return [start * factor**k if exact else _rounded(start * factor**k) for k in range(count)]
 
 
 def _counted(where: str, kind: str, start: float, stop: float, count: float) -> list[Any]:
@@ -127,40 +124,37 @@ def _counted(where: str, kind: str, start: float, stop: float, count: float) -> 
         raise InputError(f"{where}: the ends of a log range must be above 0")
     parts = [k / (int(count) - 1) for k in range(int(count))]
     if kind == "log":
-        return [_tidy(start * (stop / start) ** t) for t in parts]
-    return [_tidy(start + (stop - start) * t) for t in parts]
+        return [_rounded(start * (stop / start) ** t) for t in parts]
+    return [_rounded(start + (stop - start) * t) for t in parts]
 
 
 def _limited(where: str, count: int) -> None:
-    if count > MOST_VALUES:
-        raise InputError(f"{where}: spans {count:,} values; at most {MOST_VALUES:,} make sense, take a larger step")
+    if count > MAX_VALUES:
+        raise InputError(f"{where}: spans {count:,} values; at most {MAX_VALUES:,} make sense, take a larger step")
 
 
 def read_pairs(path: Path) -> Axis:
     """Read points taken together: a CSV with a column a path, or JSON lines with an object a point."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give a CSV or a JSONL file") from None
-    found = list(_pairs_from_lines(path, text) if path.suffix in (".jsonl", ".ndjson") else _pairs_from_csv(path, text))
-    if not found:
+    text = read_text(path, "give a CSV or a JSONL file")
+    read = _pairs_from_lines if path.suffix in (".jsonl", ".ndjson") else _pairs_from_csv
+    points = list(read(path, text))
+    if not points:
         raise InputError(f"{path}: has no points; give a row a point, below a header of paths")
-    return found
+    return points
 
 
 def _pairs_from_lines(path: Path, text: str) -> Iterator[Point]:
-    for n, line in enumerate(text.splitlines(), 1):
+    # Not splitlines: JSON text may hold U+0085, U+2028 and U+2029 as they are.
+    for n, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
-            held = json.loads(line)
+            point = json.loads(line)
         except json.JSONDecodeError as error:
             raise InputError(f"{path}: line {n}: {error.msg}; give one JSON object a line") from None
-        if not isinstance(held, dict) or not held:
+        if not isinstance(point, dict) or not point:
             raise InputError(f"{path}: line {n}: must be an object of path and value (is {line[:60]})")
-        yield {canonical(k): v for k, v in held.items()}
+        yield {canonical(k): v for k, v in point.items()}
 
 
 def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
@@ -170,9 +164,8 @@ def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
         if not any(cell.strip() for cell in row):
             continue
         if len(row) != len(head):
-            raise InputError(
-                f"{path}: line {rows.line_num}: has {len(row)} cells under {len(head)} columns; give one a column"
-            )
+            problem = f"has {len(row)} cells under {len(head)} columns"
+            raise InputError(f"{path}: line {rows.line_num}: {problem}; give one a column")
         yield {h: _value(cell.strip()) for h, cell in zip(head, row, strict=True)}
 
 
@@ -182,10 +175,9 @@ def grid_of(axes: Sequence[Axis]) -> list[Point]:
     twice = sorted({p for p in paths if paths.count(p) > 1})
     if twice:
         raise InputError(f"{twice[0]}: is varied by two axes; keep one")
-    if math.prod(len(a) for a in axes) > MOST_VALUES:
-        raise InputError(
-            f"the axes span {math.prod(len(a) for a in axes):,} points; at most {MOST_VALUES:,} make sense, take fewer values"
-        )
+    count = math.prod(len(a) for a in axes)
+    if count > MAX_VALUES:
+        raise InputError(f"the axes span {count:,} points; at most {MAX_VALUES:,} make sense, take fewer values")
     return [{k: v for part in parts for k, v in part.items()} for parts in itertools.product(*axes)]
 
 

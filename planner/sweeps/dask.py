@@ -1,4 +1,4 @@
-"""A Dask cluster as an executor: an address, or `local` for processes of this machine under a scheduler of their own."""
+"""A Dask cluster as an executor: an address, or `local` for processes of this machine with their own scheduler."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -13,7 +13,7 @@ LOCAL = "local"
 
 @contextmanager
 def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor]:
-    """Connect to a scheduler and lend its executor; points whose workers die are tried elsewhere by the scheduler.
+    """Connect to a scheduler and yield its executor; the scheduler tries points whose workers die elsewhere.
 
     Raises
     ------
@@ -24,12 +24,11 @@ def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor
         import dask
         from distributed import Client, LocalCluster
     if address == LOCAL:
+        count = workers or cores()
         # One death more than this and a point is given up: it has taken TRIES workers with it.
         with (
             dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}),
-            LocalCluster(
-                n_workers=workers or cores(), threads_per_worker=1, processes=True, dashboard_address=None
-            ) as cluster,
+            LocalCluster(n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
             Client(cluster) as client,
         ):
             yield client.get_executor(pure=False)
@@ -37,8 +36,7 @@ def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"--dask {address}: no scheduler answers there ({error}); give HOST:PORT of a running one, or local"
-        ) from None
+        problem = f"no scheduler answers there ({error})"
+        raise InputError(f"--dask {address}: {problem}; give HOST:PORT of a running one, or local") from None
     with client:
         yield client.get_executor(pure=False)

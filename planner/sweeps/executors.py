@@ -1,18 +1,10 @@
-"""Where points are solved: processes of this machine, or any executor; a worker that dies costs its point one more try."""
+"""Where points are solved: processes of this machine, or any executor; a point whose worker dies is tried again."""
 
 import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    CancelledError,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    wait,
-)
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from multiprocessing import get_context
 
@@ -20,10 +12,10 @@ from planner.errors import PlannerError
 from planner.sweeps.rows import failed_row
 from planner.sweeps.tasks import Answer, Task, begin_worker
 
-TRIES = 2  # workers that one point may take with it
-AT_ONCE = 256  # points handed to an executor ahead of their answers
-START_SECONDS = 30.0
-GRACE_SECONDS = 2.0
+TRIES = 2  # workers that one point may take with it: the first death may be chance, the second is the point's doing
+AT_ONCE = 256  # points submitted to an executor ahead of their answers: enough to keep a cluster busy
+START_SECONDS = 30.0  # a process that imports the planner on a loaded machine has started by then
+GRACE_SECONDS = 2.0  # from the request to end to the kill: solvers check for it every second or so
 NO_START = (
     "a worker process cannot start: a new process must be able to import the main script, so guard what it runs by "
     "`if __name__ == '__main__':`, or pass an executor"
@@ -37,7 +29,7 @@ def cores() -> int:
 
 
 class Lane:
-    """One worker process and the points in hand: a death has one culprit, and neighbours follow each other."""
+    """One worker process and its points: a death has one culprit, and neighbours follow each other."""
 
     def __init__(self, points: Sequence[Task]) -> None:
         self.waiting = deque(points)
@@ -46,7 +38,7 @@ class Lane:
         self._point: Future[Answer] | None = None
 
     def submit(self, call: Call, task: Task) -> Future[Answer]:
-        """Hand one point to the process; start a process where there is none."""
+        """Submit one point to the process; start a process where there is none."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=begin_worker)
             self._pid = self._pool.submit(os.getpid)
@@ -55,10 +47,9 @@ class Lane:
 
     @property
     def started(self) -> bool:
-        """Whether the process came so far as to tell its number."""
-        return (
-            self._pid is not None and self._pid.done() and not self._pid.cancelled() and self._pid.exception() is None
-        )
+        """Whether the process came so far as to report its number."""
+        pid = self._pid
+        return pid is not None and pid.done() and not pid.cancelled() and pid.exception() is None
 
     def end(self) -> None:
         """End the process, in the middle of a point if need be."""
@@ -71,7 +62,7 @@ class Lane:
 
     def _stop(self, point: Future[Answer]) -> None:
         """Ask the process to leave its point, and make it where a solver does not listen."""
-        # A process that is only just starting is waited for: until it tells its number it cannot be stopped.
+        # A process that is only just starting is waited for: until it reports its number it cannot be stopped.
         with suppress(BrokenExecutor, CancelledError, TimeoutError, ProcessLookupError):
             if self._pid is not None:
                 pid = self._pid.result(timeout=START_SECONDS)
@@ -93,7 +84,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
         for lane in lanes:
             _advance(lane, lanes, call, running)
         while running:
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            done, _ = wait(running, return_when="FIRST_COMPLETED")
             for future in sorted(done, key=lambda f: running[f][1].index):
                 lane, task = running.pop(future)
                 if _died(future):
@@ -108,7 +99,7 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
                 else:
                     yield task, _answer(task, future)
                 for idle in lanes:
-                    if idle not in [held for held, _ in running.values()]:
+                    if idle not in [busy for busy, _ in running.values()]:
                         _advance(idle, lanes, call, running)
     finally:
         for lane in lanes:
@@ -145,7 +136,7 @@ def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterat
                     running[executor.submit(call, task)] = task
                 except RuntimeError as error:  # shut down, or a pool whose worker died
                     yield task, _failed(task, f"the executor takes no more points ({error}); resume with a new one")
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            done, _ = wait(running, return_when="FIRST_COMPLETED")
             for future in sorted(done, key=lambda f: running[f].index):
                 task = running.pop(future)
                 if _died(future):
@@ -160,12 +151,12 @@ def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterat
 
 
 def _died(future: Future[Answer]) -> bool:
-    """Tell whether the worker went away under a point: broken, or told to leave."""
+    """Return whether the worker ended under a point: broken, or asked to end."""
     return not future.cancelled() and isinstance(future.exception(), (BrokenExecutor, SystemExit))
 
 
 def _answer(task: Task, future: Future[Answer]) -> Answer:
-    """Return what a point's future holds; an exception is the reason of a failed row."""
+    """Return the result of a point's future; an exception is the reason of a failed row."""
     if future.cancelled():
         return _failed(task, "the executor cancelled the point")
     error = future.exception()
@@ -173,9 +164,8 @@ def _answer(task: Task, future: Future[Answer]) -> Answer:
 
 
 def _dead(task: Task) -> Answer:
-    return _failed(
-        task, f"the worker process died at this point, {TRIES} times; look for memory or a crash in a solver"
-    )
+    problem = f"the worker process died at this point, {TRIES} times"
+    return _failed(task, f"{problem}; look for memory or a crash in a solver")
 
 
 def _failed(task: Task, reason: str) -> Answer:

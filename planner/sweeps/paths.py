@@ -1,4 +1,4 @@
-"""Dotted paths into an instance: checked against its types, set in its data; a wrong key is answered with the nearest right one."""
+"""Dotted paths into an instance, checked against its types and set in its data; a wrong key is met with a hint."""
 
 import difflib
 import re
@@ -23,17 +23,17 @@ def canonical(path: str) -> str:
 
 def parts_of(path: str) -> list[str | int]:
     """Split `network.switches[0].price_usd` into its keys and positions."""
-    found: list[str | int] = []
+    parts: list[str | int] = []
     end = 0
     for step in STEP.finditer(path):
         if step.start() != end:
             break
         key, place = step.groups()
-        found.append(key if key is not None else int(place) if place.isdigit() else place)
+        parts.append(key if key is not None else int(place) if place.isdigit() else place)
         end = step.end()
-    if end != len(path) or not found:
+    if end != len(path) or not parts:
         raise InputError(f"{path!r}: must be a dotted path such as limits.budget_usd or network.switches[0].price_usd")
-    return found
+    return parts
 
 
 def check_path(instance: Instance, path: str) -> None:
@@ -48,32 +48,24 @@ def check_path(instance: Instance, path: str) -> None:
     if path.startswith(PIN):
         _check_pin(instance, path.removeprefix(PIN))
         return
-    kind: Any = Instance
     value: Any = instance
     parts = parts_of(path)
     for depth, part in enumerate(parts):
         where = _written(parts[:depth])
         if value is None:
             raise InputError(f"{path}: {where} is not in the instance; add it there first")
-        if isinstance(value, BaseModel):
-            kind = type(value)
-            if part not in kind.model_fields:
-                raise InputError(
-                    f"{path}: no such key; {_nearest(instance, path, str(part), sorted(kind.model_fields))}"
-                )
-            value = getattr(value, str(part))
-        elif isinstance(value, tuple):
+        if isinstance(value, tuple):
             value = value[_position(path, where, part, value)]
-        elif isinstance(value, dict):
-            if part not in value:
-                raise InputError(f"{path}: no such key; {_nearest(instance, path, str(part), sorted(value))}")
-            value = value[part]
+        elif isinstance(value, (BaseModel, dict)):
+            keys = value if isinstance(value, dict) else type(value).model_fields
+            if part not in keys:
+                raise InputError(f"{path}: no such key; {_nearest(instance, path, str(part), sorted(keys))}")
+            value = value[part] if isinstance(value, dict) else getattr(value, str(part))
         else:
             raise InputError(f"{path}: {where} is a single value; end the path there")
     if isinstance(value, (tuple, dict)):
-        raise InputError(
-            f"{path}: is a whole {'list' if isinstance(value, tuple) else 'object'}; name one value inside it"
-        )
+        kind = "list" if isinstance(value, tuple) else "object"
+        raise InputError(f"{path}: is a whole {kind}; name one value inside it")
 
 
 def _check_pin(instance: Instance, pin: str) -> None:
@@ -81,23 +73,21 @@ def _check_pin(instance: Instance, pin: str) -> None:
     known = [*PINS, *nodes]
     if pin not in known:
         near = difflib.get_close_matches(pin, known, 1, 0.4)
-        raise InputError(
-            f"{PIN}{pin}: no such decision; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}")
-        )
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"
+        raise InputError(f"{PIN}{pin}: no such decision; {hint}")
 
 
-def _position(path: str, where: str, part: str | int, held: tuple[Any, ...]) -> int:
+def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) -> int:
     """Return the position that a step names in a list: by number, or by the id or name of the entry."""
     if isinstance(part, int):
-        if part >= len(held):
-            raise InputError(f"{path}: {where} has {len(held)} entries; use 0 to {len(held) - 1}")
+        if part >= len(entries):
+            raise InputError(f"{path}: {where} has {len(entries)} entries; use 0 to {len(entries) - 1}")
         return part
-    names = [str(getattr(x, "id", None) or getattr(x, "name", None) or "") for x in held]
+    names = [str(getattr(x, "id", None) or getattr(x, "name", None) or "") for x in entries]
     if part not in names:
         near = difflib.get_close_matches(part, names, 1, 0.4)
-        hint = (
-            f"did you mean {near[0]!r}?" if near else f"known: {', '.join(n for n in names if n) or 'positions only'}"
-        )
+        known = ", ".join(n for n in names if n) or "positions only"
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {known}"
         raise InputError(f"{path}: {where} has no {part!r}; {hint}")
     return names.index(part)
 
@@ -107,16 +97,15 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     near = difflib.get_close_matches(part, here, 1, 0.6)
     if near:
         return f"did you mean {path[: path.rindex(part)]}{near[0]}?"
-    last = path.rsplit(".", 1)[-1]
     paths = [*leaves(instance), *(PIN + p for p in PINS)]
-    same = [p for p in paths if p.rsplit(".", 1)[-1] == last]
-    near = (
-        same
-        or difflib.get_close_matches(path, paths, 1, 0.5)
-        or difflib.get_close_matches(last, [p.rsplit(".", 1)[-1] for p in paths], 1, 0.6)
-    )
-    if near and near[0] not in paths:
-        near = [p for p in paths if p.rsplit(".", 1)[-1] == near[0]]
+    by_last: dict[str, str] = {}
+    for p in paths:
+        by_last.setdefault(p.rpartition(".")[2], p)
+    last = path.rpartition(".")[2]
+    if last in by_last:
+        return f"did you mean {by_last[last]}?"
+    near = difflib.get_close_matches(path, paths, 1, 0.5)
+    near = near or [by_last[key] for key in difflib.get_close_matches(last, by_last, 1, 0.6)]
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"
 
 
@@ -128,11 +117,11 @@ def leaves(instance: Instance) -> Iterator[str]:
 def _leaves(value: Any, where: str) -> Iterator[str]:
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
-            held, path = getattr(value, name), f"{where}.{name}" if where else name
-            if held is None and not _is_part(field.annotation) and name not in ("source", "note"):
+            child, path = getattr(value, name), f"{where}.{name}" if where else name
+            if child is None and not _is_part(field.annotation) and name not in ("source", "note"):
                 yield path
             elif name not in ("source", "note", "pins"):
-                yield from _leaves(held, path)
+                yield from _leaves(child, path)
     elif isinstance(value, tuple):
         for i, x in enumerate(value):
             yield from _leaves(x, f"{where}[{i}]")
@@ -144,7 +133,7 @@ def _leaves(value: Any, where: str) -> Iterator[str]:
 
 
 def _is_part(annotation: Any) -> bool:
-    """Tell whether a type is an object, a list or a choice with one of them."""
+    """Return whether a type is an object, a list or a choice with one of them."""
     if get_origin(annotation) in (Union, UnionType, Annotated):
         return any(_is_part(a) for a in get_args(annotation))
     kind = get_origin(annotation) or annotation

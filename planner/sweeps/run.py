@@ -1,4 +1,4 @@
-"""A sweep from its points to its rows: which points are left, where they run, where their plans go."""
+"""A sweep from its points to its rows: which points remain, where they run, where their plans go."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.files import write_atomically
+from planner.files import require_writable, write_atomically
 from planner.instance.instance import Instance
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of
@@ -19,8 +19,8 @@ from planner.sweeps.tasks import Task, solve_point, tasks_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What is asked of every point, and which points."""
+class SweepOptions:
+    """How every point is solved, which points are, and where their plans go."""
 
     shard: tuple[int, int] | None = None
     time_limit: float | None = None
@@ -29,7 +29,9 @@ class Ask:
     plans: Path | None = None
 
 
-def tasks_for(instance: Instance | Mapping[str, Any] | str | Path, points: Sequence[Point], ask: Ask) -> list[Task]:
+def tasks_for(
+    instance: Instance | Mapping[str, Any] | str | Path, points: Sequence[Point], options: SweepOptions
+) -> list[Task]:
     """Check every path and every point, and return the tasks of the shard.
 
     Raises
@@ -41,16 +43,18 @@ def tasks_for(instance: Instance | Mapping[str, Any] | str | Path, points: Seque
     points = [{canonical(path): value for path, value in point.items()} for point in points]
     for path in sorted({p for point in points for p in point}):
         check_path(base, path)
-    if ask.plans is not None and not ask.plans.is_dir():
-        raise InputError(f"{ask.plans}: is no folder; make it, or write the plans elsewhere")
-    options = options_of(time_limit=ask.time_limit, gap=ask.gap, seed=ask.seed, threads=1)
-    tasks = tasks_of(base, points, options, whole=ask.plans is not None)
-    return tasks if ask.shard is None else [tasks[i] for i in in_shard(len(tasks), ask.shard)]
+    if options.plans is not None:
+        if not options.plans.is_dir():
+            raise InputError(f"{options.plans}: is no folder; make it, or write the plans elsewhere")
+        require_writable(options.plans / "plan.json")
+    solver_options = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
+    tasks = tasks_of(base, points, solver_options, with_plan=options.plans is not None)
+    return tasks if options.shard is None else [tasks[i] for i in in_shard(len(tasks), options.shard)]
 
 
 def rows_of(
     tasks: Sequence[Task],
-    ask: Ask,
+    options: SweepOptions,
     *,
     finished: Collection[str] = (),
     executor: Executor | None = None,
@@ -61,16 +65,16 @@ def rows_of(
     first = sorted(left, key=_size, reverse=True)
     answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
     for task, answer in answers:
-        if answer.plan is not None and ask.plans is not None:
-            write_atomically(plan_file(ask.plans, task), answer.plan)
+        if answer.plan is not None and options.plans is not None:
+            write_atomically(plan_file(options.plans, task), answer.plan)
         yield answer.row
 
 
 def _size(task: Task) -> tuple[float, ...]:
-    """Order the largest points first: what is proven of the layouts of more racks holds for fewer."""
+    """Return the sort key of a point: what is proven of the layouts of more racks is valid for fewer."""
     return tuple(v for v in task.point.values() if isinstance(v, (int, float)))
 
 
 def plan_file(folder: Path, task: Task) -> Path:
-    """Name the file of a point's plan: its place in the sweep and its key."""
+    """Return the file of a point's plan, named by its place in the sweep and its key."""
     return folder / f"{task.index:05d}-{task.key[:12]}.json"

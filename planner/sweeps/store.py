@@ -1,4 +1,4 @@
-"""The file of a sweep: rows appended whole, one writer at a time, finished keys found again; tables made of it at the end."""
+"""The file of a sweep: complete rows appended by one writer, read when it is resumed, and made a table at the end."""
 
 import csv
 import fcntl
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from planner.errors import InputError
-from planner.files import write_atomically
+from planner.files import require_writable, unwritable, write_atomically
 from planner.sweeps.parquet import need_pyarrow, write_parquet
 from planner.sweeps.rows import Row
 
@@ -25,9 +25,8 @@ def journal_of(output: Path) -> Path:
         return output
     if output.suffix in TABLES:
         return output.with_name(output.name + ".jsonl")
-    raise InputError(
-        f"{output}: must end in {', '.join((*LINES, *TABLES))} (is {output.suffix or 'without an ending'!r})"
-    )
+    ending = output.suffix or "without an ending"
+    raise InputError(f"{output}: must end in {', '.join((*LINES, *TABLES))} (is {ending!r})")
 
 
 class Store:
@@ -36,22 +35,21 @@ class Store:
     Raises
     ------
     InputError
-        Another sweep writes the file, it holds rows and is not resumed, or a line of it is no row.
+        Another sweep writes the file, it has rows and is not resumed, or a line of it is no row.
     """
 
     def __init__(self, output: Path, *, resume: bool) -> None:
         self.output, self.path = output, journal_of(output)
-        if not output.resolve().parent.is_dir():
-            raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
+        require_writable(output)
         if output.suffix == ".parquet":
             need_pyarrow()
         self._lock = self._locked()
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-            self.rows = self._held(resume)
+            self.rows = self._rows_of_earlier_run(resume)
         except OSError as error:
             self._lock.close()
-            raise InputError(f"{self.path}: cannot be written ({error.strerror}); choose another place") from None
+            raise unwritable(self.path, error) from None
         except InputError:
             self.close()
             raise
@@ -60,32 +58,31 @@ class Store:
         """Take the lock; the kernel gives it back when the process ends, however it ends."""
         beside = self.path.with_name(f".{self.path.name}.lock")
         try:
-            held = beside.open("a+", encoding="utf-8")
+            lock = beside.open("a+", encoding="utf-8")
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be written ({error.strerror}); choose another place") from None
+            raise unwritable(self.path, error) from None
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            held.seek(0)
-            owner = held.read().strip() or "unknown"
-            held.close()
-            raise InputError(
-                f"{self.path}: another sweep is writing it (process {owner}); wait for it, or choose another file"
-            ) from None
-        held.truncate(0)
-        held.write(f"{os.getpid()}\n")
-        held.flush()
-        return held
+            lock.seek(0)
+            owner = lock.read().strip() or "unknown"
+            lock.close()
+            problem = f"another sweep is writing it (process {owner})"
+            raise InputError(f"{self.path}: {problem}; wait for it, or choose another file") from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        return lock
 
-    def _held(self, resume: bool) -> list[Row]:
+    def _rows_of_earlier_run(self, resume: bool) -> list[Row]:
         """Read the rows that are there; cut off what a killed run left of its last line."""
-        text = self.path.read_bytes()
-        if text and not resume:
+        data = self.path.read_bytes()
+        if data and not resume:
             raise InputError(f"{self.path}: holds a sweep already; go on with --resume, or choose another file")
-        whole = text[: text.rfind(b"\n") + 1]
-        if len(whole) < len(text):
-            os.truncate(self.path, len(whole))
-        return parse_rows(self.path, whole.decode("utf-8", "replace"))
+        complete = data[: data.rfind(b"\n") + 1]
+        if len(complete) < len(data):
+            os.truncate(self.path, len(complete))
+        return parse_rows(self.path, complete)
 
     @property
     def finished(self) -> frozenset[str]:
@@ -93,7 +90,7 @@ class Store:
         return frozenset(r.key for r in self.rows)
 
     def append(self, row: Row) -> None:
-        """Write a row in one piece and see it onto the disk."""
+        """Write a row in one piece, and return when it is on the disk."""
         line = (row.model_dump_json(exclude_none=True) + "\n").encode()
         if os.write(self._file, line) < len(line):
             raise InputError(f"{self.path}: the disk is full; free space and go on with --resume")
@@ -111,12 +108,12 @@ class Store:
             write_parquet(self.output, columns_of(rows))
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file and release the lock."""
         os.close(self._file)
         self._lock.close()
 
     def __enter__(self) -> Self:
-        """Lend the open store."""
+        """Return the open store."""
         return self
 
     def __exit__(
@@ -129,38 +126,38 @@ class Store:
 def read_rows(path: Path) -> list[Row]:
     """Read the rows of a JSONL file; a torn last line is left out."""
     try:
-        text = path.read_bytes()
+        data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); give a file of rows") from None
-    return parse_rows(path, text[: text.rfind(b"\n") + 1].decode("utf-8", "replace"))
+    return parse_rows(path, data[: data.rfind(b"\n") + 1])
 
 
-def parse_rows(path: Path, text: str) -> list[Row]:
-    """Read rows, a line each, or name the line that is none."""
+def parse_rows(path: Path, data: bytes) -> list[Row]:
+    """Read rows from complete lines, or name the line that is none."""
     from pydantic import ValidationError
 
-    found = []
-    for n, line in enumerate(text.splitlines(), 1):
+    rows = []
+    # Not splitlines of the text: JSON may hold U+0085, U+2028 and U+2029 as they are.
+    for n, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
-            found.append(Row.model_validate_json(line))
+            rows.append(Row.model_validate_json(line.decode("utf-8", "replace")))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise InputError(
-                f"{path}: line {n}: is no row of a sweep ({first['msg']}); remove the line, or choose another file"
-            ) from None
-    return found
+            problem = f"is no row of a sweep ({error.errors(include_url=False)[0]['msg']})"
+            raise InputError(f"{path}: line {n}: {problem}; remove the line, or choose another file") from None
+    return rows
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Turn rows into columns; numbers and texts in one column become texts, whole and other numbers become floats."""
+    """Return rows as columns; a column of numbers and texts becomes texts, one of integers and other numbers floats."""
     flat = [r.flat() for r in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
-    return {name: _alike([row.get(name) for row in flat]) for name in names}
+    return {name: _of_one_type([row.get(name) for row in flat]) for name in names}
 
 
-def _alike(values: list[Any]) -> list[Any]:
+def _of_one_type(values: list[Any]) -> list[Any]:
+    """Convert the values of a column to one type."""
     plain = [json.dumps(v) if isinstance(v, (dict, list)) else v for v in values]
     kinds = {type(v) for v in plain if v is not None}
     if len(kinds) <= 1:

@@ -36,7 +36,7 @@ class Task:
     point: Point
     data: dict[str, Any]
     options: Options
-    whole: bool  # whether the plan itself is wanted
+    with_plan: bool  # whether the plan itself is wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Answer:
     plan: str | None = None
 
 
-def tasks_of(base: Instance, points: Sequence[Point], options: Options, *, whole: bool) -> list[Task]:
+def tasks_of(base: Instance, points: Sequence[Point], options: Options, *, with_plan: bool) -> list[Task]:
     """Make a task of every point, points that ask the same question once.
 
     Raises
@@ -55,7 +55,7 @@ def tasks_of(base: Instance, points: Sequence[Point], options: Options, *, whole
     InputError
         A point is no usable instance; the message names the point and what is wrong with it.
     """
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     plain = base.model_dump(mode="json", exclude_none=True)
     for index, point in enumerate(points):
         data = _copied(plain)
@@ -64,10 +64,10 @@ def tasks_of(base: Instance, points: Sequence[Point], options: Options, *, whole
         try:
             instance = load_instance(data)
         except InputError as error:
-            raise InputError(f"point {index} ({written(point)}): {error}") from None
+            raise InputError(f"point {index} ({point_text(point)}): {error}") from None
         key = key_of(instance, options)
-        found.setdefault(key, Task(index=index, key=key, point=point, data=data, options=options, whole=whole))
-    return list(found.values())
+        tasks.setdefault(key, Task(index=index, key=key, point=point, data=data, options=options, with_plan=with_plan))
+    return list(tasks.values())
 
 
 def _copied(data: Any) -> Any:
@@ -78,17 +78,15 @@ def _copied(data: Any) -> Any:
 
 
 def key_of(instance: Instance, options: Options) -> str:
-    """Name a solve: its instance, the planner's version and the options that may change the answer."""
+    """Return a hash of a solve's instance, the planner's version and the options that may change the answer."""
     text = f"{instance_sha256(instance)} {__version__} {options.time_limit} {options.gap} {options.seed}"
     return sha256(text.encode()).hexdigest()
 
 
-def written(point: Mapping[str, Any]) -> str:
+def point_text(point: Mapping[str, Any]) -> str:
     """Write a point for a message."""
-    return ", ".join(
-        f"{k}={v!r}" if isinstance(v, str) else f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}"
-        for k, v in point.items()
-    )
+    values = {k: repr(v) if isinstance(v, str) else f"{v:g}" if isinstance(v, float) else v for k, v in point.items()}
+    return ", ".join(f"{k}={v}" for k, v in values.items())
 
 
 def solve_point(task: Task) -> Answer:
@@ -106,7 +104,7 @@ def solve_point(task: Task) -> Answer:
         reason = f"{type(error).__name__}: {error}"
         return Answer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))
     row = row_of_plan(task.index, task.key, task.point, plan, time.perf_counter() - started)
-    return Answer(row, plan.model_dump_json(indent=1) + "\n" if task.whole else None)
+    return Answer(row, plan.model_dump_json(indent=1) + "\n" if task.with_plan else None)
 
 
 def _silent(_: str) -> None:
@@ -114,7 +112,7 @@ def _silent(_: str) -> None:
 
 
 def begin_worker() -> None:
-    """Prepare a worker process: one thread, deaf to Ctrl-C, which the parent answers, and gone as soon as the parent is."""
+    """Prepare a worker process: one thread, Ctrl-C left to the parent, and ended as soon as the parent is."""
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -123,11 +121,12 @@ def begin_worker() -> None:
 
 
 def _leave(*_: object) -> None:
-    """Leave the point in hand, by way of all cleaning up."""
+    """End the process in the middle of its point, with all cleaning up."""
     sys.exit(1)
 
 
 def _leave_with_parent() -> None:
+    """End the process when its parent has ended."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

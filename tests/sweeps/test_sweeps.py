@@ -21,7 +21,7 @@ from planner.plan.flatten import digest, runs
 from planner.plan.plan import Plan
 from planner.report.plots import rows as pictures
 from planner.sweeps.executors import at_home, on_executor
-from planner.sweeps.run import Ask, tasks_for
+from planner.sweeps.run import SweepOptions, tasks_for
 from planner.sweeps.store import Store, columns_of, read_rows
 from planner.sweeps.tasks import Answer, Task, solve_point
 
@@ -38,7 +38,7 @@ def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
 
 def tasks(*racks: int) -> list[Task]:
     """Return the tasks of a sweep over racks."""
-    return tasks_for(small(), [{RACKS: n} for n in racks], Ask())
+    return tasks_for(small(), [{RACKS: n} for n in racks], SweepOptions())
 
 
 def values(rows: list[Any]) -> dict[int, float]:
@@ -129,9 +129,9 @@ def test_executor_that_is_gone_fails_its_points() -> None:
 
 def test_same_question_is_solved_once() -> None:
     """Two points that ask the same are one, and the options are part of the key."""
-    found = tasks_for(small(), [{RACKS: 1}, {RACKS: 2}, {RACKS: 1}], Ask())
+    found = tasks_for(small(), [{RACKS: 1}, {RACKS: 2}, {RACKS: 1}], SweepOptions())
     assert [t.index for t in found] == [0, 1]
-    assert {t.key for t in found}.isdisjoint(t.key for t in tasks_for(small(), [{RACKS: 1}], Ask(seed=1)))
+    assert {t.key for t in found}.isdisjoint(t.key for t in tasks_for(small(), [{RACKS: 1}], SweepOptions(seed=1)))
 
 
 def test_worker_that_dies_twice_is_a_failed_row(alone: dict[int, float]) -> None:
@@ -264,7 +264,7 @@ def done_twice() -> Iterator[tuple[Task, Answer]]:
 def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     """The rows of all shards are those of the whole sweep, index and key included."""
     whole = tasks(1, 2, 3)
-    parts = [tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], Ask(shard=(i, 2))) for i in (1, 2)]
+    parts = [tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions(shard=(i, 2))) for i in (1, 2)]
     assert [(t.index, t.key) for part in parts for t in part] == [(t.index, t.key) for t in whole]
     out = run(
         written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--shard", "2/2", "--workers", "1"

@@ -31,7 +31,7 @@ def compare(
 
 
 def _path(given: str) -> Path:
-    """Return the file of FILE#N; a file whose own name has a # stays whole."""
+    """Return the file of FILE#N; an existing file may have a # in its own name."""
     return Path(given if Path(given).exists() else given.partition("#")[0])
 
 

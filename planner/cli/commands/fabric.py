@@ -2,19 +2,29 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, read_pins
+from planner.cli.console import DONE, INFEASIBLE, read_pins, require_choice
+from planner.cli.options import PlanFile
 from planner.errors import InputError
-from planner.files import write_atomically
+from planner.files import require_writable, write_atomically
 from planner.plan.files import read_plan
+
+if TYPE_CHECKING:
+    from planner.exports.from_plan import Built
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
 FORMATS = ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg")
 DETAILS = ("auto", "switch", "pod")
+AXES_HELP = (
+    "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
+    "leaf (larger), splits."
+)
 
 
 @app.callback()
@@ -24,7 +34,7 @@ def fabric() -> None:
 
 @app.command()
 def export(
-    plan: Annotated[Path, typer.Argument(help="Plan file (JSON).")],
+    plan: PlanFile,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Write the file here.")],
     site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
@@ -33,34 +43,38 @@ def export(
     ] = "auto",
 ) -> None:
     """Write the fabric of a site: cable list, graph, Slurm topology or picture."""
-    for name, value, known in (("--format", form, FORMATS), ("--detail", detail, DETAILS)):
-        if value not in known:
-            raise InputError(f"{name}: must be one of {', '.join(known)} (is {value!r})")
-    if not output.resolve().parent.is_dir():
-        raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
+    require_choice("--format", form, FORMATS)
+    require_choice("--detail", detail, DETAILS)
+    require_writable(output)
     from planner.exports import cable_list, picture, slurm
     from planner.exports.files import write_streamed
     from planner.exports.from_plan import built
 
-    x = built(read_plan(plan), site)
-    pieces = {
+    wired = built(read_plan(plan), site)
+    if form == "graphml":
+        write_streamed(output, _graphml(wired, detail))
+        return
+    writers = {
         "csv": cable_list.cable_list,
         "slurm-conf": slurm.topology_conf,
         "slurm-yaml": slurm.topology_yaml,
         "svg": picture.picture,
     }
-    if form == "graphml":
-        import networkx as nx
+    write_streamed(output, writers[form](wired))
 
-        from planner.exports.graph import MOST_EDGES, edges, graph
 
-        by_pod = detail == "pod" or (detail == "auto" and edges(x) > MOST_EDGES)
-        if by_pod and detail == "auto":
-            told = f"{edges(x):,} edges between switches > {MOST_EDGES:,}: written by pod; `--detail switch` writes every switch"
-            print(told, file=sys.stderr)
-        write_streamed(output, (f"{line}\n" for line in nx.generate_graphml(graph(x, by_pod=by_pod))))
-    else:
-        write_streamed(output, pieces[form](x))
+def _graphml(wired: "Built", detail: str) -> Iterator[str]:
+    """Write the graph of a fabric, of its switches or of the tiers of its pods."""
+    import networkx as nx
+
+    from planner.exports.graph import MOST_EDGES, edges, graph
+
+    count = edges(wired)
+    by_pod = detail == "pod" or (detail == "auto" and count > MOST_EDGES)
+    if by_pod and detail == "auto":
+        choice = "written by pod; `--detail switch` writes every switch"
+        print(f"{count:,} edges between switches > {MOST_EDGES:,}: {choice}", file=sys.stderr)
+    return (f"{line}\n" for line in nx.generate_graphml(graph(wired, by_pod=by_pod)))
 
 
 @app.command()
@@ -72,12 +86,7 @@ def pareto(
     leaf_sizes: Annotated[str | None, typer.Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for each site and leaf size.")] = 60.0,
     pin: Annotated[list[str] | None, typer.Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
-    axes: Annotated[
-        str,
-        typer.Option(
-            help="What no design may be beaten in at once: cost, and any of time (the hop's slowdown), power, leaf (larger), splits."
-        ),
-    ] = "cost,time,splits",
+    axes: Annotated[str, typer.Option(help=AXES_HELP)] = "cost,time,splits",
     every: Annotated[
         bool, typer.Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")
     ] = False,
@@ -91,9 +100,10 @@ def pareto(
     from planner.instance.read import read_json
     from planner.planning.pareto import axes_of, frontier, lines, records, table
 
-    sizes, asked = _sizes(leaf_sizes), axes_of(axes)
+    sizes, axis_names = _sizes(leaf_sizes), axes_of(axes)
     if output is not None and output.suffix != ".jsonl":
         raise InputError(f"{output}: must end in .jsonl")
+    require_writable(output)
     data = read_json(given)
     if isinstance(data, dict) and "planner_version" in data:
         plan = read_plan(given)
@@ -102,19 +112,10 @@ def pareto(
 
         plan = planner.solve(given, pins=read_pins(pin or []))
     if plan.layout is None or plan.fabric is None:
-        raise InputError(
-            f"{given}: holds no fabric to compare"
-            + (f" ({plan.conflict.reason})" if plan.conflict else "; give it a network")
-        )
-    told = frontier(
-        plan,
-        leaf_sizes=sizes,
-        time_limit=time_limit,
-        axes=asked,
-        every=every,
-        report=lambda text: print(text, file=sys.stderr),
-    )
-    rows = list(told)
+        why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
+        raise InputError(f"{given}: holds no fabric to compare{why}")
+    report = partial(print, file=sys.stderr)
+    rows = list(frontier(plan, leaf_sizes=sizes, time_limit=time_limit, axes=axis_names, every=every, report=report))
     if output is not None:
         write_atomically(output, lines(rows))
     if not rows:

@@ -1,14 +1,15 @@
 """`planner grid`: grids from files of other tools."""
 
 import json
+import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from planner.errors import InputError
-from planner.files import write_atomically
+from planner.files import require_writable, write_atomically
 
 if TYPE_CHECKING:
     from planner.imports.assemble import Imported
@@ -24,7 +25,7 @@ def _grid() -> None:
 @app.command("import")
 def import_(
     files: Annotated[
-        list[Path], typer.Argument(help="Files of one grid: a .m case, or CSV tables told apart by their columns.")
+        list[Path], typer.Argument(help="Files of one grid: a .m case, or CSV tables recognised by their columns.")
     ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the grid here (JSON); else it is printed.")
@@ -46,7 +47,7 @@ def import_(
     ] = None,
     headroom_share: Annotated[
         float | None,
-        typer.Option(help="Headroom as a share of peak demand; of installed capacity where no file tells demand."),
+        typer.Option(help="Headroom as a share of peak demand; of installed capacity where no file has demand."),
     ] = None,
     energy_usd_per_mwh: Annotated[float | None, typer.Option(help="Price where --authorities gives none.")] = None,
     interconnection: Annotated[
@@ -59,7 +60,7 @@ def import_(
     ] = None,
     source: Annotated[str | None, typer.Option(help="Where the files come from; written as the grid's source.")] = None,
 ) -> None:
-    """Make the grid part of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; say what they leave open."""
+    """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS, and name what they leave open."""
     from planner.imports.draft import Options
     from planner.imports.geojson import geojson as as_geojson
     from planner.imports.read import import_grid
@@ -71,38 +72,36 @@ def import_(
     _at_least("--sites", sites, 1)
     if not 0 <= spare_share <= 1:
         raise InputError(f"--spare-share {spare_share:g}: must be from 0 to 1")
+    place = _place(at)
+    require_writable(output, geojson)
     if name is not None and into is None:
         raise InputError(f"--name {name}: names the instance that --into writes; give --into INSTANCE")
-    found = import_grid(
-        files,
-        kind,
-        Options(
-            radius_km=radius_km,
-            positions=positions,
-            at=_place(at),
-            authorities=authorities,
-            headroom_share=headroom_share,
-            energy_usd_per_mwh=energy_usd_per_mwh,
-            interconnection=interconnection,
-            spare_share=spare_share,
-            sites=sites,
-            only=tuple(only or ()),
-            source=source,
-        ),
+    options = Options(
+        radius_km=radius_km,
+        positions=positions,
+        at=place,
+        authorities=authorities,
+        headroom_share=headroom_share,
+        energy_usd_per_mwh=energy_usd_per_mwh,
+        interconnection=interconnection,
+        spare_share=spare_share,
+        sites=sites,
+        only=tuple(only or ()),
+        source=source,
     )
-    written: dict[str, Any] = (
-        {"grid": part(found.grid)} if into is None else _fitting(instance_with(into, found.grid, name), into)
-    )
+    imported = import_grid(files, kind, options)
+    grid = imported.grid
+    data = {"grid": part(grid)} if into is None else _complete(instance_with(into, grid, name), into)
     if geojson is not None:
-        write_atomically(geojson, json.dumps(as_geojson(found.grid), ensure_ascii=False) + "\n")
+        write_atomically(geojson, json.dumps(as_geojson(grid), ensure_ascii=False) + "\n")
     if output is None:
-        print(text(written), end="")
+        print(text(data), end="")
     else:
-        write_atomically(output, text(written))
-    _tell(found, sys.stderr if output is None else sys.stdout)
+        write_atomically(output, text(data))
+    _report(imported, sys.stderr if output is None else sys.stdout)
 
 
-def _fitting(instance: dict[str, Any], path: Path) -> dict[str, Any]:
+def _complete(instance: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return an instance with the imported grid in it, or say what of the rest does not go with that grid."""
     from planner.planning.load import load_instance
 
@@ -113,9 +112,9 @@ def _fitting(instance: dict[str, Any], path: Path) -> dict[str, Any]:
     return instance
 
 
-def _at_least(option: str, value: float | None, least: float = 0) -> None:
-    if value is not None and not least <= value < float("inf"):
-        raise InputError(f"{option} {value:g}: must be a number of at least {least:g}")
+def _at_least(option: str, value: float | None, minimum: float = 0) -> None:
+    if value is not None and not minimum <= value < math.inf:
+        raise InputError(f"{option} {value:g}: must be a number of at least {minimum:g}")
 
 
 def _place(given: str | None) -> tuple[float, float] | None:
@@ -125,21 +124,18 @@ def _place(given: str | None) -> tuple[float, float] | None:
     try:
         place = (float(latitude), float(longitude))
     except ValueError:
-        place = (float("nan"), float("nan"))
+        place = (math.nan, math.nan)
     if not (-90 <= place[0] <= 90 and -180 <= place[1] <= 180):
         raise InputError(f"--at {given}: must be LAT,LON in degrees, such as 39.76,-76.27")
     return place
 
 
-def _tell(found: "Imported", stream: Any) -> None:
-    """Say what was read and what the files leave open."""
-    g = found.grid
+def _report(imported: "Imported", stream: TextIO) -> None:
+    """Print what was read and what the files leave open."""
+    g = imported.grid
     spare, headroom = sum(n.generation_mw for n in g.nodes), sum(b.headroom_mw for b in g.balancing_authorities)
-    circuits = sum(x.circuits for x in g.lines)
-    print(
-        f"{len(g.balancing_authorities):,} authorities, {len(g.nodes):,} nodes, {len(g.lines):,} lines of {circuits:,} circuits;",
-        file=stream,
-    )
+    lines = f"{len(g.lines):,} lines of {sum(x.circuits for x in g.lines):,} circuits"
+    print(f"{len(g.balancing_authorities):,} authorities, {len(g.nodes):,} nodes, {lines};", file=stream)
     print(f"{spare:,.0f} MW of generation, {headroom:,.0f} MW of headroom", file=stream)
-    for m in found.missing:
+    for m in imported.missing:
         print(f"missing: {m}", file=sys.stderr)

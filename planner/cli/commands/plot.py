@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from planner.errors import InputError
-from planner.files import write_atomically
+from planner.files import require_writable, write_atomically
 
 FORMS = ("svg", "png", "html")
 LOGS = ("", "x", "y", "xy")
@@ -25,7 +25,7 @@ def plot(
     ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
-    from planner.report.plots.figure import Ask, drawn
+    from planner.report.plots.figure import PlotRequest, drawn
     from planner.report.plots.page import plot_page
     from planner.report.plots.pareto import senses_of
     from planner.report.plots.rows import check_path, number, planned, read_rows
@@ -35,18 +35,18 @@ def plot(
         raise InputError(f"{output}: must end in .svg, .png or .html")
     if log not in LOGS:
         raise InputError(f"--log {log}: must be x, y or xy")
-    ask = Ask(x=x, y=y, facet=facet, color=color, log=log, senses=senses_of(frontier))
-    held = read_rows(rows)
+    require_writable(output)
+    request = PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=senses_of(frontier))
+    points = read_rows(rows)
     for option, path in (("-x", x), ("-y", y), ("--facet", facet), ("--color", color)):
         if path is not None:
-            check_path(held, option, path)
+            check_path(points, option, path)
     for axis, path in (("x", x), ("y", y)):
-        values = [number(r, path) for r in held if planned(r)]
+        values = [number(r, path) for r in points if planned(r)]
         if not any(v is not None for v in values):
             raise InputError(f"-{axis} {path}: no row with a plan holds a number there; draw a figure that is a number")
         if axis in log and any(v is not None and v <= 0 for v in values):
-            raise InputError(
-                f"--log {log}: {path} has values of 0 or less, which no logarithmic axis holds; leave {axis} linear"
-            )
-    picture = drawn(held, ask, "png" if form == "png" else "svg")
-    write_atomically(output, plot_page(held, ask, picture.decode()) if form == "html" else picture)
+            problem = f"{path} has values of 0 or less, which no logarithmic axis holds"
+            raise InputError(f"--log {log}: {problem}; leave {axis} linear")
+    picture = drawn(points, request, "png" if form == "png" else "svg")
+    write_atomically(output, plot_page(points, request, picture.decode()) if form == "html" else picture)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from planner.errors import InputError
-from planner.files import write_atomically
+from planner.files import require_writable, write_atomically
 from planner.plan.files import read_plan
 
 
@@ -19,4 +19,5 @@ def report(
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: must end in .html")
+    require_writable(output)
     write_atomically(output, report_page([(p.stem, read_plan(p)) for p in plans]))

@@ -25,11 +25,11 @@ def simulate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
-    """Simulate an exchange as max-min fair flows over every cable, and print how far the transport is from the ideal."""
+    """Simulate an exchange as max-min fair flows over every cable; print how far the transport is from the ideal."""
     import planner
     from planner.simulation.run import summary
 
-    found = planner.simulate(
+    simulation = planner.simulate(
         network,
         pattern=pattern,
         transport=transport,
@@ -40,4 +40,4 @@ def simulate(
         bytes_per_host=bytes_per_host,
         group=group,
     )
-    print(found.model_dump_json(indent=1) if as_json else summary(found))
+    print(simulation.model_dump_json(indent=1) if as_json else summary(simulation))

@@ -1,4 +1,4 @@
-"""`planner sweep`: solves an instance at every point of a grid and keeps a row a point."""
+"""`planner sweep`: solve an instance at every point of a grid and keep a row a point."""
 
 import sys
 import time
@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.console import DONE, INTERRUPTED, progress_line
+from planner.cli.options import Gap, InstanceFile, Quiet, Seed
 from planner.errors import InputError
+from planner.files import require_writable
+
+VARY_HELP = (
+    "PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; "
+    "each one is an axis."
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -21,18 +28,13 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    instance: Annotated[Path, typer.Argument(help="Instance file (JSON).")],
+    instance: InstanceFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; each one is an axis."
-        ),
-    ] = None,
+    vary: Annotated[list[str] | None, typer.Option(help=VARY_HELP)] = None,
     pairs: Annotated[
         Path | None, typer.Option(help="Points taken together: a CSV with a column a path, or JSONL.")
     ] = None,
-    plans: Annotated[Path | None, typer.Option(help="Write whole plans into this folder.")] = None,
+    plans: Annotated[Path | None, typer.Option(help="Write complete plans into this folder.")] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes; as many as cores unless given.")] = None,
     dask: Annotated[
         str | None, typer.Option(help="Solve on a Dask cluster: the scheduler's address, or local.")
@@ -42,54 +44,59 @@ def sweep(
         bool, typer.Option("--resume", help="Go on with the file: points that have a row are left out.")
     ] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for each point.")] = None,
-    gap: Annotated[float | None, typer.Option(help="Relative gap within which a decision is done.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the solvers.")] = 0,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
+    gap: Gap = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Solve an instance at every point of a grid; append a row a point as it finishes."""
     from planner.sweeps.axes import points_of, read_pairs, read_vary, shard_of
-    from planner.sweeps.run import Ask, rows_of, tasks_for
+    from planner.sweeps.run import SweepOptions, rows_of, tasks_for
     from planner.sweeps.store import Store, journal_of
 
     if workers is not None and workers < 1:
         raise InputError(f"--workers: must be at least 1 (is {workers})")
     journal_of(output)
     points = points_of(read_vary(vary or []), None if pairs is None else read_pairs(pairs))
+    require_writable(output)
     if plans is not None and plans.parent.is_dir():
         plans.mkdir(exist_ok=True)
-    ask = Ask(shard=None if shard is None else shard_of(shard), time_limit=time_limit, gap=gap, seed=seed, plans=plans)
-    tasks = tasks_for(instance, points, ask)
+    part = None if shard is None else shard_of(shard)
+    options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans)
+    tasks = tasks_for(instance, points, options)
+    keys = {t.key for t in tasks}
     with Store(output, resume=resume) as store:
-        own = {t.key for t in tasks}
-        tally = Tally(
-            total=len(own), had=len(own & store.finished), counts=Counter(r.status for r in store.rows if r.key in own)
-        )
+        progress = Progress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
         try:
             with _executor(dask, workers) as executor, progress_line(quiet) as report:
-                report(tally.line())
-                for row in rows_of(tasks, ask, finished=store.finished, executor=executor, workers=workers):
+                report(progress.line())
+                for row in rows_of(tasks, options, finished=store.finished, executor=executor, workers=workers):
                     store.append(row)
-                    tally.counts[row.status] += 1
-                    report(tally.line())
+                    progress.counts[row.status] += 1
+                    report(progress.line())
         except KeyboardInterrupt:
-            _end(store, tally, own, INTERRUPTED)
-        _end(store, tally, own, DONE)
+            _end(store, progress, keys, INTERRUPTED)
+        _end(store, progress, keys, DONE)
 
 
-def _end(store: "Store", tally: "Tally", own: set[str], status: int) -> None:
-    """Write the table of what there is, say so, and leave."""
+def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
+    """Count the rows of these points by status."""
+    return Counter(r.status for r in store.rows if r.key in keys)
+
+
+def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> None:
+    """Write the table of the rows there are, report them, and leave."""
     store.tabulate()
-    tally.counts = Counter(r.status for r in store.rows if r.key in own)
+    progress.counts = _statuses(store, keys)
     if status == INTERRUPTED:
-        print(f"interrupted with {tally.summary()} in {store.path}; go on with --resume", file=sys.stderr)
+        print(f"interrupted with {progress.summary()} in {store.path}; go on with --resume", file=sys.stderr)
     else:
-        print(f"{tally.summary()} in {store.output}")
+        print(f"{progress.summary()} in {store.output}")
     raise typer.Exit(status)
 
 
 @contextmanager
 def _executor(dask: str | None, workers: int | None) -> Iterator["Executor | None"]:
-    """Lend the executor that was asked for; None: processes of this machine."""
+    """Open the executor that the options name; None: processes of this machine."""
     if dask is None:
         yield None
         return
@@ -100,37 +107,32 @@ def _executor(dask: str | None, workers: int | None) -> Iterator["Executor | Non
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class Progress:
     """How far a sweep is."""
 
     total: int
-    had: int  # rows of an earlier run
+    resumed: int  # rows of an earlier run
     counts: Counter[str]
     started: float = field(default_factory=time.monotonic)
 
-    @property
-    def rows(self) -> int:
-        """Points that have a row."""
-        return self.counts.total()
-
     def line(self) -> str:
-        """Say rate, remaining time and failures."""
-        spent, fresh = time.monotonic() - self.started, self.rows - self.had
-        pace = ""
-        if fresh:
-            rate = fresh / spent
-            pace = f", {60 * rate:.3g} points/min, {duration((self.total - self.rows) / rate)} left"
-        odd = "".join(f", {n} {status}" for status, n in sorted(self.counts.items()) if status != "optimal")
-        return f"{self.rows}/{self.total} points{pace}{odd}"
+        """Write rate, remaining time and failures."""
+        rows = self.counts.total()
+        new, rate_text = rows - self.resumed, ""
+        if new:
+            rate = new / (time.monotonic() - self.started)
+            rate_text = f", {60 * rate:.3g} points/min, {duration((self.total - rows) / rate)} left"
+        others = "".join(f", {n} {status}" for status, n in sorted(self.counts.items()) if status != "optimal")
+        return f"{rows}/{self.total} points{rate_text}{others}"
 
     def summary(self) -> str:
-        """Say what came out."""
-        kinds = ", ".join(f"{n} {status}" for status, n in sorted(self.counts.items())) or "none"
-        return f"{self.rows} of {self.total} points ({kinds})"
+        """Write the number of points by status."""
+        by_status = ", ".join(f"{n} {status}" for status, n in sorted(self.counts.items())) or "none"
+        return f"{self.counts.total()} of {self.total} points ({by_status})"
 
 
 def duration(seconds: float) -> str:
-    """Write a time as a person says it."""
+    """Write a time in the unit that suits."""
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"

@@ -1,0 +1,25 @@
+"""`planner explain`: why there is no plan, or what binds it."""
+
+from typing import Annotated
+
+import typer
+
+from planner.cli.console import DONE, INFEASIBLE, read_pins
+from planner.cli.options import InstanceFile, Pins
+
+
+def explain(
+    instance: InstanceFile,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
+    pin: Pins = None,
+    near: Annotated[int, typer.Option(min=0, help="List so many of the best splits over different sets of sites.")] = 0,
+    within: Annotated[float, typer.Option(min=0, help="How far from the best these may be: 0.05 is 5 %.")] = 0.05,
+) -> None:
+    """Explain why there is no plan and what would allow one, or what binds it and what each layout choice is worth."""
+    import planner
+    from planner.planning.explain import summary
+
+    explanation = planner.explain(instance, time_limit=time_limit, pins=read_pins(pin or []), near=near, within=within)
+    print(explanation.model_dump_json(indent=1) if as_json else summary(explanation))
+    raise typer.Exit(INFEASIBLE if explanation.status == "infeasible" else DONE)

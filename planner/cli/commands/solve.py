@@ -1,0 +1,49 @@
+"""`planner solve`: take every decision of an instance."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.console import INTERRUPTED, exit_code, progress_line, read_pins
+from planner.cli.options import Gap, InstanceFile, Quiet, Seed
+from planner.files import require_writable, write_atomically
+
+
+def solve(
+    instance: InstanceFile,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan and nothing else.")] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best plan so far, with its gap.")] = None,
+    gap: Gap = None,
+    seed: Seed = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Take all decisions and print the summary of the plan."""
+    import planner
+
+    require_writable(output)
+    pins = read_pins(pin or [])
+    try:
+        with progress_line(quiet) as report:
+            plan = planner.solve(
+                instance, time_limit=time_limit, gap=gap, seed=seed, threads=threads, pins=pins, progress=report
+            )
+    except KeyboardInterrupt:
+        print("interrupted before there was a plan", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    text = plan.model_dump_json(indent=1)
+    if output is not None:
+        write_atomically(output, text + "\n")
+    if as_json:
+        print(text)
+    else:
+        from planner.report.summary import summary
+
+        print(summary(plan))
+    raise typer.Exit(exit_code(plan, gap))

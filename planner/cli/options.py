@@ -1,0 +1,18 @@
+"""Arguments and options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+InstanceFile = Annotated[Path, typer.Argument(help="Instance file (JSON).")]
+PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
+Pins = Annotated[list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE.")]
+Gap = Annotated[float | None, typer.Option(help="Relative gap within which a decision is done.")]
+Seed = Annotated[int, typer.Option(help="Seed of the solvers.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+InsteadOfStdout = Annotated[Path | None, typer.Option("-o", "--output", help="Write here in the place of stdout.")]
+TopologyName = Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")]
+NodeLabels = Annotated[
+    list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")
+]
