@@ -1,7 +1,6 @@
 """Run a CP-SAT model."""
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -9,6 +8,7 @@ from queue import Empty, Queue
 
 from ortools.sat.python import cp_model
 
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 
 SOLVER = f"CP-SAT {version('ortools')}"
@@ -21,6 +21,8 @@ STOP_BY_STATUS = {
     cp_model.UNKNOWN: Stop.LIMIT,
     cp_model.MODEL_INVALID: Stop.FAILED,
 }
+# Ctrl-C that reached another thread is seen only when the main one wakes: ten times a second costs nothing.
+WAKE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +40,51 @@ def run(
     seed: int = 0,
     threads: int | None = None,
     effort: float | None = None,
+    presolve: bool = True,
     interruptible: bool = False,
 ) -> Outcome[Values]:
-    """Solve the model; one thread unless told otherwise, so that a run repeats byte for byte.
+    """Solve a CP-SAT model, on one thread unless asked otherwise, so that a run repeats byte for byte.
 
-    `effort` is a limit in CP-SAT's own units of work, about a second each, which ends a run at the same point every time.
-    Ctrl-C stops the search at once where it is `interruptible`, and what is held then comes back; otherwise it is raised
-    after the call.
+    Parameters
+    ----------
+    effort
+        Limit in CP-SAT's own units of work, about a second each, which ends a run at the same point every time.
+    presolve
+        Off makes a second, independent run of the same model.
+    interruptible
+        Whether Ctrl-C stops the search at once and returns its incumbent; otherwise it is raised after the call.
     """
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = threads or 1
     solver.parameters.random_seed = seed
     # CP-SAT would take Ctrl-C for itself and return as if a limit had been reached.
     solver.parameters.catch_sigint_signal = False
+    solver.parameters.cp_model_presolve = presolve
     if time_limit is not None:
         solver.parameters.max_time_in_seconds = max(time_limit, 0.0)
     if effort is not None:
         solver.parameters.max_deterministic_time = effort
     if gap is not None:
         solver.parameters.relative_gap_limit = gap
-    started = time.perf_counter()
-    status, interrupted = _watched(solver, model) if interruptible else (solver.solve(model), False)
-    held = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    bounded = held and model.has_objective()
+    clock = Deadline()
+    status, interrupted = _solve_watched(solver, model) if interruptible else (solver.solve(model), False)
+    return _outcome(solver, model, status, interrupted=interrupted, seconds=clock.elapsed)
+
+
+def _outcome(
+    solver: cp_model.CpSolver,
+    model: cp_model.CpModel,
+    status: cp_model.CpSolverStatus,
+    *,
+    interrupted: bool,
+    seconds: float,
+) -> Outcome[Values]:
+    """Return what a run leaves, by its native status."""
+    stop, solved = STOP_BY_STATUS[status], status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    bounded = solved and model.has_objective()
     return Outcome(
-        stop=Stop.INTERRUPTED if interrupted and STOP_BY_STATUS[status] is not Stop.PROVED else STOP_BY_STATUS[status],
-        solution=Values(solver.value) if held else None,
+        stop=Stop.INTERRUPTED if interrupted and stop is not Stop.PROVED else stop,
+        solution=Values(solver.value) if solved else None,
         objective=solver.objective_value if bounded else None,
         bound=solver.best_objective_bound if bounded else None,
         infeasible=status == cp_model.INFEASIBLE,
@@ -72,27 +93,27 @@ def run(
         variables=len(model.proto.variables),
         constraints=len(model.proto.constraints),
         effort=solver.response_proto.deterministic_time,
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
     )
 
 
-def _watched(solver: cp_model.CpSolver, model: cp_model.CpModel) -> tuple[cp_model.CpSolverStatus, bool]:
+def _solve_watched(solver: cp_model.CpSolver, model: cp_model.CpModel) -> tuple[cp_model.CpSolverStatus, bool]:
     """Solve in a thread of its own, as Ctrl-C reaches the main thread alone and only between its own steps."""
     if threading.current_thread() is not threading.main_thread():
         return solver.solve(model), False
-    found: Queue[cp_model.CpSolverStatus | BaseException] = Queue()
+    finished: Queue[cp_model.CpSolverStatus | BaseException] = Queue()
 
     def work() -> None:
         try:
-            found.put(solver.solve(model))
+            finished.put(solver.solve(model))
         except BaseException as error:  # raised again where the caller waits
-            found.put(error)
+            finished.put(error)
 
     threading.Thread(target=work, daemon=True).start()
     interrupted = False
     while True:
         try:
-            status = found.get(timeout=0.1)  # a signal that another thread was given is seen only when this one wakes
+            status = finished.get(timeout=WAKE_SECONDS)
             break
         except KeyboardInterrupt:
             interrupted = True

@@ -1,18 +1,78 @@
-"""Restate a Pyomo MILP in CP-SAT: a second backend of another kind, to confirm what the first one proved."""
+"""Run a Pyomo MILP on CP-SAT: a second back end of another kind, whose arithmetic is exact."""
 
 import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyomo.environ as pyo
 from ortools.sat.python import cp_model
 from pyomo.repn import generate_standard_repn
 
+from planner.solvers import cpsat
+from planner.solvers.deadline import Deadline
+from planner.solvers.highs import ABSOLUTE_GAP, Values
+from planner.solvers.outcome import Outcome, Stop
+
 DIGITS = 9  # Of the largest coefficient of a row; with values up to 1e7 and a hundred terms, sums stay within 64 bits.
+OBJECTIVE_SCALE = 1e6  # Objectives in millions of dollars are counted in dollars, which is finer than a rack.
+UNIT = 1e-3  # Megawatts are counted in kilowatts.
 EXACT = 1e-6
+WHOLE = 2.0**53  # CP-SAT reports objectives as floating point, whole up to here.
 
 
-def restate(model: pyo.ConcreteModel, *, unit: float = 1e-3, relax: bool = True) -> cp_model.CpModel:
-    """Return the model over integers; continuous variables count in multiples of `unit`.
+@dataclass(frozen=True, slots=True)
+class _Translation:
+    """A model over integers: the column and the step of each variable, and what rounding may cost the objective."""
+
+    cp: cp_model.CpModel
+    columns: dict[int, tuple[cp_model.IntVar, float]] = field(default_factory=dict)  # by id of the Pyomo variable
+    scale: float = OBJECTIVE_SCALE
+    error: float = 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all variables are whole, so that no solution lies between multiples of the unit."""
+        return all(step == 1.0 for _, step in self.columns.values())
+
+
+def run(
+    model: pyo.ConcreteModel,
+    *,
+    time_limit: float | None = None,
+    gap: float | None = None,
+    absolute_gap: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    presolve: bool = True,
+    unit: float = UNIT,
+) -> Outcome[Values]:
+    """Solve a Pyomo MILP with bounded variables, continuous ones in multiples of `unit`.
+
+    A solution keeps every row exactly. Bound and infeasibility are those of the model with rows widened by what
+    rounding can cost, so that they hold for every solution, not only for those in multiples of the unit.
+    """
+    deadline = Deadline(time_limit)
+
+    def solve(translation: _Translation) -> Outcome[cpsat.Values]:
+        limit = deadline.limit
+        return cpsat.run(translation.cp, time_limit=limit, gap=gap, seed=seed, threads=threads, presolve=presolve)
+
+    exact = _translate(model, unit, relax=False, scale=None)
+    outcome = proof = solve(exact)
+    if not exact.whole:
+        relaxed = _translate(model, unit, relax=True, scale=exact.scale)
+        proof = solve(relaxed) if outcome.proved else Outcome(stop=Stop.LIMIT)
+        exact = replace(exact, error=relaxed.error)
+    result = _in_model_units(model, exact, outcome, proof)
+    value, bound = result.objective, result.bound
+    distance = max(ABSOLUTE_GAP if absolute_gap is None else absolute_gap, (gap or 0.0) * abs(value or 0.0))
+    if value is not None and result.proved and (bound is None or abs(value - bound) > distance):
+        result = replace(result, stop=Stop.LIMIT, detail="optimal among multiples of the unit")
+    return replace(result, seconds=deadline.elapsed)
+
+
+def restate(model: pyo.ConcreteModel, *, unit: float = UNIT, relax: bool = True) -> cp_model.CpModel:
+    """Return a Pyomo MILP over integers; continuous variables count in multiples of `unit`.
 
     Parameters
     ----------
@@ -20,44 +80,94 @@ def restate(model: pyo.ConcreteModel, *, unit: float = 1e-3, relax: bool = True)
         Widen each row by what rounding can cost, so that an infeasible restatement proves the model infeasible. Without
         it, the restatement is exact where data and solutions are multiples of `unit`.
     """
-    cp = cp_model.CpModel()
-    of: dict[int, tuple[cp_model.IntVar, float]] = {}
+    return _translate(model, unit, relax=relax, scale=OBJECTIVE_SCALE).cp
+
+
+def _in_model_units(
+    model: pyo.ConcreteModel, exact: _Translation, outcome: Outcome[cpsat.Values], proof: Outcome[cpsat.Values]
+) -> Outcome[Values]:
+    """Return the outcome of the exact restatement in the model's units, with what the relaxed one proves."""
+    solution = objective = bound = None
+    goal = _objective(model)
+    if outcome.solution is not None:
+        of = outcome.solution.of
+        values = {key: of(column) * step for key, (column, step) in exact.columns.items()}
+        solution = Values(lambda v: values.get(id(v), 0.0))
+    if goal is not None and outcome.solution is not None:
+        repn = generate_standard_repn(goal.expr)
+        sign = 1.0 if goal.sense == pyo.minimize else -1.0
+        terms = zip(repn.linear_coefs, repn.linear_vars, strict=True)
+        objective = float(repn.constant + sum(c * values[id(v)] for c, v in terms))
+        if proof.bound is not None and outcome.bound is not None:
+            bound = float(repn.constant + sign * (min(proof.bound, outcome.bound) - exact.error) / exact.scale)
+    stated = replace(outcome.with_solution(solution), objective=objective, bound=bound)
+    if outcome.infeasible and not proof.infeasible:
+        return replace(stated, stop=Stop.FAILED, infeasible=False, detail="infeasible in multiples of the unit alone")
+    return stated
+
+
+def _translate(model: pyo.ConcreteModel, unit: float, *, relax: bool, scale: float | None) -> _Translation:
+    """Return the model over integers; without `scale` the objective has as many digits as CP-SAT reports exactly."""
+    translation = _Translation(cp_model.CpModel())
     for var in model.component_data_objects(pyo.Var):
         step = unit if var.is_continuous() else 1.0
-        if var.lb is None or var.ub is None:
+        lb, ub = (var.value, var.value) if var.fixed else (var.lb, var.ub)
+        if lb is None or ub is None:
             raise ValueError(f"{var.name}: needs both bounds to be counted in integers")
-        low, high = math.ceil(var.lb / step - EXACT), math.floor(var.ub / step + EXACT)
+        low, high = math.ceil(lb / step - EXACT), math.floor(ub / step + EXACT)
         if relax and var.is_continuous():
-            low, high = math.floor(var.lb / step), math.ceil(var.ub / step)
-        of[id(var)] = cp.new_int_var(low, high, var.name), step
+            low, high = math.floor(lb / step), math.ceil(ub / step)
+        translation.columns[id(var)] = translation.cp.new_int_var(low, high, var.name), step
     for row in model.component_data_objects(pyo.Constraint, active=True):
-        _row(cp, of, row, relax)
-    goal = next(model.component_data_objects(pyo.Objective, active=True), None)
-    if goal is not None:
-        repn = generate_standard_repn(goal.expr)
-        sign = 1 if goal.sense == pyo.minimize else -1
-        scale = 1e6  # M$ to $, and finer than a rack.
-        terms = [
-            round(sign * c * of[id(v)][1] * scale) * of[id(v)][0]
-            for c, v in zip(repn.linear_coefs, repn.linear_vars, strict=True)
-        ]
-        cp.minimize(sum(terms))
-    return cp
+        _add_row(translation, row, relax=relax)
+    goal = _objective(model)
+    return translation if goal is None else _with_objective(translation, goal, scale)
 
 
-def _row(cp: cp_model.CpModel, of: dict[int, tuple[cp_model.IntVar, float]], row: Any, relax: bool) -> None:
+def _objective(model: pyo.ConcreteModel) -> Any:
+    """Return the active objective; None where there is none."""
+    return next(model.component_data_objects(pyo.Objective, active=True), None)
+
+
+def _largest(column: cp_model.IntVar) -> int:
+    """Return the largest absolute value that a column may have."""
+    return int(max(abs(bound) for bound in column.proto.domain))
+
+
+def _terms(t: _Translation, repn: Any) -> list[tuple[float, cp_model.IntVar, float]]:
+    """Return the coefficient by step, the column and the step of each linear term."""
+    pairs = zip(repn.linear_coefs, repn.linear_vars, strict=True)
+    return [(c * t.columns[id(v)][1], *t.columns[id(v)]) for c, v in pairs if c]
+
+
+def _with_objective(t: _Translation, goal: Any, scale: float | None) -> _Translation:
+    """Add the objective in whole coefficients, and state what their rounding may cost in the scaled unit."""
+    terms = _terms(t, generate_standard_repn(goal.expr))
+    if scale is None:
+        total = sum(abs(c) * max(_largest(column), 1) for c, column, _ in terms)
+        scale = 10.0 ** math.floor(math.log10(WHOLE / total)) if total else 1.0
+    sign, error = (1 if goal.sense == pyo.minimize else -1), 0.0
+    for c, column, step in terms:
+        rounding = abs(c * scale - round(c * scale))
+        error += rounding * _largest(column) + (abs(c) * scale / 2 if step != 1.0 else 0.0)
+    t.cp.minimize(sum(round(sign * c * scale) * column for c, column, _ in terms))
+    return replace(t, scale=scale, error=error)
+
+
+def _add_row(t: _Translation, row: Any, *, relax: bool) -> None:
+    """Add a row with whole coefficients, widened by what rounding can cost where it is relaxed."""
     repn = generate_standard_repn(row.body)
-    terms = [(c * of[id(v)][1], *of[id(v)]) for c, v in zip(repn.linear_coefs, repn.linear_vars, strict=True) if c]
+    terms = _terms(t, repn)
     # A power of ten keeps decimal data exact.
     scale = 10.0 ** (DIGITS - math.ceil(math.log10(max((abs(c) for c, _, _ in terms), default=1.0))))
     error = EXACT
-    for c, var, step in terms:
-        most = max(abs(b) for b in var.proto.domain)
+    for c, column, step in terms:
         rounding = abs(c * scale - round(c * scale))
-        error += max(rounding, EXACT * 1e-3) * most + (abs(c) * scale / 2 if step != 1.0 else 0.0)
+        half_step = abs(c) * scale / 2 if step != 1.0 else 0.0
+        error += max(rounding, EXACT * 1e-3) * _largest(column) + half_step
     error = error if relax else 0.5
-    body = sum(round(c * scale) * var for c, var, _ in terms)
+    body = sum(round(c * scale) * column for c, column, _ in terms)
     if row.has_ub():
-        cp.add(body <= math.floor((pyo.value(row.upper) - repn.constant) * scale + error)).with_name(row.name)
+        t.cp.add(body <= math.floor((pyo.value(row.upper) - repn.constant) * scale + error)).with_name(row.name)
     if row.has_lb():
-        cp.add(body >= math.ceil((pyo.value(row.lower) - repn.constant) * scale - error)).with_name(row.name)
+        t.cp.add(body >= math.ceil((pyo.value(row.lower) - repn.constant) * scale - error)).with_name(row.name)

@@ -1,6 +1,5 @@
 """Run a Pyomo model on HiGHS."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +10,13 @@ from pyomo.contrib.solver.common.results import SolutionStatus
 from pyomo.contrib.solver.solvers.highs import Highs
 from pyomo.version import version as pyomo_version
 
+from planner.solvers.deadline import Deadline
 from planner.solvers.lazy_constraints import Duals, Rows, Search
 from planner.solvers.outcome import Outcome
 from planner.solvers.statuses import FEASIBILITY, HIGHS, STOP_BY_STATUS
 
 SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"
+ABSOLUTE_GAP = 1e-6  # A dollar where objectives are in millions, and far below one rack.
 _Native = highspy.HighsModelStatus
 
 
@@ -24,6 +25,28 @@ class Values:
     """The values of a solution, read by variable."""
 
     of: Callable[[Any], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """How a run searches: gaps, seed, threads and presolve."""
+
+    gap: float
+    absolute_gap: float
+    seed: int
+    threads: int
+    presolve: bool
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return what HiGHS takes beside gaps, threads and time."""
+        return {
+            "random_seed": self.seed,
+            "presolve": "on" if self.presolve else "off",
+            "mip_feasibility_tolerance": FEASIBILITY,
+            "primal_feasibility_tolerance": FEASIBILITY,
+            "dual_feasibility_tolerance": FEASIBILITY,
+        }
 
 
 def run(
@@ -36,52 +59,43 @@ def run(
     threads: int | None = None,
     presolve: bool = True,
 ) -> Outcome[Values]:
-    """Solve the model; one thread unless told otherwise, and to a gap of zero, so that a run repeats byte for byte.
+    """Solve a Pyomo model; on one thread unless asked otherwise, and to a gap of zero, so that a run repeats exactly.
 
-    A model with rows that are found on the way has them as `model.lazy`.
+    A model with rows that are added as they are broken has them as `model.lazy`.
 
     Parameters
     ----------
     absolute_gap
         Distance of bound and incumbent, in the objective's unit, that counts as proven; None: 1e-6.
     presolve
-        Off makes a second, independent run of the same question.
+        Off makes a second, independent run of the same model.
     """
-    outcome, status = _run(model, time_limit, gap, absolute_gap, seed, threads, presolve)
+    distance = ABSOLUTE_GAP if absolute_gap is None else absolute_gap
+    solve = _solve if getattr(model, "lazy", None) is None else _solve_lazily
+    outcome, status = solve(model, time_limit, _Search(gap or 0.0, distance, seed, threads or 1, presolve))
     if status == _Native.kUnboundedOrInfeasible and presolve:
         # Presolve alone cannot tell the two apart; the simplex can.
-        outcome, _ = _run(model, time_limit, gap, absolute_gap, seed, threads, False)
+        outcome, _ = solve(model, time_limit, _Search(gap or 0.0, distance, seed, threads or 1, False))
     return outcome
 
 
-def _run(
-    model: pyo.ConcreteModel,
-    time_limit: float | None,
-    gap: float | None,
-    absolute_gap: float | None,
-    seed: int,
-    threads: int | None,
-    presolve: bool,
-) -> tuple[Outcome[Values], Any]:
-    lazy = getattr(model, "lazy", None)
-    if lazy is not None:
-        return _run_lazily(model, lazy, time_limit, gap, absolute_gap, seed, threads, presolve)
-    solver = Highs()
-    started = time.perf_counter()
+def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> tuple[Outcome[Values], Any]:
+    """Solve a model with all its rows stated; return the native status beside the outcome."""
+    solver, clock = Highs(), Deadline()
     results = solver.solve(
         model,
         load_solutions=False,
         raise_exception_on_nonoptimal_result=False,
-        threads=threads or 1,
+        threads=how.threads,
         time_limit=None if time_limit is None else max(time_limit, 0.0),
-        rel_gap=gap or 0.0,
-        abs_gap=1e-6 if absolute_gap is None else absolute_gap,
-        solver_options=_options(seed, presolve),
+        rel_gap=how.gap,
+        abs_gap=how.absolute_gap,
+        solver_options=how.options,
     )
     # The wrapper keeps no native status; this attribute is the only way to it.
     status = solver._solver_model.getModelStatus()
-    held = results.solution_status in (SolutionStatus.feasible, SolutionStatus.optimal)
-    primals = results.solution_loader.get_vars() if held else None
+    solved = results.solution_status in (SolutionStatus.feasible, SolutionStatus.optimal)
+    primals = results.solution_loader.get_vars() if solved else None
     outcome = Outcome(
         stop=STOP_BY_STATUS[status],
         # A variable that no row and no objective mentions is not passed to the solver: its value is free, so zero.
@@ -93,59 +107,44 @@ def _run(
         solver=SOLVER,
         variables=model.nvariables(),
         constraints=model.nconstraints(),
-        seconds=time.perf_counter() - started,
+        seconds=clock.elapsed,
     )
     return outcome, status
 
 
+def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> tuple[Outcome[Values], Any]:
+    """Solve a model whose lazy rows are added as they are broken; return the native status beside the outcome."""
+    clock, rows = Deadline(time_limit), model.lazy
+    gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap}
+    search = Search(model, rows, how.options | gaps | {"threads": how.threads}, time_limit)
+    result = search.search(how.gap, how.absolute_gap)
+    point = result.point
+
+    def value(v: Any) -> float:
+        return float(point[search.column[id(v)]]) if point is not None and id(v) in search.column else 0.0
+
+    outcome = Outcome(
+        stop=STOP_BY_STATUS[result.status],
+        solution=None if point is None else Values(value),
+        objective=result.objective,
+        bound=result.bound,
+        infeasible=result.infeasible and result.status == _Native.kInfeasible,
+        detail=str(result.status.name)[1:],
+        solver=SOLVER,
+        variables=model.nvariables(),
+        constraints=model.nconstraints() + result.rows,
+        seconds=clock.elapsed,
+    )
+    return outcome, result.status
+
+
 def duals(model: pyo.ConcreteModel) -> Duals | None:
     """Solve a model without integers and return the dual of each row; None where it has no optimum."""
-    lazy = getattr(model, "lazy", None)
+    lazy: Rows | None = getattr(model, "lazy", None)
     if lazy is not None:
-        return Search(model, lazy, _options(0, True) | {"threads": 1}, None).duals()
+        options = _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options
+        return Search(model, lazy, options | {"threads": 1}, None).duals()
     results = Highs().solve(model, load_solutions=False, raise_exception_on_nonoptimal_result=False, threads=1)
     if results.solution_status is not SolutionStatus.optimal:
         return None
     return Duals(stated=results.solution_loader.get_duals())
-
-
-def _options(seed: int, presolve: bool) -> dict[str, Any]:
-    return {
-        "random_seed": seed,
-        "presolve": "on" if presolve else "off",
-        "mip_feasibility_tolerance": FEASIBILITY,
-        "primal_feasibility_tolerance": FEASIBILITY,
-        "dual_feasibility_tolerance": FEASIBILITY,
-    }
-
-
-def _run_lazily(
-    model: pyo.ConcreteModel,
-    lazy: Rows,
-    time_limit: float | None,
-    gap: float | None,
-    absolute_gap: float | None,
-    seed: int,
-    threads: int | None,
-    presolve: bool,
-) -> tuple[Outcome[Values], Any]:
-    started = time.perf_counter()
-    gaps = {"mip_rel_gap": gap or 0.0, "mip_abs_gap": 1e-6 if absolute_gap is None else absolute_gap}
-    search = Search(model, lazy, _options(seed, presolve) | gaps | {"threads": threads or 1}, time_limit)
-    found = search.search(gaps["mip_rel_gap"], gaps["mip_abs_gap"])
-    point = found.point
-    outcome = Outcome(
-        stop=STOP_BY_STATUS[found.status],
-        solution=None
-        if point is None
-        else Values(lambda v: float(point[search.column[id(v)]]) if id(v) in search.column else 0.0),
-        objective=found.objective,
-        bound=found.bound,
-        infeasible=found.infeasible and found.status == _Native.kInfeasible,
-        detail=str(found.status.name)[1:],
-        solver=SOLVER,
-        variables=model.nvariables(),
-        constraints=model.nconstraints() + found.rows,
-        seconds=time.perf_counter() - started,
-    )
-    return outcome, found.status

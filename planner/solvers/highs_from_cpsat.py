@@ -1,7 +1,6 @@
-"""Run the linear rows of a CP-SAT model on HiGHS: the same question where its relaxation is tight, and branching on it beats learning."""
+"""Run a CP-SAT model of linear rows on HiGHS, for models whose relaxation is so tight that branching beats learning."""
 
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +9,11 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from planner.solvers.cpsat import Values
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.statuses import HIGHS, STOP_BY_STATUS
 
-FAR = 2**62  # beyond it a side of a row is no limit
+FAR = 2**62  # CP-SAT writes a side without a limit as one beyond this.
 
 
 def run(
@@ -24,19 +24,18 @@ def run(
     threads: int | None = None,
     presolve: bool = True,
 ) -> Outcome[Values]:
-    """Solve a model of whole variables and linear rows to a gap of zero; a value is asked for by variable.
+    """Solve a CP-SAT model of linear rows to a gap of zero; its solution is read by variable, not by expression.
 
-    Tolerances are those of HiGHS, as narrower ones (1e-9) have made it call 2 the optimum where 1 is. A solution is rounded
-    and held against the rows in whole numbers; a proof is worth a second run without `presolve`. Ctrl-C in the main thread
-    stops the search at once, and what is held then comes back.
+    Tolerances are those of HiGHS, as narrower ones (1e-9) have made it call 2 the optimum where 1 is. A solution is
+    rounded and checked against the rows in whole numbers; a proof is worth a second run without `presolve`. Ctrl-C in
+    the main thread stops the search at once and returns its incumbent.
 
     Raises
     ------
     ValueError
         If a rule of the model is not linear, or holds only under a condition.
     """
-    started = time.perf_counter()
-    rows = _rows(model)
+    deadline, rows = Deadline(time_limit), _rows(model)
     h = highspy.Highs()
     options = {
         "output_flag": False,
@@ -48,42 +47,47 @@ def run(
     for key, value in options.items():
         h.setOptionValue(key, value)
     h.passModel(_lp(model, rows))
-    if time_limit is not None:
-        h.setOptionValue("time_limit", max(0.0, time_limit - (time.perf_counter() - started)))
+    if deadline.limit is not None:
+        h.setOptionValue("time_limit", deadline.limit)
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
     h.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
     h.run()
     status, info = h.getModelStatus(), h.getInfo()
-    held = None
-    if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-        held = [round(x) for x in h.getSolution().col_value]
-        if not all(low <= sum(c * held[v] for v, c in row.items()) <= high for row, low, high in rows):
-            held = None
+    solution = _rounded(h, rows)
     # All variables are bounded, so that of the two only one can be.
     infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
     stop = Stop.PROVED if infeasible else STOP_BY_STATUS[status]
     bounded = model.has_objective() and not infeasible and np.isfinite(info.mip_dual_bound)
     return Outcome(
-        stop=Stop.FAILED if stop is Stop.PROVED and held is None and not infeasible else stop,
-        solution=None if held is None else _values(held),
-        objective=round(info.objective_function_value) if held is not None and model.has_objective() else None,
+        stop=Stop.FAILED if stop is Stop.PROVED and solution is None and not infeasible else stop,
+        solution=None if solution is None else _values(solution),
+        objective=round(info.objective_function_value) if solution is not None and model.has_objective() else None,
         bound=info.mip_dual_bound if bounded else None,
         infeasible=infeasible,
         detail=str(status.name)[1:],
         solver=HIGHS,
         variables=len(model.proto.variables),
         constraints=len(model.proto.constraints),
-        seconds=time.perf_counter() - started,
+        seconds=deadline.elapsed,
     )
 
 
-def _values(held: Sequence[int]) -> Values:
+def _rounded(h: highspy.Highs, rows: "Sequence[Row]") -> list[int] | None:
+    """Return the incumbent in whole numbers; None where there is none, or where it breaks a row once rounded."""
+    if h.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return None
+    x = [round(value) for value in h.getSolution().col_value]
+    kept = all(low <= sum(c * x[v] for v, c in row.items()) <= high for row, low, high in rows)
+    return x if kept else None
+
+
+def _values(solution: Sequence[int]) -> Values:
     """Read a solution by variable."""
 
     def of(x: cp_model.LinearExprT) -> int:
         if not isinstance(x, cp_model.IntVar):
-            raise TypeError(f"a value is asked for by variable (is {type(x).__name__})")
-        return held[x.index]
+            raise TypeError(f"a value is read by variable (is {type(x).__name__})")
+        return solution[x.index]
 
     return Values(of)
 
@@ -93,7 +97,7 @@ Row = tuple[dict[int, int], int, int]
 
 def _rows(model: cp_model.CpModel) -> list[Row]:
     """Return each row's coefficients by variable and its two sides."""
-    found = []
+    rows = []
     for constraint in model.proto.constraints:
         row: dict[int, int] = {}
         if len(constraint.enforcement_literal) or not (constraint.has_linear() or constraint.has_bool_or()):
@@ -107,8 +111,8 @@ def _rows(model: cp_model.CpModel) -> list[Row]:
             low, high = list(constraint.linear.domain)
             for v, c in zip(constraint.linear.vars, constraint.linear.coeffs, strict=True):
                 row[v] = row.get(v, 0) + c
-        found.append(({v: c for v, c in row.items() if c}, low, high))
-    return found
+        rows.append(({v: c for v, c in row.items() if c}, low, high))
+    return rows
 
 
 def _lp(model: cp_model.CpModel, rows: Sequence[Row]) -> Any:

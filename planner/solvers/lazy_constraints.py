@@ -1,7 +1,6 @@
-"""Solve a Pyomo model on HiGHS with rows that are found on the way: on the LP relaxation first, then on whole solutions."""
+"""Solve a Pyomo model with lazy rows on HiGHS: add the rows that its relaxation breaks, then those a solution does."""
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -12,8 +11,10 @@ import numpy.typing as npt
 import pyomo.environ as pyo
 from pyomo.contrib.solver.solvers.highs import Highs
 
+from planner.solvers.deadline import Deadline
+
 _Status, _Strategy = highspy.HighsModelStatus, highspy.simplex_constants.SimplexStrategy
-LOOSE = 1e-6  # slack of a row that does not matter at a relaxation's optimum
+LOOSE = 1e-6  # A row with more slack than this does not matter at a relaxation's optimum.
 _DUAL, _PRIMAL = (int(s) for s in (_Strategy.kSimplexStrategyDual, _Strategy.kSimplexStrategyPrimal))
 _INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
 
@@ -29,13 +30,13 @@ class Row:
 
 
 class Rows(Protocol):
-    """Rows of a model that are stated only where a point breaks them."""
+    """Lazy rows of a model: stated only where a point breaks them."""
 
     columns: Sequence[Any]  # Pyomo variables
     gates: Sequence[tuple[int, int]]  # whole columns and the binaries without which they are zero
 
     def known(self) -> list[Row]:
-        """Return the rows found so far."""
+        """Return the rows stated so far."""
 
     def forget(self) -> None:
         """Take all rows back: none is stated any more."""
@@ -43,13 +44,13 @@ class Rows(Protocol):
     def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
         """Return rows that the point breaks, nothing where it keeps all.
 
-        `whole`: its integers are whole; `quick`: those that take long to find may be left out.
+        `whole`: its integers are whole; `quick`: rows that take long to separate may be left out.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What the search holds: the best point that keeps all rows, its value, and the bound."""
+class LazyResult:
+    """What a search with lazy rows leaves: the best point that keeps all rows, its value, and the bound."""
 
     status: Any
     point: npt.NDArray[np.float64] | None
@@ -61,14 +62,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duals:
-    """The change of the objective for one more unit of a row's limit: by stated row, and by the name of rows found on the way."""
+    """The change of the objective for one more unit of a row's limit: by stated row, and by the name of lazy rows."""
 
     stated: Mapping[Any, float]
-    found: Mapping[str, float] = field(default_factory=dict)
+    lazy: Mapping[str, float] = field(default_factory=dict)
 
 
 class Search:
-    """One model in HiGHS, translated once; rows are added to it as they are found."""
+    """One model in HiGHS, translated once; lazy rows are added to it as points break them."""
 
     def __init__(self, model: pyo.ConcreteModel, rows: Rows, options: dict[str, Any], time_limit: float | None) -> None:
         wrapper = Highs()
@@ -77,7 +78,7 @@ class Search:
         self.h = wrapper._solver_model
         self.column: dict[int, int] = wrapper._pyomo_var_to_solver_var_map
         self._wrapper = wrapper
-        self.rows, self.until = rows, math.inf if time_limit is None else time.perf_counter() + time_limit
+        self.rows, self.deadline = rows, Deadline(time_limit)
         self.h.setOptionValue("output_flag", False)
         self.h.HandleKeyboardInterrupt = True
         for key, value in options.items():
@@ -90,7 +91,7 @@ class Search:
         lp = self.h.getLp()
         self.low, self.high = np.asarray(lp.col_lower_)[self.whole], np.asarray(lp.col_upper_)[self.whole]
         self.sense = 1.0 if lp.sense_ == highspy.ObjSense.kMinimize else -1.0
-        self.found: dict[int, str] = {}
+        self.lazy: dict[int, str] = {}
         self.add(rows.known())
 
     def _join(self, columns: Sequence[Any]) -> None:
@@ -105,7 +106,7 @@ class Search:
         self.at = np.asarray([-1 if v is None else self.column[id(v)] for v in columns], dtype=np.int64)
 
     def add(self, rows: Sequence[Row], *, kept: bool = False) -> None:
-        """State rows; a column without a variable is zero. Those kept are never dropped."""
+        """State rows; a column without a variable is zero. Rows `kept` are never dropped."""
         if not rows:
             return
         parts = [(self.at[r.columns][self.at[r.columns] >= 0], r.values[self.at[r.columns] >= 0]) for r in rows]
@@ -122,15 +123,14 @@ class Search:
             np.concatenate([v for _, v in parts]),
         )
         if not kept:
-            self.found |= {self.h.getNumRow() - len(rows) + i: r.name for i, r in enumerate(rows)}
+            self.lazy |= {self.h.getNumRow() - len(rows) + i: r.name for i, r in enumerate(rows)}
 
     def run(self) -> Any:
         """Run HiGHS as the model stands, for the time that is left."""
-        left = self.until - time.perf_counter()
-        if left <= 0:
+        if self.deadline.passed:
             return _Status.kTimeLimit
         # HiGHS counts the time of all its runs together.
-        self.h.setOptionValue("time_limit", self.h.getRunTime() + left)
+        self.h.setOptionValue("time_limit", self.h.getRunTime() + self.deadline.left)
         self.h.run()
         return self.h.getModelStatus()
 
@@ -150,8 +150,8 @@ class Search:
     def _keep_all(self, *, whole: bool, quick: bool, turned: bool = False) -> Any:
         """Add rows until none is broken; `turned`: the objective is another one than in the run before.
 
-        The point held is then still one of the primal simplex, which starts from it; new rows are for the dual. Measured on
-        10,000 buses: two thirds of the time of the dual alone.
+        The point is then still feasible, and the primal simplex starts from it; new rows are for the dual simplex.
+        Measured on 10,000 buses: two thirds of the time of the dual alone.
         """
         kinds = np.full(len(self.whole), int(highspy.HighsVarType.kContinuous), dtype=np.uint8)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
@@ -167,36 +167,34 @@ class Search:
                 return status
             self.add(rows)
 
-    def stops(self, column: int, most: float, fixed: Mapping[int, float]) -> set[str]:
-        """Name the rows that keep a column below `most` with others fixed, binaries among them at whole values."""
+    def stops(self, column: int, limit: float, fixed: Mapping[int, float]) -> set[str]:
+        """Return the rows that keep a column below a limit with others fixed, binaries among them at whole values."""
         for i, at in fixed.items():
             self.h.changeColBounds(int(self.at[i]), at, at)
-        self.h.changeColBounds(int(self.at[column]), 0.0, most)
+        self.h.changeColBounds(int(self.at[column]), 0.0, limit)
         costs = np.zeros(self.h.getNumCol())
         costs[self.at[column]] = -self.sense
         self.h.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), costs)
-        if self._keep_all(whole=True, quick=False) != _Status.kOptimal or self.point()[self.at[column]] >= most - 1e-6:
+        if self._keep_all(whole=True, quick=False) != _Status.kOptimal or self.point()[self.at[column]] >= limit - 1e-6:
             return set()
-        found = self._duals()
-        return {row.name for row, x in found.stated.items() if abs(x) > 1e-6} | {
-            name for name, x in found.found.items() if abs(x) > 1e-6
-        }
+        duals = self._duals()
+        stated = {row.name for row, x in duals.stated.items() if abs(x) > 1e-6}
+        return stated | {name for name, x in duals.lazy.items() if abs(x) > 1e-6}
 
     def duals(self) -> Duals | None:
         """Solve a model whose binaries are fixed at whole values and return its duals; None where it has no optimum."""
         return self._duals() if self._keep_all(whole=True, quick=False) == _Status.kOptimal else None
 
     def _duals(self) -> Duals:
-        held = self.h.getSolution().row_dual
-        found: dict[str, float] = {}
-        for i, name in self.found.items():
-            found[name] = found.get(name, 0.0) + held[i]
-        return Duals(
-            stated={row: held[i] for row, i in self._wrapper._pyomo_con_to_solver_con_map.items()}, found=found
-        )
+        dual = self.h.getSolution().row_dual
+        lazy: dict[str, float] = {}
+        for i, name in self.lazy.items():
+            lazy[name] = lazy.get(name, 0.0) + dual[i]
+        stated = {row: dual[i] for row, i in self._wrapper._pyomo_con_to_solver_con_map.items()}
+        return Duals(stated=stated, lazy=lazy)
 
     def tighten(self) -> Any:
-        """Bound each gated column by its own largest value, which also finds the rows that hold it there.
+        """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.
 
         A tie `x <= bound · gate` with a loose bound lets a relaxation open a hundredth of everything.
         """
@@ -209,28 +207,25 @@ class Search:
             self.h.changeColsCost(len(every), every, none)
             none[at] = 0.0
             status = self.relax(quick=True, turned=True)
-            most = np.floor(self.point()[at] + 1e-6) if status == _Status.kOptimal else math.inf
-            if status in _INFEASIBLE or status not in (_Status.kOptimal, _Status.kTimeLimit):
+            if status not in (_Status.kOptimal, _Status.kTimeLimit):
                 return status
-            if math.isfinite(most):
-                self.add(
-                    [Row(name="", columns=np.asarray([column, gate]), values=np.asarray([1.0, -most]), upper=0.0)],
-                    kept=True,
-                )
+            if status == _Status.kOptimal:
+                values = np.asarray([1.0, -np.floor(self.point()[at] + 1e-6)])
+                self.add([Row(name="", columns=np.asarray([column, gate]), values=values, upper=0.0)], kept=True)
         self.h.changeColsCost(len(every), every, costs)
-        self.forget(list(self.found))
+        self.forget(list(self.lazy))
         status = self.relax()
         if status == _Status.kOptimal:
             slack = np.asarray(self.h.getLp().row_upper_) - np.asarray(self.h.getSolution().row_value)
-            self.forget([i for i in self.found if slack[i] > LOOSE])
+            self.forget([i for i in self.lazy if slack[i] > LOOSE])
         return status
 
     def forget(self, rows: list[int]) -> None:
-        """Drop rows found, dense as they are; the few that matter are found again."""
+        """Drop lazy rows, dense as they are; the few that matter are added again."""
         kept = np.delete(np.arange(self.h.getNumRow()), rows)
         place = dict(zip(kept.tolist(), range(len(kept)), strict=True))
         self.h.deleteRows(len(rows), np.asarray(rows, dtype=np.int32))
-        self.found = {place[i]: name for i, name in self.found.items() if i in place}
+        self.lazy = {place[i]: name for i, name in self.lazy.items() if i in place}
         self.rows.forget()
 
     def restore(self) -> None:
@@ -239,47 +234,52 @@ class Search:
         self.h.changeColsBounds(len(self.whole), self.whole, self.low, self.high)
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
 
-    def search(self, relative_gap: float, absolute_gap: float) -> Found:
-        """Find the best point that keeps all rows.
+    def search(self, relative_gap: float, absolute_gap: float) -> LazyResult:
+        """Return the best point that keeps all rows.
 
-        Each whole solution is kept and the rest chosen anew beside it until all rows hold: mostly the value stays, and
-        the proof is done. Where nothing can be chosen beside it, the rows found shut it out.
+        The integers of each solution are fixed and the rest chosen anew until all rows hold: mostly the value stays and
+        the proof is done. Where nothing can be chosen beside them, the rows that were added exclude them.
         """
         status = self.relax(quick=True)
         if status == _Status.kOptimal:
             status = self.tighten()
-        best: npt.NDArray[np.float64] | None = None
+        point: npt.NDArray[np.float64] | None = None
         value = bound = None
         while status == _Status.kOptimal:
             self.restore()
             status = self.run()
-            info = self.h.getInfo()
-            if status not in _INFEASIBLE and math.isfinite(info.mip_dual_bound):
-                bound = self.sense * max(
-                    self.sense * info.mip_dual_bound, -math.inf if bound is None else self.sense * bound
-                )
-            if not self.h.getSolution().value_valid or status in _INFEASIBLE:
+            if status in _INFEASIBLE:
                 break
-            held = status
+            bound = self._raised(bound)
+            if not self.h.getSolution().value_valid:
+                break
+            outer = status
             inner = self.relax(np.round(self.point()[self.whole]))
             if inner == _Status.kOptimal:
-                found = self.h.getInfo().objective_function_value
-                if value is None or self.sense * found < self.sense * value:
-                    best, value = self.point(), found
+                candidate = self.h.getInfo().objective_function_value
+                if value is None or self.sense * candidate < self.sense * value:
+                    point, value = self.point(), candidate
             elif inner not in _INFEASIBLE:
                 status = inner
                 break
-            if held != _Status.kOptimal or _close(value, bound, relative_gap, absolute_gap):
-                status = held
+            if outer != _Status.kOptimal or _close(value, bound, relative_gap, absolute_gap):
+                status = outer
                 break
             status = _Status.kOptimal
-        infeasible = best is None and status in _INFEASIBLE
-        return Found(
-            status=status, point=best, objective=value, bound=bound, infeasible=infeasible, rows=len(self.found)
-        )
+        infeasible = point is None and status in _INFEASIBLE
+        rows = len(self.lazy)
+        return LazyResult(status=status, point=point, objective=value, bound=bound, infeasible=infeasible, rows=rows)
+
+    def _raised(self, bound: float | None) -> float | None:
+        """Return the better of a bound and that of the run just made."""
+        dual = float(self.h.getInfo().mip_dual_bound)
+        if not math.isfinite(dual):
+            return bound
+        return dual if bound is None else self.sense * max(self.sense * dual, self.sense * bound)
 
 
 def _close(value: float | None, bound: float | None, relative_gap: float, absolute_gap: float) -> bool:
+    """Return whether bound and value meet within the gaps; rounding of 1e-9 counts as none."""
     if value is None or bound is None:
         return False
     return abs(value - bound) <= max(absolute_gap, relative_gap * abs(value), 1e-9 * abs(value))

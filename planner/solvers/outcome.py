@@ -62,7 +62,7 @@ class Outcome(Generic[T]):
         space: Mapping[str, Any] | None = None,
         binding: tuple[str, ...] = (),
     ) -> Certificate:
-        """State what was proven of a decision: the solver's part from this outcome, the decision's own from the arguments."""
+        """Return the certificate of a decision: the solver's part from this outcome, the rest as given."""
         return Certificate(
             status=self.status,
             objective=self.objective,

@@ -1,11 +1,11 @@
-"""What HiGHS says of its runs, and how exactly it is asked to keep rows; no Pyomo here, which takes a second to load."""
+"""The statuses of HiGHS and its tolerance; without Pyomo, which takes a second to load."""
 
 import highspy
 
 from planner.solvers.outcome import Stop
 
 HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
-FEASIBILITY = 1e-9
+FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
 
 _Native = highspy.HighsModelStatus
 

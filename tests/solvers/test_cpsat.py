@@ -1,34 +1,66 @@
-"""The CP-SAT backend: a total status table, and no solution where there is none."""
+"""The CP-SAT back end: a total status table, and no solution where there is none."""
 
 import random
 import signal
 import threading
 
+import pytest
 from ortools.sat.python import cp_model
 
 from planner.solvers import cpsat
 from planner.solvers.outcome import Stop, relative_gap
 
-
-def test_status_table_is_total() -> None:
-    """Every native status has its meaning."""
-    assert set(cpsat.STOP_BY_STATUS) == {
-        cp_model.OPTIMAL,
-        cp_model.INFEASIBLE,
-        cp_model.FEASIBLE,
-        cp_model.UNKNOWN,
-        cp_model.MODEL_INVALID,
-    }
+STATUSES = cp_model.CpSolverStatus.__members__
 
 
-def test_infeasible_holds_nothing() -> None:
-    """A contradiction is a proof without a solution."""
+def contradiction() -> cp_model.CpModel:
+    """Return a model without a solution."""
     m = cp_model.CpModel()
     x = m.new_bool_var("x")
     m.add(x >= 1)
     m.add(x <= 0)
-    out = cpsat.run(m)
-    assert (out.stop, out.solution, out.infeasible, out.objective) == (Stop.PROVED, None, True, None)
+    return m
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_every_native_status_has_a_stop(name: str) -> None:
+    """Only a proof is one; an invalid model is a failure, and a limit is no proof."""
+    stop = cpsat.STOP_BY_STATUS[STATUSES[name]]
+    assert (stop is Stop.PROVED) == (name in ("OPTIMAL", "INFEASIBLE"))
+    assert (stop is Stop.FAILED) == (name == "MODEL_INVALID")
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A status that is not the proof of a contradiction never says that there is no solution."""
+    monkeypatch.setattr(cp_model.CpSolver, "solve", lambda *_: STATUSES[name])
+    monkeypatch.setattr(cp_model.CpSolver, "response_proto", type("Response", (), {"deterministic_time": 0.0})())
+    monkeypatch.setattr(cp_model.CpSolver, "status_name", lambda *_: name)
+    outcome = cpsat.run(contradiction())
+    assert outcome.infeasible == (name == "INFEASIBLE")
+    assert (outcome.status == "infeasible") == (name == "INFEASIBLE")
+
+
+def test_an_invalid_model_is_a_failure() -> None:
+    """A variable whose sums overflow makes the model invalid, not infeasible."""
+    m = cp_model.CpModel()
+    x = m.new_int_var(0, 2**62, "x")
+    m.add(2**40 * x >= 1)
+    outcome = cpsat.run(m)
+    assert (outcome.stop, outcome.infeasible, outcome.solution, outcome.detail) == (
+        Stop.FAILED,
+        False,
+        None,
+        "MODEL_INVALID",
+    )
+    assert outcome.status == "unknown"
+
+
+def test_a_contradiction_is_a_proof_without_a_solution() -> None:
+    """A contradiction is proven, with presolve or without, and leaves no objective."""
+    for presolve in (True, False):
+        out = cpsat.run(contradiction(), presolve=presolve)
+        assert (out.stop, out.solution, out.infeasible, out.objective) == (Stop.PROVED, None, True, None)
 
 
 def test_gap() -> None:
@@ -37,8 +69,9 @@ def test_gap() -> None:
     assert relative_gap(10.0, None) is None
 
 
-def test_ctrl_c_stops_the_search_and_keeps_what_is_held() -> None:
+def test_ctrl_c_stops_the_search_and_returns_the_incumbent() -> None:
     """A search that would run for minutes ends, says so, and gives its incumbent and bound."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the run began in the background
     model = cp_model.CpModel()
     r = random.Random(1)
     picks = [model.new_bool_var(f"{i}") for i in range(300)]
@@ -46,7 +79,10 @@ def test_ctrl_c_stops_the_search_and_keeps_what_is_held() -> None:
         model.add(sum(r.randint(1, 1000) * p for p in picks) <= 40_000)
     model.maximize(sum(r.randint(1, 1000) * p for p in picks))
     threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
-    outcome = cpsat.run(model, time_limit=60, interruptible=True)
+    try:
+        outcome = cpsat.run(model, time_limit=60, interruptible=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert outcome.stop is Stop.INTERRUPTED
     assert outcome.solution is not None
     assert outcome.objective is not None and outcome.bound is not None and 0 < outcome.objective < outcome.bound

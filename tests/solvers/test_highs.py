@@ -7,25 +7,45 @@ import pytest
 from planner.solvers import cpsat, highs
 from planner.solvers.cpsat_from_pyomo import restate
 from planner.solvers.outcome import Stop
+from planner.solvers.statuses import STOP_BY_STATUS
 
 
-def small(least: float = 4.5) -> pyo.ConcreteModel:
+def small(at_least: float = 4.5) -> pyo.ConcreteModel:
     """Return min 2x + 3z with z whole: releases of HiGHS have got it wrong."""
     m = pyo.ConcreteModel()
     m.x = pyo.Var(bounds=(0, 10))
     m.z = pyo.Var(bounds=(0, 10), domain=pyo.NonNegativeIntegers)
-    m.cover = pyo.Constraint(expr=m.x + m.z >= least)
+    m.cover = pyo.Constraint(expr=m.x + m.z >= at_least)
     m.goal = pyo.Objective(expr=2 * m.x + 3 * m.z)
     return m
 
 
-def test_every_native_status_has_a_stop() -> None:
-    """A status that the table does not know would be a KeyError in front of a user."""
-    assert set(highs.STOP_BY_STATUS) == set(highspy.HighsModelStatus.__members__.values())
+STATUSES = highspy.HighsModelStatus.__members__
+PROOFS = {"kOptimal", "kInfeasible"}
+LIMITS = {"kTimeLimit", "kIterationLimit", "kSolutionLimit", "kMemoryLimit", "kObjectiveBound", "kObjectiveTarget"}
+INTERRUPTS = {"kInterrupt", "kHighsInterrupt"}
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_every_native_status_has_a_stop(name: str) -> None:
+    """Proofs, limits and interrupts are named; whatever else HiGHS says, now or in a later release, is a failure."""
+    stop = STOP_BY_STATUS[STATUSES[name]]
+    assert (stop is Stop.PROVED) == (name in PROOFS)
+    assert (stop is Stop.LIMIT) == (name in LIMITS)
+    assert (stop is Stop.INTERRUPTED) == (name in INTERRUPTS)
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_only_infeasible_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A status that is no proof of a contradiction never says that there is no solution."""
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: STATUSES[name])
+    outcome = highs.run(small(4.5 if name == "kOptimal" else 20.5))
+    assert outcome.infeasible == (name == "kInfeasible")
+    assert (outcome.status == "infeasible") == (name == "kInfeasible")
 
 
 def test_optimum_is_proven_with_its_bound() -> None:
-    """The optimum is 9, held and proven."""
+    """The optimum is 9, and proven."""
     outcome = highs.run(small())
     assert (outcome.stop, outcome.infeasible) == (Stop.PROVED, False)
     assert outcome.objective == pytest.approx(9) and outcome.bound == pytest.approx(9)
@@ -34,8 +54,8 @@ def test_optimum_is_proven_with_its_bound() -> None:
 
 @pytest.mark.parametrize("presolve", [True, False])
 def test_infeasible_is_a_proof_without_a_solution(presolve: bool) -> None:
-    """Nothing is held where nothing is feasible."""
-    outcome = highs.run(small(least=20.5), presolve=presolve)
+    """An infeasible model has no solution and no objective."""
+    outcome = highs.run(small(at_least=20.5), presolve=presolve)
     assert (outcome.stop, outcome.infeasible, outcome.solution, outcome.objective) == (Stop.PROVED, True, None, None)
 
 
@@ -49,8 +69,8 @@ def test_unbounded_is_a_failure_not_an_answer() -> None:
     assert (outcome.stop, outcome.infeasible) == (Stop.FAILED, False)
 
 
-def test_a_question_without_objective_is_answered() -> None:
-    """Feasibility alone holds a solution and no objective."""
+def test_a_model_without_objective_is_solved() -> None:
+    """Feasibility alone leaves a solution and no objective."""
     m = small()
     m.del_component(m.goal)
     outcome = highs.run(m)
@@ -79,10 +99,10 @@ def test_values_of_unmentioned_variables_are_zero() -> None:
     assert solution is not None and solution.of(m.idle) == 0.0
 
 
-@pytest.mark.parametrize("least", [0.5, 4.5, 12.0, 20.0, 20.5])
-def test_cpsat_agrees_on_the_restated_model(least: float) -> None:
+@pytest.mark.parametrize("limit", [0.5, 4.5, 12.0, 20.0, 20.5])
+def test_cpsat_agrees_on_the_restated_model(limit: float) -> None:
     """The restatement in CP-SAT has the same optimum, and the same infeasibility."""
-    first, second = highs.run(small(least)), cpsat.run(restate(small(least), relax=False))
+    first, second = highs.run(small(limit)), cpsat.run(restate(small(limit), relax=False))
     assert first.infeasible == second.infeasible
     if first.objective is not None:
         assert second.objective is not None and second.objective / 1e6 == pytest.approx(first.objective)

@@ -223,7 +223,7 @@ def _prices(m: Any, q: Question, duals: Duals) -> Iterator[Price]:
             for index, row in (year.block.component(family) or {}).items():
                 name = soft_rules.label(reported, index) + year.told
                 found[name] = found.get(name, 0.0) + duals.stated.get(row, 0.0)
-    for name, dual in duals.found.items():
+    for name, dual in duals.lazy.items():
         found[name] = found.get(name, 0.0) + dual
     for name, dual in found.items():
         per, unit = soft_rules.PER_UNIT[soft_rules.family_of(name)]

@@ -9,11 +9,10 @@ from ortools.sat.python import cp_model
 
 from planner.solvers import cpsat, highs_from_cpsat
 from planner.solvers.outcome import Stop
-from planner.solvers.statuses import STOP_BY_STATUS
 
 
 def random_model(seed: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
-    """Return a few whole variables, rows of both senses, and an objective to make least."""
+    """Return a few whole variables, rows of both senses, and an objective to minimize."""
     r, m = random.Random(seed), cp_model.CpModel()
     x = [m.new_int_var(r.randint(-3, 0), r.randint(1, 6), f"x[{i}]") for i in range(5)]
     for _ in range(4):
@@ -24,9 +23,19 @@ def random_model(seed: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
     return m, x
 
 
-def test_every_native_status_has_a_stop() -> None:
-    """A status that the table does not know would be a KeyError in front of a user."""
-    assert set(STOP_BY_STATUS) == set(highspy.HighsModelStatus.__members__.values())
+STATUSES = highspy.HighsModelStatus.__members__
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_only_a_proof_is_infeasible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors, unknown statuses and limits never say that there is no solution; nothing here is unbounded."""
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: STATUSES[name])
+    monkeypatch.setattr(highspy.Highs, "run", lambda _: None)
+    outcome = highs_from_cpsat.run(random_model(1)[0])
+    proofs = ("kInfeasible", "kUnboundedOrInfeasible")
+    assert outcome.infeasible == (outcome.status == "infeasible") == (name in proofs)
+    assert outcome.solution is None
+    assert (outcome.stop is Stop.PROVED) == (name in proofs)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -65,7 +74,7 @@ def test_other_rules_are_refused() -> None:
 
 
 def test_no_time_is_a_limit_without_an_answer() -> None:
-    """Nothing is held and nothing proven where no time was given."""
+    """There is no incumbent and no proof where no time was given."""
     m, _ = random_model(1)
     outcome = highs_from_cpsat.run(m, time_limit=0.0)
     assert outcome.stop is Stop.LIMIT and not outcome.infeasible
