@@ -1,6 +1,6 @@
 """Hostlists such as r[0001-0103,0205] or rack1node[01-02]: runs folded, order kept, numbers padded as they were.
 
-The looks and the order are Slurm's: names fold on their last number alone, and brackets before the last turn faster the
+Format and order are Slurm's: names fold on their last number alone, and brackets before the last turn faster the
 further left they stand. What Slurm guesses at (a bracket left open, an empty item, a range without an end) is refused.
 """
 
@@ -52,7 +52,7 @@ def parse(text: str) -> list[int]:
         raise ValueError(f"{text!r} is not a list of racks; write one as {PREFIX}[0001-0103,0205]")
     item = _parsed(text)
     if item.size > MAX_NAMES:
-        expand(text)  # says so
+        expand(text)  # raises the error that names the size
     return (
         [n for first, last, _ in item.brackets[0] for n in range(first, last + 1)]
         if item.brackets
@@ -63,22 +63,22 @@ def parse(text: str) -> list[int]:
 def fold_names(names: Iterable[str]) -> str:
     """Write node names in their order; neighbours that differ in their last number alone share one bracket."""
     items: list[str] = []
-    held, ranges = "", list[tuple[str, str]]()
+    open_prefix, ranges = "", list[tuple[str, str]]()
     for name in names:
-        found = _TAIL.fullmatch(name)
-        prefix, digits = (found[1], found[2]) if found and len(found[2]) <= MAX_DIGITS else (name, "")
-        if ranges and digits and prefix == held:
+        match = _TAIL.fullmatch(name)
+        prefix, digits = (match[1], match[2]) if match and len(match[2]) <= MAX_DIGITS else (name, "")
+        if ranges and digits and prefix == open_prefix:
             first, last = ranges[-1]
             if digits == f"{int(last) + 1:0{len(first)}d}" and int(digits) - int(first) < MAX_RANGE:
                 ranges[-1] = first, digits
             else:
                 ranges.append((digits, digits))
             continue
-        items += _bracketed(held, ranges)
-        held, ranges = prefix, [(digits, digits)] if digits else []
+        items += _bracketed(open_prefix, ranges)
+        open_prefix, ranges = prefix, [(digits, digits)] if digits else []
         if not digits:
             items.append(name)
-    return ",".join([*items, *_bracketed(held, ranges)])
+    return ",".join([*items, *_bracketed(open_prefix, ranges)])
 
 
 def _bracketed(prefix: str, ranges: list[tuple[str, str]]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def expand(text: str) -> list[str]:
     Raises
     ------
     ValueError
-        Names what cannot be read: a bracket that is not closed, an empty item, a range that runs backwards or has no end.
+        The text has an open bracket, an empty item, or a range that runs backwards or has no end.
     """
     parsed = [_parsed(item) for item in _items(text)]
     size = sum(p.size for p in parsed)
@@ -105,16 +105,14 @@ def expand(text: str) -> list[str]:
 
 
 def _items(text: str) -> Iterator[str]:
-    """Cut a list at the commas outside brackets."""
+    """Return the items of a hostlist: what stands between commas outside brackets."""
     if not text:
         return
     depth = start = 0
     for at, c in enumerate(text):
         depth += (c == "[") - (c == "]")
         if depth not in (0, 1):
-            raise ValueError(
-                f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4] with one pair a number"
-            )
+            raise ValueError(f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4], one pair a number")
         if c == "," and not depth:
             yield text[start:at]
             start = at + 1
@@ -132,7 +130,7 @@ class _Item:
 
     @property
     def size(self) -> int:
-        """Names that it stands for, told before they are written out."""
+        """Number of names that it stands for, known before they are written out."""
         return math.prod(sum(last - first + 1 for first, last, _ in ranges) for ranges in self.brackets)
 
     def names(self) -> Iterator[str]:
@@ -151,22 +149,22 @@ class _Item:
 
 
 def _parsed(item: str) -> _Item:
-    """Cut one name at its brackets."""
+    """Read one name with its brackets."""
     if not item:
         raise ValueError("an item is empty; remove the comma too many")
     parts = re.split(r"[\[\]]", item)
     for text in parts[::2]:
         if text and not _PLAIN.fullmatch(text):
-            raise ValueError(f"{item[:40]!r}: names hold no blanks; separate them by commas")
+            raise ValueError(f"{item[:40]!r}: names have no blanks; separate them by commas")
     return _Item(parts[::2], [[_range(part, item) for part in inside.split(",")] for inside in parts[1::2]])
 
 
 def _range(part: str, item: str) -> tuple[int, int, int]:
     """Read a number or a range as (first, last, digits)."""
-    found = _RANGE.fullmatch(part)
-    if found is None:
+    match = _RANGE.fullmatch(part)
+    if match is None:
         raise ValueError(f"{item[:40]!r}: {part[:40]!r} is neither a number nor a range; write n[1-4,7]")
-    first, last = found[1], found[2] or found[1]
+    first, last = match[1], match[2] or match[1]
     if int(last) < int(first):
         raise ValueError(f"{item[:40]!r}: {part} runs backwards; write its names in rank order, one by one")
     if last.startswith("0") and len(last) != len(first):
@@ -175,7 +173,7 @@ def _range(part: str, item: str) -> tuple[int, int, int]:
 
 
 def read_hosts(text: str, what: str) -> list[str]:
-    """Read a hostlist, or say what is wrong with it."""
+    """Read a hostlist; `what` names it where it cannot be read."""
     try:
         return expand(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A training job as a scheduler sees it: which groups of nodes all-reduce with each other, and in which order ranks run."""
+"""A training job as a scheduler sees it: which groups of nodes all-reduce, and in which order ranks run."""
 
 import difflib
 import math
@@ -14,9 +14,8 @@ from planner.errors import InputError
 from planner.instance.base import Count, Frozen, NonNegative
 from planner.plan.plan import Plan
 
-Name = Annotated[
-    str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
-]  # one line: it stands in files and arguments
+# One line, since it stands in files and arguments.
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 AXES = ("data", "pipeline", "tensor", "context", "expert")
 
 
@@ -34,55 +33,43 @@ class Job(Frozen):
     name: Name
     mesh: dict[Name, Count] | None = Field(
         None,
-        description='Sizes of the mesh axes in rank order, slowest first, such as {"pipeline": 8, "data": 16}; its "data" lines all-reduce.',
+        description='Axis sizes in rank order, slowest first: {"pipeline": 8, "data": 16}; "data" lines all-reduce.',
     )
     nodes_per_member: Count = Field(1, description="Consecutive nodes that one member of the mesh takes.")
     groups: tuple[GroupKind, ...] = Field((), description="In the place of a mesh: groups in rank order, kind by kind.")
-    gpus_per_node: Annotated[int, Field(ge=1, le=1_024)] | None = Field(
-        None, description="GPUs, and so ranks, of one node."
-    )
-    segment_nodes: Count = Field(
-        1, description="Consecutive nodes that must stay in one block, or in one leaf where there are no blocks."
-    )
+    gpus_per_node: Annotated[int, Field(ge=1, le=1_024)] | None = Field(None, description="GPUs (ranks) of a node.")
+    segment_nodes: Count = Field(1, description="Consecutive nodes that must stay in one block (or leaf).")
     traffic_bytes_per_step: dict[Name, NonNegative] = Field(
         default_factory=dict,
-        description="Bytes by axis or kind: a split group weighs its kind's bytes; of a mesh, the heaviest axis beside data stays within pods first.",
+        description="Bytes by axis or kind: a split group weighs its kind's bytes; of a mesh, the heaviest axis "
+        "beside data stays within pods first.",
     )
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
-        """Refuse a job that says neither or both, or whose parts do not belong together."""
+    def _complete(self) -> Self:
+        """Refuse a job with neither mesh nor groups, with both, or with parts that do not belong together."""
         if (self.mesh is None) == (not self.groups):
             raise ValueError("give either mesh or groups; remove one or add the other")
         if self.mesh is not None and not self.mesh:
             raise ValueError('mesh must have an axis; write one such as {"data": 16}')
         for axis in self.mesh or {}:
             if set(axis) & set("=,[]"):
-                raise ValueError(
-                    f"mesh.{axis}: must hold none of = , [ ], as groups are named such as data[pipeline=0]; rename it"
-                )
+                raise ValueError(f"mesh.{axis}: groups are named such as data[pipeline=0]; rename it without = , [ ]")
             near = difflib.get_close_matches(axis, AXES, 1)
             if near and axis not in AXES:
-                raise ValueError(
-                    f"mesh.{axis}: did you mean {near[0]!r}? rename it, or call an axis of your own something else"
-                )
+                raise ValueError(f"mesh.{axis}: did you mean {near[0]!r}? rename it, also where it is another axis")
         names = [k.name for k in self.groups]
         if len(set(names)) < len(names):
-            raise ValueError(
-                f"groups: each name must stand once (are {', '.join(names)}); join the kinds or rename one"
-            )
+            raise ValueError(f"groups: names must differ (are {', '.join(names)}); join the kinds or rename one")
         known = list(self.mesh or names)
         for axis in self.traffic_bytes_per_step:
             if axis not in known:
                 raise ValueError(f"traffic_bytes_per_step.{axis}: must be one of {', '.join(known)}; rename it")
-        for what, size in (
-            [("nodes_per_member", self.nodes_per_member)]
-            if self.mesh
-            else [(f"groups[{k.name}].size", k.size) for k in self.groups]
-        ):
+        sizes = {f"groups[{k.name}].size": k.size for k in self.groups} or {"nodes_per_member": self.nodes_per_member}
+        for what, size in sizes.items():
             if size % self.segment_nodes:
                 raise ValueError(
-                    f"{what}: must be a multiple of segment_nodes ({size} over {self.segment_nodes}); change either"
+                    f"{what}: {size} must be a multiple of segment_nodes {self.segment_nodes}; change either"
                 )
         return self
 
@@ -101,7 +88,7 @@ class Job(Frozen):
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """What one split group of each kind counts: its kind's bytes in millionths of the largest, or 1 where no bytes are given."""
+        """Weight of a split group of each kind: its bytes in millionths of the largest; 1 where none are given."""
         given = [self.traffic_bytes_per_step.get(k.name, 0.0) for k in self.kinds]
         if self.mesh is not None or not max(given):
             return (1,) * len(given)
@@ -109,15 +96,14 @@ class Job(Frozen):
 
     @property
     def numbering(self) -> tuple[str, ...]:
-        """Axes beside data, the one that is kept within pods first at the end: most bytes, then the pipeline, then the slowest."""
+        """Axes beside data by bytes, then the pipeline, then the slowest; the last is kept within pods first."""
         axes = [a for a in self.mesh or {} if a != "data"]
-        return tuple(
-            sorted(axes, key=lambda a: (self.traffic_bytes_per_step.get(a, 0.0), a == "pipeline", -axes.index(a)))
-        )
+        size = self.traffic_bytes_per_step
+        return tuple(sorted(axes, key=lambda a: (size.get(a, 0.0), a == "pipeline", -axes.index(a))))
 
     @property
     def line(self) -> int:
-        """Groups that follow each other along the axis kept within pods first; all of them where there is no such axis."""
+        """Consecutive groups along the axis kept within pods first; all of them without such an axis."""
         axes = self.numbering
         return (self.mesh or {})[axes[-1]] if axes else sum(k.count for k in self.kinds)
 
@@ -132,7 +118,7 @@ class Slot:
 
 
 def slots(job: Job) -> Iterator[Slot]:
-    """Return the job's groups in the order in which they are numbered: line by line."""
+    """Return the job's groups in the order of their numbers, line by line."""
     if job.mesh is None:
         first = 0
         for k, kind in enumerate(job.groups):
@@ -147,9 +133,8 @@ def slots(job: Job) -> Iterator[Slot]:
         place = dict(zip(job.numbering, at, strict=True))
         first = sum(stride[a] * i for a, i in place.items())
         label = ",".join(f"{a}={place[a]}" for a in axes if a in place)
-        yield Slot(
-            0, f"data[{label}]" if label else "data", tuple(first + d * step + n for d in range(data) for n in range(k))
-        )
+        ranks = tuple(first + d * step + n for d in range(data) for n in range(k))
+        yield Slot(0, f"data[{label}]" if label else "data", ranks)
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
@@ -176,10 +161,10 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
 
 
 def job_of_plan(plan: Plan, where: str = "plan") -> Job:
-    """Return a plan's stages as a job of racks: at one site a mesh of stages and replicas, at several a kind of groups for each."""
+    """Return a plan's stages as a job of racks: at one site a mesh of stages and replicas, else groups by site."""
     layout = plan.layout
     if layout is None:
-        raise InputError(f"{where}: holds no layout (status {plan.status}); give a plan with one")
+        raise InputError(f"{where}: has no layout (status {plan.status}); give a plan with one")
     sizes = {site: n for site, n in layout.racks_per_stage_by_site.items() if n}
     rack = plan.instance.hardware.rack
     gpus = None if isinstance(rack, str) else rack.gpus

@@ -1,4 +1,4 @@
-"""What comes back for a job on a cluster: nodes in rank order, its groups, and what is proven of each figure."""
+"""The placement of a job on a cluster: nodes in rank order, groups, and what is proven of each figure."""
 
 from pydantic import Field
 
@@ -11,13 +11,11 @@ class PlacedGroup(Frozen):
 
     name: str
     nodes: tuple[str, ...]
-    leaves: tuple[str, ...] = Field(
-        description="Leaf switches that it uses, in ring order; more than one: it is split."
-    )
+    leaves: tuple[str, ...] = Field(description="Its leaf switches in ring order; it is split over several.")
 
 
 class Figure(Frozen):
-    """One level of the objective; each is least given those before it."""
+    """One level of the objective, minimized after those before it."""
 
     name: str
     value: int
@@ -38,9 +36,7 @@ class Placement(Frozen):
     figures: tuple[Figure, ...] = Field(description="The levels of the objective in their order.")
     gpus_per_node: int | None = None
     segment_nodes: int = 1
-    step_seconds: float | None = Field(
-        None, description="Predicted step on the plan's fabric, where that is the objective."
-    )
+    step_seconds: float | None = Field(None, description="Predicted step, where that is the objective.")
     step_seconds_bound: float | None = Field(None, description="No placement's step is shorter.")
     stopped: str = Field("proved", description="Why the search ended: proved, limit or interrupted.")
     reason: str = Field("", description="Why the job does not fit, in numbers.")

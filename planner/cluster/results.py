@@ -1,4 +1,4 @@
-"""What comes back when a cluster lives: moves of ranks, jobs to stop, jobs that wait."""
+"""Results of changes on a cluster: moves of ranks, jobs to stop, jobs that wait."""
 
 from pydantic import Field
 
@@ -20,9 +20,7 @@ class Mended(Frozen):
     """A running job after a change, and the moves that lead there."""
 
     placement: Placement
-    moves: tuple[Move, ...] = Field(
-        description="Ranks whose node changed; those that only got another number are not among them."
-    )
+    moves: tuple[Move, ...] = Field(description="Ranks whose node changed, renumbered ones left out.")
 
 
 class Running(Frozen):

@@ -1,4 +1,4 @@
-"""A cluster's network as schedulers describe it: nodes under leaf switches, switches under switches, blocks beside them."""
+"""A cluster's network as schedulers describe it: nodes under leaf switches, these under others, and blocks."""
 
 from typing import Literal
 
@@ -25,9 +25,7 @@ class Block(Frozen):
 class Topology(Frozen):
     """Where every node stands; a node is under one leaf at most, and in one block at most."""
 
-    kind: Literal["tree", "block"] = Field(
-        "tree", description="What the scheduler places by; a tree may have blocks inside its leaves."
-    )
+    kind: Literal["tree", "block"] = Field("tree", description="What the scheduler places by; trees may have blocks.")
     switches: tuple[Switch, ...] = ()
     blocks: tuple[Block, ...] = ()
     block_sizes: tuple[int, ...] = Field((), description="Sizes of aggregated blocks in nodes, the base block first.")

@@ -1,4 +1,4 @@
-"""What all data types share: frozen, sourced, and numbers with their ranges."""
+"""Base types of all data: frozen, sourced, and numbers with their ranges."""
 
 from typing import Annotated, Literal
 
@@ -19,9 +19,7 @@ class Frozen(BaseModel):
 
 
 class Sourced(Frozen):
-    """Data of the world: says where its figures come from."""
+    """Data of the world, with the source of its figures."""
 
-    source: str | dict[str, str] | None = Field(
-        None, description="Where the figures come from: one text, or a text by key."
-    )
+    source: str | dict[str, str] | None = Field(None, description="Where figures come from: one text, or one by key.")
     note: str | None = Field(None, description="What a reader must know beside the figures.")

@@ -10,5 +10,5 @@ from typing import Any
 def catalogue(kind: str) -> dict[str, Any]:
     """Return a catalogue by kind: accelerators, racks, switches, models or scaling_laws."""
     text = resources.files("planner").joinpath("catalogue", f"{kind}.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    entries: dict[str, Any] = json.loads(text)
+    return entries

@@ -33,12 +33,8 @@ class PowerNode(Sourced):
     latitude: Annotated[float, Field(ge=-90, le=90)]
     longitude: Annotated[float, Field(ge=-180, le=180)]
     generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
-    interconnect_mw: NonNegative | None = Field(
-        None, description="Usable interconnect, the largest circuit already out; for the explicit reading."
-    )
-    largest_unit_mw: NonNegative | None = Field(
-        None, description="Largest unit of its plants, lost under full N-1; absent: they are one unit."
-    )
+    interconnect_mw: NonNegative | None = Field(None, description="Usable, largest circuit out; explicit reading.")
+    largest_unit_mw: NonNegative | None = Field(None, description="Lost under full N-1; absent: all are one unit.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
     site: bool = Field(True, description="A site may stand here.")
     ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
@@ -76,7 +72,7 @@ class InterconnectRule(Frozen):
     share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
     reading: Literal["explicit", "capacity", "capacity_n1", "import_share"] = Field(
         "explicit",
-        description="explicit: the node's interconnect_mw; capacity: its circuits' ratings; capacity_n1: these less the largest; "
+        description="explicit: the node's interconnect_mw; capacity: its circuits' ratings; capacity_n1: all but one; "
         "import_share: as capacity_n1, for the share of what the site draws beyond its own node's plants.",
     )
 
@@ -86,18 +82,14 @@ class FaultSplitRule(Frozen):
 
     on: bool = False
     min_interconnections: Count = 2
-    max_share: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.55, description="Most of all racks that one interconnection may hold."
-    )
+    max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Of the racks in one interconnection.")
 
 
 class ShareBalanceRule(Frozen):
     """Open sites must be of like size, so that none waits for another's share of the batch."""
 
     on: bool = False
-    max_ratio: Annotated[float, Field(ge=1)] = Field(
-        2.0, description="Most racks of the largest site over those of the smallest."
-    )
+    max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Racks of the largest site over the smallest's.")
 
 
 SOFT_UNITS = {
@@ -114,9 +106,7 @@ SOFT_UNITS = {
 class SoftRule(Frozen):
     """A rule that may be broken at a price; amounts are in the rule's unit: MW, m2 or sites."""
 
-    usd_per_year: NonNegative = Field(
-        description="Price of one unit of excess for a year; it weighs in the choice and is not billed."
-    )
+    usd_per_year: NonNegative = Field(description="Price of one unit of excess for a year; not billed.")
     max_excess: Positive = Field(description="Most excess of one row of the rule.")
 
 
@@ -124,13 +114,9 @@ class Scenario(Sourced):
     """A year that may come: what differs from the grid's own figures."""
 
     name: str
-    weight: Fraction = Field(
-        0.0, description="Its probability; what the scenarios leave of 1 is the grid's own figures'."
-    )
+    weight: Fraction = Field(0.0, description="Its probability; the grid's own figures have the rest of 1.")
     headroom_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By balancing authority.")
-    generation_mw: dict[str, NonNegative] = Field(
-        default_factory=dict, description="By node; a plant that is out leaves what the rest can spare."
-    )
+    generation_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By node: what plants can spare.")
     energy_usd_per_mwh: dict[str, NonNegative] = Field(default_factory=dict, description="By balancing authority.")
 
 
@@ -139,11 +125,11 @@ class GridRules(Sourced):
 
     grid_model: Literal["none", "transport", "dc"] = Field(
         "transport",
-        description="none: headroom and generation; transport: flows in line ratings; dc: flows that follow from reactances, too.",
+        description="none: headroom and generation; transport: line ratings; dc: reactances too.",
     )
     n1: Literal["off", "margin", "node", "full"] = Field(
         "off",
-        description="What the grid survives. margin: ratings times n1_margin; node: the largest circuit at each site out; "
+        description="What the grid survives. margin: ratings times n1_margin; node: each site's largest circuit out; "
         "full: any circuit, or the largest unit of any node, out.",
     )
     n1_margin: Share = Field(0.7, description="Share of the ratings that may be used under margin.")
@@ -155,20 +141,14 @@ class GridRules(Sourced):
     min_site_modules: Count = Field(1, description="Fewest modules that an open site holds.")
     max_rtt_ms: Positive | None = Field(None, description="Longest round trip between two open sites.")
     share_balance: ShareBalanceRule = ShareBalanceRule()
-    ready_within_months: NonNegative | None = Field(
-        None, description="Sites, lines and upgrades that come later are left out."
-    )
-    soft: dict[str, SoftRule] = Field(
-        default_factory=dict, description="Rules that may be broken at a price, by name; all others are hard."
-    )
+    ready_within_months: NonNegative | None = Field(None, description="Leaves out what comes later.")
+    soft: dict[str, SoftRule] = Field(default_factory=dict, description="Rules broken at a price; others are hard.")
     scenarios: Literal["off", "robust", "expected"] = Field(
         "off",
-        description="robust: one split that runs whole in every scenario, at the worst one's cost; expected: sites may run less in a scenario, "
-        "at the weighted cost.",
+        description="robust: one split that runs at full load in every scenario, at the worst one's cost; "
+        "expected: sites may run less in a scenario, at the weighted cost.",
     )
-    curtailment_usd_per_mwh: NonNegative = Field(
-        0.0, description="What work that a scenario leaves undone costs; for expected."
-    )
+    curtailment_usd_per_mwh: NonNegative = Field(0.0, description="For expected: price of work left undone.")
 
 
 class SitePrices(Sourced):

@@ -8,12 +8,10 @@ from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive,
 
 
 class GemmEfficiency(Sourced):
-    """How near a matrix product comes to the dense peak: its FLOP at a share of peak, and the operand traffic that it does not hide."""
+    """Time of a matrix product: its FLOP at a share of the dense peak, and the HBM traffic that they do not hide."""
 
     max_share: dict[Dtype, Share] = Field(description="Share of the dense peak that large products reach, by type.")
-    operand_traffic: Fraction = Field(
-        0.0, description="Share of the operands' and the result's HBM traffic that adds to the time of the FLOP."
-    )
+    operand_traffic: Fraction = Field(0.0, description="Share of the products' HBM traffic that the FLOP do not hide.")
 
 
 class Accelerator(Sourced):
@@ -26,15 +24,11 @@ class Accelerator(Sourced):
     gemm_efficiency: GemmEfficiency
     attention_efficiency: Share = Field(0.5, description="Share of the 16-bit peak that the best flash kernel reaches.")
     hbm_efficiency: Share = Field(1.0, description="Share of the HBM rate that element-wise kernels reach.")
-    kernel_seconds: NonNegative = Field(0.0, description="Time that a kernel takes at least, beside its work.")
-    memory_reserve_bytes: NonNegative = Field(
-        0.0, description="Constant taken by context, collectives' buffers and the like."
-    )
+    kernel_seconds: NonNegative = Field(0.0, description="Shortest time of a kernel.")
+    memory_reserve_bytes: NonNegative = Field(0.0, description="Taken by context, collectives' buffers and the like.")
     scale_up_bytes_per_second: Positive = Field(description="Scale-up link of one GPU, one direction.")
     scale_up_efficiency: Share = Field(1.0, description="Share of the scale-up rate that large collectives reach.")
-    scale_up_latency_seconds: NonNegative = Field(
-        description="One hop in the scale-up domain (alpha of the collectives)."
-    )
+    scale_up_latency_seconds: NonNegative = Field(description="One hop in the scale-up domain (alpha).")
     scale_up_reduces: bool = Field(False, description="The scale-up switches reduce and multicast (NVLink SHARP).")
     nic_bytes_per_second: Positive = Field(description="Scale-out NIC of one GPU, one direction.")
     nic_efficiency: Share = Field(1.0, description="Share of the NIC's rate that large messages reach.")
@@ -45,9 +39,7 @@ class Accelerator(Sourced):
         """Refuse a peak rate without the share of it that products reach."""
         for dtype in self.peak_flop_per_second:
             if dtype not in self.gemm_efficiency.max_share:
-                raise ValueError(
-                    f"gemm_efficiency.max_share has no entry for {dtype!r}, which peak_flop_per_second has; add one"
-                )
+                raise ValueError(f"gemm_efficiency.max_share has no {dtype!r}, which peak_flop_per_second has; add one")
         return self
 
 
@@ -67,9 +59,7 @@ class Pool(Sourced):
     accelerator: Accelerator | str
     rack: Rack | str
     racks: Count
-    nic_bytes_per_second: Positive | None = Field(
-        None, description="NIC of one GPU where the cluster has another than the accelerator's usual one."
-    )
+    nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU; absent: the accelerator's.")
 
 
 class PoolLink(Sourced):
@@ -85,21 +75,13 @@ class Hardware(Sourced):
     accelerator: Accelerator | str
     rack: Rack | str
     racks: Count | None = Field(None, description="Racks of the one cluster, where there is no grid.")
-    nic_bytes_per_second: Positive | None = Field(
-        None, description="NIC of one GPU where the cluster has another than the accelerator's usual one."
-    )
+    nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU; absent: the accelerator's.")
     racks_per_module: Count = Field(1, description="Racks bought and powered together.")
-    facility_overhead_factor: Annotated[float, Field(ge=1)] = Field(
-        1.0, description="Facility power over IT power (PUE)."
-    )
-    cooling_kw_per_m2: Positive | None = Field(
-        None, description="Facility power that a square metre of dry cooling sheds."
-    )
+    facility_overhead_factor: Annotated[float, Field(ge=1)] = Field(1.0, description="Facility over IT power (PUE).")
+    cooling_kw_per_m2: Positive | None = Field(None, description="Facility power that dry cooling sheds.")
     pools: tuple[Pool, ...] = Field(
         (),
-        description="Clusters of different GPUs that share each step's batch, each with a layout of its own; in the place of accelerator, rack "
-        "(read as the first pool's) and racks, without grid, wan and network.",
+        description="Clusters of different GPUs that share each step's batch, each with its own layout; in place of "
+        "accelerator, rack (read as the first pool's) and racks, without grid, wan and network.",
     )
-    pool_link: PoolLink | None = Field(
-        None, description="Absent: the exchange of gradients between pools takes no time."
-    )
+    pool_link: PoolLink | None = Field(None, description="Absent: the pools exchange gradients in no time.")

@@ -15,28 +15,18 @@ from planner.instance.workload import Workload
 class Objective(Frozen):
     """What the plan is best at."""
 
-    minimize: Literal["days_to_train", "cost_usd", "loss"] = Field(
-        "days_to_train", description="The figure to make least."
-    )
+    minimize: Literal["days_to_train", "cost_usd", "loss"] = Field("days_to_train", description="Figure to minimize.")
 
 
 class Limits(Sourced):
     """What the whole plan must stay within; a limit that is absent does not bind."""
 
-    budget_usd: Positive | None = Field(
-        None, description="Most that capital and the counted years of operation may cost."
-    )
-    operation_years: NonNegative = Field(
-        0.0, description="Years of operation that count into the total beside capital."
-    )
+    budget_usd: Positive | None = Field(None, description="Limit on capital and the counted years of operation.")
+    operation_years: NonNegative = Field(0.0, description="Years of operation counted into the total.")
     facility_power_mw: Positive | None = Field(None, description="Most power all sites may draw, overhead included.")
     deadline_days: Positive | None = Field(None, description="Longest time to train.")
-    max_batch_tokens: Positive | None = Field(
-        None, description="Critical batch: most tokens that one optimiser step may use."
-    )
-    memory_reserve_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.05, description="Share of HBM kept free for the framework."
-    )
+    max_batch_tokens: Positive | None = Field(None, description="Critical batch: most tokens of an optimiser step.")
+    memory_reserve_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="Share of HBM kept free.")
 
 
 class Instance(Sourced):

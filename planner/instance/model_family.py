@@ -1,4 +1,4 @@
-"""What the user gives where the model itself is to be chosen: laws of compute, batch and depth, and the family of shapes."""
+"""A model to be chosen: laws of compute, batch, depth and loss, and the family of its shapes."""
 
 from typing import Annotated, Literal, Self
 
@@ -37,9 +37,7 @@ class LossLaw(Sourced):
 class PowerOf(Sourced):
     """A figure that follows a power of another: coefficient · x^exponent."""
 
-    of: Literal["tokens", "flop", "parameters", "fixed"] = Field(
-        description="What it grows with; fixed: the coefficient alone."
-    )
+    of: Literal["tokens", "flop", "parameters", "fixed"] = Field(description="What it grows with; fixed: nothing.")
     coefficient: Positive
     exponent: float = 0.0
 
@@ -66,22 +64,16 @@ class Family(Sourced):
     """The shapes that may be built: what divides what, and how wide for how deep."""
 
     depth: DepthLaw | str = Field("aspect-128", description="A named law of the catalogue, or one's own.")
-    min_aspect: Positive = Field(32.0, description="Least hidden width over layers.")
-    max_aspect: Positive = Field(2048.0, description="Most hidden width over layers.")
+    min_aspect: Positive = Field(32.0, description="Smallest hidden width over layers.")
+    max_aspect: Positive = Field(2048.0, description="Largest hidden width over layers.")
     head_size: Count = 128
-    heads_multiple_of: Count = Field(
-        8, description="Divides the heads, so that tensor parallelism of its divisors does."
-    )
+    heads_multiple_of: Count = Field(8, description="Divides the heads, for tensor parallelism.")
     layers_multiple_of: Count = Field(1, description="Divides the layers.")
     ffn_ratio: Positive = Field(4.0, description="FFN width over hidden.")
     gated_ffn: bool = False
-    kv_heads: Count | None = Field(
-        None, description="KV heads under grouped-query attention; absent: as many as heads."
-    )
+    kv_heads: Count | None = Field(None, description="KV heads of grouped-query attention; absent: heads.")
     vocabulary: Count = 256_000
-    tolerance: Annotated[float, Field(gt=0, lt=0.5)] = Field(
-        0.01, description="How far the parameters may be from the law's."
-    )
+    tolerance: Annotated[float, Field(gt=0, lt=0.5)] = Field(0.01, description="Relative distance from the law's size.")
     experts: Count | None = Field(None, description="Routed experts of a layer; absent: dense.")
     experts_per_token: Count = 1
 
@@ -90,18 +82,14 @@ class Choose(Sourced):
     """The model is to be chosen: the best by a law that the datacenter can train by the deadline."""
 
     law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
-    critical_batch: PowerOf | str | None = Field(
-        None, description="Law of the most tokens of a step; absent: limits.max_batch_tokens."
-    )
+    critical_batch: PowerOf | str | None = Field(None, description="Law of the batch; absent: limits.max_batch_tokens.")
     family: Family = Family()
-    loss: LossLaw | str = Field("parametric-2024", description="What the loss is told by; a law of loss tells its own.")
+    loss: LossLaw | str = Field("parametric-2024", description="Law of the loss; a law of loss stands for itself.")
     assumed_flop_per_second: Positive | None = Field(
         None,
-        description="What somebody counts on from each GPU, at all times; the law's model for it is told beside the plan's.",
+        description="Rate assumed of each GPU at all times; the law's model for it is stated too.",
     )
-    tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.01, description="Relative width of the bracket around the compute that is had."
-    )
+    tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(0.01, description="Relative width of compute's bracket.")
 
 
 class Ideal(Frozen):
@@ -117,9 +105,7 @@ class ModelChoice(Frozen):
     """The model that was chosen, and what keeps it from the ideal one."""
 
     flop: float = Field(description="6·N·D of the model: the compute that is had by the deadline.")
-    flop_bound: float = Field(
-        description="For the model that the law gives for this, the deadline is missed, proven by its layout's bound."
-    )
+    flop_bound: float = Field(description="The law's model for this compute provably misses the deadline.")
     parameters: float = Field(description="That a token meets, embeddings included.")
     tokens: float
     batch_tokens: float = Field(description="Most tokens of a step, by the law of the critical batch or as given.")

@@ -18,15 +18,13 @@ class Switch(Sourced):
     power_watts: NonNegative
     link_factor: Positive = Field(
         1.0,
-        description="Price and power of a link at this port rate over those of the network's optics, cables and media.",
+        description="Price and power of a link at this rate over the network's optics, cables and media.",
     )
     breakout: Annotated[int, Field(ge=1, le=16)] = Field(
         1,
-        description="Most slower ports that a leaf's port towards GPUs can be split into, where NICs are slower; links between switches stay whole.",
+        description="Most slower ports that a leaf's port towards GPUs can be split into.",
     )
-    breakout_link_factor: Positive = Field(
-        1.0, description="Price and power of a GPU's link at a split port over those at a whole one."
-    )
+    breakout_link_factor: Positive = Field(1.0, description="Price and power at a split port over a whole one's.")
 
 
 class Optics(Sourced):
@@ -60,27 +58,21 @@ class Floor(Sourced):
     """The grid that racks stand on, row after row; switches stand in the middle of the racks that they serve."""
 
     rack_pitch_m: Positive = Field(0.6, description="From rack to rack in a row. EIA-310 racks are 600 mm wide [m].")
-    row_pitch_m: Positive = Field(
-        2.4, description="From row to row: racks 1.2 m deep, half of a cold and of a hot aisle of 1.2 m [m]."
-    )
+    row_pitch_m: Positive = Field(2.4, description="From row to row: racks 1.2 m deep, aisles of 1.2 m [m].")
     racks_per_row: Count | None = Field(None, description="Absent: as many as make the floor nearest to square.")
     rise_m: NonNegative = Field(1.0, description="From a port to the tray above, at each end [m].")
-    spread_m: NonNegative = Field(
-        5.0, description="Between the network racks of one middle, added to every cable between two switches [m]."
-    )
+    spread_m: NonNegative = Field(5.0, description="Added to every cable between two switches [m].")
 
 
 FabricFamily = Literal["rail", "rack", "rail-only", "dragonfly", "dragonfly+"]
 
 
 class Spares(Sourced):
-    """Ports of a leaf that are kept free for endpoints whose port fails: the larger of a share and what the chances ask for."""
+    """Spare ports of a leaf, for endpoints whose port fails: the larger of a share and what the chances ask for."""
 
     share: Fraction = Field(0.0, description="Of the ports in use towards GPUs, rounded up.")
     failure_chance: Fraction = Field(0.0, description="That a port fails before the leaf is repaired.")
-    shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.01, description="That more ports of a leaf fail than it has spare, at most."
-    )
+    shortage_chance: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="That spare ports run out.")
 
 
 class TransportRuns(Frozen):
@@ -88,31 +80,21 @@ class TransportRuns(Frozen):
 
     transport: Literal["ecmp", "spray", "adaptive"]
     seeds: Annotated[int, Field(ge=1, le=1000)] = Field(16, description="Runs.")
-    percentile: Annotated[float, Field(ge=0, le=100)] = Field(
-        50.0, description="Of the runs' slowdowns, each that of its slowest flow."
-    )
-    hosts: Annotated[int, Field(ge=2, le=65_536)] = Field(
-        1024, description="Hosts of the reference tree; fewer where the switches reach no more."
-    )
+    percentile: Annotated[float, Field(ge=0, le=100)] = Field(50.0, description="Of the slowest flows' slowdowns.")
+    hosts: Annotated[int, Field(ge=2, le=65_536)] = Field(1024, description="Of the reference tree.")
     oversubscription: Annotated[float, Field(ge=1)] = Field(1.0, description="Ports down over ports up at its leaves.")
 
 
 class Transport(Sourced):
-    """How far the transport stays from the fluid ideal: a given constant, or what runs of it show."""
+    """Slowdown of the transport over the fluid ideal: a constant, or measured in simulated runs."""
 
     name: str = "spray"
-    slowdown: Annotated[float, Field(ge=1)] = Field(
-        1.05, description="Completion time over the fluid ideal (phi), where nothing is simulated."
-    )
-    simulate: TransportRuns | None = Field(
-        None, description="Take the slowdown from runs, in the place of the constant."
-    )
+    slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Time over the fluid ideal, if not simulated.")
+    simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs instead.")
 
 
-PIPELINE_SEND_STEP_SHARE, ALLREDUCE_STEP_SHARE = (
-    0.03,
-    0.01,
-)  # rules of this planner's own, unless an instance says otherwise
+# Shares of a step that a fabric may cost: rules of this planner's own, unless an instance has others.
+PIPELINE_SEND_STEP_SHARE, ALLREDUCE_STEP_SHARE = 0.03, 0.01
 
 
 class Network(Sourced):
@@ -122,42 +104,33 @@ class Network(Sourced):
     optics: Optics
     cables: Cables = Cables()
     floor: Floor | None = Field(None, description="Absent: lengths are of no account, and every link costs the same.")
-    media: tuple[Medium | str, ...] = Field(
-        (), description="With a floor: links take the cheapest that reaches, and no optics and cables."
-    )
+    media: tuple[Medium | str, ...] = Field((), description="With a floor: links take the cheapest that reaches.")
     transport: Transport = Transport()
     families: tuple[FabricFamily, ...] = Field(
         ("rail",),
         min_length=1,
-        description="rail: a leaf takes one GPU index of many racks; rack: all GPUs of some racks; rail-only: a network for each GPU index, "
-        "nothing joins them; dragonfly: leaves as of rail, in groups of which every two are joined; dragonfly+: groups of leaves below spines.",
+        description="rail: a leaf takes one GPU index of many racks; rack: all GPUs of some racks; "
+        "rail-only: a network for each GPU index, nothing joins them; "
+        "dragonfly: leaves as of rail, in groups joined two by two; dragonfly+: groups of leaves below spines.",
     )
     group_routing: Literal["shortest", "valiant"] = Field(
         "shortest",
-        description="Of dragonflies. shortest: flows between two groups share the links of those two; valiant: they go by way of a third drawn at "
-        "random, twice the links but over all of them.",
+        description="Of dragonflies. shortest: flows between two groups share the links of those two; "
+        "valiant: they go by way of a third drawn at random, twice the links but over all of them.",
     )
-    max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(
-        1, description="Most networks that a NIC is split over where a port is slower than it."
-    )
-    min_core_share: Fraction = Field(
-        0.0, description="Least rate that can leave a full pod at once, over that of its GPUs: the floor between rails."
-    )
+    max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over.")
+    min_core_share: Fraction = Field(0.0, description="Least rate out of a full pod over that of its GPUs.")
     spares: Spares = Spares()
-    power_usd_per_watt: NonNegative = Field(
-        0.0, description="Price of a watt of the fabric over its years, counted into its cost."
-    )
+    power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt over the fabric's years.")
     max_tiers: Annotated[int, Field(ge=1, le=4)] = 4
     pipeline_send_step_share: Fraction = Field(
         PIPELINE_SEND_STEP_SHARE,
-        description="Most of a step that the fabric may add through pipeline exchanges over what NICs alone take: more lets it be narrower. "
+        description="Share of a step that pipeline exchanges may add over the NICs' time. "
         "Of no effect where a fabric decision is pinned.",
     )
     allreduce_step_share: Fraction = Field(
         ALLREDUCE_STEP_SHARE,
-        description="Most of a step that the fabric may add through what shows of rings and of ZeRO's traffic over what NICs alone take. "
+        description="Share of a step that exposed all-reduces and ZeRO traffic may add over the NICs' time. "
         "Of no effect where a fabric decision is pinned.",
     )
-    wan_gateway: bool = Field(
-        False, description="Count, price and wire the switches at which the wavelengths between sites end."
-    )
+    wan_gateway: bool = Field(False, description="Design the switches at which the wavelengths end.")

@@ -1,10 +1,10 @@
 """Decisions fixed by hand: which paths can be pinned, and with what."""
 
-import difflib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from planner.instance.instance import Instance
+from planner.instance.nearest import hint
 
 Check = Callable[[Any], bool]
 
@@ -63,7 +63,7 @@ RACKS_AT = "sites.racks."
 
 
 def check_pins(instance: Instance) -> Iterator[str]:
-    """Name every pin whose path is unknown or whose value is of the wrong kind."""
+    """Return every pin whose path is unknown or whose value is of the wrong kind."""
     nodes = {n.id for n in instance.grid.nodes if n.site} if instance.grid else set()
     for path, value in instance.pins.items():
         if path.startswith(RACKS_AT) and path.removeprefix(RACKS_AT) in nodes:
@@ -72,10 +72,7 @@ def check_pins(instance: Instance) -> Iterator[str]:
             continue
         if path not in PINS:
             known = [*PINS, *(RACKS_AT + n for n in sorted(nodes))]
-            near = difflib.get_close_matches(path, known, 1, 0.4)
-            yield f"pins.{path}: no such decision; " + (
-                f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"
-            )
+            yield f"pins.{path}: no such decision; {hint(path, known)}"
         elif not PINS[path][0](value):
             yield f"pins.{path}: must be {PINS[path][1]} (is {value!r}); fix the pin"
 

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from planner.errors import InputError
+from planner.instance.nearest import hint
 from planner.instance.renamed_keys import renamed, renames_in
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+
+KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
 
 
 def read_json(path: Path) -> Any:
@@ -27,9 +31,8 @@ def read_json(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = difflib.get_close_matches(
-            path.name, [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else [], 1
-        )
+        files = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, files, 1)
         hint = f"; did you mean {path.parent / near[0]}?" if near else "; check the path"
         raise InputError(f"{path}: no such file{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -54,7 +57,7 @@ def _no_constant(name: str) -> float:
 
 
 def complaints(error: ValidationError, where: str, model: type[BaseModel]) -> Iterator[str]:
-    """Return each validation error as `file: path: what (is value); remedy`; a file of version 1 has one line in all."""
+    """Return each validation error as `file: path: what (is value); remedy`; a file of version 1 has one line."""
     errors = error.errors(include_url=False)
     if any(e["loc"] == ("schema_version",) and e["input"] == 1 for e in errors):
         yield _version_complaint(errors, where)
@@ -74,15 +77,13 @@ def complaints(error: ValidationError, where: str, model: type[BaseModel]) -> It
 
 
 def _version_complaint(errors: "Sequence[ErrorDetails]", where: str) -> str:
-    """Return the one line that a file of schema version 1 gets: which of its keys to rename, each with its first path."""
+    """Return the line that a file of schema version 1 gets: its keys to rename, each with its first path."""
     unknown = [e for e in errors if e["type"] == "extra_forbidden"]
-    found = [x for e in unknown for x in renames_in(e["loc"], e["input"])]
     paths: dict[tuple[int | str, str], list[str]] = {}
-    for location, new in found:
+    for location, new in (x for e in unknown for x in renames_in(e["loc"], e["input"])):
         paths.setdefault((location[-1], new), []).append(dotted(location))
-    renames = [
-        f"{at[0]} to {new}" + (f" (and {len(at) - 1} more)" if len(at) > 1 else "") for (_, new), at in paths.items()
-    ]
+    more = {key: f" (and {len(at) - 1} more)" if len(at) > 1 else "" for key, at in paths.items()}
+    renames = [f"{at[0]} to {key[1]}{more[key]}" for key, at in paths.items()]
     remedy = f"rename {', '.join(renames)}, and write 2" if renames else "none of its keys has a new name, so write 2"
     return f"{where}: schema_version: must be 2 (is 1); {remedy}"
 
@@ -93,14 +94,11 @@ def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
     if new is not None:
         return f"it is called {new!r} since schema version 2; rename it"
     known = _keys_at(model, location[:-1])
-    near = difflib.get_close_matches(str(location[-1]), known, 1, 0.5)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"known keys: {', '.join(known)}" if known else "remove it"
+    return hint(str(location[-1]), known, KEY_CUTOFF) if known else "remove it"
 
 
 def dotted(location: tuple[int | str, ...]) -> str:
-    """Write a JSON location as `grid.nodes[3].latitude`; the arms of a union are left out."""
+    """Write a JSON location as `grid.nodes[3].latitude`, without the arms of unions."""
     text = ""
     for part in location:
         if isinstance(part, int):
@@ -125,7 +123,7 @@ def _model_in(annotation: Any) -> Any:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for inner in getattr(annotation, "__args__", ()):
-        found = _model_in(inner)
-        if found is not None:
-            return found
+        model = _model_in(inner)
+        if model is not None:
+            return model
     return None

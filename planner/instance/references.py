@@ -1,35 +1,90 @@
-"""What does not go with pools of different GPUs, and what they lack."""
+"""Names that lead nowhere, names that stand twice, and parts of an instance that do not go together."""
 
-import difflib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from planner.errors import InputError
-from planner.instance.grid import SOFT_UNITS, Grid
+from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
+from planner.instance.nearest import hint
 from planner.instance.wan import Wan
+
+WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
+SYNC = "sync"  # the name of the gradient exchange among the demands of the wide area
+ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
+
+
+def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
+    """Return every name that leads nowhere or stands twice, and every part that is missing or does not go with another.
+
+    What only a search needs is asked for where the instance is `searched`.
+    """
+    yield from _without_type("workload.precision.compute", instance.hardware.accelerator, instance)
+    yield from pool_problems(instance)
+    yield from _batch_problems(instance, searched=searched)
+    network = instance.network
+    if network is not None and network.media and network.floor is None:
+        yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
+    racks = instance.hardware.racks
+    if instance.grid is not None:
+        if racks is not None:
+            yield f"hardware.racks: the grid decides the racks (is {racks}); remove it, or pin sites.racks"
+        yield from grid_problems(instance.grid)
+        yield from wan_problems(instance.grid, instance.wan or Wan())
+    elif network is not None and racks is None:
+        yield "hardware.racks: is missing; without a grid the one cluster needs its number of racks"
+    yield from _objective_problems(instance)
+
+
+def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
+    """Return what is wrong with the critical batch."""
+    batch, choose, sequence = (
+        instance.limits.max_batch_tokens,
+        instance.workload.choose,
+        instance.workload.sequence_length,
+    )
+    if batch is None and searched and (choose is None or choose.critical_batch is None):
+        yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
+    elif batch is not None and batch < sequence:
+        yield (
+            f"limits.max_batch_tokens: must be at least one sequence of {sequence} tokens (is {batch:g}); "
+            "raise it or shorten workload.sequence_length"
+        )
+
+
+def _objective_problems(instance: Instance) -> Iterator[str]:
+    """Return what the objective lacks."""
+    objective, deadline = instance.objective.minimize, instance.limits.deadline_days
+    if objective == "loss" and instance.workload.choose is None:
+        yield "workload.choose: is missing; give the law and the family by which the model is chosen"
+    if objective == "loss" and deadline is None:
+        yield "limits.deadline_days: is missing; the best model without a deadline has no end; give one"
+    if objective == "cost_usd" and deadline is None:
+        yield "limits.deadline_days: is missing; the cheapest plan that may take for ever is no plan; give a deadline"
 
 
 def pool_problems(instance: Instance) -> Iterator[str]:
-    """Name what of an instance with pools cannot be planned; nothing where there are none."""
+    """Return what of an instance with pools of different GPUs cannot be planned; nothing where there are no pools."""
     h = instance.hardware
     if not h.pools:
         if h.pool_link is not None:
-            yield "hardware.pool_link: joins the pools, and hardware.pools holds none; give pools, or remove it"
+            yield "hardware.pool_link: joins pools, and hardware.pools has none; give pools, or remove it"
         return
     if len(h.pools) < 2:
-        yield "hardware.pools: must hold at least 2 pools (holds 1); give another, or write accelerator, rack and racks in the place of pools"
-    yield from _each(instance)
-    yield from _beside(instance)
+        yield "hardware.pools: must have at least 2 pools (has 1); give another, or accelerator, rack and racks instead"
+    yield from _doubles((f"hardware.pools[{i}]", "name", p.name) for i, p in enumerate(h.pools))
+    for i, p in enumerate(h.pools):
+        yield from _without_type(f"hardware.pools[{i}].accelerator", p.accelerator, instance)
+    yield from _ignored_beside_pools(instance)
     if instance.objective.minimize != "days_to_train":
-        yield f'objective.minimize: pools of different GPUs are planned for "days_to_train" alone (is "{instance.objective.minimize}"); ask for that'
+        asked = instance.objective.minimize
+        yield f'objective.minimize: pools are planned for "days_to_train" alone (is "{asked}"); ask for that'
     for path in sorted(instance.pins):
-        yield f"pins.{path}: each pool's layout is its own, and none can be fixed by hand (is {instance.pins[path]!r}); remove the pin"
+        yield f"pins.{path}: the layouts of pools cannot be pinned (is {instance.pins[path]!r}); remove the pin"
 
 
 def refuse_pools(instance: Instance) -> Instance:
-    """Return an instance about whose one layout is asked; pools have one each.
+    """Return an instance that has one layout; pools have one each.
 
     Raises
     ------
@@ -38,179 +93,130 @@ def refuse_pools(instance: Instance) -> Instance:
     """
     if instance.hardware.pools:
         raise InputError(
-            "hardware.pools: each pool has a layout of its own; ask about one, its accelerator, rack and racks in the place of pools"
+            "hardware.pools: each pool has a layout of its own; "
+            "ask about one, its accelerator, rack and racks in the place of pools"
         )
     return instance
 
 
-def _each(instance: Instance) -> Iterator[str]:
-    """Name pools of one name, and GPUs that do not run the products' type."""
-    names, compute = Counter(p.name for p in instance.hardware.pools), instance.workload.precision.compute
-    for i, p in enumerate(instance.hardware.pools):
-        if names[p.name] > 1:
-            yield f"hardware.pools[{i}].name: {p.name!r} stands {names[p.name]} times; rename one"
-        if isinstance(p.accelerator, Accelerator) and compute not in p.accelerator.peak_flop_per_second:
-            has = ", ".join(sorted(p.accelerator.peak_flop_per_second))
-            yield f"hardware.pools[{i}].accelerator: {p.accelerator.name} has no {compute}, workload.precision.compute (has {has}); choose another"
-
-
-def _beside(instance: Instance) -> Iterator[str]:
-    """Name what stands beside the pools and would be left out of account."""
+def _ignored_beside_pools(instance: Instance) -> Iterator[str]:
+    """Return what stands beside the pools and would be ignored."""
     h = instance.hardware
     for part in ("grid", "wan", "network"):
         if getattr(instance, part) is not None:
-            yield f"{part}: does not go with hardware.pools: the joint decision takes one type of GPU; remove {part}, or keep one of the pools"
+            yield f"{part}: does not go with hardware.pools, which have no sites and no fabric; remove it, or the pools"
     for key in ("accelerator", "rack"):
         if getattr(h, key) != getattr(h.pools[0], key):
             yield f"hardware.{key}: each pool has its own (is another than the first pool's); remove it"
-    for key in ("racks", "nic_bytes_per_second", "cooling_kw_per_m2"):
-        if getattr(h, key) is not None:
-            yield f"hardware.{key}: does not go with hardware.pools (is {getattr(h, key):g}); remove it, or give it to a pool where a pool has it"
-    if h.racks_per_module != 1:
-        yield f"hardware.racks_per_module: does not go with hardware.pools (is {h.racks_per_module}); remove it"
+    values = {key: getattr(h, key) for key in ("racks", "nic_bytes_per_second", "cooling_kw_per_m2")}
+    values["racks_per_module"] = None if h.racks_per_module == 1 else h.racks_per_module
+    for key, value in values.items():
+        if value is not None:
+            yield f"hardware.{key}: does not go with hardware.pools (is {value:g}); give it to a pool, or remove it"
 
 
-def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
-    """Name every reference that leads nowhere and every id that stands twice."""
-    compute, gpu = instance.workload.precision.compute, instance.hardware.accelerator
-    if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
-        has = ", ".join(sorted(gpu.peak_flop_per_second))
-        yield f"workload.precision.compute: {gpu.name} has no {compute} (has {has}); choose one of these or add its peak"
-    yield from pool_problems(instance)
-    law = instance.workload.choose.critical_batch if instance.workload.choose else None
-    if instance.limits.max_batch_tokens is None and searched and law is None:
-        yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
-    elif (
-        instance.limits.max_batch_tokens is not None
-        and instance.limits.max_batch_tokens < instance.workload.sequence_length
-    ):
-        yield (
-            f"limits.max_batch_tokens: must be at least one sequence of {instance.workload.sequence_length} tokens "
-            f"(is {instance.limits.max_batch_tokens:g}); raise it or shorten workload.sequence_length"
-        )
-    if instance.network is not None and instance.network.media and instance.network.floor is None:
-        yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
-    if instance.grid is not None:
-        if instance.hardware.racks is not None:
-            yield f"hardware.racks: the grid decides how many racks there are (is {instance.hardware.racks}); remove it, or pin sites.racks"
-        yield from _grid_problems(instance.grid)
-        yield from wan_problems(instance.grid, instance.wan or Wan())
-    elif instance.network is not None and instance.hardware.racks is None:
-        yield "hardware.racks: is missing; without a grid the one cluster needs its number of racks"
-    if instance.objective.minimize == "loss":
-        if instance.workload.choose is None:
-            yield "workload.choose: is missing; say by which law and of which family the model is chosen"
-        if instance.limits.deadline_days is None:
-            yield "limits.deadline_days: is missing; the best model without a deadline has no end; give one"
-    if instance.objective.minimize == "cost_usd" and instance.limits.deadline_days is None:
-        yield "limits.deadline_days: is missing; the cheapest plan that may take for ever is no plan; give a deadline"
-
-
-def _grid_problems(grid: Grid) -> Iterator[str]:
-    families = (
-        [(f"grid.balancing_authorities[{i}]", b.id) for i, b in enumerate(grid.balancing_authorities)],
-        [(f"grid.nodes[{i}]", n.id) for i, n in enumerate(grid.nodes)],
-        [(f"grid.lines[{i}]", c.id) for i, c in enumerate(grid.lines)]
-        + [(f"grid.new_lines[{i}]", c.id) for i, c in enumerate(grid.new_lines)],
-    )
-    for family in families:
-        first: dict[str, str] = {}
-        for path, name in family:
-            if first.setdefault(name, path) != path:
-                yield f"{path}.id: {name!r} is already the id of {first[name]}; rename one"
-    authorities = sorted({b.id for b in grid.balancing_authorities})
-    nodes = sorted({n.id for n in grid.nodes})
+def grid_problems(grid: Grid) -> Iterator[str]:
+    """Return what is wrong with the names, corridors, soft rules and scenarios of a grid."""
+    authorities, nodes = sorted({b.id for b in grid.balancing_authorities}), sorted({n.id for n in grid.nodes})
+    corridors: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", c) for i, c in enumerate(grid.lines)]
+    corridors += [(f"grid.new_lines[{i}]", c) for i, c in enumerate(grid.new_lines)]
+    areas = enumerate(grid.balancing_authorities)
+    yield from _doubles((f"grid.balancing_authorities[{i}]", "id", b.id) for i, b in areas)
+    yield from _doubles((f"grid.nodes[{i}]", "id", n.id) for i, n in enumerate(grid.nodes))
+    yield from _doubles((path, "id", c.id) for path, c in corridors)
     for i, n in enumerate(grid.nodes):
-        if n.balancing_authority not in authorities:
-            yield f"grid.nodes[{i}].balancing_authority: {_unknown(n.balancing_authority, authorities)}"
-    corridors = [(f"grid.lines[{i}]", c.a, c.b) for i, c in enumerate(grid.lines)]
-    corridors += [(f"grid.new_lines[{i}]", c.a, c.b) for i, c in enumerate(grid.new_lines)]
+        yield from _unknown(f"grid.nodes[{i}].balancing_authority", n.balancing_authority, authorities)
     yield from _scenario_problems(grid, authorities, nodes)
     for name in sorted(set(grid.rules.soft) - set(SOFT_UNITS)):
         yield f"grid.rules.soft.{name}: no rule of that name can be soft; known: {', '.join(SOFT_UNITS)}"
     if "rating" in grid.rules.soft and grid.rules.grid_model == "dc":
         yield 'grid.rules.soft.rating: needs the grid model "transport" (is "dc"); remove it'
-    for path, a, b in corridors:
-        for end, node in (("a", a), ("b", b)):
-            if node not in nodes:
-                yield f"{path}.{end}: {_unknown(node, nodes)}"
-        if a == b:
-            yield f"{path}: both ends are {a!r}; a line joins two nodes"
+    for path, c in corridors:
+        yield from _end_problems(path, c.a, c.b, nodes)
     yield from power_flow_gaps(grid)
 
 
 def _scenario_problems(grid: Grid, authorities: list[str], nodes: list[str]) -> Iterator[str]:
+    """Return scenarios of more weight than one, without a name of their own, or of places that do not exist."""
     total = sum(s.weight for s in grid.scenarios)
-    if total > 1 + 1e-9:
+    if total > 1 + WEIGHT_TOLERANCE:
         yield f"grid.scenarios: weights must sum to at most 1 (are {total:g}); lower them"
-    names = Counter(s.name for s in grid.scenarios)
+    yield from _doubles((f"grid.scenarios[{i}]", "name", s.name) for i, s in enumerate(grid.scenarios) if s.name)
     for i, s in enumerate(grid.scenarios):
         if not s.name:
-            yield f"grid.scenarios[{i}].name: is empty; rows and reports tell a scenario by its name, so give one"
-        elif names[s.name] > 1:
-            yield f"grid.scenarios[{i}].name: {s.name!r} stands {names[s.name]} times; rename one"
+            yield f"grid.scenarios[{i}].name: is empty; rows and reports name a scenario by it, so give one"
         for key, known in (("headroom_mw", authorities), ("energy_usd_per_mwh", authorities), ("generation_mw", nodes)):
-            for name in sorted(set(getattr(s, key)) - set(known)):
-                yield f"grid.scenarios[{i}].{key}: {_unknown(name, known)}"
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1, 0.4)
-    return f"{name!r} does not exist; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}")
+            for name in sorted(getattr(s, key)):
+                yield from _unknown(f"grid.scenarios[{i}].{key}", name, known)
 
 
 def power_flow_gaps(grid: Grid) -> Iterator[str]:
-    """Say what a grid lacks for the power flow that its rules ask for."""
-    rules = grid.rules
-    if rules.n1 in ("node", "full") and rules.grid_model != "dc":
-        yield f'grid.rules.n1: {rules.n1!r} follows flows after an outage, which grid_model {rules.grid_model!r} has not; set grid_model "dc"'
-    if rules.n1 == "margin" and rules.grid_model == "none":
-        yield 'grid.rules.n1: "margin" keeps back a share of ratings, which grid_model "none" does not read; set grid_model "transport" or "dc"'
-    if rules.grid_model != "dc":
+    """Return what a grid lacks for the power flow that its rules ask for."""
+    n1, model = grid.rules.n1, grid.rules.grid_model
+    if n1 in ("node", "full") and model != "dc":
+        yield f'grid.rules.n1: {n1!r} needs flows after an outage, grid_model {model!r} has none; set grid_model "dc"'
+    if n1 == "margin" and model == "none":
+        yield 'grid.rules.n1: "margin" lowers ratings, grid_model "none" has none; set grid_model "transport" or "dc"'
+    if model != "dc":
         return
-    lines = [(f"grid.lines[{i}]", x.id, x.reactance_pu) for i, x in enumerate(grid.lines)]
-    lines += [(f"grid.new_lines[{i}]", x.id, x.reactance_pu) for i, x in enumerate(grid.new_lines)]
-    for path, name, reactance in lines:
-        if reactance is None:
-            yield f'{path}.reactance_pu: missing for {name!r}; grid_model "dc" needs it: give it on 100 MVA for one circuit, or choose "transport"'
+    families: dict[str, tuple[Line | NewLine, ...]] = {"lines": grid.lines, "new_lines": grid.new_lines}
+    for family, lines in families.items():
+        for i, x in enumerate(lines):
+            if x.reactance_pu is None:
+                yield (
+                    f'grid.{family}[{i}].reactance_pu: missing for {x.id!r}; grid_model "dc" needs it: '
+                    'give it on 100 MVA for one circuit, or choose "transport"'
+                )
 
 
 def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
-    """Name every reference that leads nowhere, every name that stands twice and every edge with one end."""
-    yield from _twice("fibre_nodes", "id", [n.id for n in wan.fibre_nodes])
-    yield from _twice("fibre_edges", "id", [e.name for e in wan.fibre_edges])
-    yield from _twice("traffic", "name", [t.name for t in wan.traffic])
+    """Return what is wrong with the names and ends of the fibre and of the traffic."""
+    yield from _doubles((f"wan.fibre_nodes[{i}]", "id", n.id) for i, n in enumerate(wan.fibre_nodes))
+    yield from _doubles((f"wan.fibre_edges[{i}]", "id", e.name) for i, e in enumerate(wan.fibre_edges))
+    yield from _doubles((f"wan.traffic[{i}]", "name", t.name) for i, t in enumerate(wan.traffic))
     nodes = sorted({n.id for n in wan.fibre_nodes})
     if wan.fibre_nodes and not wan.fibre_edges:
-        yield f"wan.fibre_edges: is missing; {len(nodes)} fibre_nodes are joined by nothing: give the edges, or remove the nodes"
+        yield f"wan.fibre_edges: is missing; nothing joins the {len(nodes)} fibre_nodes; give edges, or remove them"
     for i, e in enumerate(wan.fibre_edges):
-        yield from _unknown_end(f"wan.fibre_edges[{i}].a", e.a, nodes)
-        yield from _unknown_end(f"wan.fibre_edges[{i}].b", e.b, nodes)
-        if e.a == e.b:
-            yield f"wan.fibre_edges[{i}]: both ends are {e.a!r}; an edge joins two nodes"
-        if e.name.endswith(" access"):
-            yield f'wan.fibre_edges[{i}].id: must not end in " access" (is {e.name!r}), which names the ways of sites to their nodes; rename it'
-    ends = sorted({*nodes, *(n.id for n in grid.nodes)})
+        yield from _end_problems(f"wan.fibre_edges[{i}]", e.a, e.b, nodes)
+        if e.name.endswith(ACCESS):
+            yield (
+                f'wan.fibre_edges[{i}].id: must not end in "{ACCESS}" (is {e.name!r}), '
+                "which names the ways of sites to their nodes; rename it"
+            )
+    places = sorted({*nodes, *(n.id for n in grid.nodes)})
     for i, t in enumerate(wan.traffic):
-        if t.name == "sync":
-            yield f"wan.traffic[{i}].name: must not be 'sync', which names the exchange of gradients; rename it"
-        for key, end in (("a", t.a), ("b", t.b)):
-            if end is not None:
-                yield from _unknown_end(f"wan.traffic[{i}].{key}", end, ends)
-        if t.a is not None and t.a == t.b:
-            yield f"wan.traffic[{i}]: both ends are {t.a!r}; traffic goes between two places"
+        if t.name == SYNC:
+            yield f"wan.traffic[{i}].name: must not be {SYNC!r}, which names the exchange of gradients; rename it"
+        if t.a is not None and t.b is not None:
+            yield from _end_problems(f"wan.traffic[{i}]", t.a, t.b, places)
 
 
-def _twice(family: str, key: str, names: Sequence[str]) -> Iterator[str]:
-    first: dict[str, int] = {}
-    for i, name in enumerate(names):
-        if first.setdefault(name, i) != i:
-            yield f"wan.{family}[{i}].{key}: {name!r} is already that of wan.{family}[{first[name]}]; rename one"
+def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iterator[str]:
+    """Return a GPU that has no peak rate in the type of the matrix products."""
+    compute = instance.workload.precision.compute
+    if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
+        has = ", ".join(sorted(gpu.peak_flop_per_second))
+        yield f"{path}: {gpu.name} has no {compute} (has {has}); choose one of these or add its peak"
 
 
-def _unknown_end(path: str, name: str, known: Sequence[str]) -> Iterator[str]:
+def _end_problems(path: str, a: str, b: str, known: Collection[str]) -> Iterator[str]:
+    """Return ends that do not exist, and ends that are the same."""
+    yield from _unknown(f"{path}.a", a, known)
+    yield from _unknown(f"{path}.b", b, known)
+    if a == b:
+        yield f"{path}: both ends are {a!r}; give two places"
+
+
+def _unknown(path: str, name: str, known: Collection[str]) -> Iterator[str]:
+    """Return a name that does not exist, with the nearest that does."""
     if name not in known:
-        near = difflib.get_close_matches(name, known, 1, 0.4)
-        yield f"{path}: {name!r} does not exist; " + (
-            f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-        )
+        yield f"{path}: {name!r} does not exist; {hint(name, known)}"
+
+
+def _doubles(entries: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Return each entry (path, key, name) whose name an earlier one has."""
+    first: dict[str, str] = {}
+    for path, key, name in entries:
+        if first.setdefault(name, path) != path:
+            yield f"{path}.{key}: {name!r} is already that of {first[name]}; rename one"

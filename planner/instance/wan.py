@@ -16,23 +16,19 @@ class FibreNode(Sourced):
 
 
 class FibreEdge(Sourced):
-    """A fibre route between two fibre nodes: what one cut takes out. Its wavelengths end at both nodes, so demands share them."""
+    """A fibre route between two fibre nodes: what one cut takes out. Demands share its wavelengths."""
 
     id: str | None = Field(None, description="Absent: the ids of its ends, joined by a hyphen.")
     a: str
     b: str
     route_km: Positive | None = Field(None, description="Absent: the great circle times wan.route_factor.")
     max_fibre_pairs: Count | None = Field(None, description="Absent: wan.max_fibre_pairs.")
-    usd_per_pair: NonNegative | None = Field(
-        None, description="Lease of one pair for its life; absent: route_km at wan.fibre_usd_per_route_km."
-    )
-    wavelength_usd: NonNegative | None = Field(
-        None, description="Equipment at both ends of one wavelength; absent: wan.wavelength_usd."
-    )
+    usd_per_pair: NonNegative | None = Field(None, description="Lease; absent: by wan.fibre_usd_per_route_km.")
+    wavelength_usd: NonNegative | None = Field(None, description="Both ends; absent: wan.wavelength_usd.")
 
     @property
     def name(self) -> str:
-        """The id, given or made."""
+        """The id, or the ids of its ends."""
         return self.id or f"{self.a}-{self.b}"
 
 
@@ -42,15 +38,13 @@ class Traffic(Sourced):
     name: str
     bytes: Positive = Field(description="Bytes from one end to the other, and as many back.")
     period_seconds: Positive | None = Field(None, description="Sent once in so long, spread evenly.")
-    deadline_seconds: Positive | None = Field(
-        None, description="Must have arrived so long after it starts, the round trip included."
-    )
+    deadline_seconds: Positive | None = Field(None, description="From start to arrival, round trip included.")
     priority: Count = Field(1, description="1 is served first, after the exchange of gradients.")
     a: str | None = Field(None, description="A grid or fibre node; with b absent too: between every two sites.")
     b: str | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _complete(self) -> Self:
         """Refuse traffic with no time or two, or with one end."""
         if (self.period_seconds is None) == (self.deadline_seconds is None):
             raise ValueError("give exactly one of period_seconds and deadline_seconds")
@@ -60,29 +54,21 @@ class Traffic(Sourced):
 
 
 class Wan(Sourced):
-    """What joins the sites. Any of fibre_edges, protection, exchange and traffic asks for a design of routes and wavelengths."""
+    """What joins the sites; fibre_edges, protection, exchange or traffic asks for a design of routes."""
 
     route_factor: Annotated[float, Field(ge=1)] = Field(1.2, description="Fibre route over great circle.")
     rtt_ms_per_100_route_km: Positive = Field(0.98, description="Light in fibre, both ways.")
     round_trips: NonNegative = Field(1.0, description="Round trips that one exchange waits for (k of the need).")
-    headroom_factor: Annotated[float, Field(ge=1)] = Field(
-        2.0, description="Capacity over the exchange's need, for other sync traffic."
-    )
+    headroom_factor: Annotated[float, Field(ge=1)] = Field(2.0, description="Capacity over the exchange's need.")
     wavelength_gbps: Positive = 400.0
     max_wavelengths_per_pair: Count = Field(96, description="Wavelengths per fibre pair.")
     max_fibre_pairs: Count = Field(16, description="Fibre pairs that can be leased between two sites.")
     fibre_usd_per_route_km: NonNegative = Field(0.0, description="Lease for its life (IRU) of one fibre pair.")
-    wavelength_usd: NonNegative = Field(
-        0.0, description="Transponders and router ports at both ends of one wavelength."
-    )
+    wavelength_usd: NonNegative = Field(0.0, description="Transponders and router ports at both ends.")
     fibre_life_years: Positive = 20.0
-    fibre_nodes: tuple[FibreNode, ...] = Field(
-        (), description="Places where fibre routes meet; a site stands at the nearest."
-    )
+    fibre_nodes: tuple[FibreNode, ...] = Field((), description="Where fibre routes meet; sites stand at the nearest.")
     fibre_edges: tuple[FibreEdge, ...] = Field((), description="Fibre routes; absent: one between every two sites.")
-    protection: Literal["none", "one_cut"] | None = Field(
-        None, description="one_cut: every demand is carried whichever one fibre edge is cut."
-    )
+    protection: Literal["none", "one_cut"] | None = Field(None, description="one_cut: any one fibre edge may be cut.")
     exchange: Literal["auto", "ring", "tree", "hierarchical"] | None = Field(
         None, description="Form of the gradient exchange; auto, or one that the sites cannot take: the fastest."
     )
@@ -91,5 +77,5 @@ class Wan(Sourced):
 
     @property
     def designed(self) -> bool:
-        """A design of routes and wavelengths is asked for."""
+        """Whether a design of routes and wavelengths is asked for."""
         return bool(self.fibre_edges or self.traffic) or self.protection is not None or self.exchange is not None

@@ -9,61 +9,47 @@ from planner.instance.model_family import Choose
 
 
 class Experts(Sourced):
-    """A mixture of experts in the place of the FFN: each token goes through a few of many experts, and through the shared ones."""
+    """A mixture of experts in the place of the FFN: a token goes through a few routed ones and the shared."""
 
     count: Count = Field(description="Routed experts of one layer.")
     per_token: Count = Field(description="Routed experts that one token goes through (top-k).")
     ffn: Count = Field(description="FFN width of one routed expert.")
     shared_ffn: Annotated[int, Field(ge=0)] = Field(0, description="FFN width of the shared experts together; 0: none.")
-    dense_layers: Annotated[int, Field(ge=0)] = Field(
-        0, description="First layers that keep the dense FFN of the model's width."
-    )
+    dense_layers: Annotated[int, Field(ge=0)] = Field(0, description="First layers that keep the dense FFN.")
 
     @model_validator(mode="after")
     def _enough_experts(self) -> Self:
         """Refuse a token that goes through more experts than there are."""
         if self.per_token > self.count:
-            raise ValueError(
-                f"per_token must be at most count ({self.per_token} > {self.count}); lower per_token or raise count"
-            )
+            raise ValueError(f"per_token must be at most count ({self.per_token} > {self.count}); change either")
         return self
 
 
 class LatentAttention(Sourced):
-    """Multi-head latent attention (DeepSeek-V3, arXiv 2412.19437, section 2.1.1): queries, keys and values come from low ranks."""
+    """Multi-head latent attention with low-rank queries, keys and values (DeepSeek-V3, arXiv 2412.19437, 2.1.1)."""
 
     q_rank: Count = Field(description="Width of a token's compressed queries.")
     kv_rank: Count = Field(description="Width of a token's compressed keys and values.")
     head_nope: Count = Field(description="Width of a head's query and key without position.")
-    head_rope: Count = Field(
-        description="Width of a head's query and key with rotary position; all heads share the key."
-    )
+    head_rope: Count = Field(description="Width of a head's query and shared key with rotary position.")
     head_value: Count = Field(description="Width of a head's value.")
 
 
 class Model(Sourced):
-    """A decoder-only Transformer: dense, or with routed experts; all heads see all tokens, or in some layers a window."""
+    """A decoder-only Transformer: dense, or with routed experts; attention is full, or in some layers windowed."""
 
     name: str
     layers: Count
     hidden: Count
     heads: Count
-    kv_heads: Count | None = Field(
-        None, description="KV heads under grouped-query attention; absent: as many as heads."
-    )
+    kv_heads: Count | None = Field(None, description="KV heads of grouped-query attention; absent: heads.")
     head_size: Count | None = Field(None, description="Width of a head; absent: hidden / heads.")
-    latent_attention: LatentAttention | None = Field(
-        None, description="Widths of latent attention, in the place of kv_heads and head_size."
-    )
+    latent_attention: LatentAttention | None = Field(None, description="In the place of kv_heads and head_size.")
     window: Count | None = Field(None, description="Tokens that a position sees in a windowed layer, itself included.")
-    window_layers: Annotated[int, Field(ge=0)] = Field(
-        0, description="Layers whose attention is windowed; the others see all tokens."
-    )
+    window_layers: Annotated[int, Field(ge=0)] = Field(0, description="Layers with windowed attention.")
     ffn: Count | None = Field(None, description="FFN width of a dense layer; absent: 4 hidden.")
     gated_ffn: bool = Field(False, description="Three FFN matrices (SwiGLU) and not two, in experts too.")
-    experts: Experts | None = Field(
-        None, description="Routed experts in the place of the FFN; absent: every layer is dense."
-    )
+    experts: Experts | None = Field(None, description="Routed experts; absent: every layer is dense.")
     vocabulary: Count
     tied_embeddings: bool = Field(True, description="The LM head shares the embedding's weights.")
 
@@ -72,17 +58,12 @@ class Model(Sourced):
         """Refuse head counts that leave no whole head size."""
         if self.latent_attention is not None:
             if self.head_size is not None or self.kv_heads is not None:
-                raise ValueError(
-                    "latent_attention sets the heads' widths and shares keys; remove head_size and kv_heads"
-                )
+                raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
             return self
         if self.head_size is None and self.hidden % self.heads:
-            near = min(
-                (a for a in range(1, self.hidden + 1) if self.hidden % a == 0), key=lambda a: (abs(a - self.heads), a)
-            )
-            raise ValueError(
-                f"heads must divide hidden ({self.hidden} / {self.heads} is not whole); give heads {near}, or head_size"
-            )
+            divisors = (a for a in range(1, self.hidden + 1) if self.hidden % a == 0)
+            near = min(divisors, key=lambda a: (abs(a - self.heads), a))
+            raise ValueError(f"heads must divide hidden ({self.hidden} / {self.heads}); give {near}, or head_size")
         if self.heads % (self.kv_heads or self.heads):
             raise ValueError(f"kv_heads must divide heads ({self.heads} / {self.kv_heads} is not whole)")
         return self
@@ -90,16 +71,13 @@ class Model(Sourced):
     @model_validator(mode="after")
     def _layers_by_kind(self) -> Self:
         """Refuse counts of layers by kind that the layers do not hold."""
-        if self.experts is not None and self.experts.dense_layers >= self.layers:
-            raise ValueError(
-                f"experts.dense_layers must be less than layers ({self.experts.dense_layers} of {self.layers}); lower it"
-            )
+        dense = self.experts.dense_layers if self.experts else 0
+        if self.experts is not None and dense >= self.layers:
+            raise ValueError(f"experts.dense_layers must be less than layers ({dense} of {self.layers}); lower it")
         if self.window_layers > self.layers:
             raise ValueError(f"window_layers must be at most layers ({self.window_layers} > {self.layers}); lower it")
         if (self.window is None) != (self.window_layers == 0):
-            raise ValueError(
-                f"window and window_layers go together (are {self.window} and {self.window_layers}); give both or neither"
-            )
+            raise ValueError(f"give window and window_layers, or neither (are {self.window} and {self.window_layers})")
         return self
 
     @property
@@ -127,10 +105,8 @@ class Precision(Sourced):
     """The type of the matrix products, and the bytes each role takes per element."""
 
     compute: Dtype = Field(description="Type in which the matrix products run; picks the peak rate.")
-    parameter_bytes: Positive = Field(description="Per parameter, every copy held (master and working).")
-    working_parameter_bytes: Positive = Field(
-        description="Per parameter, the copy that the products read (moved by ZeRO gathers)."
-    )
+    parameter_bytes: Positive = Field(description="Per parameter, master and working copies.")
+    working_parameter_bytes: Positive = Field(description="Per parameter, the copy that products read.")
     gradient_bytes: Positive = Field(description="Per parameter.")
     optimizer_bytes: NonNegative = Field(description="Per parameter, all moments.")
     activation_bytes: Positive = Field(description="Per stored activation element.")
@@ -141,70 +117,36 @@ class Software(Sourced):
     """A training framework: which kernels, fusions and overlaps it has, and what it costs beside the GPUs' work."""
 
     name: str
-    flash_attention: bool = Field(
-        True, description="Attention in one kernel that keeps no scores and skips the causal half."
-    )
-    attention_share: Share = Field(
-        1.0, description="Share of the accelerator's attention efficiency that its kernel reaches."
-    )
-    score_efficiency: Share = Field(
-        0.5, description="Share of the products' efficiency that unfused scores (batched, thin) reach."
-    )
-    elementwise_traffic: Positive = Field(
-        1.0, description="HBM traffic of element-wise work over that of fully fused kernels."
-    )
+    flash_attention: bool = Field(True, description="One kernel keeps no scores and skips the causal half.")
+    attention_share: Share = Field(1.0, description="Share of the accelerator's attention efficiency.")
+    score_efficiency: Share = Field(0.5, description="Share of the GEMM efficiency that unfused scores reach.")
+    elementwise_traffic: Positive = Field(1.0, description="HBM traffic of element-wise work over fused kernels'.")
     quantise_traffic: NonNegative = Field(
         1.0, description="HBM traffic of casts to FP8 and FP4 over one read and two writes (row-wise, column-wise)."
     )
-    loss_bytes_per_logit: NonNegative = Field(
-        8.0, description="HBM traffic of the loss, forward and backward, for one logit."
-    )
-    launch_seconds: NonNegative = Field(
-        0.0, description="Host time to launch one operation of a layer; hidden while the GPU has work."
-    )
+    loss_bytes_per_logit: NonNegative = Field(8.0, description="HBM traffic of the loss for one logit, both passes.")
+    launch_seconds: NonNegative = Field(0.0, description="CPU time of a launch; hidden while the GPU has work.")
     collective_seconds: NonNegative = Field(0.0, description="Time to start one collective on the critical path.")
-    microbatch_seconds: NonNegative = Field(0.0, description="Exposed host time per micro-batch.")
-    step_seconds: NonNegative = Field(0.0, description="Exposed host time per step: data, optimiser launches, logging.")
-    schedules: tuple[Literal["1f1b", "zb-h1"], ...] = Field(
-        ("1f1b",), description="Pipeline schedules that it has (1f1b: interleaved too)."
-    )
-    tensor_overlap: Fraction = Field(
-        0.0, description="Share of the TP exchange hidden behind products, under sequence parallelism."
-    )
+    microbatch_seconds: NonNegative = Field(0.0, description="Exposed CPU overhead of a micro-batch.")
+    step_seconds: NonNegative = Field(0.0, description="Exposed CPU overhead of a step: data, logging.")
+    schedules: tuple[Literal["1f1b", "zb-h1"], ...] = Field(("1f1b",), description="1f1b: interleaved too.")
+    tensor_overlap: Fraction = Field(0.0, description="Share of the TP exchange hidden under sequence parallelism.")
     pipeline_overlap: Fraction = Field(1.0, description="Share of the pipeline exchange that may run beside compute.")
-    pipeline_start_seconds: NonNegative = Field(
-        0.0, description="Host time of one pipeline exchange: start, wait, synchronise."
-    )
-    pipeline_scatter: bool = Field(
-        True, description="Each TP rank sends its 1/t of a pipeline exchange, gathered on the other side."
-    )
-    data_exposed: Fraction = Field(
-        0.0, description="Share of the gradient exchange on the critical path at least (1: no overlap)."
-    )
-    sharding_exposed: Fraction = Field(
-        0.0, description="Share of ZeRO's traffic in every micro-batch that slows it even where it is hidden."
-    )
+    pipeline_start_seconds: NonNegative = Field(0.0, description="CPU overhead of one pipeline exchange.")
+    pipeline_scatter: bool = Field(True, description="Each TP rank sends its 1/t of a pipeline exchange.")
+    data_exposed: Fraction = Field(0.0, description="Least exposed share of the gradient exchange.")
+    sharding_exposed: Fraction = Field(0.0, description="Share of hidden ZeRO traffic that slows a micro-batch.")
     expert_overlap: Fraction = Field(0.0, description="Share of the experts' all-to-all hidden behind products.")
-    expert_once_per_domain: bool = Field(
-        False, description="A token crosses the network once for all its experts in a scale-up domain."
-    )
-    expert_efficiency: Share = Field(
-        1.0, description="Share of the products' efficiency that grouped products of routed experts reach."
-    )
+    expert_once_per_domain: bool = Field(False, description="A token crosses once for all experts of a domain.")
+    expert_efficiency: Share = Field(1.0, description="Share of the GEMM efficiency that experts' products reach.")
     context_overlap: Fraction = Field(
         1.0,
         description="Share of the exchange of keys and values that may run beside attention (ring; 0: gathered first).",
     )
-    selective_gemm_share: Fraction = Field(
-        0.0, description="Share of a layer's products that selective recompute runs again and does not keep."
-    )
+    selective_gemm_share: Fraction = Field(0.0, description="Of a layer's products: repeated by selective recompute.")
     logit_memory_bytes: Positive = Field(4.0, description="Memory of the loss for one logit, at its peak.")
-    buffer_bytes_per_parameter: NonNegative = Field(
-        0.0, description="Flat copies and buckets for one parameter, that no sharding divides."
-    )
-    sharded_buffer_bytes_per_parameter: NonNegative = Field(
-        0.0, description="The same, of the kind that ZeRO divides with the optimiser."
-    )
+    buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that no sharding divides.")
+    sharded_buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that ZeRO divides.")
 
 
 class Workload(Sourced):
@@ -214,12 +156,6 @@ class Workload(Sourced):
     tokens: Positive = Field(description="Training tokens.")
     sequence_length: Count = Field(description="Tokens per sequence.")
     precision: Precision
-    software: Software | str = Field(
-        "megatron-core", description="The training framework, inline or by catalogue name."
-    )
-    availability: Annotated[float, Field(gt=0, le=1)] = Field(
-        1.0, description="Share of wall time in which steps advance."
-    )
-    choose: Choose | None = Field(
-        None, description="Choose model and tokens; then these are the law's at full utilisation, and may be left out."
-    )
+    software: Software | str = Field("megatron-core", description="The framework, inline or by catalogue name.")
+    availability: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of wall time that trains.")
+    choose: Choose | None = Field(None, description="Choose model and tokens, which may then be left out.")

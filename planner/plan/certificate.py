@@ -13,7 +13,7 @@ class Certificate(Frozen):
     """What was proven of one decision, and by whom."""
 
     status: Status
-    objective: float | None = Field(description="Value of the decision held.")
+    objective: float | None = Field(description="Value of the decision.")
     bound: float | None = Field(description="No decision in the declared space is better than this.")
     gap: float | None = Field(description="|objective - bound| / max(|objective|, 1e-12).")
     solver: str = Field(description="Backends and versions.")
@@ -37,14 +37,12 @@ class ObjectiveValue(Frozen):
     value: float | None
     bound: float | None = Field(description="Proven for the decisions taken in order, each given those before it.")
     gap: float | None
-    joint_bound: float | None = Field(
-        None, description="Proven over all four decisions at once, by relaxing what joins them."
-    )
+    joint_bound: float | None = Field(None, description="Proven over all four decisions at once.")
     joint_gap: float | None = None
 
 
 class Conflict(Frozen):
-    """Why there is no plan: a smallest set of rules that cannot hold together, in the user's terms."""
+    """Why there is no plan: a smallest set of rules that cannot be met together; no rules: nothing is proven."""
 
     decision: Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
     rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")

@@ -10,7 +10,13 @@ if TYPE_CHECKING:
 
 
 def read_plan(path: Path) -> "Plan":
-    """Read a plan file, or say what is wrong with it."""
+    """Read a plan file.
+
+    Raises
+    ------
+    InputError
+        Names the file, the JSON path, the value and what was expected.
+    """
     from pydantic import ValidationError
 
     from planner.instance.read import complaints, read_json

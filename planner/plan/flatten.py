@@ -30,7 +30,7 @@ FABRIC = (
 
 
 def digest(plan: Plan) -> dict[str, Figure]:
-    """Return the figures of a plan by dotted name; entries of lists go by their id, as in `sites.sites.palo-verde.racks`.
+    """Return the figures of a plan by dotted name; entries of lists have their id, as `sites.sites.palo-verde.racks`.
 
     `sites.racks`, `sites.count` and `fabric.switches` are totals, and `slack.*` is what each limit leaves unused.
     """

@@ -26,9 +26,7 @@ class PlacementPlan(Frozen):
     groups: int
     groups_leaf_local: int
     groups_split: int
-    lower_bound_split: int = Field(
-        description="No placement splits fewer: groups - sum over leaf domains of floor(racks / group size)."
-    )
+    lower_bound_split: int = Field(description="groups - sum over leaf domains of floor(racks / group size).")
     extra_pieces: int = Field(description="Pieces beyond one per group.")
     groups_cross_pod: int
     sites: dict[str, SitePlacement]

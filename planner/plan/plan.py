@@ -39,13 +39,9 @@ class Plan(Frozen):
         description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.",
     )
     layout: LayoutPlan | None = None
-    pools: PoolsPlan | None = Field(
-        None, description="In the place of layout, where the instance has pools of different GPUs."
-    )
+    pools: PoolsPlan | None = Field(None, description="In the place of layout, for pools of different GPUs.")
     fabric: FabricPlan | None = None
-    transport: TransportFactor | None = Field(
-        None, description="Where the instance asks for the transport's slowdown to be simulated."
-    )
+    transport: TransportFactor | None = Field(None, description="Where the slowdown is simulated.")
     placement: PlacementPlan | None = None
     cost: Cost | None = None
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")

@@ -17,9 +17,7 @@ class Site(Frozen):
     gpus: int
     it_mw: float
     facility_mw: float
-    interconnect_mw: float | None = Field(
-        description="Usable interconnect under the rule's reading; null where the rule is off."
-    )
+    interconnect_mw: float | None = Field(description="Usable interconnect; null where the rule is off.")
     cooling_m2: float | None
     latitude: float
     longitude: float

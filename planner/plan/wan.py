@@ -37,12 +37,10 @@ class WanDemand(Frozen):
     a: str
     b: str
     priority: int = Field(description="0: the gradient exchange, carried whole.")
-    requested_gbps: float = Field(description="Rate of all of it on the shortest route considered.")
+    requested_gbps: float = Field(description="Rate on the shortest route considered.")
     admitted_gbps: float = Field(description="Of that, what is carried, under protection whichever one edge is cut.")
     missing_gbps: float
-    saturated_edges: tuple[str, ...] = Field(
-        (), description="Edges of its routes on which no more can be lit, where something is missing."
-    )
+    saturated_edges: tuple[str, ...] = Field((), description="Full edges of its routes, where some is missing.")
     routes: tuple[WanRoute, ...]
 
 
@@ -53,7 +51,7 @@ class WanEdge(Frozen):
     a: str
     b: str
     route_km: float
-    peak_gbps: float = Field(description="Most that it carries each way, over the normal state and every cut.")
+    peak_gbps: float = Field(description="Most that it carries each way, also after any cut.")
     wavelengths: int
     fibre_pairs: int
     capacity_gbps: float
@@ -63,9 +61,7 @@ class WanEdge(Frozen):
 class WanPlan(Frozen):
     """The fibre between the sites as it is lit."""
 
-    exchange: Literal["ring", "tree", "hierarchical"] | None = Field(
-        description="Form of the gradient exchange; null: one site trains."
-    )
+    exchange: Literal["ring", "tree", "hierarchical"] | None = Field(description="Null: one site trains.")
     window_seconds: float = Field(description="Time in which the exchange of a stage is done.")
     forms: tuple[ExchangeForm, ...]
     protection: Literal["none", "one_cut"]

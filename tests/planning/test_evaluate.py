@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import planner
 from planner.cli import main
 from planner.errors import InputError
-from planner.planning.evaluate import even_layers, fewest_stages_per_rack
+from planner.planning.evaluate import even_layers, min_stages_per_rack
 
 FULL = {
     "tensor_parallel": 8,
@@ -110,6 +110,14 @@ def test_command_prints_json_and_nothing_else(tmp_path: Any) -> None:
     assert "does not run" in bad.stdout
 
 
+def test_sites_without_a_replica_are_refused() -> None:
+    """Pins that give no site a replica are a mistake that the message names."""
+    pins = {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel_by_site": {"cluster": 0}}
+    wrong = question() | {"pins": {f"layout.{k}": v for k, v in pins.items()}}
+    with pytest.raises(InputError, match="no replica"):
+        planner.evaluate(wrong, {})
+
+
 def test_even_layers_leave_the_ends_one_less() -> None:
     """126 layers on 16 stages are 7 on the ends, which hold the embeddings, and 8 between; 105 on 4 are 27, 26, 26, 26."""
     assert even_layers(126, 16) == (7, *(8,) * 14, 7)
@@ -119,4 +127,4 @@ def test_even_layers_leave_the_ends_one_less() -> None:
 @pytest.mark.parametrize(("racks", "q"), [(None, 1), (4, 1), (2, 2), (1, 4)])
 def test_stages_share_racks_only_where_they_must(racks: int | None, q: int) -> None:
     """Four stages of two GPUs take four racks of 8, two of them two to a rack, or one all four."""
-    assert fewest_stages_per_rack(8, 1, 4, 2, racks) == q
+    assert min_stages_per_rack(8, 1, 4, 2, racks) == q

@@ -44,7 +44,7 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
     assert "network.max_tiers allows 3 of 4" in refused.output
     plan = solved(tmp_path, 5, max_tiers=4)
     f = plan["fabric"]["sites"]["cluster"]
-    assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-core"]
+    assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-spine"]
     assert plan["fabric"]["certificate"]["status"] == "optimal"
     assert f["zones"] > 1
     path = tmp_path / "plan.json"

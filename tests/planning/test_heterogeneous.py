@@ -165,8 +165,8 @@ REFUSED = [
     (lambda d: d["hardware"].update(racks=4), "hardware.racks: does not go"),
     (lambda d: d["hardware"].update(accelerator="B200"), "hardware.accelerator: each pool has its own"),
     (lambda d: d["hardware"].update(racks_per_module=4), "hardware.racks_per_module: does not go"),
-    (lambda d: d["hardware"]["pools"].pop(), "hardware.pools: must hold at least 2"),
-    (lambda d: d["hardware"]["pools"][1].update(name="a100"), "stands 2 times"),
+    (lambda d: d["hardware"]["pools"].pop(), "hardware.pools: must have at least 2"),
+    (lambda d: d["hardware"]["pools"][1].update(name="a100"), "is already that of hardware.pools[0]"),
     (lambda d: d["hardware"]["pools"][1].update(accelerator="H10"), "did you mean"),
     (lambda d: d["hardware"]["pools"][1].update(rack_s=1), "did you mean"),
     (lambda d: d["workload"]["precision"].update(compute="fp8"), "hardware.pools[0].accelerator: "),
@@ -189,7 +189,7 @@ def test_link_without_pools_is_refused():
     """A link joins pools, so it needs some."""
     data = alone(small(), "h100")
     data["hardware"]["pool_link"] = {"gbps": 100}
-    with pytest.raises(InputError, match="pool_link: joins the pools"):
+    with pytest.raises(InputError, match="pool_link: joins pools"):
         load_instance(data)
 
 
