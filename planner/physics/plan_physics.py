@@ -1,7 +1,8 @@
-"""What the rules read: the plan, the instance inside it, and the figures that several rules recompute."""
+"""Figures of a plan that the rules, the export and the simulation recompute: each once, from the instance inside it."""
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,12 +19,12 @@ from planner.physics.training import step
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
 from planner.plan.fabric import SiteFabric
-from planner.plan.layout import LayoutMetrics, LayoutPlan
+from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.plan import Plan
 from planner.plan.sites import Link, Site
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
-MOST_WHOLE = 10**9  # a count above this is a slip, not a plan, and would overflow the arrays
+MAX_COUNT = 10**9  # a count above this is a slip, not a plan, and would overflow the arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class PlanPhysics:
 
     @property
     def transport_slowdown(self) -> float:
-        """Slowdown of the transport itself: the simulated one that the plan states, else the instance's constant."""
+        """Slowdown of the transport itself: the plan's simulated one, else the instance's constant."""
         if self.plan.transport is not None:
             return self.plan.transport.slowdown
         return self.instance.network.transport.slowdown if self.instance.network is not None else 1.0
@@ -81,7 +82,7 @@ class PlanPhysics:
 
     @cached_property
     def racks_by_site(self) -> dict[str, int]:
-        """Racks that each site holds; pools count their own, each in a context of its own."""
+        """Racks of each site; none for pools, whose layouts are plans of their own."""
         if self.instance.hardware.pools:
             return {}
         if self.instance.grid is None:
@@ -89,7 +90,7 @@ class PlanPhysics:
         return {s.id: s.racks for s in self.plan.sites.sites} if self.plan.sites else {}
 
     def load_mw(self, racks: int) -> float:
-        """Power of racks at the grid connection."""
+        """Return the power of racks at the grid connection, in MW."""
         return power.facility_mw(self.instance.hardware, racks)
 
     @cached_property
@@ -113,7 +114,7 @@ class PlanPhysics:
         return counts
 
     def excess(self, rule: str) -> float:
-        """Return what the plan says it exceeds a soft rule's row by; 0 for a hard rule."""
+        """Return how much the plan states that it exceeds a soft rule; 0 for a hard rule."""
         if self.plan.sites is None or rule.partition("[")[0] not in self.grid.rules.soft:
             return 0.0
         return sum(x.amount for x in self.plan.sites.excess if x.rule == rule)
@@ -127,31 +128,31 @@ class PlanPhysics:
         return fibre.reach(self.wan, {x.site.id: (x.node.latitude, x.node.longitude) for x in self.standing}).km
 
     def route_km(self, a: str, b: str) -> float:
-        """Length of the shortest fibre route between two open sites."""
+        """Return the length of the shortest fibre route between two open sites, in km."""
         return self._route_km.get((min(a, b), max(a, b)), 0.0)
 
     def link_usd_per_year(self, link: Link, route_km: float) -> float:
-        """Yearly price of a link by its wavelengths."""
+        """Compute the yearly price of a link by its wavelengths, in dollars."""
         return cost.link_usd_per_year(self.grid, self.wan, route_km, link.wavelengths)
 
     @cached_property
     def faults(self) -> list[str]:
-        """What of the layout cannot be computed with."""
+        """Entries of the layout that cannot be computed with."""
         return list(layout_faults(self.plan.layout)) if self.plan.layout else []
 
     @cached_property
     def replicas(self) -> dict[str, int]:
         """Replicas by site, of sites that have any."""
-        held = self.plan.layout.data_parallel_by_site if self.plan.layout else {}
-        return {s: d for s, d in held.items() if d > 0}
+        by_site = self.plan.layout.data_parallel_by_site if self.plan.layout else {}
+        return {s: d for s, d in by_site.items() if d > 0}
 
     @cached_property
     def metrics(self) -> LayoutMetrics | None:
-        """The layout's figures as physics predicts them from its cut and its assumptions."""
-        held = self.plan.layout
-        if held is None or self.faults:
+        """The layout's figures as physics predicts them from its strategy and its assumptions."""
+        layout = self.plan.layout
+        if layout is None or self.faults:
             return None
-        a = held.assumptions
+        a = layout.assumptions
         conditions = Conditions(
             pipeline_send_slowdown=a.pipeline_send_slowdown,
             allreduce_slowdown=a.allreduce_slowdown,
@@ -159,7 +160,7 @@ class PlanPhysics:
             wan_rtt_ms=a.wan_rtt_ms or 0.0,
             wan_round_trips=self.wan.round_trips,
         )
-        return LayoutMetrics.model_validate(step.metrics(self.instance, conditions, strategy_of(held)))
+        return LayoutMetrics.model_validate(step.metrics(self.instance, conditions, strategy_of(layout)))
 
     @cached_property
     def switches(self) -> dict[str, Switch]:
@@ -170,9 +171,10 @@ class PlanPhysics:
     @cached_property
     def designs(self) -> dict[str, Design]:
         """The design behind each site's fabric, of fabrics whose choices can be computed with."""
-        held = self.plan.fabric.sites if self.plan.fabric else {}
-        found = {s: self._design(f, self.racks_by_site[s]) for s, f in held.items() if s in self.racks_by_site}
-        return {s: d for s, d in found.items() if d is not None}
+        fabrics = self.plan.fabric.sites if self.plan.fabric else {}
+        racks = self.racks_by_site
+        designs = {s: self._design(f, racks[s]) for s, f in fabrics.items() if s in racks}
+        return {s: d for s, d in designs.items() if d is not None}
 
     def _design(self, f: SiteFabric, racks: int) -> Design | None:
         network = self.instance.network
@@ -188,8 +190,8 @@ class PlanPhysics:
     @cached_property
     def stages(self) -> dict[str, list[list[int]]]:
         """Racks of each stage in rank order by site, of assignments that can be read."""
-        held = self.plan.placement.sites if self.plan.placement else {}
-        return {s: ranks for s in held if (ranks := self._ranks(s)) is not None}
+        placed = self.plan.placement.sites if self.plan.placement else {}
+        return {s: ranks for s in placed if (ranks := self._ranks(s)) is not None}
 
     def _ranks(self, site: str) -> list[list[int]] | None:
         if self.plan.placement is None or self.plan.layout is None or self.faults or site not in self.racks_by_site:
@@ -205,85 +207,64 @@ class PlanPhysics:
     @cached_property
     def crossings(self) -> dict[str, Locality]:
         """What each site's placement sends across leaf domains, pods and zones."""
-        held = self.plan.layout
-        both = [s for s in self.stages if s in self.wired]
-        return (
-            {}
-            if held is None
-            else {s: _locality(self.wired[s], self.stages[s], wrap=held.virtual_stages > 1) for s in both}
-        )
+        layout = self.plan.layout
+        if layout is None:
+            return {}
+        wrap = layout.virtual_stages > 1
+        return {s: _locality(self.wired[s], ranks, wrap=wrap) for s, ranks in self.stages.items() if s in self.wired}
 
 
 def _locality(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
-    blocks = {"leaf_domain_racks": domain_racks(d), "domains_per_pod": d.domains_per_pod or 1}
+    blocks = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod or 1}
     return locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)
 
 
-def domain_racks(d: Design) -> int:
-    """Racks whose GPUs of one index share a leaf; a single switch takes all."""
-    return d.domain_racks
-
-
 def racks_of(text: str, racks: int) -> list[int] | str:
-    """Read a hostlist of a site's racks, or say what is wrong with it; numbers are looked at before ranges are expanded."""
-    beyond = [n for n in re.findall(r"[0-9]+", text) if len(n) > 9 or int(n) >= racks]
-    if beyond:
-        return f"rack {beyond[0][:20]} of {text[:60]!r} > {racks - 1:,}, the site's last rack"
+    """Read a hostlist of a site's racks, or return what is wrong with it; numbers are checked before ranges expand."""
+    outside = [n for n in re.findall(r"[0-9]+", text) if len(n) > 9 or int(n) >= racks]
+    if outside:
+        return f"rack {outside[0][:20]} of {text[:60]!r} > {racks - 1:,}, the site's last rack"
     try:
         return hostlist.parse(text)
     except ValueError as error:
         return str(error)
 
 
-WHOLE = (
-    "tensor_parallel", "pipeline_parallel", "data_parallel", "virtual_stages", "microbatch_sequences", "microbatches_per_step", "replicas_per_rack",
-    "context_parallel", "expert_parallel", "tensor_parallel_inner", "stages_per_rack", "racks_per_replica",
-)  # fmt: skip
+COUNTS = [k for k, f in LayoutPlan.model_fields.items() if f.annotation is int and k not in ("gpus_used", "gpus_idle")]
+"""Entries of a layout that are whole numbers from 1."""
 
 
-def layout_faults(held: LayoutPlan) -> list[str]:
-    """Say what of a layout makes its figures meaningless."""
-    faults = [
-        f"{k} {getattr(held, k):,} is not from 1 to {MOST_WHOLE:,}"
-        for k in WHOLE
-        if not 1 <= getattr(held, k) <= MOST_WHOLE
-    ]
-    if held.tensor_parallel_inner > held.tensor_parallel:
-        faults.append(
-            f"tensor_parallel_inner {held.tensor_parallel_inner:,} > {held.tensor_parallel:,}, tensor_parallel"
-        )
-    if len(held.layers_per_stage) != held.pipeline_parallel:
-        faults.append(f"layers_per_stage has {len(held.layers_per_stage):,} entries, {held.pipeline_parallel:,} stages")
-    faults += [
-        f"stage {i} has {n:,} layers < 1" for i, n in enumerate(held.layers_per_stage) if not 1 <= n <= MOST_WHOLE
-    ]
-    again = held.recomputed_layers_per_stage
-    if again and (
-        len(again) != len(held.layers_per_stage)
-        or any(not 0 <= r <= n for r, n in zip(again, held.layers_per_stage, strict=False))
-    ):
-        faults.append(
-            f"recomputed_layers_per_stage {list(again)[:8]} are not counts within the {len(held.layers_per_stage):,} stages' layers"
-        )
-    shares = held.data_parallel_by_site
-    faults += [
-        f"data_parallel_by_site.{s} {d:,} is not from 0 to {MOST_WHOLE:,}"
-        for s, d in sorted(shares.items())
-        if not 0 <= d <= MOST_WHOLE
-    ]
-    if not any(shares.values()):
-        faults.append("data_parallel_by_site has no replica, at least 1 is needed")
-    a = held.assumptions
-    rates = {
-        "pipeline_send_slowdown": a.pipeline_send_slowdown,
-        "allreduce_slowdown": a.allreduce_slowdown,
-        "wan_gbps": a.wan_gbps,
-    }
-    faults += [
-        f"assumptions.{k} {x:g} is not above 0"
-        for k, x in rates.items()
-        if x is not None and not (x > 0 and math.isfinite(x))
-    ]
+def layout_faults(layout: LayoutPlan) -> Iterator[str]:
+    """Return the entries of a layout that make its figures meaningless, each with what it must be."""
+    counts = {k: getattr(layout, k) for k in COUNTS}
+    yield from (f"{k} {n:,} is not from 1 to {MAX_COUNT:,}" for k, n in counts.items() if not 1 <= n <= MAX_COUNT)
+    inner, outer = layout.tensor_parallel_inner, layout.tensor_parallel
+    if inner > outer:
+        yield f"tensor_parallel_inner {inner:,} > {outer:,}, tensor_parallel"
+    yield from _stage_faults(layout)
+    by_site = sorted(layout.data_parallel_by_site.items())
+    wrong = [(site, n) for site, n in by_site if not 0 <= n <= MAX_COUNT]
+    yield from (f"data_parallel_by_site.{site} {n:,} is not from 0 to {MAX_COUNT:,}" for site, n in wrong)
+    if not any(n for _, n in by_site):
+        yield "data_parallel_by_site has no replica, at least 1 is needed"
+    yield from _assumption_faults(layout.assumptions)
+
+
+def _stage_faults(layout: LayoutPlan) -> Iterator[str]:
+    layers, recomputed = layout.layers_per_stage, layout.recomputed_layers_per_stage
+    if len(layers) != layout.pipeline_parallel:
+        yield f"layers_per_stage has {len(layers):,} entries, {layout.pipeline_parallel:,} stages"
+    yield from (f"stage {i} has {n:,} layers < 1" for i, n in enumerate(layers) if not 1 <= n <= MAX_COUNT)
+    within = all(0 <= r <= n for r, n in zip(recomputed, layers, strict=False))
+    if recomputed and not (within and len(recomputed) == len(layers)):
+        first = list(recomputed)[:8]
+        yield f"recomputed_layers_per_stage {first} are not counts within the {len(layers):,} stages' layers"
+
+
+def _assumption_faults(a: Assumptions) -> Iterator[str]:
+    for key in ("pipeline_send_slowdown", "allreduce_slowdown", "wan_gbps"):
+        x = getattr(a, key)
+        if x is not None and not (x > 0 and math.isfinite(x)):
+            yield f"assumptions.{key} {x:g} is not above 0"
     if a.wan_rtt_ms is not None and a.wan_rtt_ms < 0:
-        faults.append(f"assumptions.wan_rtt_ms {a.wan_rtt_ms:g} < 0")
-    return faults
+        yield f"assumptions.wan_rtt_ms {a.wan_rtt_ms:g} < 0"

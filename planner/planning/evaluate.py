@@ -9,7 +9,7 @@ from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.physics.training import stage_memory, step
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
@@ -41,7 +41,7 @@ class Evaluation(LayoutMetrics):
 
 def evaluated(instance: Instance) -> Evaluation:
     """Predict the layout that the instance's pins give in full."""
-    cut = strategy_of(instance)
+    cut = pinned_strategy(instance)
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown)
     measured = step.metrics(instance, conditions, cut)
@@ -63,7 +63,7 @@ def evaluated(instance: Instance) -> Evaluation:
     )
 
 
-def strategy_of(instance: Instance) -> ParallelStrategy:
+def pinned_strategy(instance: Instance) -> ParallelStrategy:
     """Read the layout from the pins; what is not given has its plainest value.
 
     Raises
@@ -78,36 +78,33 @@ def strategy_of(instance: Instance) -> ParallelStrategy:
     missing = [f"--pin layout.{k}=…" for k in NEEDED if k not in given]
     if missing:
         raise InputError(f"evaluate: the layout is not whole; add {', '.join(missing)}")
-    machine = step.machine_of(instance)
-    t, p, d = (int(given[k]) for k in NEEDED)
-    c, b, v = (int(given.get(k, 1)) for k in ("context_parallel", "microbatch_sequences", "virtual_stages"))
-    layers = tuple(given.get("layers_per_stage") or even_layers(machine.model.layers, p))
-    q = int(
-        given.get("stages_per_rack") or fewest_stages_per_rack(machine.rack.gpus, t * c, p, d, instance.hardware.racks)
-    )
-    again = tuple(given.get("recomputed_layers_per_stage") or ())
-    cut = ParallelStrategy(
-        tensor_parallel=t,
-        pipeline_parallel=p,
-        data_parallel_by_site=tuple(n for _, n in sorted(shares.items())) if shares else (d,),
-        virtual_stages=v,
-        micro_batch=b,
-        micro_batches=int(given.get("microbatches_per_step") or _micro_batches(instance, d * b)),
-        recompute=given.get("recompute", "full" if any(again) else "none"),
-        sequence_parallel=bool(given.get("sequence_parallel", False)),
-        zero_stage=int(given.get("zero_stage", 0)),
-        layers_per_stage=layers,
-        replicas_per_rack=int(given.get("replicas_per_rack") or max(1, machine.rack.gpus // (q * t * c))),
-        context_parallel=c,
-        expert_parallel=int(given.get("expert_parallel", 1)),
-        tensor_inner=int(given.get("tensor_parallel_inner", 1)),
-        schedule=given.get("schedule", "1f1b"),
-        stages_per_rack=q,
-        recomputed_layers_per_stage=again,
-    )
-    for fault in _contradictions(instance, cut, d):
+    if not given["data_parallel"]:
+        raise InputError("evaluate: layout.data_parallel_by_site has no replica; give a site at least 1")
+    pinned = _with_defaults(instance, given)
+    strategy = read_strategy({"data_parallel_by_site": {"cluster": given["data_parallel"]}} | pinned)
+    for fault in _contradictions(instance, strategy, given["data_parallel"]):
         raise InputError(f"evaluate: {fault}")
-    return cut
+    return strategy
+
+
+def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]:
+    """Return the pins, and the plainest value of each choice that is left open, by the keys of the layout."""
+    machine, stages, replicas = step.machine_of(instance), pinned["pipeline_parallel"], pinned["data_parallel"]
+    gpus, unit = machine.rack.gpus, pinned["tensor_parallel"] * pinned.get("context_parallel", 1)
+    sequences = pinned.get("microbatch_sequences", 1)
+    recomputes = any(pinned.get("recomputed_layers_per_stage", ()))
+    known = {
+        "virtual_stages": 1,
+        "microbatch_sequences": sequences,
+        "recompute": "full" if recomputes else "none",
+        "sequence_parallel": False,
+        "zero_stage": 0,
+        "layers_per_stage": even_layers(machine.model.layers, stages),
+        "stages_per_rack": min_stages_per_rack(gpus, unit, stages, replicas, instance.hardware.racks),
+    } | pinned
+    if "microbatches_per_step" not in known:
+        known["microbatches_per_step"] = _micro_batches(instance, replicas * sequences)
+    return {"replicas_per_rack": max(1, gpus // (known["stages_per_rack"] * unit))} | known
 
 
 def even_layers(layers: int, stages: int) -> tuple[int, ...]:
@@ -118,7 +115,7 @@ def even_layers(layers: int, stages: int) -> tuple[int, ...]:
     return tuple(layers // stages + (i < layers % stages) for i in range(stages))
 
 
-def fewest_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks: int | None) -> int:
+def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks: int | None) -> int:
     """Return how many stages share a rack: one, replicas side by side, unless the racks at hand ask for more."""
     spread = -(-unit // gpus)
     for q in range(1, stages + 1):
@@ -195,42 +192,22 @@ def _problems(instance: Instance, cut: ParallelStrategy, m: LayoutMetrics) -> li
 
 
 def _racks(gpus: int, cut: ParallelStrategy) -> int:
-    spread = -(-cut.shape.gpus // gpus)
-    return -(-cut.pipeline_parallel // cut.stages_per_rack) * -(-cut.data_parallel // cut.replicas_per_rack) * spread
+    return cut.rack_stages * math.ceil(cut.data_parallel / cut.replicas_per_rack) * cut.racks_per_replica(gpus)
 
 
 def _section(instance: Instance, cut: ParallelStrategy, c: Conditions, measured: LayoutMetrics) -> LayoutPlan:
     """Write the layout as a plan's section; its certificate proves nothing, since nothing was searched."""
     gpus = step.machine_of(instance).rack.gpus
-    spread = -(-cut.shape.gpus // gpus)
-    held = instance.hardware.racks if instance.hardware.racks is not None else _racks(gpus, cut)
+    racks = instance.hardware.racks if instance.hardware.racks is not None else _racks(gpus, cut)
     certificate = Certificate(
         status="feasible", objective=measured.days_to_train, bound=None, gap=None, solver="none", formulation="a layout given in full, not searched",
         variables=0, constraints=0, seconds=0.0, seed=0, minimizes="days to train",
     )  # fmt: skip
-    return LayoutPlan(
-        tensor_parallel=cut.tensor_parallel,
-        tensor_parallel_inner=cut.tensor_inner,
-        context_parallel=cut.context_parallel,
-        expert_parallel=cut.expert_parallel,
-        pipeline_parallel=cut.pipeline_parallel,
-        data_parallel=cut.data_parallel,
+    return write_layout(
+        cut,
         data_parallel_by_site={"cluster": cut.data_parallel},
-        schedule=cut.schedule,
-        virtual_stages=cut.virtual_stages,
-        microbatch_sequences=cut.micro_batch,
-        microbatches_per_step=cut.micro_batches,
-        recompute=cut.recompute,
-        recomputed_layers_per_stage=cut.recomputed if cut.recompute == "full" else (),
-        sequence_parallel=cut.sequence_parallel,
-        zero_stage=cut.zero_stage,
-        layers_per_stage=cut.layers_per_stage,
-        replicas_per_rack=cut.replicas_per_rack,
-        racks_per_replica=spread,
-        stages_per_rack=cut.stages_per_rack,
-        racks_per_stage_by_site={"cluster": -(-cut.data_parallel // cut.replicas_per_rack) * spread},
-        gpus_used=cut.gpus,
-        gpus_idle=held * gpus - cut.gpus,
+        racks=racks,
+        gpus_per_rack=gpus,
         assumptions=Assumptions(
             pipeline_send_slowdown=c.pipeline_send_slowdown, allreduce_slowdown=c.allreduce_slowdown
         ),

@@ -10,7 +10,7 @@ from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.models import minimum_racks, model_size
 from planner.physics.training import scaling_laws, step
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.parallel_strategy import layout_values
 
 DAY = 86_400.0
 GUESS = 0.4  # utilisation from which the racks of a first point are sought
@@ -92,22 +92,8 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
             "days": found.days,
             "utilisation": full / found.racks,
             "utilisation_bound": min(1.0, full / found.too_few) if found.too_few else 1.0,
-            "layout": _layout(found.cut),
+            "layout": {k: v for k, v in layout_values(found.cut).items() if k in LimitLayout.model_fields},
             "step_seconds": whole,
             "shares": {k: v / whole for k, v in breakdown.items() if v > 0},
         }
-    )
-
-
-def _layout(cut: ParallelStrategy) -> LimitLayout:
-    return LimitLayout(
-        tensor_parallel=cut.tensor_parallel,
-        context_parallel=cut.context_parallel,
-        pipeline_parallel=cut.pipeline_parallel,
-        virtual_stages=cut.virtual_stages,
-        data_parallel=cut.data_parallel,
-        expert_parallel=cut.expert_parallel,
-        microbatch_sequences=cut.micro_batch,
-        microbatches_per_step=cut.micro_batches,
-        zero_stage=cut.zero_stage,
     )

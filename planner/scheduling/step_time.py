@@ -14,7 +14,7 @@ from planner.instance.read import read_json
 from planner.physics.network.locality import Locality, locality, min_crossings
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.plan_physics import PlanPhysics, domain_racks
+from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
@@ -42,7 +42,7 @@ class Clock:
         """Count what a rank order sends across leaf domains, pods and zones."""
         stages = [[self.places[nodes[r]] for r in ranks] for ranks in expected_groups(job).values()]
         d = self.design
-        blocks = {"leaf_domain_racks": domain_racks(d), "domains_per_pod": d.domains_per_pod or 1}
+        blocks = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod or 1}
         return locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=self.wrap)
 
     def seconds(self, x: Locality | None) -> float:
@@ -95,7 +95,7 @@ class Clock:
             free[pod] = free.get(pod, 0) + room
         d, factors = self.design, set[tuple[float, float]]()
         known = {f.name: f.bound > 0 for f in first.figures}
-        sizes = {"leaf": domain_racks(d), "pod": domain_racks(d) * (d.domains_per_pod or d.domains)}
+        sizes = {"leaf": d.domain_racks, "pod": d.domain_racks * (d.domains_per_pod or d.domains)}
         options = {}
         for level, split in (("leaf", first.lower_bound_split > 0), ("pod", known.get("groups across pods", False))):
             rooms = [n for (at, _), n in free.items() if at == level and n]
@@ -139,7 +139,7 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
             f"{where}: --objective step-time needs a plan with a layout and the fabric of one site (has {len(x.wired)}); take locality"
         )
     (design,) = x.wired.values()
-    size, per_pod = domain_racks(design), design.domains_per_pod or design.domains
+    size, per_pod = design.domain_racks, design.domains_per_pod or design.domains
     seen: dict[int, int] = {}
     first: dict[int, int] = {}
     places = {}

@@ -20,7 +20,7 @@ from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
-from planner.planning.evaluate import even_layers, fewest_stages_per_rack
+from planner.planning.evaluate import even_layers, min_stages_per_rack
 
 HELD_OUT = 5  # one row in five, by the hash of its id, is never fitted
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
@@ -301,7 +301,7 @@ def _model(row: dict[str, str]) -> Model | str:
 
 def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> tuple[int, int]:
     """Return stages and replicas of a rack as Megatron orders ranks: replicas side by side, more stages only where the GPUs at hand ask for it."""
-    q = fewest_stages_per_rack(domain, t * c, p, d, -(-gpus // domain))
+    q = min_stages_per_rack(domain, t * c, p, d, -(-gpus // domain))
     return q, max(1, domain // (q * t * c))
 
 

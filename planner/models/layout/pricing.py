@@ -76,7 +76,8 @@ class Depths:
     def layer(self) -> Floats:
         """Pace of a layer by candidate."""
         return np.broadcast_to(
-            np.asarray(pace_of(self.problem, self.row, self.candidates.racks).layer, dtype=np.float64), self.depth.shape
+            np.asarray(pace_of(self.problem, self.row, self.candidates.racks).layer_seconds, dtype=np.float64),
+            self.depth.shape,
         )
 
     @property
@@ -367,22 +368,17 @@ class Times:
 
     def cut(self, c: Candidates, layers: tuple[int, ...], again: tuple[int, ...]) -> ParallelStrategy:
         """Return the layout in full."""
-        row, s = self.row, self.row.base.shape
-        return ParallelStrategy(
-            tensor_parallel=s.tensor_parallel,
+        row, shape = self.row, self.row.base.shape
+        return ParallelStrategy.of_shape(
+            shape,
             pipeline_parallel=row.pipeline,
             data_parallel_by_site=tuple(int(x) for x in c.by_site[:, 0]),
             virtual_stages=row.virtual_stages,
-            micro_batch=s.micro_batch,
             micro_batches=int(c.batches[0]),
-            recompute="full" if any(again) else s.recompute,
-            sequence_parallel=s.sequence_parallel,
-            zero_stage=self.row.zero,
+            recompute="full" if any(again) else shape.recompute,
+            zero_stage=row.zero,
             layers_per_stage=layers,
             replicas_per_rack=row.replicas_per_rack,
-            context_parallel=s.context_parallel,
-            expert_parallel=s.expert_parallel,
-            tensor_inner=s.tensor_inner,
             schedule=row.base.order,
             stages_per_rack=row.stages_per_rack,
             recomputed_layers_per_stage=again if any(again) else (),

@@ -7,8 +7,8 @@ from planner.models.layout.best_first import Search
 from planner.models.layout.columns import declared_rows
 from planner.models.layout.data import Problem
 from planner.models.layout.pricing import Best
-from planner.physics.training import layer_time, stage_memory
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training import stage_memory
+from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.plan.certificate import Certificate
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 
@@ -92,49 +92,29 @@ def binding(problem: Problem, best: Best) -> tuple[str, ...]:
     return tuple(found)
 
 
-def racks_of_replica(problem: Problem, cut: ParallelStrategy) -> int:
-    """Racks that hold all stages of one replica, and of those that share its racks."""
-    return -(-cut.pipeline_parallel // cut.stages_per_rack) * -(-cut.shape.gpus // problem.machine.rack.gpus)
+def racks_of_replica(problem: Problem, strategy: ParallelStrategy) -> int:
+    """Return the racks that hold all stages of one replica, and of those that share its racks."""
+    return strategy.rack_stages * strategy.racks_per_replica(problem.machine.rack.gpus)
 
 
-def plan_of(problem: Problem, cut: ParallelStrategy, measured: LayoutMetrics, certificate: Certificate) -> LayoutPlan:
-    """Write a layout as the plan's section."""
-    c, sites = problem.conditions, problem.sites
-    gpus = sum(problem.racks) * problem.machine.rack.gpus
-    spread = -(-cut.shape.gpus // problem.machine.rack.gpus)
-    several = c.wan_gbps is not None and sum(d > 0 for d in cut.data_parallel_by_site) > 1
-    by_site = dict(zip(sites, cut.data_parallel_by_site, strict=True))
-    return LayoutPlan(
-        tensor_parallel=cut.tensor_parallel,
-        tensor_parallel_inner=cut.tensor_inner,
-        context_parallel=cut.context_parallel,
-        expert_parallel=cut.expert_parallel,
-        pipeline_parallel=cut.pipeline_parallel,
-        data_parallel=cut.data_parallel,
-        data_parallel_by_site=by_site,
-        schedule=cut.schedule,
-        virtual_stages=cut.virtual_stages,
-        microbatch_sequences=cut.micro_batch,
-        microbatches_per_step=cut.micro_batches,
-        recompute=cut.recompute,
-        recomputed_layers_per_stage=cut.recomputed if cut.recompute == "full" else (),
-        sequence_parallel=cut.sequence_parallel,
-        zero_stage=cut.zero_stage,
-        layers_per_stage=cut.layers_per_stage,
-        replicas_per_rack=cut.replicas_per_rack,
-        racks_per_replica=spread,
-        stages_per_rack=cut.stages_per_rack,
-        racks_per_stage_by_site={
-            s: layer_time.group_racks(d, cut.replicas_per_rack) * spread for s, d in by_site.items()
-        },
-        gpus_used=cut.gpus,
-        gpus_idle=gpus - cut.gpus,
-        assumptions=Assumptions(
-            pipeline_send_slowdown=c.pipeline_send_slowdown,
-            allreduce_slowdown=c.allreduce_slowdown,
-            wan_gbps=c.wan_gbps if several else None,
-            wan_rtt_ms=c.wan_rtt_ms if several else None,
-        ),
-        metrics=measured,
+def plan_of(
+    problem: Problem, strategy: ParallelStrategy, metrics: LayoutMetrics, certificate: Certificate
+) -> LayoutPlan:
+    """Write a strategy as the plan's `layout` section, its network as the problem assumes it."""
+    c = problem.conditions
+    several = c.wan_gbps is not None and sum(d > 0 for d in strategy.data_parallel_by_site) > 1
+    assumptions = Assumptions(
+        pipeline_send_slowdown=c.pipeline_send_slowdown,
+        allreduce_slowdown=c.allreduce_slowdown,
+        wan_gbps=c.wan_gbps if several else None,
+        wan_rtt_ms=c.wan_rtt_ms if several else None,
+    )
+    return write_layout(
+        strategy,
+        data_parallel_by_site=dict(zip(problem.sites, strategy.data_parallel_by_site, strict=True)),
+        racks=sum(problem.racks),
+        gpus_per_rack=problem.machine.rack.gpus,
+        assumptions=assumptions,
+        metrics=metrics,
         certificate=certificate,
     )

@@ -209,7 +209,7 @@ def keep_pace(f: RowModel) -> None:
     """Hold every stage within the largest stage's time, and the last with its head within the pace."""
     units, base = f.units_per_second, f.row.base
     racks = np.arange(lowest(f.racks), highest(f.racks) + 1)
-    seconds = np.broadcast_to(np.asarray(pace_of(f.problem, f.row, racks).layer, dtype=np.float64), racks.shape)
+    seconds = np.broadcast_to(np.asarray(pace_of(f.problem, f.row, racks).layer_seconds, dtype=np.float64), racks.shape)
     whole = np.ceil(seconds * units).astype(np.int64)
     again = math.ceil(base.times.recompute_seconds * units)
     one: Any = int(whole[0])

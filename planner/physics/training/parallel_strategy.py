@@ -105,13 +105,13 @@ class ParallelStrategy:
 
 def read_strategy(layout: Mapping[str, Any]) -> ParallelStrategy:
     """Read a strategy from the keys of a `layout` section; a key left out takes the field's default."""
-    keys = {f.name: LAYOUT_KEYS.get(f.name, f.name) for f in fields(ParallelStrategy)}
-    values = {name: layout[key] for name, key in keys.items() if key in layout}
-    by_site = values.pop("data_parallel_by_site")
-    return ParallelStrategy(
-        data_parallel_by_site=tuple(replicas for _, replicas in sorted(by_site.items())),
-        **{name: tuple(x) if isinstance(x, list) else x for name, x in values.items()},
-    )
+    values: dict[str, Any] = {}
+    for field in fields(ParallelStrategy):
+        key = LAYOUT_KEYS.get(field.name, field.name)
+        if key in layout:
+            values[field.name] = tuple(layout[key]) if isinstance(layout[key], list) else layout[key]
+    by_site = sorted(layout["data_parallel_by_site"].items())
+    return ParallelStrategy(**(values | {"data_parallel_by_site": tuple(replicas for _, replicas in by_site)}))
 
 
 def strategy_of(layout: LayoutPlan) -> ParallelStrategy:

@@ -32,7 +32,7 @@ def test_the_least_stage_by_columns_is_a_bound(seed: int) -> None:
         p, v = row.pipeline, row.virtual_stages
         replicas = r.choice([1, 2, 8])
         batches = p + r.randint(0, p) if row.filled else r.randint(1, p - 1)
-        layer = float(np.asarray(pace_of(problem, row, 1).layer))
+        layer = float(np.asarray(pace_of(problem, row, 1).layer_seconds))
         stages = Stages(
             problem=problem, row=row, replicas=replicas, batches=batches, layer=layer, most_layers=layers - (p - 1) * v
         )

@@ -1,0 +1,71 @@
+"""The parallel strategy, and the one reader and one writer of a plan's `layout` section."""
+
+from dataclasses import fields, replace
+
+import pytest
+from worked_plan import CUT, small
+
+from planner.physics.training import parallel_strategy as ps
+from planner.physics.training.operations import Shape
+from planner.plan.layout import LayoutPlan
+
+LAYOUT = small().layout
+
+
+def written(strategy: ps.ParallelStrategy) -> LayoutPlan:
+    """Write a strategy at two sites of 8 racks in all, 4 GPUs a rack."""
+    return ps.write_layout(
+        strategy,
+        data_parallel_by_site=dict(zip("ab", strategy.data_parallel_by_site, strict=True)),
+        racks=20,
+        gpus_per_rack=4,
+        assumptions=LAYOUT.assumptions,
+        metrics=LAYOUT.metrics,
+        certificate=LAYOUT.certificate,
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"micro_batch": 4, "micro_batches": 7, "tensor_inner": 2, "zero_stage": 3},
+        {"recompute": "full", "recomputed_layers_per_stage": (1, 0)},
+        {"context_parallel": 2, "expert_parallel": 2, "stages_per_rack": 2, "schedule": "zb-h1"},
+    ],
+)
+def test_a_written_layout_reads_back_as_the_same_strategy(change: dict[str, object]) -> None:
+    """Every field survives the way into a plan and back."""
+    strategy = replace(CUT, **change)
+    assert ps.strategy_of(written(strategy)) == strategy
+
+
+def test_full_recompute_of_all_layers_is_written_as_numbers() -> None:
+    """Without numbers full recompute takes all layers; the plan states them."""
+    assert written(replace(CUT, recompute="full")).recomputed_layers_per_stage == CUT.layers_per_stage
+
+
+def test_racks_and_gpus_of_a_written_layout() -> None:
+    """TP 8 spreads a stage over 2 racks of 4; 3 and 2 replicas on 2 stages use 80 GPUs, those of all 20 racks."""
+    layout = written(replace(CUT, tensor_parallel=8, replicas_per_rack=1, data_parallel_by_site=(3, 2)))
+    assert (layout.racks_per_replica, layout.racks_per_stage_by_site) == (2, {"a": 6, "b": 4})
+    assert (layout.gpus_used, layout.gpus_idle) == (80, 0)
+
+
+def test_keys_of_the_section_are_fields_of_the_plan() -> None:
+    """Every field of a strategy stands in the section under its own name or the one in the table."""
+    assert set(ps.layout_values(CUT)) <= set(LayoutPlan.model_fields)
+    assert set(ps.LAYOUT_KEYS) <= {f.name for f in fields(ps.ParallelStrategy)}
+
+
+def test_lists_of_a_plan_become_tuples() -> None:
+    """A section as JSON has it, lists and all, reads as the model's own does."""
+    assert ps.read_strategy(LAYOUT.model_dump(mode="json")) == ps.strategy_of(LAYOUT)
+
+
+def test_a_strategy_of_a_shape_has_that_shape() -> None:
+    """The fields of a layer's shape pass into the strategy by name."""
+    shape = Shape(tensor_parallel=4, micro_batch=2, recompute="none", sequence_parallel=True, context_parallel=2)
+    shared = {f.name for f in fields(Shape)}
+    rest = {f.name: getattr(CUT, f.name) for f in fields(CUT) if f.name not in shared}
+    assert ps.ParallelStrategy.of_shape(shape, **rest).shape == shape
