@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.exports.from_plan import Built
 from planner.physics.network.cabling import Cables
-from planner.physics.network.links import NONE, MediaTable, Metres
+from planner.physics.network.links import NO_MEDIUM, MediaTable, Metres
 
 HEADER = "from,from_port,to,to_port,length_m,medium\n"
 
@@ -18,7 +18,7 @@ def cable_list(x: Built) -> Iterator[str]:
     media = [*(m.name for m in x.media), "none reaches"]
     for c, metres in x.measured():
         chosen = table.choose(metres)
-        yield "".join(_lines(x, c, metres, [media[i] for i in np.where(chosen == NONE, len(x.media), chosen)]))
+        yield "".join(_lines(x, c, metres, [media[i] for i in np.where(chosen == NO_MEDIUM, len(x.media), chosen)]))
 
 
 def _lines(x: Built, c: Cables, metres: Metres, media: list[str]) -> Iterator[str]:

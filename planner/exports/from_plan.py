@@ -10,8 +10,8 @@ from planner.cluster.hostlist import PREFIX, width
 from planner.errors import InputError
 from planner.instance.catalogue import catalogue
 from planner.instance.network import Floor, Medium
-from planner.physics.network.cabling import BORDER, Cables, Ints, boxes, lay, lengths, pods_across
-from planner.physics.network.links import Metres, media_of
+from planner.physics.network.cabling import WAN_GATEWAY, Cables, lay, lengths, switch_counts
+from planner.physics.network.links import Ints, Metres, media_of
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.fabric import SiteFabric
@@ -38,11 +38,11 @@ class Built:
             "leaf": 1 if d.single else d.rails,
             "spine": positions,
             "core": d.cores // positions,
-            BORDER: d.wan_gateways // d.networks,
+            WAN_GATEWAY: d.wan_gateways // d.networks,
         }
         if d.zones:
-            second |= {"core": d.core_positions, "super-core": d.core_up // d.core_bundle}
-        found = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in boxes(d).items()}
+            second |= {"core": d.core_positions, "super-spine": d.core_up // d.core_bundle}
+        found = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in switch_counts(d).items()}
         return found | {"rack": [f"{PREFIX}{i:0{width(d.racks)}d}" for i in range(d.racks)]}
 
     def gpu_name(self, gpu: int) -> str:
@@ -74,7 +74,7 @@ class Built:
             return box // d.spines_per_pod
         network, own = box // (d.domains * d.rails), box % (d.domains * d.rails)
         return (
-            network * d.pods + own // d.rails // d.domains_per_pod * pods_across(d) + own % d.rails // d.rails_per_pod
+            network * d.pods + own // d.rails // d.domains_per_pod * d.pods_across + own % d.rails // d.rails_per_pod
         )
 
     def zone_of(self, core: Ints) -> Ints:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from planner.exports.from_plan import Built
-from planner.physics.network.cabling import BORDER, Ints, boxes
-from planner.physics.network.dragonfly import Dragonfly
+from planner.physics.network.cabling import WAN_GATEWAY, switch_counts
+from planner.physics.network.links import Ints
 
-TOPS = ("core", "super-core", BORDER)  # tiers of which no box is in a pod
+TOPS = ("core", "super-spine", WAN_GATEWAY)  # tiers of which no box is in a pod
 MOST_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
 
 
@@ -27,7 +27,7 @@ def graph(x: Built, *, by_pod: bool) -> Any:
     import networkx as nx
 
     g = nx.Graph(site=x.site, switch=x.fabric.switch, planes=x.fabric.planes, detail="pod" if by_pod else "switch")
-    for tier, n in boxes(x.design).items():
+    for tier, n in switch_counts(x.design).items():
         nodes, held = np.unique(_node(x, tier, np.arange(n, dtype=np.int64), by_pod=by_pod), return_counts=True)
         for node, switches in zip(nodes.tolist(), held.tolist(), strict=True):
             g.add_node(_label(x, tier, node, by_pod=by_pod), tier=tier, switches=switches)

@@ -13,7 +13,7 @@ MOST_DRAWN = 12  # boxes of a tier that are drawn; the count says how many there
 INK, PAPER, FILL = (
     "#1f2933",
     "#ffffff",
-    {"super-core": "#dccdec", "core": "#c9d8f0", "spine": "#d6ead6", "leaf": "#f7e6c4", "gpu": "#eeeeee"},
+    {"super-spine": "#dccdec", "core": "#c9d8f0", "spine": "#d6ead6", "leaf": "#f7e6c4", "gpu": "#eeeeee"},
 )
 
 

@@ -27,7 +27,7 @@ def tree(x: Built) -> Iterator[Switch]:
                 yield _name(word, i, blocks), "children", _run(below, i * each, min((i + 1) * each, n), width(n))
             below, n, held = word, blocks, domains
     if n > 1:
-        yield "super-core" if d.zones else "core", "children", _run(below, 0, n, width(n))
+        yield "super-spine" if d.zones else "core", "children", _run(below, 0, n, width(n))
 
 
 def topology_conf(x: Built) -> Iterator[str]:

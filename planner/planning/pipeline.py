@@ -477,7 +477,7 @@ class Decider:
         several, podded, zoned = d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains
         hop = (
             transport.pipeline_send_slowdown(
-                transport_slowdown_of(network), d, float(several), float(podded), float(zoned), left=left
+                transport_slowdown_of(network), d, float(several), float(podded), float(zoned), free=free
             )
             if request.groups > 1
             else self.transport_slowdown
@@ -485,7 +485,7 @@ class Decider:
         leaf = fabric_data.rings(request, fabric_data.leaf_domain_racks(d)) if several else 0
         pod = fabric_data.rings(request, d.domain_racks * d.domains_per_pod) if podded else 0
         zone = fabric_data.rings(request, d.domain_racks * d.domains_per_zone) if zoned else 0
-        return hop, transport.allreduce_slowdown(transport_slowdown_of(network), d, leaf, pod, zone, left=left)
+        return hop, transport.allreduce_slowdown(transport_slowdown_of(network), d, leaf, pod, zone, free=free)
 
     def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:
         """Return a decision taken before for the same request, or take it."""

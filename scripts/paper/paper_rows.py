@@ -40,7 +40,7 @@ from paper_inputs import (
 )
 
 from planner.instance.wan import Wan
-from planner.physics.network import topology as network_topology
+from planner.physics.network import closed_forms
 from planner.physics.site import power, wan
 from planner.physics.training import collectives, layer_time, memory, schedule, transformer
 from planner.physics.training import scaling_laws as training_scaling_laws
@@ -468,14 +468,14 @@ def wide_area() -> Iterator[Row]:
 def topology() -> Iterator[Row]:
     """Fabrics and transport (section 5)."""
     n = GPUS_PER_SITE
-    links = network_topology.fat_tree_links(n, 4)
+    links = closed_forms.fat_tree_links(n, 4)
     yield Row(
         "tiers of a non-blocking tree of 64-port switches",
         "",
         4,
-        next(t for t in range(1, 9) if network_topology.fat_tree_endpoints(64, t) >= n),
+        next(t for t in range(1, 9) if closed_forms.fat_tree_endpoints(64, t) >= n),
     )
-    full = network_topology.fat_tree_switches(n, 64, 4)
+    full = closed_forms.fat_tree_switches(n, 64, 4)
     yield Row(
         "Fat-Tree switches",
         "",
@@ -488,19 +488,19 @@ def topology() -> Iterator[Row]:
         "Fat-Tree switches for half of 1.67M GPUs",
         "",
         None,
-        network_topology.fat_tree_switches(RACKS * GPUS_PER_RACK // 2, 64, 4),
+        closed_forms.fat_tree_switches(RACKS * GPUS_PER_RACK // 2, 64, 4),
     )
     yield Row("Fat-Tree switch links", "M", 2.4, links / 1e6)
     yield Row("price of the links of both sites at $1K", "$B", 5, 2 * links * 1e3 / 1e9, 1)
     yield Row("256 ports of 200 Gbps", "Tbps", 51.2, 256 * 200 / 1e3)
     yield Row(
-        "endpoints of two tiers, 256 ports, full bisection", "", 32e3, network_topology.fat_tree_endpoints(256, 2), 2
+        "endpoints of two tiers, 256 ports, full bisection", "", 32e3, closed_forms.fat_tree_endpoints(256, 2), 2
     )
     yield Row(
-        "endpoints of two tiers, 256 ports, 200 down and 50 up", "", 51e3, network_topology.tree_reach((200,), 256), 2
+        "endpoints of two tiers, 256 ports, 200 down and 50 up", "", 51e3, closed_forms.tree_reach((200,), 256), 2
     )
-    reach = network_topology.fat_tree_endpoints(1024, 2)
-    over = network_topology.tree_reach((1024 * 4 // 5,), 1024)
+    reach = closed_forms.fat_tree_endpoints(1024, 2)
+    over = closed_forms.tree_reach((1024 * 4 // 5,), 1024)
     yield Row(
         "endpoints of two tiers, 1024 ports",
         "",
@@ -513,10 +513,10 @@ def topology() -> Iterator[Row]:
         "links that multi-rail saves",
         "%",
         100 / 3,
-        100 * (1 - network_topology.fat_tree_links(n, 3) / links),
+        100 * (1 - closed_forms.fat_tree_links(n, 3) / links),
         why='"a third"',
     )
-    chips = 100 * (1 - 4 * network_topology.fat_tree_switches(n, 256, 3) / full)
+    chips = 100 * (1 - 4 * closed_forms.fat_tree_switches(n, 256, 3) / full)
     yield Row(
         "chips that multi-rail saves",
         "%",
@@ -533,11 +533,11 @@ def topology() -> Iterator[Row]:
 def oversubscribed(full_links: int, full_chips: float) -> Iterator[Row]:
     """Count the 4:1 and 2:1 fabric: first as the paper, with 256 GPUs on a switch beside its 50 uplinks, then by its ports."""
     # As printed: 256 down and 50 up would be 306 ports on a box of 256.
-    own, right = (network_topology.relaxed_tiers(GPUS_PER_SITE, ((down, 50), (168, 88)), 256) for down in (256, 200))
+    own, right = (closed_forms.relaxed_tiers(GPUS_PER_SITE, ((down, 50), (168, 88)), 256) for down in (256, 200))
     own_links, right_links = (50 * tiers[0] + 88 * tiers[1] for tiers in (own, right))
     why = "counts 256 GPUs beside 50 uplinks on a 256-port switch; the stated 200 down take more"
     yield Row("switches at 4:1 and 2:1", "", 4300, sum(own), right=sum(right), why=why)
-    more = network_topology.relaxed_tiers(RACKS * GPUS_PER_RACK // 2, ((200, 50), (168, 88)), 256)
+    more = closed_forms.relaxed_tiers(RACKS * GPUS_PER_RACK // 2, ((200, 50), (168, 88)), 256)
     yield Row("switches at 4:1 and 2:1 for half of 1.67M GPUs", "", None, sum(more))
     yield Row("chips at 4:1 and 2:1", "", 17_200, 4 * sum(own), right=4 * sum(right), why=why)
     yield Row(
@@ -557,7 +557,7 @@ def oversubscribed(full_links: int, full_chips: float) -> Iterator[Row]:
 def transport() -> Iterator[Row]:
     """Completion times over the fabric (section 5)."""
     bigger = CASES[0]
-    d = network_topology.Design(
+    d = closed_forms.Design(
         ports=256,
         rails=GPUS_PER_RACK,
         racks=RACKS // 2,

@@ -13,14 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.instance.catalogue import catalogue
-from planner.physics.network.topology import (
-    Design,
-    fat_tree_endpoints,
-    fat_tree_links,
-    fat_tree_switches,
-    relaxed_tiers,
-    unwirable,
-)
+from planner.physics.network.closed_forms import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers
+from planner.physics.network.topology import Design, unwirable
 
 Row = dict[str, str]
 BOX = "25.6T-64x400G"  # whose price is the one that the published bills of materials have

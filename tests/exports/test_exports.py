@@ -20,7 +20,7 @@ from planner.exports import cable_list, graph, picture, slurm
 from planner.exports.files import write_streamed
 from planner.exports.from_plan import Built, built
 from planner.instance.network import Floor, Medium
-from planner.physics.network.links import NONE, MediaTable
+from planner.physics.network.links import NO_MEDIUM, MediaTable
 
 PLAN = small()
 E1 = built(PLAN, "e1")
@@ -50,7 +50,7 @@ def test_cheapest_medium_that_reaches() -> None:
     """A medium is taken up to its reach and while no other is cheaper at that length."""
     media = (Medium(name="a", reach_m=3, price_usd=10), Medium(name="b", reach_m=100, price_usd=5, usd_per_m=2))
     table = MediaTable.of(media)
-    assert table.choose(np.array([1.0, 3.0, 3.5, 200.0])).tolist() == [1, 0, 1, NONE]
+    assert table.choose(np.array([1.0, 3.0, 3.5, 200.0])).tolist() == [1, 0, 1, NO_MEDIUM]
     assert table.usd_watts(np.array([1.0, 3.0, 3.5, 200.0]))[0].tolist() == [7.0, 10.0, 12.0, np.inf]
 
 

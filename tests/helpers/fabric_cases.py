@@ -10,7 +10,7 @@ from planner.models.requests import FabricRequest, Options
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.network.wan_gateway import Left
+from planner.physics.network.wan_gateway import FreeUplinks
 from planner.solvers.outcome import Outcome
 
 PHI = 1.05
@@ -89,23 +89,23 @@ def solve(i: Instance, r: FabricRequest, **options: float) -> Outcome[fabric.Fab
     return fabric.solve(i, r, Options(**options), site="here")
 
 
-def left_by_exchange(r: FabricRequest, d: Design, port_gbps: float) -> Left:
+def free_by_exchange(r: FabricRequest, d: Design, port_gbps: float) -> FreeUplinks:
     """Return what gradients on their way to other sites leave of uplinks where as many racks of a stage as can stand together, GPU by GPU."""
     one_gpu = r.exchange_gbps / (r.group_racks * d.gpus_per_rack * d.lanes)
     leaf_gpus = min(r.group_racks, d.domain_racks) * d.rail_gpus
     pod_gpus = min(r.group_racks, d.domain_racks * max(1, d.domains_per_pod)) * d.rail_gpus * d.rails_per_pod
     if isinstance(d, Dragonfly):
-        return left_in_groups(
+        return free_in_groups(
             d, leaf_gpus * one_gpu / port_gbps, pod_gpus * one_gpu / port_gbps, r.exchange_gbps / d.networks / port_gbps
         )
     leaf = leaf_gpus * one_gpu / (d.leaf_up * port_gbps) if d.tiers > 1 else 0.0
     pod = pod_gpus * one_gpu / (d.pod_uplinks * port_gbps) if d.tiers > 2 else 0.0
     zone_gpus = min(r.group_racks, d.domain_racks * d.domains_per_zone) * d.rail_gpus * min(d.rails, d.rails_per_zone)
     zone = zone_gpus * one_gpu / (d.zone_uplinks * port_gbps) if d.tiers > 3 else 0.0
-    return Left(1 - leaf, 1 - pod, 1 - zone)
+    return FreeUplinks(1 - leaf, 1 - pod, 1 - zone)
 
 
-def left_in_groups(d: Dragonfly, leaf_sends: float, pod_sends: float, exchange: float) -> Left:
+def free_in_groups(d: Dragonfly, leaf_sends: float, pod_sends: float, exchange: float) -> FreeUplinks:
     """Return the same of a dragonfly, in ports: its WAN gateway's links dealt out one by one to groups, and in each to routers."""
     dealt = Counter(n % d.pods for n in range(d.wan_ports))
     group = max(dealt.values(), default=0)
@@ -114,9 +114,9 @@ def left_in_groups(d: Dragonfly, leaf_sends: float, pod_sends: float, exchange: 
     )
     each = exchange / max(1, d.wan_ports)
     if d.pods == 1:
-        return Left(1 - (leaf_sends + router * each) / d.leaf_exit)
+        return FreeUplinks(1 - (leaf_sends + router * each) / d.leaf_exit)
     between = pod_sends + group * each if d.valiant else 2 * pod_sends * group / max(1, d.wan_ports)
-    return Left(1 - (leaf_sends + router * each) / d.leaf_exit, 1 - between / d.pod_exit)
+    return FreeUplinks(1 - (leaf_sends + router * each) / d.leaf_exit, 1 - between / d.pod_exit)
 
 
 def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
@@ -134,13 +134,13 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
         min(1.0, 2 * n * cut / racks) if r.exchange_racks > 1 else 0.0
         for n, (racks, _) in zip(around, edges, strict=True)
     ]
-    left = left_by_exchange(r, d, next(s.port_gbps for s in i.network.switches if s.ports == d.ports))
-    if min(left.leaf, left.pod, left.zone) < -1e-9 or pipeline_send_slowdown(
-        i.network.transport.slowdown, d, *shares, left=left
+    free = free_by_exchange(r, d, next(s.port_gbps for s in i.network.switches if s.ports == d.ports))
+    if min(free.leaf, free.pod, free.zone) < -1e-9 or pipeline_send_slowdown(
+        i.network.transport.slowdown, d, *shares, free=free
     ) > PHI * (1 + 1e-9):
         return False
-    hop = pipeline_send_slowdown(i.network.transport.slowdown, d, *(float(crosses) for _, crosses in edges), left=left)
-    ring = allreduce_slowdown(i.network.transport.slowdown, d, *around, left=left)
+    hop = pipeline_send_slowdown(i.network.transport.slowdown, d, *(float(crosses) for _, crosses in edges), free=free)
+    ring = allreduce_slowdown(i.network.transport.slowdown, d, *around, free=free)
     kept = r.pipeline_send_seconds * hop <= max(r.pipeline_send_window_seconds, r.pipeline_send_seconds * PHI) * (
         1 + 1e-9
     )

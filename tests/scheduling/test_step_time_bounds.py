@@ -13,7 +13,7 @@ import planner
 from planner.checks.cluster import expected_groups
 from planner.cluster.job import Job
 from planner.formats.from_plan import plan_topology
-from planner.physics.network.locality import least_crossings
+from planner.physics.network.locality import min_crossings
 from planner.physics.network.topology import Design
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster
@@ -81,7 +81,7 @@ def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int
 )
 def test_no_spread_crosses_less(stages: int, replicas: int, rooms: tuple[int, ...], wrap: bool) -> None:
     """Every way to spread a mesh over blocks is at least as bad, in both, as one of the pairs."""
-    pairs = least_crossings(stages, replicas, room=max(rooms), blocks=len(rooms), wrap=wrap)
+    pairs = min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)
     groups = list(expected_groups(Job(name="j", mesh={"pipeline": stages, "data": replicas})).values())
     for on in itertools.product(range(len(rooms)), repeat=stages * replicas):
         if any(n > rooms[i] for i, n in Counter(on).items()):

@@ -272,8 +272,8 @@ def test_the_checker_replays_the_factor() -> None:
         return [v.message for v in check(p) if v.rule == "transport_factor"]
 
     assert broken(plain) == []
-    assert broken(plain.model_copy(update={"transport": true})) == ["1 factors held, 0 asked for by the instance"]
-    assert broken(asked) == ["0 factors held, 1 asked for by the instance"]
+    assert broken(plain.model_copy(update={"transport": true})) == ["1 factors stated, 0 asked for by the instance"]
+    assert broken(asked) == ["0 factors stated, 1 asked for by the instance"]
     assert broken(asked.model_copy(update={"transport": true})) == []
     low = true.model_copy(update={"slowdown": true.slowdown * 0.99})
     assert "recomputed" in broken(asked.model_copy(update={"transport": low}))[0]

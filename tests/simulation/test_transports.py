@@ -61,7 +61,7 @@ def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
     d = Design(ports=8, rails=1, racks=512, leaf_down=4, leaf_up=4, **pod, **zone)
     assert (d.zones, d.core_oversubscription, unwirable(d, cross_rail=True)) == (8, ratio, [])
     tree = tree_of_design(d, cable_rate=1.0, host_rate=1.0).tree
-    # Everyone sends to the zone after its own: all flows cross the super-cores.
+    # Everyone sends to the zone after its own: all flows cross the super-spines.
     crossing = Flows(source=tree.slots, target=np.roll(tree.slots, -64), size=np.ones(512))
     sprayed, ideal = static_tail_seconds(routed(tree, crossing, "spray", 0)), ideal_seconds(tree, crossing)
     assert sprayed == pytest.approx(ideal, rel=0.01) == pytest.approx(ratio, rel=0.01)

@@ -82,7 +82,7 @@ def test_a_designs_cables_are_all_there(d: Design) -> None:
     assert len(zones) * tree.widths[3] == d.cores
     if d.zones:
         assert len(zones) * tree.widths[3] * tree.up[3] * tree.bundle[3] == d.cores * d.core_up
-        assert tree.widths[4] == d.super_cores
+        assert tree.widths[4] == d.super_spines
         for rack, rail in np.ndindex(slots.shape):
             inside = np.nonzero(slots // tree.spans[3] == slots[rack, rail] // tree.spans[3])
             assert {r // d.rails_per_zone for r in inside[1].tolist()} == {rail // d.rails_per_zone}

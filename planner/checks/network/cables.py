@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks.rule import Rule, broken, must_equal
-from planner.physics.network.cabling import BORDER, Cables, lay
+from planner.physics.network.cabling import WAN_GATEWAY, Cables, lay
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
@@ -71,10 +71,12 @@ def cables(c: PlanPhysics) -> Iterator[Violation]:
         shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
             t.name: (t.switches, d.ports * d.split) for t in f.tiers
         }
-        shapes |= {BORDER: (f.wan_gateway.switches, d.ports * d.split)} if f.wan_gateway else {}
+        shapes |= {WAN_GATEWAY: (f.wan_gateway.switches, d.ports * d.split)} if f.wan_gateway else {}
         found = count(in_parts(lay(d), d.split), shapes)
         yield from (broken(f"cables[{s}]", text) for text in (*found.twice, *found.absent))
-        joined = sum(found.cables.pop(stage, 0) for stage in [x for x in found.cables if x[0] == BORDER]) // d.split
+        joined = (
+            sum(found.cables.pop(stage, 0) for stage in [x for x in found.cables if x[0] == WAN_GATEWAY]) // d.split
+        )
         yield from _border(f"cables[{s}]", f, found, d, joined)
         yield from _totals(f"cables[{s}]", f, found, d)
 
@@ -96,7 +98,7 @@ def _border(rule: str, f: SiteFabric, found: Count, d: Design, joined: int) -> I
     if f.wan_gateway is None:
         return
     yield from must_equal(rule, "WAN gateway's uplinks", f.wan_gateway.uplinks, joined)
-    up = found.used[BORDER].sum(axis=1) // d.split
+    up = found.used[WAN_GATEWAY].sum(axis=1) // d.split
     yield from must_equal(
         rule,
         "ports to the wide area beside as many links up",
@@ -119,7 +121,7 @@ def _totals(rule: str, f: SiteFabric, found: Count, d: Design) -> Iterator[Viola
         # Down ports of a box at the edge may stay free; no box uses more than stated.
         most = int(found.used[t.name].sum(axis=1).max(initial=0))
         parts = t.down_ports * (1 if t.name == "leaf" else split) + t.up_ports * split
-        parts += d.top_border * split * (t is f.tiers[-1])
+        parts += d.top_wan_links * split * (t is f.tiers[-1])
         if most > parts:
             yield broken(
                 rule, f"{t.name}: {most:,} ports of a box in use > {parts:,}, {t.down_ports:,} down + {t.up_ports:,} up"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from planner.checks.rule import Rule, at_most, broken, must_equal
 from planner.physics.network import locality
-from planner.physics.plan_physics import PlanPhysics, domain_racks, racks_of
+from planner.physics.plan_physics import PlanPhysics, racks_of
 from planner.plan.certificate import Violation
 
 
@@ -48,7 +48,7 @@ def leaf_domain(c: PlanPhysics) -> Iterator[Violation]:
     for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
         if s not in c.wired or s not in c.stages:
             continue
-        size, total = domain_racks(c.wired[s]), c.racks_by_site[s]
+        size, total = c.wired[s].domain_racks, c.racks_by_site[s]
         for a in held.assignment:
             first, last = a.leaf_domain * size, min((a.leaf_domain + 1) * size, total) - 1
             racks = racks_of(a.racks, total)
@@ -104,7 +104,7 @@ def least_split(c: PlanPhysics) -> int | None:
     sizes = {s: y.racks_per_stage_by_site.get(s, 0) for s in c.replicas}
     if min(sizes.values(), default=0) < 1:
         return None
-    domains = {s: locality.domain_racks(c.wired[s].racks, domain_racks(c.wired[s])) for s in sizes}
+    domains = {s: locality.domain_racks(c.wired[s].racks, c.wired[s].domain_racks) for s in sizes}
     return sum(locality.lower_bound_split(domains[s], y.rack_stages, g) for s, g in sizes.items())
 
 

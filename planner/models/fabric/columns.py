@@ -331,7 +331,7 @@ def completed(p: Problem, rows: Ints) -> Ints:
 def spine_group(p: Problem, key: Ints, up: Ints) -> tuple[Ints, Ints]:
     """Cost and boxes of one spine group of a key: `pods` spines of `up` uplinks, in the largest bundles that divide them and fit the core.
 
-    Of four tiers the way of least cost to build cores and super-cores. Beyond all prices where a pin leaves no way.
+    Of four tiers the way of least cost to build cores and super-spines. Beyond all prices where a pin leaves no way.
     """
     row = dict(zip(KEYS, key.tolist(), strict=True))
     networks = p.modes[row["mode"]].networks

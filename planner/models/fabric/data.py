@@ -1,7 +1,7 @@
 """The question of one site's fabric in integers: what may be built, at what price, and how far the traffic may be slowed."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +11,12 @@ from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
 from planner.models.requests import FabricRequest, resolved_switches
+from planner.physics.network.families import FAMILIES
 from planner.physics.network.links import spare_ports
 from planner.physics.network.locality import exchange_bound
-from planner.physics.network.price import box_usd, by_reach, flat_usd
+from planner.physics.network.price import switch_usd, by_reach, flat_usd
 from planner.physics.network.topology import Design
-from planner.physics.network.wan_gateway import Left, leaf_ports, wan_left, wan_ports
+from planner.physics.network.wan_gateway import FreeUplinks, free_uplinks, leaf_ports, wan_ports
 from planner.simulation.reference_tree import transport_slowdown_of
 
 Ints = npt.NDArray[np.int64]
@@ -60,7 +61,7 @@ class Mode:
     @property
     def grouped(self) -> bool:
         """A dragonfly of either kind."""
-        return self.family in ("dragonfly", "dragonfly+")
+        return FAMILIES[self.family].wiring.grouped
 
     def spare(self, network: Network, used: int) -> int:
         """Ports of a leaf kept free."""
@@ -98,7 +99,7 @@ class Problem:
     def switch_cost(self, mode: int) -> int:
         """Price of a box in each network, in units."""
         m = self.modes[mode]
-        return m.networks * self.units(box_usd(self.weighed, m.switch))
+        return m.networks * self.units(switch_usd(self.weighed, m.switch))
 
     def units(self, usd: float) -> int:
         """Return a price in units; infinite prices are more than any design costs."""
@@ -148,10 +149,10 @@ def ratios_of(network: Network, request: FabricRequest) -> Ratios:
     )
 
 
-def left_at_worst(request: FabricRequest, d: Design, port_gbps: float) -> Left:
+def free_at_worst(request: FabricRequest, d: Design, port_gbps: float) -> FreeUplinks:
     """Return what the exchange between sites leaves of uplinks where the racks of a stage stand together as far as they can."""
     held = (d.domain_racks * domains for domains in (1, max(1, d.domains_per_pod), d.domains_per_zone))
-    return wan_left(d, request.exchange_gbps, port_gbps, *(min(1.0, racks / request.group_racks) for racks in held))
+    return free_uplinks(d, request.exchange_gbps, port_gbps, *(min(1.0, racks / request.group_racks) for racks in held))
 
 
 def rings(request: FabricRequest, racks: int) -> int:
@@ -184,7 +185,7 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
         raise TypeError("hardware: names are not resolved; load the instance through planner.load")
     pins = {name: int(instance.pins[f"fabric.{name}"]) for name in PINS if f"fabric.{name}" in instance.pins}
     modes = tuple(_modes(network, rack.gpus, pins, gpu.nic_bytes_per_second))
-    prices = [usd for m in modes for usd in (box_usd(network, m.switch), *flat_usd(network, m.switch, m.split))]
+    prices = [usd for m in modes for usd in (switch_usd(network, m.switch), *flat_usd(network, m.switch, m.split))]
     whole = not by_reach(network) and all(abs(usd * 100 - cents(usd)) < TOLERANCE * max(1.0, usd) for usd in prices)
     unit = math.gcd(*(cents(usd) for usd in prices)) if whole and prices else 1
     return Problem(network, request, modes, pins, ratios_of(network, request), max(unit, 1))
@@ -202,7 +203,7 @@ def _modes(network: Network, gpus: int, pins: Mapping[str, int], nic_bytes_per_s
             continue
         for family in dict.fromkeys(network.families):
             for split in splits(s, nic_bytes_per_second):
-                yield Mode(s, family, *FAMILIES[family](gpus), lanes, split)
+                yield Mode(s, family, *FAMILIES[family].rack_ports(gpus), lanes, split)
 
 
 def splits(switch: Switch, nic_bytes_per_second: float) -> Iterator[int]:
@@ -213,13 +214,3 @@ def splits(switch: Switch, nic_bytes_per_second: float) -> Iterator[int]:
     ):
         yield split
         split *= 2
-
-
-# Rails, GPUs of a rack at one leaf, and networks apart, of a rack of so many GPUs.
-FAMILIES: dict[FabricFamily, Callable[[int], tuple[int, int, int]]] = {
-    "rail": lambda gpus: (gpus, 1, 1),
-    "rack": lambda gpus: (1, gpus, 1),
-    "rail-only": lambda gpus: (1, 1, gpus),
-    "dragonfly": lambda gpus: (gpus, 1, 1),
-    "dragonfly+": lambda gpus: (gpus, 1, 1),
-}

@@ -106,8 +106,8 @@ def declared(p: Problem) -> dict[str, str]:
 
 def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
     """Name the rules that one port fewer would break, or that leave no port over."""
-    if d.wan_ports and d.top_taken + d.top_border == d.ports:
-        yield "border_ports"
+    if d.wan_ports and d.top_taken + d.top_wan_links == d.ports:
+        yield "wan_gateway_ports"
     if d.single:
         return
     if isinstance(d, Dragonfly):
@@ -120,13 +120,13 @@ def _binding(d: Design, v: dict[str, int]) -> Iterator[str]:
     if d.spine_down + d.spine_up == d.ports:
         yield "spine_ports"
     if d.tiers > 2 and d.spines_per_pod * (d.spine_up - 1) < v["need_up"]:
-        yield "hide_pod_crossing"
+        yield "pod_uplink_bandwidth"
     if d.tiers > 2 and d.core_down + d.core_up == d.ports:
         yield "core_ports"
     if d.zones and d.core_positions * (d.core_up - 1) < v["need_zone"]:
-        yield "hide_zone_crossing"
+        yield "zone_uplink_bandwidth"
     if d.zones and d.zones * d.core_bundle == d.ports:
-        yield "super_core_ports"
+        yield "super_spine_ports"
 
 
 def _group_binding(d: Dragonfly) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _group_binding(d: Dragonfly) -> Iterator[str]:
     if isinstance(d, DragonflyPlus) and d.spine_down + d.global_ports == d.ports:
         yield "spine_ports"
     if d.group_links > 1:
-        yield "hide_pod_crossing"
+        yield "pod_uplink_bandwidth"
 
 
 def _parted(m: Mode) -> str:

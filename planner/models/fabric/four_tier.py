@@ -164,7 +164,7 @@ def _bounded(p: Problem, mode: int, rows: Ints, prices: LinkPrices) -> tuple[Int
 
 
 def _laid(p: Problem, rails: int, domains: int, row: Ints) -> Iterator[Ints]:
-    """Yield a pod's shape with each zone that core and super-core ports can hold."""
+    """Yield a pod's shape with each zone that core and super-spine ports can hold."""
     x, y, ports = (int(row[COL[c]]) for c in ("rails", "domains_per_pod", "ports"))
     columns, lines = -(-rails // x), -(-domains // y)
     across, along = pod_sizes(p, columns, lines, ports, pin="core_down_ports")

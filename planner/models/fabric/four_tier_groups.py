@@ -1,9 +1,9 @@
-"""One spine group of four tiers: of the ways to build its cores and super-cores, the one of least cost for every number of spine uplinks.
+"""One spine group of four tiers: of the ways to build its cores and super-spines, the one of least cost for every number of spine uplinks.
 
 Of u2 uplinks in bundles of b2 each zone has c = u2/b2 cores of z·b2 ports down for its z pods and u3 up, and each of these c
-positions has e = u3/b3 super-cores over the Z zones. So the group costs P spines, Z·c cores and c·e super-cores, its links
-besides, under z·b2 + u3 <= ports (`core_ports`), Z·b3 <= ports (`super_core_ports`) and c·u3 >= what leaves a zone
-(`hide_zone_crossing`). For a c the largest b3 that divides u3 takes fewest boxes, and the best u3 up to any number is a running
+positions has e = u3/b3 super-spines over the Z zones. So the group costs P spines, Z·c cores and c·e super-spines, its links
+besides, under z·b2 + u3 <= ports (`core_ports`), Z·b3 <= ports (`super_spine_ports`) and c·u3 >= what leaves a zone
+(`zone_uplink_bandwidth`). For a c the largest b3 that divides u3 takes fewest boxes, and the best u3 up to any number is a running
 minimum over u3, so every c, b2 and u3 is weighed.
 """
 
@@ -85,7 +85,7 @@ def built(a: Asked, spine_up: int) -> dict[str, int]:
 
 
 def _tops(a: Asked) -> tuple[Ints, Ints]:
-    """Return what the uplinks of one core position and its super-cores cost by cores of a group (rows) and uplinks, and the fewest uplinks.
+    """Return what the uplinks of one core position and its super-spines cost by cores of a group (rows) and uplinks, and the fewest uplinks.
 
     The boxes, fewer than `ports` + 1, are the last digits, so that of equal costs the fewest boxes are least.
     """
@@ -131,9 +131,9 @@ def least_up(p: Problem, rows: Ints, unit: Ints) -> Ints:
 
 
 def bound_of(box: Ints, rows: Ints, groups: Ints | int, spine_up: Ints, zone_up: Ints) -> Ints:
-    """Bound cores, super-cores and the links of both stages from below, for so many spine uplinks and links out of a zone over some groups.
+    """Bound cores, super-spines and the links of both stages from below, for so many spine uplinks and links out of a zone over some groups.
 
-    Ports alone: z·b2 + u3 of every core and Z·b3 of every super-core, one core and one super-core to a group at the least.
+    Ports alone: z·b2 + u3 of every core and Z·b3 of every super-spine, one core and one super-spine to a group at the least.
     """
     ports, zones, pods = (rows[:, COL[c]] for c in ("ports", "zones", "zone_pods"))
     cores = np.maximum(groups, -(-(pods * spine_up + np.maximum(zone_up, groups)) // ports))

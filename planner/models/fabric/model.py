@@ -32,7 +32,7 @@ def formulate(p: Problem, rows: Ints) -> Formulation:
     _choose(f, "wiring", ("row", "key", "leaf_cost", *taken), columns)
     groups = [_spine_groups(p, rows[key == i], i, most) for i in range(len(keys))]
     _choose(f, "spine_group", ("key", "spine_up", "group_cost", "group_boxes"), list(np.concatenate(groups).T))
-    for rule in (fit_spine_ports, hide_pod_crossing, add_cost):
+    for rule in (fit_spine_ports, pod_uplink_bandwidth, add_cost):
         rule(f)
     return f
 
@@ -59,9 +59,9 @@ def fit_spine_ports(f: Formulation) -> None:
     f.model.add(f.at["spine_up"] <= f.at["most_spine_up"]).with_name("spine_ports")
 
 
-def hide_pod_crossing(f: Formulation) -> None:
+def pod_uplink_bandwidth(f: Formulation) -> None:
     """Give a pod the uplinks that hide what leaves it, over its s spines."""
-    f.model.add(f.at["spine_up"] >= f.at["least_spine_up"]).with_name("hide_pod_crossing")
+    f.model.add(f.at["spine_up"] >= f.at["least_spine_up"]).with_name("pod_uplink_bandwidth")
 
 
 def add_cost(f: Formulation) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from planner.instance.instance import Instance
-from planner.models.fabric.data import TOLERANCE, Problem, leaf_domain_racks, left_at_worst, problem_of
+from planner.models.fabric.data import TOLERANCE, Problem, leaf_domain_racks, free_at_worst, problem_of
 from planner.models.fabric.design import FabricDesign
 from planner.models.fabric.search import search
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
@@ -162,9 +162,9 @@ class Frontier:
     def _weighed(self, found: FabricDesign) -> Alternative:
         """Weigh a design by its worst case: every flow leaves its leaf, and its pod and zone where there are several side by side."""
         d, p = found.design, self.problem
-        left = left_at_worst(p.request, d, found.switch.port_gbps)
+        free = free_at_worst(p.request, d, found.switch.port_gbps)
         crossed = (d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains)
-        slow = pipeline_send_slowdown(transport_slowdown_of(p.network), d, *map(float, crossed), left=left)
+        slow = pipeline_send_slowdown(transport_slowdown_of(p.network), d, *map(float, crossed), free=free)
         figures: dict[str, float] = {
             "cost_usd": found.cost_usd,
             "pipeline_send_slowdown": slow,

@@ -6,20 +6,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.models.fabric.data import BEYOND, Ints, Problem
-from planner.physics.network.links import MediaTable, Metres, Places
-from planner.physics.network.price import (
+from planner.physics.network.lengths import (
     beside_metres,
-    border_metres,
-    by_reach,
-    endpoint_factor,
     endpoint_metres,
-    flat_usd,
     group_metres,
+    group_wan_links,
+    group_wan_metres,
     leaf_metres,
     spine_metres,
-    table,
-    wan_gateway_counts,
 )
+from planner.physics.network.links import MediaTable, Metres, Places
+from planner.physics.network.price import by_reach, endpoint_factor, flat_usd, media_table
 
 TOGETHER = 32  # widths of pods priced at a time
 
@@ -36,7 +33,7 @@ class LinkPrices:
 
     def __post_init__(self) -> None:
         network = self.problem.network
-        self.media = table(network)
+        self.media = media_table(network)
         self.places = (
             Places(network.floor, self.problem.request.racks)
             if by_reach(network) and network.floor is not None
@@ -115,9 +112,9 @@ class LinkPrices:
     def _border_links(self, mode: int, pod: int, ports: int, across: int) -> int:
         """Price the links of the WAN gateway of every network to groups of so many racks, `across` of them at a place."""
         p, m = self.problem, self.problem.modes[mode]
-        each = self._powered(border_metres(self._floor(), pod))
+        each = self._powered(group_wan_metres(self._floor(), pod))
         return p.units(
-            float((wan_gateway_counts(ports, len(each) * across, across) * each).sum())
+            float((group_wan_links(ports, len(each) * across, across) * each).sum())
             * m.networks
             * m.switch.link_factor
         )

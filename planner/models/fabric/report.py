@@ -9,10 +9,10 @@ from planner.models.fabric.data import leaf_domain_racks, network_of
 from planner.models.fabric.design import FabricDesign
 from planner.models.requests import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly
-from planner.physics.network.price import border_bill
+from planner.physics.network.price import wan_gateway_bill
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import WHOLE, allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.network.wan_gateway import Left
+from planner.physics.network.transport import ALL_FREE, allreduce_slowdown, pipeline_send_slowdown
+from planner.physics.network.wan_gateway import FreeUplinks
 from planner.plan.certificate import Certificate, Status
 from planner.plan.fabric import SiteFabric, Tier, WanGateway
 from planner.simulation.reference_tree import transport_slowdown_of
@@ -23,7 +23,7 @@ FORMULATION = (
     "CP-SAT over switch mode, tiers, leaf down ports (the leaf domain), leaf up ports and bundle, rails and domains per pod and per zone, spine and "
     "core up ports and bundles; least cost (prices to the cent), then fewest unavoidable split groups, fewest boxes, smallest leaf domain. One table "
     "has a row per leaf domain, pod shape, zone shape, leaf uplinks and bundle, one a row per spine group (P spines, their uplinks, their cores and, "
-    "of four tiers, the way of least cost to join the cores of Z zones by super-cores). Left out because no better: leaf domains larger than the "
+    "of four tiers, the way of least cost to join the cores of Z zones by super-spines). Left out because no better: leaf domains larger than the "
     "site, pods and zones that take more rails or domains than their count needs (fewer give the same boxes and cables with fewer ports and less "
     "traffic; kept where the ports down of spine or core are pinned, and in dragonflies under valiant; where prices follow lengths they are left out "
     "by declaration, since uneven pods may have shorter cables), a spine bundle below the largest that divides the uplinks and fits the core (more "
@@ -43,18 +43,18 @@ def site_fabric(
     share_leaving_leaf: float,
     share_leaving_pod: float,
     share_leaving_zone: float = 0.0,
-    rings_leaving_leaf: int,
-    rings_leaving_pod: int,
-    rings_leaving_zone: int = 0,
-    left: Left = WHOLE,
+    allreduces_leaving_leaf: int,
+    allreduces_leaving_pod: int,
+    allreduces_leaving_zone: int = 0,
+    free: FreeUplinks = ALL_FREE,
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that its placement causes."""
     network, d = network_of(instance), found.design
     hop = pipeline_send_slowdown(
-        transport_slowdown_of(network), d, share_leaving_leaf, share_leaving_pod, share_leaving_zone, left=left
+        transport_slowdown_of(network), d, share_leaving_leaf, share_leaving_pod, share_leaving_zone, free=free
     )
     ring = allreduce_slowdown(
-        transport_slowdown_of(network), d, rings_leaving_leaf, rings_leaving_pod, rings_leaving_zone, left=left
+        transport_slowdown_of(network), d, allreduces_leaving_leaf, allreduces_leaving_pod, allreduces_leaving_zone, free=free
     )
     return SiteFabric(
         switch=found.switch.name,
@@ -72,7 +72,7 @@ def site_fabric(
         endpoint_links=d.endpoint_links,
         cost_usd=found.cost_usd,
         power_mw=found.power_mw,
-        wan_gateway=_border(network, request, found, left),
+        wan_gateway=_border(network, request, found, free),
         leaf_domain_racks=leaf_domain_racks(d),
         leaf_domains=d.domains,
         rails_per_pod=d.rails_per_pod,
@@ -119,14 +119,14 @@ def certificate(outcomes: dict[str, Outcome[FabricDesign]], seed: int) -> Certif
     )
 
 
-def _border(network: Network, request: FabricRequest, found: FabricDesign, left: Left) -> WanGateway | None:
+def _border(network: Network, request: FabricRequest, found: FabricDesign, free: FreeUplinks) -> WanGateway | None:
     """Return the plan's section for the WAN gateway, of a site that has one."""
     d = found.design
     if not d.wan_ports:
         return None
-    price = border_bill(network, found.switch, d)
+    price = wan_gateway_bill(network, found.switch, d)
     counts = {"wan_ports": d.wan_gateway_links, "switches": d.wan_gateways, "uplinks": d.wan_gateway_links}
-    taken = {"leaf_uplink_share": 1 - left.leaf, "pod_uplink_share": 1 - left.pod, "zone_uplink_share": 1 - left.zone}
+    taken = {"leaf_uplink_share": 1 - free.leaf, "pod_uplink_share": 1 - free.pod, "zone_uplink_share": 1 - free.zone}
     return WanGateway(
         wan_gbps=request.wan_gbps,
         exchange_gbps=request.exchange_gbps,
@@ -166,7 +166,7 @@ def _tiers(d: Design) -> Iterator[Tier]:
     if d.tiers > 3:
         down = d.zones * d.core_bundle
         yield Tier(
-            name="super-core", switches=d.super_cores, down_ports=down, up_ports=0, oversubscription=1.0, bundle=0
+            name="super-spine", switches=d.super_spines, down_ports=down, up_ports=0, oversubscription=1.0, bundle=0
         )
 
 

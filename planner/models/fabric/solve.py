@@ -1,6 +1,6 @@
 """Choose the fabric of one site: planes, tiers, ports and bundles that can be wired, at least cost, by CP-SAT.
 
-A fabric is leaves, then equal groups of spines, cores and super-cores: position i of every pod's spines and all boxes above them form
+A fabric is leaves, then equal groups of spines, cores and super-spines: position i of every pod's spines and all boxes above them form
 group i, and there are s = leaf_up / leaf_bundle of them. So the cost is leaves + s·(one group), and two tables carry the
 choice: a row per way to wire leaves to the spines of a pod, and a row per spine group; rules of the model join them.
 """

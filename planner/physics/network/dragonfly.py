@@ -1,27 +1,29 @@
 """Counts of dragonfly and dragonfly+ fabrics: groups of switches, every two groups joined by as many links, no core.
 
 Dragonfly (Kim, Dally, Scott and Abts, ISCA 2008): a group is a routers, each with p endpoints, a bundle to every other
-router of its group and h links to other groups, p + (a - 1)·b + h <= k ports, so g <= a·h + 1 groups. Dragonfly+ (Shpiner
-et al., HiPINEB 2017): a group is leaves below spines, and the links to other groups leave from the spines: g <= s·h + 1.
-A group is a pod of `wiring`, x rails of y leaf domains; those at the edge may be smaller. The links of a group go to its
-switches in turn, so that they differ by at most one. So do the links of a border: it has no tier above to go to, and sends
-them to the groups in turn, and in each to the routers in turn, or to the spines of a dragonfly+.
+router of its group and h links to other groups, p + (a - 1)·b + h <= k ports, so g <= a·h + 1 groups. Dragonfly+
+(Shpiner et al., HiPINEB 2017): a group is leaves below spines, and the links to other groups leave from the spines: g
+<= s·h + 1. A group is a pod of `topology`, x rails of y leaf domains; those at the edge may be smaller. The links of a
+group go to its switches in turn, so that they differ by at most one. So do the links of a WAN gateway: it has no tier
+above to go to, and sends them to the groups in turn, and in each to the routers in turn, or to the spines of a
+dragonfly+.
 
 Flows take shortest paths, or (`valiant`) each goes by way of a random link out of its group, and in the group that this
-leads to by way of a random leaf, as do those inside a group (Valiant 1982): twice the links, but no pair of groups is ever
-overrun. What a flow can count on, at the worst choice of who sends to whom:
+leads to by way of a random leaf, as do those inside a group (Valiant 1982): twice the links, but no pair of groups is
+ever overrun. The links that a flow is assured of, at the worst choice of who sends to whom:
 
 - Shortest paths: all flows that leave a group may go to one other group and share the m links between the two. Between
   two routers there is one bundle b, for what the one sends, and for what the other gets from other groups: b/2 each. Up
   to the spines of a dragonfly+, evenly over all s where each has whole shares of the pair's links, else over m of them.
-- Valiant: what leaves a group and what passes through share its L = (g - 1)·m links evenly: L/2. A switch of n in a group
-  has ceil(L/n) of the links, a share of at most q = (1 + (n - 1)/L)/n. Between two routers go q of what the one sends, q of
-  what the other gets, and, by way of a random router, 1/n of the q of what passes through that ends or begins at either:
-  b/(2q·(1 + a/n)) for a group of a routers that sends by way of one of n. Up to a spine likewise go q of what a leaf sends
-  and 1/n of the q of what passes through.
+- Valiant: what leaves a group and what passes through share its L = (g - 1)·m links evenly: L/2. A switch of n in a
+  group has ceil(L/n) of the links, a share of at most q = (1 + (n - 1)/L)/n. Between two routers go q of what the one
+  sends, q of what the other gets, and, by way of a random router, 1/n of the q of what passes through that ends or
+  begins at either: b/(2q·(1 + a/n)) for a group of a routers that sends by way of one of n. Up to a spine likewise go q
+  of what a leaf sends and 1/n of the q of what passes through.
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,14 +35,13 @@ from planner.physics.num import Num
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dragonfly(Design):
-    """Groups of routers. `leaf_bundle` links join two routers of a group, `group_links` two groups; `leaf_up` and `spine_up` follow from them."""
+    """Groups of routers: `leaf_bundle` links join two of a group, `group_links` two groups; both fix the ports up."""
 
-    group_links: int
     valiant: bool = False
 
     @property
     def single(self) -> bool:
-        """One switch of each network holds every endpoint: no dragonfly."""
+        """Whether one switch of each network holds every endpoint: that is no dragonfly."""
         return False
 
     @property
@@ -49,28 +50,28 @@ class Dragonfly(Design):
         return 1
 
     @property
-    def group_sizes(self) -> dict[int, int]:
+    def group_sizes(self) -> Counter[int]:
         """Leaves of a group, and how many groups of a network have so many."""
-        rails, domains = parts(self.rails, self.rails_per_pod), parts(self.domains, self.domains_per_pod)
-        found: dict[int, int] = {}
-        for x, nx in rails.items():
+        found: Counter[int] = Counter()
+        domains = part_sizes(self.domains, self.domains_per_pod)
+        for x, nx in part_sizes(self.rails, self.rails_per_pod).items():
             for y, ny in domains.items():
-                found[x * y] = found.get(x * y, 0) + nx * ny
+                found[x * y] += nx * ny
         return found
 
     @property
     def spines_per_pod(self) -> int:
-        """No switch stands above the routers."""
+        """Spines of a group: no switch stands above the routers."""
         return 0
 
     @property
     def spines(self) -> int:
-        """No switch stands above the routers."""
+        """Spine switches: none stands above the routers."""
         return 0
 
     @property
     def cores(self) -> int:
-        """No switch stands above the groups."""
+        """Core switches: none stands above the groups."""
         return 0
 
     @property
@@ -93,8 +94,13 @@ class Dragonfly(Design):
         """Cables between switches."""
         return self.local_links + self.global_links
 
+    @property
+    def switch_pairs(self) -> int:
+        """Pairs of switches that a bundle joins; links between groups count one by one."""
+        return self.local_links // self.leaf_bundle + self.global_links
+
     def router_ports(self, size: int) -> int:
-        """Ports of a router towards others, in a group of so many."""
+        """Return the ports of a router towards others, in a group of so many."""
         return (size - 1) * self.leaf_bundle + math.ceil(self.pod_uplinks / size)
 
     @property
@@ -104,60 +110,62 @@ class Dragonfly(Design):
 
     @property
     def leaf_exit(self) -> float:
-        """Links that what leaves a router can count on inside its group; those out of it where it is alone there."""
+        """Links assured to what leaves a router inside its group; those out of it where it is alone there."""
         sizes = [a for a in self.group_sizes if a > 1]
         if not sizes:
             return self.pod_exit
-        return self.leaf_bundle * float(
-            router_share(min(sizes), max(sizes), links=self.pod_uplinks, valiant=self.valiant)
-        )
+        share = router_share(min(sizes), max(sizes), links=self.pod_uplinks, valiant=self.valiant)
+        return self.leaf_bundle * float(share)
 
     @property
     def pod_exit(self) -> float:
-        """Links that what leaves a group can count on."""
+        """Links assured to what leaves a group."""
         return self.pod_uplinks / 2 if self.valiant else self.group_links
 
     @property
     def leaf_oversubscription(self) -> float:
-        """Endpoints of a router over the links that it can count on inside its group."""
+        """Endpoints of a router over the links that they are assured of inside its group."""
         return self.leaf_down / (self.leaf_exit * self.split)
 
     @property
     def spine_oversubscription(self) -> float:
-        """What its group adds: endpoints of a group over the links that it can count on, over those of a router."""
+        """Endpoints of a group over the links that they are assured of, over the same of a router."""
         if self.pods == 1:
             return 1.0
         return self.rails_per_pod * self.domains_per_pod * self.leaf_exit / self.pod_exit
 
     @property
-    def ring_uplinks(self) -> float:
-        """Links that a ring between racks can count on, for one flow of every GPU that a rack has at a router."""
+    def allreduce_uplinks(self) -> float:
+        """Links assured to an all-reduce between racks, for one flow of every GPU that a rack has at a router."""
         return self.leaf_exit * self.split / self.rail_gpus
 
     @property
-    def ring_pod_uplinks(self) -> float:
-        """The same of a group."""
+    def allreduce_pod_uplinks(self) -> float:
+        """Links assured to an all-reduce between groups, for one flow of every GPU that a rack has in a group."""
         return self.pod_exit * self.split / (self.rails_per_pod * self.rail_gpus)
 
     @property
     def joined(self) -> bool:
-        """Every two groups are joined."""
+        """Whether every two groups are joined."""
         return True
 
+    def racks_around(self, tier: str) -> int:
+        """Return how many racks a switch of a tier stands amid: routers amid those of their group."""
+        return Design.racks_around(self, "spine" if tier == "leaf" else tier)
+
     def faults(self) -> list[str]:
-        """Say which ports or bundles do not add up."""
-        if min(self.leaf_bundle, self.rails_per_pod, self.domains_per_pod) < 1:
-            return [
-                f"group: {self.rails_per_pod} rails, {self.domains_per_pod} domains, bundles of {self.leaf_bundle}; at least 1 of each"
-            ]
+        """Return which ports or bundles do not add up."""
+        rails, domains, bundle = self.rails_per_pod, self.domains_per_pod, self.leaf_bundle
+        if min(rails, domains, bundle) < 1:
+            return [f"group: {rails} rails, {domains} domains, bundles of {bundle}; at least 1 of each"]
         bad = self._leaf_faults(self.up_ports)
         if self.pods == 1 and self.leaves == self.networks:
             bad.append("groups: 1 of 1 router; several groups, or routers, expected")
         misstated = self.leaf_up != self.local_ports or self.spine_up != self.global_ports
-        return bad + self._group_faults(misstated) or self._border_faults()
+        return bad + self._group_faults(misstated) or self._wan_gateway_faults()
 
     def _group_faults(self, misstated: bool) -> list[str]:
-        """Say what of the links between groups is amiss."""
+        """Return what does not add up in the links between groups."""
         bad = []
         if self.pods == 1 and self.group_links:
             bad.append(f"groups: 1 with {self.group_links} links to others")
@@ -167,28 +175,55 @@ class Dragonfly(Design):
             bad.append(f"ports: {self.leaf_up} local and {self.spine_up} global stated, bundles and groups make others")
         return bad
 
-    def border_links_at(self, switches: int) -> int:
-        """Links from the WAN gateway to the switch that has most of them, in a group of so many: groups in turn, then their switches in turn."""
-        return math.ceil(math.ceil(self.wan_ports / self.pods) / switches)
+    @property
+    def wan_links_per_group(self) -> int:
+        """Links from the WAN gateway to the group that has most of them: they go to the groups in turn."""
+        return math.ceil(self.wan_ports / self.pods)
+
+    def wan_links_at(self, switches: int) -> int:
+        """Return the links from the WAN gateway to the switch with the most of them in a group of so many."""
+        return math.ceil(self.wan_links_per_group / switches)
 
     def taken_at(self, switches: int) -> int:
-        """Ports that the WAN gateway must leave alone at a switch of a group of so many."""
+        """Return the ports that the WAN gateway must leave alone at a switch of a group of so many."""
         return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.router_ports(switches)
 
     @property
     def _tightest(self) -> int:
-        """Switches of the group in which a WAN gateway leaves least room."""
-        return max(self.group_sizes, key=lambda a: self.taken_at(a) + self.border_links_at(a))
+        """Switches of the group in which a WAN gateway leaves the fewest ports free."""
+        return max(self.group_sizes, key=lambda a: self.taken_at(a) + self.wan_links_at(a))
 
     @property
     def top_taken(self) -> int:
-        """Ports of a switch that the WAN gateway must leave alone, where it leaves least room."""
+        """Ports of a switch that the WAN gateway must leave alone, where it leaves the fewest free."""
         return self.taken_at(self._tightest)
 
     @property
-    def top_border(self) -> int:
-        """Links from the WAN gateway to a switch where it leaves least room."""
-        return self.border_links_at(self._tightest)
+    def top_wan_links(self) -> int:
+        """Links from the WAN gateway to a switch where it leaves the fewest ports free."""
+        return self.wan_links_at(self._tightest)
+
+    @property
+    def router_wan_links(self) -> int:
+        """Links from the WAN gateway to the router that has most of them, which share its links in the group."""
+        return max(self.wan_links_at(a) for a in self.group_sizes)
+
+    def exchange_loads(self, leaf_ports: float, shares: tuple[float, float, float]) -> dict[str, tuple[float, float]]:
+        """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured.
+
+        A router may hold racks of the stage and ports of the WAN gateway; a leaf of a dragonfly+ has no such ports. By
+        way of other groups flows share all links of theirs. On shortest paths those between two groups carry what goes
+        from the racks of the one to the ports of the other, and from the ports of the one to the racks of the other.
+        """
+        if not self.wan_ports:
+            return {}
+        router, group = self.router_wan_links / self.wan_ports, self.wan_links_per_group / self.wan_ports
+        loads = {"leaf": (leaf_ports * shares[0] + leaf_ports * self.rails * router, self.leaf_exit)}
+        if self.pods > 1:
+            sent = leaf_ports * shares[1] * self.rails_per_pod
+            load = sent + leaf_ports * self.rails * group if self.valiant else 2 * sent * group
+            loads["pod"] = load, self.pod_exit
+        return loads
 
     @property
     def local_ports(self) -> int:
@@ -203,7 +238,7 @@ class Dragonfly(Design):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DragonflyPlus(Dragonfly):
-    """Groups of leaves below spines; `leaf_bundle` links join a leaf to each spine of its group, `group_links` two groups."""
+    """Groups of leaves below spines: `leaf_bundle` links join a leaf to each spine of its group."""
 
     @property
     def tiers(self) -> int:
@@ -217,7 +252,7 @@ class DragonflyPlus(Dragonfly):
 
     @property
     def spines(self) -> int:
-        """Spine boxes."""
+        """Spine switches."""
         return self.networks * self.pods * self.spines_per_pod
 
     @property
@@ -232,7 +267,7 @@ class DragonflyPlus(Dragonfly):
 
     @property
     def leaf_exit(self) -> float:
-        """Links that what leaves a leaf can count on."""
+        """Links assured to what leaves a leaf."""
         if self.valiant:
             even = self.leaf_up / (1 + max(self.group_sizes) / min(self.group_sizes))
             return even / float(unevenness(self.spines_per_pod, self.pod_uplinks)) if self.pod_uplinks else even
@@ -240,35 +275,41 @@ class DragonflyPlus(Dragonfly):
 
     @property
     def pod_exit(self) -> float:
-        """Links that what leaves a group can count on."""
+        """Links assured to what leaves a group."""
         s = self.spines_per_pod
         if self.valiant:
             return self.pod_uplinks / 2
         return self.group_links if self.group_links < s else s * (self.group_links // s)
 
+    def racks_around(self, tier: str) -> int:
+        """Return how many racks a switch of a tier stands amid: leaves amid those of their domain."""
+        return Design.racks_around(self, tier)
+
     def faults(self) -> list[str]:
-        """Say which ports or bundles do not add up."""
-        if (
-            min(self.leaf_bundle, self.rails_per_pod, self.domains_per_pod) < 1
-            or self.leaf_up % self.leaf_bundle
-            or self.leaf_up < 1
-        ):
-            return [f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}"]
-        bad = self._leaf_faults(self.leaf_up)
+        """Return which ports or bundles do not add up."""
+        bundle, up = self.leaf_bundle, self.leaf_up
+        if min(bundle, up, self.rails_per_pod, self.domains_per_pod) < 1 or up % bundle:
+            return [f"leaf bundle: {up} uplinks are not whole bundles of {bundle}"]
+        bad = self._leaf_faults(up)
         if self.pods == 1:
             bad.append("groups: 1; several expected")
         if self.spine_down + self.global_ports > self.ports:
             bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {self.ports} ports")
-        return bad + self._group_faults(self.spine_up != self.global_ports) or self._border_faults()
+        return bad + self._group_faults(self.spine_up != self.global_ports) or self._wan_gateway_faults()
 
     def taken_at(self, switches: int) -> int:
-        """Ports of a spine that the WAN gateway must leave alone, in a group of so many."""
+        """Return the ports of a spine that the WAN gateway must leave alone, in a group of so many."""
         return self.spine_down + math.ceil(self.pod_uplinks / switches)
 
     @property
     def _tightest(self) -> int:
-        """Spines of a group: all have as many."""
+        """Spines of a group: all groups have as many."""
         return self.spines_per_pod
+
+    @property
+    def router_wan_links(self) -> int:
+        """Links from the WAN gateway to a leaf: none, they go to spines."""
+        return 0
 
     @property
     def global_ports(self) -> int:
@@ -276,29 +317,30 @@ class DragonflyPlus(Dragonfly):
         return math.ceil(self.pod_uplinks / self.spines_per_pod)
 
 
-def parts(items: int, size: int) -> dict[int, int]:
-    """Return the sizes of the parts that items are cut into, and how many there are of each: full ones, and perhaps one that is not."""
+def part_sizes(items: int, size: int) -> dict[int, int]:
+    """Return the sizes of the parts that items are cut into, with how many of each: full ones, perhaps one smaller."""
     full, rest = divmod(items, size)
     return {n: times for n, times in ((size, full), (rest, 1)) if n and times}
 
 
-def router_share(least: Num, most: Num, *, links: Num, valiant: bool) -> Num:
-    """Bundles between two routers that what leaves one of them can count on, in groups of `least` to `most` routers with so many links to others.
+def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:
+    """Return the bundles between two routers that what leaves one of them is assured of; numbers or arrays of them.
 
-    Numbers or arrays of them.
+    Groups have `smallest` to `largest` routers, and so many `links` to others.
     """
     several = np.minimum(links, 1)
     if not valiant:
         return 1 / (1 + several)
-    return least / 2 / np.where(several, unevenness(least, np.maximum(links, 1)) * (1 + most / least), 1)
+    spread = unevenness(smallest, np.maximum(links, 1)) * (1 + largest / smallest)
+    return smallest / 2 / np.where(several, spread, 1)
 
 
 def unevenness(switches: Num, links: Num) -> Num:
-    """Bound the links of one of so many switches over an equal part of all, which are dealt out in turn: never rises where links are added."""
+    """Bound the links of one of so many switches over an equal part of all, dealt out in turn; it falls with links."""
     return 1 + (switches - 1) / links
 
 
 def dragonfly(kind: type[Dragonfly], **choices: Any) -> Dragonfly:
-    """Return a dragonfly of the ports that its bundles and groups make."""
+    """Return a dragonfly with the ports that its bundles and groups make."""
     d = kind(**{"leaf_up": 1, **choices})
     return replace(d, leaf_up=choices.get("leaf_up", d.local_ports), spine_up=d.global_ports)

@@ -1,4 +1,4 @@
-"""Ports of a leaf that are kept free."""
+"""The links of a fabric: a leaf's spare ports, the floor that gives cables their length, and media that reach it."""
 
 import math
 from dataclasses import dataclass
@@ -9,15 +9,19 @@ from numpy.typing import NDArray
 
 from planner.instance.network import Floor, Medium, Network
 
+Ints = NDArray[np.int64]
+Metres = NDArray[np.float64]
+NO_MEDIUM = -1  # index of the medium where none reaches
+
 
 def spare_ports(used: int, share: float, failure_chance: float, shortage_chance: float) -> int:
-    """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and so many that failures exceed them rarely.
+    """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and enough for failures.
 
-    The least n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail one by one and each by itself.
+    The smallest n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail each by itself.
     """
-    least = math.ceil(used * share - 1e-9)
+    by_share = math.ceil(used * share - 1e-9)
     if failure_chance <= 0:
-        return least
+        return by_share
     if failure_chance >= 1:
         return used
     log_odds = math.log(failure_chance) - math.log1p(-failure_chance)
@@ -27,11 +31,7 @@ def spare_ports(used: int, share: float, failure_chance: float, shortage_chance:
         term += math.log((used - n) / (n + 1)) + log_odds
         below += math.exp(term)
         n += 1
-    return max(least, n)
-
-
-Ints = NDArray[np.int64]
-Metres = NDArray[np.float64]
+    return max(by_share, n)
 
 
 @dataclass(frozen=True)
@@ -49,29 +49,27 @@ class Places:
 
     @cached_property
     def _sums(self) -> Metres:
-        """Sums of the coordinates of the first n racks, n from 0: the middle of any run of racks is a difference of two."""
-        k = np.arange(self.racks)
-        at = np.stack(
-            [k % self.racks_per_row * self.floor.rack_pitch_m, k // self.racks_per_row * self.floor.row_pitch_m], axis=1
-        )
+        """Sums of the coordinates of the first n racks, n from 0: the middle of a run is a difference of two."""
+        row, place = np.divmod(np.arange(self.racks), self.racks_per_row)
+        at = np.stack([place * self.floor.rack_pitch_m, row * self.floor.row_pitch_m], axis=1)
         return np.concatenate([np.zeros((1, 2)), np.cumsum(at, axis=0)])
 
     def middle(self, first: Ints, after: Ints) -> Metres:
-        """Return the middle of the racks from `first` up to, not including, `after`, cut at the site's last; metres along and across the rows."""
+        """Return the middle of the racks from `first` to the one before `after`, in metres along and across the rows.
+
+        A run ends at the site's last rack.
+        """
         last = np.minimum(after, self.racks)
         middle: Metres = (self._sums[last] - self._sums[first]) / (last - first)[:, None]
         return middle
 
     def metres(self, a: Metres, b: Metres, *, spread: bool) -> Metres:
-        """Return the length of cables between places: along the trays, which follow rows and cross them, and up and down at the ends.
+        """Return the length of cables between places: along trays, which follow and cross the rows, and at the ends.
 
         `spread`: both ends are switches, which stand in network racks around the middle and not all in one.
         """
         length: Metres = np.abs(a - b).sum(axis=1) + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length
-
-
-NONE = -1  # where nothing reaches
 
 
 def media_of(network: Network) -> tuple[Medium, ...]:
@@ -99,19 +97,18 @@ class MediaTable:
         reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
         return cls(reach, price, per_m, watts, usd_per_watt)
 
-    def choose(self, metres: Metres) -> NDArray[np.int64]:
-        """Return for each length the medium of least price, with its power, that reaches, by index; NONE where none does."""
-        found, least = np.full(len(metres), NONE, dtype=np.int64), np.full(len(metres), np.inf)
+    def choose(self, metres: Metres) -> Ints:
+        """Return for each length the cheapest medium that reaches, its power counted, by index; else NO_MEDIUM."""
+        chosen, cheapest = np.full(len(metres), NO_MEDIUM, dtype=np.int64), np.full(len(metres), np.inf)
         powered = self.price_usd + self.watts * self.usd_per_watt
         for i, (reach, price, per_m) in enumerate(zip(self.reach_m, powered, self.usd_per_m, strict=True)):
             each = price + per_m * metres
-            better = (metres <= reach) & (each < least)
-            found[better], least[better] = i, each[better]
-        return found
+            better = (metres <= reach) & (each < cheapest)
+            chosen[better], cheapest[better] = i, each[better]
+        return chosen
 
     def usd_watts(self, metres: Metres) -> tuple[Metres, Metres]:
-        """Return price and power of a link of each length; an infinite price where none reaches."""
+        """Return price and power of a link of each length; an infinite price where no medium reaches."""
         at = self.choose(metres)
-        return np.where(at == NONE, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres), np.where(
-            at == NONE, 0.0, self.watts[at]
-        )
+        usd = np.where(at == NO_MEDIUM, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres)
+        return usd, np.where(at == NO_MEDIUM, 0.0, self.watts[at])

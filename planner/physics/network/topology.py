@@ -1,16 +1,20 @@
-"""Counts of a multi-plane, rail-optimised fabric of up to four tiers that can be wired with equal bundles.
+"""Counts of a multi-plane, rail-optimised Clos fabric of up to four tiers that can be wired with equal bundles.
 
-Endpoints: the GPUs of a rack are `rails` sets of `rail_gpus`, and set g of the D racks of a leaf domain meets at one leaf, so a domain has `rails`
-leaves: one GPU to a set is rail-optimised, all GPUs of a rack in one set are rack leaves. Networks that nothing joins stand side by side: `apart`
-of them take GPUs of different index (rail-only), `lanes` of them a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 spines,
-b1 links from each leaf to each of them. Each of the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each
-core of its group. Where cores have uplinks, they join the pods of a zone only, some rails of some domains again, every zone has s·c of its own, and
-each of these s·c positions has e = u3/b3 super-cores, b3 links from the core of each zone to each of them.
-Ports and bundles are those of one box. A leaf's port may be split into `split` slower ones, each for a GPU: `leaf_down` and `leaf_spare` count
-these; a link between switches takes a whole port and carries what `split` GPUs send. Counts are of boxes and cables of all networks, but for
-domains and pods, which every network has alike: a box holds one chip of every plane and a cable carries every plane. A WAN gateway takes `wan_ports` of
-the wide area in every network and sends as many links on to free ports of the top tier, to one box after another. Its boxes stand beside the tiers,
-and only counts named after it count them.
+Endpoints: the GPUs of a rack are `rails` sets of `rail_gpus`, and set g of the D racks of a leaf domain meets at one
+leaf, so a domain has `rails` leaves: one GPU to a set is rail-optimised, all GPUs of a rack in one set are rack leaves.
+Networks that nothing joins stand side by side: `apart` of them take GPUs of different index (rail-only), `lanes` of
+them a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 spines, b1 links from each leaf to each
+of them. Each of the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each core of
+its group. Where cores have uplinks, they join the pods of a zone only, some rails of some domains again; every zone has
+s·c of its own, and each of these s·c positions has e = u3/b3 super-spines, b3 links from the core of each zone to each
+of them.
+
+Ports and bundles are those of one switch. A leaf's port may be split into `split` slower ones, each for a GPU:
+`leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and carries what `split` GPUs send.
+Counts are of switches and cables of all networks, but for domains and pods, which every network has alike: a switch
+holds one chip of every plane and a cable carries every plane. A WAN gateway takes `wan_ports` of the wide area in every
+network and sends as many links on to free ports of the top tier, to one switch after another. Its switches stand beside
+the tiers, and only counts named after it count them.
 """
 
 import math
@@ -41,6 +45,7 @@ class Design:
     domains_per_zone: int = 0
     core_up: int = 0
     core_bundle: int = 0
+    group_links: int = 0  # between two groups of a dragonfly
 
     @property
     def networks(self) -> int:
@@ -54,12 +59,12 @@ class Design:
 
     @property
     def single(self) -> bool:
-        """One switch of each network holds every endpoint."""
+        """Whether one switch of each network holds every endpoint."""
         return self.leaf_up == 0
 
     @property
     def domain_racks(self) -> int:
-        """Racks of a leaf domain."""
+        """Racks of a leaf domain; a single switch takes all."""
         return self.racks if self.single else self.leaf_down // self.rail_gpus
 
     @property
@@ -79,17 +84,18 @@ class Design:
 
     @property
     def leaves(self) -> int:
-        """Leaf boxes."""
+        """Leaf switches."""
         return self.networks * (1 if self.single else self.domains * self.rails)
+
+    @property
+    def pods_across(self) -> int:
+        """Pods side by side that take the rails of one set of domains."""
+        return math.ceil(self.rails / self.rails_per_pod)
 
     @property
     def pods(self) -> int:
         """Pods of a network; 0 without a second tier."""
-        return (
-            0
-            if self.single
-            else math.ceil(self.rails / self.rails_per_pod) * math.ceil(self.domains / self.domains_per_pod)
-        )
+        return 0 if self.single else self.pods_across * math.ceil(self.domains / self.domains_per_pod)
 
     @property
     def spines_per_pod(self) -> int:
@@ -103,12 +109,12 @@ class Design:
 
     @property
     def spines(self) -> int:
-        """Spine boxes."""
+        """Spine switches."""
         return self.networks * self.pods * self.spines_per_pod
 
     @property
     def cores(self) -> int:
-        """Core boxes: one group for each spine position of a pod, in every zone."""
+        """Core switches: one group for each spine position of a pod, in every zone."""
         return 0 if self.tiers < 3 else self.networks * max(1, self.zones) * self.core_positions
 
     @property
@@ -117,22 +123,21 @@ class Design:
         return self.spines_per_pod * (self.spine_up // self.spine_bundle)
 
     @property
+    def zones_across(self) -> int:
+        """Zones side by side that take the rails of one set of domains."""
+        return math.ceil(self.rails / self.rails_per_zone)
+
+    @property
     def zones(self) -> int:
-        """Zones of a network; 0 without super-cores."""
-        return (
-            0
-            if self.tiers < 4
-            else math.ceil(self.rails / self.rails_per_zone) * math.ceil(self.domains / self.domains_per_zone)
-        )
+        """Zones of a network; 0 without super-spines."""
+        return 0 if self.tiers < 4 else self.zones_across * math.ceil(self.domains / self.domains_per_zone)
 
     @property
     def core_pods(self) -> int:
         """Pods that a core keeps ports for: those of a full zone, all of them without zones."""
-        return (
-            self.pods
-            if self.tiers < 4
-            else self.rails_per_zone // self.rails_per_pod * (self.domains_per_zone // self.domains_per_pod)
-        )
+        if self.tiers < 4:
+            return self.pods
+        return self.rails_per_zone // self.rails_per_pod * (self.domains_per_zone // self.domains_per_pod)
 
     @property
     def core_down(self) -> int:
@@ -140,14 +145,24 @@ class Design:
         return self.core_pods * self.spine_bundle
 
     @property
-    def super_cores(self) -> int:
-        """Super-core boxes: one group for each core position of a zone."""
+    def super_spine_down(self) -> int:
+        """Ports of a super-spine towards cores."""
+        return self.zones * self.core_bundle
+
+    @property
+    def super_spines(self) -> int:
+        """Super-spine switches: one group for each core position of a zone."""
         return 0 if self.tiers < 4 else self.networks * self.core_positions * (self.core_up // self.core_bundle)
 
     @property
+    def tier_switches(self) -> dict[str, int]:
+        """Switches of each tier that there can be, leaves first."""
+        return {"leaf": self.leaves, "spine": self.spines, "core": self.cores, "super-spine": self.super_spines}
+
+    @property
     def switches(self) -> int:
-        """All boxes."""
-        return self.leaves + self.spines + self.cores + self.super_cores
+        """All switches."""
+        return sum(self.tier_switches.values())
 
     @property
     def switch_links(self) -> int:
@@ -155,9 +170,26 @@ class Design:
         return self.leaves * self.leaf_up + self.spines * self.spine_up + self.cores * self.core_up
 
     @property
+    def switch_pairs(self) -> int:
+        """Pairs of switches that a bundle joins; links between groups of a dragonfly count one by one."""
+        pairs = self.leaves * self.spines_per_pod
+        pairs += self.spines * (self.spine_up // self.spine_bundle) if self.tiers > 2 else 0
+        return pairs + (self.cores * (self.core_up // self.core_bundle) if self.tiers > 3 else 0)
+
+    @property
     def leaf_down_used(self) -> int:
         """Whole ports of a leaf that its GPUs take."""
         return math.ceil(self.leaf_down / self.split)
+
+    @property
+    def up_ports(self) -> int:
+        """Ports of a leaf towards other switches."""
+        return self.leaf_up
+
+    @property
+    def leaf_ports_used(self) -> int:
+        """Ports of a leaf in use or kept spare, of the leaf with the most."""
+        return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.up_ports
 
     @property
     def pod_uplinks(self) -> int:
@@ -170,18 +202,18 @@ class Design:
         return 0 if self.tiers < 4 else self.core_positions * self.core_up
 
     @property
-    def ring_uplinks(self) -> float:
-        """Uplinks of a leaf for one flow of every GPU that a rack has there: what rings between racks share."""
+    def allreduce_uplinks(self) -> float:
+        """Uplinks of a leaf for one flow of every GPU that a rack has there: what all-reduces between racks share."""
         return self.leaf_up * self.split / self.rail_gpus
 
     @property
-    def ring_pod_uplinks(self) -> float:
+    def allreduce_pod_uplinks(self) -> float:
         """Uplinks of a pod for one flow of every GPU that a rack has there; 0 without cores."""
         return 0.0 if self.tiers < 3 else self.pod_uplinks * self.split / (self.rails_per_pod * self.rail_gpus)
 
     @property
-    def ring_zone_uplinks(self) -> float:
-        """Uplinks of a zone for one flow of every GPU that a rack has there; 0 without super-cores."""
+    def allreduce_zone_uplinks(self) -> float:
+        """Uplinks of a zone for one flow of every GPU that a rack has there; 0 without super-spines."""
         return 0.0 if self.tiers < 4 else self.zone_uplinks * self.split / (self.rails_per_zone * self.rail_gpus)
 
     @property
@@ -196,17 +228,23 @@ class Design:
 
     @property
     def core_oversubscription(self) -> float:
-        """Down over up at the core of a full zone; 1 without super-cores."""
+        """Down over up at the core of a full zone; 1 without super-spines."""
         return 1.0 if self.tiers < 4 else self.core_down / self.core_up
 
     @property
     def joined(self) -> bool:
-        """Something joins the pods, or there is but one switch."""
+        """Whether something joins the pods, or there is but one switch."""
         return self.tiers != 2
+
+    def racks_around(self, tier: str) -> int:
+        """Return how many racks a switch of a tier, or a GPU, stands amid: those that it serves."""
+        pod = self.domain_racks * self.domains_per_pod
+        zone = self.domain_racks * self.domains_per_zone if self.tiers > 3 else self.racks
+        return {"gpu": 1, "leaf": self.domain_racks, "spine": pod, "core": zone}.get(tier, self.racks)
 
     @property
     def wan_gateways(self) -> int:
-        """WanGateway boxes: half of the ports of each may be towards the wide area."""
+        """WAN gateway switches: half of the ports of each may be towards the wide area."""
         return self.networks * math.ceil(self.wan_ports / max(1, self.ports // 2))
 
     @property
@@ -215,53 +253,62 @@ class Design:
         return self.networks * self.wan_ports
 
     @property
-    def border_side(self) -> int:
-        """Ports towards the wide area, and as many towards the top tier, of the WAN gateway box that has most of them."""
+    def wan_gateway_side(self) -> int:
+        """Ports to the wide area, and as many to the top tier, of the WAN gateway switch with the most."""
         return math.ceil(self.wan_gateway_links / self.wan_gateways) if self.wan_gateways else 0
 
     @property
     def top(self) -> tuple[str, int]:
-        """Tier that the WAN gateway is joined to, and its boxes in one network."""
-        tier, boxes = (
-            ("leaf", self.leaves),
-            ("spine", self.spines),
-            ("core", self.cores),
-            ("super-core", self.super_cores),
-        )[self.tiers - 1]
-        return tier, boxes // self.networks
+        """Tier that the WAN gateway is joined to, and its switches in one network."""
+        tier, switches = list(self.tier_switches.items())[self.tiers - 1]
+        return tier, switches // self.networks
 
     @property
     def top_taken(self) -> int:
-        """Ports of a box of the top tier that the WAN gateway must leave alone."""
+        """Ports of a switch of the top tier that the WAN gateway must leave alone."""
         if self.single:
             return math.ceil((self.endpoint_links // self.networks + self.leaf_spare) / self.split)
-        return (self.spine_down, self.core_down, self.zones * self.core_bundle)[self.tiers - 2]
+        return (self.spine_down, self.core_down, self.super_spine_down)[self.tiers - 2]
 
     @property
-    def top_border(self) -> int:
-        """Links from the WAN gateway to the box of the top tier that has most of them."""
+    def top_wan_links(self) -> int:
+        """Links from the WAN gateway to the switch of the top tier that has most of them."""
         return math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
 
-    def _border_faults(self) -> list[str]:
-        """Say where a WAN gateway finds no ports."""
-        if self.wan_ports and self.ports < 2:
-            return [f"WAN gateway ports: 1 to the wide area + 1 up > {self.ports} ports"]
-        text = (
-            f"{self.top[0]} ports: {self.top_taken} taken + {self.top_border} of the WAN gateway > {self.ports} ports"
-        )
-        return [text] * (self.wan_ports > 0 and self.top_taken + self.top_border > self.ports)
+    def exchange_loads(self, leaf_ports: float, shares: tuple[float, float, float]) -> dict[str, tuple[float, float]]:
+        """Return of each level with uplinks the links' worth that the exchange between sites loads, and its uplinks.
+
+        `leaf_ports`: what a leaf sends whose domain holds a whole stage. `shares`: of a stage's racks in one leaf
+        domain, pod and zone. Whole pods may make a zone of more rails than there are; only those that are send.
+        """
+        leaf, pod, zone = shares
+        loads = {}
+        if self.tiers > 1:
+            loads["leaf"] = leaf_ports * leaf, float(self.leaf_up)
+        if self.tiers > 2:
+            loads["pod"] = leaf_ports * pod * self.rails_per_pod, float(self.pod_uplinks)
+        if self.tiers > 3:
+            loads["zone"] = leaf_ports * zone * min(self.rails, self.rails_per_zone), float(self.zone_uplinks)
+        return loads
 
     def faults(self) -> list[str]:
-        """Say which ports or bundles do not add up."""
-        return self._tree_faults() or self._border_faults()
+        """Return which ports or bundles do not add up."""
+        return self._tree_faults() or self._wan_gateway_faults()
+
+    def _wan_gateway_faults(self) -> list[str]:
+        """Return where a WAN gateway finds no ports."""
+        if self.wan_ports and self.ports < 2:
+            return [f"WAN gateway ports: 1 to the wide area + 1 up > {self.ports} ports"]
+        taken, links = self.top_taken, self.top_wan_links
+        text = f"{self.top[0]} ports: {taken} taken + {links} of the WAN gateway > {self.ports} ports"
+        return [text] * (self.wan_ports > 0 and taken + links > self.ports)
 
     def _tree_faults(self) -> list[str]:
-        """Say which ports or bundles of the tiers do not add up."""
+        """Return which ports or bundles of the tiers do not add up."""
         if self.single:
             ends = self.endpoint_links // self.networks
-            return [f"leaf ports: {ends} endpoints{self._leaf_edge}"] * (
-                ends + self.leaf_spare > self.ports * self.split
-            )
+            over = ends + self.leaf_spare > self.ports * self.split
+            return [f"leaf ports: {ends} endpoints{self._leaf_edge}"] * over
         bad = self._leaf_faults(self.leaf_up)
         if self.leaf_bundle < 1 or self.leaf_up % self.leaf_bundle:
             bad.append(f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}")
@@ -279,7 +326,7 @@ class Design:
         return bad
 
     def _zone_faults(self) -> list[str]:
-        """Say what of zones, and of the boxes that join them, is amiss."""
+        """Return what does not add up in zones, and in the super-spines that join them."""
         sizes = (self.rails_per_zone, self.rails_per_pod), (self.domains_per_zone, self.domains_per_pod)
         if any(zone < 1 or zone % pod for zone, pod in sizes) or self.rails_per_zone - self.rails >= self.rails_per_pod:
             zone, pod = (f"{rails} rails and {domains} domains" for rails, domains in zip(*sizes, strict=True))
@@ -288,8 +335,8 @@ class Design:
         bad = [text] * (self.core_down + self.core_up > self.ports)
         if self.core_bundle < 1 or self.core_up % self.core_bundle:
             bad.append(f"core bundle: {self.core_up} uplinks are not whole bundles of {self.core_bundle}")
-        elif self.zones * self.core_bundle > self.ports:
-            bad.append(f"super-core ports: {self.zones} zones x {self.core_bundle} links > {self.ports} ports")
+        elif self.super_spine_down > self.ports:
+            bad.append(f"super-spine ports: {self.zones} zones x {self.core_bundle} links > {self.ports} ports")
         return bad
 
     @property
@@ -298,7 +345,7 @@ class Design:
         return (f" + {self.leaf_spare} spare" if self.leaf_spare else "") + f" > {self.ports} ports{each}"
 
     def _leaf_faults(self, up: int) -> list[str]:
-        """Say what of a leaf with so many ports in use beside those of GPUs, or of its pod, is amiss."""
+        """Return what does not add up at a leaf with so many ports in use beside those of GPUs, or in its pod."""
         bad = []
         if self.leaf_down + up * self.split + self.leaf_spare > self.ports * self.split:
             bad.append(f"leaf ports: {self.leaf_down} down + {up} up{self._leaf_edge}")
@@ -310,7 +357,7 @@ class Design:
 
 
 def unwirable(d: Design, *, cross_rail: bool) -> list[str]:
-    """Say in what a design cannot be wired, each with both sides in numbers; empty where it can.
+    """Return why a design cannot be wired, each reason with both sides in numbers; empty where it can.
 
     `cross_rail`: every GPU must reach every other through the fabric, and not only those of its own index.
     """
@@ -318,35 +365,3 @@ def unwirable(d: Design, *, cross_rail: bool) -> list[str]:
     if not bad and not d.joined and (d.domains_per_pod < d.domains or (cross_rail and d.rails_per_pod < d.rails)):
         bad.append(f"reach: {d.pods} pods and no core to join them")
     return bad
-
-
-def fat_tree_endpoints(ports: int, tiers: int) -> int:
-    """Most endpoints of a non-blocking tree: 2·(k/2)^T (Al-Fares 2008 for three tiers)."""
-    return 2 * int((ports // 2) ** tiers)
-
-
-def fat_tree_switches(endpoints: int, ports: int, tiers: int) -> float:
-    """Switches of a non-blocking tree, not rounded: (2T - 1)·N/k, the top tier included."""
-    return (2 * tiers - 1) * endpoints / ports
-
-
-def fat_tree_links(endpoints: int, tiers: int) -> int:
-    """Switch-to-switch links of a non-blocking tree: (T - 1)·N."""
-    return (tiers - 1) * endpoints
-
-
-def relaxed_tiers(endpoints: int, down_up: tuple[tuple[int, int], ...], top_ports: int) -> list[int]:
-    """Least boxes per tier by ports alone, bundles ignored: n1 = ceil(N/d1), n2 = ceil(n1·u1/d2), the top ceil(links/k).
-
-    A lower bound: the count that can be wired with equal bundles is larger.
-    """
-    counts, links = [], endpoints
-    for down, up in down_up:
-        counts.append(math.ceil(links / down))
-        links = counts[-1] * up
-    return [*counts, math.ceil(links / top_ports)]
-
-
-def tree_reach(down_ports: tuple[int, ...], top_ports: int) -> int:
-    """Most endpoints of a tree: the product of the down-ports of its tiers, the top tier using every port."""
-    return math.prod(down_ports) * top_ports

@@ -472,7 +472,7 @@ def test_site_fabric_counts_add_up() -> None:
     i, r = instance(72, switch(256, 130e3, 4)), request(5800, group=50, groups=100, hop=4.0)
     found = solve(i, r).solution
     made = fabric.site_fabric(
-        i, r, found, share_leaving_leaf=1.0, share_leaving_pod=0.0, rings_leaving_leaf=2, rings_leaving_pod=0
+        i, r, found, share_leaving_leaf=1.0, share_leaving_pod=0.0, allreduces_leaving_leaf=2, allreduces_leaving_pod=0
     )
     assert sum(t.switches for t in made.tiers) == made.switches == found.design.switches
     assert made.chips == 4 * made.switches

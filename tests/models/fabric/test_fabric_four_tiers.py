@@ -199,7 +199,7 @@ def test_four_tiers_reach_what_three_do_not() -> None:
     assert solve(three, request(16)).solution.design.tiers == 3
     assert solve(three, request(17)).infeasible
     d = solve(four, request(32)).solution.design
-    assert (d.tiers, d.leaves, d.spines, d.cores, d.super_cores, d.switch_links) == (4, 16, 16, 16, 8, 96)
+    assert (d.tiers, d.leaves, d.spines, d.cores, d.super_spines, d.switch_links) == (4, 16, 16, 16, 8, 96)
     assert solve(four, request(33)).infeasible
 
 

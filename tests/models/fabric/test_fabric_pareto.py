@@ -5,7 +5,7 @@ import itertools
 import random
 
 import pytest
-from fabric_cases import hidden, instance, left_by_exchange, request, switch
+from fabric_cases import hidden, instance, free_by_exchange, request, switch
 from fabric_zone_cases import every_design as every_tall_design
 from test_fabric import every_design
 from test_fabric_dragonfly import accepted, every_dragonfly
@@ -28,7 +28,7 @@ def weighed(i: Instance, r: FabricRequest, s: Switch, d: Design) -> Point:
     price = bill(i.network, s, d)
     crossed = (d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains)
     slow = pipeline_send_slowdown(
-        i.network.transport.slowdown, d, *map(float, crossed), left=left_by_exchange(r, d, s.port_gbps)
+        i.network.transport.slowdown, d, *map(float, crossed), free=free_by_exchange(r, d, s.port_gbps)
     )
     return {
         "cost": price.usd,

@@ -78,8 +78,8 @@ def test_the_border_is_paid() -> None:
     with_border, without = (solve(i, dataclasses.replace(request(6), wan_gbps=g)).solution for g in (1600.0, 0.0))
     assert with_border.cost_usd - without.cost_usd == pytest.approx(100_000 + 2 * 2 * 1_000)
     assert with_border.power_mw - without.power_mw == pytest.approx((1000 + 2 * 2 * 16) / 1e6)
-    assert "border_ports" in with_border.binding
-    assert "border_ports" not in without.binding
+    assert "wan_gateway_ports" in with_border.binding
+    assert "wan_gateway_ports" not in without.binding
 
 
 def test_rails_apart_have_a_border_each() -> None:

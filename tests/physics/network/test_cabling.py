@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.checks.network.cables import Count, count, in_parts
 from planner.instance.network import Floor
-from planner.physics.network.cabling import boxes, lay, lengths
+from planner.physics.network.cabling import lay, lengths, switch_counts
 from planner.physics.network.links import Places, spare_ports
 from planner.physics.network.topology import Design, unwirable
 
@@ -31,7 +31,7 @@ GOOD = Design(
 def counted(d: Design, stream=None) -> Count:
     """Tick off the cables of a design, or of another stream for its boxes."""
     shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
-        tier: (n, d.ports * d.split) for tier, n in boxes(d).items()
+        tier: (n, d.ports * d.split) for tier, n in switch_counts(d).items()
     }
     return count(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
 
@@ -42,7 +42,9 @@ def wirable(draw: st.DrawFn) -> Design:
     d, wan_gateway = draw(trees()), draw(st.integers(0, 5))
     joined = dataclasses.replace(d, wan_ports=wan_gateway)
     return (
-        dataclasses.replace(joined, ports=max(d.ports, 2, joined.top_taken + joined.top_border)) if wan_gateway else d
+        dataclasses.replace(joined, ports=max(d.ports, 2, joined.top_taken + joined.top_wan_links))
+        if wan_gateway
+        else d
     )
 
 
@@ -87,7 +89,7 @@ def trees(draw: st.DrawFn) -> Design:
 
 
 def zoned(draw: st.DrawFn, d: Design) -> Design:
-    """Draw zones of whole pods, and super-cores over them."""
+    """Draw zones of whole pods, and super-spines over them."""
     rails, domains = (
         draw(st.integers(1, -(-a // b))) for a, b in ((d.rails, d.rails_per_pod), (d.domains, d.domains_per_pod))
     )
@@ -107,7 +109,7 @@ def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
     assert edge == d.wan_gateway_links * d.split
     assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
-    assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
+    assert all(found.used[tier].any(axis=1).all() for tier in switch_counts(d)), "a box without a cable"
 
 
 @settings(deadline=None)
@@ -209,7 +211,7 @@ def test_lengths_by_hand() -> None:
 
 
 def test_lengths_of_four_tiers_by_hand() -> None:
-    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods: cores amid four racks, super-cores amid all eight."""
+    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods: cores amid four racks, super-spines amid all eight."""
     floor = Floor(rack_pitch_m=1, racks_per_row=8, rise_m=2, spread_m=5)
     pod = {"rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 1, "spine_bundle": 1}
     zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 1, "core_bundle": 1}
@@ -217,7 +219,7 @@ def test_lengths_of_four_tiers_by_hand() -> None:
     measure = lengths(d, floor)
     *_, spines, cores = list(lay(d))
     assert (spines.high_tier, measure(spines).tolist()) == ("core", [1 + 9.0] * 4)
-    assert (cores.high_tier, measure(cores).tolist()) == ("super-core", [2 + 9.0] * 2)
+    assert (cores.high_tier, measure(cores).tolist()) == ("super-spine", [2 + 9.0] * 2)
 
 
 def test_floor_is_nearly_square() -> None:

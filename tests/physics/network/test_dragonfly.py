@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.checks.network.cables import Count, count, in_parts
-from planner.physics.network.cabling import boxes, lay
+from planner.physics.network.cabling import lay, switch_counts
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
 from planner.physics.network.topology import Design, unwirable
 
@@ -54,13 +54,13 @@ def dragonflies(draw: st.DrawFn) -> Dragonfly:
     if d.valiant and several:
         d = made(type(d), **side, group_links=max(links, math.ceil(switches / (d.pods - 1))))
     leaf = math.ceil((d.leaf_down + spare) / d.split) + d.up_ports
-    return dataclasses.replace(d, ports=max(leaf, d.top_taken + d.top_border, 1 + (d.wan_ports > 0)))
+    return dataclasses.replace(d, ports=max(leaf, d.top_taken + d.top_wan_links, 1 + (d.wan_ports > 0)))
 
 
 def counted(d: Design) -> Count:
     """Tick off the cables of a design."""
     shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
-        tier: (n, d.ports * d.split) for tier, n in boxes(d).items()
+        tier: (n, d.ports * d.split) for tier, n in switch_counts(d).items()
     }
     return count(in_parts(lay(d, block=97), d.split), shapes)
 
@@ -115,7 +115,7 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
     )
     assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
-    assert all(found.used[tier].any(axis=1).all() for tier in boxes(d)), "a box without a cable"
+    assert all(found.used[tier].any(axis=1).all() for tier in switch_counts(d)), "a box without a cable"
     assert (
         max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier not in ("gpu", "wan_gateway"))
         + d.leaf_spare * (d.tiers == 1)

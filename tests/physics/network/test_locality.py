@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from planner.physics.network.locality import (
     Locality,
+    allreduces_leaving,
     domain_racks,
     exchange_bound,
     exchange_leaving,
@@ -16,7 +17,6 @@ from planner.physics.network.locality import (
     groups_split,
     locality,
     lower_bound_split,
-    rings_leaving,
     share_leaving,
     stage_share,
 )
@@ -54,7 +54,7 @@ def test_agrees_with_loops(seed: int, wrap: bool) -> None:
     block = r.randint(1, 20)
     found = (
         share_leaving(drawn, block, wrap=wrap),
-        rings_leaving(drawn, block),
+        allreduces_leaving(drawn, block),
         groups_split(drawn, block),
         extra_pieces(drawn, block),
     )
@@ -67,8 +67,8 @@ def test_by_hand() -> None:
     assert locality(stages, leaf_domain_racks=4, domains_per_pod=2, wrap=False) == Locality(
         share_leaving_leaf=3 / 4,
         share_leaving_pod=1 / 8,
-        rings_leaving_leaf=2,
-        rings_leaving_pod=1,
+        allreduces_leaving_leaf=2,
+        allreduces_leaving_pod=1,
         groups_split=2,
         extra_pieces=2,
         groups_cross_pod=1,
@@ -81,7 +81,7 @@ def test_zones_are_measured_where_there_are_any() -> None:
     """Zones of two domains of two racks: two of three racks of a stage stand in one; without zones nothing does."""
     stages = [[2, 3, 4], [0, 1, 5]]
     found = locality(stages, leaf_domain_racks=2, domains_per_pod=1, domains_per_zone=2, wrap=False)
-    assert (found.stage_in_leaf, found.stage_in_zone, found.rings_leaving_zone, found.share_leaving_zone) == (
+    assert (found.stage_in_leaf, found.stage_in_zone, found.allreduces_leaving_zone, found.share_leaving_zone) == (
         2 / 3,
         2 / 3,
         2,
@@ -103,7 +103,12 @@ def test_virtual_stages_close_the_circle() -> None:
 def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
     """No stage, empty stages and one whole stage cross nothing."""
     found = locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
-    assert (found.share_leaving_leaf, found.share_leaving_pod, found.rings_leaving_leaf, found.rings_leaving_pod) == (
+    assert (
+        found.share_leaving_leaf,
+        found.share_leaving_pod,
+        found.allreduces_leaving_leaf,
+        found.allreduces_leaving_pod,
+    ) == (
         0,
         0,
         0,

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.network.topology import (
-    Design,
+from planner.physics.network.closed_forms import (
     fat_tree_endpoints,
     fat_tree_links,
     fat_tree_switches,
     relaxed_tiers,
     tree_reach,
+)
+from planner.physics.network.topology import (
+    Design,
     unwirable,
 )
 
@@ -236,7 +238,7 @@ GOOD = Design(
 )
 
 
-# Zones of both rails of two domains, so of two pods; super-cores full of two of them.
+# Zones of both rails of two domains, so of two pods; super-spines full of two of them.
 ZONE = {"rails_per_zone": 2, "domains_per_zone": 2, "core_up": 4, "core_bundle": 2}
 
 
@@ -267,7 +269,7 @@ def test_good_design_is_wirable_at_every_edge() -> None:
         (ZONE | {"core_up": 5, "core_bundle": 1}, "core ports: 2 pods x 2 links + 5 up > 8 ports"),
         (ZONE | {"core_bundle": 3}, "core bundle: 4 uplinks are not whole bundles of 3"),
         (ZONE | {"core_bundle": 0}, "core bundle: 4 uplinks are not whole bundles of 0"),
-        (ZONE | {"racks": 40}, "super-core ports: 5 zones x 2 links > 8 ports"),
+        (ZONE | {"racks": 40}, "super-spine ports: 5 zones x 2 links > 8 ports"),
         (
             ZONE | {"domains_per_zone": 3},
             "zone: 2 rails and 3 domains are not whole pods of 1 rails and 2 domains, rails within 2",
@@ -285,7 +287,7 @@ def test_a_port_counted_twice_is_refused(values: dict[str, int], rule: str) -> N
 
 
 def test_four_tiers_are_wirable_at_every_edge() -> None:
-    """The design that the cases of zones break uses every port of a core, and every one of a super-core with 32 racks."""
+    """The design that the cases of zones break uses every port of a core, and every one of a super-spine with 32 racks."""
     d = changed(**ZONE, racks=32)
     assert not unwirable(d, cross_rail=True)
     assert (d.tiers, d.zones, d.core_pods) == (4, 4, 2)
@@ -305,7 +307,7 @@ def test_four_tiers_of_a_k_ary_tree(ports: int) -> None:
     assert d.switches == fat_tree_switches(d.endpoint_links, ports, 4)
     assert d.switch_links == fat_tree_links(d.endpoint_links, 4)
     more = dataclasses.replace(d, racks=d.racks + 1)
-    assert unwirable(more, cross_rail=True) == [f"super-core ports: {ports + 1} zones x 1 links > {ports} ports"]
+    assert unwirable(more, cross_rail=True) == [f"super-spine ports: {ports + 1} zones x 1 links > {ports} ports"]
 
 
 def test_rails_may_stay_apart_where_nothing_crosses_them() -> None:
@@ -318,11 +320,11 @@ def test_rails_may_stay_apart_where_nothing_crosses_them() -> None:
 # --- cables laid one by one -----------------------------------------------------------------------------------------------
 
 
-TIERS = ("leaf", "spine", "core", "super-core")
+TIERS = ("leaf", "spine", "core", "super-spine")
 
 
 def cables(d: Design) -> nx.MultiGraph:
-    """Lay every cable of a small design: GPU to leaf, leaf to each spine of its pod, spine to the cores of its zone, core to super-cores."""
+    """Lay every cable of a small design: GPU to leaf, leaf to each spine of its pod, spine to the cores of its zone, core to super-spines."""
     g = nx.MultiGraph()
     down = d.leaf_down if d.tiers > 1 else d.racks
     for rack in range(d.racks):
@@ -342,7 +344,7 @@ def cables(d: Design) -> nx.MultiGraph:
             g.add_edges_from([(spine, ("core", *zone, spine[3], core))] * d.spine_bundle)
     for core in [n for n in g if n[0] == "core"] if d.tiers > 3 else []:
         for top in range(d.core_up // d.core_bundle):
-            g.add_edges_from([(core, ("super-core", *core[3:], top))] * d.core_bundle)
+            g.add_edges_from([(core, ("super-spine", *core[3:], top))] * d.core_bundle)
     return g
 
 
@@ -365,9 +367,9 @@ def designs(draw: st.DrawFn) -> Design:
     pod |= {"spine_up": spine_bundle * cores, "spine_bundle": spine_bundle}
     if tiers == 4:
         across, along = (draw(st.integers(1, 3)) for _ in range(2))
-        core_bundle, super_cores = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+        core_bundle, super_spines = draw(st.integers(1, 2)), draw(st.integers(1, 2))
         pod |= {"rails_per_zone": across * pod["rails_per_pod"], "domains_per_zone": along * pod["domains_per_pod"]}
-        pod |= {"core_up": core_bundle * super_cores, "core_bundle": core_bundle}
+        pod |= {"core_up": core_bundle * super_spines, "core_bundle": core_bundle}
     return Design(ports=ports, rails=rails, racks=racks, **leaf, **pod)
 
 
@@ -376,7 +378,7 @@ def test_cables_agree_with_the_counts(d: Design) -> None:
     """Every count of boxes and cables is what is laid, wirable or not."""
     g = cables(d)
     of = {kind: sum(n[0] == kind for n in g) for kind in ("gpu", *TIERS)}
-    assert tuple(of.values()) == (d.endpoint_links, d.leaves, d.spines, d.cores, d.super_cores)
+    assert tuple(of.values()) == (d.endpoint_links, d.leaves, d.spines, d.cores, d.super_spines)
     assert g.number_of_edges() == d.endpoint_links + d.switch_links
     assert sum(of[tier] for tier in TIERS) == d.switches
 
@@ -393,7 +395,7 @@ def test_links_have_two_ends(d: Design) -> None:
     if d.tiers > 2:
         assert ends["core"] == d.spines * d.spine_up + d.cores * d.core_up
     if d.tiers > 3:
-        assert ends["super-core"] == d.cores * d.core_up
+        assert ends["super-spine"] == d.cores * d.core_up
 
 
 @given(designs())

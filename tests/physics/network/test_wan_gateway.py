@@ -1,4 +1,4 @@
-"""The border: ports by hand on both sides of their edges, and the ports of the top tier that it needs."""
+"""The WAN gateway: ports by hand on both sides of their edges, and the ports of the top tier that it needs."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from planner.instance.wan import Wan
 from planner.physics.network.cabling import lay
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.network.wan_gateway import Left, exchange_gbps, wan_gbps, wan_left, wan_ports
+from planner.physics.network.wan_gateway import FreeUplinks, exchange_gbps, free_uplinks, wan_gbps, wan_ports
 from planner.plan.sites import Link
 from planner.plan.wan import WanDemand, WanPlan, WanRoute
 
@@ -81,11 +81,13 @@ def test_a_design_brings_the_larger_of_route_and_backup(backup: float | None, gb
     assert wan_gbps(Wan(wavelength_gbps=400), (link("a", "b", 9999),), design, "a") == gbps
 
 
-@pytest.mark.parametrize(("ports", "boxes", "side"), [(0, 0, 0), (1, 1, 1), (4, 1, 4), (5, 2, 3), (8, 2, 4), (9, 3, 3)])
-def test_half_of_a_box_faces_the_wide_area(ports: int, boxes: int, side: int) -> None:
+@pytest.mark.parametrize(
+    ("ports", "switches", "side"), [(0, 0, 0), (1, 1, 1), (4, 1, 4), (5, 2, 3), (8, 2, 4), (9, 3, 3)]
+)
+def test_half_of_a_box_faces_the_wide_area(ports: int, switches: int, side: int) -> None:
     """A box of 8 ports takes 4 and sends 4 up; the fifth needs a second box, and the two share them."""
     d = dataclasses.replace(TWO, wan_ports=ports, lanes=2)
-    assert (d.wan_gateways, d.border_side, d.wan_gateway_links) == (2 * boxes, side, 2 * ports)
+    assert (d.wan_gateways, d.wan_gateway_side, d.wan_gateway_links) == (2 * switches, side, 2 * ports)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_the_top_tier_has_ports_for_the_border(design: Design, most: int, said: 
 
 
 def test_links_go_to_the_top_tier_in_turn() -> None:
-    """Five ports in each of two lanes: two boxes a network, every spine gets two or three links, and only of its own network."""
+    """Five ports in each of two lanes: two switches a network, every spine gets two or three links, and only of its own network."""
     d = dataclasses.replace(TWO, wan_ports=5, lanes=2)
     held = [c for c in lay(d) if c.low_tier == "wan_gateway"]
     ends = [(a, b) for c in held for a, b in zip(c.low.tolist(), c.high.tolist(), strict=True)]
@@ -154,7 +156,7 @@ def test_a_design_was_asked_for_the_headroom_too() -> None:
 )
 def test_what_the_exchange_leaves(design: Design, leaf: float, pod: float) -> None:
     """By hand: half of a stage's racks in one domain, all of them in one pod."""
-    assert wan_left(design, 800.0, 800.0, 0.5, 1.0) == Left(leaf, pod)
+    assert free_uplinks(design, 800.0, 800.0, 0.5, 1.0) == FreeUplinks(leaf, pod)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_what_the_exchange_leaves_of_a_zone(rails: int, domains: int, zone: floa
         spine_bundle=1,
         **tall,
     )
-    assert wan_left(d, 800.0, 800.0, 0.0, 0.0, 0.5) == Left(1.0, 1.0, zone)
+    assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 0.5) == FreeUplinks(1.0, 1.0, zone)
 
 
 def test_rails_beyond_those_there_are_send_nothing() -> None:
@@ -195,17 +197,20 @@ def test_rails_beyond_those_there_are_send_nothing() -> None:
         spine_bundle=1,
         **tall,
     )
-    assert wan_left(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
+    assert free_uplinks(d, 800.0, 800.0, 0.0, 0.0, 1.0).zone == 1 - 1.0 / 4
 
 
 @pytest.mark.parametrize(
-    ("left", "hop", "ring"), [(Left(), 2.0, 1.0), (Left(0.5), 4.0, 1.5), (Left(0.0), float("inf"), float("inf"))]
+    ("free", "send", "allreduce"),
+    [(FreeUplinks(), 2.0, 1.0), (FreeUplinks(0.5), 4.0, 1.5), (FreeUplinks(0.0), float("inf"), float("inf"))],
 )
-def test_hops_and_rings_have_what_is_left(left: Left, hop: float, ring: float) -> None:
+def test_sends_and_allreduces_have_the_free_uplinks(free: FreeUplinks, send: float, allreduce: float) -> None:
     """Four flows on two uplinks take twice as long, and twice that on half of them; three rings on two half as long again as on four."""
     box = {"name": "b", "ports": 8, "port_gbps": 800, "price_usd": 0, "power_watts": 0}
     own = {"switches": [box], "optics": {"name": "o", "price_usd": 0, "power_watts": 0}, "transport": {"slowdown": 1}}
     network, d = Network.model_validate(own), dataclasses.replace(TWO, leaf_down=4, leaf_up=2)
-    assert pipeline_send_slowdown(network.transport.slowdown, d, 1.0, 0.0, left=left) == hop
-    assert allreduce_slowdown(network.transport.slowdown, dataclasses.replace(d, leaf_up=4), 3, 0, left=left) == ring
-    assert pipeline_send_slowdown(network.transport.slowdown, d, 0.0, 0.0, left=left) == 1.0
+    assert pipeline_send_slowdown(network.transport.slowdown, d, 1.0, 0.0, free=free) == send
+    assert (
+        allreduce_slowdown(network.transport.slowdown, dataclasses.replace(d, leaf_up=4), 3, 0, free=free) == allreduce
+    )
+    assert pipeline_send_slowdown(network.transport.slowdown, d, 0.0, 0.0, free=free) == 1.0

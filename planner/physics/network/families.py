@@ -1,0 +1,111 @@
+"""The fabric families: how each meets a rack's GPUs, which tiers it has, and how its designs are wired and measured.
+
+A new family has a design type with its counts, its cabling, an entry here, and its formulation in `models/fabric`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from planner.instance.network import FabricFamily
+from planner.physics.network import dragonfly_cabling, tree_cabling
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
+from planner.physics.network.lengths import CableRun
+from planner.physics.network.links import Ints
+from planner.physics.network.topology import Design
+from planner.physics.network.tree_cabling import Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """How the designs of one type are cabled; the functions take a design of that type.
+
+    Attributes
+    ----------
+    design
+        The type of the designs.
+    grouped
+        Pods are groups of which every two are joined, and no core joins them.
+    tiers
+        Tiers of switches from the leaf up; a tree may have the first of them only.
+    stages
+        Cables above the endpoints, stage by stage.
+    wan_ends
+        Switch and port of links of a network's WAN gateway, from their networks and numbers.
+    runs
+        Lengths of the cables, the endpoints' first.
+    wan_runs
+        Lengths of the cables between the WAN gateway and the fabric.
+    """
+
+    design: type[Design]
+    grouped: bool
+    tiers: tuple[str, ...]
+    stages: Callable[[Any], list[Stage]]
+    wan_ends: Callable[[Any, Ints, Ints], tuple[Ints, Ints]]
+    runs: Callable[..., Iterator[CableRun]]
+    wan_runs: Callable[..., Iterator[CableRun]]
+
+
+TREE = Wiring(
+    design=Design,
+    grouped=False,
+    tiers=("leaf", "spine", "core", "super-spine"),
+    stages=tree_cabling.tree_stages,
+    wan_ends=tree_cabling.tree_wan_ends,
+    runs=tree_cabling.tree_runs,
+    wan_runs=tree_cabling.tree_wan_runs,
+)
+ROUTER_GROUPS = Wiring(
+    design=Dragonfly,
+    grouped=True,
+    tiers=("leaf",),
+    stages=dragonfly_cabling.router_stages,
+    wan_ends=dragonfly_cabling.router_wan_ends,
+    runs=dragonfly_cabling.router_runs,
+    wan_runs=dragonfly_cabling.group_wan_runs,
+)
+SPINE_GROUPS = Wiring(
+    design=DragonflyPlus,
+    grouped=True,
+    tiers=("leaf", "spine"),
+    stages=dragonfly_cabling.spine_group_stages,
+    wan_ends=dragonfly_cabling.spine_group_wan_ends,
+    runs=dragonfly_cabling.spine_group_runs,
+    wan_runs=dragonfly_cabling.group_wan_runs,
+)
+WIRINGS = {w.design: w for w in (TREE, ROUTER_GROUPS, SPINE_GROUPS)}
+
+
+def wiring_of(d: Design) -> Wiring:
+    """Return how a design is cabled, by its type."""
+    return WIRINGS[type(d)]
+
+
+class RackPorts(NamedTuple):
+    """How the GPUs of a rack meet the fabric: sets with a leaf each, GPUs of a set, and networks side by side."""
+
+    rails: int
+    rail_gpus: int
+    apart: int
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A fabric family: the ports of a rack of so many GPUs, and its wiring."""
+
+    rack_ports: Callable[[int], RackPorts]
+    wiring: Wiring
+
+
+def _rails(gpus: int) -> RackPorts:
+    return RackPorts(gpus, 1, 1)
+
+
+FAMILIES: dict[FabricFamily, Family] = {
+    "rail": Family(_rails, TREE),
+    "rack": Family(lambda gpus: RackPorts(1, gpus, 1), TREE),
+    "rail-only": Family(lambda gpus: RackPorts(1, 1, gpus), TREE),
+    "dragonfly": Family(_rails, ROUTER_GROUPS),
+    "dragonfly+": Family(_rails, SPINE_GROUPS),
+}
