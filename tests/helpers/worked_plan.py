@@ -14,7 +14,7 @@ from planner.physics.site import cost, power, wan
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate
 from planner.plan.fabric import FabricPlan, SiteFabric
@@ -24,7 +24,7 @@ from planner.plan.sites import Link, Site, SitesPlan
 
 RACKS = {"e1": 8, "w1": 6}
 BUILT = {"e1-e2-new": 1}
-CUT = ParallelStrategy(
+STRATEGY = ParallelStrategy(
     tensor_parallel=2,
     pipeline_parallel=2,
     data_parallel_by_site=(6, 4),
@@ -166,18 +166,18 @@ def worked(
     instance: Instance,
     *,
     racks: dict[str, int] | None = None,
-    cut: ParallelStrategy = CUT,
+    strategy: ParallelStrategy = STRATEGY,
     assignment: dict[str, Any] | None = None,
     **wiring: int,
 ) -> Plan:
     """Work out the whole plan for choices given in full, whether they keep the rules or not."""
     racks, assignment = racks or RACKS, assignment or ASSIGNMENT
     designs = {s: Design(racks=n, **{**WIRING, **wiring}) for s, n in racks.items()}
-    stages = {s: _stages(a, cut.pipeline_parallel) for s, a in assignment.items()}
-    where = {s: _where(designs[s], stages[s], wrap=cut.virtual_stages > 1) for s in racks}
+    stages = {s: _stages(a, strategy.pipeline_parallel) for s, a in assignment.items()}
+    where = {s: _where(designs[s], stages[s], wrap=strategy.virtual_stages > 1) for s in racks}
     hop, ring = (max(found) for found in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
     quick = LayoutMetrics.model_validate(
-        step.metrics(instance, Conditions(pipeline_send_slowdown=hop, allreduce_slowdown=ring), cut)
+        step.metrics(instance, Conditions(pipeline_send_slowdown=hop, allreduce_slowdown=ring), strategy)
     )
     link = _link(instance, quick)
     waves = link.wavelengths
@@ -187,13 +187,13 @@ def worked(
         "wan_gbps": waves * 0.001 / instance.wan.headroom_factor,
         "wan_rtt_ms": link.rtt_ms,
     }
-    metrics = LayoutMetrics.model_validate(step.metrics(instance, Conditions(**a), cut))
+    metrics = LayoutMetrics.model_validate(step.metrics(instance, Conditions(**a), strategy))
     sites = _sites(instance, racks, link)
     fabric = FabricPlan(
         sites={s: _fabric(instance, designs[s], where[s], metrics) for s in racks},
         certificate=_proof(sum(_usd(instance, d) for d in designs.values())),
     )
-    layout = _layout(instance, cut, racks, a, metrics)
+    layout = _layout(instance, strategy, racks, a, metrics)
     money = bill(instance, sum(racks.values()), sites, fabric)
     days = metrics.days_to_train
     value = days if instance.objective.minimize == "days_to_train" else money.total_usd
@@ -214,7 +214,7 @@ def worked(
             "sites": sites,
             "layout": layout,
             "fabric": fabric,
-            "placement": _placement(assignment, where, cut, racks),
+            "placement": _placement(assignment, where, strategy, racks),
             "cost": money,
         }
     )
@@ -361,32 +361,18 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
 
 
 def _layout(
-    instance: Instance, cut: ParallelStrategy, racks: dict[str, int], a: dict[str, float], metrics: LayoutMetrics
+    instance: Instance, strategy: ParallelStrategy, racks: dict[str, int], a: dict[str, float], metrics: LayoutMetrics
 ) -> dict[str, Any]:
-    by_site = dict(zip(sorted(racks), cut.data_parallel_by_site, strict=True))
+    by_site = dict(zip(sorted(racks), strategy.data_parallel_by_site, strict=True))
     used, total = (
-        cut.data_parallel * cut.pipeline_parallel * cut.tensor_parallel,
+        strategy.data_parallel * strategy.pipeline_parallel * strategy.tensor_parallel,
         sum(racks.values()) * instance.hardware.rack.gpus,
     )
     return {
-        "tensor_parallel": cut.tensor_parallel,
-        "tensor_parallel_inner": cut.tensor_inner,
-        "context_parallel": cut.context_parallel,
-        "expert_parallel": cut.expert_parallel,
-        "schedule": cut.schedule,
-        "recomputed_layers_per_stage": cut.recomputed_layers_per_stage,
-        "pipeline_parallel": cut.pipeline_parallel,
-        "data_parallel": cut.data_parallel,
+        **layout_values(strategy),
+        "recomputed_layers_per_stage": strategy.recomputed_layers_per_stage,
         "data_parallel_by_site": by_site,
-        "virtual_stages": cut.virtual_stages,
-        "microbatch_sequences": cut.micro_batch,
-        "microbatches_per_step": cut.micro_batches,
-        "recompute": cut.recompute,
-        "sequence_parallel": cut.sequence_parallel,
-        "zero_stage": cut.zero_stage,
-        "layers_per_stage": cut.layers_per_stage,
-        "replicas_per_rack": cut.replicas_per_rack,
-        "racks_per_stage_by_site": {s: -(-d // cut.replicas_per_rack) for s, d in by_site.items()},
+        "racks_per_stage_by_site": {s: -(-d // strategy.replicas_per_rack) for s, d in by_site.items()},
         "gpus_used": used,
         "gpus_idle": total - used,
         "assumptions": a,
@@ -443,8 +429,10 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
     )
 
 
-def _placement(assignment: dict[str, Any], where: Any, cut: ParallelStrategy, racks: dict[str, int]) -> dict[str, Any]:
-    groups, split = cut.pipeline_parallel * len(racks), sum(x.groups_split for x in where.values())
+def _placement(
+    assignment: dict[str, Any], where: Any, strategy: ParallelStrategy, racks: dict[str, int]
+) -> dict[str, Any]:
+    groups, split = strategy.pipeline_parallel * len(racks), sum(x.groups_split for x in where.values())
     held = {
         s: {"assignment": [{"stage": i, "leaf_domain": leaf, "racks": r} for i, leaf, r in pieces]}
         for s, pieces in assignment.items()

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from worked_plan import CUT, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
+from worked_plan import STRATEGY, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api import check
 from planner.physics.training import layer_time, step
@@ -106,10 +106,10 @@ def test_rings_show_no_more_than_their_share_of_the_step(share: float) -> None:
     """At the slowdown that fills the window the step is longer by the share, or all is hidden by the backward pass of a layer."""
     instance = instance_with(hardware__accelerator__nic_bytes_per_second=6300.0, network__allreduce_step_share=share)
     m, ideal = step.machine_of(instance), Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
-    found = LayoutMetrics.model_validate(step.metrics(instance, ideal, CUT))
+    found = LayoutMetrics.model_validate(step.metrics(instance, ideal, STRATEGY))
     slowed = replace(ideal, allreduce_slowdown=found.allreduce_window_seconds / found.allreduce_layer_seconds)
-    longer = sum(step.step_breakdown(m, slowed, CUT).values()) / sum(step.step_breakdown(m, ideal, CUT).values()) - 1
-    hidden = layer_time.layer_times(m, CUT.shape).backward
+    longer = sum(step.step_breakdown(m, slowed, STRATEGY).values()) / sum(step.step_breakdown(m, ideal, STRATEGY).values()) - 1
+    hidden = layer_time.layer_times(m, STRATEGY.shape).backward_seconds
     assert longer == pytest.approx(share, abs=1e-6) or (longer < share and found.allreduce_window_seconds == hidden)
     assert found.allreduce_window_seconds <= hidden
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from worked_plan import CUT, edited, edited_at, instance_with, named, rules, small, worked
+from worked_plan import STRATEGY, edited, edited_at, instance_with, named, rules, small, worked
 
 PLAN = small()
 HELD = PLAN.layout.metrics.memory_bytes_per_gpu
@@ -53,7 +53,8 @@ def test_edges(rule: str, path: str, holds: float, breaks: float) -> None:
 def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
     """A cut worked out in full breaks only the rule that it is against."""
     plan = worked(
-        instance_with(limits__facility_power_mw=2.1, hardware__accelerator__hbm_bytes=1e8), cut=replace(CUT, **change)
+        instance_with(limits__facility_power_mw=2.1, hardware__accelerator__hbm_bytes=1e8),
+        strategy=replace(STRATEGY, **change),
     )
     assert rules(plan) - {"gpus"} == broken
 
@@ -114,10 +115,10 @@ def test_shaving_every_time_alike_is_found() -> None:
 def test_the_group_racks_fit_the_site() -> None:
     """Two stages of four racks fill the eight of e1; five are too many."""
     assert "racks" not in rules(
-        worked(instance_with(limits__max_batch_tokens=1e6), cut=replace(CUT, data_parallel_by_site=(8, 4)))
+        worked(instance_with(limits__max_batch_tokens=1e6), strategy=replace(STRATEGY, data_parallel_by_site=(8, 4)))
     )
     assert "racks" in rules(
-        worked(instance_with(limits__max_batch_tokens=1e6), cut=replace(CUT, data_parallel_by_site=(9, 4)))
+        worked(instance_with(limits__max_batch_tokens=1e6), strategy=replace(STRATEGY, data_parallel_by_site=(9, 4)))
     )
 
 

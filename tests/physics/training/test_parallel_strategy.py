@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 
 import pytest
-from worked_plan import CUT, small
+from worked_plan import STRATEGY, small
 
 from planner.physics.training import parallel_strategy as ps
 from planner.physics.training.operations import Shape
@@ -36,25 +36,25 @@ def written(strategy: ps.ParallelStrategy) -> LayoutPlan:
 )
 def test_a_written_layout_reads_back_as_the_same_strategy(change: dict[str, object]) -> None:
     """Every field survives the way into a plan and back."""
-    strategy = replace(CUT, **change)
+    strategy = replace(STRATEGY, **change)
     assert ps.strategy_of(written(strategy)) == strategy
 
 
 def test_full_recompute_of_all_layers_is_written_as_numbers() -> None:
     """Without numbers full recompute takes all layers; the plan states them."""
-    assert written(replace(CUT, recompute="full")).recomputed_layers_per_stage == CUT.layers_per_stage
+    assert written(replace(STRATEGY, recompute="full")).recomputed_layers_per_stage == STRATEGY.layers_per_stage
 
 
 def test_racks_and_gpus_of_a_written_layout() -> None:
     """TP 8 spreads a stage over 2 racks of 4; 3 and 2 replicas on 2 stages use 80 GPUs, those of all 20 racks."""
-    layout = written(replace(CUT, tensor_parallel=8, replicas_per_rack=1, data_parallel_by_site=(3, 2)))
+    layout = written(replace(STRATEGY, tensor_parallel=8, replicas_per_rack=1, data_parallel_by_site=(3, 2)))
     assert (layout.racks_per_replica, layout.racks_per_stage_by_site) == (2, {"a": 6, "b": 4})
     assert (layout.gpus_used, layout.gpus_idle) == (80, 0)
 
 
 def test_keys_of_the_section_are_fields_of_the_plan() -> None:
     """Every field of a strategy stands in the section under its own name or the one in the table."""
-    assert set(ps.layout_values(CUT)) <= set(LayoutPlan.model_fields)
+    assert set(ps.layout_values(STRATEGY)) <= set(LayoutPlan.model_fields)
     assert set(ps.LAYOUT_KEYS) <= {f.name for f in fields(ps.ParallelStrategy)}
 
 
@@ -67,5 +67,5 @@ def test_a_strategy_of_a_shape_has_that_shape() -> None:
     """The fields of a layer's shape pass into the strategy by name."""
     shape = Shape(tensor_parallel=4, micro_batch=2, recompute="none", sequence_parallel=True, context_parallel=2)
     shared = {f.name for f in fields(Shape)}
-    rest = {f.name: getattr(CUT, f.name) for f in fields(CUT) if f.name not in shared}
+    rest = {f.name: getattr(STRATEGY, f.name) for f in fields(STRATEGY) if f.name not in shared}
     assert ps.ParallelStrategy.of_shape(shape, **rest).shape == shape
