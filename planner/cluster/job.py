@@ -8,10 +8,11 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from planner.errors import InputError
 from planner.instance.base import Count, Frozen, NonNegative
+from planner.instance.read import read_json, validated
 from planner.plan.plan import Plan
 
 # One line, since it stands in files and arguments.
@@ -145,8 +146,6 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
     InputError
         Names the file, the JSON path, the value and what was expected.
     """
-    from planner.instance.read import complaints, read_json
-
     if isinstance(given, Job):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "job"
@@ -154,10 +153,7 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
     if not isinstance(data, (Mapping, Plan)):
         raise InputError(f"{where}: must be a job (is {type(data).__name__}); see `planner schema job`")
     of_plan = isinstance(data, Plan) or "planner_version" in data
-    try:
-        return job_of_plan(Plan.model_validate(data), where) if of_plan else Job.model_validate(data)
-    except ValidationError as error:
-        raise InputError("\n".join(complaints(error, where, Plan if of_plan else Job))) from None
+    return job_of_plan(validated(Plan, data, where), where) if of_plan else validated(Job, data, where)
 
 
 def job_of_plan(plan: Plan, where: str = "plan") -> Job:

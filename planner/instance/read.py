@@ -3,9 +3,9 @@
 import difflib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,10 +13,7 @@ from planner.errors import InputError
 from planner.instance.nearest import hint
 from planner.instance.renamed_keys import renamed, renames_in
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-
+M = TypeVar("M", bound=BaseModel)
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
 
 
@@ -56,13 +53,25 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number; give a finite figure")
 
 
+def validated(model: type[M], data: Any, where: str) -> M:
+    """Return data as their type; `where` names them in errors.
+
+    Raises
+    ------
+    InputError
+        Names each JSON path, the value and what was expected; of a file of schema version 1, the keys to rename.
+    """
+    if isinstance(data, Mapping) and data.get("schema_version") == 1 and "schema_version" in model.model_fields:
+        raise InputError(_version_complaint(data, where))
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, where, model))) from None
+
+
 def complaints(error: ValidationError, where: str, model: type[BaseModel]) -> Iterator[str]:
-    """Return each validation error as `file: path: what (is value); remedy`; a file of version 1 has one line."""
-    errors = error.errors(include_url=False)
-    if any(e["loc"] == ("schema_version",) and e["input"] == 1 for e in errors):
-        yield _version_complaint(errors, where)
-        return
-    for e in errors:
+    """Return each validation error as `file: path: what (is value); remedy`."""
+    for e in error.errors(include_url=False):
         path = dotted(e["loc"])
         if e["type"] == "extra_forbidden":
             yield f"{where}: {path}: unknown key; {_key_hint(e['loc'], model)}"
@@ -76,11 +85,10 @@ def complaints(error: ValidationError, where: str, model: type[BaseModel]) -> It
             yield f"{where}: {path or 'the whole'}: {message}{value}; fix it there"
 
 
-def _version_complaint(errors: "Sequence[ErrorDetails]", where: str) -> str:
-    """Return the line that a file of schema version 1 gets: its keys to rename, each with its first path."""
-    unknown = [e for e in errors if e["type"] == "extra_forbidden"]
+def _version_complaint(data: Mapping[str, Any], where: str) -> str:
+    """Return the line that data of schema version 1 get: their keys to rename, each with its first path."""
     paths: dict[tuple[int | str, str], list[str]] = {}
-    for location, new in (x for e in unknown for x in renames_in(e["loc"], e["input"])):
+    for location, new in renames_in((), data):
         paths.setdefault((location[-1], new), []).append(dotted(location))
     more = {key: f" (and {len(at) - 1} more)" if len(at) > 1 else "" for key, at in paths.items()}
     renames = [f"{at[0]} to {key[1]}{more[key]}" for key, at in paths.items()]

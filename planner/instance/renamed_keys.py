@@ -1,4 +1,4 @@
-"""Keys of schema version 1 that version 2 names otherwise, and the line that a file of version 1 gets."""
+"""Keys of schema version 1 that have another name in version 2, and where data hold them."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,8 +9,7 @@ BREAKDOWN_PARTS = {
     "pipeline_fill": "pipeline_bubble",
     "pipeline_exchange": "pipeline_send",
     "host": "cpu_overhead",
-}
-"""Parts of a step."""
+}  # parts of a step
 
 # (a key above it, or "" for anywhere; the key of version 1): the key of version 2.
 RENAMED_KEYS = {

@@ -17,15 +17,10 @@ def read_plan(path: Path) -> "Plan":
     InputError
         Names the file, the JSON path, the value and what was expected.
     """
-    from pydantic import ValidationError
-
-    from planner.instance.read import complaints, read_json
+    from planner.instance.read import read_json, validated
     from planner.plan.plan import Plan
 
     data = read_json(path)
     if not isinstance(data, dict):
         raise InputError(f"{path}: must be a plan (is {type(data).__name__}); make one with `planner solve -o`")
-    try:
-        return Plan.model_validate(data)
-    except ValidationError as error:
-        raise InputError("\n".join(complaints(error, str(path), Plan))) from None
+    return validated(Plan, data, str(path))

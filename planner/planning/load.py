@@ -13,7 +13,7 @@ from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
 from planner.instance.pins import check_pins
-from planner.instance.read import complaints, read_json
+from planner.instance.read import read_json, validated
 from planner.instance.references import reference_problems
 from planner.instance.workload import Workload
 
@@ -52,10 +52,7 @@ def load_instance(
     if pins:
         data["pins"] = {**(data.get("pins") or {}), **pins}
     data = _with_names_resolved(data, where)
-    try:
-        instance = Instance.model_validate(data)
-    except ValidationError as error:
-        raise InputError("\n".join(complaints(error, where, Instance))) from None
+    instance = validated(Instance, data, where)
     problems = list(reference_problems(instance, searched=searched))
     problems.extend(check_pins(instance))
     if problems:

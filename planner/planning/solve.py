@@ -117,7 +117,7 @@ def _most_racks(run: Run) -> int | Conflict:
     if out.solution is None:
         return run.decider.why_no_split(run.instance, request, out)
     most = sum(s.racks for s in out.solution.sites)
-    bound = out.solution.certificate.space.get("most_racks_bound", most)
+    bound = out.solution.certificate.space.get("max_racks_bound", most)
     run.progress(f"sites alone: at most {most:,} racks")
     return max(most, int(bound)) if isinstance(bound, (int, float)) else most
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from planner.errors import InputError
 from planner.instance.base import Count, Positive, Sourced
-from planner.instance.read import complaints, read_json
+from planner.instance.read import read_json, validated
 from planner.simulation.tree import Tree
 
 MOST_HOSTS = 1 << 20
@@ -93,10 +93,7 @@ def load_fabric(given: Mapping[str, Any] | Path) -> Fabric:
         raise InputError(
             f'{where}: must be a plan or a fabric (is {type(data).__name__}), such as {{"hosts": 1024, "ports_per_switch": 16}}'
         )
-    try:
-        return Fabric.model_validate(dict(data))
-    except ValidationError as error:
-        raise InputError("\n".join(complaints(error, where, Fabric))) from None
+    return validated(Fabric, dict(data), where)
 
 
 def tree_of_fabric(f: Fabric) -> Tree:

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from planner.errors import InputError
 from planner.instance.hardware import Accelerator
-from planner.instance.read import complaints, read_json
+from planner.instance.read import read_json, validated
 from planner.plan.files import read_plan
 from planner.plan.plan import Plan
 from planner.simulation import from_plan, traffic
@@ -85,10 +84,7 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
 
 def _plan(given: Mapping[str, Any]) -> Plan:
     """Read a plan that is given as a dict."""
-    try:
-        return Plan.model_validate(dict(given))
-    except ValidationError as error:
-        raise InputError("\n".join(complaints(error, "plan", Plan))) from None
+    return validated(Plan, dict(given), "plan")
 
 
 def _of_plan(

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
+import planner
+from planner.cli.schemas import SCHEMAS, schema_text
 from planner.errors import InputError
+from planner.instance.renamed_keys import BREAKDOWN_PARTS, RENAMED_KEYS
+from planner.plan.files import read_plan
+from planner.planning.evaluate import BEHIND
 from planner.planning.load import load_instance
 
 ROOT = Path(__file__).parents[2]
@@ -123,3 +128,75 @@ def test_loading_twice_changes_nothing() -> None:
     """An instance that is loaded again is the same instance."""
     once = load_instance(data())
     assert load_instance(once) == once
+
+
+def as_version_1(x: Any) -> Any:
+    """Return data of version 2 under the keys of version 1."""
+    old = {
+        "gemm_efficiency": "matrix_efficiency",
+        "max_share": "most",
+        "max_excess": "most",
+        "min_aspect": "least_aspect",
+    }
+    old |= {"pipeline_send_step_share": "hop_step_share", "wan_gateway": "border", "schema_version": "schema_version"}
+    old |= {"model_choice": "choice", "compute_shares": "lost", "pipeline_send_slowdown": "hop_slowdown"}
+    if isinstance(x, dict):
+        return {old.get(k, k): 1 if k == "schema_version" else as_version_1(v) for k, v in x.items()}
+    return [as_version_1(v) for v in x] if isinstance(x, list) else x
+
+
+def test_an_instance_of_version_1_is_told_what_to_rename(tmp_path: Path) -> None:
+    """One line names the file, the paths of the old keys and their new names."""
+    d = data()
+    d["network"] |= {"pipeline_send_step_share": 0.05, "wan_gateway": True}
+    d["grid"]["rules"]["soft"] = {"headroom": {"usd_per_year": 1, "max_excess": 5}}
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(as_version_1(d)))
+    with pytest.raises(InputError) as error:
+        load_instance(path)
+    text = str(error.value)
+    assert text.startswith(f"{path}: schema_version: must be 2 (is 1); rename ") and "\n" not in text
+    assert "grid.rules.soft.headroom.most to max_excess" in text
+    assert "network.border to wan_gateway" in text and "network.hop_step_share to pipeline_send_step_share" in text
+
+
+def test_a_version_1_whose_keys_are_all_as_before_has_only_its_number_to_change() -> None:
+    """A file without any renamed key needs the number 2 alone."""
+    with pytest.raises(InputError, match="none of its keys has a new name, so write 2"):
+        load_instance(data("one-rack") | {"schema_version": 1})
+
+
+def test_an_old_key_without_a_version_has_its_new_name_in_the_hint() -> None:
+    """The version may be left out; then each old key is unknown, and its new name is the remedy."""
+    d = data()
+    d["network"]["hop_step_share"] = 0.05
+    with pytest.raises(InputError, match="'pipeline_send_step_share' since schema version 2"):
+        load_instance(d)
+
+
+def test_a_plan_of_version_1_is_told_what_to_rename(tmp_path: Path) -> None:
+    """Keys that stand many times in a plan are named once, with how many more there are."""
+    plan = planner.solve(data("one-rack")).model_dump(mode="json")
+    plan["layout"]["metrics"]["breakdown_seconds"] = {"matrix": 1.0, "host": 2.0}
+    path = tmp_path / "old.plan.json"
+    path.write_text(json.dumps(as_version_1(plan)))
+    with pytest.raises(InputError) as error:
+        read_plan(path)
+    text = str(error.value)
+    assert text.startswith(f"{path}: schema_version: must be 2 (is 1); rename ") and "\n" not in text
+    for old in (
+        "layout.assumptions.hop_slowdown to pipeline",
+        "breakdown_seconds.matrix to gemm",
+        "choice to model_choice",
+    ):
+        assert old in text
+    assert "instance.hardware.accelerator.matrix_efficiency to gemm_efficiency," in text
+    assert "instance.hardware.accelerator.matrix_efficiency.most to max_share" in text
+
+
+def test_every_new_name_is_a_key_of_a_schema() -> None:
+    """The map of renamed keys leads to keys that exist, and no old key is one any more where it was renamed everywhere."""
+    text = "".join(schema_text(what) for what in SCHEMAS)
+    for (above, old), new in RENAMED_KEYS.items():
+        assert new in BEHIND if old in BREAKDOWN_PARTS else f'"{new}"' in text
+        assert above or f'"{old}":' not in text
