@@ -1,295 +1,263 @@
-"""Rules of the layout: how the step is cut, and everything that physics predicts of it."""
+"""Rules of the layout: its parallel strategy, and everything that physics predicts of it."""
 
 import math
 from collections.abc import Iterator
 from itertools import combinations
 
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
+from planner.instance.pins import PINS
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan
 from planner.physics.training import layer_time, step
+from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.certificate import Violation
 from planner.plan.layout import LayoutMetrics, LayoutPlan
 
-PINNED = (
-    "tensor_parallel", "pipeline_parallel", "data_parallel", "virtual_stages", "microbatch_sequences", "microbatches_per_step", "replicas_per_rack",
-    "recompute", "sequence_parallel", "zero_stage", "context_parallel", "expert_parallel", "tensor_parallel_inner", "schedule", "stages_per_rack",
-)  # fmt: skip
-FIGURES = [name for name in LayoutMetrics.model_fields if name not in ("breakdown_seconds", "memory_breakdown_bytes")]
+BREAKDOWNS = {"breakdown_seconds": "step_seconds", "memory_breakdown_bytes": "memory_bytes_per_gpu"}
+FIGURES = [name for name in LayoutMetrics.model_fields if name not in BREAKDOWNS]
 
 
-def _held(c: PlanPhysics) -> Iterator[LayoutPlan]:
+def _layouts(c: PlanPhysics) -> Iterator[LayoutPlan]:
     """Yield the layout where its figures mean something."""
     if c.plan.layout is not None and not c.faults:
         yield c.plan.layout
 
 
 def well_formed(c: PlanPhysics) -> Iterator[Violation]:
-    """State counts that can be computed with."""
+    """Check that every count of the layout can be computed with."""
     yield from (broken("well_formed", fault) for fault in c.faults)
 
 
 def tensor_parallel(c: PlanPhysics) -> Iterator[Violation]:
-    """Divide query and KV heads, within the scale-up domain of one rack."""
-    for y in _held(c):
+    """Check that tensor parallelism divides query and KV heads, and that its inner degree divides it."""
+    for layout in _layouts(c):
         model = step.machine_of(c.instance).model
-        shared = math.gcd(model.heads, model.kv)
-        if shared % y.tensor_parallel:
-            yield broken(
-                "tensor_parallel",
-                f"{y.tensor_parallel} does not divide {shared}, shared by {model.heads} heads and {model.kv} KV heads",
-            )
-        if y.tensor_parallel % y.tensor_parallel_inner:
-            yield broken(
-                "tensor_parallel", f"an inner degree of {y.tensor_parallel_inner} does not divide {y.tensor_parallel}"
-            )
+        t, inner, shared = layout.tensor_parallel, layout.tensor_parallel_inner, math.gcd(model.heads, model.kv)
+        if shared % t:
+            heads = f"{model.heads} heads and {model.kv} KV heads"
+            yield broken("tensor_parallel", f"{t} does not divide {shared}, shared by {heads}")
+        if t % inner:
+            yield broken("tensor_parallel", f"an inner degree of {inner} does not divide {t}")
 
 
 def rack_shape(c: PlanPhysics) -> Iterator[Violation]:
-    """Put no more stages and replicas on a rack than it has GPUs for, and a larger replica on as many racks as it needs."""
-    for y in _held(c):
-        unit = y.tensor_parallel * y.context_parallel
+    """Check that a rack has the GPUs of its stages and replicas, and that a larger replica has the racks it needs."""
+    for layout in _layouts(c):
+        unit = strategy_of(layout).shape.gpus
         need = math.ceil(unit / c.gpus_per_rack)
-        yield from must_equal("rack_shape", f"racks_per_replica for {unit} GPUs", y.racks_per_replica, need)
-        gpus = y.stages_per_rack * y.replicas_per_rack * unit
-        what = f"GPUs of {y.stages_per_rack} stages of {y.replicas_per_rack} replicas"
-        yield from at_most("rack_shape", gpus, c.gpus_per_rack * y.racks_per_replica, what, "GPUs in their racks")
+        yield from must_equal("rack_shape", f"racks_per_replica for {unit} GPUs", layout.racks_per_replica, need)
+        gpus = layout.stages_per_rack * layout.replicas_per_rack * unit
+        what = f"GPUs of {layout.stages_per_rack} stages of {layout.replicas_per_rack} replicas"
+        yield from at_most("rack_shape", gpus, c.gpus_per_rack * layout.racks_per_replica, what, "GPUs in their racks")
 
 
 def context_parallel(c: PlanPhysics) -> Iterator[Violation]:
-    """Cut sequences into whole parts."""
-    for y in _held(c):
-        if c.instance.workload.sequence_length % y.context_parallel:
-            yield broken(
-                "context_parallel",
-                f"{y.context_parallel} does not divide {c.instance.workload.sequence_length} tokens of a sequence",
-            )
+    """Check that context parallelism divides the tokens of a sequence."""
+    tokens = c.instance.workload.sequence_length
+    for layout in _layouts(c):
+        if tokens % layout.context_parallel:
+            yield broken("context_parallel", f"{layout.context_parallel} does not divide {tokens} tokens of a sequence")
 
 
 def expert_parallel(c: PlanPhysics) -> Iterator[Violation]:
-    """Share the experts out evenly over GPUs of one stage and site."""
-    for y in _held(c):
+    """Check that the experts are shared out evenly, over GPUs of one stage and site."""
+    for layout in _layouts(c):
         experts = step.machine_of(c.instance).model.experts
         count = experts.count if experts is not None else 1
-        if count % y.expert_parallel:
-            yield broken("expert_parallel", f"{y.expert_parallel} does not divide {count} experts")
-        least = min((d for d in y.data_parallel_by_site.values() if d), default=0)
-        gpus = least * y.tensor_parallel * y.context_parallel
-        yield from at_most(
-            "expert_parallel", y.expert_parallel, gpus, "GPUs share the experts", "GPUs of a stage at the smallest site"
-        )
+        if count % layout.expert_parallel:
+            yield broken("expert_parallel", f"{layout.expert_parallel} does not divide {count} experts")
+        strategy = strategy_of(layout)
+        gpus = strategy.min_replicas * strategy.shape.gpus
+        where = "GPUs of a stage at the smallest site"
+        yield from at_most("expert_parallel", layout.expert_parallel, gpus, "GPUs share the experts", where)
 
 
 def schedule(c: PlanPhysics) -> Iterator[Violation]:
-    """Follow a schedule that the framework has, or that is pinned, and interleave only 1F1B."""
-    for y in _held(c):
+    """Check that the framework has the schedule, unless it is pinned, and that only 1F1B is interleaved."""
+    for layout in _layouts(c):
         software = step.machine_of(c.instance).software
-        if y.schedule not in software.schedules and "layout.schedule" not in c.instance.pins:
-            yield broken(
-                "schedule", f"{y.schedule} is none of the {len(software.schedules)} schedules of {software.name}"
-            )
-        if y.schedule != "1f1b":
-            yield from at_most("schedule", y.virtual_stages, 1, "virtual stages", f"that {y.schedule} has")
+        if layout.schedule not in software.schedules and "layout.schedule" not in c.instance.pins:
+            known = f"the {len(software.schedules)} schedules of {software.name}"
+            yield broken("schedule", f"{layout.schedule} is none of {known}")
+        if layout.schedule != "1f1b":
+            yield from at_most("schedule", layout.virtual_stages, 1, "virtual stages", f"that {layout.schedule} has")
 
 
 def recomputed(c: PlanPhysics) -> Iterator[Violation]:
-    """Recompute whole layers only under full recompute, and no more than a stage has."""
-    for y in _held(c):
-        again = sum(y.recomputed_layers_per_stage)
-        if y.recompute != "full" and again:
-            yield broken("recomputed", f"{again} layers are recomputed > 0, and recompute is {y.recompute}")
+    """Check that layers are fully recomputed only under full recompute."""
+    for layout in _layouts(c):
+        count = sum(layout.recomputed_layers_per_stage)
+        if layout.recompute != "full" and count:
+            yield broken("recomputed", f"{count} layers are recomputed > 0, and recompute is {layout.recompute}")
 
 
 def layers(c: PlanPhysics) -> Iterator[Violation]:
-    """Put every layer on a stage, and on each stage as many at least as it has virtual stages."""
-    for y in _held(c):
-        total, least = sum(y.layers_per_stage), min(y.layers_per_stage)
+    """Check that the stages have all layers of the model, and each at least one for every virtual stage."""
+    for layout in _layouts(c):
+        total, smallest = sum(layout.layers_per_stage), min(layout.layers_per_stage)
         wanted = step.machine_of(c.instance).model.layers
         yield from must_equal("layers", "sum of layers_per_stage against the model's layers", total, wanted)
-        yield from at_most("layers", y.virtual_stages, least, "virtual stages", "layers on the smallest stage")
+        yield from at_most("layers", layout.virtual_stages, smallest, "virtual stages", "layers on the smallest stage")
 
 
 def interleaving(c: PlanPhysics) -> Iterator[Violation]:
-    """Interleave only where there are stages, and with a micro-batch for each at least."""
-    for y in _held(c):
-        if y.virtual_stages > 1 and y.pipeline_parallel == 1:
-            yield broken("interleaving", f"{y.virtual_stages} virtual stages > 1 on one pipeline stage")
-        if y.virtual_stages > 1:
-            yield from at_most("interleaving", y.pipeline_parallel, y.microbatches_per_step, "stages", "micro-batches")
+    """Check that only a pipeline of several stages is interleaved, and with a micro-batch for each at least."""
+    for layout in _layouts(c):
+        if layout.virtual_stages > 1 and layout.pipeline_parallel == 1:
+            yield broken("interleaving", f"{layout.virtual_stages} virtual stages > 1 on one pipeline stage")
+        if layout.virtual_stages > 1:
+            yield from at_most(
+                "interleaving", layout.pipeline_parallel, layout.microbatches_per_step, "stages", "micro-batches"
+            )
 
 
 def replicas(c: PlanPhysics) -> Iterator[Violation]:
-    """Add the sites' replicas up to the whole, on sites of the plan."""
-    for y in _held(c):
-        yield from must_equal(
-            "replicas", "data_parallel against the sum by site", y.data_parallel, sum(y.data_parallel_by_site.values())
-        )
-        for s in sorted(set(y.data_parallel_by_site) - set(c.racks_by_site)):
-            yield broken(
-                f"replicas[{s}]",
-                f"{y.data_parallel_by_site[s]} replicas at {s!r}, none of the plan's {len(c.racks_by_site)} sites",
-            )
+    """Check that the sites' replicas add up, and stand at sites of the plan."""
+    for layout in _layouts(c):
+        by_site = layout.data_parallel_by_site
+        what = "data_parallel against the sum by site"
+        yield from must_equal("replicas", what, layout.data_parallel, sum(by_site.values()))
+        for s in sorted(set(by_site) - set(c.racks_by_site)):
+            known = f"the plan's {len(c.racks_by_site)} sites"
+            yield broken(f"replicas[{s}]", f"{by_site[s]} replicas at {s!r}, none of {known}")
 
 
 def racks(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep every stage's replica groups within the racks of their site."""
-    for y in _held(c):
-        for s in sorted(set(y.racks_per_stage_by_site) ^ set(y.data_parallel_by_site)):
+    """Check that each site has the racks of every stage's replicas."""
+    for layout in _layouts(c):
+        for s in sorted(set(layout.racks_per_stage_by_site) ^ set(layout.data_parallel_by_site)):
             yield broken(f"racks[{s}]", "stands in only 1 of data_parallel_by_site and racks_per_stage_by_site")
-        for s, d in sorted(y.data_parallel_by_site.items()):
-            need = layer_time.group_racks(d, y.replicas_per_rack) * y.racks_per_replica
+        for s, d in sorted(layout.data_parallel_by_site.items()):
+            rule, bought = f"racks[{s}]", c.racks_by_site.get(s, 0)
+            need = layer_time.group_racks(d, layout.replicas_per_rack) * layout.racks_per_replica
             what = f"racks of a stage for {d:,} replicas"
-            yield from must_equal(f"racks[{s}]", what, y.racks_per_stage_by_site.get(s), need)
-            used = need * y.rack_stages
-            yield from at_most(
-                f"racks[{s}]",
-                used,
-                c.racks_by_site.get(s, 0),
-                f"racks for {y.pipeline_parallel} stages",
-                "racks at the site",
-            )
+            yield from must_equal(rule, what, layout.racks_per_stage_by_site.get(s), need)
+            what = f"racks for {layout.pipeline_parallel} stages"
+            yield from at_most(rule, need * layout.rack_stages, bought, what, "racks at the site")
 
 
 def gpus(c: PlanPhysics) -> Iterator[Violation]:
-    """Count the GPUs that work and those that idle."""
-    for y in _held(c):
-        used, total = (
-            y.data_parallel * y.tensor_parallel * y.context_parallel * y.pipeline_parallel,
-            sum(c.racks_by_site.values()) * c.gpus_per_rack,
-        )
-        yield from must_equal("gpus", "gpus_used", y.gpus_used, used)
-        yield from must_equal("gpus", "gpus_idle", y.gpus_idle, total - used)
+    """Check the counts of GPUs that work and that idle."""
+    for layout in _layouts(c):
+        used = layout.data_parallel * layout.pipeline_parallel * strategy_of(layout).shape.gpus
+        total = sum(c.racks_by_site.values()) * c.gpus_per_rack
+        yield from must_equal("gpus", "gpus_used", layout.gpus_used, used)
+        yield from must_equal("gpus", "gpus_idle", layout.gpus_idle, total - used)
         yield from at_most("gpus", used, total, "GPUs used", "GPUs bought")
 
 
 def batch(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep the tokens of a step within the critical batch."""
-    for y in _held(c):
-        limit = c.instance.limits.max_batch_tokens
-        tokens = (
-            y.data_parallel * y.microbatches_per_step * y.microbatch_sequences * c.instance.workload.sequence_length
-        )
-        if limit is not None:
-            yield from at_most("batch", tokens, limit, "tokens a step", "tokens of the critical batch")
+    """Check that the tokens of a step are within the critical batch."""
+    limit = c.instance.limits.max_batch_tokens
+    if limit is None:
+        return
+    for layout in _layouts(c):
+        sequences = layout.data_parallel * layout.microbatches_per_step * layout.microbatch_sequences
+        tokens = sequences * c.instance.workload.sequence_length
+        yield from at_most("batch", tokens, limit, "tokens a step", "tokens of the critical batch")
 
 
 def memory(c: PlanPhysics) -> Iterator[Violation]:
-    """Fit the GPU that holds most into its memory."""
+    """Check that the fullest GPU has the memory."""
     if c.metrics is not None:
-        m = c.metrics
-        yield from at_most(
-            "memory", m.memory_bytes_per_gpu, m.memory_limit_bytes, "bytes on the worst GPU", "bytes that may be filled"
-        )
+        used, limit = c.metrics.memory_bytes_per_gpu, c.metrics.memory_limit_bytes
+        yield from at_most("memory", used, limit, "bytes on the worst GPU", "bytes that may be filled")
 
 
 def metrics(c: PlanPhysics) -> Iterator[Violation]:
-    """State every figure as physics predicts it from the cut and the assumptions."""
-    for y in _held(c):
+    """Check that every figure is what physics predicts from the strategy and the assumptions."""
+    for layout in _layouts(c):
         for name in FIGURES if c.metrics is not None else ():
-            yield from must_equal(f"metrics[{name}]", name, getattr(y.metrics, name), getattr(c.metrics, name))
+            yield from must_equal(f"metrics[{name}]", name, getattr(layout.metrics, name), getattr(c.metrics, name))
 
 
 def breakdowns(c: PlanPhysics) -> Iterator[Violation]:
-    """State the parts of time and memory as predicted; they sum to the whole."""
-    for y in _held(c):
-        wholes = {"breakdown_seconds": y.metrics.step_seconds, "memory_breakdown_bytes": y.metrics.memory_bytes_per_gpu}
-        for name, whole in wholes.items() if c.metrics is not None else ():
-            stated, found = getattr(y.metrics, name), getattr(c.metrics, name)
-            for part in sorted(set(stated) | set(found)):
-                yield from must_equal(f"{name}[{part}]", part, stated.get(part), found.get(part))
-            yield from must_equal(name, "whole against the sum of its parts", whole, math.fsum(stated.values()))
+    """Check that the parts of time and memory are as predicted, and add up to their total."""
+    for layout in _layouts(c):
+        for name, total in BREAKDOWNS.items() if c.metrics is not None else ():
+            stated, predicted = getattr(layout.metrics, name), getattr(c.metrics, name)
+            for part in sorted(set(stated) | set(predicted)):
+                yield from must_equal(f"{name}[{part}]", part, stated.get(part), predicted.get(part))
+            parts = math.fsum(stated.values())
+            yield from must_equal(name, f"{total} against the sum of its parts", getattr(layout.metrics, total), parts)
 
 
 def deadline(c: PlanPhysics) -> Iterator[Violation]:
-    """Train in time."""
+    """Check that training ends before the deadline."""
     limit = c.instance.limits.deadline_days
     if limit is not None and c.metrics is not None:
         yield from at_most("deadline", c.metrics.days_to_train, limit, "days to train", "days until the deadline")
 
 
 def assumed_slowdowns(c: PlanPhysics) -> Iterator[Violation]:
-    """Count on no faster network than the fabric of any site is."""
-    for y in _held(c):
-        a, least = y.assumptions, c.transport_slowdown
-        yield from at_most(
-            "assumed_slowdowns",
-            least,
-            a.pipeline_send_slowdown,
-            "the transport's own slowdown",
-            "assumed of the pipeline exchange",
-        )
-        yield from at_most(
-            "assumed_slowdowns",
-            least,
-            a.allreduce_slowdown,
-            "the transport's own slowdown",
-            "assumed of rings between racks",
-        )
-        for s, f in sorted(c.plan.fabric.sites.items()) if c.plan.fabric else ():
-            rule = f"assumed_slowdowns[{s}]"
-            yield from at_most(
-                rule, f.pipeline_send_slowdown, a.pipeline_send_slowdown, "slowdown of the pipeline exchange", "assumed"
-            )
-            yield from at_most(
-                rule, f.allreduce_slowdown, a.allreduce_slowdown, "slowdown of rings between racks", "assumed"
-            )
+    """Check that the layout assumes no faster network than the transport and the fabric of any site are."""
+    for layout in _layouts(c):
+        fabrics = sorted(c.plan.fabric.sites.items()) if c.plan.fabric else ()
+        for name, what in (("pipeline_send_slowdown", "pipeline sends"), ("allreduce_slowdown", "all-reduces")):
+            assumed, own = getattr(layout.assumptions, name), "the transport's own slowdown"
+            yield from at_most("assumed_slowdowns", c.transport_slowdown, assumed, own, f"assumed of {what}")
+            for s, f in fabrics:
+                rule = f"assumed_slowdowns[{s}]"
+                yield from at_most(rule, getattr(f, name), assumed, f"slowdown of {what}", "assumed")
 
 
 def assumed_wan(c: PlanPhysics) -> Iterator[Violation]:
-    """Count on no wider and no nearer links between the sites that hold replicas than there are, their headroom kept free."""
-    if c.instance.wan is None or len(c.replicas) < 2:
+    """Check that the links between sites with replicas, less their headroom, are as wide and near as is assumed."""
+    w = c.instance.wan
+    if w is None or len(c.replicas) < 2:
         return
-    for y in _held(c):
-        a, w = y.assumptions, c.instance.wan
-        if a.wan_gbps is None or a.wan_rtt_ms is None:
-            yield broken(
-                "assumed_wan",
-                f"{len(c.replicas)} sites exchange gradients > 1, and no rate and round trip are assumed between them",
-            )
+    places = [x for x in c.standing if x.site.id in c.replicas]
+    links = c.plan.sites.links if c.plan.sites else ()
+    capacity = {frozenset((k.a, k.b)): k.wavelengths * w.wavelength_gbps for k in links}
+    for layout in _layouts(c):
+        gbps, rtt_ms = layout.assumptions.wan_gbps, layout.assumptions.wan_rtt_ms
+        if gbps is None or rtt_ms is None:
+            sites = f"{len(c.replicas)} sites exchange gradients > 1"
+            yield broken("assumed_wan", f"{sites}, and no rate and round trip are assumed between them")
             continue
-        where = [x for x in c.standing if x.site.id in c.replicas]
-        capacity = {
-            frozenset((k.a, k.b)): k.wavelengths * w.wavelength_gbps
-            for k in (c.plan.sites.links if c.plan.sites else ())
-        }
-        for x, z in combinations(where, 2):
-            rule, held = f"assumed_wan[{x.site.id}, {z.site.id}]", capacity.get(frozenset((x.site.id, z.site.id)), 0.0)
-            km = c.route_km(x.site.id, z.site.id)
-            yield from at_most(
-                rule,
-                a.wan_gbps * w.headroom_factor,
-                held,
-                f"Gbps assumed, times {w.headroom_factor:g}",
-                "Gbps of the link",
-            )
-            yield from at_most(rule, wan.rtt_ms(w, km), a.wan_rtt_ms, "ms round trip", "ms assumed")
+        for a, b in combinations((x.site.id for x in places), 2):
+            rule, what = f"assumed_wan[{a}, {b}]", f"Gbps assumed, times {w.headroom_factor:g}"
+            lit = capacity.get(frozenset((a, b)), 0.0)
+            yield from at_most(rule, gbps * w.headroom_factor, lit, what, "Gbps of the link")
+            yield from at_most(rule, wan.rtt_ms(w, c.route_km(a, b)), rtt_ms, "ms round trip", "ms assumed")
 
 
 def pins(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep what was fixed by hand."""
-    for y in _held(c):
-        fixed = {k.removeprefix("layout."): v for k, v in c.instance.pins.items() if k.startswith("layout.")}
-        for name in PINNED:
-            if name in fixed:
-                yield from must_be(f"pins[layout.{name}]", name, getattr(y, name), fixed[name])
-        if "recomputed_layers_per_stage" in fixed:
-            held = list(y.recomputed_layers_per_stage) or [0] * len(y.layers_per_stage)
-            yield from must_be(
-                "pins[layout.recomputed_layers_per_stage]",
-                "recomputed_layers_per_stage",
-                held,
-                fixed["recomputed_layers_per_stage"],
-            )
-        if "layers_per_stage" in fixed:
-            yield from must_be(
-                "pins[layout.layers_per_stage]", "layers_per_stage", list(y.layers_per_stage), fixed["layers_per_stage"]
-            )
-        if "data_parallel_by_site" in fixed:
-            wanted = {s: d for s, d in fixed["data_parallel_by_site"].items() if d}
-            yield from must_be("pins[layout.data_parallel_by_site]", "replicas by site", c.replicas, wanted)
+    """Check that every pinned choice has the pinned value."""
+    for layout in _layouts(c):
+        recomputed = list(layout.recomputed_layers_per_stage) or [0] * len(layout.layers_per_stage)
+        chosen = layout.model_dump() | {
+            "layers_per_stage": list(layout.layers_per_stage),
+            "recomputed_layers_per_stage": recomputed,
+            "data_parallel_by_site": c.replicas,
+        }
+        for path, value in c.instance.pins.items():
+            name = path.removeprefix("layout.")
+            if path in PINS and name != path:
+                by_site = name == "data_parallel_by_site"
+                wanted = {s: d for s, d in value.items() if d} if by_site else value
+                yield from must_be(f"pins[{path}]", "replicas by site" if by_site else name, chosen[name], wanted)
 
 
 RULES: tuple[Rule, ...] = (
-    well_formed, tensor_parallel, rack_shape, context_parallel, expert_parallel, layers, interleaving, schedule, recomputed, replicas, racks, gpus,
-    batch, memory, metrics, breakdowns, deadline, assumed_slowdowns, assumed_wan, pins,
-)  # fmt: skip
+    well_formed,
+    tensor_parallel,
+    rack_shape,
+    context_parallel,
+    expert_parallel,
+    layers,
+    interleaving,
+    schedule,
+    recomputed,
+    replicas,
+    racks,
+    gpus,
+    batch,
+    memory,
+    metrics,
+    breakdowns,
+    deadline,
+    assumed_slowdowns,
+    assumed_wan,
+    pins,
+)
