@@ -7,12 +7,13 @@ from planner.instance.network import Switch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How hard to search; None is the solver's default."""
+    """How hard to search, and on which solver; None is the solver's default, and each formulation's usual solver."""
 
     time_limit: float | None = None
     gap: float | None = None
     seed: int = 0
     threads: int | None = None
+    solver: str | None = None  # one of planner.solvers.registry.SOLVERS, for formulations that several can solve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Room on a cluster: jobs placed together, jobs to stop for another, moves that free whole leaves. Each answer carries its proof."""
+"""LeafBlock on a cluster: jobs placed together, jobs to stop for another, moves that free whole leaves. Each answer carries its proof."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from planner.cluster.job import Job
 from planner.cluster.results import Defragmentation, Move, Preemption, Queued, Running
 from planner.errors import InputError
-from planner.models.placement.bounds import bounds, fewest_split
-from planner.models.placement.data import Packing, Question, measure, used
-from planner.models.placement.solve import FORMULATION, Found, solve
+from planner.models.placement.bounds import bounds, min_split_groups
+from planner.models.placement.data import Packing, Problem, measure, used
+from planner.models.placement.solve import FORMULATION, Solution, solve
 from planner.plan.certificate import Certificate, Status
 from planner.scheduling.session import Cluster, does_not_fit, options_of, placement
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
 if TYPE_CHECKING:
-    from planner.models.cluster_changes.preemption import Room
+    from planner.models.cluster_changes.preemption import LeafBlock
 
 
 def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | None = None, seed: int = 0) -> Queued:
@@ -31,8 +31,8 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         )
     if not jobs:
         raise InputError("queue: holds no job; give one or more")
-    q, units = cluster.question(jobs[0])
-    own = [cluster.question(j)[0] for j in jobs]
+    q, units = cluster.problem(jobs[0])
+    own = [cluster.problem(j)[0] for j in jobs]
     admitted: list[int] = []
     for i, o in enumerate(own):
         if sum(own[j].need for j in admitted) + o.need <= q.free:
@@ -43,7 +43,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
             placements=(), waiting=waiting, groups_split=0, certificate=does_not_fit(jobs[0], own[0], seed).certificate
         )
     kinds = tuple(k for i in admitted for k in own[i].kinds)
-    together = Question(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
+    together = Problem(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
     outcome = solve(together, options, fragmentation=False)
     found = outcome.solution
     if found is None:
@@ -75,13 +75,13 @@ def _part(packing: Packing, first: int, kinds: int) -> Packing:
     )
 
 
-def _stated(q: Question, packing: Packing, outcome: Outcome[Found]) -> Outcome[Found]:
+def _stated(q: Problem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
     """State one job's figures beside what it would have alone: the proof is of all jobs together."""
     values, analytic = measure(q, packing).values, bounds(q).values
-    least = fewest_split([leaf.free for leaf in q.leaves], q.kinds)
+    least = min_split_groups([leaf.free for leaf in q.leaves], q.kinds)
     searched = len(values) - 1 - (not q.follows)
-    found = Found(
-        packing=packing, values=values, bounds=analytic, analytic=analytic, least_split=least, searched=searched
+    found = Solution(
+        packing=packing, values=values, bounds=analytic, analytic=analytic, min_split=least, searched=searched
     )
     proved = values[:searched] == analytic[:searched]
     return changed(outcome, solution=found, stop=Stop.PROVED if proved else Stop.LIMIT)
@@ -92,7 +92,7 @@ def preempt(
     job: Job,
     running: Sequence[Running],
     *,
-    most_split: int | None = None,
+    max_split: int | None = None,
     time_limit: float | None = None,
     seed: int = 0,
 ) -> Preemption:
@@ -100,21 +100,21 @@ def preempt(
 
     Parameters
     ----------
-    most_split
+    max_split
         Split groups that the job may have then; the fewest that stopping all of them would allow, unless given.
     """
-    from planner.models.cluster_changes.preemption import StopQuestion, cheapest_stop
+    from planner.models.cluster_changes.preemption import PreemptionProblem, minimize_stop_cost
 
     options = options_of(time_limit, seed)
     everything = [n for r in running for n in r.placement.nodes]
-    q, _ = cluster.question(job, free=everything)
+    q, _ = cluster.problem(job, free=everything)
     costs = tuple(r.priority * len(r.placement.nodes) for r in running)
-    if most_split is None:
+    if max_split is None:
         best = solve(q, options, fragmentation=False).solution
-        most_split = 0 if best is None else len(best.packing.split)
+        max_split = 0 if best is None else len(best.packing.split)
     rooms = tuple(_rooms(cluster, job, running))
-    outcome = cheapest_stop(
-        StopQuestion(rooms=rooms, kinds=q.kinds, segment=job.segment_nodes, costs=costs, most_split=most_split), options
+    outcome = minimize_stop_cost(
+        PreemptionProblem(rooms=rooms, kinds=q.kinds, segment=job.segment_nodes, costs=costs, max_split=max_split), options
     )
     chosen = outcome.solution
     formulation = "One decision by running job, whole groups by leaf and kind, whole segments by block."
@@ -123,7 +123,7 @@ def preempt(
         formulation,
         "priority times nodes of the jobs that are stopped",
         seed,
-        given=f"at most {most_split} groups split",
+        given=f"at most {max_split} groups split",
     )
     if chosen is None:
         return Preemption(stop=(), cost=None, placement=does_not_fit(job, q, seed), certificate=certificate)
@@ -137,16 +137,16 @@ def preempt(
     )
 
 
-def _rooms(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable["Room"]:
+def _rooms(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable["LeafBlock"]:
     """Return what each block of each leaf has free, and what each running job holds of it; without segments a leaf is one block."""
-    from planner.models.cluster_changes.preemption import Room
+    from planner.models.cluster_changes.preemption import LeafBlock
 
     owner = {n: r for r, held in enumerate(running) for n in held.placement.nodes}
     busy = cluster.busy
     for i, leaf in enumerate(cluster.leaves):
         for block in leaf.blocks if job.segment_nodes > 1 else (leaf.nodes,):
             held = Counter(owner[n] for n in block if n in owner)
-            yield Room(i, sum(n not in busy and n not in owner for n in block), dict(held))
+            yield LeafBlock(i, sum(n not in busy and n not in owner for n in block), dict(held))
 
 
 def defragment(
@@ -157,7 +157,7 @@ def defragment(
     Pieces move whole into nodes that are free now, so the moves run in any order. Leaves with nodes that are busy
     without a running job, or with pieces of jobs that need segments, stay as they are.
     """
-    from planner.models.cluster_changes.defragmentation import Held, fewest_moves
+    from planner.models.cluster_changes.defragmentation import LeafLoad, minimize_moves
 
     pieces = _pieces(cluster, running)
     busy = cluster.busy.union(*(r.placement.nodes for r in running))
@@ -168,14 +168,14 @@ def defragment(
         free = sum(n not in busy for n in leaf.nodes)
         fixed = any(running[r].placement.segment_nodes > 1 for r, _, _ in here)
         held.append(
-            Held(
+            LeafLoad(
                 free,
                 len(leaf.nodes),
                 tuple(len(ranks) for _, _, ranks in here),
                 free + taken == len(leaf.nodes) and not fixed,
             )
         )
-    outcome = fewest_moves(tuple(held), leaves, options_of(time_limit, seed))
+    outcome = minimize_moves(tuple(held), leaves, options_of(time_limit, seed))
     formulation = "Leaves to free, and pieces by size and the leaf that they move into."
     certificate = _certificate(outcome, formulation, f"nodes moved so that {leaves} leaves become free", seed)
     if outcome.solution is None:

@@ -14,7 +14,7 @@ from planner.cluster.results import Mended, Move
 from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.instance.read import complaints, read_json
-from planner.models.cluster_changes.repair import Filled, Short, fill
+from planner.models.cluster_changes.repair import Repair, IncompleteGroup, fill
 from planner.models.placement.data import Leaf
 from planner.models.placement.ranks import Ranked, in_rank_order
 from planner.models.requests import Options
@@ -156,8 +156,8 @@ def _mended(
 ) -> Mended:
     """Fill what is missing and name the result."""
     stay = {n for k in kept for u in k.units if u is not None for n in u}
-    q, units = cluster.question(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
-    groups = [Short(frozenset(_on(cluster, k.units)), sum(u is None for u in k.units)) for k in kept]
+    q, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    groups = [IncompleteGroup(frozenset(_on(cluster, k.units)), sum(u is None for u in k.units)) for k in kept]
     outcome = fill(q.leaves, groups, options)
     if outcome.solution is None:
         size = job.segment_nodes
@@ -169,7 +169,7 @@ def _mended(
     return Mended(placement=placed, moves=tuple(_moves(job.name, running.nodes, placed.nodes, same_ranks=bool(gone))))
 
 
-def _ranked(cluster: Cluster, kept: Sequence[_Kept], filled: Filled, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
+def _ranked(cluster: Cluster, kept: Sequence[_Kept], filled: Repair, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
     """Put free units where segments are missing, leaf by leaf, those of the group's own leaves first."""
     free = [iter(u) for u in units]
     found = []
@@ -201,8 +201,8 @@ def _placement(
     job: Job,
     leaves: Sequence[Leaf],
     ranked: Sequence[Ranked],
-    filled: Filled | None,
-    outcome: Outcome[Filled],
+    filled: Repair | None,
+    outcome: Outcome[Repair],
     options: Options,
     reason: str,
 ) -> Placement:

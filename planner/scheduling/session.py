@@ -12,16 +12,17 @@ from planner.cluster.job import Job
 from planner.cluster.placement import Figure, PlacedGroup, Placement
 from planner.cluster.topology import Topology
 from planner.errors import InputError, InternalError
-from planner.models.placement.data import Kind, Leaf, LeafNodes, Question, leaves_of, names
+from planner.models.placement.data import Kind, Leaf, LeafNodes, Problem, leaves_of, names
 from planner.models.placement.ranks import in_rank_order, rank
-from planner.models.placement.solve import FORMULATION, Found, solve
+from planner.models.placement.solve import FORMULATION, Solution, solve
 from planner.models.requests import Options
 from planner.plan.certificate import Certificate
 from planner.solvers.outcome import Outcome, Stop, relative_gap
+from planner.solvers.registry import SOLVERS, linear_runner
 from planner.solvers.signals import uninterrupted
 
 DEFAULT_SECONDS = 10.0
-MOST_SEED = 2**31 - 1  # what CP-SAT takes
+MAX_SEED = 2**31 - 1  # what CP-SAT takes
 
 
 def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
@@ -35,8 +36,8 @@ def options_of(time_limit: float | None, seed: int = 0, threads: int | None = No
     limit = DEFAULT_SECONDS if time_limit is None else time_limit
     if not limit >= 0:
         raise InputError(f"time_limit: must be 0 or more seconds (is {limit:g})")
-    if not 0 <= seed <= MOST_SEED:
-        raise InputError(f"seed: must be from 0 to {MOST_SEED:,} (is {seed:,})")
+    if not 0 <= seed <= MAX_SEED:
+        raise InputError(f"seed: must be from 0 to {MAX_SEED:,} (is {seed:,})")
     if threads is not None and not 1 <= threads <= 1_024:
         raise InputError(f"threads: must be from 1 to 1,024 (is {threads:,})")
     return Options(time_limit=limit, seed=seed, threads=threads)
@@ -63,6 +64,8 @@ class Cluster:
         """Load the solvers now, so that a later call with little time may use them."""
         with uninterrupted():
             import planner.models.placement.lexicographic  # noqa: F401
+        for name in SOLVERS:
+            linear_runner(usual=name)
 
     @property
     def busy(self) -> frozenset[str]:
@@ -155,13 +158,13 @@ class Cluster:
         with self._lock:
             return self._busy.difference(self.known(free)).union(self.known(busy))
 
-    def question(
+    def problem(
         self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
-    ) -> tuple[Question, list[list[tuple[str, ...]]]]:
+    ) -> tuple[Problem, list[list[tuple[str, ...]]]]:
         """Return the job's question in units of its segments, and each leaf's free units; `busy` and `free` hold for this call."""
         return self._counted(job, self.taken(busy, free))
 
-    def _counted(self, job: Job, taken: set[str]) -> tuple[Question, list[list[tuple[str, ...]]]]:
+    def _counted(self, job: Job, taken: set[str]) -> tuple[Problem, list[list[tuple[str, ...]]]]:
         """Cut what is left of each leaf into units, and count them."""
         size = job.segment_nodes
         units = [list(_segments(leaf, taken, size)) for leaf in self.leaves]
@@ -169,7 +172,7 @@ class Cluster:
             Leaf(leaf.path, len(free), _whole(leaf, size)) for leaf, free in zip(self.leaves, units, strict=True)
         )
         kinds = tuple(Kind(k.size // size, k.count, w) for k, w in zip(job.kinds, job.weights, strict=True))
-        return Question(leaves=leaves, kinds=kinds, line=job.line, follows=bool(job.numbering)), units
+        return Problem(leaves=leaves, kinds=kinds, line=job.line, follows=bool(job.numbering)), units
 
 
 def _arrived(topology: Topology, busy: Sequence[str]) -> Cluster:
@@ -195,8 +198,8 @@ def _whole(leaf: LeafNodes, size: int) -> int:
 def placement(
     cluster: Cluster,
     job: Job,
-    q: Question,
-    outcome: Outcome[Found],
+    q: Problem,
+    outcome: Outcome[Solution],
     units: Sequence[Sequence[tuple[str, ...]]],
     seed: int,
 ) -> Placement:
@@ -214,7 +217,7 @@ def placement(
     levels = dict(zip(names(q), zip(found.values, found.bounds, found.analytic, strict=True), strict=True))
     split = len(found.packing.split)
     # Weighted, the first level is not a count of groups; then the closed form alone bounds that.
-    bound = found.bounds[0] if {k.weight for k in q.kinds} == {1} else found.least_split
+    bound = found.bounds[0] if {k.weight for k in q.kinds} == {1} else found.min_split
     return Placement(
         job=job.name,
         nodes=in_rank_order(groups, job.nodes),
@@ -234,7 +237,7 @@ def placement(
     )
 
 
-def _certificate(q: Question, outcome: Outcome[Found], found: Found, seed: int) -> Certificate:
+def _certificate(q: Problem, outcome: Outcome[Solution], found: Solution, seed: int) -> Certificate:
     """State the first level that is not at its bound, or the first where all are."""
     searched = list(zip(names(q), found.values, found.bounds, strict=True))[: found.searched]
     name, value, bound = next((x for x in searched if x[1] != x[2]), searched[0])
@@ -253,7 +256,7 @@ def _certificate(q: Question, outcome: Outcome[Found], found: Found, seed: int) 
     )
 
 
-def does_not_fit(job: Job, q: Question, seed: int) -> Placement:
+def does_not_fit(job: Job, q: Problem, seed: int) -> Placement:
     """Return no nodes and the reason in numbers."""
     size = job.segment_nodes
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"

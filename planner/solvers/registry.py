@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.solvers.outcome import Outcome
+from planner.solvers.signals import uninterrupted
 
 if TYPE_CHECKING:
     from planner.solvers import cpsat, highs
@@ -78,9 +79,11 @@ def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> "Outcom
 def linear_runner(solver: str | None = None, *, usual: str) -> "Callable[..., Outcome[cpsat.Values]]":
     """Return how to run a CP-SAT model whose rows are all linear, on the solver that is asked for or the usual one."""
     if (solver or usual) == "cpsat":
-        from planner.solvers import cpsat
+        with uninterrupted():
+            from planner.solvers import cpsat
 
         return lambda model, **limits: cpsat.run(model, interruptible=True, **limits)
-    from planner.solvers import highs_from_cpsat
+    with uninterrupted():
+        from planner.solvers import highs_from_cpsat
 
     return highs_from_cpsat.run

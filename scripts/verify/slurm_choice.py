@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))
 from slurm_controller import Controller, controller, why_not
 
 Choice = tuple[list[str], float]
-MOST_SECONDS = 180.0
+MAX_SECONDS = 180.0
 
 
 def choices(cluster: Cluster, job: Job) -> dict[str, Choice]:
@@ -43,7 +43,7 @@ def _one_job(held: Controller, job: Job) -> Choice:
     held.submit("--test-only", *asked)
     seconds = time.perf_counter() - started
     number = held.submit(*asked)
-    nodes = sorted(expand(held.allocated(number, MOST_SECONDS)))
+    nodes = sorted(expand(held.allocated(number, MAX_SECONDS)))
     held.run("scancel", number)
     _wait_until_idle(held)
     return nodes, seconds
@@ -51,7 +51,7 @@ def _one_job(held: Controller, job: Job) -> Choice:
 
 def _wait_until_idle(held: Controller) -> None:
     """Wait until no node is allocated or completing any more."""
-    end = time.monotonic() + MOST_SECONDS
+    end = time.monotonic() + MAX_SECONDS
     while held.run("squeue", "-h").strip() or held.run("sinfo", "-h", "-N", "-t", "alloc,comp", "-o", "%N").strip():
         if time.monotonic() > end:
             raise SystemExit("--controller: the nodes of a cancelled job do not come back")
@@ -65,11 +65,11 @@ def _job_per_group(held: Controller, job: Job) -> Choice:
     for k in sorted(range(len(job.kinds)), key=lambda k: -job.kinds[k].size):
         kind = job.kinds[k]
         numbers[k] = held.submit(f"--array=0-{kind.count - 1}", "-N", str(kind.size), "--exclusive")
-    end = time.monotonic() + MOST_SECONDS
+    end = time.monotonic() + MAX_SECONDS
     while len(rows := _running(held)) < sum(k.count for k in job.kinds):
         if time.monotonic() > end:
             raise SystemExit(
-                f"--controller: {len(rows):,} of {sum(k.count for k in job.kinds):,} groups hold nodes after {MOST_SECONDS:g} s"
+                f"--controller: {len(rows):,} of {sum(k.count for k in job.kinds):,} groups hold nodes after {MAX_SECONDS:g} s"
             )
         time.sleep(0.2)
     seconds = time.perf_counter() - started

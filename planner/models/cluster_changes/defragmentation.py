@@ -15,7 +15,7 @@ from planner.solvers.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeafLoad:
     """A leaf: its free nodes, its size, the sizes of the pieces on it, and whether all of them may move."""
 
     free: int
@@ -32,7 +32,7 @@ class Freed:
     moved: dict[tuple[int, int], int]  # (nodes of the piece, leaf) -> pieces
 
 
-def fewest_moves(leaves: tuple[Held, ...], wanted: int, options: Options) -> Outcome[Freed]:
+def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[Freed]:
     """Return the moves that free so many leaves more; infeasible where no such moves exist."""
     model = cp_model.CpModel()
     freed = {i: model.new_bool_var(f"freed[{i}]") for i, leaf in enumerate(leaves) if leaf.movable and leaf.pieces}

@@ -12,7 +12,7 @@ from planner.solvers.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class LeafBlock:
     """A block of a leaf: nodes that are free now, and those that each running job would give back."""
 
     leaf: int
@@ -21,17 +21,17 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopQuestion:
+class PreemptionProblem:
     """Rooms in nodes, kinds in units of `segment` nodes, the cost of stopping each job, and the split groups that are allowed."""
 
-    rooms: tuple[Room, ...]
+    rooms: tuple[LeafBlock, ...]
     kinds: tuple[Kind, ...]
     segment: int
     costs: tuple[int, ...]
-    most_split: int
+    max_split: int
 
 
-def cheapest_stop(q: StopQuestion, options: Options) -> Outcome[tuple[int, ...]]:
+def minimize_stop_cost(q: PreemptionProblem, options: Options) -> Outcome[tuple[int, ...]]:
     """Return the jobs to stop; infeasible where not even all of them are enough."""
     model = cp_model.CpModel()
     stop = [model.new_bool_var(f"stop[{r}]") for r in range(len(q.costs))]
@@ -46,7 +46,7 @@ def cheapest_stop(q: StopQuestion, options: Options) -> Outcome[tuple[int, ...]]
         model.add(sum(here) <= sum(room)).with_name(f"hold_whole_groups[{leaf}]")
     for k, kind in enumerate(q.kinds):
         model.add(sum(whole[k]) <= kind.count).with_name(f"place_each_group_once[{k}]")
-    model.add(sum(kind.count - sum(v) for kind, v in zip(q.kinds, whole, strict=True)) <= q.most_split).with_name(
+    model.add(sum(kind.count - sum(v) for kind, v in zip(q.kinds, whole, strict=True)) <= q.max_split).with_name(
         "split_few_groups"
     )
     need = sum(kind.size * kind.count for kind in q.kinds)
@@ -58,7 +58,7 @@ def cheapest_stop(q: StopQuestion, options: Options) -> Outcome[tuple[int, ...]]
 
 
 def _units(
-    q: StopQuestion, model: cp_model.CpModel, stop: Sequence[cp_model.IntVar]
+    q: PreemptionProblem, model: cp_model.CpModel, stop: Sequence[cp_model.IntVar]
 ) -> dict[int, list[cp_model.IntVar]]:
     """Declare the whole segments that each room has once the chosen jobs are gone."""
     units: dict[int, list[cp_model.IntVar]] = {}

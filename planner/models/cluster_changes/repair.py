@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from planner.models.placement.data import Leaf
-from planner.models.placement.solve import solver_at_hand
+from planner.models.placement.solve import solver_affordable
 from planner.models.requests import Options
 from planner.solvers.outcome import Outcome, Stop
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 Taken = dict[tuple[int, int], int]  # (group, leaf) -> units
-MOST_VARIABLES = 40_000
+MAX_VARIABLES = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class Short:
+class IncompleteGroup:
     """A group that misses units, and the leaves where it stands."""
 
     stays: frozenset[int]
@@ -32,7 +32,7 @@ class Short:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class Repair:
     """What each group takes of each leaf, with the least (split groups, extra pieces, groups across pods) and their bounds."""
 
     taken: Taken
@@ -40,7 +40,7 @@ class Filled:
     bounds: tuple[int, int, int]
 
 
-def fill(leaves: Sequence[Leaf], groups: Sequence[Short], options: Options) -> Outcome[Filled]:
+def fill(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Repair]:
     """Return the best leaves for the missing units; infeasible where fewer are free."""
     started = time.perf_counter()
     need, free = sum(g.missing for g in groups), sum(leaf.free for leaf in leaves)
@@ -51,12 +51,12 @@ def fill(leaves: Sequence[Leaf], groups: Sequence[Short], options: Options) -> O
     variables = 0
     if values != bounds:
         kept = _kept(leaves, groups, need)
-        if len(kept) * len(groups) <= MOST_VARIABLES and solver_at_hand(options):
+        if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
             taken, bounds, variables = _search(leaves, kept, groups, (taken, bounds), options, started)
             values = cost(leaves, groups, taken)
     return Outcome(
         stop=Stop.PROVED if values == bounds else Stop.LIMIT,
-        solution=Filled(taken, values, bounds),
+        solution=Repair(taken, values, bounds),
         objective=float(values[0]),
         bound=float(bounds[0]),
         variables=variables,
@@ -64,7 +64,7 @@ def fill(leaves: Sequence[Leaf], groups: Sequence[Short], options: Options) -> O
     )
 
 
-def cost(leaves: Sequence[Leaf], groups: Sequence[Short], taken: Taken) -> tuple[int, int, int]:
+def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, int, int]:
     """Count split groups, extra pieces and groups across pods once the units are taken."""
     on = [set(g.stays) for g in groups]
     for (g, i), n in taken.items():
@@ -74,7 +74,7 @@ def cost(leaves: Sequence[Leaf], groups: Sequence[Short], taken: Taken) -> tuple
     return sum(len(held) > 1 for held in on), sum(len(held) - 1 for held in on), across
 
 
-def _analytic(leaves: Sequence[Leaf], groups: Sequence[Short]) -> tuple[int, int, int]:
+def _analytic(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> tuple[int, int, int]:
     """Bound each group by itself: on its own leaves, or on the fewest others, if all that is free were its own."""
     most = sorted((leaf.free for leaf in leaves), reverse=True)
     split = extra = across = 0
@@ -94,7 +94,7 @@ def _pod(leaf: Leaf) -> int:
     return leaf.path[0] if leaf.path else 0
 
 
-def _nearest(leaves: Sequence[Leaf], groups: Sequence[Short]) -> Taken:
+def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:
     """Serve each group, those that miss most first, from its own leaves, then its pods, then the roomiest."""
     free, taken = [leaf.free for leaf in leaves], Counter[tuple[int, int]]()
     left = [g.missing for g in groups]
@@ -123,7 +123,7 @@ def _nearest(leaves: Sequence[Leaf], groups: Sequence[Short]) -> Taken:
     return dict(taken)
 
 
-def _kept(leaves: Sequence[Leaf], groups: Sequence[Short], need: int) -> list[int]:
+def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) -> list[int]:
     """Return the leaves that a best answer can use: own ones, and of the others as many of a class as there are missing units."""
     own = {i for g in groups for i in g.stays if leaves[i].free}
     classes: Counter[tuple[int, int]] = Counter()
@@ -150,7 +150,7 @@ class _Formulation:
 def _search(
     leaves: Sequence[Leaf],
     kept: Sequence[int],
-    groups: Sequence[Short],
+    groups: Sequence[IncompleteGroup],
     start: tuple[Taken, tuple[int, int, int]],
     options: Options,
     started: float,
@@ -180,7 +180,7 @@ def _search(
     return best, (bounds[0], bounds[1], bounds[2]), len(f.model.proto.variables)
 
 
-def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[Short]) -> _Formulation:
+def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup]) -> _Formulation:
     """Declare what each group takes of each kept leaf, and what that makes of it."""
     from ortools.sat.python import cp_model
 

@@ -1,9 +1,9 @@
 """The placement of a job in counts, proven by CP-SAT: one flow for the whole groups, clusters for the split ones.
 
 Leaves are paths from their free units down: an arc takes a whole group, the path ends at the hole that it leaves. All
-leaves of a pod (of all pods, for the first two levels) share one graph, so neither leaves nor groups are told apart.
+leaves of a pod (of all pods, for the first two levels) share one graph, so neither leaves nor groups are distinguished.
 Split groups and the holes that they share fall into clusters: a groups over b holes need a + b - 1 pieces, hence extra
-pieces are holes less clusters. A group of a cluster crosses pods unless it fits what the cluster holds of one pod.
+pieces are holes less clusters. A group of a cluster crosses pods unless it fits what the cluster takes of one pod.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
 
-from planner.models.placement.data import Question
+from planner.models.placement.data import Problem
 from planner.solvers.cpsat import Values
 from planner.solvers.outcome import Outcome
 
@@ -22,9 +22,9 @@ Run = Callable[[cp_model.CpModel], Outcome[Values]]
 
 @dataclass(kw_only=True)
 class Formulation:
-    """The model and its variables; pods are one where the levels asked for do not tell them apart."""
+    """The model and its variables; pods are one where the levels asked for do not distinguish them."""
 
-    q: Question
+    q: Problem
     by_pod: bool
     pods: dict[int, list[int]]
     slots: int
@@ -33,7 +33,7 @@ class Formulation:
     rest: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, hole)
     idle: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (pod, free units)
     take: list[dict[tuple[int, int], cp_model.IntVar]] = field(default_factory=list)  # of each cluster: (pod, hole)
-    held: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each cluster, by kind
+    members: list[list[cp_model.IntVar]] = field(default_factory=list)  # of each cluster, by kind
     local: list[dict[tuple[int, int, int], cp_model.IntVar]] = field(
         default_factory=list
     )  # of each cluster: (tier, switch, kind)
@@ -44,7 +44,7 @@ class Formulation:
     wasteful: list[cp_model.IntVar] = field(default_factory=list)
 
     def split(self, kind: int) -> Expr:
-        """Return the groups of a kind that no leaf holds whole."""
+        """Return the groups of a kind that no leaf takes whole."""
         return self.q.kinds[kind].count - sum(v for (_, _, k), v in self.arcs.items() if k == kind)
 
     def units(self, cluster: int, pods: Container[int] | None = None) -> Expr:
@@ -53,10 +53,10 @@ class Formulation:
 
     def capacity(self, cluster: int) -> Expr:
         """Return the units of the groups of a cluster."""
-        return sum(kind.size * v for kind, v in zip(self.q.kinds, self.held[cluster], strict=True))
+        return sum(kind.size * v for kind, v in zip(self.q.kinds, self.members[cluster], strict=True))
 
 
-def formulate(q: Question, *, by_pod: bool, slots: int | None) -> Formulation:
+def formulate(q: Problem, *, by_pod: bool, slots: int | None) -> Formulation:
     """Declare flows and clusters with their rules; without `slots` the split groups are counted and not placed."""
     f = Formulation(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=slots or 0)
     for pod in f.pods:
@@ -77,7 +77,7 @@ def formulate(q: Question, *, by_pod: bool, slots: int | None) -> Formulation:
 
 
 def follow_leaves(f: Formulation, pod: int) -> None:
-    """Lead each leaf of a pod from its free units, group by group, to the hole that is left."""
+    """Require each leaf of a pod to lead from its free units, group by group, to the hole that is left."""
     sources = Counter(f.q.leaves[i].free for i in f.pods[pod] if f.q.leaves[i].free)
     leaves = sum(sources.values())
     coming: dict[int, list[cp_model.IntVar]] = {}
@@ -98,7 +98,7 @@ def follow_leaves(f: Formulation, pod: int) -> None:
 
 
 def place_each_group_once(f: Formulation) -> None:
-    """Keep no more groups whole than there are."""
+    """Limit the whole groups to those that there are."""
     for k, kind in enumerate(f.q.kinds):
         f.model.add(sum(v for (_, _, i), v in f.arcs.items() if i == k) <= kind.count).with_name(
             f"place_each_group_once[{k}]"
@@ -106,13 +106,13 @@ def place_each_group_once(f: Formulation) -> None:
 
 
 def place_split_groups(f: Formulation) -> None:
-    """Put every group that is not whole into a cluster."""
+    """Require every group that is not whole to be in a cluster."""
     for k in range(len(f.q.kinds)):
-        f.model.add(sum(held[k] for held in f.held) == f.split(k)).with_name(f"place_split_groups[{k}]")
+        f.model.add(sum(members[k] for members in f.members) == f.split(k)).with_name(f"place_split_groups[{k}]")
 
 
 def use_each_hole_once(f: Formulation) -> None:
-    """Let no two clusters share a hole."""
+    """Limit each hole to one cluster."""
     for (pod, c), rest in f.rest.items():
         f.model.add(sum(take[pod, c] for take in f.take if (pod, c) in take) <= rest).with_name(
             f"use_each_hole_once[{pod},{c}]"
@@ -120,20 +120,20 @@ def use_each_hole_once(f: Formulation) -> None:
 
 
 def fit_the_holes(f: Formulation) -> None:
-    """Hold the groups of a cluster in its holes; a cluster without groups saves no piece."""
+    """Require the groups of a cluster to fit its holes; a cluster without groups saves no piece."""
     for j in range(f.slots):
         f.model.add(f.capacity(j) <= f.units(j)).with_name(f"fit_the_holes[{j}]")
-        f.model.add(f.opened[j] <= sum(f.held[j])).with_name(f"count_clusters_with_groups[{j}]")
+        f.model.add(f.opened[j] <= sum(f.members[j])).with_name(f"count_clusters_with_groups[{j}]")
 
 
 def order_clusters(f: Formulation) -> None:
-    """Give equal clusters their numbers in one way: by the units that they take."""
+    """Require clusters in the order of their units, so that equal ones are numbered in one way."""
     for j in range(f.slots - 1):
         f.model.add(f.units(j) >= f.units(j + 1)).with_name(f"order_clusters[{j}]")
 
 
 def keep_local_groups_within(f: Formulation) -> None:
-    """Count a group as local to a switch only where the cluster's holes under it hold the group."""
+    """Count a group as local to a switch only where it fits the cluster's holes under it."""
     sizes = [kind.size for kind in f.q.kinds]
     for j in range(f.slots):
         for t in range(f.q.tiers if f.by_pod else 0):
@@ -142,7 +142,7 @@ def keep_local_groups_within(f: Formulation) -> None:
                 f.model.add(inside <= f.units(j, pods)).with_name(f"keep_local_groups_within[{j},{t},{s}]")
             for k in range(len(sizes)):
                 inside = sum(f.local[j][t, s, k] for s in switches(f.q, t))
-                f.model.add(inside <= f.held[j][k]).with_name(f"count_local_groups_once[{j},{t},{k}]")
+                f.model.add(inside <= f.members[j][k]).with_name(f"count_local_groups_once[{j},{t},{k}]")
 
 
 def leave_idle_leaves_alone(f: Formulation) -> None:
@@ -158,24 +158,43 @@ def leave_idle_leaves_alone(f: Formulation) -> None:
 
 
 def levels(f: Formulation) -> list[Expr]:
-    """Return the levels of the objective: two of them, or all where the pods are told apart."""
+    """Return the levels of the objective: two of them, or all where pods are distinguished."""
     q, taken = f.q, [v for take in f.take for v in take.values()]
-    found: list[Expr] = [sum(kind.weight * f.split(k) for k, kind in enumerate(q.kinds))]
-    found.append(sum(taken) - sum(f.opened) + sum(f.joints))
+    goals: list[Expr] = [sum(kind.weight * f.split(k) for k, kind in enumerate(q.kinds))]
+    goals.append(sum(taken) - sum(f.opened) + sum(f.joints))
     if not f.by_pod:
-        return found
-    split = sum(v for held in f.held for v in held)
+        return goals
+    split = sum(v for members in f.members for v in members)
     crossing = [
         split - sum(v for local in f.local for (tier, _, _), v in local.items() if tier == t) for t in range(q.tiers)
     ]
-    across = crossing[0] if crossing else 0
-    boundaries: Expr = cp_model.LinearExpr.sum(count_pods_with_groups(f)) - q.groups // q.line + across
+    boundaries = count_boundaries(f, crossing[0] if crossing else 0)
     part_free = sum(f.rest.values()) - sum(taken) - sum(f.idle.values()) + sum(f.wasteful)
-    return [*found, *crossing, boundaries, part_free]
+    return [*goals, *crossing, boundaries, part_free]
 
 
-def count_pods_with_groups(f: Formulation) -> list[cp_model.IntVar]:
-    """Mark the pods that hold a group by themselves."""
+def count_boundaries(f: Formulation, across: Expr) -> Expr:
+    """Count the neighbours that are not in one pod: exactly along one line, from below along several.
+
+    Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a boundary.
+    """
+    q, lines = f.q, f.q.groups // f.q.line
+    inside = groups_by_pod(f)
+    runs = cp_model.LinearExpr.sum([*count_pods_with_groups(f, inside), across]) - lines
+    if q.line >= q.groups:
+        return runs
+    boundaries = f.model.new_int_var(0, q.groups, "boundaries")
+    f.model.add(boundaries >= runs).with_name("count_runs_of_pods")
+    if q.line > 1:
+        within = {pod: f.model.new_int_var(0, lines, f"lines[{pod}]") for pod in inside}
+        for pod, groups in inside.items():
+            f.model.add(q.line * within[pod] <= sum(groups)).with_name(f"count_lines_within_a_pod[{pod}]")
+        f.model.add(boundaries >= lines - sum(within.values())).with_name("count_lines_across_pods")
+    return boundaries
+
+
+def groups_by_pod(f: Formulation) -> dict[int, list[cp_model.IntVar]]:
+    """Return the counts of groups within each pod: whole ones, and split ones that are local to it."""
     inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in f.pods}
     for (pod, _, _), v in f.arcs.items():
         inside[pod].append(v)
@@ -183,32 +202,37 @@ def count_pods_with_groups(f: Formulation) -> list[cp_model.IntVar]:
         for (tier, pod, _), v in local.items():
             if tier == 0:
                 inside[pod].append(v)
+    return inside
+
+
+def count_pods_with_groups(f: Formulation, inside: dict[int, list[cp_model.IntVar]]) -> list[cp_model.IntVar]:
+    """Count the pods that have a group of their own."""
     used = {pod: f.model.new_bool_var(f"used[{pod}]") for pod in f.pods}
-    for pod, held in inside.items():
-        f.model.add(sum(held) <= f.q.groups * used[pod]).with_name(f"count_pods_with_groups[{pod}]")
+    for pod, groups in inside.items():
+        f.model.add(sum(groups) <= f.q.groups * used[pod]).with_name(f"count_pods_with_groups[{pod}]")
     return list(used.values())
 
 
-def switches(q: Question, tier: int) -> dict[int, list[int]]:
+def switches(q: Problem, tier: int) -> dict[int, list[int]]:
     """Return the pods under each switch of a tier."""
-    found: dict[int, list[int]] = {}
+    pods_under: dict[int, list[int]] = {}
     for pod, leaves in q.pods.items():
-        found.setdefault(q.leaves[leaves[0]].path[tier], []).append(pod)
-    return found
+        pods_under.setdefault(q.leaves[leaves[0]].path[tier], []).append(pod)
+    return pods_under
 
 
 def _clusters(f: Formulation) -> None:
-    """Declare clusters: what each takes and holds, and whether units are left in it."""
+    """Declare clusters: the holes of each, its groups, and whether units are left in it."""
     largest = max(leaf.free for leaf in f.q.leaves)
     count = {pod: len(leaves) for pod, leaves in f.pods.items()}
     for j in range(f.slots):
         f.take.append({(pod, c): f.model.new_int_var(0, count[pod], f"take[{j},{pod},{c}]") for pod, c in f.rest})
-        most = [min(kind.count, f.slots) for kind in f.q.kinds]
-        f.held.append([f.model.new_int_var(0, n, f"held[{j},{k}]") for k, n in enumerate(most)])
+        limits = [min(kind.count, f.slots) for kind in f.q.kinds]
+        f.members.append([f.model.new_int_var(0, n, f"members[{j},{k}]") for k, n in enumerate(limits)])
         places = [
-            (t, s, k) for t in range(f.q.tiers if f.by_pod else 0) for s in switches(f.q, t) for k in range(len(most))
+            (t, s, k) for t in range(f.q.tiers if f.by_pod else 0) for s in switches(f.q, t) for k in range(len(limits))
         ]
-        f.local.append({at: f.model.new_int_var(0, most[at[2]], f"local[{j},{at}]") for at in places})
+        f.local.append({at: f.model.new_int_var(0, limits[at[2]], f"local[{j},{at}]") for at in places})
         f.opened.append(f.model.new_bool_var(f"opened[{j}]"))
         f.wasteful.append(f.model.new_bool_var(f"wasteful[{j}]"))
         # More left over than the largest hole would leave a hole unused, and that would not be taken.

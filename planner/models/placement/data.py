@@ -1,6 +1,7 @@
-"""The question of a job on a cluster, in counts: what leaves hold, which groups must be held, and what an answer adds up to.
+"""The problem of a job on a cluster, in counts: free units of leaves, groups to place, and the levels of the objective.
 
-A unit is one segment of a job: so many nodes of one block, or of one leaf where there are no blocks. Leaves, pods and kinds are numbers here.
+A unit is one segment of a job: so many nodes of one block, or of one leaf where there are no blocks. Leaves, pods and
+kinds are numbers here.
 """
 
 from collections import Counter
@@ -33,8 +34,8 @@ class Kind:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
-    """Groups to place on leaves; `line` of them, or all, follow each other along the axis that should not leave a pod, if there is one."""
+class Problem:
+    """Groups to place on leaves; `line` of them, or all, follow each other along the axis that should stay in a pod."""
 
     leaves: tuple[Leaf, ...]
     kinds: tuple[Kind, ...]
@@ -59,10 +60,10 @@ class Question:
     @cached_property
     def pods(self) -> dict[int, list[int]]:
         """Leaves by pod; all in one where nothing stands between leaves and the root."""
-        found: dict[int, list[int]] = {}
+        pods: dict[int, list[int]] = {}
         for i, leaf in enumerate(self.leaves):
-            found.setdefault(leaf.path[0] if leaf.path else 0, []).append(i)
-        return found
+            pods.setdefault(leaf.path[0] if leaf.path else 0, []).append(i)
+        return pods
 
     @cached_property
     def pod_of(self) -> list[int]:
@@ -85,7 +86,7 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The levels of the objective in their order, each least given those before it."""
+    """The levels of the objective in their order, each minimal given those before it."""
 
     weight_split: int
     extra_pieces: int
@@ -99,23 +100,16 @@ class Levels:
         return (self.weight_split, self.extra_pieces, *self.crossing, self.boundaries, self.part_free)
 
 
-def names(q: Question) -> tuple[str, ...]:
+def names(q: Problem) -> tuple[str, ...]:
     """Name the levels of the objective."""
-    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, q.tiers + 2))][
-        : q.tiers
-    ]
-    first = (
-        "split groups"
-        if {k.weight for k in q.kinds} == {1}
-        else "weight of split groups, in millionths of the heaviest kind's bytes"
-    )
-    boundaries = (
-        "boundaries across pods along the pipeline" if q.follows else "boundaries across pods in the best order"
-    )
-    return (first, "extra pieces", *crossing, boundaries, "leaves left part-free")
+    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, q.tiers + 2))]
+    weighted = {k.weight for k in q.kinds} != {1}
+    first = "weight of split groups, in millionths of the heaviest kind's bytes" if weighted else "split groups"
+    order = "along the pipeline" if q.follows else "in the best order"
+    return (first, "extra pieces", *crossing[: q.tiers], f"boundaries across pods {order}", "leaves left part-free")
 
 
-def measure(q: Question, packing: Packing) -> Levels:
+def measure(q: Problem, packing: Packing) -> Levels:
     """Count what a packing costs."""
     crossing = tuple(
         sum(len({q.leaves[i].path[t] for i, _ in pieces}) > 1 for _, pieces in packing.split) for t in range(q.tiers)
@@ -129,23 +123,23 @@ def measure(q: Question, packing: Packing) -> Levels:
     )
 
 
-def used(q: Question, packing: Packing) -> list[int]:
+def used(q: Problem, packing: Packing) -> list[int]:
     """Return the units that a packing takes of each leaf."""
-    found = [0] * len(q.leaves)
+    units = [0] * len(q.leaves)
     for (i, k), n in packing.whole.items():
-        found[i] += n * q.kinds[k].size
+        units[i] += n * q.kinds[k].size
     for _, pieces in packing.split:
         for i, n in pieces:
-            found[i] += n
-    return found
+            units[i] += n
+    return units
 
 
-def part_free(q: Question, taken: Sequence[int]) -> int:
+def part_free(q: Problem, taken: Sequence[int]) -> int:
     """Count the leaves that are left neither full nor wholly free: holes that no whole leaf can be made of."""
     return sum(0 < leaf.free - n < leaf.size for leaf, n in zip(q.leaves, taken, strict=True))
 
 
-def pods_of_groups(q: Question, packing: Packing) -> tuple[Counter[int], int]:
+def pods_of_groups(q: Problem, packing: Packing) -> tuple[Counter[int], int]:
     """Return the groups within each pod, and those across pods."""
     within: Counter[int] = Counter()
     for (i, _), n in packing.whole.items():
@@ -160,7 +154,7 @@ def pods_of_groups(q: Question, packing: Packing) -> tuple[Counter[int], int]:
     return +within, across
 
 
-def boundaries(q: Question, within: Counter[int], across: int) -> int:
+def boundaries(q: Problem, within: Counter[int], across: int) -> int:
     """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines.
 
     One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
@@ -171,7 +165,7 @@ def boundaries(q: Question, within: Counter[int], across: int) -> int:
 
 
 def number_pods(line: int, within: Counter[int], across: int) -> list[int | None]:
-    """Return the pod of each group in numbered order: first whole lines, then what is left of each pod; None across pods."""
+    """Return the pod of each group in numbered order: whole lines, the rest of each pod, None for those across pods."""
     order: list[int | None] = []
     for pod, n in sorted(within.items()):
         order.extend([pod] * (n // line * line))
@@ -189,7 +183,7 @@ def _neighbours(line: int, order: Sequence[int | None]) -> Iterable[tuple[int | 
 
 @dataclass(frozen=True, slots=True)
 class LeafNodes:
-    """A leaf's nodes, those of one scale-up domain together, and the numbers of the switches above it, the common root left out."""
+    """A leaf's nodes, those of one scale-up domain together, and the switches above it without the common root."""
 
     name: str
     nodes: tuple[str, ...]
@@ -205,19 +199,19 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
     InputError
         If there is no leaf, a node stands twice, or the switches form no tree.
     """
-    found = _of_blocks(topology) if topology.kind == "block" or not topology.switches else _of_switches(topology)
-    if not found:
+    leaves = _of_blocks(topology) if topology.kind == "block" or not topology.switches else _of_switches(topology)
+    if not leaves:
         raise InputError("topology: has no leaf with nodes; give switches with nodes, or blocks")
     seen: dict[str, str] = {}
-    for leaf in found:
+    for leaf in leaves:
         for node in leaf.nodes:
             if seen.setdefault(node, leaf.name) != leaf.name:
                 raise InputError(
                     f"topology: node {node!r} is under {seen[node]!r} and {leaf.name!r}; keep it under one"
                 )
-    if len(seen) < sum(len(leaf.nodes) for leaf in found):
+    if len(seen) < sum(len(leaf.nodes) for leaf in leaves):
         raise InputError("topology: a leaf names a node twice; name it once")
-    return found
+    return leaves
 
 
 def _of_switches(topology: Topology) -> list[LeafNodes]:
@@ -234,10 +228,10 @@ def _of_switches(topology: Topology) -> list[LeafNodes]:
 
 def _by_block(nodes: Iterable[str], block: dict[str, Block]) -> tuple[tuple[str, ...], ...]:
     """Group a leaf's nodes by block; nodes without one are together."""
-    found: dict[str | None, list[str]] = {}
+    groups: dict[str | None, list[str]] = {}
     for node in nodes:
-        found.setdefault(block[node].name if node in block else None, []).append(node)
-    return tuple(tuple(group) for group in found.values())
+        groups.setdefault(block[node].name if node in block else None, []).append(node)
+    return tuple(tuple(group) for group in groups.values())
 
 
 def _chain(name: str, above: dict[str, str | None]) -> list[str]:
@@ -246,26 +240,25 @@ def _chain(name: str, above: dict[str, str | None]) -> list[str]:
     at = above[name]
     while at is not None:
         if at not in above or at in chain:
-            raise InputError(
-                f"topology: switch {name!r} leads up to {at!r}, which is {'missing' if at not in above else 'above itself'}; fix its parent"
-            )
+            fault = "missing" if at not in above else "above itself"
+            raise InputError(f"topology: switch {name!r} leads up to {at!r}, which is {fault}; fix its parent")
         chain.append(at)
         at = above[at]
     return chain
 
 
 def _numbered(chains: list[list[str]]) -> list[tuple[int, ...]]:
-    """Give numbers to the switches above leaves, without a root that all share; shorter chains repeat their last switch."""
+    """Return numbers of the switches above leaves without a shared root; shorter chains repeat their last switch."""
     if len({chain[-1] if chain else None for chain in chains}) == 1:
         chains = [chain[:-1] for chain in chains]
     depth = max((len(chain) for chain in chains), default=0)
     numbers: dict[str, int] = {}
-    found = []
+    paths = []
     for i, chain in enumerate(chains):
         own = chain or [f"leaf {i}"]
         full = [*own, *[own[-1]] * (depth - len(own))] if depth else []
-        found.append(tuple(numbers.setdefault(name, len(numbers)) for name in full))
-    return found
+        paths.append(tuple(numbers.setdefault(name, len(numbers)) for name in full))
+    return paths
 
 
 def _of_blocks(topology: Topology) -> list[LeafNodes]:

@@ -1,11 +1,11 @@
-"""From counts to pieces: how a cluster of split groups is cut along the holes that it alone uses."""
+"""From counts to pieces: how a cluster of split groups is divided along the holes that it alone uses."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from planner.models.placement.cpsat import Formulation
-from planner.models.placement.data import Packing, Piece, Question
+from planner.models.placement.data import Packing, Piece, Problem
 from planner.models.plan_placement.numbering import next_fit
 from planner.solvers.cpsat import Values
 
@@ -20,8 +20,8 @@ class Part:
     local: tuple[int, ...]
 
 
-def cut_cluster(sizes: Sequence[int], parts: Sequence[Part], over: Sequence[int]) -> Iterator[Split]:
-    """Cut a cluster's groups: each part fills itself with its own, the kinds `over` fill what is left in turn.
+def split_cluster(sizes: Sequence[int], parts: Sequence[Part], over: Sequence[int]) -> Iterator[Split]:
+    """Return the pieces of a cluster's groups: each part takes its own, the kinds `over` fill what is left in turn.
 
     Pieces follow each other along the holes, so that a groups over b holes make a + b - 1 pieces at most.
     """
@@ -29,52 +29,57 @@ def cut_cluster(sizes: Sequence[int], parts: Sequence[Part], over: Sequence[int]
     fragments = next_fit([sizes[k] for k in over], room)
     across: list[list[Piece]] = [[] for _ in over]
     for j, part in enumerate(parts):
-        here = [(x, n) for x, cut in enumerate(fragments) for at, n in cut if at == j]
+        here = [(x, n) for x, pieces in enumerate(fragments) for at, n in pieces if at == j]
         going = [(x, n) for x, n in here if fragments[x][-1][0] > j]
         coming = [(x, n) for x, n in here if fragments[x][-1][0] <= j]
         lengths = [*(n for _, n in coming), *(sizes[k] for k in part.local), *(n for _, n in going)]
-        cuts = [[(part.holes[h][0], n) for h, n in cut] for cut in next_fit(lengths, [n for _, n in part.holes])]
+        by_item = [
+            [(part.holes[h][0], n) for h, n in pieces] for pieces in next_fit(lengths, [n for _, n in part.holes])
+        ]
         within = len(coming) + len(part.local)
-        yield from ((k, tuple(cut)) for k, cut in zip(part.local, cuts[len(coming) : within], strict=True))
-        for (x, _), cut in zip([*coming, *going], cuts[: len(coming)] + cuts[within:], strict=True):
-            across[x].extend(cut)
-    yield from ((k, tuple(cut)) for k, cut in zip(over, across, strict=True))
+        yield from ((k, tuple(pieces)) for k, pieces in zip(part.local, by_item[len(coming) : within], strict=True))
+        for (x, _), pieces in zip([*coming, *going], by_item[: len(coming)] + by_item[within:], strict=True):
+            across[x].extend(pieces)
+    yield from ((k, tuple(pieces)) for k, pieces in zip(over, across, strict=True))
 
 
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
 
 
 def decode(f: Formulation, values: Values) -> tuple[Packing, list[int]]:
-    """Return the whole groups, the clusters cut into pieces, and the groups of each kind that are still to be cut."""
+    """Return the whole groups, the pieces of the clusters, and the groups of each kind that are still to be split."""
     packing = Packing()
     holes: Holes = {}
     for pod in f.pods:
         for c, leaves in walk(f, values, pod, packing).items():
             for i in leaves:
                 holes.setdefault(f.q.pod_of[i], {}).setdefault(c, []).append(i)
-    left = [int(values.of(f.split(k))) if f.q.kinds[k].count else 0 for k in range(len(f.q.kinds))]
+    placed = Counter[int]()
+    for (_, _, k), arc in f.arcs.items():
+        placed[k] += int(values.of(arc))
+    left = [kind.count - placed[k] for k, kind in enumerate(f.q.kinds)]
     for j in range(f.slots):
-        held = [values.of(v) for v in f.held[j]]
-        if any(held):
+        members = [values.of(v) for v in f.members[j]]
+        if any(members):
             wanted = Counter({c: int(values.of(v)) for (_, c), v in f.take[j].items()})
-            parts = _parts(f, values, j, held, holes) if f.by_pod else spread(f.q, held, wanted, holes)
-            packing.split.extend(cut_cluster([k.size for k in f.q.kinds], *parts))
-            left = [a - b for a, b in zip(left, held, strict=True)]
+            parts = _parts(f, values, j, members, holes) if f.by_pod else spread(f.q, members, wanted, holes)
+            packing.split.extend(split_cluster([k.size for k in f.q.kinds], *parts))
+            left = [a - b for a, b in zip(left, members, strict=True)]
     return settled(packing), left
 
 
 def settled(packing: Packing) -> Packing:
-    """Count among the whole groups those that were cut and have one piece."""
+    """Return the packing with split groups of one piece among the whole ones."""
     whole = packing.whole + Counter((pieces[0][0], k) for k, pieces in packing.split if len(pieces) == 1)
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
 def walk(f: Formulation, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
-    """Lead the leaves of a pod along the flow, wholly free ones to rest first, and return them by the hole they keep."""
+    """Lead the leaves of a pod along the flow, wholly free ones to rest first; return them by the hole they keep."""
     at: dict[int, list[int]] = {}
     for i in f.pods[pod]:
         at.setdefault(f.q.leaves[i].free, []).append(i)
-    found: dict[int, list[int]] = {}
+    resting_at: dict[int, list[int]] = {}
     for c in range(max(at, default=0), 0, -1):
         here = sorted(
             at.get(c, []), key=lambda i: (not f.q.leaves[i].free == f.q.leaves[i].size == c, f.q.leaves[i].free != c)
@@ -82,32 +87,34 @@ def walk(f: Formulation, values: Values, pod: int, packing: Packing) -> dict[int
         if not here:
             continue
         resting = values.of(f.rest[pod, c])
-        found[c], moving = here[:resting], here[resting:]
+        resting_at[c], moving = here[:resting], here[resting:]
         for k, kind in enumerate(f.q.kinds):
             n = values.of(f.arcs[pod, c, k]) if (pod, c, k) in f.arcs else 0
             for i in moving[:n]:
                 packing.whole[i, k] += 1
                 at.setdefault(c - kind.size, []).append(i)
             moving = moving[n:]
-    return found
+    return resting_at
 
 
-def spread(q: Question, held: Sequence[int], wanted: Counter[int], holes: Holes) -> tuple[list[Part], list[int]]:
+def spread(q: Problem, members: Sequence[int], wanted: Counter[int], holes: Holes) -> tuple[list[Part], list[int]]:
     """Return a cluster's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
-    left, found = list(held), []
+    left, parts = list(members), []
     for pod, here_wanted in sorted(_by_pod(wanted, holes).items(), key=lambda item: _height(q, item[0])):
         here = tuple((holes[pod][c].pop(), c) for c in sorted(here_wanted, reverse=True) for _ in range(here_wanted[c]))
         local = _most_local(q, left, here)
         left = [a - b for a, b in zip(left, local, strict=True)]
         if here:
-            found.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
-    return found, [k for k, n in enumerate(left) for _ in range(n)]
+            parts.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
+    return parts, [k for k, n in enumerate(left) for _ in range(n)]
 
 
-def _parts(f: Formulation, values: Values, j: int, held: Sequence[int], holes: Holes) -> tuple[list[Part], list[int]]:
+def _parts(
+    f: Formulation, values: Values, j: int, members: Sequence[int], holes: Holes
+) -> tuple[list[Part], list[int]]:
     """Return a cluster's holes pod by pod with the groups local to each, and the kinds of its other groups."""
-    q, left = f.q, list(held)
-    found = []
+    q, left = f.q, list(members)
+    parts = []
     for pod in sorted(f.pods, key=lambda pod: _height(q, pod)):
         wanted = Counter({c: int(values.of(v)) for (p, c), v in f.take[j].items() if p == pod})
         here = tuple((holes[pod][c].pop(), c) for c in sorted(wanted, reverse=True) for _ in range(wanted[c]))
@@ -116,8 +123,8 @@ def _parts(f: Formulation, values: Values, j: int, held: Sequence[int], holes: H
         )
         left = [a - b for a, b in zip(left, local, strict=True)]
         if here:
-            found.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
-    return found, [k for k, n in enumerate(left) for _ in range(n)]
+            parts.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
+    return parts, [k for k, n in enumerate(left) for _ in range(n)]
 
 
 def _by_pod(wanted: Counter[int], holes: Holes) -> dict[int, Counter[int]]:
@@ -125,14 +132,14 @@ def _by_pod(wanted: Counter[int], holes: Holes) -> dict[int, Counter[int]]:
     for pod in sorted(holes, key=lambda p: sum(map(len, holes[p].values()))):
         if all(len(holes[pod].get(c, [])) >= n for c, n in wanted.items()):
             return {pod: wanted}
-    left, found = Counter(wanted), {}
+    left, chosen = Counter(wanted), {}
     for pod in sorted(holes):
-        found[pod] = Counter({c: min(n, len(holes[pod].get(c, []))) for c, n in left.items()})
-        left -= found[pod]
-    return found
+        chosen[pod] = Counter({c: min(n, len(holes[pod].get(c, []))) for c, n in left.items()})
+        left -= chosen[pod]
+    return chosen
 
 
-def _most_local(q: Question, left: Sequence[int], here: Sequence[tuple[int, int]]) -> list[int]:
+def _most_local(q: Problem, left: Sequence[int], here: Sequence[tuple[int, int]]) -> list[int]:
     """Keep within the holes as many groups as fit, the smallest first."""
     room, local = sum(n for _, n in here), [0] * len(left)
     for k in sorted(range(len(left)), key=lambda k: q.kinds[k].size):
@@ -141,6 +148,6 @@ def _most_local(q: Question, left: Sequence[int], here: Sequence[tuple[int, int]
     return local
 
 
-def _height(q: Question, pod: int) -> tuple[int, ...]:
+def _height(q: Problem, pod: int) -> tuple[int, ...]:
     """Order pods so that those under one switch follow each other, tier by tier."""
     return tuple(reversed(q.leaves[q.pods[pod][0]].path)) if pod in q.pods else ()

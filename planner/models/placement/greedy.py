@@ -1,23 +1,23 @@
-"""A first placement without a solver: whole groups by best fit, pod by pod while one more pod is needed, split groups over the fullest holes."""
+"""A first placement without a solver: whole groups by best fit, pod by pod, and split groups over the fullest holes."""
 
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from planner.models.placement.bounds import fewest_extra_pieces, fewest_split
-from planner.models.placement.data import Packing, Piece, Question, measure
+from planner.models.placement.bounds import min_extra_pieces, min_split_groups
+from planner.models.placement.data import Packing, Piece, Problem, measure
 
 Counts = list[int]
 
 
-def greedy(q: Question) -> Packing:
-    """Return a packing without any split group where best fit finds one, or else one with few; the job must fit the free units."""
+def greedy(q: Problem) -> Packing:
+    """Return a packing of a job that fits: without a split group where best fit has one, or else with few."""
     return _in_few_pods(q) or _whole_first(q)
 
 
-def _in_few_pods(q: Question) -> Packing | None:
-    """Fill the roomiest pods until what is left fits a single one, then take the fullest that holds it; None where groups must split."""
+def _in_few_pods(q: Problem) -> Packing | None:
+    """Fill the roomiest pods until the rest fits one, then the fullest of these; None where groups must split."""
     left, packing = [k.count for k in q.kinds], Packing()
     unit = q.kinds[0].size if len(q.kinds) == 1 else 1
     pods = sorted(q.pods, key=lambda p: (sum(q.leaves[i].free // unit for i in q.pods[p]), p))
@@ -36,23 +36,23 @@ def _in_few_pods(q: Question) -> Packing | None:
 
 
 def _fill(
-    q: Question, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False
+    q: Problem, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False
 ) -> Counts | None:
-    """Put whole groups into leaves and into the packing, and return what is left; nothing is put in unless all fit or `partly`."""
-    found, left = best_fit(q, leaves, counts)
+    """Add whole groups to the packing and return what is left; None, and nothing added, unless all fit or `partly`."""
+    placed, left = best_fit(q, leaves, counts)
     if any(left) and not partly:
         return None
-    packing.whole.update(found)
+    packing.whole.update(placed)
     return left
 
 
-def best_fit(q: Question, leaves: Iterable[int], counts: Counts) -> tuple[Counter[tuple[int, int]], Counts]:
-    """Put groups, the largest first, each where the fewest units are left over; return what is placed and what is not."""
+def best_fit(q: Problem, leaves: Iterable[int], counts: Counts) -> tuple[Counter[tuple[int, int]], Counts]:
+    """Place groups, the largest first, each where the fewest units are left; return those placed and the rest."""
     if len(q.kinds) == 1:
         return _one_size(q, leaves, counts[0])
     # Holes by (free units, leaf is wholly free, leaf): part-used leaves of the same room come first.
     holes = sorted((q.leaves[i].free, q.leaves[i].free == q.leaves[i].size, i) for i in leaves)
-    found: Counter[tuple[int, int]] = Counter()
+    placed: Counter[tuple[int, int]] = Counter()
     left = list(counts)
     for k in sorted(range(len(q.kinds)), key=lambda k: (-q.kinds[k].size, k)):
         size = q.kinds[k].size
@@ -61,38 +61,36 @@ def best_fit(q: Question, leaves: Iterable[int], counts: Counts) -> tuple[Counte
             if at == len(holes):
                 break
             free, _, i = holes.pop(at)
-            found[i, k] += 1
+            placed[i, k] += 1
             left[k] -= 1
             insort(holes, (free - size, False, i))
-    return found, left
+    return placed, left
 
 
-def _one_size(q: Question, leaves: Iterable[int], count: int) -> tuple[Counter[tuple[int, int]], Counts]:
-    """Fill leaves of the least left over first, wholly free ones last; end in the fullest leaf that holds what is left."""
+def _one_size(q: Problem, leaves: Iterable[int], count: int) -> tuple[Counter[tuple[int, int]], Counts]:
+    """Fill leaves of the smallest remainder first, wholly free ones last; end in the fullest that fits the rest."""
     size = q.kinds[0].size
-    held = [(i, q.leaves[i]) for i in leaves]
-    order = sorted(
-        (leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in held
-    )
-    found: Counter[tuple[int, int]] = Counter()
-    rooms = [(free // size, i) for _, _, free, i in order if free >= size]
-    most = [*accumulate((r for r, _ in reversed(rooms)), max)][::-1]
-    for at, (room, i) in enumerate(rooms):
+    own = [(i, q.leaves[i]) for i in leaves]
+    order = sorted((leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in own)
+    placed: Counter[tuple[int, int]] = Counter()
+    whole_groups = [(free // size, i) for _, _, free, i in order if free >= size]
+    largest_from = [*accumulate((r for r, _ in reversed(whole_groups)), max)][::-1]
+    for at, (whole, i) in enumerate(whole_groups):
         if not count:
             break
-        if most[at] >= count:
+        if largest_from[at] >= count:
             last = min(
-                (j for r, j in rooms[at:] if r >= count),
+                (j for r, j in whole_groups[at:] if r >= count),
                 key=lambda j: (q.leaves[j].free == q.leaves[j].size, q.leaves[j].free, j),
             )
-            found[last, 0] = count
-            return found, [0]
-        found[i, 0] = room
-        count -= room
-    return found, [count]
+            placed[last, 0] = count
+            return placed, [0]
+        placed[i, 0] = whole
+        count -= whole
+    return placed, [count]
 
 
-def _whole_first(q: Question) -> Packing:
+def _whole_first(q: Problem) -> Packing:
     """Keep as many groups whole as best fit can, the heaviest and smallest before the others, and split the rest."""
     order = sorted(range(len(q.kinds)), key=lambda k: (q.kinds[k].weight, -q.kinds[k].size, k))
     total = q.groups
@@ -103,34 +101,34 @@ def _whole_first(q: Question) -> Packing:
             gone = min(left, keep[k])
             keep[k] -= gone
             left -= gone
-        found, rest = best_fit(q, range(len(q.leaves)), keep)
-        return keep, found, rest
+        placed, rest = best_fit(q, range(len(q.leaves)), keep)
+        return keep, placed, rest
 
-    low, high = 0, total - fewest_split([leaf.free for leaf in q.leaves], q.kinds)
+    low, high = 0, total - min_split_groups([leaf.free for leaf in q.leaves], q.kinds)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
     # One group more than fits: best fit may still place some of it where another does not.
     tries = [keeping(n) for n in ({low} if len(q.kinds) == 1 else sorted({low, min(low + 1, total), total}))]
-    least = fewest_extra_pieces(q, fewest_split([leaf.free for leaf in q.leaves], q.kinds))
+    fewest_pieces = min_extra_pieces(q, min_split_groups([leaf.free for leaf in q.leaves], q.kinds))
     packings: list[Packing] = []
-    for keep, found, rest in tries:
+    for keep, placed, rest in tries:
         left = [k.count - keep[j] + rest[j] for j, k in enumerate(q.kinds)]
-        packings.append(with_split(q, found, left))
-        if measure(q, packings[-1]).extra_pieces > least:
-            packings.append(with_split(q, found, left, by_pod=False))
+        packings.append(with_split(q, placed, left))
+        if measure(q, packings[-1]).extra_pieces > fewest_pieces:
+            packings.append(with_split(q, placed, left, by_pod=False))
     return min(packings, key=lambda p: measure(q, p).values)
 
 
-def with_split(q: Question, whole: Counter[tuple[int, int]], left: Counts, *, by_pod: bool = True) -> Packing:
-    """Cut the groups that are left over the holes, within a pod where that makes no more pieces than are needed now."""
+def with_split(q: Problem, whole: Counter[tuple[int, int]], left: Counts, *, by_pod: bool = True) -> Packing:
+    """Split the groups that are left over the holes, within a pod where that makes no more pieces than needed."""
     holes = [leaf.free for leaf in q.leaves]
     for (i, k), n in whole.items():
         holes[i] -= n * q.kinds[k].size
     packing = Packing(whole=Counter(whole))
     for k in sorted(range(len(q.kinds)), key=lambda k: (-q.kinds[k].size, k)):
         for _ in range(left[k]):
-            pieces = cut(q, holes, q.kinds[k].size, by_pod=by_pod)
+            pieces = split_group(q, holes, q.kinds[k].size, by_pod=by_pod)
             if len(pieces) == 1:
                 packing.whole[pieces[0][0], k] += 1
             else:
@@ -140,15 +138,15 @@ def with_split(q: Question, whole: Counter[tuple[int, int]], left: Counts, *, by
     return packing
 
 
-def cut(q: Question, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
-    """Cut one group over holes: in the pod where it has the fewest pieces and leaves the least of a hole, or else over all."""
-    least = -(-size // max(holes))
+def split_group(q: Problem, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
+    """Split one group over the holes of the pod where it has the fewest pieces, then the smallest rest, or of all."""
+    fewest = -(-size // max(holes))
     rooms = [_open(holes, leaves) for leaves in q.pods.values()] if by_pod else []
-    fits = [_least_pieces(holes, room, size) for room in rooms if sum(holes[i] for i in room) >= size]
+    fits = [_fewest_holes(holes, room, size) for room in rooms if sum(holes[i] for i in room) >= size]
     best = min(fits, key=lambda c: (len(c), sum(holes[i] for i, _ in c) - size, c), default=())
-    if best and len(best) == least:
+    if best and len(best) == fewest:
         return best
-    everywhere = _least_pieces(holes, _open(holes, range(len(holes))), size)
+    everywhere = _fewest_holes(holes, _open(holes, range(len(holes))), size)
     return best if best and len(best) <= len(everywhere) else everywhere
 
 
@@ -157,8 +155,8 @@ def _open(holes: Sequence[int], leaves: Iterable[int]) -> list[int]:
     return [i for i in leaves if holes[i]]
 
 
-def _least_pieces(holes: Sequence[int], leaves: Sequence[int], size: int) -> tuple[Piece, ...]:
-    """Take the fewest holes that hold a group: the largest ones, then in the place of the last the smallest that is enough."""
+def _fewest_holes(holes: Sequence[int], leaves: Sequence[int], size: int) -> tuple[Piece, ...]:
+    """Take the fewest holes that fit a group: the largest ones, and for the last the smallest that is enough."""
     order = sorted(leaves, key=lambda i: (-holes[i], i))
     pieces: list[Piece] = []
     for at, i in enumerate(order):
@@ -170,13 +168,13 @@ def _least_pieces(holes: Sequence[int], leaves: Sequence[int], size: int) -> tup
     return tuple(sorted(pieces))
 
 
-MOST_TRIES = 300  # of ways to give a chain its holes in one pod; a chain of many holes has too many to try all
+MAX_TRIES = 300  # Ways to give a chain its holes in one pod; a chain of many holes has too many to try all.
 
 
 class Exchange:
-    """Leaves that may still exchange what they hold, by room and by the hole that is left."""
+    """Leaves that may still exchange their groups, by free units and by the hole that is left."""
 
-    def __init__(self, q: Question, packing: Packing, holes: dict[int, list[int]]) -> None:
+    def __init__(self, q: Problem, packing: Packing, holes: dict[int, list[int]]) -> None:
         self.q, self.packing = q, packing
         self.hole = {i: c for c, leaves in holes.items() for i in leaves}
         self.by_hole: dict[Piece, set[int]] = {}  # (room, hole) -> leaves
@@ -186,43 +184,43 @@ class Exchange:
             self.by_pod.setdefault(q.pod_of[i], {}).setdefault(q.leaves[i].free, set()).add(i)
 
     def gather(self, wanted: Counter[int]) -> list[Piece] | None:
-        """Give a chain its holes within one pod, that with the fewest leaves to spare; None where no pod can have them all."""
+        """Give a chain its holes within one pod, that with the fewest leaves; None where no pod can have them all."""
         holes = sorted(wanted.elements(), reverse=True)
         for pod in sorted(self.by_pod, key=lambda p: (sum(map(len, self.by_pod[p].values())), p)):
-            rooms = self._rooms(pod, holes)
+            rooms = self._free_of(pod, holes)
             if rooms is not None:
                 return [(self._take(pod, room, c), c) for room, c in zip(rooms, holes, strict=True)]
         return None
 
-    def _rooms(self, pod: int, holes: Sequence[int]) -> list[int] | None:
-        """Return a room for each hole such that the pod has such leaves and some leaf of that room has that hole."""
+    def _free_of(self, pod: int, holes: Sequence[int]) -> list[int] | None:
+        """Return free units for each hole such that the pod has such leaves and some such leaf has that hole."""
         left = Counter({room: len(leaves) for room, leaves in self.by_pod[pod].items()})
         used: Counter[Piece] = Counter()
-        found: list[int] = []
+        chosen: list[int] = []
         tries = 0
 
         def search(at: int) -> bool:
             nonlocal tries
             tries += 1
-            if at == len(holes) or tries > MOST_TRIES:
+            if at == len(holes) or tries > MAX_TRIES:
                 return at == len(holes)
             c = holes[at]
             for room in sorted(left):
                 if left[room] and len(self.by_hole.get((room, c), ())) > used[room, c]:
                     left[room] -= 1
                     used[room, c] += 1
-                    found.append(room)
+                    chosen.append(room)
                     if search(at + 1):
                         return True
-                    found.pop()
+                    chosen.pop()
                     left[room] += 1
                     used[room, c] -= 1
             return False
 
-        return found if search(0) else None
+        return chosen if search(0) else None
 
     def _take(self, pod: int, room: int, c: int) -> int:
-        """Return a leaf of the pod that has the hole, after an exchange where it had another, and let it exchange no more."""
+        """Return a leaf of the pod with the hole, after an exchange where it had another; it exchanges no more."""
         here, there = self.by_pod[pod][room], self.by_hole[room, c]
         i = min(here & there, default=min(here))
         if self.hole[i] != c:
@@ -232,7 +230,7 @@ class Exchange:
         return i
 
     def _swap(self, i: int, j: int) -> None:
-        """Exchange all that two leaves hold."""
+        """Exchange all groups of two leaves."""
         room = self.q.leaves[i].free
         for k in range(len(self.q.kinds)):
             a, b = self.packing.whole[i, k], self.packing.whole[j, k]
@@ -244,8 +242,8 @@ class Exchange:
 
     def rest(self) -> dict[int, dict[int, list[int]]]:
         """Return the leaves that no chain has, by pod and hole."""
-        found: dict[int, dict[int, list[int]]] = {}
+        by_pod_and_hole: dict[int, dict[int, list[int]]] = {}
         for pod, rooms in self.by_pod.items():
             for i in sorted(i for leaves in rooms.values() for i in leaves):
-                found.setdefault(pod, {}).setdefault(self.hole[i], []).append(i)
-        return found
+                by_pod_and_hole.setdefault(pod, {}).setdefault(self.hole[i], []).append(i)
+        return by_pod_and_hole

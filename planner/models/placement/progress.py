@@ -1,9 +1,9 @@
-"""What a placement under way has and what is proven of it."""
+"""The state of a placement's search: its incumbent, and what is proven of it."""
 
-import time
 from dataclasses import dataclass, field
 
 from planner.models.placement.data import Packing
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
 
 ANALYTIC = "best fit with analytic bounds"
@@ -11,16 +11,16 @@ ANALYTIC = "best fit with analytic bounds"
 
 @dataclass(slots=True)
 class Progress:
-    """What is held and proven so far, and what it took."""
+    """The incumbent, the bounds of its levels, and what the search took so far."""
 
     packing: Packing
     values: tuple[int, ...]
     bounds: list[int]
+    deadline: Deadline = field(default_factory=Deadline)
     variables: int = 0
     constraints: int = 0
     solver: str = ANALYTIC
     interrupted: bool = False
-    started: float = field(default_factory=time.perf_counter)
 
     @property
     def stop(self) -> Stop:
@@ -28,5 +28,10 @@ class Progress:
         return Stop.INTERRUPTED if self.interrupted else Stop.LIMIT
 
     def proven(self, level: int) -> bool:
-        """Tell whether a level and all before it are at their bounds."""
+        """Return whether a level and all before it are at their bounds."""
         return all(v == b for v, b in zip(self.values[: level + 1], self.bounds, strict=False))
+
+    def improve(self, packing: Packing, values: tuple[int, ...]) -> None:
+        """Take a packing as the incumbent where it is better."""
+        if values < self.values:
+            self.packing, self.values = packing, values

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from planner.cluster.job import Job, slots
-from planner.models.placement.data import Kind, Leaf, Packing, Piece, Question
+from planner.models.placement.data import Kind, Leaf, Packing, Piece, Problem
 from planner.models.placement.greedy import greedy
 
 Pieces = tuple[Piece, ...]
@@ -25,17 +25,18 @@ Units = Sequence[Sequence[tuple[str, ...]]]
 
 
 def rank(
-    q: Question, packing: Packing, job: Job, units: Units, blocks: Callable[[int], Sequence[int]] | None = None
+    q: Problem, packing: Packing, job: Job, units: Units, blocks: Callable[[int], Sequence[int]] | None = None
 ) -> list[Ranked]:
     """Give the job's groups their nodes: `units` are the free segments of each leaf, taken in their order.
 
-    With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as they can.
+    With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as
+    they can.
     """
     following = [0] * len(units)
     queue = [_in_order(q, packing, k) for k in range(len(q.kinds))]
     chosen = {} if blocks is None else _within_blocks([p for kind in queue for pieces in kind for p in pieces], blocks)
     orders = [iter(kind) for kind in queue]
-    found = []
+    ranked = []
     for slot in slots(job):
         nodes: list[str] = []
         pieces = next(orders[slot.kind])
@@ -44,58 +45,52 @@ def rank(
             for at in taken:
                 nodes.extend(units[i][at])
             following[i] += n
-        found.append(Ranked(slot.name, tuple(nodes), tuple(i for i, _ in pieces), slot.ranks))
-    return found
+        ranked.append(Ranked(slot.name, tuple(nodes), tuple(i for i, _ in pieces), slot.ranks))
+    return ranked
 
 
 def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int]]) -> dict[Piece, list[list[int]]]:
-    """Choose the free segments of the pieces of each leaf: the question of groups on leaves again, of pieces on the leaf's blocks."""
+    """Choose the free segments of the pieces of each leaf: pieces are placed on its blocks as groups on leaves."""
     by_leaf: dict[int, Counter[int]] = {}
     for i, n in pieces:
         by_leaf.setdefault(i, Counter())[n] += 1
-    found: dict[Piece, list[list[int]]] = {}
+    chosen: dict[Piece, list[list[int]]] = {}
     for i, sizes in by_leaf.items():
         free: dict[int, list[int]] = {}
         for at, block in enumerate(blocks(i)):
             free.setdefault(block, []).append(at)
         if len(free) < 2:
             continue
-        held = list(free.values())
+        segments = list(free.values())
         kinds = tuple(Kind(n, times) for n, times in sorted(sizes.items()))
-        inner = greedy(
-            Question(leaves=tuple(Leaf((), len(b), len(b)) for b in held), kinds=kinds, line=1, follows=False)
-        )
-        placed = [
-            (k, ((b, kinds[k].size),)) for (b, k), times in sorted(inner.whole.items()) for _ in range(times)
-        ] + inner.split
-        for k, parts in placed:
-            found.setdefault((i, kinds[k].size), []).append([held[b].pop(0) for b, n in parts for _ in range(n)])
-    return found
+        leaves = tuple(Leaf((), len(b), len(b)) for b in segments)
+        inner = greedy(Problem(leaves=leaves, kinds=kinds, line=1, follows=False))
+        whole = [(k, ((b, kinds[k].size),)) for (b, k), times in sorted(inner.whole.items()) for _ in range(times)]
+        for k, parts in whole + inner.split:
+            taken = [segments[b].pop(0) for b, n in parts for _ in range(n)]
+            chosen.setdefault((i, kinds[k].size), []).append(taken)
+    return chosen
 
 
 def in_rank_order(groups: Sequence[Ranked], nodes: int) -> tuple[str, ...]:
     """Return a job's nodes by rank."""
-    found = [""] * nodes
+    by_rank = [""] * nodes
     for g in groups:
         for r, node in zip(g.ranks, g.nodes, strict=True):
-            found[r] = node
-    return tuple(found)
+            by_rank[r] = node
+    return tuple(by_rank)
 
 
-def _in_order(q: Question, packing: Packing, kind: int) -> list[Pieces]:
-    """Return a kind's groups as they are numbered: whole lines pod by pod, then what is left of each pod, then groups across pods."""
+def _in_order(q: Problem, packing: Packing, kind: int) -> list[Pieces]:
+    """Return a kind's groups as they are numbered: whole lines pod by pod, the rest of each pod, groups across pods."""
     size = q.kinds[kind].size
     groups: list[Pieces] = [((i, size),) for (i, k), n in packing.whole.items() if k == kind for _ in range(n)]
     groups += [pieces for k, pieces in packing.split if k == kind]
     by_pod: dict[int, list[Pieces]] = {}
-    across = []
+    across: list[Pieces] = []
     for pieces in sorted(groups):
         pods = {q.pod_of[i] for i, _ in pieces}
-        if len(pods) == 1:
-            by_pod.setdefault(pods.pop(), []).append(pieces)
-        else:
-            across.append(pieces)
+        (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
     line = q.line if q.line < q.groups else 1
-    lines = [g for _, held in sorted(by_pod.items()) for g in held[: len(held) // line * line]]
-    rest = [g for _, held in sorted(by_pod.items()) for g in held[len(held) // line * line :]]
-    return lines + rest + across
+    in_pods = [(own, len(own) // line * line) for _, own in sorted(by_pod.items())]
+    return [g for own, n in in_pods for g in own[:n]] + [g for own, n in in_pods for g in own[n:]] + across

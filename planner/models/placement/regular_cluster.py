@@ -1,15 +1,15 @@
-"""A job of equal groups on equal leaves in equal pods: the plan's own placement answers it, with its proofs."""
+"""Placement of equal groups on equal leaves in equal pods: the plan's own placement solves it, with its proofs."""
 
 from collections import Counter
 
 from planner.cluster.hostlist import parse
-from planner.models.placement.data import Packing, Question
+from planner.models.placement.data import Packing, Problem
 from planner.models.plan_placement.solve import solve
 from planner.models.requests import Options, PlacementRequest
 
 
-def request_of(q: Question) -> tuple[PlacementRequest, list[int]] | None:
-    """Return the plan's question and the leaves in its order; None where leaves or pods differ by more than a last part-full one."""
+def request_of(q: Problem) -> tuple[PlacementRequest, list[int]] | None:
+    """Return the plan's request and the leaves in its order; None where more differs than a last leaf or pod."""
     if len(q.kinds) != 1 or q.tiers > 1:
         return None
     pods = [[i for i in leaves if q.leaves[i].free] for leaves in q.pods.values()]
@@ -26,18 +26,19 @@ def request_of(q: Question) -> tuple[PlacementRequest, list[int]] | None:
     return request, order
 
 
-def place_equal(q: Question, options: Options) -> tuple[Packing, tuple[int, int, int]] | None:
-    """Return the plan's placement and what it proves of split groups, extra pieces and groups across pods; None where it does not apply."""
+def place_equal(q: Problem, options: Options) -> tuple[Packing, tuple[int, int, int]] | None:
+    """Return the plan's placement and its bounds of split groups, extra pieces and groups across pods.
+
+    None where the cluster is not as regular as a plan's.
+    """
     asked = request_of(q)
-    if asked is None:
+    placement = None if asked is None else solve(asked[0], options, site="cluster").solution
+    if asked is None or placement is None:
         return None
-    request, order = asked
-    held = solve(request, options, site="cluster").solution
-    if held is None:
-        return None
+    order = asked[1]
     pieces: dict[int, list[tuple[int, int]]] = {}
-    for a in held.assignment:
+    for a in placement.assignment:
         pieces.setdefault(a.stage, []).append((order[a.leaf_domain], len(parse(a.racks))))
     whole = Counter((p[0][0], 0) for p in pieces.values() if len(p) == 1)
     packing = Packing(whole=whole, split=[(0, tuple(p)) for p in pieces.values() if len(p) > 1])
-    return packing, (held.lower_bound, held.extra_pieces_bound, held.cross_pod_bound)
+    return packing, (placement.lower_bound, placement.extra_pieces_bound, placement.cross_pod_bound)

@@ -6,22 +6,22 @@ import random
 import pytest
 from cluster_cases import ways
 
-from planner.models.cluster_changes.repair import Short, cost, fill
+from planner.models.cluster_changes.repair import IncompleteGroup, cost, fill
 from planner.models.placement.data import Leaf
 from planner.models.requests import Options
 
 
-def short_case(seed: int) -> tuple[tuple[Leaf, ...], tuple[Short, ...]]:
+def short_case(seed: int) -> tuple[tuple[Leaf, ...], tuple[IncompleteGroup, ...]]:
     """Return a few leaves and groups that miss a few units."""
     r = random.Random(seed)
     leaves = tuple(Leaf((r.randint(0, 1),), r.randint(0, 3), 6) for _ in range(r.randint(2, 4)))
     groups = tuple(
-        Short(frozenset(r.sample(range(len(leaves)), r.randint(0, 2))), r.randint(1, 3)) for _ in range(r.randint(1, 3))
+        IncompleteGroup(frozenset(r.sample(range(len(leaves)), r.randint(0, 2))), r.randint(1, 3)) for _ in range(r.randint(1, 3))
     )
     return leaves, groups
 
 
-def best_fill(leaves: tuple[Leaf, ...], groups: tuple[Short, ...]) -> tuple[int, int, int] | None:
+def best_fill(leaves: tuple[Leaf, ...], groups: tuple[IncompleteGroup, ...]) -> tuple[int, int, int] | None:
     """Return the least cost over all ways to serve the groups."""
     best = None
     for each in itertools.product(*(list(ways(tuple(leaf.free for leaf in leaves), g.missing)) for g in groups)):

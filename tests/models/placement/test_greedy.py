@@ -3,17 +3,17 @@
 import random
 from collections import Counter
 
-from planner.models.placement.data import Kind, Leaf, Packing, Question
+from planner.models.placement.data import Kind, Leaf, Packing, Problem
 from planner.models.placement.greedy import Exchange
 
 
-def used(q: Question, packing: Packing, i: int) -> int:
+def used(q: Problem, packing: Packing, i: int) -> int:
     return sum(n * q.kinds[k].size for (leaf, k), n in packing.whole.items() if leaf == i)
 
 
 def test_holes_of_two_pods_meet_in_one() -> None:
     """Two holes of 2 in leaves of different pods come together by one exchange of leaves that have equal room."""
-    q = Question(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 3), Kind(6, 2)), line=5)
+    q = Problem(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 3), Kind(6, 2)), line=5)
     packing = Packing(whole=Counter({(0, 0): 1, (1, 1): 1, (2, 0): 1, (3, 1): 1}))
     held = Exchange(q, packing, {2: [0, 2], 0: [1, 3]}).gather(Counter({2: 2}))
     assert held is not None
@@ -24,7 +24,7 @@ def test_holes_of_two_pods_meet_in_one() -> None:
 
 def test_a_pod_too_small_holds_no_chain() -> None:
     """Three holes do not fit the two leaves of any pod."""
-    q = Question(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 5),), line=5)
+    q = Problem(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 5),), line=5)
     packing = Packing(whole=Counter({(i, 0): 1 for i in range(4)}))
     assert Exchange(q, packing, {2: [0, 1, 2, 3]}).gather(Counter({2: 3})) is None
 
@@ -33,7 +33,7 @@ def test_nothing_is_lost_or_made() -> None:
     """On random clusters every hole that is given is there, each leaf is given once, and the rest keeps its holes."""
     for seed in range(60):
         r = random.Random(seed)
-        q = Question(
+        q = Problem(
             leaves=tuple(Leaf((i // 4,), r.randint(4, 6), 6) for i in range(16)),
             kinds=(Kind(2, 40), Kind(1, 1)),
             line=41,
