@@ -293,6 +293,7 @@ def solve(
     gap: float | None = None,
     seed: int = 0,
     threads: int | None = None,
+    solver: str | None = None,
     pins: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> "Plan":
@@ -308,6 +309,8 @@ def solve(
         Relative gap within which a decision counts as done.
     seed, threads
         Of the solvers; the same instance, seed and threads give the same plan.
+    solver
+        "highs" or "cpsat" for the formulations that both can solve; each formulation's usual one unless given.
     pins
         Decisions fixed by hand, by dotted path, over those of the instance.
     progress
@@ -321,7 +324,7 @@ def solve(
     from planner.planning.load import load_instance
     from planner.planning.solve import options_of, solve_instance
 
-    options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads)
+    options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
     return solve_instance(load_instance(instance, pins=pins), options, progress or _silent)
 
 

@@ -20,6 +20,7 @@ from planner.planning.pipeline import Decider, Refusal, Trial
 from planner.planning.warm_start import Learned
 from planner.simulation.reference_tree import factor
 from planner.solvers.outcome import relative_gap
+from planner.solvers.registry import solver_named
 from planner.version import __version__
 
 
@@ -250,7 +251,9 @@ def _bound_in_order(best: Trial | None, name: str) -> float | None:
     return best.cost.total_usd - slack
 
 
-def options_of(*, time_limit: float | None, gap: float | None, seed: int, threads: int | None) -> Options:
+def options_of(
+    *, time_limit: float | None, gap: float | None, seed: int, threads: int | None, solver: str | None = None
+) -> Options:
     """Check the options of a solve."""
     if time_limit is not None and time_limit <= 0:
         raise InputError(f"time_limit: must be greater than 0 seconds (is {time_limit:g}); leave it out for no limit")
@@ -258,4 +261,4 @@ def options_of(*, time_limit: float | None, gap: float | None, seed: int, thread
         raise InputError(f"gap: must be from 0 to below 1 (is {gap:g}); 0.01 is one percent")
     if threads is not None and threads < 1:
         raise InputError(f"threads: must be at least 1 (is {threads})")
-    return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads)
+    return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver_named(solver))

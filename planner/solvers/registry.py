@@ -51,7 +51,7 @@ SOLVERS = {
 }  # fmt: skip
 
 
-def named(name: str | None) -> str | None:
+def solver_named(name: str | None) -> str | None:
     """Return the name of a solver as options have it; None leaves each formulation its usual one.
 
     Raises

@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 
 from planner.errors import InputError
 from planner.solvers.outcome import Stop
-from planner.solvers.registry import SOLVERS, linear_runner, named, run_milp
+from planner.solvers.registry import SOLVERS, linear_runner, run_milp, solver_named
 
 
 def mixed(seed: int, *, continuous: bool) -> pyo.ConcreteModel:
@@ -97,6 +97,6 @@ def test_linear_rows_run_on_either(name: str | None) -> None:
 
 def test_unknown_names_are_refused() -> None:
     """The message lists the solvers there are."""
-    assert named(None) is None and named("highs") == "highs"
+    assert solver_named(None) is None and solver_named("highs") == "highs"
     with pytest.raises(InputError, match=r"must be one of highs, cpsat \(is 'scip'\)"):
-        named("scip")
+        solver_named("scip")

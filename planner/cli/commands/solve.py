@@ -19,6 +19,9 @@ def solve(
     gap: Gap = None,
     seed: Seed = 0,
     threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="highs or cpsat, where both can solve a formulation; its usual one unless given.")
+    ] = None,
     pin: Annotated[
         list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
     ] = None,
@@ -32,7 +35,14 @@ def solve(
     try:
         with progress_line(quiet) as report:
             plan = planner.solve(
-                instance, time_limit=time_limit, gap=gap, seed=seed, threads=threads, pins=pins, progress=report
+                instance,
+                time_limit=time_limit,
+                gap=gap,
+                seed=seed,
+                threads=threads,
+                solver=solver,
+                pins=pins,
+                progress=report,
             )
     except KeyboardInterrupt:
         print("interrupted before there was a plan", file=sys.stderr)
