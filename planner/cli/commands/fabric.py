@@ -16,7 +16,7 @@ from planner.files import require_writable, write_atomically
 from planner.plan.files import read_plan
 
 if TYPE_CHECKING:
-    from planner.exports.from_plan import Built
+    from planner.exports.from_plan import BuiltFabric
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
 FORMATS = ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg")
@@ -48,9 +48,9 @@ def export(
     require_writable(output)
     from planner.exports import cable_list, picture, slurm
     from planner.exports.files import write_streamed
-    from planner.exports.from_plan import built
+    from planner.exports.from_plan import built_fabric
 
-    wired = built(read_plan(plan), site)
+    wired = built_fabric(read_plan(plan), site)
     if form == "graphml":
         write_streamed(output, _graphml(wired, detail))
         return
@@ -63,17 +63,17 @@ def export(
     write_streamed(output, writers[form](wired))
 
 
-def _graphml(wired: "Built", detail: str) -> Iterator[str]:
+def _graphml(wired: "BuiltFabric", detail: str) -> Iterator[str]:
     """Write the graph of a fabric, of its switches or of the tiers of its pods."""
     import networkx as nx
 
-    from planner.exports.graph import MOST_EDGES, edges, graph
+    from planner.exports.graph import MAX_EDGES, edges, graph
 
     count = edges(wired)
-    by_pod = detail == "pod" or (detail == "auto" and count > MOST_EDGES)
+    by_pod = detail == "pod" or (detail == "auto" and count > MAX_EDGES)
     if by_pod and detail == "auto":
         choice = "written by pod; `--detail switch` writes every switch"
-        print(f"{count:,} edges between switches > {MOST_EDGES:,}: {choice}", file=sys.stderr)
+        print(f"{count:,} edges between switches > {MAX_EDGES:,}: {choice}", file=sys.stderr)
     return (f"{line}\n" for line in nx.generate_graphml(graph(wired, by_pod=by_pod)))
 
 

@@ -60,7 +60,7 @@ def import_(
     ] = None,
     source: Annotated[str | None, typer.Option(help="Where the files come from; written as the grid's source.")] = None,
 ) -> None:
-    """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS, and name what they leave open."""
+    """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
     from planner.imports.draft import Options
     from planner.imports.geojson import geojson as as_geojson
     from planner.imports.read import import_grid

@@ -1,17 +1,18 @@
-"""What a page is made of: figures that say which value of the plan they are, tables and blocks."""
+"""What a page is made of: figures that name their value's path in the plan, tables and blocks."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from planner.plan.plan import Plan
 
-PALETTE = 8
+PALETTE = 8  # colours of the style sheet, c0 to c7
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of the plan: how it reads, and its path and exact value, which stand in the page for whoever holds it against the plan."""
+    """A figure of the plan as text, with its path and exact value, which let a reader check it against the plan."""
 
     text: str
     path: str
@@ -21,23 +22,24 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Swatch:
-    """A name with the colour that it has in the picture beside."""
+    """A name with the colour that it has in the picture beside it."""
 
     text: str
     colour: str
 
 
 Cell = str | Figure | Swatch
+Row = tuple[Cell, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; columns named in `words` hold text and not figures."""
+    """A table; `text_columns` have text in them and not figures."""
 
     caption: str
     head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    words: tuple[str, ...] = ()
+    rows: Sequence[Row]
+    text_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,13 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One part of a plan's story: pictures, the same in tables, notes, and longer accounts by name."""
+    """One part of a plan: pictures, the same in tables, notes, and longer texts by name."""
 
     title: str
-    pictures: tuple[Picture, ...] = ()
-    tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
-    accounts: tuple[tuple[str, str], ...] = ()
+    pictures: Sequence[Picture] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+    texts: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +72,27 @@ class Section:
     headline: str
     cards: tuple[Figure, ...]
     conflict: tuple[str, tuple[str, ...]] | None = None
-    blocks: tuple[Block, ...] = field(default=())
+    blocks: tuple[Block, ...] = ()
 
 
-def resolved(plan: Plan, path: str) -> Any:
-    """Return the value at a dotted path; `[*]` sums over the entries of a list or dict; None where a part is missing."""
-    return _at(plan, path.replace("[*]", ".*").split("."))
+def value_at(plan: Plan, path: str) -> Any:
+    """Return the value at a dotted path, None where a part is missing; `[*]` sums over entries."""
+    return _value_at(plan, path.replace("[*]", ".*").split("."))
 
 
-def _at(held: Any, parts: list[str]) -> Any:
+def _value_at(value: Any, parts: list[str]) -> Any:
     for n, part in enumerate(parts):
-        if held is None:
+        if value is None:
             return None
         if part == "*":
-            entries = list(held.values()) if isinstance(held, dict) else list(held)
-            found = [_at(x, parts[n + 1 :]) for x in entries]
-            return sum(v for v in found if v is not None) if any(v is not None for v in found) else None
-        held = (
-            held[int(part)]
-            if isinstance(held, tuple)
-            else held.get(part)
-            if isinstance(held, dict)
-            else getattr(held, part)
-        )
-    return held
+            entries = value.values() if isinstance(value, dict) else value
+            terms = [v for x in entries if (v := _value_at(x, parts[n + 1 :])) is not None]
+            return sum(terms) if terms else None
+        if isinstance(value, tuple):
+            value = value[int(part)]
+        else:
+            value = value.get(part) if isinstance(value, dict) else getattr(value, part)
+    return value
 
 
 def figure(path: str, value: Any, text: str, label: str = "") -> Figure:
@@ -101,6 +100,16 @@ def figure(path: str, value: Any, text: str, label: str = "") -> Figure:
     return Figure(text=text, path=path, value=json.dumps(value), label=label)
 
 
+def figures_of(path: str, source: Any) -> Callable[..., Cell]:
+    """Return a function that makes a figure of a field of the object or dict at a path, "-" where it is None."""
+
+    def cell(name: str, show: Callable[[Any], str] = "{:,}".format) -> Cell:
+        value = source[name] if isinstance(source, Mapping) else getattr(source, name)
+        return "-" if value is None else figure(f"{path}.{name}", value, show(value))
+
+    return cell
+
+
 def colour(place: int) -> str:
-    """Return the class of the n-th colour; beyond the palette all are grey."""
+    """Return the class of the n-th colour; after the palette all are grey."""
     return f"c{place}" if place < PALETTE else "rest"

@@ -1,11 +1,13 @@
-"""What a sweep decides, and where along an axis that changes."""
+"""The decisions of a sweep, and where along an axis they change."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from planner.report.plots.labels import quantity
 from planner.report.plots.rows import Row, number
+from planner.units import counted
 
 SITE, RACKS = "sites.sites.", ".racks"
 FABRIC, TIERS = "fabric.sites.", ".tiers."
@@ -34,70 +36,67 @@ class Change:
 
     at: float
     lane: str
-    told: str
+    text: str
 
 
 def sites_of(row: Row) -> tuple[str, ...]:
     """Return the open sites of a row."""
-    return tuple(
-        sorted(k[len(SITE) : -len(RACKS)] for k, v in row.items() if k.startswith(SITE) and k.endswith(RACKS) and v)
-    )
+    return tuple(sorted(name for name, racks in _named(row, SITE, RACKS) if racks))
+
+
+def _named(row: Row, front: str, end: str) -> Iterator[tuple[str, Any]]:
+    """Yield the names between the two parts of a path, and their values."""
+    for path, value in row.items():
+        if path.startswith(front) and path.endswith(end):
+            yield path[len(front) : -len(end)], value
 
 
 def _sites(row: Row) -> str | None:
     return " + ".join(sites_of(row)) or None
 
 
-def _cut(row: Row) -> str | None:
-    parts = [("TP", "tensor"), ("CP", "context"), ("EP", "expert"), ("PP", "pipeline")]
-    ways = [(mark, row.get(f"layout.{kind}_parallel")) for mark, kind in parts]
-    told = [f"{mark} {n}" for mark, n in ways if n is not None and (n != 1 or mark in ("TP", "PP"))]
+def _strategy(row: Row) -> str | None:
+    kinds = [("TP", "tensor"), ("CP", "context"), ("EP", "expert"), ("PP", "pipeline")]
+    degrees = [(mark, row.get(f"layout.{kind}_parallel")) for mark, kind in kinds]
+    parts = [f"{mark} {n}" for mark, n in degrees if n is not None and (n != 1 or mark in ("TP", "PP"))]
     virtual = row.get("layout.virtual_stages")
-    return " ".join(told) + (f" v{virtual}" if virtual not in (None, 1) else "") if told else None
+    if parts and virtual not in (None, 1):
+        parts.append(f"v{virtual}")
+    return " ".join(parts) or None
 
 
 def _memory(row: Row) -> str | None:
-    zero, again = row.get("layout.zero_stage"), row.get("layout.recompute")
-    told = [f"ZeRO-{zero}"] if zero is not None else []
-    return ", ".join([*told, *([f"recompute {again}"] if again is not None else [])]) or None
+    choices = {"ZeRO-": row.get("layout.zero_stage"), "recompute ": row.get("layout.recompute")}
+    return ", ".join(f"{name}{value}" for name, value in choices.items() if value is not None) or None
 
 
 def _fabric(row: Row) -> str | None:
-    """Tell tiers and planes; of several sites each form once, the one with most tiers first."""
+    """Return tiers and planes; of several sites each form once, the one with most tiers first."""
+    planes = dict(_named(row, FABRIC, ".planes"))
     tiers: dict[str, set[str]] = {}
-    planes: dict[str, object] = {}
-    for path, value in row.items():
-        if path.startswith(FABRIC):
-            if TIERS in path:
-                site, _, rest = path.removeprefix(FABRIC).partition(TIERS)
-                tiers.setdefault(site, set()).add(rest.partition(".")[0])
-            elif path.endswith(".planes"):
-                planes[path.removeprefix(FABRIC).removesuffix(".planes")] = value
+    for path in row:
+        if path.startswith(FABRIC) and TIERS in path:
+            site, _, rest = path.removeprefix(FABRIC).partition(TIERS)
+            tiers.setdefault(site, set()).add(rest.partition(".")[0])
     forms = sorted({(-len(tiers.get(s, ())), str(planes.get(s, ""))) for s in {*tiers, *planes}})
-    told = [
-        ", ".join(_counted(n, word) for n, word in ((str(-less), "tier"), (held, "plane")) if n not in ("", "0"))
-        for less, held in forms
-    ]
-    return " / ".join(told) or None
+    return " / ".join(_form(-minus_tiers, planes_of) for minus_tiers, planes_of in forms) or None
 
 
-def _counted(number: str, word: str) -> str:
-    return f"{number} {word}" + ("" if number == "1" else "s")
+def _form(tiers: int, planes: str) -> str:
+    parts = [counted(tiers, "tier")] if tiers else []
+    if planes not in ("", "0"):
+        parts.append(f"{planes} plane{'' if planes == '1' else 's'}")
+    return ", ".join(parts)
 
 
 def _lines(row: Row) -> str | None:
-    """Tell the lines built, where the row tells sites."""
-    front, end = "sites.new_lines.", ".circuits"
-    built = [
-        f"{k[len(front) : -len(end)]} x{v}"
-        for k, v in sorted(row.items())
-        if k.startswith(front) and k.endswith(end) and v
-    ]
+    """Return the lines built, where the row has sites."""
+    built = [f"{name} x{n}" for name, n in sorted(_named(row, "sites.new_lines.", ".circuits")) if n]
     return " + ".join(built) or ("none" if sites_of(row) else None)
 
 
 def _model(row: Row) -> str | None:
-    layers = row.get("choice.layers") or row.get("workload.model.layers")
+    layers = row.get("model_choice.layers") or row.get("workload.model.layers")
     return None if layers is None else f"{layers} layers"
 
 
@@ -105,32 +104,32 @@ LANES: dict[str, Callable[[Row], str | None]] = {
     "sites": _sites,
     "new lines": _lines,
     "model": _model,
-    "layout": _cut,
+    "layout": _strategy,
     "memory": _memory,
     "fabric": _fabric,
 }
 
 
 def best_by_x(rows: Sequence[Row], x: str, y: str, *, largest: bool = False) -> list[Row]:
-    """Return for each x the row of least (or largest) y, by ascending x: whose decisions the strip shows."""
-    held: dict[float, tuple[float, Row]] = {}
+    """Return for each x the row of smallest (or largest) y, whose decisions the strip shows, by ascending x."""
+    best: dict[float, tuple[float, Row]] = {}
     for row in rows:
         at, value = number(row, x), number(row, y)
         if at is None or value is None:
             continue
         rank = -value if largest else value
-        if at not in held or rank < held[at][0]:
-            held[at] = (rank, row)
-    return [held[at][1] for at in sorted(held)]
+        if at not in best or rank < best[at][0]:
+            best[at] = (rank, row)
+    return [best[at][1] for at in sorted(best)]
 
 
 def lanes_of(rows: Sequence[Row], x: str) -> list[Lane]:
     """Return the decisions that change along x, each as bands of one value; rows are in the order of x."""
-    found = []
-    for name, told in LANES.items():
+    lanes = []
+    for name, decision in LANES.items():
         bands: list[Band] = []
         for row in rows:
-            at, value = number(row, x) or 0.0, told(row)
+            at, value = number(row, x) or 0.0, decision(row)
             if value is None:
                 continue
             if bands and bands[-1].value == value:
@@ -138,34 +137,34 @@ def lanes_of(rows: Sequence[Row], x: str) -> list[Lane]:
             else:
                 bands.append(Band(at, at, value))
         if len(bands) > 1:
-            found.append(Lane(name, tuple(bands)))
-    return found
+            lanes.append(Lane(name, tuple(bands)))
+    return lanes
 
 
 def changes_of(rows: Sequence[Row], x: str) -> list[Change]:
-    """Tell each change in words, in the order of x: `at $64B a third site opens: palo-verde`."""
-    found: list[Change] = []
+    """Describe each change in words, in the order of x: `at $64B a third site opens: palo-verde`."""
+    changes: list[Change] = []
     for before, after in pairwise(rows):
         at = number(after, x) or 0.0
-        for name, told in LANES.items():
-            old, new = told(before), told(after)
+        for name, decision in LANES.items():
+            old, new = decision(before), decision(after)
             if old is None or new is None or old == new:
                 continue
-            what = (
-                _sites_change(sites_of(before), sites_of(after)) if name == "sites" else f"{name} {old} becomes {new}"
-            )
-            found.append(Change(at, name, f"at {quantity(x, after.get(x))} {what}"))
-    return found
+            what = f"{name} {old} becomes {new}"
+            if name == "sites":
+                what = _sites_change(sites_of(before), sites_of(after))
+            changes.append(Change(at, name, f"at {quantity(x, after.get(x))} {what}"))
+    return changes
 
 
 ORDINALS = ("a first", "a second", "a third", "a fourth", "a fifth", "a sixth")
 
 
 def _sites_change(old: Sequence[str], new: Sequence[str]) -> str:
-    """Say which sites open and close."""
+    """Describe which sites open and close."""
     opened, closed = [s for s in new if s not in old], [s for s in old if s not in new]
     if len(opened) == 1 and not closed:
         rank = ORDINALS[len(new) - 1] if len(new) <= len(ORDINALS) else f"one more (of {len(new)})"
         return f"{rank} site opens: {opened[0]}"
-    told = ((opened, "open"), (closed, "close"))
-    return " and ".join(f"{', '.join(s)} {word if len(s) > 1 else word + 's'}" for s, word in told if s)
+    parts = [(s, verb if len(s) > 1 else f"{verb}s") for s, verb in ((opened, "open"), (closed, "close")) if s]
+    return " and ".join(f"{', '.join(s)} {verb}" for s, verb in parts)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
-from planner.report.plots.changes import best_by_x, changes_of
-from planner.report.plots.figure import Ask, by_value, facets_of, title
+from planner.report.plots.changes import changes_of
+from planner.report.plots.figure import PlotRequest, best_rows, by_value, facets_of, title
 from planner.report.plots.labels import label, quantity
 from planner.report.plots.rows import Row, planned, why_none
 
@@ -18,12 +18,11 @@ def style() -> str:
     return (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")
 
 
-def plot_page(rows: Sequence[Row], ask: Ask, svg: str) -> str:
+def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
     """Return the picture, the changes along its axis and its points as one HTML page."""
-    name = title(ask)
-    inline = svg[svg.index("<svg") :].replace(
-        "<svg", f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"', 1
-    )
+    name = title(request)
+    described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
+    inline = svg[svg.index("<svg") :].replace("<svg", described, 1)
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -31,36 +30,33 @@ def plot_page(rows: Sequence[Row], ask: Ask, svg: str) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">',
             f"<title>{escape(name)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n<h1>{escape(name)}</h1>",
             f'<figure class="wide plot" tabindex="0">{inline}</figure>',
-            *_changes(rows, ask),
-            *_table(rows, ask),
+            *_changes(rows, request),
+            *_table(rows, request),
             "</main>\n</body>\n</html>\n",
         ]
     )
 
 
-def _changes(rows: Sequence[Row], ask: Ask) -> list[str]:
+def _changes(rows: Sequence[Row], request: PlotRequest) -> list[str]:
     """List what changes where, for each facet."""
-    found = []
-    for name, part in facets_of(rows, ask.facet):
-        best = best_by_x(
-            [r for r in part if planned(r)], ask.x, ask.y, largest=ask.senses is not None and ask.senses[1] == "max"
-        )
-        told = [f"<li>{escape(c.told)}</li>" for c in changes_of(best, ask.x)] or ["<li>nothing</li>"]
-        found += [f"<h3>What changes{escape(f' ({name})' if name else '')}</h3>\n<ul>", *told, "</ul>"]
-    return found
+    lines = []
+    for name, part in facets_of(rows, request.facet):
+        changes = changes_of(best_rows(part, request), request.x)
+        items = [f"<li>{escape(c.text)}</li>" for c in changes] or ["<li>nothing</li>"]
+        lines += [f"<h3>What changes{escape(f' ({name})' if name else '')}</h3>\n<ul>", *items, "</ul>"]
+    return lines
 
 
-def _table(rows: Sequence[Row], ask: Ask) -> list[str]:
+def _table(rows: Sequence[Row], request: PlotRequest) -> list[str]:
     """Write a line a point, in the order of x."""
-    paths = list(dict.fromkeys(p for p in (ask.x, ask.facet, ask.color, ask.y) if p))
+    paths = list(dict.fromkeys(p for p in (request.x, request.facet, request.color, request.y) if p))
     head = "".join(f'<th scope="col">{escape(label(p))}</th>' for p in paths)
-    body = [
-        "<tr>"
-        + "".join(f"<td>{escape(quantity(p, r.get(p)) if r.get(p) is not None else '-')}</td>" for p in paths)
-        # What a row that holds no plan says in the place of one.
-        + f'<td class="text">{escape(str(r["status"]) if planned(r) else why_none(r))}</td></tr>'
-        for r in sorted(rows, key=lambda r: [by_value(r.get(p)) for p in paths])
-    ]
+    body = []
+    for r in sorted(rows, key=lambda r: [by_value(r.get(p)) for p in paths]):
+        cells = "".join(f"<td>{'-' if r.get(p) is None else escape(quantity(p, r.get(p)))}</td>" for p in paths)
+        # A row without a plan has its reason here.
+        status = escape(str(r["status"]) if planned(r) else why_none(r))
+        body.append(f'<tr>{cells}<td class="text">{status}</td></tr>')
     return [
         '<h3>Points</h3>\n<div class="scroll"><table>',
         f'<thead><tr>{head}<th class="text" scope="col">status</th></tr></thead>\n<tbody>',

@@ -6,7 +6,12 @@ from typing import Literal
 from planner.errors import InputError
 
 Sense = Literal["min", "max"]
-SENSES = ("min-min", "max-min", "min-max", "max-max")
+SENSES: dict[str, tuple[Sense, Sense]] = {
+    "min-min": ("min", "min"),
+    "max-min": ("max", "min"),
+    "min-max": ("min", "max"),
+    "max-max": ("max", "max"),
+}
 
 
 def senses_of(text: str) -> tuple[Sense, Sense] | None:
@@ -17,19 +22,17 @@ def senses_of(text: str) -> tuple[Sense, Sense] | None:
     InputError
         It is none of the five.
     """
-    for x in ("min", "max"):
-        for y in ("min", "max"):
-            if text == f"{x}-{y}":
-                return x, y
     if text == "none":
         return None
-    raise InputError(f"--frontier {text}: must be one of {', '.join(SENSES)}, none")
+    if text not in SENSES:
+        raise InputError(f"--frontier {text}: must be one of {', '.join(SENSES)}, none")
+    return SENSES[text]
 
 
 def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
     """Return the places of the points that no other point dominates, by ascending x.
 
-    A point dominates another where it is no worse in both and better in one; of equal points the first stands.
+    A point dominates another where it is no worse in both and better in one; of equal points the first is returned.
     """
     sx, sy = (1.0 if s == "min" else -1.0 for s in senses)
     order = sorted(range(len(points)), key=lambda i: (sx * points[i][0], sy * points[i][1], i))

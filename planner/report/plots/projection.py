@@ -1,4 +1,4 @@
-"""Where a place lies on a flat map."""
+"""Project places onto a flat map."""
 
 import math
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ US_SOUTH, US_NORTH, US_WEST, US_EAST = 22.0, 52.0, -130.0, -62.0
 def albers(latitude: float, longitude: float) -> Point:
     """Return x (east) and y (north) of a place in the 48 states, in Earth radii.
 
-    Albers equal-area conic on a sphere: Snyder, J. P. (1987), Map Projections: A Working Manual, USGS Professional Paper 1395,
-    equations (14-1) to (14-6).
+    Albers equal-area conic on a sphere: Snyder, J. P. (1987), Map Projections: A Working Manual, USGS Professional
+    Paper 1395, equations (14-1) to (14-6).
     """
     first, second = (math.radians(p) for p in US_PARALLELS)
     n = (math.sin(first) + math.sin(second)) / 2
@@ -29,7 +29,7 @@ def albers(latitude: float, longitude: float) -> Point:
 
 
 def in_us(latitude: float, longitude: float) -> bool:
-    """Tell whether a place belongs on a map of the 48 states."""
+    """Return whether a place belongs on a map of the 48 states."""
     return US_SOUTH <= latitude <= US_NORTH and US_WEST <= longitude <= US_EAST
 
 

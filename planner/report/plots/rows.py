@@ -1,7 +1,8 @@
-"""Rows of a sweep as they are drawn: one flat level of figures by dotted path, whatever wrote them."""
+"""Rows of a sweep as they are drawn: one flat level of figures by dotted path, from any file of rows."""
 
 import csv
 import difflib
+import io
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -9,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
+from planner.files import read_text
 from planner.sweeps.parquet import read_parquet
 
 Row = dict[str, Any]
-HELD = ("optimal", "feasible")  # of a row's status: there is a plan
+PLANNED = ("optimal", "feasible")  # of a row's status: there is a plan
 WRAPPERS = ("point.", "plan.")  # parts of a row whose figures go by their own names
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read JSON lines, CSV or Parquet; a last line that a killed run left half-written is no row.
+    """Read JSON lines, CSV or Parquet; a last line that a killed run left incomplete is no row.
 
     Raises
     ------
@@ -25,23 +27,17 @@ def read_rows(path: Path) -> list[Row]:
         The file cannot be read, or a line is no row; the message names the line.
     """
     if path.suffix == ".parquet":
-        found = [
-            {k: _value(v) if isinstance(v, str) else v for k, v in row.items() if v is not None}
-            for row in read_parquet(path)
-        ]
+        rows = [_typed(row) for row in read_parquet(path)]
     else:
-        text = _text(path)
-        found = list(_csv_rows(text) if path.suffix == ".csv" else _lines(path, text))
-    if not found:
+        text = read_text(path, "give the rows of `planner sweep`")
+        rows = [_typed(row) for row in _csv_rows(text)] if path.suffix == ".csv" else list(_lines(path, text))
+    if not rows:
         raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
-    return found
+    return rows
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give the rows of `planner sweep`") from None
+def _typed(row: dict[str, Any]) -> Row:
+    return {k: _value(v) if isinstance(v, str) else v for k, v in row.items() if v is not None}
 
 
 def _lines(path: Path, text: str) -> Iterator[Row]:
@@ -50,21 +46,21 @@ def _lines(path: Path, text: str) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            held = json.loads(line)
+            row = json.loads(line)
         except json.JSONDecodeError as error:
             if n == len(lines):
                 return
-            raise InputError(
-                f"{path}: line {n}: {error.msg} at column {error.colno}; each line must be one JSON object"
-            ) from None
-        if not isinstance(held, dict):
+            problem = f"{error.msg} at column {error.colno}"
+            raise InputError(f"{path}: line {n}: {problem}; each line must be one JSON object") from None
+        if not isinstance(row, dict):
             raise InputError(f"{path}: line {n}: must be an object (is {line[:60]}); give the rows of `planner sweep`")
-        yield flattened(held)
+        yield flattened(row)
 
 
-def _csv_rows(text: str) -> Iterator[Row]:
-    for row in csv.DictReader(text.splitlines()):
-        yield {k: _value(v) for k, v in row.items() if k is not None and v not in ("", None)}
+def _csv_rows(text: str) -> Iterator[dict[str, str]]:
+    # Not splitlines: a cell may hold U+0085, U+2028 or U+2029.
+    for row in csv.DictReader(io.StringIO(text, newline="")):
+        yield {k: v for k, v in row.items() if k is not None and v not in ("", None)}
 
 
 def _value(text: str) -> Any:
@@ -75,30 +71,30 @@ def _value(text: str) -> Any:
 
 
 def flattened(row: dict[str, Any]) -> Row:
-    """Bring a row to one level; entries of lists go by their id or name, else by place."""
-    found: Row = {}
+    """Return a row on one level; entries of lists go by their id or name, else by place."""
+    figures: Row = {}
     for path, value in _leaves(row, ""):
         name = next((path.removeprefix(w) for w in WRAPPERS if path.startswith(w)), path)
-        found.setdefault(name, value)
-    return found
+        figures.setdefault(name, value)
+    return figures
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
     front = f"{where}." if where else ""
     if isinstance(value, dict):
-        for key, held in value.items():
-            yield from _leaves(held, front + str(key))
+        for key, child in value.items():
+            yield from _leaves(child, front + str(key))
     elif isinstance(value, list):
-        for n, held in enumerate(value):
-            own = held.get("id") or held.get("name") if isinstance(held, dict) else None
-            yield from _leaves(held, f"{front}{own or n}")
+        for n, child in enumerate(value):
+            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
+            yield from _leaves(child, f"{front}{name or n}")
     else:
         yield where, value
 
 
 def planned(row: Row) -> bool:
-    """Tell whether a row holds a plan."""
-    return row.get("status") in HELD
+    """Return whether a row has a plan."""
+    return row.get("status") in PLANNED
 
 
 def check_path(rows: Sequence[Row], option: str, path: str) -> None:
@@ -126,13 +122,10 @@ def number(row: Row, path: str) -> float | None:
 
 
 def why_none(row: Row) -> str:
-    """Say in few words why a row has no plan: its status and the rules in conflict, or else the reason's beginning."""
+    """Return why a row has no plan: its status and the rules in conflict, or else the reason."""
     status = str(row.get("status") or "no status")
     rules = row.get("rules")
-    listed = (
-        rules
-        if isinstance(rules, str) and rules
-        else "; ".join(str(v) for k, v in sorted(row.items()) if k.startswith("rules."))
-    )
-    told = listed or str(row.get("reason") or row.get("stopped") or "")
-    return f"{status}: {told}" if told else status
+    if not isinstance(rules, str) or not rules:
+        rules = "; ".join(str(v) for k, v in sorted(row.items()) if k.startswith("rules."))
+    why = rules or str(row.get("reason") or row.get("stopped") or "")
+    return f"{status}: {why}" if why else status

@@ -16,7 +16,7 @@ LETTER = 0.052  # inches of a letter of the strip
 
 
 def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
-    """Return the wan_gateways between neighbouring points, half-way, and as far beyond the ends."""
+    """Return the borders between neighbouring points, half-way, and as far outside the ends."""
     at = [math.log(x) for x in xs] if logarithmic else list(xs)
     if len(at) == 1:
         return [xs[0], xs[0]]
@@ -33,16 +33,8 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> N
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     if not lanes:
-        axes.text(
-            0.5,
-            0.5,
-            "the same decisions all along",
-            transform=axes.transAxes,
-            ha="center",
-            va="center",
-            fontsize=7.5,
-            color="#606060",
-        )
+        style = {"transform": axes.transAxes, "fontsize": 7.5, "color": "#606060"}
+        axes.text(0.5, 0.5, "the same decisions all along", ha="center", va="center", **style)
         return
     xs = [number(r, x) or 0.0 for r in rows]
     logarithmic = axes.get_xscale() == "log"
@@ -53,9 +45,8 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> N
     for n, lane in enumerate(lanes):
         for k, band in enumerate(lane.bands):
             left, right = edges[xs.index(band.first)], edges[xs.index(band.last) + 1]
-            axes.broken_barh(
-                [(left, right - left)], (n - 0.4, 0.8), facecolor=TINTS[k % 2], edgecolor="white", linewidth=0.8
-            )
+            style = {"facecolor": TINTS[k % 2], "edgecolor": "white", "linewidth": 0.8}
+            axes.broken_barh([(left, right - left)], (n - 0.4, 0.8), **style)
             if len(band.value) * LETTER * per_inch <= scale(right) - scale(left):
                 middle = math.sqrt(left * right) if logarithmic else (left + right) / 2
                 axes.text(middle, n, band.value, ha="center", va="center", fontsize=6.5)

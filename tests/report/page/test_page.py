@@ -19,7 +19,7 @@ from planner.plan.placement import Assignment
 from planner.report.page.drawings.leaf_domains import by_pieces, kinds_of
 from planner.report.page.drawings.pipeline import pipeline
 from planner.report.page.page import report_page
-from planner.report.plots.labels import amount, gap, gigabytes, usd
+from planner.units import amount, gap, memory, money
 
 
 class Figures(HTMLParser):
@@ -70,7 +70,7 @@ def test_shown_text_agrees_with_the_value() -> None:
     assert found
     assert all(text == f"{float(value):,.1f} days" for value, text in found)
     for value, text in re.findall(r'<data data-path="cost\.[^"]+" value="([^"]+)">([^<]+)</data>', html):
-        assert text == usd(float(value))
+        assert text == money(float(value))
 
 
 def test_every_picture_is_described() -> None:
@@ -191,7 +191,7 @@ def test_command(tmp_path: Path) -> None:
 def test_figures_read_well() -> None:
     """Thousands stand in full, memory in its own unit, and what rounding leaves of a gap is none."""
     assert [amount(x) for x in (28837.4, 999.96, 0.00137512)] == ["28,837", "1,000", "0.001375"]
-    assert [gigabytes(x) for x in (172.2e9, 2.87e6)] == ["172.2 GB", "2.87 MB"]
+    assert [memory(x) for x in (172.2e9, 2.87e6)] == ["172.2 GB", "2.87 MB"]
     assert [gap(x) for x in (1.1e-16, 0.0, 0.0123)] == ["0 %", "0 %", "1.2 %"]
 
 

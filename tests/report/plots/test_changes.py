@@ -15,7 +15,7 @@ from planner.report.plots.strip import edges_of
 def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
     """Each opening site, new cut and grown fabric is told once, at the first point that has it."""
     rows = best_by_x(read_rows(written(tmp_path)), X, Y)
-    told = [c.told for c in changes_of(rows, X)]
+    told = [c.text for c in changes_of(rows, X)]
     assert told == [
         "at $70B a second site opens: salem",
         "at $90B layout TP 8 PP 64 becomes TP 16 PP 64",
@@ -36,7 +36,7 @@ def test_sites_that_swap() -> None:
     """A site that closes while another opens is told both ways."""
     before, after = flattened(row(40)), flattened(row(50))
     after["sites.sites.salem.racks"], after["sites.sites.palo-verde.racks"] = 9, 0
-    assert [c.told for c in changes_of([before, after], X)] == ["at $50B salem opens and palo-verde closes"]
+    assert [c.text for c in changes_of([before, after], X)] == ["at $50B salem opens and palo-verde closes"]
 
 
 def test_best_by_x_takes_the_asked_end() -> None:

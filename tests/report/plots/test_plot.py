@@ -66,7 +66,7 @@ def test_png(tmp_path: Path) -> None:
         ({"frontier": "best"}, "--frontier best: must be one of"),
         ({"output": "a.pdf"}, "must end in .svg, .png or .html"),
         ({"facet": X}, "has 19 values; at most 12 pictures fit"),
-        ({"output": "no/such/folder/a.svg"}, "cannot be written"),
+        ({"output": "no/such/folder/a.svg"}, "its folder does not exist"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, options: dict[str, str], said: str) -> None:
@@ -89,4 +89,4 @@ def test_a_missing_file_ends_in_a_message() -> None:
     """A file that is not there ends in exit code 2 and no traceback."""
     out = run("no-such.jsonl", "-x", X, "-y", Y, "-o", "a.svg")
     assert out.returncode == 2
-    assert out.stderr.startswith("no-such.jsonl: cannot be read")
+    assert out.stderr.startswith("no-such.jsonl: no such file")

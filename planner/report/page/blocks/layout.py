@@ -2,166 +2,134 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from planner.instance.instance import Instance
 from planner.plan.layout import LayoutPlan
-from planner.plan.plan import Plan
-from planner.report.page.cards import WAYS
+from planner.plan.plan import Cost, Plan
+from planner.plan.sites import SitesPlan
+from planner.report.page.cards import DEGREES
 from planner.report.page.drawings.bars import Limit, colours, stacked
 from planner.report.page.drawings.pipeline import pipeline, rack
-from planner.report.page.parts import Block, Cell, Picture, Swatch, Table, figure
-from planner.report.plots.labels import amount, gigabytes, plain, share, usd
+from planner.report.page.parts import Block, Picture, Row, Swatch, Table, figure, figures_of
+from planner.report.plots.labels import plain
+from planner.units import amount, memory, money, share
 
-CHOICES = {
-    "Parallel ways": tuple(f"{way}_parallel" for way in WAYS),
-    "Schedule and memory": (
-        *("schedule", "virtual_stages", "microbatch_sequences", "microbatches_per_step"),
-        *("recompute", "sequence_parallel", "zero_stage"),
-    ),
-    "Racks and GPUs": ("replicas_per_rack", "racks_per_replica", "stages_per_rack", "gpus_used", "gpus_idle"),
-}
+SCHEDULE = ("schedule", "virtual_stages", "microbatch_sequences", "microbatches_per_step")
+MEMORY = ("recompute", "sequence_parallel", "zero_stage")
+RACKS = ("replicas_per_rack", "racks_per_replica", "stages_per_rack", "gpus_used", "gpus_idle")
+CHOICES = {"Degrees of parallelism": DEGREES, "Schedule and memory": (*SCHEDULE, *MEMORY), "Racks and GPUs": RACKS}
 OTHER = "other parts"
-SMALL = 5e-4  # share of the whole below which a part goes with the others
+SMALL = 5e-4  # share of the total below which a part joins the others: it has no width in a bar
 
 
 def power_and_cost(plan: Plan) -> Iterator[Block]:
     """Show power by site and capital by part, each against its limit."""
-    pictures, tables, limits = [], [], plan.instance.limits
-    if plan.sites is not None and plan.sites.sites:
-        parts = {x.id: {"IT": x.it_mw, "overhead": x.facility_mw - x.it_mw} for x in plan.sites.sites}
-        whole = {k: sum(p[k] for p in parts.values()) for k in ("IT", "overhead")}
-        limit = Limit(limits.facility_power_mw, "limit") if limits.facility_power_mw else None
-        rows = [*((name, p, None) for name, p in parts.items()), ("all sites", whole, limit)]
-        svg = stacked("Facility power by site", rows, colours(("IT", "overhead")), lambda v: f"{amount(v)} MW")
-        pictures.append(
-            Picture(
-                svg, "Facility power by site; the dashed line is the limit." if limit else "Facility power by site."
-            )
-        )
-        told: list[tuple[Cell, ...]] = [(Swatch(k, f"c{n}"), amount(v)) for n, (k, v) in enumerate(whole.items())]
-        tables.append(Table("Power of all sites", ("part", "MW"), tuple(told)))
-    if plan.cost is not None:
-        c = plan.cost
-        capital = {k: v for k, v in sorted(c.capex_usd.items(), key=lambda item: -item[1]) if v}
-        shades = colours(list(capital))
-        running = {"years of operation": c.total_usd - sum(capital.values())} if c.operation_years else {}
-        limit = Limit(limits.budget_usd, "budget") if limits.budget_usd else None
-        rows_usd = [("capital and counted operation" if running else "capital", {**capital, **running}, limit)]
-        pictures.append(
-            Picture(
-                stacked("Cost by part", rows_usd, {**shades, **dict.fromkeys(running, "rest")}, usd), "Cost by part."
-            )
-        )
-        lines: list[tuple[Cell, ...]] = [
-            (Swatch(plain(k), shades[k]), figure(f"cost.capex_usd.{k}", v, usd(v)), share(v, c.total_usd))
-            for k, v in capital.items()
-        ]
-        lines += [
-            (Swatch(f"{k} ({c.operation_years:g})", "rest"), usd(v), share(v, c.total_usd)) for k, v in running.items()
-        ]
-        lines.append(("total", figure("cost.total_usd", c.total_usd, usd(c.total_usd)), ""))
-        if limits.budget_usd:
-            lines.append(
-                (
-                    "left of the budget",
-                    usd(limits.budget_usd - c.total_usd),
-                    share(limits.budget_usd - c.total_usd, limits.budget_usd),
-                )
-            )
-        tables.append(Table("Cost", ("part", "USD", "share"), tuple(lines)))
-        yearly: list[tuple[Cell, ...]] = [
-            (plain(k), figure(f"cost.opex_usd_per_year.{k}", v, usd(v))) for k, v in c.opex_usd_per_year.items()
-        ]
-        if yearly:
-            tables.append(Table("Running cost", ("part", "USD a year"), tuple(yearly)))
+    pictures: list[Picture] = []
+    tables: list[Table] = []
+    for picture, *added in (*_power(plan.instance, plan.sites), *_cost(plan.instance, plan.cost)):
+        pictures.append(picture)
+        tables += added
     if pictures:
-        yield Block("Power and cost", tuple(pictures), tuple(tables))
+        yield Block("Power and cost", pictures, tables)
+
+
+def _power(instance: Instance, s: SitesPlan | None) -> Iterator[tuple[Picture, Table]]:
+    if s is None or not s.sites:
+        return
+    parts = {x.id: {"IT": x.it_mw, "overhead": x.facility_mw - x.it_mw} for x in s.sites}
+    totals = {k: sum(p[k] for p in parts.values()) for k in ("IT", "overhead")}
+    power = instance.limits.facility_power_mw
+    limit = Limit(power, "limit") if power else None
+    rows = [*((name, p, None) for name, p in parts.items()), ("all sites", totals, limit)]
+    svg = stacked("Facility power by site", rows, colours(("IT", "overhead")), lambda v: f"{amount(v)} MW")
+    caption = "Facility power by site; the dashed line is the limit." if limit else "Facility power by site."
+    by_part = [(Swatch(k, f"c{n}"), amount(v)) for n, (k, v) in enumerate(totals.items())]
+    yield Picture(svg, caption), Table("Power of all sites", ("part", "MW"), by_part)
+
+
+def _cost(instance: Instance, c: Cost | None) -> Iterator[tuple[Picture, *tuple[Table, ...]]]:
+    if c is None:
+        return
+    capital = {k: v for k, v in sorted(c.capex_usd.items(), key=lambda item: -item[1]) if v}
+    shades = colours(list(capital))
+    running = {"years of operation": c.total_usd - sum(capital.values())} if c.operation_years else {}
+    budget = instance.limits.budget_usd
+    limit = Limit(budget, "budget") if budget else None
+    bars = [("capital and counted operation" if running else "capital", {**capital, **running}, limit)]
+    svg = stacked("Cost by part", bars, {**shades, **dict.fromkeys(running, "rest")}, money)
+    capex = figures_of("cost.capex_usd", c.capex_usd)
+    rows: list[Row] = [
+        (Swatch(plain(k), shades[k]), capex(k, money), share(v, c.total_usd)) for k, v in capital.items()
+    ]
+    for k, v in running.items():
+        rows.append((Swatch(f"{k} ({c.operation_years:g})", "rest"), money(v), share(v, c.total_usd)))
+    rows.append(("total", figures_of("cost", c)("total_usd", money), ""))
+    if budget:
+        rows.append(("left of the budget", money(budget - c.total_usd), share(budget - c.total_usd, budget)))
+    tables = [Table("Cost", ("part", "USD", "share"), rows)]
+    if c.opex_usd_per_year:
+        opex = figures_of("cost.opex_usd_per_year", c.opex_usd_per_year)
+        yearly = [(plain(k), opex(k, money)) for k in c.opex_usd_per_year]
+        tables.append(Table("Running cost", ("part", "USD a year"), yearly))
+    yield Picture(svg, "Cost by part."), *tables
 
 
 def layout(plan: Plan) -> Iterator[Block]:
-    """Show how a step is cut over stages, racks and GPUs."""
+    """Show how a step is divided over stages, racks and GPUs."""
     x = plan.layout
     if x is None:
         return
-    pictures = [
-        Picture(
-            pipeline(x),
-            "Stages from first to last, as high as their layers; dark: layers that run again in the backward pass.",
-        )
-    ]
+    caption = "Stages from first to last, as high as their layers; dark: layers that run again in the backward pass."
+    pictures = [Picture(pipeline(x), caption)]
     gpus = plan.instance.hardware.rack
     if not isinstance(gpus, str) and (svg := rack(x, gpus.gpus)) is not None:
-        told = f"GPUs of a rack by the group that they work in: {x.replicas_per_rack} x {x.stages_per_rack} (replicas x stages); grey: idle."
-        pictures.append(Picture(svg, told))
-    held: list[tuple[Cell, ...]] = [
-        (
-            site,
-            figure(f"layout.data_parallel_by_site.{site}", n, f"{n:,}"),
-            f"{x.racks_per_stage_by_site.get(site, 0):,}",
-        )
-        for site, n in x.data_parallel_by_site.items()
-    ]
-    tables = [Table(told, ("choice", "value"), tuple(_choice(x, n) for n in names)) for told, names in CHOICES.items()]
-    tables.append(Table("By site", ("site", "replicas", "racks a stage"), tuple(held)))
-    yield Block("Layout", tuple(pictures), tuple(tables))
+        groups = f"{x.replicas_per_rack} x {x.stages_per_rack} (replicas x stages)"
+        pictures.append(Picture(svg, f"GPUs of a rack by the group that they work in: {groups}; grey: idle."))
+    tables = [Table(title, ("choice", "value"), [_choice(x, n) for n in names]) for title, names in CHOICES.items()]
+    replicas = figures_of("layout.data_parallel_by_site", x.data_parallel_by_site)
+    by_site = [(s, replicas(s), f"{x.racks_per_stage_by_site.get(s, 0):,}") for s in x.data_parallel_by_site]
+    tables.append(Table("By site", ("site", "replicas", "racks a stage"), by_site))
+    yield Block("Layout", pictures, tables)
 
 
-def _choice(x: LayoutPlan, name: str) -> tuple[Cell, ...]:
+def _choice(x: LayoutPlan, name: str) -> Row:
     value = getattr(x, name)
-    told = (
-        f"{value:,}"
-        if isinstance(value, int) and not isinstance(value, bool)
-        else {True: "yes", False: "no"}.get(value, str(value))
-    )
-    return plain(name), figure(f"layout.{name}", value, told)
+    text = ("yes" if value else "no") if isinstance(value, bool) else f"{value:,}" if isinstance(value, int) else value
+    return plain(name), figure(f"layout.{name}", value, str(text))
 
 
 def step(plan: Plan) -> Iterator[Block]:
     """Show what the time of a step and the memory of the worst GPU are made of."""
     if plan.layout is None:
         return
-    m = plan.layout.metrics
-    at = "layout.metrics"
-    time, time_table = _parts(f"{at}.breakdown_seconds", m.breakdown_seconds, _seconds)
-    memory, memory_table = _parts(f"{at}.memory_breakdown_bytes", m.memory_breakdown_bytes, gigabytes)
+    m, at = plan.layout.metrics, "layout.metrics"
+    total = figures_of(at, m)
+    times, time_rows = _parts(f"{at}.breakdown_seconds", m.breakdown_seconds, _seconds)
+    sizes, memory_rows = _parts(f"{at}.memory_breakdown_bytes", m.memory_breakdown_bytes, memory)
     limit = Limit(m.memory_limit_bytes, "limit")
-    times = stacked("Time of a step by part", [("one step", time, None)], colours(list(time)), _seconds)
-    bytes_held = stacked(
-        "Memory of the worst GPU by part", [("worst GPU", memory, limit)], colours(list(memory)), gigabytes
+    time = stacked("Time of a step by part", [("one step", times, None)], colours(list(times)), _seconds)
+    in_use = stacked("Memory of the worst GPU by part", [("worst GPU", sizes, limit)], colours(list(sizes)), memory)
+    time_rows.append(("one step", total("step_seconds", _seconds), ""))
+    memory_rows.append(("in use", total("memory_bytes_per_gpu", memory), ""))
+    memory_rows.append(("limit", total("memory_limit_bytes", memory), ""))
+    caption = "Memory of the worst GPU; the dashed line is the limit."
+    tables = (
+        Table("Memory", ("part", "memory", "share"), memory_rows),
+        Table("Time", ("part", "time", "share"), time_rows),
     )
-    time_table.append(("one step", figure(f"{at}.step_seconds", m.step_seconds, _seconds(m.step_seconds)), ""))
-    memory_table.append(
-        ("in use", figure(f"{at}.memory_bytes_per_gpu", m.memory_bytes_per_gpu, gigabytes(m.memory_bytes_per_gpu)), "")
-    )
-    memory_table.append(
-        ("limit", figure(f"{at}.memory_limit_bytes", m.memory_limit_bytes, gigabytes(m.memory_limit_bytes)), "")
-    )
-    yield Block(
-        "Step time and memory",
-        (
-            Picture(times, "Time of a step."),
-            Picture(bytes_held, "Memory of the worst GPU; the dashed line is the limit."),
-        ),
-        (
-            Table("Memory", ("part", "memory", "share"), tuple(memory_table)),
-            Table("Time", ("part", "time", "share"), tuple(time_table)),
-        ),
-    )
+    yield Block("Step time and memory", (Picture(time, "Time of a step."), Picture(in_use, caption)), tables)
 
 
-def _parts(
-    at: str, parts: Mapping[str, float], show: Callable[[float], str]
-) -> tuple[dict[str, float], list[tuple[Cell, ...]]]:
-    """Return parts by plain name, the largest first and the tiny ones together, and their lines of a table."""
-    whole = sum(parts.values())
-    seen = {k: v for k, v in sorted(parts.items(), key=lambda item: (-item[1], item[0])) if v > SMALL * whole}
-    shades = colours([*seen, OTHER])
-    lines: list[tuple[Cell, ...]] = [
-        (Swatch(plain(k), shades[k]), figure(f"{at}.{k}", v, show(v)), share(v, whole)) for k, v in seen.items()
-    ]
-    drawn = {plain(k): v for k, v in seen.items()}
-    if len(seen) < sum(v > 0 for v in parts.values()):
-        drawn[OTHER] = whole - sum(seen.values())
-        lines.append((Swatch(OTHER, shades[OTHER]), show(drawn[OTHER]), share(drawn[OTHER], whole)))
-    return drawn, lines
+def _parts(at: str, parts: Mapping[str, float], show: Callable[[float], str]) -> tuple[dict[str, float], list[Row]]:
+    """Return parts by plain name, the largest first and the tiny ones together, and their rows of a table."""
+    total = sum(parts.values())
+    large = {k: v for k, v in sorted(parts.items(), key=lambda item: (-item[1], item[0])) if v > SMALL * total}
+    shades, cell = colours([*large, OTHER]), figures_of(at, parts)
+    rows: list[Row] = [(Swatch(plain(k), shades[k]), cell(k, show), share(v, total)) for k, v in large.items()]
+    drawn = {plain(k): v for k, v in large.items()}
+    if len(large) < sum(v > 0 for v in parts.values()):
+        drawn[OTHER] = total - sum(large.values())
+        rows.append((Swatch(OTHER, shades[OTHER]), show(drawn[OTHER]), share(drawn[OTHER], total)))
+    return drawn, rows
 
 
 def _seconds(value: float) -> str:

@@ -6,10 +6,10 @@ from planner.instance.network import FabricFamily
 from planner.plan.fabric import SiteFabric
 from planner.plan.placement import SitePlacement
 from planner.plan.plan import Plan
-from planner.report.page.drawings.leaf_domains import MOST_KINDS, Kind, by_pieces, kinds_of
+from planner.report.page.drawings.leaf_domains import MAX_KINDS, Kind, by_pieces, kinds_of
 from planner.report.page.drawings.pipeline import leaves, tiers
-from planner.report.page.parts import Block, Cell, Picture, Table, figure
-from planner.report.plots.labels import usd
+from planner.report.page.parts import Block, Picture, Row, Table, figure, figures_of
+from planner.units import counted, money
 
 FAMILIES: dict[FabricFamily, str] = {
     "rail": "rail: a leaf takes one GPU index of many racks",
@@ -38,138 +38,102 @@ def fabric(plan: Plan) -> Iterator[Block]:
 
 def _tiers_table(site: str, f: SiteFabric) -> Table:
     head = ("tier", "switches", "down", "up", "over-subscription", "parallel links")
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for n, t in enumerate(f.tiers):
-        count = figure(f"fabric.sites.{site}.tiers.{n}.switches", t.switches, f"{t.switches:,}")
+        switches = figures_of(f"fabric.sites.{site}.tiers.{n}", t)("switches")
         above = ("-", "-") if t.bundle == 0 else (f"{t.oversubscription:.3g} : 1", f"{t.bundle}")
-        rows.append((t.name, count, f"{t.down_ports}", f"{t.up_ports}", *above))
-    return Table(f"{f.planes} plane{'s' if f.planes > 1 else ''} of {f.switch}", head, tuple(rows))
+        rows.append((t.name, switches, f"{t.down_ports}", f"{t.up_ports}", *above))
+    return Table(f"{counted(f.planes, 'plane')} of {f.switch}", head, rows)
 
 
 def _takes(site: str, f: SiteFabric) -> Table:
     at = f"fabric.sites.{site}"
-    rows: tuple[tuple[Cell, ...], ...] = (
+    cell = figures_of(at, f)
+    rows: list[Row] = [
         ("family", figure(f"{at}.family", f.family, FAMILIES[f.family])),
-        ("networks that a NIC is split over", figure(f"{at}.lanes", f.lanes, f"{f.lanes}")),
-        ("GPU links that share a port", figure(f"{at}.split", f.split, f"{f.split}")),
-        ("switches", figure(f"{at}.switches", f.switches, f"{f.switches:,}")),
-        ("links between switches", figure(f"{at}.switch_links", f.switch_links, f"{f.switch_links:,}")),
-        ("links to GPUs", figure(f"{at}.endpoint_links", f.endpoint_links, f"{f.endpoint_links:,}")),
-        ("cost", figure(f"{at}.cost_usd", f.cost_usd, usd(f.cost_usd))),
-        ("power", figure(f"{at}.power_mw", f.power_mw, f"{f.power_mw:,.3g} MW")),
-    )
-    return Table("What it takes", ("figure", "value"), (*rows, *_border(at, f)))
+        ("networks that a NIC is split over", cell("lanes")),
+        ("GPU links that share a port", cell("split")),
+        ("switches", cell("switches")),
+        ("links between switches", cell("switch_links")),
+        ("links to GPUs", cell("endpoint_links")),
+        ("cost", cell("cost_usd", money)),
+        ("power", cell("power_mw", "{:,.3g} MW".format)),
+    ]
+    if f.wan_gateway is not None:
+        gateway = figures_of(f"{at}.wan_gateway", f.wan_gateway)
+        rows += [("WAN gateway switches", gateway("switches")), ("ports to the wide area", gateway("wan_ports"))]
+    return Table("What it takes", ("figure", "value"), rows)
 
 
 def _traffic(site: str, f: SiteFabric) -> Table:
-    at = f"fabric.sites.{site}"
-    pods = "groups" if f.group_links else "pods"
-    rows: list[tuple[Cell, ...]] = [
-        (pods, f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains")
-    ]
+    pod = "group" if f.group_links else "pod"
+    rows: list[Row] = [(f"{pod}s", f"{f.pods} of {f.rails_per_pod} rails over {f.leaf_domains_per_pod} leaf domains")]
     if f.zones:
         rows.append(("zones", f"{f.zones} of {f.rails_per_zone} rails over {f.leaf_domains_per_zone} leaf domains"))
     if f.group_links:
-        rows.append(("links between each two groups", figure(f"{at}.group_links", f.group_links, f"{f.group_links:,}")))
-    rows += [
-        ("pipeline flows that leave the leaf", f"{100 * f.share_leaving_leaf:.0f} %"),
-        (f"pipeline flows that leave the {pods.removesuffix('s')}", f"{100 * f.share_leaving_pod:.0f} %"),
-        *((("pipeline flows that leave the zone", f"{100 * f.share_leaving_zone:.0f} %"),) if f.zones else ()),
-        ("one pipeline exchange", f"{f.p2p_seconds * 1e3:,.3g} ms, {f.pipeline_send_slowdown:.2f} x ideal"),
-    ]
-    return Table("Traffic", ("figure", "value"), tuple(rows))
-
-
-def _border(at: str, f: SiteFabric) -> tuple[tuple[Cell, ...], ...]:
-    """Show what takes the wide area, where the fabric has a WAN gateway."""
-    if f.wan_gateway is None:
-        return ()
-    return (
-        (
-            "WAN gateway switches",
-            figure(f"{at}.wan_gateway.switches", f.wan_gateway.switches, f"{f.wan_gateway.switches:,}"),
-        ),
-        (
-            "ports to the wide area",
-            figure(f"{at}.wan_gateway.wan_ports", f.wan_gateway.wan_ports, f"{f.wan_gateway.wan_ports:,}"),
-        ),
-    )
+        rows.append(("links between each two groups", figures_of(f"fabric.sites.{site}", f)("group_links")))
+    leaving = {"leaf": f.share_leaving_leaf, pod: f.share_leaving_pod}
+    leaving |= {"zone": f.share_leaving_zone} if f.zones else {}
+    rows += [(f"pipeline flows that leave the {name}", f"{100 * share:.0f} %") for name, share in leaving.items()]
+    exchange = f"{f.p2p_seconds * 1e3:,.3g} ms, {f.pipeline_send_slowdown:.2f} x ideal"
+    rows.append(("one pipeline exchange", exchange))
+    return Table("Traffic", ("figure", "value"), rows)
 
 
 def placement(plan: Plan) -> Iterator[Block]:
-    """Show what the leaf domains of each site hold, by kind."""
+    """Show what stands in the leaf domains of each site, by kind."""
     p = plan.placement
     if p is None:
         return
-    totals: tuple[tuple[Cell, ...], ...] = tuple(
-        (told, figure(f"placement.{k}", getattr(p, k), f"{getattr(p, k):,}")) for k, told in GROUPS.items()
-    )
-    pictures, tables = [], [Table("Groups", ("groups", "count"), totals)]
-    for site, held in sorted(p.sites.items()):
-        pieces: tuple[tuple[Cell, ...], ...] = tuple(
-            (f"{n} piece{'' if n == 1 else 's'}", f"{c:,}") for n, c in by_pieces(held.assignment).items()
-        )
+    total = figures_of("placement", p)
+    pictures: list[Picture] = []
+    tables = [Table("Groups", ("groups", "count"), [(name, total(k)) for k, name in GROUPS.items()])]
+    for site, placed in sorted(p.sites.items()):
+        pieces = [(counted(n, "piece"), f"{count:,}") for n, count in by_pieces(placed.assignment).items()]
         tables.append(Table(f"Groups of {site} by pieces", ("lies in", "groups"), pieces))
-        kinds = _kinds(plan, site, held)
+        kinds = _merged(_kinds(plan, site, placed))
         if kinds:
-            shown = _merged(kinds)
-            drawn = [
-                (k.name if n < MOST_KINDS else _others(k), k.domains, k.whole_racks, k.piece_racks, k.idle_racks)
-                for n, k in enumerate(shown)
+            bars = [
+                (k.name if n < MAX_KINDS else _others(k), (k.whole_racks, k.piece_racks, k.idle_racks))
+                for n, k in enumerate(kinds)
             ]
-            pictures.append(
-                Picture(
-                    leaves(site, drawn), f"Leaf domains of {site}: racks of whole groups, of split groups, and idle."
-                )
-            )
-            tables.append(_kinds_table(site, shown))
-    yield Block("Placement by leaf domain", tuple(pictures), tuple(tables))
+            caption = f"Leaf domains of {site}: racks of whole groups, of split groups, and idle."
+            pictures.append(Picture(leaves(site, bars), caption))
+            tables.append(_kinds_table(site, kinds))
+    yield Block("Placement by leaf domain", pictures, tables)
 
 
-def _kinds(plan: Plan, site: str, held: SitePlacement) -> list[Kind]:
+def _kinds(plan: Plan, site: str, placed: SitePlacement) -> list[Kind]:
     f = plan.fabric.sites.get(site) if plan.fabric else None
-    racks = (
-        next((s.racks for s in plan.sites.sites if s.id == site), None) if plan.sites else plan.instance.hardware.racks
-    )
-    return (
-        []
-        if f is None or racks is None
-        else kinds_of(held.assignment, racks=racks, leaf_domain_racks=f.leaf_domain_racks)
-    )
+    racks = plan.instance.hardware.racks
+    if plan.sites:
+        racks = next((s.racks for s in plan.sites.sites if s.id == site), None)
+    if f is None or racks is None:
+        return []
+    return kinds_of(placed.assignment, racks=racks, leaf_domain_racks=f.leaf_domain_racks)
 
 
 def _merged(kinds: Sequence[Kind]) -> list[Kind]:
-    """Keep the most frequent kinds; the rest become one, with what a domain of them holds on average."""
-    if len(kinds) <= MOST_KINDS + 1:
+    """Return the most frequent kinds and one for all others, with the racks of a domain of them on average."""
+    if len(kinds) <= MAX_KINDS + 1:
         return list(kinds)
-    rest = kinds[MOST_KINDS:]
+    rest = kinds[MAX_KINDS:]
     n = sum(k.domains for k in rest)
-    whole, pieces = (sum(getattr(k, name) * k.domains for k in rest) for name in ("whole", "pieces"))
-    racks = [
-        sum(getattr(k, name) * k.domains for k in rest) / n for name in ("whole_racks", "piece_racks", "idle_racks")
-    ]
-    return [*kinds[:MOST_KINDS], Kind(n, whole, racks[0], pieces, racks[1], racks[2])]
+    whole, pieces = sum(k.whole * k.domains for k in rest), sum(k.pieces * k.domains for k in rest)
+    names = ("whole_racks", "piece_racks", "idle_racks")
+    means = {name: sum(getattr(k, name) * k.domains for k in rest) / n for name in names}
+    return [*kinds[:MAX_KINDS], Kind(domains=n, whole=whole, pieces=pieces, **means)]
 
 
 def _others(k: Kind) -> str:
-    return (
-        k.name
-        if k.domains == 1
-        else f"{k.domains:,} others together: {k.whole} whole, {k.pieces} pieces (bar: their mean)"
-    )
+    if k.domains == 1:
+        return k.name
+    return f"{k.domains:,} others together: {k.whole} whole, {k.pieces} pieces (bar: their mean)"
 
 
 def _kinds_table(site: str, kinds: Sequence[Kind]) -> Table:
     head = ("domains", "whole groups", "racks", "pieces", "racks of pieces", "idle racks")
-    rows: list[tuple[Cell, ...]] = [
-        (
-            f"{k.domains:,}",
-            f"{k.whole}",
-            f"{k.whole_racks:,.4g}",
-            f"{k.pieces}",
-            f"{k.piece_racks:,.4g}",
-            f"{k.idle_racks:,.4g}",
-        )
-        for k in kinds
-    ]
-    return Table(f"Leaf domains of {site}, each as the line says", head, tuple(rows))
+    counts = [(f"{k.domains:,}", f"{k.whole}", f"{k.pieces}") for k in kinds]
+    racks = [[f"{x:,.4g}" for x in (k.whole_racks, k.piece_racks, k.idle_racks)] for k in kinds]
+    rows = [(n, whole, r[0], pieces, r[1], r[2]) for (n, whole, pieces), r in zip(counts, racks, strict=True)]
+    return Table(f"Leaf domains of {site}, each as the line says", head, rows)

@@ -1,81 +1,64 @@
-"""Proofs of a plan, and the question that it answers, as blocks."""
+"""Proofs of a plan, and the request that it answers, as blocks."""
 
 from collections.abc import Iterator
 
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.report.page.parts import Block, Cell, Table, figure
-from planner.report.plots.labels import gap, plain, short
+from planner.report.page.parts import Block, Row, Table, figure, figures_of
+from planner.report.plots.labels import plain
+from planner.units import gap, percent, short
 
 
 def proofs(plan: Plan) -> Iterator[Block]:
     """Show what is proven of each decision, for which givens, and what binds it."""
-    held = {
-        k: getattr(plan, k).certificate
-        for k in ("sites", "wan", "layout", "fabric", "placement")
-        if getattr(plan, k) is not None
-    }
-    if not held:
+    decisions = {k: getattr(plan, k) for k in ("sites", "wan", "layout", "fabric", "placement")}
+    certificates: dict[str, Certificate] = {k: x.certificate for k, x in decisions.items() if x is not None}
+    if not certificates:
         return
     head = ("decision", "status", "objective", "bound", "gap", "seconds", "size", "what it measures", "solver")
-    table = Table("Certificates", head, tuple(_proof(k, c) for k, c in held.items()), ("what it measures", "solver"))
-    binds: tuple[tuple[Cell, ...], ...] = tuple((k, ", ".join(c.binding) or "nothing stated") for k, c in held.items())
-    o = plan.objective
-    away = f"this one is {100 * (o.joint_gap or 0):.1f} % away."
-    notes = (
-        ()
-        if o.joint_bound is None
-        else (f"Over all decisions at once no plan is under {o.joint_bound:,.6g} {plain(o.name)}: {away}",)
-    )
+    rows = [_proof(k, c) for k, c in certificates.items()]
+    binding = [(k, ", ".join(c.binding) or "nothing stated") for k, c in certificates.items()]
+    caption = "What binds: rules that hold with equality, or stop the next better decision"
     tables = (
-        table,
-        Table(
-            "What binds: rules that hold with equality, or stop the next better decision",
-            ("decision", "rules"),
-            binds,
-            ("rules",),
-        ),
+        Table("Certificates", head, rows, ("what it measures", "solver")),
+        Table(caption, ("decision", "rules"), binding, ("rules",)),
     )
-    accounts = [(f"{k}: given", c.given) for k, c in held.items() if c.given] + [
-        (f"{k}: how it was proven", c.formulation) for k, c in held.items()
-    ]
-    yield Block("Proofs and what binds", (), tables, notes, tuple(accounts))
+    notes, o = [], plan.objective
+    if o.joint_bound is not None:
+        away = f"this one is {percent(o.joint_gap or 0)} away."
+        notes.append(f"Over all decisions at once no plan is under {o.joint_bound:,.6g} {plain(o.name)}: {away}")
+    texts = [(f"{k}: given", c.given) for k, c in certificates.items() if c.given]
+    texts += [(f"{k}: how it was proven", c.formulation) for k, c in certificates.items()]
+    yield Block("Proofs and what binds", (), tables, notes, texts)
 
 
-def _proof(name: str, c: Certificate) -> tuple[Cell, ...]:
-    at = f"{name}.certificate"
-    return (
-        name,
-        c.status,
-        "-" if c.objective is None else figure(f"{at}.objective", c.objective, short(c.objective)),
-        "-" if c.bound is None else figure(f"{at}.bound", c.bound, short(c.bound)),
-        "-" if c.gap is None else figure(f"{at}.gap", c.gap, gap(c.gap)),
-        f"{c.seconds:,.1f}",
-        f"{c.variables:,} x {c.constraints:,}",
-        c.minimizes,
-        c.solver,
-    )
+def _proof(name: str, c: Certificate) -> Row:
+    cell = figures_of(f"{name}.certificate", c)
+    size = f"{c.variables:,} x {c.constraints:,}"
+    figures = (cell("objective", short), cell("bound", short), cell("gap", gap))
+    return (name, c.status, *figures, f"{c.seconds:,.1f}", size, c.minimizes, c.solver)
 
 
-def question(plan: Plan) -> Iterator[Block]:
+def request(plan: Plan) -> Iterator[Block]:
     """Show what was asked: limits, workload, hardware, and how the run went."""
     i = plan.instance
-    model, accelerator, rack = (
-        x if isinstance(x, str) else x.name for x in (i.workload.model, i.hardware.accelerator, i.hardware.rack)
-    )
-    rows: list[tuple[Cell, ...]] = [
+    named = {"model": i.workload.model, "accelerator": i.hardware.accelerator, "rack": i.hardware.rack}
+    names = {k: x if isinstance(x, str) else x.name for k, x in named.items()}
+    rows: list[Row] = [
         ("minimises", plain(i.objective.minimize)),
-        ("model", model),
+        ("model", names["model"]),
         ("training tokens", short(i.workload.tokens)),
+        ("sequence length", f"{i.workload.sequence_length:,}"),
+        ("accelerator", names["accelerator"]),
+        ("rack", names["rack"]),
     ]
-    rows += [("sequence length", f"{i.workload.sequence_length:,}"), ("accelerator", accelerator), ("rack", rack)]
     if i.hardware.racks is not None:
         rows.append(("racks", figure("instance.hardware.racks", i.hardware.racks, f"{i.hardware.racks:,}")))
+    limit = figures_of("instance.limits", i.limits)
     for name in ("budget_usd", "facility_power_mw", "deadline_days", "max_batch_tokens"):
-        value = getattr(i.limits, name)
-        if value is not None:
-            rows.append((plain(name), figure(f"instance.limits.{name}", value, short(value))))
+        if getattr(i.limits, name) is not None:
+            rows.append((plain(name), limit(name, short)))
     rows += [(f"pin {k}", str(v)) for k, v in sorted(i.pins.items())]
     rows += [("planner", plan.planner_version), ("seed, threads", f"{plan.seed}, {plan.threads}")]
     rows += [("run ended", plan.stopped), ("SHA-256 of the instance", plan.instance_sha256)]
-    yield Block("The question", (), (Table("As solved", ("what", "value"), tuple(rows), ("value",)),))
+    yield Block("The question", (), (Table("As solved", ("what", "value"), rows, ("value",)),))

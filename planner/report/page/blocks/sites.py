@@ -5,9 +5,14 @@ from collections.abc import Iterator
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
 from planner.report.page.drawings.bars import Limit, colours, stacked
-from planner.report.page.drawings.site_map import site_map
-from planner.report.page.parts import Block, Cell, Picture, Swatch, Table, figure
-from planner.report.plots.labels import amount, usd
+from planner.report.page.drawings.site_map import outline_caption, site_map
+from planner.report.page.parts import Block, Picture, Row, Swatch, Table, figures_of
+from planner.units import amount, money
+
+SCENARIOS = (
+    "Power that runs in each scenario; the dashed line is what the sites have. "
+    "Energy counts what is left undone at its price."
+)
 
 
 def sites(plan: Plan) -> Iterator[Block]:
@@ -15,47 +20,31 @@ def sites(plan: Plan) -> Iterator[Block]:
     s = plan.sites
     if s is None or not s.sites:
         return
-    # Where the wide area is designed, its routes say more than the links that the split reckoned with.
+    # Where the wide area is designed, its routes say more than the links that the split assumed.
     links = () if plan.wan else s.links
     svg, in_us = site_map(s, plan.instance.grid, links)
-    told = f"Sites (area by power), the grid's nodes and lines{', and links between sites (dashed)' if links else ''}. "
-    told += (
-        "Albers equal-area; outline: Natural Earth."
-        if in_us
-        else "Places only: they lie beyond the outline that this page has."
-    )
+    joined = ", and links between sites (dashed)" if links else ""
+    caption = f"Sites (area by power), the grid's nodes and lines{joined}. {outline_caption(in_us)}"
     tables = [_sites_table(s)]
     if links:
-        rows = tuple(
-            (
-                f"{k.a} - {k.b}",
-                f"{k.route_km:,.0f}",
-                f"{k.rtt_ms:.1f}",
-                amount(k.required_gbps),
-                f"{k.wavelengths:,}",
-                f"{k.fibre_pairs:,}",
-            )
-            for k in links
-        )
-        tables.append(
-            Table("Links", ("link", "km", "round trip ms", "Gb/s needed", "wavelengths", "fibre pairs"), rows)
-        )
-    yield Block("Sites", (Picture(svg, told),), (*tables, *_built(plan, s), *_excess(s)))
+        head = ("link", "km", "round trip ms", "Gb/s needed", "wavelengths", "fibre pairs")
+        rows = []
+        for k in links:
+            lit = (f"{k.wavelengths:,}", f"{k.fibre_pairs:,}")
+            rows.append((f"{k.a} - {k.b}", f"{k.route_km:,.0f}", f"{k.rtt_ms:.1f}", amount(k.required_gbps), *lit))
+        tables.append(Table("Links", head, rows))
+    yield Block("Sites", (Picture(svg, caption),), (*tables, *_built(plan, s), *_excess(s)))
 
 
 def _sites_table(s: SitesPlan) -> Table:
-    rows = tuple(
-        (
-            x.id,
-            f"{x.balancing_authority} ({x.interconnection})",
-            figure(f"sites.sites.{n}.racks", x.racks, f"{x.racks:,}"),
-            figure(f"sites.sites.{n}.gpus", x.gpus, f"{x.gpus:,}"),
-            figure(f"sites.sites.{n}.facility_mw", x.facility_mw, amount(x.facility_mw)),
-            "-" if x.interconnect_mw is None else amount(x.interconnect_mw),
-            "-" if x.cooling_m2 is None else f"{x.cooling_m2:,.0f}",
-        )
-        for n, x in enumerate(s.sites)
-    )
+    rows: list[Row] = []
+    for n, x in enumerate(s.sites):
+        cell = figures_of(f"sites.sites.{n}", x)
+        authority = f"{x.balancing_authority} ({x.interconnection})"
+        interconnect = "-" if x.interconnect_mw is None else amount(x.interconnect_mw)
+        cooling = "-" if x.cooling_m2 is None else f"{x.cooling_m2:,.0f}"
+        chosen = (cell("racks"), cell("gpus"), cell("facility_mw", amount))
+        rows.append((x.id, authority, *chosen, interconnect, cooling))
     head = ("site", "authority", "racks", "GPUs", "facility MW", "inter\xadconnect MW", "cooling m²")
     return Table("Sites", head, rows, ("authority",))
 
@@ -63,41 +52,27 @@ def _sites_table(s: SitesPlan) -> Table:
 def _built(plan: Plan, s: SitesPlan) -> Iterator[Table]:
     """Show circuits and steps of interconnect that are bought, with what each step adds."""
     if s.new_lines:
-        rows = tuple(
-            (x.line, figure(f"sites.new_lines.{n}.circuits", x.circuits, f"{x.circuits:,}"))
-            for n, x in enumerate(s.new_lines)
-        )
+        rows = [(x.line, figures_of(f"sites.new_lines.{n}", x)("circuits")) for n, x in enumerate(s.new_lines)]
         yield Table("Circuits built", ("corridor", "circuits"), rows)
     offered = {x.id: x.upgrade for x in plan.instance.grid.nodes if x.upgrade} if plan.instance.grid else {}
-    bought: list[tuple[Cell, ...]] = []
+    bought: list[Row] = []
     for n, x in enumerate(s.upgrades):
         step = offered.get(x.node)
-        steps = figure(f"sites.upgrades.{n}.steps", x.steps, f"{x.steps:,}")
-        bought.append(
-            (
-                x.node,
-                steps,
-                amount(step.step_mw * x.steps) if step else "-",
-                usd(step.capex_usd * x.steps) if step else "-",
-            )
-        )
+        more = (amount(step.step_mw * x.steps), money(step.capex_usd * x.steps)) if step else ("-", "-")
+        bought.append((x.node, figures_of(f"sites.upgrades.{n}", x)("steps"), *more))
     if bought:
-        yield Table("Interconnect bought", ("node", "steps", "MW more", "USD"), tuple(bought))
+        yield Table("Interconnect bought", ("node", "steps", "MW more", "USD"), bought)
 
 
 def _excess(s: SitesPlan) -> Iterator[Table]:
     """Show how far soft rules are broken; what that weighs is not billed."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for n, x in enumerate(s.excess):
-        at = f"sites.excess.{n}"
-        by = figure(f"{at}.amount", x.amount, amount(x.amount))
-        rows.append((x.rule, by, x.unit, figure(f"{at}.usd_per_year", x.usd_per_year, usd(x.usd_per_year))))
+        cell = figures_of(f"sites.excess.{n}", x)
+        rows.append((x.rule, cell("amount", amount), x.unit, cell("usd_per_year", money)))
     if rows:
-        yield Table(
-            "Soft rules broken: what each weighs in the choice, and is not billed",
-            ("rule", "by", "unit", "USD a year"),
-            tuple(rows),
-        )
+        caption = "Soft rules broken: what each weighs in the choice, and is not billed"
+        yield Table(caption, ("rule", "by", "unit", "USD a year"), rows)
 
 
 def scenarios(plan: Plan) -> Iterator[Block]:
@@ -105,43 +80,34 @@ def scenarios(plan: Plan) -> Iterator[Block]:
     s = plan.sites
     if s is None or not s.scenarios:
         return
-    held = sum(x.facility_mw for x in s.sites)
+    total = sum(x.facility_mw for x in s.sites)
     ids = [x.id for x in s.sites]
-    bars = [
-        (name, {x: r.running_mw.get(x, 0.0) for x in ids}, Limit(held, "held"))
-        for name, r in sorted(s.scenarios.items())
-    ]
     shades = colours(ids)
-    rows: list[tuple[Cell, ...]] = []
+    bars = []
+    rows: list[Row] = []
     for name, r in sorted(s.scenarios.items()):
-        at = f"sites.scenarios.{name}"
-        runs = [
-            figure(f"{at}.running_mw.{x}", r.running_mw[x], amount(r.running_mw[x])) if x in r.running_mw else "-"
-            for x in ids
-        ]
-        year = figure(f"{at}.energy_usd_per_year", r.energy_usd_per_year, usd(r.energy_usd_per_year))
-        rows.append((name, *runs, amount(held - sum(r.running_mw.values())), year))
-    table = Table("MW run in each scenario", ("scenario", *ids, "MW left off", "energy, USD a year"), tuple(rows))
-    key = Table(
-        "Sites", ("site", "MW held"), tuple((Swatch(x.id, shades[x.id]), amount(x.facility_mw)) for x in s.sites)
-    )
+        bars.append((name, {x: r.running_mw.get(x, 0.0) for x in ids}, Limit(total, "capacity")))
+        running = figures_of(f"sites.scenarios.{name}.running_mw", r.running_mw)
+        runs = [running(x, amount) if x in r.running_mw else "-" for x in ids]
+        year = figures_of(f"sites.scenarios.{name}", r)("energy_usd_per_year", money)
+        rows.append((name, *runs, amount(total - sum(r.running_mw.values())), year))
+    head = ("scenario", *ids, "MW left off", "energy, USD a year")
+    capacity = [(Swatch(x.id, shades[x.id]), amount(x.facility_mw)) for x in s.sites]
+    tables = (Table("MW run in each scenario", head, rows), Table("Sites", ("site", "MW of capacity"), capacity))
     svg = stacked("Power that runs in each scenario, by site", bars, shades, lambda v: f"{amount(v)} MW")
-    told = "Power that runs in each scenario; the dashed line is what the sites hold. Energy counts what is left undone at its price."
-    yield Block("Years that may come", (Picture(svg, told),), (table, key))
+    yield Block("Years that may come", (Picture(svg, SCENARIOS),), tables)
 
 
 def grid(plan: Plan) -> Iterator[Block]:
-    """Show what the grid offers, where no split was found."""
+    """Show what the grid offers, where there is no split over sites."""
     g = plan.instance.grid
     if g is None or plan.sites is not None:
         return
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for n, area in enumerate(g.balancing_authorities):
         nodes = [x for x in g.nodes if x.balancing_authority == area.id]
-        headroom = figure(
-            f"instance.grid.balancing_authorities.{n}.headroom_mw", area.headroom_mw, amount(area.headroom_mw)
-        )
+        headroom = figures_of(f"instance.grid.balancing_authorities.{n}", area)("headroom_mw", amount)
         offered = amount(sum(x.generation_mw for x in nodes))
         rows.append((area.id, area.interconnection, headroom, offered, f"{sum(x.site for x in nodes)}"))
     head = ("authority", "interconnection", "headroom MW", "generation to spare MW", "nodes for sites")
-    yield Block("What the grid offers", (), (Table("By balancing authority", head, tuple(rows)),))
+    yield Block("What the grid offers", (), (Table("By balancing authority", head, rows),))

@@ -6,10 +6,13 @@ from planner.plan.plan import Plan
 from planner.plan.wan import WanDemand, WanPlan
 from planner.report.page.drawings.bars import Limit, stacked
 from planner.report.page.drawings.fibre_map import at_work, fibre_map, most_loaded
-from planner.report.page.parts import Block, Cell, Picture, Table, figure
-from planner.report.plots.labels import amount, usd
+from planner.report.page.drawings.site_map import outline_caption
+from planner.report.page.parts import Block, Picture, Row, Table, figure, figures_of
+from planner.units import amount, money
 
 SURVIVES = {"one_cut": "any one span cut", "none": "no cut"}
+LIT = "Fibre between the sites: lit spans, as thick as their wavelengths; thin and grey: not lit."
+FORMS = "Exchange of a stage's gradients by each form, at the rate that the chosen one needs; dashed: the window."
 
 
 def wan(plan: Plan) -> Iterator[Block]:
@@ -18,69 +21,58 @@ def wan(plan: Plan) -> Iterator[Block]:
     if w is None or s is None or plan.instance.wan is None:
         return
     svg, in_us = fibre_map(w, s, plan.instance.wan)
-    told = "Fibre between the sites: lit spans, as thick as their wavelengths; thin and grey: not lit. "
-    told += (
-        "Albers equal-area; outline: Natural Earth."
-        if in_us
-        else "Places only: they lie beyond the outline that this page has."
-    )
-    pictures = [Picture(svg, told)]
+    pictures = [Picture(svg, f"{LIT} {outline_caption(in_us)}")]
+    window = Limit(w.window_seconds, "window")
     # No rate makes a form with no seconds fit, so there is no bar to draw for it.
-    timed = [
-        (f.name + (" (taken)" if f.name == w.exchange else ""), f.seconds) for f in w.forms if f.seconds is not None
+    bars = [
+        (f.name + (" (chosen)" if f.name == w.exchange else ""), {"exchange": f.seconds}, window)
+        for f in w.forms
+        if f.seconds is not None
     ]
-    if timed:
-        window = Limit(w.window_seconds, "window")
-        bars = [(name, {"exchange": seconds}, window) for name, seconds in timed]
-        drawn = stacked("Time of the exchange by its form", bars, {"exchange": "c0"}, lambda v: f"{v:,.3g} s")
-        pictures.append(
-            Picture(
-                drawn,
-                "Exchange of a stage's gradients by each form, at the rate that the taken one needs; dashed: the window.",
-            )
-        )
+    if bars:
+        svg = stacked("Time of the exchange by its form", bars, {"exchange": "c0"}, "{:,.3g} s".format)
+        pictures.append(Picture(svg, FORMS))
     tables = (_totals(w), *_forms(w), _demands(w), _routes(w), _spans(w))
-    yield Block("Fibre between the sites", tuple(pictures), tables, (), tuple(_ways(w)))
+    yield Block("Fibre between the sites", pictures, tables, (), tuple(_spans_by_route(w)))
 
 
 def _totals(w: WanPlan) -> Table:
-    waves, pairs = (sum(getattr(e, k) for e in w.edges) for k in ("wavelengths", "fibre_pairs"))
-    rows: list[tuple[Cell, ...]] = [
-        ("survives", figure("wan.protection", w.protection, SURVIVES[w.protection])),
-        ("exchange by", figure("wan.exchange", w.exchange, w.exchange or "none: one site trains")),
-        ("window of the exchange", figure("wan.window_seconds", w.window_seconds, f"{w.window_seconds:,.4g} s")),
+    cell = figures_of("wan", w)
+    waves, pairs = sum(e.wavelengths for e in w.edges), sum(e.fibre_pairs for e in w.edges)
+    exchange = w.exchange or "none: one site trains"
+    rows: list[Row] = [
+        ("survives", cell("protection", SURVIVES.__getitem__)),
+        ("exchange by", figure("wan.exchange", w.exchange, exchange)),
+        ("window of the exchange", cell("window_seconds", "{:,.4g} s".format)),
         ("spans lit", f"{len(w.edges):,}"),
         ("wavelengths", figure("wan.edges[*].wavelengths", waves, f"{waves:,}")),
         ("fibre pairs", figure("wan.edges[*].fibre_pairs", pairs, f"{pairs:,}")),
-        ("capital", figure("wan.capex_usd", w.capex_usd, usd(w.capex_usd))),
+        ("capital", cell("capex_usd", money)),
     ]
-    return Table("Fibre as it is lit", ("figure", "value"), tuple(rows))
+    return Table("Fibre as it is lit", ("figure", "value"), rows)
 
 
 def _forms(w: WanPlan) -> Iterator[Table]:
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for n, f in enumerate(w.forms):
-        at = f"wan.forms.{n}"
-        rate = "no rate does" if f.link_gbps is None else figure(f"{at}.link_gbps", f.link_gbps, amount(f.link_gbps))
-        time = "-" if f.seconds is None else figure(f"{at}.seconds", f.seconds, f"{f.seconds:,.3g}")
-        rows.append((f.name, rate, time, ", ".join(f.order)))
+        cell = figures_of(f"wan.forms.{n}", f)
+        rate = "no rate does" if f.link_gbps is None else cell("link_gbps", amount)
+        rows.append((f.name, rate, cell("seconds", "{:,.3g}".format), ", ".join(f.order)))
     if rows:
-        yield Table("Forms of the exchange", ("form", "Gb/s a link needs", "seconds", "order"), tuple(rows), ("order",))
+        yield Table("Forms of the exchange", ("form", "Gb/s a link needs", "seconds", "order"), rows, ("order",))
 
 
 def _demands(w: WanPlan) -> Table:
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for n, d in enumerate(w.demands):
-        asked, admitted, missing = (
-            figure(f"wan.demands.{n}.{k}", getattr(d, k), amount(getattr(d, k)))
-            for k in ("requested_gbps", "admitted_gbps", "missing_gbps")
-        )
-        rows.append((_name(w, n), f"{d.priority}", asked, admitted, missing, ", ".join(d.saturated_edges) or "-"))
+        cell = figures_of(f"wan.demands.{n}", d)
+        rates = [cell(k, amount) for k in ("requested_gbps", "admitted_gbps", "missing_gbps")]
+        rows.append((_name(w, n), f"{d.priority}", *rates, ", ".join(d.saturated_edges) or "-"))
     head: tuple[str, ...] = ("demand", "priority", "Gb/s asked", "carried", "missing", "full spans")
     # A column that is empty in most plans costs the width that the others need.
     if not any(d.saturated_edges for d in w.demands):
         head, rows = head[:-1], [r[:-1] for r in rows]
-    return Table("What the sites send each other", head, tuple(rows), ("full spans",))
+    return Table("What the sites send each other", head, rows, ("full spans",))
 
 
 def _name(w: WanPlan, n: int) -> str:
@@ -89,43 +81,37 @@ def _name(w: WanPlan, n: int) -> str:
 
 
 def _routes(w: WanPlan) -> Table:
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for n, d in enumerate(w.demands):
         for m, r in enumerate(d.routes):
-            at = f"wan.demands.{n}.routes.{m}"
-            shown = [(k, getattr(r, k)) for k in ("route_km", "rtt_ms", "gbps", "backup_rtt_ms", "backup_gbps")]
-            cells = [
-                "-" if v is None else figure(f"{at}.{k}", v, f"{v:.1f}" if k.endswith("_ms") else amount(v))
-                for k, v in shown
-            ]
-            rows.append((_name(w, n) + (f" ({100 * r.share:.0f} %)" if len(d.routes) > 1 else ""), *cells))
-    return Table("Routes", ("route of", "km", "round trip ms", "Gb/s", "ms while cut", "Gb/s while cut"), tuple(rows))
+            cell = figures_of(f"wan.demands.{n}.routes.{m}", r)
+            share = f" ({100 * r.share:.0f} %)" if len(d.routes) > 1 else ""
+            used = (cell("route_km", amount), cell("rtt_ms", "{:.1f}".format), cell("gbps", amount))
+            backup = (cell("backup_rtt_ms", "{:.1f}".format), cell("backup_gbps", amount))
+            rows.append((_name(w, n) + share, *used, *backup))
+    return Table("Routes", ("route of", "km", "round trip ms", "Gb/s", "ms while cut", "Gb/s while cut"), rows)
 
 
 def _spans(w: WanPlan) -> Table:
     used, place = at_work(w), {e.id: n for n, e in enumerate(w.edges)}
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for e in most_loaded(w):
-        at = f"wan.edges.{place[e.id]}"
-        waves = figure(f"{at}.wavelengths", e.wavelengths, f"{e.wavelengths:,}")
-        pairs = figure(f"{at}.fibre_pairs", e.fibre_pairs, f"{e.fibre_pairs:,}")
-        year = figure(f"{at}.usd_per_year", e.usd_per_year, usd(e.usd_per_year))
-        full = f"{100 * e.peak_gbps / e.capacity_gbps:.0f} %" if e.capacity_gbps else "-"
-        rows.append((e.id + ("" if e.id in used else " (for cuts)"), f"{e.route_km:,.0f}", waves, pairs, full, year))
-    return Table(
-        "Spans lit, those with the most traffic first",
-        ("span", "km", "waves", "pairs", "in use at most", "USD a year"),
-        tuple(rows),
-    )
+        cell = figures_of(f"wan.edges.{place[e.id]}", e)
+        name = e.id + ("" if e.id in used else " (for cuts)")
+        load = f"{100 * e.peak_gbps / e.capacity_gbps:.0f} %" if e.capacity_gbps else "-"
+        lit = (cell("wavelengths"), cell("fibre_pairs"))
+        rows.append((name, f"{e.route_km:,.0f}", *lit, load, cell("usd_per_year", money)))
+    head = ("span", "km", "waves", "pairs", "in use at most", "USD a year")
+    return Table("Spans lit, those with the most traffic first", head, rows)
 
 
-def _ways(w: WanPlan) -> Iterator[tuple[str, str]]:
-    """Spell the spans of each route once for all demands that share it."""
+def _spans_by_route(w: WanPlan) -> Iterator[tuple[str, str]]:
+    """Write the spans of each route once for all demands that share it."""
     shared: dict[tuple[tuple[str, ...], tuple[str, ...] | None], list[WanDemand]] = {}
     for d in w.demands:
         for r in d.routes:
             shared.setdefault((r.edges, r.backup_edges), []).append(d)
     for (edges, backup), demands in shared.items():
         names = ", ".join(dict.fromkeys(d.name for d in demands))
-        told = ", ".join(edges) + (f"; while one of these is cut: {', '.join(backup)}" if backup else "")
-        yield f"{names}: {demands[0].a} - {demands[0].b}", told
+        cut = f"; while one of these is cut: {', '.join(backup)}" if backup else ""
+        yield f"{names}: {demands[0].a} - {demands[0].b}", ", ".join(edges) + cut

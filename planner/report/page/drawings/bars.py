@@ -1,4 +1,4 @@
-"""Bars: parts of a whole by row, against a limit."""
+"""Bars: parts of a total by row, against a limit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ BAR, STEP, TOP = 20.0, 44.0, 4.0
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a row must stay within."""
+    """What a row must stay within, and its name."""
 
     value: float
-    told: str
+    name: str
 
 
 def colours(parts: Sequence[str]) -> dict[str, str]:
-    """Give each part its colour, in order."""
+    """Return the colour of each part, in order."""
     return {name: colour(n) for n, name in enumerate(parts)}
 
 
@@ -28,23 +28,18 @@ def stacked(
     shades: Mapping[str, str],
     show: Callable[[float], str],
 ) -> str:
-    """Draw one bar a row, its parts side by side, all on one scale; a row's limit is a dashed line; parts below zero count in the sum alone."""
-    most = (
-        max(
-            [
-                *(sum(v for v in p.values() if v > 0) for _, p, _ in rows),
-                *(x.value for _, _, x in rows if x is not None),
-            ],
-            default=0.0,
-        )
-        or 1.0
-    )
-    scale = (WIDTH - 2) / most
+    """Draw one bar a row, its parts side by side, all on one scale, and each limit as a dashed line.
+
+    Parts below zero count in the sum alone.
+    """
+    lengths = [sum(v for v in parts.values() if v > 0) for _, parts, _ in rows]
+    lengths += [limit.value for _, _, limit in rows if limit is not None]
+    scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)
     drawn: list[str] = []
     for n, (name, parts, limit) in enumerate(rows):
         y = TOP + n * STEP
-        told = show(sum(parts.values())) + (f" of {show(limit.value)} ({limit.told})" if limit else "")
-        drawn += [text(0, y + 11, name, "strong"), text(WIDTH, y + 11, told, "", "end")]
+        total = show(sum(parts.values())) + (f" of {show(limit.value)} ({limit.name})" if limit else "")
+        drawn += [text(0, y + 11, name, "strong"), text(WIDTH, y + 11, total, "", "end")]
         x = 0.0
         for part, value in parts.items():
             if value > 0:

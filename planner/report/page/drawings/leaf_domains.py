@@ -1,4 +1,4 @@
-"""What leaf domains hold, counted by kind: never a mark for each rack or group."""
+"""What stands in leaf domains, counted by kind: never a mark for each rack or group."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from planner.cluster.hostlist import parse
 from planner.plan.placement import Assignment
+from planner.units import counted
 
-MOST_KINDS = 12
+MAX_KINDS = 12  # bars that a reader still compares
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Leaf domains that hold the same: groups that lie under one leaf domain, pieces of groups that do not, and the racks of each."""
+    """Leaf domains with the same in them: complete groups, pieces of split groups, and the racks of each."""
 
     domains: int
     whole: int
@@ -23,29 +24,30 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """Say what one of them holds."""
-        word = "domain" if self.domains == 1 else "domains"
-        return f"{self.domains:,} {word}: {self.whole} whole, {self.pieces} piece{'' if self.pieces == 1 else 's'}, {self.idle_racks:g} idle"
+        """Return what stands in one of them."""
+        content = f"{self.whole} whole, {counted(self.pieces, 'piece')}, {self.idle_racks:g} idle"
+        return f"{counted(self.domains, 'domain')}: {content}"
 
 
 def kinds_of(assignment: Iterable[Assignment], *, racks: int, leaf_domain_racks: int) -> list[Kind]:
-    """Count the leaf domains of a site by what they hold, the most frequent kind first."""
-    counted = [(a.stage, a.leaf_domain, len(parse(a.racks))) for a in assignment]
-    parts = Counter(stage for stage, _, _ in counted)
-    held: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for stage, leaf, count in counted:
-        place = 0 if parts[stage] == 1 else 2
-        held[leaf][place] += 1
-        held[leaf][place + 1] += count
+    """Count the leaf domains of a site by what stands in them, the most frequent kind first."""
+    pieces = [(a.stage, a.leaf_domain, len(parse(a.racks))) for a in assignment]
+    pieces_of_stage = Counter(stage for stage, _, _ in pieces)
+    # Of each leaf domain: complete groups and their racks, pieces of split groups and theirs.
+    content: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for stage, leaf, count in pieces:
+        place = 0 if pieces_of_stage[stage] == 1 else 2
+        content[leaf][place] += 1
+        content[leaf][place + 1] += count
     kinds: Counter[tuple[int, ...]] = Counter()
     for leaf in range(-(-racks // leaf_domain_racks)):
-        whole, whole_racks, pieces, piece_racks = held[leaf]
-        room = min(leaf_domain_racks, racks - leaf * leaf_domain_racks)
-        kinds[whole, whole_racks, pieces, piece_racks, room - whole_racks - piece_racks] += 1
+        size = min(leaf_domain_racks, racks - leaf * leaf_domain_racks)
+        idle = size - content[leaf][1] - content[leaf][3]
+        kinds[*content[leaf], idle] += 1
     return [Kind(n, *k) for k, n in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))]
 
 
 def by_pieces(assignment: Iterable[Assignment]) -> dict[int, int]:
     """Count the groups of a site by the pieces they lie in."""
-    parts = Counter(a.stage for a in assignment)
-    return dict(sorted(Counter(parts.values()).items()))
+    pieces_of_stage = Counter(a.stage for a in assignment)
+    return dict(sorted(Counter(pieces_of_stage.values()).items()))

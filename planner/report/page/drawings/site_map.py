@@ -3,17 +3,16 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
 
 from planner.instance.grid import Grid
 from planner.plan.sites import Link, SitesPlan
-from planner.report.page.drawings.svg import WIDTH, drawing, el, line, path, text
-from planner.report.plots.labels import amount
+from planner.report.page.drawings.svg import WIDTH, drawing, el, line, path, text, title
 from planner.report.plots.projection import Point, albers, flat, in_us
+from planner.units import amount
 
-MARGIN, LARGEST, SMALLEST = 12.0, 15.0, 5.0
-MOST_HEIGHT = 340.0
+MARGIN, LARGEST, SMALLEST = 12.0, 15.0, 5.0  # units: around the map, and radii of sites
+MAX_HEIGHT = 340.0  # units: a map of places in a column stays on one screen
 LETTER, APART = {"strong": 7.2, "small": 5.4}, 12.0  # units: of a letter of a label, and between lines of labels
 Lines = list[list[Point]]
 
@@ -35,14 +34,14 @@ class Frame:
 def _frame(points: list[Point]) -> Frame:
     xs, ys = [p[0] for p in points], [p[1] for p in points]
     wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
-    scale = min((WIDTH - 2 * MARGIN) / wide, MOST_HEIGHT / tall)
+    scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
     return Frame(min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys), scale, tall * scale + 2 * MARGIN)
 
 
 def outline() -> dict[str, list[list[list[float]]]]:
-    """Return outline and state wan_gateways of the 48 states, lines of latitude and longitude."""
-    held = json.loads((files("planner.report") / "data" / "us-outline.json").read_text(encoding="utf-8"))
-    return {k: held[k] for k in ("outline", "borders")}
+    """Return outline and state borders of the 48 states, lines of latitude and longitude."""
+    data = json.loads((files("planner.report") / "data" / "us-outline.json").read_text(encoding="utf-8"))
+    return {k: data[k] for k in ("outline", "borders")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,54 +55,64 @@ class Chart:
 
 
 def chart(places: Mapping[str, Point]) -> Chart:
-    """Lay out places (latitude, longitude), on the outline of the US where all of them lie within it."""
-    in_frame = all(in_us(*p) for p in places.values())
-    names = list(places)
-    flat_places = [albers(*places[n]) for n in names] if in_frame else flat([places[n] for n in names])
-    land: dict[str, Lines] = (
-        {k: [[albers(y, x) for y, x in part] for part in v] for k, v in outline().items()} if in_frame else {}
-    )
-    frame = _frame([*flat_places, *(p for part in land.get("outline", []) for p in part)])
-    drawn = [path([frame.at(p) for p in part], "border") for part in land.get("borders", [])]
-    drawn += [path([frame.at(p) for p in part], "coast") for part in land.get("outline", [])]
-    return Chart(
-        {n: frame.at(p) for n, p in zip(names, flat_places, strict=True)}, tuple(drawn), frame.height, in_frame
-    )
+    """Return the map of places (latitude, longitude), on the outline of the US where all of them lie within it."""
+    on_outline = all(in_us(*p) for p in places.values())
+    points = [albers(*p) for p in places.values()] if on_outline else flat(list(places.values()))
+    land: dict[str, Lines] = {"outline": [], "borders": []}
+    if on_outline:
+        land = {k: [[albers(y, x) for y, x in part] for part in parts] for k, parts in outline().items()}
+    frame = _frame([*points, *(p for part in land["outline"] for p in part)])
+    drawn = [path([frame.at(p) for p in part], "border") for part in land["borders"]]
+    drawn += [path([frame.at(p) for p in part], "coast") for part in land["outline"]]
+    at = {n: frame.at(p) for n, p in zip(places, points, strict=True)}
+    return Chart(at, tuple(drawn), frame.height, on_outline)
+
+
+def outline_caption(in_us: bool) -> str:
+    """Return the part of a map's caption that says what it is drawn on."""
+    if in_us:
+        return "Albers equal-area; outline: Natural Earth."
+    return "Places only: they lie beyond the outline that this page has."
+
+
+def dot(name: str, at: Point, radius: float) -> str:
+    """Draw a node of a network."""
+    return el("circle", title(name), cx=at[0], cy=at[1], r=radius, cls="node")
 
 
 def sites_on(c: Chart, s: SitesPlan) -> tuple[list[str], dict[str, float]]:
-    """Draw sites, area by power; return the marks and how large each is."""
-    most = max(x.facility_mw for x in s.sites)
-    radius = {x.id: max(SMALLEST, LARGEST * (x.facility_mw / most) ** 0.5) if most else SMALLEST for x in s.sites}
+    """Draw sites, area by power; return the marks and the radius of each."""
+    largest = max(x.facility_mw for x in s.sites)
+    radius = dict.fromkeys((x.id for x in s.sites), SMALLEST)
+    if largest:
+        radius = {x.id: max(SMALLEST, LARGEST * (x.facility_mw / largest) ** 0.5) for x in s.sites}
     return [el("circle", cx=c.at[x.id][0], cy=c.at[x.id][1], r=radius[x.id], cls="site") for x in s.sites], radius
 
 
 def site_map(s: SitesPlan, grid: Grid | None, links: Sequence[Link]) -> tuple[str, bool]:
-    """Draw sites (area by power), links, and the grid's nodes and lines; say whether it is on the outline of the US."""
+    """Draw sites (area by power), links, and the grid's nodes and lines.
+
+    Return the drawing, and whether it is on the outline of the US.
+    """
     nodes = {n.id: (n.latitude, n.longitude) for n in grid.nodes} if grid else {}
     c = chart({**nodes, **{x.id: (x.latitude, x.longitude) for x in s.sites}})
     drawn = list(c.land)
     if grid:
         drawn += [line(*c.at[x.a], *c.at[x.b], "line") for x in grid.lines]
-        drawn += [
-            el("circle", el("title", escape(n)), cx=c.at[n][0], cy=c.at[n][1], r=2.0, cls="node") for n in sorted(nodes)
-        ]
+        drawn += [dot(n, c.at[n], 2.0) for n in sorted(nodes)]
     for k in links:
         (x1, y1), (x2, y2) = c.at[k.a], c.at[k.b]
+        length = f"{k.route_km:,.0f} km, {k.rtt_ms:.1f} ms"
         drawn.append(line(x1, y1, x2, y2, "wan"))
-        drawn.append(
-            text((x1 + x2) / 2, (y1 + y2) / 2 - 5, f"{k.route_km:,.0f} km, {k.rtt_ms:.1f} ms", "small halo", "middle")
-        )
+        drawn.append(text((x1 + x2) / 2, (y1 + y2) / 2 - 5, length, "small halo", "middle"))
     marks, radius = sites_on(c, s)
-    told = labels([(x.id, f"{x.id}, {amount(x.facility_mw)} MW", "strong") for x in s.sites], c.at, radius)
-    alt = "Map of the sites: " + "; ".join(
-        f"{x.id} at {x.latitude:.1f}, {x.longitude:.1f} with {amount(x.facility_mw)} MW" for x in s.sites
-    )
-    return drawing(c.height, alt, "".join([*drawn, *marks, told])), c.in_us
+    names = labels([(x.id, f"{x.id}, {amount(x.facility_mw)} MW", "strong") for x in s.sites], c.at, radius)
+    places = (f"{x.id} at {x.latitude:.1f}, {x.longitude:.1f} with {amount(x.facility_mw)} MW" for x in s.sites)
+    return drawing(c.height, "Map of the sites: " + "; ".join(places), "".join([*drawn, *marks, names])), c.in_us
 
 
 def labels(names: Sequence[tuple[str, str, str]], at: Mapping[str, Point], radius: Mapping[str, float]) -> str:
-    """Write labels (place, text, class) above their places, inside the drawing, each below those before it where they would meet."""
+    """Write labels (place, text, class) above their places, inside the drawing, below earlier ones that they touch."""
     taken: list[tuple[float, float, float]] = []
     drawn = []
     for key, label, cls in names:

@@ -8,8 +8,8 @@ WIDTH = 420.0  # of every drawing, in units: on a phone a letter of 11 units sta
 def el(tag: str, content: str = "", **attributes: str | float) -> str:
     """Return one element; `cls` is its class, an underscore in a name is a dash."""
     names = {"cls": "class"}
-    told = "".join(f' {names.get(k, k.replace("_", "-"))}="{escape(shown(v))}"' for k, v in attributes.items())
-    return f"<{tag}{told}>{content}</{tag}>" if content else f"<{tag}{told}/>"
+    text = "".join(f' {names.get(k, k.replace("_", "-"))}="{escape(shown(v))}"' for k, v in attributes.items())
+    return f"<{tag}{text}>{content}</{tag}>" if content else f"<{tag}{text}/>"
 
 
 def shown(value: str | float) -> str:
@@ -17,38 +17,34 @@ def shown(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")
 
 
-def rect(x: float, y: float, width: float, height: float, cls: str, told: str = "") -> str:
-    """Return a box; `told` shows when it is pointed at."""
-    tip = el("title", escape(told)) if told else ""
-    return el("rect", tip, x=x, y=y, width=max(width, 0.0), height=height, cls=cls)
+def title(text: str) -> str:
+    """Return what a browser shows when an element is pointed at."""
+    return el("title", escape(text)) if text else ""
+
+
+def rect(x: float, y: float, width: float, height: float, cls: str, tip: str = "") -> str:
+    """Return a box."""
+    return el("rect", title(tip), x=x, y=y, width=max(width, 0.0), height=height, cls=cls)
 
 
 def text(x: float, y: float, content: str, cls: str = "", anchor: str = "start") -> str:
     """Return a line of text; `anchor` is start, middle or end."""
-    return (
-        el("text", escape(content), x=x, y=y, cls=cls, text_anchor=anchor)
-        if cls
-        else el("text", escape(content), x=x, y=y, text_anchor=anchor)
-    )
+    style = {"cls": cls} if cls else {}
+    return el("text", escape(content), x=x, y=y, **style, text_anchor=anchor)
 
 
-def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
-    """Return a straight line."""
-    return el("line", x1=x1, y1=y1, x2=x2, y2=y2, cls=cls)
+def line(x1: float, y1: float, x2: float, y2: float, cls: str, tip: str = "", width: float = 0.0) -> str:
+    """Return a straight line, as wide as its class says unless a width is given."""
+    style = {"stroke_width": width} if width else {}
+    return el("line", title(tip), x1=x1, y1=y1, x2=x2, y2=y2, cls=cls, **style)
 
 
-def path(points: list[tuple[float, float]], cls: str, *, closed: bool = False) -> str:
+def path(points: list[tuple[float, float]], cls: str) -> str:
     """Return a polyline."""
-    told = "M" + "L".join(f"{shown(x)} {shown(y)}" for x, y in points) + ("Z" if closed else "")
-    return el("path", d=told, cls=cls)
+    return el("path", d="M" + "L".join(f"{shown(x)} {shown(y)}" for x, y in points), cls=cls)
 
 
-def drawing(height: float, alt: str, content: str, width: float = WIDTH) -> str:
-    """Return the whole picture with its description."""
-    return el(
-        "svg",
-        el("title", escape(alt)) + content,
-        viewBox=f"0 0 {shown(width)} {shown(height)}",
-        role="img",
-        xmlns="http://www.w3.org/2000/svg",
-    )
+def drawing(height: float, alt: str, content: str) -> str:
+    """Return the picture with its description."""
+    box = f"0 0 {shown(WIDTH)} {shown(height)}"
+    return el("svg", title(alt) + content, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
