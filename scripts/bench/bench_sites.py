@@ -93,7 +93,7 @@ def _angles(instance: Any, request: Any, limit: float) -> tuple[float | None, st
     import pyomo.environ as pyo
     from angle_formulation import by_angles
 
-    from planner.models.sites.rules import yearly_musd
+    from planner.models.sites.model import yearly_musd
     from planner.solvers import highs
     from planner.solvers.outcome import Stop
 

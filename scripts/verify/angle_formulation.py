@@ -15,25 +15,25 @@ import pyomo.environ as pyo
 from planner.instance.grid import Grid, Line, NewLine, PowerNode
 from planner.instance.instance import Instance
 from planner.models.requests import SitesRequest
-from planner.models.sites.data import Question, ask
-from planner.models.sites.rules import build
-from planner.models.sites.scenarios import blocks
+from planner.models.sites.data import SplitData, gather
+from planner.models.sites.model import build
+from planner.models.sites.scenarios import years
 
 
-def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, Question]:
+def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, SplitData]:
     """Return the model of the dc question without an objective, and its question as one of transport."""
     assert instance.grid is not None
     rules = instance.grid.rules
     plain = rules.model_copy(update={"grid_model": "transport", "n1": "margin" if rules.n1 == "margin" else "off"})
-    q = ask(instance.model_copy(update={"grid": instance.grid.model_copy(update={"rules": plain})}), request)
-    m = build(q)
-    for year in blocks(m, q):
-        grid = year.q.grid.model_copy(update={"rules": rules})
+    data = gather(instance.model_copy(update={"grid": instance.grid.model_copy(update={"rules": plain})}), request)
+    m = build(data)
+    for year in years(m, data):
+        grid = year.data.grid.model_copy(update={"rules": rules})
         _before(year.block, grid)
         if rules.n1 in ("node", "full"):
             assert not grid.new_lines
-            _after(year.block, q, grid)
-    return m, q
+            _after(year.block, data, grid)
+    return m, data
 
 
 def _widest(g: Grid) -> float:
@@ -50,9 +50,9 @@ def _before(m: Any, g: Grid) -> None:
     for x in g.lines:
         m.law.add(m.flow[x.id] == 100 / (x.reactance_pu or 1.0) * x.circuits * (m.theta[x.a] - m.theta[x.b]))
     keys = [(x.id, j) for x in g.new_lines for j in range(x.max_circuits)]
-    m.stands, m.carries = pyo.Var(keys, domain=pyo.Binary), pyo.Var(keys)
+    m.installed, m.carries = pyo.Var(keys, domain=pyo.Binary), pyo.Var(keys)
     for k in g.new_lines:
-        m.law.add(sum(m.stands[k.id, j] for j in range(k.max_circuits)) == m.circuits[k.id])
+        m.law.add(sum(m.installed[k.id, j] for j in range(k.max_circuits)) == m.circuits[k.id])
         m.law.add(sum(m.carries[k.id, j] for j in range(k.max_circuits)) == m.flow[k.id])
         for j in range(k.max_circuits):
             per_rad = 100 / (k.reactance_pu or 1.0)
@@ -60,8 +60,8 @@ def _before(m: Any, g: Grid) -> None:
             m.carries[k.id, j].setub(k.rating_mw)
             for way in (1, -1):
                 slack = m.carries[k.id, j] - per_rad * (m.theta[k.a] - m.theta[k.b])
-                m.law.add(way * slack <= (2 * wide * per_rad + k.rating_mw) * (1 - m.stands[k.id, j]))
-                m.law.add(way * m.carries[k.id, j] <= k.rating_mw * m.stands[k.id, j])
+                m.law.add(way * slack <= (2 * wide * per_rad + k.rating_mw) * (1 - m.installed[k.id, j]))
+                m.law.add(way * m.carries[k.id, j] <= k.rating_mw * m.installed[k.id, j])
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def outages(g: Grid) -> Iterator[Outage]:
         yield from (Outage(line=x.id, site=n.id) for x in here if x.rating_mw == max(y.rating_mw for y in here))
 
 
-def _after(m: Any, q: Question, g: Grid) -> None:
+def _after(m: Any, data: SplitData, g: Grid) -> None:
     """State each outage with its own angles, flows and answers of the plants."""
     cases = list(outages(g))
     wide, nodes = _widest(g), {n.id: n for n in g.nodes}
@@ -105,16 +105,16 @@ def _after(m: Any, q: Question, g: Grid) -> None:
         graph = nx.MultiGraph([(x.a, x.b) for x in g.lines if left[x.id]])
         graph.add_nodes_from(nodes)
         for part in nx.connected_components(graph):
-            _answer(m, q, [nodes[n] for n in sorted(part)], case, net, spared)
+            _answer(m, data, [nodes[n] for n in sorted(part)], case, net, spared)
 
 
 def _lost(n: PowerNode) -> float:
     return 1.0 if n.largest_unit_mw is None else min(1.0, n.largest_unit_mw / n.generation_mw)
 
 
-def _answer(m: Any, q: Question, part: list[PowerNode], case: Outage, net: dict[str, Any], spared: Any) -> None:
+def _answer(m: Any, data: SplitData, part: list[PowerNode], case: Outage, net: dict[str, Any], spared: Any) -> None:
     """Let the plants of a part make up for what it lacks, in proportion to what they can spare."""
-    draw = {n.id: q.module_mw * m.modules[n.id] if n.site else 0.0 for n in part}
+    draw = {n.id: data.module_mw * m.modules[n.id] if n.site else 0.0 for n in part}
     keeps = {n.id: (1 - _lost(n) if n.id == case.unit else 1.0) for n in part}
     spare = {n.id: n.generation_mw * keeps[n.id] for n in part}
     total = sum(spare.values())

@@ -13,7 +13,7 @@ from planner.checks.site import power_flow
 from planner.checks.site import scenarios as site_rules
 from planner.instance.instance import Instance
 from planner.models.requests import SitesRequest
-from planner.models.sites.rules import yearly_musd
+from planner.models.sites.model import yearly_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
@@ -91,8 +91,8 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
 
 def angles(instance: Instance, request: SitesRequest) -> Value:
     """Solve the formulation by angles: most racks, then least cost."""
-    m, q = angle_formulation.by_angles(instance, request)
-    if q.racks is None:
+    m, data = angle_formulation.by_angles(instance, request)
+    if data.racks is None:
         m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
         first = highs.run(m, absolute_gap=0.99)
         if first.solution is None:
@@ -100,11 +100,11 @@ def angles(instance: Instance, request: SitesRequest) -> Value:
         of = first.solution.of
         m.del_component(m.goal)
         m.most = pyo.Constraint(expr=sum(m.modules.values()) == round(sum(of(v) for v in m.modules.values())))
-    m.goal = pyo.Objective(expr=yearly_musd(m, q))
+    m.goal = pyo.Objective(expr=yearly_musd(m, data))
     outcome = highs.run(m)
     if outcome.solution is None or outcome.objective is None:
         return None
-    return q.module_racks * round(sum(outcome.solution.of(v) for v in m.modules.values())), outcome.objective * 1e6
+    return data.module_racks * round(sum(outcome.solution.of(v) for v in m.modules.values())), outcome.objective * 1e6
 
 
 def same(a: Value, b: Value) -> bool:

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import splu
 BASE_MVA = 100.0
 
 Floats = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 
 
 class Network:
@@ -37,9 +37,9 @@ class Network:
         self, nodes: int, a: Sequence[int], b: Sequence[int], circuits: Sequence[int], reactance_pu: Sequence[float]
     ) -> None:
         self.nodes = nodes
-        self.a: Whole = np.asarray(a, dtype=np.int64)
-        self.b: Whole = np.asarray(b, dtype=np.int64)
-        self.circuits: Whole = np.asarray(circuits, dtype=np.int64)
+        self.a: Integers = np.asarray(a, dtype=np.int64)
+        self.b: Integers = np.asarray(b, dtype=np.int64)
+        self.circuits: Integers = np.asarray(circuits, dtype=np.int64)
         self.susceptance: Floats = BASE_MVA * self.circuits / np.asarray(reactance_pu, dtype=np.float64)
 
     @cached_property
@@ -53,7 +53,7 @@ class Network:
         return sparse.diags(np.asarray(off.sum(axis=1)).ravel()) - off
 
     @cached_property
-    def island(self) -> Whole:
+    def island(self) -> Integers:
         """Number of the connected part that each node is in; parts are numbered in the order of their first nodes."""
         joined = sparse.coo_matrix((np.ones(len(self.a)), (self.a, self.b)), shape=(self.nodes, self.nodes))
         _, labels = connected_components(joined, directed=False)
@@ -63,10 +63,10 @@ class Network:
         return np.asarray(rank[labels], dtype=np.int64)
 
     @cached_property
-    def _factor(self) -> tuple[Whole, Any]:
+    def _factor(self) -> tuple[Integers, Any]:
         """Nodes beside each island's first, its reference, and the factors of their Laplacian."""
         _, reference = np.unique(self.island, return_index=True)
-        free: Whole = np.setdiff1d(np.arange(self.nodes), reference)
+        free: Integers = np.setdiff1d(np.arange(self.nodes), reference)
         reduced = self._laplacian.tocsc()[free][:, free].tocsc()
         # A grounded Laplacian is symmetric and positive definite: it needs no pivoting, and so fills little.
         return free, splu(
@@ -87,19 +87,19 @@ class Network:
         shape = (-1,) + (1,) * (theta.ndim - 1)
         return np.asarray(self.susceptance.reshape(shape) * (theta[self.a] - theta[self.b]))
 
-    def _incidence(self, lines: Whole) -> Floats:
+    def _incidence(self, lines: Integers) -> Floats:
         columns = np.zeros((self.nodes, len(lines)))
         columns[self.a[lines], np.arange(len(lines))] = 1.0
         columns[self.b[lines], np.arange(len(lines))] -= 1.0
         return columns
 
-    def transfer(self, lines: Sequence[int]) -> Floats:
+    def ptdf(self, lines: Sequence[int]) -> Floats:
         """Power transfer factors: a row a line, its flow for one MW into each node and out at the island's reference."""
         of = np.asarray(lines, dtype=np.int64)
         # The Laplacian is symmetric, so a row of b A B^-1 is a solve with the line's two ends.
         return np.asarray((self.angles(self._incidence(of)) * self.susceptance[of]).T)
 
-    def outage(self, lines: Sequence[int]) -> Floats:
+    def lodf(self, lines: Sequence[int]) -> Floats:
         """Return what one circuit of each line shifts when it is lost: after it, flow l is f_l + column[l] · f_line.
 
         Line outage distribution factors, for one of c circuits: the corridor's susceptance drops by 1/c, and what is
@@ -114,7 +114,7 @@ class Network:
         return np.asarray(shift)
 
     @cached_property
-    def bridges(self) -> dict[int, Whole]:
+    def bridges(self) -> dict[int, Integers]:
         """Corridors of a single circuit whose loss parts an island, each with the nodes on one of its sides.
 
         Tarjan's lowest reachable numbers by an explicit stack; the side is the subtree that hangs on the corridor.

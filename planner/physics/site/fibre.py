@@ -156,7 +156,7 @@ class Reach:
     """How far every two places are over the fibre, and which pairs no exchange can span."""
 
     km: dict[tuple[str, str], float]
-    parted: frozenset[tuple[str, str]]
+    disconnected: frozenset[tuple[str, str]]
 
 
 def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
@@ -167,7 +167,7 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
     pairs = list(combinations(sorted(places), 2))
     km = {(a, b): wide.great_circle_km(*places[a], *places[b]) * wan.route_factor for a, b in pairs}
     if not wan.fibre_edges:
-        return Reach(km=km, parted=frozenset())
+        return Reach(km=km, disconnected=frozenset())
     import networkx as nx
 
     held = fibre_of(wan, places)
@@ -181,7 +181,7 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
         for i, whole in enumerate(_safe(g) if wan.protection == "one_cut" else nx.connected_components(g))
         for v in whole
     }
-    return Reach(km=km, parted=frozenset((a, b) for a, b in pairs if part[stands[a]] != part[stands[b]]))
+    return Reach(km=km, disconnected=frozenset((a, b) for a, b in pairs if part[stands[a]] != part[stands[b]]))
 
 
 def _safe(g: Any) -> Iterator[set[Any]]:

@@ -14,9 +14,10 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import solve as sites
-from planner.models.sites.conflict import infeasible
-from planner.models.sites.data import ask
-from planner.models.sites.rules import RULES, build
+from planner.models.sites.conflict import conflict, infeasible
+from planner.models.sites.data import gather
+from planner.models.sites.model import build
+from planner.models.sites.rules.registry import RULES
 from planner.physics.site import cost
 from planner.plan.sites import SitesPlan
 from planner.solvers import cpsat, highs
@@ -88,7 +89,7 @@ def test_transport_agrees_with_cpsat(seed: int) -> None:
     instance, request = power_case(seed, model="transport")
     assert instance.grid is not None
     whole = [x.model_dump() | {"rating_mw": float(round(x.rating_mw + 0.6))} for x in instance.grid.lines]
-    m = build(ask(changed(instance, lines=whole), request))
+    m = build(gather(changed(instance, lines=whole), request))
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
     first, second = highs.run(m, absolute_gap=0.99), cpsat.run(restate(m, unit=1.0, relax=False))
     assert first.infeasible == second.infeasible
@@ -271,23 +272,23 @@ def test_binding_names_what_stops_the_next_module(changes: dict[str, Any], rules
 def test_a_second_question_starts_from_the_rows_of_the_first() -> None:
     """Rows found once are stated from the start by every other model of the question, of the rules in force alone."""
     instance, request = power_case(3, n1="full")
-    q = ask(instance, request)
-    m = build(q)
+    data = gather(instance, request)
+    m = build(data)
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
     highs.run(m)
-    assert q.system is not None and q.system.pool
-    known = build(q).lazy.known()
-    assert len(known) == len(q.system.pool)
-    assert build(q, without={"security", "rating"}).lazy.known() == []
+    assert data.network is not None and data.network.pool
+    known = build(data).lazy.known()
+    assert len(known) == len(data.network.pool)
+    assert build(data, without={"security", "rating"}).lazy.known() == []
 
 
 def test_the_rule_that_shuts_a_split_out_is_named() -> None:
     """A site without plants on one line falls with it: these three cannot hold together, and without security a split exists."""
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
     instance = case(*nodes, lines=[wire("E0", "E1")], rules={"grid_model": "dc", "n1": "full"})
-    found = sites.conflict(instance, ANY, OPTIONS)
+    found = conflict(instance, ANY, OPTIONS)
     assert found is not None and set(found.rules) == {"demand", "generation", "security"}
-    assert not infeasible(ask(instance, ANY), frozenset(RULES) - {"security"}, OPTIONS)
+    assert not infeasible(gather(instance, ANY), frozenset(RULES) - {"security"}, OPTIONS)
 
 
 @pytest.mark.parametrize(

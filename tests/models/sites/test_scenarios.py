@@ -12,6 +12,7 @@ from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import explain as sites_explain
 from planner.models.sites import solve as sites
+from planner.models.sites.data import gather
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
 from planner.planning.load import load_instance
@@ -183,7 +184,7 @@ def test_near_ties_are_the_best_of_all_sets_of_sites(seed: int) -> None:
         for chosen in combinations(names, k):
             nodes = tuple(n.model_copy(update={"site": n.id in chosen}) for n in instance.grid.nodes)
             alone = instance.model_copy(update={"grid": instance.grid.model_copy(update={"nodes": nodes})})
-            plan = sites.solve_question(sites.ask(alone, request), OPTIONS, sites=k).solution
+            plan = sites.solve_data(gather(alone, request), OPTIONS, sites=k).solution
             if plan is not None:
                 every.append((-sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0))
     found = sites_explain.near_best(instance, request, OPTIONS, count=99, within=1e9)

@@ -12,7 +12,7 @@ from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import explain as sites_explain
 from planner.models.sites import solve as sites
-from planner.models.sites.rules import yearly_musd
+from planner.models.sites.model import yearly_musd
 from planner.physics.site.grid import normal_share
 from planner.plan.sites import SitesPlan
 from planner.planning.explain_sites import meaning
@@ -34,21 +34,21 @@ def solved(instance: Instance, request: SitesRequest) -> SitesPlan:
 
 def by_angles(instance: Instance, request: SitesRequest, plan: SitesPlan) -> float | None:
     """Return the yearly cost by angles with sites and circuits as planned and divisible modules; None where there is none."""
-    m, q = angle_formulation.by_angles(instance, request)
-    standing, built = {s.id for s in plan.sites}, {n.line: n.circuits for n in plan.new_lines}
+    m, data = angle_formulation.by_angles(instance, request)
+    opened, built = {s.id for s in plan.sites}, {n.line: n.circuits for n in plan.new_lines}
     for v in m.component_data_objects(pyo.Var):
         if v.is_integer() or v.is_binary():
             v.domain = pyo.NonNegativeReals
             of, index = v.parent_component().local_name, v.index()
-            if of in ("open", "circuits", "stands"):
+            if of in ("open", "circuits", "installed"):
                 v.fix(
-                    int(index in standing)
+                    int(index in opened)
                     if of == "open"
                     else built.get(index, 0)
                     if of == "circuits"
                     else int(index[1] < built.get(index[0], 0))
                 )
-    m.goal = pyo.Objective(expr=yearly_musd(m, q))
+    m.goal = pyo.Objective(expr=yearly_musd(m, data))
     outcome = highs.run(m)
     return None if outcome.objective is None else outcome.objective * 1e6
 

@@ -1,21 +1,20 @@
 """The site split: agreement with a brute force and with CP-SAT, every rule on both sides of its edge, and conflicts."""
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
 import pyomo.environ as pyo
 import pytest
-from site_grids import best, case, line, node, random_case, splits
+from site_grids import best, case, line, node, random_case
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.requests import GradientExchange, Options, SitesRequest
 from planner.models.sites import explain as sites_explain
 from planner.models.sites import solve as sites
-from planner.models.sites.conflict import confirmed, infeasible
-from planner.models.sites.data import ask
-from planner.models.sites.rules import RULES, build, yearly_musd
+from planner.models.sites.conflict import conflict, infeasible, verified
+from planner.models.sites.data import gather
+from planner.models.sites.model import build, yearly_musd
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.sites import SitesPlan
 from planner.solvers import cpsat, highs
@@ -72,8 +71,8 @@ def test_random_cases_are_of_both_kinds() -> None:
 @pytest.mark.parametrize("seed", range(0, 100, 2))
 def test_agrees_with_cpsat(seed: int) -> None:
     """In whole MW the same rows in CP-SAT have the same most modules and the same least cost."""
-    q = ask(*random_case(seed))
-    m = build(q)
+    data = gather(*random_case(seed))
+    m = build(data)
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
     first, second = highs.run(m, absolute_gap=0.99), cpsat.run(restate(m, unit=1.0, relax=False))
     assert first.infeasible == second.infeasible
@@ -83,7 +82,7 @@ def test_agrees_with_cpsat(seed: int) -> None:
     assert most == round(-second.objective / 1e6)
     m.del_component(m.goal)
     m.most = pyo.Constraint(expr=sum(m.modules.values()) == most)
-    m.goal = pyo.Objective(expr=yearly_musd(m, q))
+    m.goal = pyo.Objective(expr=yearly_musd(m, data))
     first, second = highs.run(m), cpsat.run(restate(m, unit=1.0, relax=False))
     assert first.objective is not None and second.objective is not None
     assert second.objective / 1e6 == pytest.approx(first.objective, abs=1e-4)
@@ -93,29 +92,13 @@ def test_agrees_with_cpsat(seed: int) -> None:
 def test_every_conflict_is_a_smallest_one(seed: int) -> None:
     """Where nothing fits a conflict says why; without any one of its rules a split exists, with all of them none."""
     instance, request = random_case(seed)
-    found = sites.conflict(instance, request, OPTIONS)
+    found = conflict(instance, request, OPTIONS)
     assert (found is None) == (best(instance, request) is not None)
     if found:
-        q, rules = ask(instance, request), frozenset(found.rules)
+        data, rules = gather(instance, request), frozenset(found.rules)
         assert found.reason
-        assert infeasible(q, rules, OPTIONS) and confirmed(q, rules, OPTIONS)
-        assert not any(infeasible(q, rules - {name}, OPTIONS) for name in rules)
-
-
-@pytest.mark.parametrize("seed", range(0, 100, 3))
-def test_alternatives_are_splits_and_none_is_worse_than_another(seed: int) -> None:
-    """Each alternative is the best for its number of sites, and no other is as good in every merit."""
-    instance, request = random_case(seed)
-    found = [
-        tuple(a.merits[k] for k in ("minus_racks", "usd_per_year", "sites"))
-        for a in sites.alternatives(instance, request, OPTIONS)
-    ]
-    assert bool(found) == (best(instance, request) is not None)
-    for a, b in itertools.permutations(found, 2):
-        assert any(x < y for x, y in zip(a, b, strict=True))
-    every = list(splits(instance, request))
-    for minus, usd, _ in found:
-        assert any(n == -minus and cost == pytest.approx(usd, abs=1.0) for n, cost in every)
+        assert infeasible(data, rules, OPTIONS) and verified(data, rules, OPTIONS)
+        assert not any(infeasible(data, rules - {name}, OPTIONS) for name in rules)
 
 
 # Monotonicity
@@ -273,7 +256,7 @@ def test_fault_split_interconnections(areas: tuple[str, str], most: int) -> None
 def test_rtt() -> None:
     """Two sites stand as far apart as the longest round trip, and no farther."""
     nodes = node("E0"), node("W0")
-    far = ask(case(*nodes), ANY).rtt_ms(("E0", "W0"))
+    far = gather(case(*nodes), ANY).rtt_ms(("E0", "W0"))
     assert racks(case(*nodes, rules={"max_rtt_ms": far})) == 20
     assert racks(case(*nodes, rules={"max_rtt_ms": far - 1e-6})) == 10
 
@@ -292,7 +275,7 @@ def test_wan_capacity(waves: float, most: int) -> None:
     instance = case(
         node("E0"), node("W0"), wan={"headroom_factor": 1.0, "max_wavelengths_per_pair": 3, "max_fibre_pairs": 2}
     )
-    request = exchange_of(waves, ask(instance, ANY).rtt_ms(("E0", "W0")))
+    request = exchange_of(waves, gather(instance, ANY).rtt_ms(("E0", "W0")))
     plan = solved(instance, request)
     assert plan is not None and sum(s.racks for s in plan.sites) == most
     if most == 20:
@@ -313,7 +296,7 @@ def test_wan_need_grows_with_the_number_of_sites() -> None:
     tight = {"headroom_factor": 1.0, "max_wavelengths_per_pair": 3, "max_fibre_pairs": 1}
     for most, expected in ((3, 4), (4, 6)):
         instance = case(*nodes, wan=tight | {"max_wavelengths_per_pair": most})
-        assert racks(instance, exchange_of(3.0, ask(instance, ANY).rtt_ms(("E0", "E2")))) == expected
+        assert racks(instance, exchange_of(3.0, gather(instance, ANY).rtt_ms(("E0", "E2")))) == expected
 
 
 @pytest.mark.parametrize(("usd", "most"), [(4.4e6 + 1e5, 4), (4.4e6 + 1e5 - 1, 3)])
@@ -467,7 +450,7 @@ def test_a_tenth_of_a_second_is_enough_for_an_answer() -> None:
 
 
 def conflict_of(instance: Instance, request: SitesRequest = ANY) -> tuple[set[str], str]:
-    found = sites.conflict(instance, request, OPTIONS)
+    found = conflict(instance, request, OPTIONS)
     assert found is not None
     return set(found.rules), found.reason
 
@@ -537,16 +520,9 @@ def test_conflicts_in_the_users_terms(instance: Instance, request_: SitesRequest
     assert number in reason
 
 
-def test_every_rule_has_a_clause() -> None:
-    """A conflict can name any rule, so each can be put in words."""
-    from planner.models.sites.conflict import _CLAUSES
-
-    assert set(_CLAUSES) | {"demand"} == set(RULES)
-
-
 def test_no_conflict_where_a_split_exists() -> None:
     """What can be met has no conflict."""
-    assert sites.conflict(case(node("E0")), ANY, OPTIONS) is None
+    assert conflict(case(node("E0")), ANY, OPTIONS) is None
 
 
 # A known number of sites: pairs by their sums, bounds of what each must hold

@@ -8,6 +8,7 @@ from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import explain as sites_explain
 from planner.models.sites import solve as sites
+from planner.models.sites.conflict import conflict
 from planner.planning.load import load_instance
 
 OPTIONS = Options()
@@ -23,7 +24,7 @@ def one_site(reading: str = "explicit", **rules: Any) -> Instance:
 
 def test_the_interconnect_shuts_the_single_site_out() -> None:
     """Half of 5 GW must stay on the circuits that are left, half loaded: nowhere in the east, where the headroom would do."""
-    found = sites.conflict(one_site(), SitesRequest(), OPTIONS)
+    found = conflict(one_site(), SitesRequest(), OPTIONS)
     assert found is not None and set(found.rules) == {"interconnect", "headroom", "site_count", "pins"}
     east = [x for x in sites_explain.largest_loads(one_site(), SitesRequest(), OPTIONS) if x.node == "peach-bottom"]
     assert east[0].stopped_by == ("interconnect[peach-bottom]",)

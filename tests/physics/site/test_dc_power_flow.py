@@ -33,7 +33,7 @@ def test_flows_keep_the_balance_and_the_angles(seed: int) -> None:
     np.subtract.at(left, net.a, flow)
     np.add.at(left, net.b, flow)
     assert np.abs(left).max() < 1e-9
-    assert net.transfer(range(len(flow))) @ p == pytest.approx(flow)
+    assert net.ptdf(range(len(flow))) @ p == pytest.approx(flow)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -56,5 +56,5 @@ def test_outages_are_those_of_the_network_without_the_circuit(seed: int) -> None
             kept = [j for j, line in enumerate(rest) if line[2]]
             after = np.zeros(len(lines))
             after[kept] = network([rest[j] for j in kept]).flows(p)
-            assert flow + net.outage([k])[:, 0] * flow[k] == pytest.approx(after, abs=1e-9)
+            assert flow + net.lodf([k])[:, 0] * flow[k] == pytest.approx(after, abs=1e-9)
         graph.add_edge(a, b)

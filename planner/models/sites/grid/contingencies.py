@@ -1,13 +1,13 @@
-"""What a split must survive under N-1: the outages of a state of the network and what each shifts.
+"""What a split must survive under N-1: the contingencies of one topology, and the flows that each shifts.
 
-The rule after an outage, which the checker replays from the physics alone:
+The rule after a contingency, which the checker replays from the physics alone:
 
-- A lost circuit shifts flows as reactances say; the rest of its corridor stays.
-- A node's largest unit takes the share `lost_share` of what the node feeds in. All plants of the island answer in
-  proportion to `generation_mw` (droop), the node's remaining units among them. In each island every plant keeps free for it
-  the same share of its `generation_mw`, that of the worst such loss.
-- The loss of a bridge parts an island: in each part the part's own plants answer in proportion to `generation_mw`, and none
-  may exceed it. A part with load and without plants is dark, so it may not have load.
+- A lost circuit shifts flows by line outage distribution factors; the rest of its corridor stays in service.
+- A node's largest unit takes `unit_share` of the node's generation. All plants of the island respond in proportion to
+  `generation_mw` (droop), the node's remaining units among them. In each island every plant keeps as reserve for it the
+  same share of its `generation_mw`, that of the worst such loss.
+- The loss of a bridge splits an island in two: in each, its own plants respond in proportion to `generation_mw`, and none
+  may exceed it. An island with load and without plants goes dark, so it may not have load.
 - Plants also run for the load that is there without the sites, so that turning down has no limit here.
 - No remaining circuit may carry more than its rating.
 """
@@ -18,124 +18,128 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.models.sites.grid.dc_network import State, System
-from planner.physics.site.dc_power_flow import Floats, Whole
+from planner.models.sites.grid.dc_network import DcNetwork, Topology
+from planner.physics.site.dc_power_flow import Floats, Integers
 
 TOLERANCE = 1e-7  # of a rating; the checker allows ten times as much
-BLOCK = 256
-KEPT = 60_000_000  # shifts held in memory; of larger systems they are computed again in every round
+BATCH = 256  # contingencies solved side by side: enough to fill the factorisation's right-hand sides, little memory
+MAX_STORED = 60_000_000  # factors held in memory; of larger grids they are computed anew in every round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """Outages side by side: after outage j, flow l is flow[l] + shift[l, j] · (flow, or feed of a unit's node)[driver[j]]."""
+class Batch:
+    """Contingencies side by side: after contingency j, flow l is flow[l] + factor[l, j] · source[j].
+
+    The source is the flow on the lost circuit's corridor, or the generation at the lost unit's node: number `lost[j]`.
+    """
 
     unit: bool
-    driver: Whole
-    shift: Floats
+    lost: Integers
+    factor: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outages:
-    """The outages of one state of the network: one circuit of each of `lines`, the largest unit of each of `units`."""
+class Contingencies:
+    """The contingencies of one topology: one circuit of each of `lines`, the largest unit of each of `units`."""
 
-    system: System
-    state: State
+    network: DcNetwork
+    topology: Topology
     lines: tuple[int, ...]
     units: tuple[int, ...]
 
     @cached_property
-    def plants_mw(self) -> Floats:
-        """What the plants of each island can spare."""
-        island = self.state.network.island
-        return np.asarray(
-            np.bincount(island, weights=self.system.spare_mw, minlength=int(island.max()) + 1), dtype=np.float64
-        )
+    def island_mw(self) -> Floats:
+        """Available generation of each island."""
+        island = self.topology.network.island
+        total = np.bincount(island, weights=self.network.available_mw, minlength=int(island.max()) + 1)
+        return np.asarray(total, dtype=np.float64)
 
     @cached_property
     def others_mw(self) -> Floats:
-        """What the plants of a node's island can spare when the node's largest unit is lost."""
-        others = self.plants_mw[self.state.network.island] - self.system.lost * self.system.spare_mw
+        """Available generation of a node's island when the node's largest unit is lost."""
+        lost = self.network.unit_share * self.network.available_mw
+        others = self.island_mw[self.topology.network.island] - lost
         return np.where(others > 1e-9, others, 0.0)
 
-    def parts(self, line: int) -> tuple[Whole, Whole]:
+    def sides(self, line: int) -> tuple[Integers, Integers]:
         """Return the nodes on either side of a bridge."""
-        net = self.state.network
+        net = self.topology.network
         side = net.bridges[line]
         return side, np.setdiff1d(np.flatnonzero(net.island == net.island[side[0]]), side)
 
-    def blocks(self) -> Iterable[Block]:
-        """Return the shifts of all outages; they are computed anew each time where they are too many to keep."""
-        few = (len(self.lines) + len(self.units)) * len(self.state.lines) <= KEPT
-        return self._kept if few else self._computed()
+    def batches(self) -> Iterable[Batch]:
+        """Return the factors of all contingencies; they are computed anew each time where they are too many to store."""
+        few = (len(self.lines) + len(self.units)) * len(self.topology.lines) <= MAX_STORED
+        return self._stored if few else self._computed()
 
     @cached_property
-    def _kept(self) -> list[Block]:
-        # What a circuit shifts is the same in every year; who answers for a part or a unit is not.
-        held = self.system.shifts
-        if self.state.given not in held:
-            held[self.state.given] = list(self._circuits())
-        return [*held[self.state.given], *self._answered()]
+    def _stored(self) -> list[Batch]:
+        # What a circuit shifts is the same in every year; who responds to a split or a lost unit is not.
+        stored = self.network.outage_factors
+        if self.topology.condition not in stored:
+            stored[self.topology.condition] = list(self._circuits())
+        return [*stored[self.topology.condition], *self._responses()]
 
-    def _computed(self) -> Iterator[Block]:
+    def _computed(self) -> Iterator[Batch]:
         yield from self._circuits()
-        yield from self._answered()
+        yield from self._responses()
 
-    def _circuits(self) -> Iterator[Block]:
-        net = self.state.network
-        for part in _some([k for k in self.lines if k not in net.bridges]):
-            yield Block(unit=False, driver=np.asarray(part), shift=net.outage(part))
+    def _circuits(self) -> Iterator[Batch]:
+        net = self.topology.network
+        for lines in _batched([k for k in self.lines if k not in net.bridges]):
+            yield Batch(unit=False, lost=np.asarray(lines), factor=net.lodf(lines))
 
-    def _answered(self) -> Iterator[Block]:
-        net = self.state.network
-        for part in _some([k for k in self.lines if k in net.bridges]):
-            yield Block(unit=False, driver=np.asarray(part), shift=np.stack([self._parted(k) for k in part], axis=1))
-        for part in _some([n for n in self.units if self.others_mw[n] > 0]):
-            yield Block(unit=True, driver=np.asarray(part), shift=self._unit_shifts(np.asarray(part)))
+    def _responses(self) -> Iterator[Batch]:
+        net = self.topology.network
+        for lines in _batched([k for k in self.lines if k in net.bridges]):
+            factor = np.stack([self._bridge_factors(k) for k in lines], axis=1)
+            yield Batch(unit=False, lost=np.asarray(lines), factor=factor)
+        for units in _batched([n for n in self.units if self.others_mw[n] > 0]):
+            yield Batch(unit=True, lost=np.asarray(units), factor=self._unit_factors(np.asarray(units)))
 
-    def _parted(self, line: int) -> Floats:
-        """Return what each flow takes of a bridge's when the plants on both sides answer for themselves."""
-        net, spare = self.state.network, self.system.spare_mw
-        side, rest = self.parts(line)
-        answer = np.zeros(net.nodes)
-        if spare[side].sum() > 0 and spare[rest].sum() > 0:
-            answer[side] = spare[side] / spare[side].sum()
-            answer[rest] = -spare[rest] / spare[rest].sum()
+    def _bridge_factors(self, line: int) -> Floats:
+        """Return what each flow takes of a bridge's when the plants on both sides respond on their own."""
+        net, available = self.topology.network, self.network.available_mw
+        side, rest = self.sides(line)
+        response = np.zeros(net.nodes)
+        if available[side].sum() > 0 and available[rest].sum() > 0:
+            response[side] = available[side] / available[side].sum()
+            response[rest] = -available[rest] / available[rest].sum()
         # The side that was fed over the bridge makes up for it, the other turns down by as much.
-        shift = net.flows(answer) * (1.0 if net.b[line] in side else -1.0)
-        shift[line] = -1.0
-        return shift
+        factor = net.flows(response) * (1.0 if net.b[line] in side else -1.0)
+        factor[line] = -1.0
+        return factor
 
-    def _unit_shifts(self, units: Whole) -> Floats:
-        net, spare, lost = self.state.network, self.system.spare_mw, self.system.lost[units]
+    def _unit_factors(self, units: Integers) -> Floats:
+        """Return what each flow takes of a node's generation when its unit is lost and the island's plants respond."""
+        net, available, lost = self.topology.network, self.network.available_mw, self.network.unit_share[units]
         alone = np.zeros((net.nodes, len(units)))
         alone[units, np.arange(len(units))] = 1.0
-        one = net.flows(alone)
-        together = np.zeros((net.nodes, len(self.plants_mw)))
-        together[np.arange(net.nodes), net.island] = spare
-        all_plants = net.flows(together)[:, net.island[units]]
-        return np.asarray(lost * ((all_plants - lost * spare[units] * one) / self.others_mw[units] - one))
+        of_node = net.flows(alone)
+        together = np.zeros((net.nodes, len(self.island_mw)))
+        together[np.arange(net.nodes), net.island] = available
+        of_island = net.flows(together)[:, net.island[units]]
+        response = (of_island - lost * available[units] * of_node) / self.others_mw[units]
+        return np.asarray(lost * (response - of_node))
 
 
-def _some(items: list[int]) -> Iterator[list[int]]:
-    for i in range(0, len(items), BLOCK):
-        yield items[i : i + BLOCK]
+def _batched(items: list[int]) -> Iterator[list[int]]:
+    for i in range(0, len(items), BATCH):
+        yield items[i : i + BATCH]
 
 
-def outages(system: System, state: State) -> Outages:
-    """Return the outages that the N-1 rule asks for."""
-    if system.grid.rules.n1 == "full":
-        lines, units = (
-            tuple(range(len(state.lines))),
-            tuple(int(n) for n in np.flatnonzero(system.lost * system.spare_mw > 0)),
-        )
-        return Outages(system=system, state=state, lines=lines, units=units)
-    lines = tuple(sorted({k for s in system.candidates for k in largest_at(system, state, s)}))
-    return Outages(system=system, state=state, lines=lines, units=())
+def contingencies(network: DcNetwork, topology: Topology) -> Contingencies:
+    """Return the contingencies that the N-1 rule asks for."""
+    if network.grid.rules.n1 == "full":
+        lines = tuple(range(len(topology.lines)))
+        units = tuple(int(n) for n in np.flatnonzero(network.unit_share * network.available_mw > 0))
+        return Contingencies(network=network, topology=topology, lines=lines, units=units)
+    lines = tuple(sorted({k for s in network.candidates for k in largest_at(network, topology, s)}))
+    return Contingencies(network=network, topology=topology, lines=lines, units=())
 
 
-def largest_at(system: System, state: State, site: str) -> list[int]:
+def largest_at(network: DcNetwork, topology: Topology, site: str) -> list[int]:
     """Return the corridors with the largest circuit at a node, all of them where several are as large."""
-    i, net = system.nodes[site], state.network
+    i, net = network.nodes[site], topology.network
     here = np.flatnonzero((net.a == i) | (net.b == i))
-    return [int(k) for k in here if state.rating_mw[k] == state.rating_mw[here].max()]
+    return [int(k) for k in here if topology.rating_mw[k] == topology.rating_mw[here].max()]

@@ -1,194 +1,192 @@
-"""Cuts for what a point breaks of N-1: flows after an outage, reserves, and parts that must feed themselves."""
+"""Cuts for what a point violates of N-1: flows after a contingency, reserves, and islands that must feed themselves."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from planner.models.sites.grid.contingencies import Outages, largest_at, outages
-from planner.models.sites.grid.dc_network import ParallelStrategy, State, System
-from planner.physics.site.dc_power_flow import Floats, Whole
+from planner.models.sites.grid.contingencies import Contingencies, contingencies, largest_at
+from planner.models.sites.grid.dc_network import Condition, DcNetwork, GridCut, Topology
+from planner.physics.site.dc_power_flow import Floats, Integers
 
-MOST = 150  # overloads made cuts in one round
+MAX_CUTS = 150  # overloads made cuts in one round: more slow the LP down before the first have acted
+MAX_CUTS_PER_LINE = 3  # of one monitored line: more say nearly the same
+SitesByLine = dict[int, list[int]]  # numbers of the candidates at which the loss of a line counts
 
 
-def broken(
-    system: System, x: Floats, found: dict[tuple[int, ...], Outages], tolerance: float
-) -> list[ParallelStrategy]:
-    """Return cuts for what a point breaks in the state that its circuits make; they hold in that state alone.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overload:
+    """A monitored line above its rating after the loss of a circuit, or of the largest unit of a node."""
 
-    `found` keeps the outages of each state. The point's binaries must be whole where there is something to build.
+    excess: float  # share of the rating
+    line: int
+    lost: int
+    unit: bool
+    factor: float
+
+
+def violated(
+    network: DcNetwork, x: Floats, by_topology: dict[tuple[int, ...], Contingencies], tolerance: float
+) -> list[GridCut]:
+    """Return cuts for what a point violates in the topology that its circuits make; they are valid in that topology alone.
+
+    `by_topology` stores the contingencies of each. The point's binaries must be whole where there is something to build.
     """
-    built = system.built(x)
-    if built not in found:
-        found[built] = outages(system, system.state(built))
-    of = found[built]
-    system.effort.contingencies = max(system.effort.contingencies, len(of.lines) + len(of.units))
-    at_sites = _sites_by_line(system, of.state) if system.grid.rules.n1 == "node" else None
-    cuts = _overloads(of, x, at_sites, tolerance) + list(_dark(of, x, at_sites, tolerance))
-    return cuts + (list(_reserves(of, x, tolerance)) if of.units else [])
+    built = network.built(x)
+    if built not in by_topology:
+        by_topology[built] = contingencies(network, network.topology(built))
+    of = by_topology[built]
+    network.effort.contingencies = max(network.effort.contingencies, len(of.lines) + len(of.units))
+    by_line = _sites_by_line(network, of.topology) if network.grid.rules.n1 == "node" else None
+    cuts = _overload_cuts(of, x, by_line, tolerance) + list(_island_cuts(of, x, by_line, tolerance))
+    return cuts + (list(_reserve_cuts(of, x, tolerance)) if of.units else [])
 
 
-def _sites_by_line(system: System, state: State) -> dict[int, list[int]]:
-    """Return the numbers of the candidates that lose a circuit of each line under the rule `node`."""
-    found: dict[int, list[int]] = {}
-    for i, s in enumerate(system.candidates):
-        for k in largest_at(system, state, s):
-            found.setdefault(k, []).append(i)
-    return found
+def _sites_by_line(network: DcNetwork, topology: Topology) -> SitesByLine:
+    """Return the candidates that lose a circuit of each line under the rule `node`."""
+    sites: SitesByLine = {}
+    for i, s in enumerate(network.candidates):
+        for k in largest_at(network, topology, s):
+            sites.setdefault(k, []).append(i)
+    return sites
 
 
-def _conditions(
-    of: Outages, line: int, x: Floats, at_sites: dict[int, list[int]] | None
-) -> list[tuple[tuple[int, bool], ...]]:
-    """Say when the outage of a line counts: always, or while one of the sites at it is open; nothing while none is."""
-    if at_sites is None:
-        return [of.state.given]
-    opened = [of.system.open_at + i for i in at_sites[line]]
-    return [(*of.state.given, (column, True)) for column in opened if x[column] > 0.5]
+def _conditions(of: Contingencies, line: int, x: Floats, by_line: SitesByLine | None) -> list[Condition]:
+    """Return when the loss of a line counts: always, or while one of the sites at it is open; nothing while none is."""
+    condition = of.topology.condition
+    if by_line is None:
+        return [condition]
+    columns = [of.network.first_open + i for i in by_line[line]]
+    return [(*condition, (column, True)) for column in columns if x[column] > 0.5]
 
 
-def _overloads(
-    of: Outages, x: Floats, at_sites: dict[int, list[int]] | None, tolerance: float
-) -> list[ParallelStrategy]:
-    net, state = of.state.network, of.state
-    flow, limit = net.flows(of.system.injection(x)), state.rating_mw * net.circuits
-    worst: list[tuple[float, int, int, bool, float]] = []
-    for block in of.blocks():
-        strength = (x if block.unit else flow)[block.driver]
-        over = np.abs(flow[:, None] + block.shift * strength)
-        cap = np.broadcast_to(limit[:, None], over.shape)
-        if not block.unit:
-            cap = cap.copy()
-            cap[block.driver, np.arange(len(block.driver))] -= state.rating_mw[block.driver]
-        # A corridor whose only circuit is out carries nothing, within a rating of nothing.
-        excess = (over - cap) / limit[:, None]
-        line = excess.argmax(axis=0)
-        for j in np.flatnonzero(excess[line, np.arange(excess.shape[1])] > tolerance):
-            i, k = int(line[j]), int(block.driver[j])
-            if block.unit or _conditions(of, k, x, at_sites):
-                worst.append((float(excess[i, j]), i, k, block.unit, float(block.shift[i, j])))
-    worst.sort(key=lambda v: (-v[0], v[1:4]))
-    return _as_cuts(of, x, flow, _spread(worst), at_sites)
-
-
-def _spread(worst: list[tuple[float, int, int, bool, float]]) -> list[tuple[float, int, int, bool, float]]:
-    """Keep the worst, and at most three for one monitored line: more of one line say nearly the same."""
-    kept, count = [], dict[int, int]()
-    for v in worst:
-        count[v[1]] = count.get(v[1], 0) + 1
-        if count[v[1]] <= 3:
-            kept.append(v)
-    return kept[:MOST]
-
-
-def _as_cuts(
-    of: Outages,
-    x: Floats,
-    flow: Floats,
-    worst: list[tuple[float, int, int, bool, float]],
-    at_sites: dict[int, list[int]] | None,
-) -> list[ParallelStrategy]:
-    net, state, system = of.state.network, of.state, of.system
-    used = sorted({v[1] for v in worst} | {v[2] for v in worst if not v[3]})
-    rows = dict(zip(used, net.transfer(used), strict=True))
-    names = list(system.nodes)
-    cuts = []
-    for _, i, k, unit, shift in worst:
-        after = flow[i] + shift * (x if unit else flow)[k]
-        way = 1.0 if after > 0 else -1.0
-        row = system.row(rows[i] if unit else rows[i] + shift * rows[k], new=False)
-        if unit:
-            row[k] += shift
-        upper = float(state.rating_mw[i] * (net.circuits[i] - (0 if unit or i != k else 1)))
-        name = f"{state.lines[i]},{'unit ' + names[k] if unit else state.lines[k]}"
-        # Flows are within the power moved, which is at most the load fed in and the load drawn where parts are not balanced.
-        for given in [state.given] if unit else _conditions(of, k, x, at_sites):
-            cuts.append(
-                system.cut(
-                    "security",
-                    f"{name},{'+' if way > 0 else '-'}",
-                    way * row,
-                    upper,
-                    given=given,
-                    reach=2 * (1 + abs(shift)),
+def _overload_cuts(of: Contingencies, x: Floats, by_line: SitesByLine | None, tolerance: float) -> list[GridCut]:
+    """Return cuts for the worst overloads of all contingencies."""
+    topology = of.topology
+    flow = topology.network.flows(of.network.injection(x))
+    limit = topology.rating_mw * topology.network.circuits
+    overloads: list[Overload] = []
+    for batch in of.batches():
+        source = (x if batch.unit else flow)[batch.lost]
+        after = np.abs(flow[:, None] + batch.factor * source)
+        rating = np.broadcast_to(limit[:, None], after.shape)
+        if not batch.unit:
+            rating = rating.copy()
+            rating[batch.lost, np.arange(len(batch.lost))] -= topology.rating_mw[batch.lost]
+        # A corridor whose only circuit is lost carries nothing, within a rating of nothing.
+        excess = (after - rating) / limit[:, None]
+        worst = excess.argmax(axis=0)
+        for j in np.flatnonzero(excess[worst, np.arange(excess.shape[1])] > tolerance):
+            i, k = int(worst[j]), int(batch.lost[j])
+            if batch.unit or _conditions(of, k, x, by_line):
+                overloads.append(
+                    Overload(
+                        excess=float(excess[i, j]), line=i, lost=k, unit=batch.unit, factor=float(batch.factor[i, j])
+                    )
                 )
-            )
-    return cuts
+    overloads.sort(key=lambda v: (-v.excess, v.line, v.lost, v.unit))
+    return list(_cuts_of(of, x, flow, _spread(overloads), by_line))
 
 
-def _dark(
-    of: Outages, x: Floats, at_sites: dict[int, list[int]] | None, tolerance: float
-) -> Iterator[ParallelStrategy]:
-    """Let each part that a bridge leaves feed itself: no load without plants, and no plant beyond what it can spare."""
-    system, net, spare = of.system, of.state.network, of.system.spare_mw
-    p = system.injection(x)
+def _spread(overloads: list[Overload]) -> list[Overload]:
+    """Keep the worst, and at most a few of one monitored line."""
+    kept, count = [], dict[int, int]()
+    for v in overloads:
+        count[v.line] = count.get(v.line, 0) + 1
+        if count[v.line] <= MAX_CUTS_PER_LINE:
+            kept.append(v)
+    return kept[:MAX_CUTS]
+
+
+def _cuts_of(
+    of: Contingencies, x: Floats, flow: Floats, overloads: list[Overload], by_line: SitesByLine | None
+) -> Iterator[GridCut]:
+    topology, network = of.topology, of.network
+    lines = sorted({v.line for v in overloads} | {v.lost for v in overloads if not v.unit})
+    ptdf = dict(zip(lines, topology.network.ptdf(lines), strict=True))
+    names = list(network.nodes)
+    for v in overloads:
+        i, k = v.line, v.lost
+        sign = 1.0 if flow[i] + v.factor * (x if v.unit else flow)[k] > 0 else -1.0
+        row = network.row(ptdf[i] if v.unit else ptdf[i] + v.factor * ptdf[k], new=False)
+        if v.unit:
+            row[k] += v.factor
+        circuits = topology.network.circuits[i] - (0 if v.unit or i != k else 1)
+        upper = float(topology.rating_mw[i] * circuits)
+        name = f"{topology.lines[i]},{'unit ' + names[k] if v.unit else topology.lines[k]},{'+' if sign > 0 else '-'}"
+        # Flows are within the power moved, at most the generation and the load where islands are not balanced.
+        reach = 2 * (1 + abs(v.factor))
+        for condition in [topology.condition] if v.unit else _conditions(of, k, x, by_line):
+            yield network.cut("security", name, sign * row, upper, condition=condition, reach=reach)
+
+
+def _island_cuts(of: Contingencies, x: Floats, by_line: SitesByLine | None, tolerance: float) -> Iterator[GridCut]:
+    """Require that each island a lost bridge leaves feeds itself: no load without plants, none above what it can spare."""
+    network, net = of.network, of.topology.network
+    injection = network.injection(x)
     for line in (k for k in of.lines if k in net.bridges):
-        side, rest = of.parts(line)
-        inflow = -p[side].sum()
-        if abs(inflow) <= tolerance:
+        side, rest = of.sides(line)
+        inflow = -injection[side].sum()
+        conditions = _conditions(of, line, x, by_line)
+        if abs(inflow) <= tolerance or not conditions:
             continue
-        needy, short = (side, inflow) if inflow > 0 else (rest, -inflow)
-        conditions = _conditions(of, line, x, at_sites)
-        if conditions:
-            yield from _feed_itself(
-                of, x, line, side, needy, short / max(float(spare[needy].sum()), 1e-9), conditions, tolerance
-            )
+        needy = side if inflow > 0 else rest
+        share = np.zeros(net.nodes)
+        # The shortage in the terms of one side alone: what the side lacks, the rest has too much.
+        share[side] = -1.0 if inflow > 0 else 1.0
+        shortage = network.row(share, new=False)
+        rise = float(abs(inflow)) / max(float(network.available_mw[needy].sum()), 1e-9)
+        for condition in conditions:
+            yield from _feed_itself(of, x, of.topology.lines[line], needy, shortage, rise, condition, tolerance)
 
 
 def _feed_itself(
-    of: Outages,
+    of: Contingencies,
     x: Floats,
-    line: int,
-    side: Whole,
-    needy: Whole,
+    line: str,
+    needy: Integers,
+    shortage: Floats,
     rise: float,
-    conditions: list[tuple[tuple[int, bool], ...]],
+    condition: Condition,
     tolerance: float,
-) -> Iterator[ParallelStrategy]:
-    system, spare = of.system, of.system.spare_mw
-    plants_mw = float(spare[needy].sum())
-    share = np.zeros(of.state.network.nodes)
-    # The side's shortage, in the terms of the side alone: what it lacks, the rest has too much.
-    share[side] = -1.0 if needy is side else 1.0
-    shortage = system.row(share, new=False)
-    name = of.state.lines[line]
-    for given in conditions:
-        if plants_mw <= 0:
-            yield system.cut("security", f"dark,{name}", shortage, 0.0, given=given, reach=2.0)
-            continue
-        for n in needy[x[needy] > spare[needy] * (1 - rise) * (1 + tolerance) + tolerance]:
-            row = shortage * (spare[n] / plants_mw)
-            row[n] += 1.0
-            yield system.cut(
-                "security", f"fed by {list(system.nodes)[n]},{name}", row, float(spare[n]), given=given, reach=3.0
-            )
+) -> Iterator[GridCut]:
+    network, available = of.network, of.network.available_mw
+    plants_mw = float(available[needy].sum())
+    if plants_mw <= 0:
+        yield network.cut("security", f"dark,{line}", shortage, 0.0, condition=condition, reach=2.0)
+        return
+    names = list(network.nodes)
+    for n in needy[x[needy] > available[needy] * (1 - rise) * (1 + tolerance) + tolerance]:
+        row = shortage * (available[n] / plants_mw)
+        row[n] += 1.0
+        name, upper = f"fed by {names[n]},{line}", float(available[n])
+        yield network.cut("security", name, row, upper, condition=condition, reach=3.0)
 
 
-def _reserves(of: Outages, x: Floats, tolerance: float) -> Iterator[ParallelStrategy]:
-    """Keep the same share of every plant of an island free, that of its worst loss of a unit."""
-    system, island = of.system, of.state.network.island
-    fed, spare, lost = x[: system.modules_at], system.spare_mw, system.lost
-    names = list(system.nodes)
-    alone = np.flatnonzero((lost * spare > 0) & (of.others_mw <= 0) & (fed > tolerance))
-    for n in alone:
-        yield _pair(of, names, int(n), None)
-    share = np.where(of.others_mw > 0, lost * fed / np.where(of.others_mw > 0, of.others_mw, 1.0), 0.0)
+def _reserve_cuts(of: Contingencies, x: Floats, tolerance: float) -> Iterator[GridCut]:
+    """Require the same share of every plant of an island as reserve, that of its worst loss of a unit."""
+    network, island, others = of.network, of.topology.network.island, of.others_mw
+    generated, available, unit = x[: network.first_modules], network.available_mw, network.unit_share
+    for n in np.flatnonzero((unit * available > 0) & (others <= 0) & (generated > tolerance)):
+        yield _reserve_cut(of, int(n), None)
+    share = np.where(others > 0, unit * generated / np.where(others > 0, others, 1.0), 0.0)
     for i in np.unique(island):
-        here = np.flatnonzero((island == i) & (spare > 0))
-        if len(here):
-            worst = int(here[share[here].argmax()])
-            for m in here[fed[here] > spare[here] * (1 - share[worst]) * (1 + tolerance) + tolerance]:
-                yield _pair(of, names, int(m), worst)
+        plants = np.flatnonzero((island == i) & (available > 0))
+        if len(plants):
+            worst = int(plants[share[plants].argmax()])
+            limit = available[plants] * (1 - share[worst]) * (1 + tolerance) + tolerance
+            for n in plants[generated[plants] > limit]:
+                yield _reserve_cut(of, int(n), worst)
 
 
-def _pair(of: Outages, names: list[str], kept: int, lost: int | None) -> ParallelStrategy:
-    """Keep one plant's reserve for the loss of another's unit; a plant alone in its island has none to lose to."""
-    system = of.system
-    row = np.zeros(system.width)
-    row[kept] = 1.0
+def _reserve_cut(of: Contingencies, plant: int, lost: int | None) -> GridCut:
+    """Require one plant's reserve for the loss of another's unit; a plant alone in its island may not feed in."""
+    network, names = of.network, list(of.network.nodes)
+    row = np.zeros(network.width)
+    row[plant] = 1.0
+    upper, reach = 0.0, 1.0
     if lost is not None:
-        row[lost] += float(system.spare_mw[kept] * system.lost[lost] / of.others_mw[lost])
-    upper = float(system.spare_mw[kept]) if lost is not None else 0.0
-    name = f"reserve of {names[kept]},unit {names[kept if lost is None else lost]}"
-    reach = 1.0 if lost is None else 1.0 + float(row[lost])
-    return system.cut("security", name, row, upper, given=of.state.given, reach=reach)
+        row[lost] += float(network.available_mw[plant] * network.unit_share[lost] / of.others_mw[lost])
+        upper, reach = float(network.available_mw[plant]), 1.0 + float(row[lost])
+    name = f"reserve of {names[plant]},unit {names[plant if lost is None else lost]}"
+    return network.cut("security", name, row, upper, condition=of.topology.condition, reach=reach)

@@ -1,6 +1,6 @@
-"""The grid of a site split as a DC network: its columns, its cuts, and the network in each state of what is built.
+"""The grid of a site split as a DC network: its columns, its security cuts, and the network with every choice of circuits.
 
-Cuts are kept here and not in a model, so that every model of one question starts from what earlier ones found.
+Cuts are stored here and not in a model, so that every model of one split starts from what earlier ones found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from planner.instance.grid import Grid
-from planner.physics.site.dc_power_flow import Floats, Network, Whole
+from planner.physics.site.dc_power_flow import Floats, Integers, Network
 from planner.physics.site.grid import lost_share, normal_share
+
+Condition = tuple[tuple[int, bool], ...]  # columns of binaries with the values at which a cut is valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,37 +31,42 @@ class Corridor:
 
     @property
     def new(self) -> bool:
-        """Circuits must be built first."""
+        """Whether circuits must be built first."""
         return self.capex_usd is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelStrategy:
-    """One row `values · x[columns] <= upper`; it holds where every binary of `given` has the value beside it.
+class GridCut:
+    """One cutting plane `values · x[columns] <= upper`, valid where every binary of `condition` has the value beside it.
 
-    Elsewhere the left side is beyond `upper` by `reach` times the total load at most.
+    Elsewhere the left side is above `upper` by at most `reach` times the total load.
     """
 
-    family: str
+    rule: str
     name: str
-    columns: Whole
+    columns: Integers
     values: Floats
     upper: float
-    given: tuple[tuple[int, bool], ...] = ()
+    condition: Condition = ()
     reach: float = 0.0
 
+    @property
+    def key(self) -> "CutKey":
+        """What tells the cut from others."""
+        return self.rule, self.name, self.condition
 
-Key = tuple[str, str, tuple[tuple[int, bool], ...]]  # of a cut: family, name, given
+
+CutKey = tuple[str, str, Condition]
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
-    """The network with some circuits built."""
+class Topology:
+    """The network with some circuits built; `condition` says by binaries that exactly these are."""
 
     network: Network
     lines: tuple[str, ...]
     rating_mw: Floats
-    given: tuple[tuple[int, bool], ...]
+    condition: Condition
 
 
 @dataclass
@@ -71,8 +78,8 @@ class Effort:
 
 
 @dataclass(frozen=True, kw_only=True)
-class System:
-    """Columns in this order: power fed in by node, modules and opening by candidate, then each circuit to build: stands, carries.
+class DcNetwork:
+    """The grid with its columns in this order: generation by node, modules and opening by candidate, then installation and flow of each circuit to build.
 
     Attributes
     ----------
@@ -84,22 +91,22 @@ class System:
     corridors: Mapping[str, Corridor]
     candidates: Sequence[str]
     module_mw: float
-    pool: dict[Key, ParallelStrategy] = field(default_factory=dict)
+    pool: dict[CutKey, GridCut] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
-    outages: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    shifts: dict[tuple[tuple[int, bool], ...], Any] = field(default_factory=dict)
-    _states: dict[tuple[int, ...], State] = field(default_factory=dict)
-    _years: dict[str, "System"] = field(default_factory=dict)
+    contingencies: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    outage_factors: dict[Condition, Any] = field(default_factory=dict)
+    _topologies: dict[tuple[int, ...], Topology] = field(default_factory=dict)
+    _years: dict[str, "DcNetwork"] = field(default_factory=dict)
 
-    def in_year(self, name: str, grid: Grid) -> "System":
-        """Return the system with a scenario's figures: cuts of its own on the same networks; it is kept."""
+    def in_year(self, name: str, grid: Grid) -> "DcNetwork":
+        """Return the network with a scenario's figures, made once: cuts of its own on the same topologies."""
         if name not in self._years:
-            self._years[name] = replace(self, grid=grid, pool={}, outages={}, _years={})
+            self._years[name] = replace(self, grid=grid, pool={}, contingencies={}, _years={})
         return self._years[name]
 
     @property
-    def every_year(self) -> list["System"]:
-        """The system itself, then those of its scenarios."""
+    def every_year(self) -> list["DcNetwork"]:
+        """The network itself, then those of its scenarios."""
         return [self, *self._years.values()]
 
     @cached_property
@@ -108,22 +115,22 @@ class System:
         return {n: i for i, n in enumerate(sorted(n.id for n in self.grid.nodes))}
 
     @cached_property
-    def site(self) -> Whole:
+    def site_nodes(self) -> Integers:
         """Node of each candidate."""
         return np.asarray([self.nodes[s] for s in self.candidates], dtype=np.int64)
 
     @cached_property
-    def spare_mw(self) -> Floats:
-        """What the plants of each node can spare."""
+    def available_mw(self) -> Floats:
+        """Available generation of each node: what its plants can spare."""
         return np.asarray([n.generation_mw for n in sorted(self.grid.nodes, key=lambda n: n.id)])
 
     @cached_property
-    def lost(self) -> Floats:
-        """Share of each node's feed that is lost with its largest unit."""
+    def unit_share(self) -> Floats:
+        """Share of each node's generation that is lost with its largest unit."""
         return np.asarray([lost_share(n) for n in sorted(self.grid.nodes, key=lambda n: n.id)])
 
     @cached_property
-    def standing(self) -> list[Corridor]:
+    def existing(self) -> list[Corridor]:
         """Corridors of existing circuits; one that ends where it begins carries nothing."""
         return [c for c in self.corridors.values() if not c.new and c.a != c.b]
 
@@ -138,54 +145,53 @@ class System:
         return [(c.id, j) for c in self.buildable for j in range(c.circuits)]
 
     @property
-    def modules_at(self) -> int:
+    def first_modules(self) -> int:
         """First column of the modules."""
         return len(self.nodes)
 
     @property
-    def open_at(self) -> int:
+    def first_open(self) -> int:
         """First column of the openings."""
-        return self.modules_at + len(self.candidates)
+        return self.first_modules + len(self.candidates)
 
     @property
-    def stands_at(self) -> int:
-        """First column of the circuits that stand."""
-        return self.open_at + len(self.candidates)
+    def first_installed(self) -> int:
+        """First column of the installed circuits."""
+        return self.first_open + len(self.candidates)
 
     @property
-    def carries_at(self) -> int:
-        """First column of what new circuits carry."""
-        return self.stands_at + len(self.circuits_to_build)
+    def first_circuit_flow(self) -> int:
+        """First column of the flows on new circuits."""
+        return self.first_installed + len(self.circuits_to_build)
 
     @property
     def width(self) -> int:
-        """Columns in all."""
-        return self.carries_at + len(self.circuits_to_build)
+        """Number of columns."""
+        return self.first_circuit_flow + len(self.circuits_to_build)
 
     @cached_property
-    def base(self) -> State:
+    def base(self) -> Topology:
         """The existing network."""
-        return self.state((0,) * len(self.buildable))
+        return self.topology((0,) * len(self.buildable))
 
     @cached_property
     def joins_islands(self) -> bool:
-        """A circuit can be built between two parts of the existing network."""
+        """Whether a circuit can be built between two islands of the existing network."""
         island = self.base.network.island
         return any(island[self.nodes[c.a]] != island[self.nodes[c.b]] for c in self.buildable)
 
     def built(self, x: Floats) -> tuple[int, ...]:
-        """Circuits built in each corridor, of a point with whole numbers."""
-        stands = x[self.stands_at : self.carries_at]
-        return tuple(
-            round(sum(y for y, (k, _) in zip(stands, self.circuits_to_build, strict=True) if k == c.id))
-            for c in self.buildable
-        )
+        """Return the circuits built in each corridor, of a point whose integers are whole."""
+        total = dict.fromkeys((c.id for c in self.buildable), 0.0)
+        for y, (k, _) in zip(x[self.first_installed : self.first_circuit_flow], self.circuits_to_build, strict=True):
+            total[k] += y
+        return tuple(round(n) for n in total.values())
 
-    def state(self, built: tuple[int, ...]) -> State:
-        """Return the network with this many circuits built in each corridor; it is kept."""
-        if built not in self._states:
+    def topology(self, built: tuple[int, ...]) -> Topology:
+        """Return the network with this many circuits built in each corridor, made once."""
+        if built not in self._topologies:
             new = [(c, n) for c, n in zip(self.buildable, built, strict=True) if n]
-            lines = [(c, c.circuits) for c in self.standing] + new
+            lines = [(c, c.circuits) for c in self.existing] + new
             network = Network(
                 len(self.nodes),
                 [self.nodes[c.a] for c, _ in lines],
@@ -193,70 +199,62 @@ class System:
                 [n for _, n in lines],
                 [c.reactance_pu or 0.0 for c, _ in lines],
             )
-            self._states[built] = State(
+            self._topologies[built] = Topology(
                 network=network,
                 lines=tuple(c.id for c, _ in lines),
                 rating_mw=np.asarray([c.rating_mw for c, _ in lines]),
-                given=self._given(built),
+                condition=self._condition(built),
             )
-        return self._states[built]
+        return self._topologies[built]
 
-    def _given(self, built: tuple[int, ...]) -> tuple[tuple[int, bool], ...]:
-        """Say by circuits that exactly these stand: the last one built does, the next one does not."""
+    def _condition(self, built: tuple[int, ...]) -> Condition:
+        """Say by circuits that exactly these are built: the last one is, the next one is not."""
         count = {c.id: n for c, n in zip(self.buildable, built, strict=True)}
         edges = [(i, j < count[k]) for i, (k, j) in enumerate(self.circuits_to_build) if j in (count[k] - 1, count[k])]
-        return tuple((self.stands_at + i, stands) for i, stands in edges)
+        return tuple((self.first_installed + i, installed) for i, installed in edges)
 
     def injection(self, x: Floats) -> Floats:
-        """Power into the network at each node in MW: what is fed in less what sites draw."""
-        found = x[: self.modules_at].copy()
-        found[self.site] -= self.module_mw * x[self.modules_at : self.open_at]
-        return found
+        """Return the power into the network at each node in MW: generation less load."""
+        mw = x[: self.first_modules].copy()
+        mw[self.site_nodes] -= self.module_mw * x[self.first_modules : self.first_open]
+        return mw
 
-    def into_base(self, x: Floats) -> Floats:
-        """Power into the existing network: new circuits draw what they carry at one end and feed it in at the other."""
-        found = self.injection(x)
-        for (k, _), mw in zip(self.circuits_to_build, x[self.carries_at :], strict=True):
-            found[self.nodes[self.corridors[k].a]] -= mw
-            found[self.nodes[self.corridors[k].b]] += mw
-        return found
+    def injection_into_base(self, x: Floats) -> Floats:
+        """Return the power into the existing network: the flow of a new circuit is load at one end, generation at the other."""
+        mw = self.injection(x)
+        for (k, _), flow in zip(self.circuits_to_build, x[self.first_circuit_flow :], strict=True):
+            mw[self.nodes[self.corridors[k].a]] -= flow
+            mw[self.nodes[self.corridors[k].b]] += flow
+        return mw
 
     def row(self, by_node: Floats, *, new: bool) -> Floats:
-        """Return a function of the injections as a function of the columns; `new` counts what new circuits carry."""
-        found = np.zeros(self.width)
-        found[: self.modules_at] = by_node
-        found[self.modules_at : self.open_at] = -self.module_mw * by_node[self.site]
+        """Return a linear function of the injections as one of the columns; `new` counts the flows on new circuits."""
+        row = np.zeros(self.width)
+        row[: self.first_modules] = by_node
+        row[self.first_modules : self.first_open] = -self.module_mw * by_node[self.site_nodes]
         for i, (k, _) in enumerate(self.circuits_to_build if new else ()):
             c = self.corridors[k]
-            found[self.carries_at + i] = by_node[self.nodes[c.b]] - by_node[self.nodes[c.a]]
-        return found
+            row[self.first_circuit_flow + i] = by_node[self.nodes[c.b]] - by_node[self.nodes[c.a]]
+        return row
 
     def cut(
-        self,
-        family: str,
-        name: str,
-        row: Floats,
-        upper: float,
-        *,
-        given: tuple[tuple[int, bool], ...] = (),
-        reach: float = 0.0,
-    ) -> ParallelStrategy:
-        """Return a row as a cut, without what is zero."""
+        self, rule: str, name: str, row: Floats, upper: float, *, condition: Condition = (), reach: float = 0.0
+    ) -> GridCut:
+        """Return a row over all columns as a cut, without what is zero."""
         (columns,) = np.nonzero(np.abs(row) > 1e-12)
-        return ParallelStrategy(
-            family=family, name=name, columns=columns, values=row[columns], upper=upper, given=given, reach=reach
+        return GridCut(
+            rule=rule, name=name, columns=columns, values=row[columns], upper=upper, condition=condition, reach=reach
         )
 
-    def ratings(self, x: Floats, most: int, tolerance: float) -> list[ParallelStrategy]:
-        """Return the existing corridors that carry more than may be used of their ratings, the worst first, as cuts."""
+    def rating_cuts(self, x: Floats, count: int, tolerance: float) -> list[GridCut]:
+        """Return cuts for at most `count` existing corridors above their usable ratings, the worst first."""
         net, limit = self.base.network, self.base.rating_mw * self.base.network.circuits * normal_share(self.grid)
-        flow = net.flows(self.into_base(x))
-        over = (np.abs(flow) - limit) / limit
-        worst = [int(i) for i in np.argsort(-over, kind="stable")[:most] if over[i] > tolerance]
-        rows = net.transfer(worst)
-        found = []
-        for i, by_node in zip(worst, rows, strict=True):
-            way = 1.0 if flow[i] > 0 else -1.0
-            name = f"{self.base.lines[i]},{'+' if way > 0 else '-'}"
-            found.append(self.cut("rating", name, way * self.row(by_node, new=True), float(limit[i])))
-        return found
+        flow = net.flows(self.injection_into_base(x))
+        overload = (np.abs(flow) - limit) / limit
+        worst = [int(i) for i in np.argsort(-overload, kind="stable")[:count] if overload[i] > tolerance]
+        cuts = []
+        for i, factors in zip(worst, net.ptdf(worst), strict=True):
+            sign = 1.0 if flow[i] > 0 else -1.0
+            name = f"{self.base.lines[i]},{'+' if sign > 0 else '-'}"
+            cuts.append(self.cut("rating", name, sign * self.row(factors, new=True), float(limit[i])))
+        return cuts

@@ -1,6 +1,6 @@
-"""The rows of a dc model that are found on the way: corridors above their ratings, before and after outages, year by year.
+"""The lazy rows of a dc model: corridors above their ratings, before and after contingencies, year by year.
 
-Each year has injections of its own, and so is asked alone what it breaks; years share the columns of what is decided once.
+Each year has injections of its own, so each is searched alone for violations; years share the columns of what is decided once.
 """
 
 from collections.abc import Collection
@@ -10,65 +10,70 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from planner.models.sites.data import Question
+from planner.models.sites.data import SplitData
 from planner.models.sites.grid import contingency_cuts
 from planner.models.sites.grid.contingencies import TOLERANCE
-from planner.models.sites.grid.dc_network import Key, ParallelStrategy, System
+from planner.models.sites.grid.dc_network import CutKey, DcNetwork, GridCut
 from planner.models.sites.grid.power_flow import columns
-from planner.models.sites.scenarios import blocks
+from planner.models.sites.scenarios import years
 from planner.solvers.lazy_constraints import Row
 
-OVERLOADS = 150  # made cuts in one round, over all years
-LEAST = 30  # of these for each year
+MAX_RATING_CUTS = 150  # in one round, over all years: more slow the LP down before the first have acted
+MIN_RATING_CUTS = 30  # of these for each year, so that many years do not starve each other
+N1_RULES = ("node", "full")  # those that follow flows after a contingency
 
 
 @dataclass(frozen=True, kw_only=True)
 class YearRows:
-    """The rows of one year; `told` is what tells it from the grid's own in their names."""
+    """The lazy rows of one year; `suffix` follows their names."""
 
-    system: System
-    families: frozenset[str]
+    network: DcNetwork
+    rules: frozenset[str]
     load_mw: float
-    most: int
-    told: str
-    stated: set[Key] = field(default_factory=set)
+    max_cuts: int
+    suffix: str
+    stated: set[CutKey] = field(default_factory=set)
 
     def known(self) -> list[Row]:
-        """Return the cuts that this question has met, of the rules in force."""
-        found = {key: c for key, c in self.system.pool.items() if c.family in self.families}
+        """Return the cuts that this split has met, of the rules in force."""
+        cuts = {key: c for key, c in self.network.pool.items() if c.rule in self.rules}
         self.stated.clear()
-        self.stated.update(found)
-        return [self._row(c) for c in found.values()]
+        self.stated.update(cuts)
+        return [self._row(c) for c in cuts.values()]
 
     def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
-        """Return cuts for what the point breaks: of N-1 once the network before outages holds, and not when it must be quick."""
-        cuts = self.system.ratings(x, self.most, TOLERANCE) if "rating" in self.families else []
-        secure = (
-            "security" in self.families
-            and not quick
-            and (whole or (not self.system.buildable and self.system.grid.rules.n1 == "full"))
-        )
-        if secure and len(cuts) < self.most // 5:
-            cuts += contingency_cuts.broken(self.system, x, self.system.outages, TOLERANCE)
-        # What is stated already is broken by no more than the solver's own tolerance.
-        fresh = {key: c for c in cuts if (key := (c.family, c.name, c.given)) not in self.stated}
-        self.system.pool.update(fresh)
+        """Return cuts for what the point violates: of N-1 once few ratings are, and not when it must be quick."""
+        cuts = self.network.rating_cuts(x, self.max_cuts, TOLERANCE) if "rating" in self.rules else []
+        # The topology of a point is known where its binaries are whole, or where nothing can be built.
+        known_topology = whole or (not self.network.buildable and self.network.grid.rules.n1 == "full")
+        if "security" in self.rules and known_topology and not quick and len(cuts) < self.max_cuts // 5:
+            cuts += contingency_cuts.violated(self.network, x, self.network.contingencies, TOLERANCE)
+        # What is stated already is violated by no more than the solver's own tolerance.
+        fresh = {c.key: c for c in cuts if c.key not in self.stated}
+        self.network.pool.update(fresh)
         self.stated.update(fresh)
         return [self._row(c) for c in fresh.values()]
 
-    def _row(self, c: ParallelStrategy) -> Row:
-        name = f"{c.family}[{','.join(c.name.split(',')[: 1 if c.family == 'rating' else 2])}]{self.told}"
-        if not c.given:
+    def _row(self, c: GridCut) -> Row:
+        entries = c.name.split(",")[: 1 if c.rule == "rating" else 2]
+        name = f"{c.rule}[{','.join(entries)}]{self.suffix}"
+        if not c.condition:
             return Row(name=name, columns=c.columns, values=c.values, upper=c.upper)
-        most = c.reach * self.load_mw
-        at = np.concatenate([c.columns, np.asarray([i for i, _ in c.given])])
-        values = np.concatenate([c.values, np.asarray([most if wanted else -most for _, wanted in c.given])])
-        return Row(name=name, columns=at, values=values, upper=c.upper + most * sum(wanted for _, wanted in c.given))
+        big_m = c.reach * self.load_mw
+        binaries = np.asarray([i for i, _ in c.condition])
+        signs = np.asarray([big_m if wanted else -big_m for _, wanted in c.condition])
+        upper = c.upper + big_m * sum(wanted for _, wanted in c.condition)
+        return Row(
+            name=name,
+            columns=np.concatenate([c.columns, binaries]),
+            values=np.concatenate([c.values, signs]),
+            upper=upper,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundRows:
-    """The rows of all years: each year has the columns of its system, one year after the other."""
+class LazyRows:
+    """The lazy rows of all years: each year has the columns of its network, one year after the other."""
 
     columns: list[Any]
     gates: list[tuple[int, int]]
@@ -82,7 +87,7 @@ class FoundRows:
         return [replace(r, columns=r.columns + year * self._width) for r in rows]
 
     def known(self) -> list[Row]:
-        """Return the cuts that this question has met, of the rules in force."""
+        """Return the cuts that this split has met, of the rules in force."""
         return [r for i, year in enumerate(self.years) for r in self._placed(i, year.known())]
 
     def forget(self) -> None:
@@ -91,48 +96,39 @@ class FoundRows:
             year.stated.clear()
 
     def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
-        """Return cuts for what the point breaks in any year."""
-        self.years[0].system.effort.rounds += 1
+        """Return cuts for what the point violates in any year."""
+        self.years[0].network.effort.rounds += 1
         n = self._width
-        return [
-            r
-            for i, year in enumerate(self.years)
-            for r in self._placed(i, year.broken(x[i * n : (i + 1) * n], whole=whole, quick=quick))
-        ]
+        by_year = [y.broken(x[i * n : (i + 1) * n], whole=whole, quick=quick) for i, y in enumerate(self.years)]
+        return [r for i, rows in enumerate(by_year) for r in self._placed(i, rows)]
 
 
-def state_lazily(m: Any, q: Question, without: Collection[str], *, load_mw: float) -> None:
-    """Give a dc model the rows that its solver finds on the way."""
-    if q.system is None:
+def attach(m: Any, data: SplitData, without: Collection[str], *, load_mw: float) -> None:
+    """Give a dc model its lazy rows, as `m.lazy`."""
+    if data.network is None:
         return
-    families = ({"rating"} if q.grid.rules.n1 not in ("node", "full") else {"rating", "security"}) - set(without)
-    years = list(blocks(m, q))
-    m.lazy = FoundRows(
-        columns=[v for year in years if year.q.system for v in columns(year.block, year.q.system)],
-        gates=[(q.system.modules_at + i, q.system.open_at + i) for i in range(len(q.candidates))],
+    rules = ({"rating", "security"} if data.grid.rules.n1 in N1_RULES else {"rating"}) - set(without)
+    every_year = [(year, year.data.network) for year in years(m, data) if year.data.network]
+    m.lazy = LazyRows(
+        columns=[v for year, network in every_year for v in columns(year.block, network)],
+        gates=[(data.network.first_modules + i, data.network.first_open + i) for i in range(len(data.candidates))],
         years=[
             YearRows(
-                system=year.q.system,
-                families=frozenset(families),
+                network=network,
+                rules=frozenset(rules),
                 load_mw=load_mw,
-                most=max(OVERLOADS // len(years), LEAST),
-                told=year.told,
+                max_cuts=max(MAX_RATING_CUTS // len(every_year), MIN_RATING_CUTS),
+                suffix=year.suffix,
             )
-            for year in years
-            if year.q.system
+            for year, network in every_year
         ],
     )
 
 
-def security_space(system: System) -> dict[str, int | float | str | list[int] | list[str]]:
-    """Say what the search for rows took, in all years."""
-    found = [c.family for year in system.every_year for c in year.pool.values()]
-    outages: dict[str, int | float | str | list[int] | list[str]] = {
-        "outages": system.effort.contingencies,
-        "outage_cuts": found.count("security"),
-    }
-    return {
-        "rounds": system.effort.rounds,
-        "rating_cuts": found.count("rating"),
-        **(outages if system.grid.rules.n1 in ("node", "full") else {}),
-    }
+def security_space(network: DcNetwork) -> dict[str, int]:
+    """Return what the search for lazy rows took, in all years."""
+    rules = [c.rule for year in network.every_year for c in year.pool.values()]
+    space = {"rounds": network.effort.rounds, "rating_cuts": rules.count("rating")}
+    if network.grid.rules.n1 in N1_RULES:
+        space |= {"outages": network.effort.contingencies, "outage_cuts": rules.count("security")}
+    return space

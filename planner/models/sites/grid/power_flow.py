@@ -1,167 +1,175 @@
-"""The DC power flow of a site split in its MILP: what is stated at once.
+"""The DC power flow of a site split in its MILP: the rows that are stated at once.
 
-The balance of each part of the network, reserves, and new circuits, whose flows enter the existing network as power
-drawn at one end and fed in at the other. Each is stated for one year: of the model itself, or of a scenario's block in it.
+The balance of each island of the existing network, reserves, and new circuits, whose flows enter the existing network as
+load at one end and generation at the other. Each is stated for one year: of the model itself, or of a scenario's block.
 """
 
-from collections.abc import Collection
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pyomo.environ as pyo
 
-from planner.models.sites.data import Question
-from planner.models.sites.grid.dc_network import System
+from planner.models.sites.data import SplitData
+from planner.models.sites.grid.dc_network import DcNetwork
 from planner.physics.site.dc_power_flow import BASE_MVA
 from planner.physics.site.grid import normal_share
 
 
-def plants(q: Question, without: Collection[str]) -> list[str]:
-    """List the nodes that can feed in under dc: those that can spare something, or all where that rule is left out."""
-    if q.system is None:
+def plants(data: SplitData, *, bounded: bool) -> list[str]:
+    """Return the nodes that can feed in under dc: those with available generation, or all where that does not bound them."""
+    if data.network is None:
         return []
-    spare = {n.id: n.generation_mw for n in q.grid.nodes}
-    return [n for n in q.graph if "generation" in without or spare[n] > 0]
+    available = {n.id: n.generation_mw for n in data.grid.nodes}
+    return [n for n in data.graph if not bounded or available[n] > 0]
 
 
-def stand(m: Any, system: System) -> None:
-    """Count the circuits that stand in each corridor; one split has the same in every year."""
-    keys = system.circuits_to_build
-    m.stands = pyo.Var(keys, domain=pyo.Binary)
-    new = [c.id for c in system.buildable]
+def count_circuits(m: Any, network: DcNetwork) -> None:
+    """Count the circuits installed in each corridor, built in order; one split has the same in every year."""
+    keys = network.circuits_to_build
+    m.installed = pyo.Var(keys, domain=pyo.Binary)
+    new = {c.id: c.circuits for c in network.buildable}
     m.counting = pyo.Constraint(
-        new, rule=lambda m, k: sum(m.stands[k, j] for j in range(system.corridors[k].circuits)) == m.circuits[k]
+        list(new), rule=lambda m, k: sum(m.installed[k, j] for j in range(new[k])) == m.circuits[k]
     )
-    m.in_order = pyo.Constraint(
-        [(k, j) for k, j in keys if j], rule=lambda m, k, j: m.stands[k, j] <= m.stands[k, j - 1]
-    )
+    later = [(k, j) for k, j in keys if j]
+    m.in_order = pyo.Constraint(later, rule=lambda m, k, j: m.installed[k, j] <= m.installed[k, j - 1])
 
 
-def balance(m: Any, q: Question, system: System) -> None:
-    """Feed what sites draw in each part of the existing network from its plants and over new circuits."""
-    keys = system.circuits_to_build
-    most = max((v.ub for v in m.generated.values()), default=0.0)
-    m.carries = pyo.Var(keys, domain=pyo.Reals, bounds=(-most, most))
-    island = system.base.network.island
+def balance(m: Any, data: SplitData, network: DcNetwork) -> None:
+    """Require in each island of the existing network that generation and inflow over new circuits equal the load."""
+    keys = network.circuits_to_build
+    limit = max((v.ub for v in m.generated.values()), default=0.0)
+    m.circuit_flow = pyo.Var(keys, domain=pyo.Reals, bounds=(-limit, limit))
+    island = network.base.network.island
     terms: list[list[Any]] = [[] for _ in range(int(island.max()) + 1)]
     for n, v in m.generated.items():
-        terms[island[system.nodes[n]]].append(v)
-    for s in q.candidates:
-        terms[island[system.nodes[s]]].append(-q.module_mw * m.modules[s])
+        terms[island[network.nodes[n]]].append(v)
+    for s in data.candidates:
+        terms[island[network.nodes[s]]].append(-data.module_mw * m.modules[s])
     for k, j in keys:
-        c = system.corridors[k]
-        if island[system.nodes[c.a]] != island[system.nodes[c.b]]:
-            terms[island[system.nodes[c.a]]].append(-m.carries[k, j])
-            terms[island[system.nodes[c.b]]].append(m.carries[k, j])
-    m.island_balance = pyo.Constraint(
-        [i for i, parts in enumerate(terms) if parts], rule=lambda _, i: pyo.quicksum(terms[i]) == 0
-    )
+        c = network.corridors[k]
+        a, b = island[network.nodes[c.a]], island[network.nodes[c.b]]
+        if a != b:
+            terms[a].append(-m.circuit_flow[k, j])
+            terms[b].append(m.circuit_flow[k, j])
+    islands = [i for i, parts in enumerate(terms) if parts]
+    m.island_balance = pyo.Constraint(islands, rule=lambda _, i: pyo.quicksum(terms[i]) == 0)
 
 
-def new_circuits(m: Any, q: Question, system: System) -> None:
-    """Keep new circuits within their ratings, and let each that stands carry what the angles at its ends say.
+def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
+    """Limit new circuits to their ratings, and require of each installed one the flow that the angles at its ends give.
 
-    A circuit that does not stand leaves the angles apart by up to `_apart`: a smaller bound would forbid angles that can be.
+    |flow| <= rating · installed, and |flow - susceptance · angle| <= susceptance · max_angle · (1 - installed).
     """
-    keys, net = system.circuits_to_build, system.base.network
-    rating = {k: system.corridors[k].rating_mw * normal_share(q.grid) for k, _ in keys}
+    keys, net = network.circuits_to_build, network.base.network
+    signed = [(*key, sign) for key in keys for sign in (1, -1)]
+    rating = {k: network.corridors[k].rating_mw * normal_share(data.grid) for k, _ in keys}
     m.new_rating = pyo.Constraint(
-        [(*key, way) for key in keys for way in (1, -1)],
-        rule=lambda m, k, j, way: way * m.carries[k, j] <= rating[k] * m.stands[k, j],
+        signed, rule=lambda m, k, j, sign: sign * m.circuit_flow[k, j] <= rating[k] * m.installed[k, j]
     )
-    apart = _apart(q, system)
-    shifts = sorted({int(i) for i in net.island}) if system.joins_islands else []
-    # Angles of a part are over its own reference; parts that new circuits join turn against each other.
-    m.turned = pyo.Var(
-        shifts, domain=pyo.Reals, bounds=(-max(apart.values(), default=0.0), max(apart.values(), default=0.0))
-    )
-    ends = {c.id: (system.nodes[c.a], system.nodes[c.b]) for c in system.buildable}
-    m.angle = pyo.Var(list(ends), domain=pyo.Reals, bounds=lambda _, k: (-apart[k], apart[k]))
-    held = columns(m, system)
+    max_angle = _max_angles(data, network)
+    widest = max(max_angle.values(), default=0.0)
+    # Angles of an island are over its own reference; islands that new circuits join shift against each other.
+    islands = sorted({int(i) for i in net.island}) if network.joins_islands else []
+    m.island_shift = pyo.Var(islands, domain=pyo.Reals, bounds=(-widest, widest))
+    ends = {c.id: (network.nodes[c.a], network.nodes[c.b]) for c in network.buildable}
+    m.angle = pyo.Var(list(ends), domain=pyo.Reals, bounds=lambda _, k: (-max_angle[k], max_angle[k]))
+    variables = columns(m, network)
 
     def angle(m: Any, k: str) -> Any:
         a, b = ends[k]
         unit = np.zeros(net.nodes)
         unit[a], unit[b] = 1.0, -1.0
-        row = system.row(net.angles(unit), new=True)
-        known = pyo.quicksum(float(row[i]) * v for i, v in enumerate(held) if v is not None and abs(row[i]) > 1e-15)
-        turned = m.turned[int(net.island[a])] - m.turned[int(net.island[b])] if net.island[a] != net.island[b] else 0.0
-        return m.angle[k] == known + turned
+        row = network.row(net.angles(unit), new=True)
+        # Below 1e-15 a coefficient is what rounding leaves of zero.
+        within = pyo.quicksum(
+            float(row[i]) * v for i, v in enumerate(variables) if v is not None and abs(row[i]) > 1e-15
+        )
+        apart = net.island[a] != net.island[b]
+        shift = m.island_shift[int(net.island[a])] - m.island_shift[int(net.island[b])] if apart else 0.0
+        return m.angle[k] == within + shift
 
     m.angles = pyo.Constraint(list(ends), rule=angle)
-    per_rad = {c.id: BASE_MVA / (c.reactance_pu or 1.0) for c in system.buildable}
+    per_rad = {c.id: BASE_MVA / (c.reactance_pu or 1.0) for c in network.buildable}
 
-    def follow(m: Any, k: str, j: int, way: int) -> Any:
-        return way * (m.carries[k, j] - per_rad[k] * m.angle[k]) <= per_rad[k] * apart[k] * (1 - m.stands[k, j])
+    def follow(m: Any, k: str, j: int, sign: int) -> Any:
+        gap = m.circuit_flow[k, j] - per_rad[k] * m.angle[k]
+        return sign * gap <= per_rad[k] * max_angle[k] * (1 - m.installed[k, j])
 
-    m.follows = pyo.Constraint([(*key, way) for key in keys for way in (1, -1)], rule=follow)
+    m.follows = pyo.Constraint(signed, rule=follow)
 
 
-def _apart(q: Question, system: System) -> dict[str, float]:
+def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
     """Bound the angle between the ends of each new corridor, in radians, by what ratings allow along a path.
 
-    A circuit at its rating has its ends rating · x apart. Between parts of the network the path may lead over any new
-    circuits and through any parts, so all of them are added up.
+    A circuit at its rating has its ends rating · x apart. Between islands the path may lead over any new circuits and
+    through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
     """
-    share = normal_share(q.grid) / BASE_MVA
+    share = normal_share(data.grid) / BASE_MVA
     graph = nx.Graph()
-    graph.add_nodes_from(system.nodes)
-    for c in system.standing:
+    graph.add_nodes_from(network.nodes)
+    for c in network.existing:
         across = share * c.rating_mw * (c.reactance_pu or 0.0)
         graph.add_edge(c.a, c.b, across=min(across, graph.get_edge_data(c.a, c.b, {"across": across})["across"]))
-    found = {}
-    whole = None
-    for c in system.buildable:
+    bound, everywhere = {}, None
+    for c in network.buildable:
         if nx.has_path(graph, c.a, c.b):
-            found[c.id] = float(nx.dijkstra_path_length(graph, c.a, c.b, weight="across"))
-        else:
-            if whole is None:
-                tree = nx.minimum_spanning_edges(graph, weight="across", data=True)
-                whole = sum(d["across"] for _, _, d in tree) + sum(
-                    share * x.rating_mw * (x.reactance_pu or 0.0) for x in system.buildable
-                )
-            found[c.id] = whole
-    return found
+            bound[c.id] = float(nx.dijkstra_path_length(graph, c.a, c.b, weight="across"))
+            continue
+        if everywhere is None:
+            tree = nx.minimum_spanning_edges(graph, weight="across", data=True)
+            new = sum(share * x.rating_mw * (x.reactance_pu or 0.0) for x in network.buildable)
+            everywhere = sum(d["across"] for _, _, d in tree) + new
+        bound[c.id] = everywhere
+    return bound
 
 
-def reserves(m: Any, system: System) -> None:
-    """Keep a share of each part's plants free for the loss of any unit there, where building joins no parts."""
-    net, spare, lost = system.base.network, system.spare_mw, system.lost
-    if system.joins_islands:
+def reserves(m: Any, network: DcNetwork) -> None:
+    """Require a share of each island's plants as reserve for the loss of any unit there, unless building joins islands.
+
+    generated <= available · (1 - reserve), and lost unit <= reserve · available generation of the others.
+    """
+    net, available, unit_share = network.base.network, network.available_mw, network.unit_share
+    if network.joins_islands:
         return
-    here = {n: int(net.island[i]) for n, i in system.nodes.items() if n in m.generated}
-    total = np.bincount(net.island, weights=spare)
-    m.reserve = pyo.Var(sorted(set(here.values())), domain=pyo.NonNegativeReals, bounds=(0, 1))
+    island = {n: int(net.island[i]) for n, i in network.nodes.items() if n in m.generated}
+    total = np.bincount(net.island, weights=available)
+    m.reserve = pyo.Var(sorted(set(island.values())), domain=pyo.NonNegativeReals, bounds=(0, 1))
 
-    def kept(m: Any, n: str) -> Any:
-        return m.generated[n] + float(spare[system.nodes[n]]) * m.reserve[here[n]] <= float(spare[system.nodes[n]])
+    def keep_reserve(m: Any, n: str) -> Any:
+        mw = float(available[network.nodes[n]])
+        return m.generated[n] + mw * m.reserve[island[n]] <= mw
 
-    def asked(m: Any, n: str) -> Any:
-        i = system.nodes[n]
-        others = float(total[here[n]] - lost[i] * spare[i])
-        if lost[i] * spare[i] == 0:
+    def cover_unit(m: Any, n: str) -> Any:
+        i = network.nodes[n]
+        if unit_share[i] * available[i] == 0:
             return pyo.Constraint.Skip
-        return float(lost[i]) * m.generated[n] <= others * m.reserve[here[n]] if others > 1e-9 else m.generated[n] <= 0
+        others = float(total[island[n]] - unit_share[i] * available[i])
+        # A plant alone in its island has no other to make up for its unit.
+        lost = float(unit_share[i]) * m.generated[n]
+        return lost <= others * m.reserve[island[n]] if others > 1e-9 else m.generated[n] <= 0
 
-    m.security = pyo.Constraint([n for n in here if spare[system.nodes[n]] > 0], rule=kept)
-    m.security_asked = pyo.Constraint([n for n in here if spare[system.nodes[n]] > 0], rule=asked)
-
-
-def columns(m: Any, system: System) -> list[Any]:
-    """Return the model's variables in the order of the system's columns; None where there is none."""
-    fed = dict(m.generated.items())
-    found = [fed.get(n) for n in system.nodes]
-    found += [m.modules[s] for s in system.candidates] + [m.open[s] for s in system.candidates]
-    return (
-        found
-        + [m.stands[key] for key in system.circuits_to_build]
-        + [m.carries[key] for key in system.circuits_to_build]
-    )
+    feeding = [n for n in island if available[network.nodes[n]] > 0]
+    m.security = pyo.Constraint(feeding, rule=keep_reserve)
+    m.unit_reserve = pyo.Constraint(feeding, rule=cover_unit)
 
 
-def flows_of(m: Any, system: System) -> dict[str, float]:
+def columns(m: Any, network: DcNetwork) -> list[Any]:
+    """Return the model's variables in the order of the network's columns; None where there is none."""
+    generated = dict(m.generated.items())
+    return [
+        *(generated.get(n) for n in network.nodes),
+        *(m.modules[s] for s in network.candidates),
+        *(m.open[s] for s in network.candidates),
+        *(m.installed[key] for key in network.circuits_to_build),
+        *(m.circuit_flow[key] for key in network.circuits_to_build),
+    ]
+
+
+def flows_of(m: Any, network: DcNetwork) -> dict[str, float]:
     """Return the flows that the values set in a model mean, by corridor."""
-    x = np.asarray([0.0 if v is None else v.value for v in columns(m, system)])
-    state = system.state(system.built(x))
-    return dict(sorted(zip(state.lines, (float(f) for f in state.network.flows(system.injection(x))), strict=True)))
+    x = np.asarray([0.0 if v is None else v.value for v in columns(m, network)])
+    topology = network.topology(network.built(x))
+    flows = topology.network.flows(network.injection(x))
+    return dict(sorted(zip(topology.lines, (float(f) for f in flows), strict=True)))
