@@ -1,6 +1,7 @@
-"""One layout, given by pins, predicted: its metrics, its memory by stage, the constants it rests on, and what keeps it from running."""
+"""Predict a layout that pins give in full: metrics, memory by stage, the constants behind them, and problems."""
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -9,11 +10,12 @@ from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.physics.training import stage_memory, step
+from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, write_layout
 from planner.physics.training.step import Conditions
-from planner.plan.certificate import Certificate
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.simulation.reference_tree import transport_slowdown_of
+from planner.solvers.outcome import Outcome, Stop
 
 NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
@@ -41,24 +43,24 @@ class Evaluation(LayoutMetrics):
 
 def evaluated(instance: Instance) -> Evaluation:
     """Predict the layout that the instance's pins give in full."""
-    cut = pinned_strategy(instance)
+    strategy = pinned_strategy(instance)
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown)
-    measured = step.metrics(instance, conditions, cut)
+    measured = step.metrics(instance, conditions, strategy)
     metrics = LayoutMetrics.model_validate(measured)
-    problems, spent = tuple(_problems(instance, cut, metrics)), metrics.breakdown_seconds
-    by_stage = stage_memory.memory_by_stage(step.machine_of(instance), cut)
+    problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
+    memory = stage_memory.memory_by_stage(step.machine_of(instance), strategy)
     return Evaluation.model_validate(
-        {
-            **measured,
+        measured
+        | {
             "name": instance.name,
             "fits": not problems,
             "problems": problems,
-            "layout": _section(instance, cut, conditions, metrics),
+            "layout": _section(instance, strategy, conditions, metrics),
             "memory_by_stage_bytes": [
-                {k: float(v[i]) for k, v in by_stage.items()} for i in range(cut.pipeline_parallel)
+                {part: float(of[i]) for part, of in memory.items()} for i in range(strategy.pipeline_parallel)
             ],
-            "rests_on": {part: _constants(instance, part) for part in sorted(spent) if spent[part]},
+            "rests_on": {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]},
         }
     )
 
@@ -69,7 +71,7 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
     Raises
     ------
     InputError
-        A choice that has no plain value is missing, or two of them contradict one another.
+        A pin that has no plain value is missing, or two pins contradict one another.
     """
     given = {k.removeprefix("layout."): v for k, v in instance.pins.items() if k.startswith("layout.")}
     shares = given.get("data_parallel_by_site")
@@ -77,7 +79,7 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
         given.setdefault("data_parallel", sum(shares.values()))
     missing = [f"--pin layout.{k}=…" for k in NEEDED if k not in given]
     if missing:
-        raise InputError(f"evaluate: the layout is not whole; add {', '.join(missing)}")
+        raise InputError(f"evaluate: the layout is not complete; add {', '.join(missing)}")
     if not given["data_parallel"]:
         raise InputError("evaluate: layout.data_parallel_by_site has no replica; give a site at least 1")
     pinned = _with_defaults(instance, given)
@@ -108,7 +110,7 @@ def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]
 
 
 def even_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """Spread layers over stages evenly; where two more would make it even, the ends, which hold the embeddings, have one less."""
+    """Return an even spread of layers; where two are short, the ends, which have the embeddings, get one less."""
     if stages > 1 and layers % stages and (layers + 2) % stages == 0:
         even = (layers + 2) // stages
         return (even - 1, *(even,) * (stages - 2), even - 1)
@@ -128,184 +130,185 @@ def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks:
 
 
 def _micro_batches(instance: Instance, sequences: int) -> int:
+    """Return the micro-batches that the critical batch allows, each of some sequences over all replicas."""
     tokens = instance.limits.max_batch_tokens
     if tokens is None:
         raise InputError(
-            "evaluate: the layout is not whole; add --pin layout.microbatches_per_step=…, or limits.max_batch_tokens"
+            "evaluate: the layout is not complete; add --pin layout.microbatches_per_step=…, or limits.max_batch_tokens"
         )
     return max(1, math.floor(tokens / instance.workload.sequence_length) // sequences)
 
 
-def _contradictions(instance: Instance, cut: ParallelStrategy, replicas: int) -> list[str]:
-    """Say which pins cannot stand together."""
-    model = step.machine_of(instance).model
-    found = []
-    if len(cut.layers_per_stage) != cut.pipeline_parallel:
-        found.append(
-            f"layout.layers_per_stage has {len(cut.layers_per_stage)} entries where layout.pipeline_parallel is {cut.pipeline_parallel}"
-        )
-    elif sum(cut.layers_per_stage) != model.layers or min(cut.layers_per_stage) < 1:
-        found.append(
-            f"layout.layers_per_stage adds up to {sum(cut.layers_per_stage)} where the model has {model.layers} layers, at least one a stage"
-        )
-    if cut.data_parallel != replicas:
-        found.append(
-            f"layout.data_parallel is {replicas} where layout.data_parallel_by_site adds up to {cut.data_parallel}"
-        )
-    again = cut.recomputed_layers_per_stage
-    if again and (
-        len(again) != len(cut.layers_per_stage) or any(r > n for r, n in zip(again, cut.layers_per_stage, strict=False))
-    ):
-        found.append("layout.recomputed_layers_per_stage must have a number for each stage, no larger than its layers")
-    if cut.tensor_parallel % cut.tensor_inner:
-        found.append(
-            f"layout.tensor_parallel_inner {cut.tensor_inner} does not divide layout.tensor_parallel {cut.tensor_parallel}"
-        )
-    if cut.expert_parallel > 1 and (model.experts is None or model.experts.count % cut.expert_parallel):
-        found.append(
-            f"layout.expert_parallel {cut.expert_parallel} does not divide the model's {model.experts.count if model.experts else 0} experts"
-        )
-    if cut.schedule == "zb-h1" and cut.virtual_stages > 1:
-        found.append(f"layout.schedule zb-h1 has one virtual stage (is {cut.virtual_stages})")
-    return found
+def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: int) -> Iterator[str]:
+    """Return pins that contradict one another or the model."""
+    model, layers = step.machine_of(instance).model, strategy.layers_per_stage
+    experts = model.experts.count if model.experts else 0
+    if len(layers) != strategy.pipeline_parallel:
+        stages = strategy.pipeline_parallel
+        yield f"layout.layers_per_stage has {len(layers)} entries where layout.pipeline_parallel is {stages}"
+    elif sum(layers) != model.layers or min(layers) < 1:
+        yield f"layout.layers_per_stage adds up to {sum(layers)} of {model.layers} layers, at least one a stage"
+    if strategy.data_parallel != replicas:
+        by_site = strategy.data_parallel
+        yield f"layout.data_parallel is {replicas} where layout.data_parallel_by_site adds up to {by_site}"
+    recomputed = strategy.recomputed_layers_per_stage
+    if recomputed and (len(recomputed) != len(layers) or any(r > n for r, n in zip(recomputed, layers, strict=False))):
+        yield "layout.recomputed_layers_per_stage must have a number for each stage, no larger than its layers"
+    if strategy.tensor_parallel % strategy.tensor_inner:
+        inner, outer = strategy.tensor_inner, strategy.tensor_parallel
+        yield f"layout.tensor_parallel_inner {inner} does not divide layout.tensor_parallel {outer}"
+    if strategy.expert_parallel > 1 and (not experts or experts % strategy.expert_parallel):
+        yield f"layout.expert_parallel {strategy.expert_parallel} does not divide the model's {experts} experts"
+    if strategy.schedule == "zb-h1" and strategy.virtual_stages > 1:
+        yield f"layout.schedule zb-h1 has one virtual stage (is {strategy.virtual_stages})"
 
 
-def _problems(instance: Instance, cut: ParallelStrategy, m: LayoutMetrics) -> list[str]:
-    """Say what keeps a whole layout from running."""
-    machine, found = step.machine_of(instance), []
-    if machine.model.heads % cut.tensor_parallel:
-        found.append(f"tensor_parallel {cut.tensor_parallel} does not divide the {machine.model.heads} heads")
-    if cut.virtual_stages > min(cut.layers_per_stage):
-        found.append(f"{cut.virtual_stages} virtual stages > {min(cut.layers_per_stage)} layers of the smallest stage")
+def _problems(instance: Instance, strategy: ParallelStrategy, m: LayoutMetrics) -> Iterator[str]:
+    """Return what keeps a complete layout from running."""
+    machine, smallest = step.machine_of(instance), min(strategy.layers_per_stage)
+    if machine.model.heads % strategy.tensor_parallel:
+        yield f"tensor_parallel {strategy.tensor_parallel} does not divide the {machine.model.heads} heads"
+    if strategy.virtual_stages > smallest:
+        yield f"{strategy.virtual_stages} virtual stages > {smallest} layers of the smallest stage"
     if m.memory_bytes_per_gpu > m.memory_limit_bytes:
-        over = m.memory_bytes_per_gpu - m.memory_limit_bytes
-        found.append(
-            f"memory: {m.memory_bytes_per_gpu / 1e9:.1f} GB on the worst GPU > {m.memory_limit_bytes / 1e9:.1f} GB, {over / 1e9:.1f} GB over"
-        )
-    racks = _racks(machine.rack.gpus, cut)
+        used, limit = m.memory_bytes_per_gpu / 1e9, m.memory_limit_bytes / 1e9
+        yield f"memory: {used:.1f} GB on the worst GPU > {limit:.1f} GB, {used - limit:.1f} GB over"
+    racks = _racks(machine.rack.gpus, strategy)
     if instance.hardware.racks is not None and racks > instance.hardware.racks:
-        found.append(f"racks: {racks:,} needed > {instance.hardware.racks:,} in hardware.racks")
-    limit = instance.limits.max_batch_tokens
-    if limit is not None and m.tokens_per_step > limit:
-        found.append(f"batch: {m.tokens_per_step:,.0f} tokens a step > {limit:,.0f} of limits.max_batch_tokens")
-    return found
+        yield f"racks: {racks:,} needed > {instance.hardware.racks:,} in hardware.racks"
+    batch = instance.limits.max_batch_tokens
+    if batch is not None and m.tokens_per_step > batch:
+        yield f"batch: {m.tokens_per_step:,.0f} tokens a step > {batch:,.0f} of limits.max_batch_tokens"
 
 
-def _racks(gpus: int, cut: ParallelStrategy) -> int:
-    return cut.rack_stages * math.ceil(cut.data_parallel / cut.replicas_per_rack) * cut.racks_per_replica(gpus)
+def _racks(gpus: int, strategy: ParallelStrategy) -> int:
+    """Return the racks that a layout needs."""
+    replicas = math.ceil(strategy.data_parallel / strategy.replicas_per_rack)
+    return strategy.rack_stages * replicas * strategy.racks_per_replica(gpus)
 
 
-def _section(instance: Instance, cut: ParallelStrategy, c: Conditions, measured: LayoutMetrics) -> LayoutPlan:
+def _section(instance: Instance, strategy: ParallelStrategy, c: Conditions, measured: LayoutMetrics) -> LayoutPlan:
     """Write the layout as a plan's section; its certificate proves nothing, since nothing was searched."""
     gpus = step.machine_of(instance).rack.gpus
-    racks = instance.hardware.racks if instance.hardware.racks is not None else _racks(gpus, cut)
-    certificate = Certificate(
-        status="feasible", objective=measured.days_to_train, bound=None, gap=None, solver="none", formulation="a layout given in full, not searched",
-        variables=0, constraints=0, seconds=0.0, seed=0, minimizes="days to train",
-    )  # fmt: skip
+    outcome = Outcome(stop=Stop.LIMIT, solution=strategy, objective=measured.days_to_train, solver="none")
     return write_layout(
-        cut,
-        data_parallel_by_site={"cluster": cut.data_parallel},
-        racks=racks,
+        strategy,
+        data_parallel_by_site={"cluster": strategy.data_parallel},
+        racks=_racks(gpus, strategy) if instance.hardware.racks is None else instance.hardware.racks,
         gpus_per_rack=gpus,
         assumptions=Assumptions(
             pipeline_send_slowdown=c.pipeline_send_slowdown, allreduce_slowdown=c.allreduce_slowdown
         ),
         metrics=measured,
-        certificate=certificate,
+        certificate=outcome.certificate(
+            formulation="a layout given in full, not searched", minimizes="days to train", seed=0
+        ),
     )
 
 
 GPU, CODE = "hardware.accelerator.", "workload.software."
-PRODUCTS = (f"{GPU}gemm_efficiency.max_share", f"{GPU}gemm_efficiency.operand_traffic", f"{GPU}kernel_seconds")
-VECTORS = (f"{GPU}hbm_bytes_per_second", f"{GPU}hbm_efficiency")
-INSIDE = (
-    f"{GPU}scale_up_bytes_per_second",
-    f"{GPU}scale_up_efficiency",
-    f"{GPU}scale_up_latency_seconds",
-    f"{CODE}collective_seconds",
+
+
+def _gpu(*names: str) -> tuple[str, ...]:
+    """Return the paths of constants of the accelerator."""
+    return tuple(GPU + n for n in names)
+
+
+def _code(*names: str) -> tuple[str, ...]:
+    """Return the paths of constants of the training framework."""
+    return tuple(CODE + n for n in names)
+
+
+PEAK = _gpu("peak_flop_per_second")
+GEMM = _gpu("gemm_efficiency.max_share", "gemm_efficiency.operand_traffic", "kernel_seconds")
+HBM = _gpu("hbm_bytes_per_second", "hbm_efficiency")
+SCALE_UP = (
+    *_gpu("scale_up_bytes_per_second", "scale_up_efficiency", "scale_up_latency_seconds"),
+    *_code("collective_seconds"),
 )
-BETWEEN = (f"{GPU}nic_bytes_per_second", f"{GPU}nic_efficiency", f"{GPU}nic_latency_seconds")
+NIC = _gpu("nic_bytes_per_second", "nic_efficiency", "nic_latency_seconds")
+# The constants of the accelerator and the framework that set each part of a step.
 BEHIND: dict[str, tuple[str, ...]] = {
-    "gemm": (f"{GPU}peak_flop_per_second", *PRODUCTS, f"{CODE}expert_efficiency"),
-    "attention": (
-        f"{GPU}peak_flop_per_second",
-        f"{GPU}attention_efficiency",
-        f"{CODE}attention_share",
-        f"{CODE}score_efficiency",
-    ),
-    "elementwise": (*VECTORS, f"{CODE}elementwise_traffic", f"{GPU}kernel_seconds"),
-    "quantise": (*VECTORS, f"{CODE}quantise_traffic"),
-    "recompute": (*PRODUCTS, f"{CODE}elementwise_traffic", f"{CODE}selective_gemm_share"),
-    "tensor_parallel": (*INSIDE, f"{CODE}tensor_overlap"),
-    "context_parallel": (*INSIDE, *BETWEEN, f"{CODE}context_overlap"),
-    "expert_parallel": (*INSIDE, *BETWEEN, f"{CODE}expert_overlap", f"{CODE}expert_once_per_domain"),
-    "launch": (f"{CODE}launch_seconds", f"{CODE}microbatch_seconds"),
-    "sharding": (*INSIDE, *BETWEEN, f"{CODE}sharding_exposed"),
-    "head": (*PRODUCTS, f"{CODE}loss_bytes_per_logit"),
-    "pipeline_bubble": (*PRODUCTS, f"{CODE}elementwise_traffic", *BETWEEN),
-    "pipeline_send": (
-        *BETWEEN,
-        f"{CODE}pipeline_overlap",
-        f"{CODE}pipeline_start_seconds",
-        f"{CODE}pipeline_scatter",
-    ),
-    "data_parallel": (*INSIDE, *BETWEEN, f"{CODE}data_exposed"),
-    "between_sites": (*BETWEEN,),
-    "optimizer": VECTORS,
-    "cpu_overhead": (f"{CODE}step_seconds",),
+    "gemm": (*PEAK, *GEMM, *_code("expert_efficiency")),
+    "attention": (*PEAK, *_gpu("attention_efficiency"), *_code("attention_share", "score_efficiency")),
+    "elementwise": (*HBM, *_code("elementwise_traffic"), *_gpu("kernel_seconds")),
+    "quantise": (*HBM, *_code("quantise_traffic")),
+    "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share")),
+    "tensor_parallel": (*SCALE_UP, *_code("tensor_overlap")),
+    "context_parallel": (*SCALE_UP, *NIC, *_code("context_overlap")),
+    "expert_parallel": (*SCALE_UP, *NIC, *_code("expert_overlap", "expert_once_per_domain")),
+    "launch": _code("launch_seconds", "microbatch_seconds"),
+    "sharding": (*SCALE_UP, *NIC, *_code("sharding_exposed")),
+    "head": (*GEMM, *_code("loss_bytes_per_logit")),
+    "pipeline_bubble": (*GEMM, *_code("elementwise_traffic"), *NIC),
+    "pipeline_send": (*NIC, *_code("pipeline_overlap", "pipeline_start_seconds", "pipeline_scatter")),
+    "data_parallel": (*SCALE_UP, *NIC, *_code("data_exposed")),
+    "between_sites": NIC,
+    "optimizer": HBM,
+    "cpu_overhead": _code("step_seconds"),
 }
-"""The constants of the accelerator and the framework that set each part of a step."""
 
 
 def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
-    """Look up the constants behind a part, with the values that this instance gives them."""
+    """Return the constants behind a part of the step, with the values that this instance gives them."""
     machine = step.machine_of(instance)
-    found = []
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
-    idle = {
-        f"{CODE}score_efficiency": flash,
-        f"{GPU}attention_efficiency": not flash,
-        f"{CODE}attention_share": not flash,
-    }
-    idle |= {f"{CODE}expert_efficiency": not routed}
-    for path in (p for p in BEHIND[part] if not idle.get(p, False)):
-        holder: Any = machine.gpu if path.startswith(GPU) else machine.software
-        keys = path.removeprefix(GPU).removeprefix(CODE).split(".")
-        source = holder.source
-        for key in keys:
-            holder = getattr(holder, key)
-            source = getattr(holder, "source", None) or source
-        if isinstance(holder, dict):
-            holder = holder[machine.precision.compute]
-            keys.append(machine.precision.compute)
-        text = source.get(keys[0], "") if isinstance(source, dict) else source
-        where = GPU if path.startswith(GPU) else CODE
-        found.append(Constant(path=where + ".".join(keys), value=holder, source=text or "not given: the default"))
-    return tuple(found)
+    unused = _code("score_efficiency") if flash else (*_gpu("attention_efficiency"), *_code("attention_share"))
+    unused += () if routed else _code("expert_efficiency")
+    return tuple(_constant(machine, path) for path in BEHIND[part] if path not in unused)
+
+
+def _constant(machine: Machine, path: str) -> Constant:
+    """Return a constant by its path, with its value and the source that stands nearest to it."""
+    where = GPU if path.startswith(GPU) else CODE
+    keys = path.removeprefix(where).split(".")
+    at: Any = machine.gpu if where == GPU else machine.software
+    source = at.source
+    for key in keys:
+        at = getattr(at, key)
+        source = getattr(at, "source", None) or source
+    if isinstance(at, dict):
+        at = at[machine.precision.compute]
+        keys.append(machine.precision.compute)
+    text = source.get(keys[0], "") if isinstance(source, dict) else source
+    return Constant(path=where + ".".join(keys), value=at, source=text or "not given: the default")
 
 
 def summary(e: Evaluation) -> str:
-    """Tell the prediction in one screen: time and memory by part, and what they rest on."""
+    """Return the prediction as one screen of text: time and memory by part, and the constants behind them."""
     x = e.layout
+    degrees = (
+        f"TP {x.tensor_parallel} x CP {x.context_parallel} x EP {x.expert_parallel} "
+        f"x PP {x.pipeline_parallel} (v {x.virtual_stages}, {x.schedule}) x DP {x.data_parallel:,}"
+    )
     lines = [
         f"{e.name}: {'fits' if e.fits else 'does not run'}",
-        f"LAYOUT     TP {x.tensor_parallel} x CP {x.context_parallel} x EP {x.expert_parallel} x PP {x.pipeline_parallel} (v {x.virtual_stages}, "
-        f"{x.schedule}) x DP {x.data_parallel:,}; {x.microbatches_per_step} micro-batches of {x.microbatch_sequences}; ZeRO-{x.zero_stage}, "
-        f"recompute {x.recompute}{', sequence parallel' if x.sequence_parallel else ''}",
-        f"           {x.gpus_used:,} GPUs; {e.tokens_per_step / 1e6:,.2f}M tokens a step; {e.days_to_train:,.1f} days; MFU {100 * e.mfu:.1f} %",
+        f"LAYOUT     {degrees}; {x.microbatches_per_step} micro-batches of {x.microbatch_sequences}; "
+        f"ZeRO-{x.zero_stage}, recompute {x.recompute}{', sequence parallel' if x.sequence_parallel else ''}",
+        f"           {x.gpus_used:,} GPUs; {e.tokens_per_step / 1e6:,.2f}M tokens a step; "
+        f"{e.days_to_train:,.1f} days; MFU {100 * e.mfu:.1f} %",
         *(f"           {problem}" for problem in e.problems),
         f"TIME       {e.step_seconds:.4g} s a step",
     ]
-    for part, seconds in sorted(e.breakdown_seconds.items(), key=lambda item: -item[1]):
-        if seconds > 0:
-            rests = ", ".join(f"{c.path.split('.', 1)[1]} {c.value:.4g}" for c in e.rests_on[part])
-            lines.append(
-                f"  {part.replace('_', ' '):18}{seconds:12.5g} s {100 * seconds / e.step_seconds:6.1f} %   {rests}"
-            )
-    lines.append(
-        f"MEMORY     {e.memory_bytes_per_gpu / 1e9:.1f} of {e.memory_limit_bytes / 1e9:.1f} GB on the worst GPU"
-    )
-    for part, held in sorted(e.memory_breakdown_bytes.items(), key=lambda item: -item[1]):
-        lines.append(f"  {part.replace('_', ' '):18}{held / 1e9:12.2f} GB")
-    return "\n".join(lines)
+    for line, part in zip(time_lines(e), sorted_parts(e.breakdown_seconds), strict=True):
+        constants = ", ".join(f"{c.path.split('.', 1)[1]} {c.value:.4g}" for c in e.rests_on[part])
+        lines.append(f"{line}   {constants}")
+    return "\n".join([*lines, *memory_lines(e)])
+
+
+def sorted_parts(figures: Mapping[str, float]) -> list[str]:
+    """Return the parts that are not zero, the largest first."""
+    return sorted((part for part, value in figures.items() if value > 0), key=lambda part: -figures[part])
+
+
+def time_lines(m: LayoutMetrics) -> list[str]:
+    """Return a line for each part of the step: its seconds and its share."""
+    parts = {k: m.breakdown_seconds[k] for k in sorted_parts(m.breakdown_seconds)}
+    return [f"  {k.replace('_', ' '):18}{v:12.5g} s {100 * v / m.step_seconds:6.1f} %" for k, v in parts.items()]
+
+
+def memory_lines(m: LayoutMetrics) -> list[str]:
+    """Return the memory of the worst GPU, and a line for each part of it."""
+    head = f"MEMORY     {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB on the worst GPU"
+    parts = sorted(m.memory_breakdown_bytes.items(), key=lambda item: -item[1])
+    return [head, *(f"  {k.replace('_', ' '):18}{v / 1e9:12.2f} GB" for k, v in parts)]

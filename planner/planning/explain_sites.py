@@ -1,6 +1,6 @@
-"""Why a split is as it is, or cannot be: types, how they are found, and how they read."""
+"""Explain a split over sites, or why there is none: what each node could carry, relaxations, prices, near-ties."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pydantic import Field
 
@@ -14,19 +14,17 @@ from planner.plan.plan import Plan
 
 
 class NodeLoad(Frozen):
-    """The most that one node could carry alone under the rules of the grid."""
+    """The largest load that one node could carry alone under the rules of the grid."""
 
     node: str
     racks: int
     mw: float
-    stopped_by: tuple[str, ...] = Field(description="Rules that leave no room for one module more.")
-    missing_mw: float | None = Field(
-        None, description="What it lacks of the load asked for; null where the load is free."
-    )
+    stopped_by: tuple[str, ...] = Field(description="Rules that exclude one module more.")
+    missing_mw: float | None = Field(None, description="What it lacks of the load asked for, if any is.")
 
 
 class Relaxation(Frozen):
-    """A rule that, moved alone by least in all, lets a split exist."""
+    """A rule that, moved alone by the smallest amount, lets a split exist."""
 
     rule: str
     amount: float
@@ -60,39 +58,33 @@ class SitesExplanation(Frozen):
     near: tuple[Near, ...] = Field((), description="The best splits over different sets of sites, the plan's first.")
 
 
-def explained_infeasible(instance: Instance, found: Conflict, options: Options) -> SitesExplanation:
+def explained_infeasible(instance: Instance, conflict: Conflict, options: Options) -> SitesExplanation:
     """Explain why there is no split."""
     request = SitesRequest()
-    moved = sites_explain.relaxations(instance, request, found.rules, options)
+    moved = sites_explain.relaxations(instance, request, conflict.rules, options)
     return SitesExplanation(
         asked_mw=_asked_mw(instance, request),
         nodes=_nodes(instance, request, options),
-        relaxations=tuple(
-            Relaxation(rule=x.rule, amount=x.amount, unit=x.unit, rows=x.rows, proved=x.proved) for x in moved
-        ),
+        relaxations=tuple(Relaxation.model_validate(x, from_attributes=True) for x in moved),
     )
 
 
 def explained_plan(plan: Plan, options: Options, *, near: int, within: float) -> SitesExplanation | None:
-    """Explain the split that a plan holds; None without one."""
-    held, layout = plan.sites, plan.layout
-    if held is None or layout is None:
+    """Explain the split of a plan; None without one."""
+    split, layout = plan.sites, plan.layout
+    if split is None or layout is None:
         return None
-    several = len(held.sites) > 1 and plan.instance.wan is not None
-    m = layout.metrics
-    exchange = (
-        GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
-        if several
-        else None
-    )
-    request = SitesRequest(racks=sum(s.racks for s in held.sites), exchange=exchange)
-    prices = sites_explain.shadow_prices(plan.instance, request, held)
+    m, exchange = layout.metrics, None
+    if len(split.sites) > 1 and plan.instance.wan is not None:
+        exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
+    request = SitesRequest(racks=sum(s.racks for s in split.sites), exchange=exchange)
+    prices = sites_explain.shadow_prices(plan.instance, request, split)
     # A budget already spent on fabric cannot be asked again of the split alone: the total is given, so it is left out.
     free = plan.instance.model_copy(update={"limits": plan.instance.limits.model_copy(update={"budget_usd": None})})
     others = sites_explain.near_best(free, request, options, count=near, within=within) if near else []
     return SitesExplanation(
         nodes=_nodes(plan.instance, request, options),
-        prices=tuple(Price(rule=p.rule, unit=p.unit, usd_per_year=p.usd_per_year) for p in prices),
+        prices=tuple(Price.model_validate(p, from_attributes=True) for p in prices),
         near=tuple(
             Near(racks_by_site={s.id: s.racks for s in x.sites}, usd_per_year=x.certificate.objective or 0.0)
             for x in others
@@ -101,13 +93,14 @@ def explained_plan(plan: Plan, options: Options, *, near: int, within: float) ->
 
 
 def _asked_mw(instance: Instance, request: SitesRequest) -> float | None:
+    """Return the load of the racks asked for; None where their number is free."""
     racks = request.racks or instance.pins.get("sites.racks")
     return None if racks is None else power.facility_mw(instance.hardware, racks)
 
 
 def _nodes(instance: Instance, request: SitesRequest, options: Options) -> tuple[NodeLoad, ...]:
+    """Return the largest load that each node could carry alone."""
     asked = _asked_mw(instance, request)
-    found = sites_explain.largest_loads(instance, request, options)
     return tuple(
         NodeLoad(
             node=x.node,
@@ -116,21 +109,19 @@ def _nodes(instance: Instance, request: SitesRequest, options: Options) -> tuple
             stopped_by=x.stopped_by,
             missing_mw=None if asked is None else max(asked - x.mw, 0.0),
         )
-        for x in found
+        for x in sites_explain.largest_loads(instance, request, options)
     )
 
 
 def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
-    """Tell the explanation, the `rows` best nodes of it."""
+    """Return the lines of the explanation, the `rows` best nodes of it."""
     if e.asked_mw is not None and e.nodes:
         best = e.nodes[0]
-        told = (
-            "carries it"
-            if not best.missing_mw
-            else f"is closest with {best.mw:,.6g} MW, {best.missing_mw:,.6g} MW short"
-        )
-        yield f"ONE SITE   {e.asked_mw:,.6g} MW asked: {best.node} {told} ({', '.join(best.stopped_by) or 'nothing stops it'})"
-    yield from _told_relaxations({x.rule: x for x in e.relaxations})
+        short = f"is closest with {best.mw:,.6g} MW, {best.missing_mw or 0.0:,.6g} MW short"
+        carries = short if best.missing_mw else "carries it"
+        stops = ", ".join(best.stopped_by) or "nothing stops it"
+        yield f"ONE SITE   {e.asked_mw:,.6g} MW asked: {best.node} {carries} ({stops})"
+    yield from map(_relaxation_line, e.relaxations)
     if e.nodes:
         yield "NODES      the largest load that each could carry alone, and what stops it"
         yield from (f"  {x.node:24}{x.mw:12,.1f} MW  {', '.join(x.stopped_by) or 'nothing'}" for x in e.nodes[:rows])
@@ -138,24 +129,19 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
             yield f"  … {len(e.nodes) - rows} more with less"
     if e.prices:
         yield "WORTH      one more unit of each limit, sites and lines as they are"
-        yield from (
-            f"  {x.rule:34}{x.usd_per_year:14,.2f} USD a year per {x.unit}{_of(meaning(x.rule))}"
-            for x in e.prices[:rows]
-        )
+        for p in e.prices[:rows]:
+            limit = f" of {meaning(p.rule)}" if meaning(p.rule) else ""
+            yield f"  {p.rule:34}{p.usd_per_year:14,.2f} USD a year per {p.unit}{limit}"
     if len(e.near) > 1:
         yield "NEAR-TIES  the best splits over other sets of sites"
         best_usd = e.near[0].usd_per_year
         for x in e.near:
-            held = ", ".join(f"{s} {n:,}" for s, n in x.racks_by_site.items())
-            yield f"  {held:60} {x.usd_per_year / 1e6:10,.2f} M$ a year ({x.usd_per_year / best_usd - 1:+.2%})"
-
-
-def _of(told: str) -> str:
-    return f" of {told}" if told else ""
+            racks = ", ".join(f"{s} {n:,}" for s, n in x.racks_by_site.items())
+            yield f"  {racks:60} {x.usd_per_year / 1e6:10,.2f} M$ a year ({x.usd_per_year / best_usd - 1:+.2%})"
 
 
 def meaning(rule: str) -> str:
-    """Say in the user's terms what limit a row of the power flow stands for; nothing where its name says it."""
+    """Return in the user's terms the limit that a row of the power flow stands for; nothing where its name is plain."""
     name, _, year = rule.partition("] in ")
     family, _, rest = name.removesuffix("]").partition("[")
     when = f", in {year}" if year else ""
@@ -173,11 +159,8 @@ def meaning(rule: str) -> str:
     return f"plants in the part that is left dark {out}" if what == "dark" else f"the rating of {what} {out}"
 
 
-def _told_relaxations(moved: Mapping[str, Relaxation]) -> Iterator[str]:
-    for name, x in moved.items():
-        rows = ", ".join(f"{n} {amount:+,.6g}" for n, amount in x.rows.items() if n != name)
-        yield (
-            f"WOULD DO   {name}: {x.amount:,.6g} {x.unit}"
-            + (f" ({rows})" if rows else "")
-            + ("" if x.proved else ", not proven least")
-        )
+def _relaxation_line(x: Relaxation) -> str:
+    """Return a line on a rule that, moved alone, lets a split exist."""
+    rows = ", ".join(f"{name} {amount:+,.6g}" for name, amount in x.rows.items() if name != x.rule)
+    unproven = "" if x.proved else ", not proven the smallest"
+    return f"WOULD DO   {x.rule}: {x.amount:,.6g} {x.unit}{f' ({rows})' if rows else ''}{unproven}"

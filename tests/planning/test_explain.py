@@ -23,7 +23,7 @@ def test_no_other_choice_is_better() -> None:
     assert found.status == "optimal"
     assert found.others
     assert all(x.loss >= -1e-9 and x.proved for x in found.others)
-    assert all(x.value != x.held for x in found.others)
+    assert all(x.value != x.plan_value for x in found.others)
 
 
 def test_relief_is_enough() -> None:
