@@ -1,6 +1,7 @@
 """Read text files, and write files completely or not at all."""
 
 import os
+from errno import EACCES
 from pathlib import Path
 
 from planner.errors import InputError
@@ -37,17 +38,16 @@ def require_writable(*outputs: Path | None) -> None:
 
 def _require_writable(output: Path) -> None:
     target = Path(os.path.realpath(output))
-    if not target.parent.is_dir():
-        raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
-    if target.is_dir():
-        raise InputError(f"{output}: is a folder; name a file in it")
-    if _is_device(target):
-        if not os.access(target, os.W_OK):
-            raise InputError(f"{output}: cannot be written (Permission denied); choose another place")
-        return
     try:
-        # Only a trial shows a read-only disk or a name that is too long.
-        temporary_name(target).touch()
+        if not target.parent.is_dir():
+            raise InputError(f"{output}: its folder does not exist; make it, or write elsewhere")
+        if target.is_dir():
+            raise InputError(f"{output}: is a folder; name a file in it")
+        if not _is_device(target):
+            # Only a trial shows a read-only disk or a name that is too long.
+            temporary_name(target).touch()
+        elif not os.access(target, os.W_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES))
     except OSError as error:
         raise unwritable(output, error) from None
     finally:

@@ -1,1 +1,1 @@
-"""Grids from other people's files: one module per format, each of which makes a draft; `assemble` turns a draft into a grid."""
+"""Grids from other tools' files: one reader a format makes a draft, and `assemble` turns it into a grid."""

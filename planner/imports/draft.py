@@ -1,4 +1,4 @@
-"""What every format is read into: nodes, branches and authorities, with what the file does not say left as None."""
+"""What every format is read into: nodes, branches and authorities, None where the file has no figure."""
 
 import re
 from dataclasses import dataclass
@@ -72,5 +72,5 @@ def slug(text: str) -> str:
 
 
 def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
-    """Say how many rows met each fate, for those that some met."""
+    """Return notes of how many rows were left out or changed, for the counts above zero."""
     return tuple(f"{what}: {n:,}" for n, what in figures if n)

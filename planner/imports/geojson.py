@@ -6,7 +6,7 @@ from planner.instance.grid import Grid, Line, NewLine, PowerNode
 
 
 def geojson(grid: Grid) -> dict[str, Any]:
-    """Return the grid as a FeatureCollection; every other figure of a node or line is a property, `kind` says which it is."""
+    """Return the grid as a FeatureCollection; every other figure is a property, `kind` says node, line or new line."""
     where = {n.id: [n.longitude, n.latitude] for n in grid.nodes}
     features = [_feature(n, "node", {"type": "Point", "coordinates": where[n.id]}) for n in grid.nodes]
     for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
@@ -15,10 +15,5 @@ def geojson(grid: Grid) -> dict[str, Any]:
 
 
 def _feature(item: PowerNode | Line | NewLine, kind: str, geometry: dict[str, Any]) -> dict[str, Any]:
-    properties = item.model_dump(mode="json", exclude={"latitude", "longitude"}, exclude_none=True)
-    return {
-        "type": "Feature",
-        "id": f"{kind}/{item.id}",
-        "geometry": geometry,
-        "properties": {"kind": kind} | properties,
-    }
+    figures = item.model_dump(mode="json", exclude={"latitude", "longitude"}, exclude_none=True)
+    return {"type": "Feature", "id": f"{kind}/{item.id}", "geometry": geometry, "properties": {"kind": kind} | figures}

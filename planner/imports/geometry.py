@@ -18,13 +18,16 @@ def unit_vectors(latitude: Sequence[float], longitude: Sequence[float]) -> Vecto
 
 
 def _chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
-    """Squared straight distances to one point, in earth radii: they order points as the great circle does, and cost no arcsine."""
-    found: NDArray[np.float64] = ((points - centre) ** 2).sum(axis=1)
-    return found
+    """Return squared straight distances to one point, in earth radii.
+
+    They order points as the great circle does, and cost no arcsine.
+    """
+    squared: NDArray[np.float64] = ((points - centre) ** 2).sum(axis=1)
+    return squared
 
 
 def _chord2_of(km: float) -> float:
-    """Squared chord that spans a great circle of `km`: (2·sin(d/2r))²."""
+    """Return the squared chord that spans a great circle of `km`: (2·sin(d/2r))²."""
     return float((2 * np.sin(min(km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2)
 
 
@@ -34,7 +37,7 @@ def nearest(points: Vectors, centre: Vectors) -> int:
 
 
 def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator[Indices]:
-    """Group points greedily: the largest that is left absorbs all that are left within the radius, and so on.
+    """Group points greedily: the largest that remains absorbs all that remain within the radius, and so on.
 
     Not connected components, which chain a dense region into one group. The first index of each group is its centre;
     points of equal size keep their order.

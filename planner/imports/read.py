@@ -1,4 +1,4 @@
-"""Which format a file is in, told by its columns, and the one door to all of them."""
+"""Read a grid from files of any format, recognised by their columns."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from planner.imports.readers.tables import Table, read_table
 
 FORMATS = ("auto", "matpower", "rts-gmlc", "eia-860", "reeds")
 
-# A table's role, and the columns that tell it, each by any of its names; the first that fits is taken.
+# A table's role, and the columns that it is recognised by, each by any of its names; the first that fits is chosen.
 ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("gen", (("GEN UID",), ("Bus ID",))),
     ("bus", (("Bus ID",), ("BaseKV", "MW Load"))),
@@ -27,7 +27,7 @@ READERS: dict[str, Callable[[dict[str, Table], Options], Draft]] = {
     "reeds": reeds.read,
     "eia-860": eia_860.read,
 }
-# What each format must have, and what it can use beside that.
+# The table that each format must have, and those that it can use beside it.
 NEEDS = {
     "rts-gmlc": ("bus", ("branch", "gen")),
     "reeds": ("zones", ("interfaces", "plants", "generators", "peaks")),
@@ -41,9 +41,8 @@ def import_grid(files: Sequence[Path], kind: str, options: Options) -> Imported:
         raise InputError(f"--format {kind}: must be one of {', '.join(FORMATS)}")
     cases = [f for f in files if f.suffix == ".m" or kind == "matpower"]
     if cases and (len(files) > 1 or kind not in ("auto", "matpower")):
-        raise InputError(
-            f"{cases[0]}: a MATPOWER case stands alone (with {len(files) - 1} other files, --format {kind}); import it by itself"
-        )
+        others = f"(with {len(files) - 1} other files, --format {kind})"
+        raise InputError(f"{cases[0]}: a MATPOWER case stands alone {others}; import it by itself")
     draft = matpower.read(cases[0], options) if cases else _from_tables(files, kind, options)
     return assemble(draft, options)
 
@@ -57,18 +56,15 @@ def _from_tables(files: Sequence[Path], kind: str, options: Options) -> Draft:
             raise InputError(f"{f}: is a second table of {role}, beside {tables[role].file}; give one")
         tables[role] = table
     if kind == "auto":
-        kind = next((k for k, (first, _) in NEEDS.items() if first in tables), "")
+        kind = next((k for k, (required, _) in NEEDS.items() if required in tables), "")
+    given = f"a table of {next(iter(tables))}"
     if not kind:
-        raise InputError(
-            f"{files[0]}: a table of {next(iter(tables))} alone makes no grid; give the table of bus, zones or plants with it"
-        )
-    first, others = NEEDS[kind]
-    if first not in tables:
-        raise InputError(
-            f"{files[0]}: --format {kind} needs a table of {first} (is a table of {next(iter(tables))}); give it"
-        )
+        raise InputError(f"{files[0]}: {given} alone makes no grid; give the table of bus, zones or plants with it")
+    required, optional = NEEDS[kind]
+    if required not in tables:
+        raise InputError(f"{files[0]}: --format {kind} needs a table of {required} (is {given}); give it")
     for role, table in tables.items():
-        if role not in (first, *others):
+        if role not in (required, *optional):
             raise InputError(f"{table.file}: is a table of {role}, which {kind} does not use; leave it out")
     return READERS[kind](tables, options)
 
@@ -77,6 +73,5 @@ def _role(table: Table) -> str:
     for role, columns in ROLES:
         if all(table.find(*names) for names in columns):
             return role
-    raise InputError(
-        f"{table.file}: its columns are of no known format (has {', '.join(table.columns[:12])}); see `planner grid import --help`"
-    )
+    problem = f"its columns are of no known format (has {', '.join(table.columns[:12])})"
+    raise InputError(f"{table.file}: {problem}; see `planner grid import --help`")

@@ -1,4 +1,4 @@
-"""An imported grid as JSON: the part of an instance, or a whole instance with the grid in it."""
+"""An imported grid as JSON: the part of an instance, or an instance with the grid in it."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from planner.instance.read import read_json
 
 
 def part(grid: Grid) -> dict[str, Any]:
-    """Return a grid as JSON data, without what stands at its default."""
+    """Return a grid as JSON data, without figures at their defaults."""
     data: dict[str, Any] = grid.model_dump(mode="json", exclude_defaults=True)
     for family in ("balancing_authorities", "nodes", "lines"):
         data[family] = [{k: x[k] for k in sorted(x, key=("source", "note").__contains__)} for x in data.get(family, [])]
@@ -18,7 +18,7 @@ def part(grid: Grid) -> dict[str, Any]:
 
 
 def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
-    """Return the instance of a file with this grid in the place of its own; rules, site prices and all else are kept.
+    """Return the instance of a file with this grid instead of its own; rules, site prices and all else are kept.
 
     An explicit interconnect rule falls back to the lines' capacity with the largest out where the nodes have no figure.
     """
@@ -36,15 +36,15 @@ def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
 
 
 def text(data: Any, depth: int = 0) -> str:
-    """Write JSON with a line for each item of a list and for each small object, so that a grid can be read and compared."""
-    whole = json.dumps(data, ensure_ascii=False)
+    """Write JSON with a line for each item of a list and each small object, so that a grid can be read and compared."""
+    line = json.dumps(data, ensure_ascii=False)
     inner, outer = " " * (depth + 1) * 2, " " * depth * 2
-    nested = isinstance(data, dict) and (depth < 2 or len(whole) > 140)
+    nested = isinstance(data, dict) and (depth < 2 or len(line) > 140)
     if nested:
         body = ",\n".join(f"{inner}{json.dumps(k)}: {text(v, depth + 1)}" for k, v in data.items())
-        found = f"{{\n{body}\n{outer}}}" if data else "{}"
+        written = f"{{\n{body}\n{outer}}}" if data else "{}"
     elif isinstance(data, list) and data and isinstance(data[0], dict):
-        found = "[\n" + ",\n".join(f"{inner}{json.dumps(x, ensure_ascii=False)}" for x in data) + f"\n{outer}]"
+        written = "[\n" + ",\n".join(f"{inner}{json.dumps(x, ensure_ascii=False)}" for x in data) + f"\n{outer}]"
     else:
-        found = whole
-    return found if depth else found + "\n"
+        written = line
+    return written if depth else written + "\n"

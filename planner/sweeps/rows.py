@@ -27,7 +27,7 @@ class Row(Frozen):
     """The answer at one point of a sweep."""
 
     schema_version: Literal[1] = 1
-    index: int = Field(description="Place of the point in the whole sweep, from 0.")
+    index: int = Field(description="Place of the point in the sweep, from 0.")
     key: str = Field(
         description="SHA-256 of the instance as solved, the planner's version and the options of the solve."
     )

@@ -143,6 +143,15 @@ def test_time_limit_still_gives_a_plan(tmp_path: Path) -> None:
     assert json.loads(plan.read_text())["objective"]["gap"] is not None
 
 
+def test_a_plan_that_cannot_be_written_is_not_lost() -> None:
+    """Where the disk is full after the solve, the message names the file that has the plan."""
+    out = run("solve", SMALL, "-o", "/dev/full")
+    assert out.returncode == 2
+    fallback = Path(out.stderr.strip().rpartition(" ")[2])
+    assert Plan.model_validate_json(fallback.read_text()).status == "optimal"
+    fallback.unlink()
+
+
 def test_cheapest_in_time(tmp_path: Path) -> None:
     """The cheapest plan for a deadline on a few layouts meets it, and costs less than all of the budget."""
     d = main_instance(deadline_days=8000)

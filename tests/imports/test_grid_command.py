@@ -70,7 +70,7 @@ def test_into_an_instance(tmp_path: Path) -> None:
         ("plants.csv", ["--name", "x"], "--into"),
         ("plants.csv", ["--authorities", "none.csv"], "none.csv: no such file"),
         ("plants.csv", ["--into", "instances/one-rack.json"], "hardware.racks"),
-        ("plants.csv", ["-o", "/no/such/folder/part.json"], "cannot be written"),
+        ("plants.csv", ["-o", "/no/such/folder/part.json"], "its folder does not exist"),
     ],
 )
 def test_mistakes_end_in_a_message(tmp_path: Path, names: str, args: list[str], words: str) -> None:

@@ -203,3 +203,11 @@ def test_bad_shards_are_refused(text: str) -> None:
     """A shard counts from 1 to the number of shards."""
     with pytest.raises(InputError, match="I/N"):
         shard_of(text)
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
+def test_pairs_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
+    """A text with a line or paragraph separator is one value of one pair."""
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(f'{{"name": "first{mark}second"}}\n', encoding="utf-8")
+    assert read_pairs(path) == [{"name": f"first{mark}second"}]

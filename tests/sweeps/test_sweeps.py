@@ -216,6 +216,24 @@ def test_lines_that_are_no_rows_are_named(tmp_path: Path) -> None:
         Store(tmp_path / "no" / "rows.jsonl", resume=False)
 
 
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085"])
+def test_rows_keep_line_marks_of_unicode(tmp_path: Path, mark: str) -> None:
+    """A text with a line or paragraph separator does not break the row that it stands in."""
+    answer = next(iter(on_executor(tasks(1), solve_point, ThreadPoolExecutor(1))))[1]
+    row = answer.row.model_copy(update={"reason": f"first{mark}second"})
+    path = tmp_path / "rows.csv"
+    with Store(path, resume=False) as store:
+        store.append(row)
+        store.tabulate()
+    with Store(path, resume=True) as store:
+        assert store.rows == [row]
+    journal = tmp_path / "rows.csv.jsonl"
+    assert mark in journal.read_text(encoding="utf-8")
+    assert read_rows(journal) == [row]
+    for file in (journal, path):
+        assert [r["reason"] for r in pictures.read_rows(file)] == [row.reason]
+
+
 def test_two_writers_in_one_process_are_refused(tmp_path: Path) -> None:
     """The lock holds until the first store is closed."""
     with Store(tmp_path / "rows.jsonl", resume=False), pytest.raises(InputError, match="another sweep"):

@@ -1,4 +1,4 @@
-"""A plant list with EIA-860 columns, grouped into power nodes: the largest plant absorbs those of its authority within a radius."""
+"""A plant list with EIA-860 columns, grouped into power nodes around the largest plants of each authority."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,29 +19,23 @@ def read(tables: dict[str, Table], options: Options) -> Draft:
     plants = [p for p in listed if p.authority]
     if not plants:
         raise InputError(f"{tables['plants'].file}: no plant names its balancing authority; fill the column in")
-    lost = len(listed) - len(plants)
+    lost = [p.mw for p in listed if not p.authority]
     peaks = read_peaks(tables["peaks"]) if "peaks" in tables else {}
+    areas = interconnections(plants)
+    place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
         source=f"Plant list with EIA-860 columns {names(tables)}",
         nodes=tuple(_named(group_plants(plants, options.radius_km))),
-        authorities=tuple(
-            DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a))
-            for a, area in interconnections(plants).items()
-        ),
+        authorities=tuple(DraftAuthority(id=a, interconnection=x, peak_mw=peaks.get(a)) for a, x in areas.items()),
         notes=(
-            f"{len(plants):,} plants in nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has",
-            *counted(
-                (
-                    lost,
-                    f"plants without a balancing authority, {sum(p.mw for p in listed if not p.authority):,.0f} MW, left out",
-                )
-            ),
+            f"{len(plants):,} plants in {place}",
+            *counted((len(lost), f"plants without a balancing authority, {sum(lost):,.0f} MW, left out")),
         ),
     )
 
 
 def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]:
-    """Yield the plants of each node, its largest first, authority by authority; the order of the list does not matter."""
+    """Yield the plants of each node, its largest first, by authority; the order of the list does not matter."""
     by_authority: defaultdict[str, list[Plant]] = defaultdict(list)
     for p in sorted(plants, key=lambda p: p.id):
         by_authority[p.authority].append(p)
@@ -52,21 +46,21 @@ def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]
 
 
 def interconnections(plants: list[Plant]) -> dict[str, str | None]:
-    """Return the synchronous area of each authority: that of the NERC region which holds most of its capacity."""
+    """Return the synchronous area of each authority: that of the NERC region with most of its capacity."""
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for p in plants:
         mw[p.authority][p.region] += p.mw
-    found: dict[str, str | None] = {}
+    areas: dict[str, str | None] = {}
     for authority, regions in sorted(mw.items()):
         known = sorted((-x, region) for region, x in regions.items() if region)
-        found[authority] = AREAS.get(known[0][1], "eastern") if known else None
-    return found
+        areas[authority] = AREAS.get(known[0][1], "eastern") if known else None
+    return areas
 
 
-def _named(found: Iterator[list[Plant]]) -> Iterator[DraftNode]:
-    """Make a node of each group, named after its largest plant; of equal names all but the first carry the plant's id."""
+def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[DraftNode]:
+    """Yield a node for each group, named after its largest plant; of equal names later ones carry the plant's id."""
     used: set[str] = set()
-    for plants in found:
+    for plants in groups_of_plants:
         first = plants[0]
         name = slug(first.name)
         while name in used:

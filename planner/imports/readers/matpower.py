@@ -1,4 +1,4 @@
-"""MATPOWER case files: buses, generators and branches; positions come from a table beside them, as the format has none."""
+"""MATPOWER case files: buses, generators and branches; positions come from another table, as the format has none."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from planner.imports.readers.tables import read_table
 ISOLATED = 4  # BUS_TYPE of a bus out of service
 BASE_MVA = 100.0  # base of reactances in an instance
 
+NO_REACTANCE = "branches of no or negative reactance written without reactance_pu"
 Place = tuple[float, float]
 
 
@@ -35,10 +36,7 @@ def read(path: Path, options: Options) -> Draft:
             (len(buses) - len(live), "isolated buses left out"),
             (idle, "generators out of service, or dispatchable loads, left out"),
             (len(case.tables["branch"]) - len(branches), "branches out of service left out"),
-            (
-                sum(b.reactance_pu is None for b, _ in branches),
-                "branches of no or negative reactance written without reactance_pu",
-            ),
+            (sum(b.reactance_pu is None for b, _ in branches), NO_REACTANCE),
             (sum(shifted for _, shifted in branches), "phase shifters written without their shift"),
             (case.dc_lines, "rows of mpc.dcline left out"),
         ),
@@ -55,14 +53,14 @@ def _area(row: MatrixRow) -> str:
 
 
 def _buses(case: Case) -> dict[int, MatrixRow]:
-    found: dict[int, MatrixRow] = {}
+    buses: dict[int, MatrixRow] = {}
     for row in case.tables["bus"]:
-        first = found.setdefault(row.number("BUS_I"), row)
+        first = buses.setdefault(row.number("BUS_I"), row)
         if first is not row:
             raise row.wrong("BUS_I", f"is already the bus of line {first.line}", "renumber one")
-    if not found:
+    if not buses:
         raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")
-    return found
+    return buses
 
 
 def _known(row: MatrixRow, column: str, buses: dict[int, MatrixRow]) -> int:
@@ -74,15 +72,15 @@ def _known(row: MatrixRow, column: str, buses: dict[int, MatrixRow]) -> int:
 
 def _units(case: Case, buses: dict[int, MatrixRow]) -> tuple[dict[int, list[float]], int]:
     """Return the capacity of each unit in service by bus, and how many rows are none."""
-    found: dict[int, list[float]] = {n: [] for n in buses}
+    units: dict[int, list[float]] = {n: [] for n in buses}
     idle = 0
     for row in case.tables["gen"]:
         bus, mw = _known(row, "GEN_BUS", buses), row.get("PMAX")
         if row.get("GEN_STATUS") > 0 and mw >= 0:
-            found[bus].append(mw)
+            units[bus].append(mw)
         else:
             idle += 1
-    return found, idle
+    return units, idle
 
 
 def _node(number: int, row: MatrixRow, units: list[float], latitude: float, longitude: float) -> DraftNode:
@@ -110,29 +108,18 @@ def _branches(
             raise row.wrong("RATE_A", "must be at least 0", "correct it, or write 0 for no limit")
         if row.get("BR_STATUS") > 0 and a in live and b in live:
             tap, shift = row.get("TAP"), row.get("SHIFT")
-            transformer = (
-                f"transformer, ratio {tap:g}"
-                if tap
-                else "transformer"
-                if live[a].get("BASE_KV") != live[b].get("BASE_KV")
-                else None
-            )
-            yield (
-                DraftBranch(
-                    a=bus_id(a),
-                    b=bus_id(b),
-                    rating_mw=rating or None,
-                    reactance_pu=reactance(row.get("BR_X"), tap, case.base_mva),
-                    note=transformer,
-                ),
-                shift != 0,
-            )
+            note = None
+            if tap or live[a].get("BASE_KV") != live[b].get("BASE_KV"):
+                note = f"transformer, ratio {tap:g}" if tap else "transformer"
+            x_pu = reactance(row.get("BR_X"), tap, case.base_mva)
+            branch = DraftBranch(a=bus_id(a), b=bus_id(b), rating_mw=rating or None, reactance_pu=x_pu, note=note)
+            yield branch, shift != 0
 
 
 def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
-    """Reactance on 100 MVA as a dc power flow sees it: x·tap (MATPOWER User's Manual, eq. 3.21), base changed in proportion.
+    """Return the reactance on 100 MVA as a dc power flow sees it: x·tap, base changed in proportion.
 
-    None where it is zero or negative, which no instance can hold.
+    MATPOWER User's Manual, eq. 3.21. None where it is zero or negative, which no instance can have.
     """
     x = x_pu * (ratio or 1.0) * BASE_MVA / base_mva
     return float(f"{x:.10g}") if x > 0 else None
@@ -140,35 +127,32 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
 
 def _places(case: Case, live: dict[int, MatrixRow], options: Options) -> dict[int, Place]:
     """Return where each bus stands: by the positions table, else where all the others do."""
-    held = {} if options.positions is None else _positions(options.positions, set(live))
-    without = [n for n in live if n not in held]
+    places = {} if options.positions is None else _positions(options.positions, set(live))
+    without = [n for n in live if n not in places]
     if not without:
-        return held
+        return places
     if options.at is not None:
-        return {n: held.get(n, options.at) for n in live}
+        return {n: places.get(n, options.at) for n in live}
     if options.positions is not None:
         named = ", ".join(map(str, without[:6])) + (" …" if len(without) > 6 else "")
-        raise InputError(
-            f"{options.positions}: no position for {len(without):,} buses of {case.file} ({named}); add them, or give --at LAT,LON for the rest"
-        )
+        problem = f"no position for {len(without):,} buses of {case.file} ({named})"
+        raise InputError(f"{options.positions}: {problem}; add them, or give --at LAT,LON for the rest")
     raise InputError(
         f"{case.file}: a MATPOWER case has no positions; give --positions CSV with columns bus, lat, lon "
-        f"and a row for each of its {len(live):,} buses, or --at LAT,LON to have all stand in one place (then no distance counts)"
+        f"and a row for each of its {len(live):,} buses, or --at LAT,LON to have all stand in one place "
+        "(then no distance counts)"
     )
 
 
 def _positions(path: Path, buses: set[int]) -> dict[int, Place]:
     """Read the table of positions; rows of other buses are of no use here, and do no harm."""
     table = read_table(path)
-    bus, lat, lon = (
-        table.need("bus", "BUS_I", "Bus ID"),
-        table.need("lat", "latitude"),
-        table.need("lon", "lng", "longitude"),
-    )
-    found: dict[int, Place] = {}
+    bus, lat = table.need("bus", "BUS_I", "Bus ID"), table.need("lat", "latitude")
+    lon = table.need("lon", "lng", "longitude")
+    places: dict[int, Place] = {}
     for row in table.rows:
         number = int(row.number(bus, low=1))
-        if number in found:
+        if number in places:
             raise row.wrong(bus, "stands twice", "keep one row")
-        found[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
-    return {n: at for n, at in found.items() if n in buses}
+        places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
+    return {n: at for n, at in places.items() if n in buses}

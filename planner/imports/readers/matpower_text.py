@@ -1,8 +1,8 @@
-"""The tables of a MATPOWER case file (.m), with their line numbers; the rest of the language is left alone.
+"""The tables of a MATPOWER case file (.m), with their line numbers; the rest of the language is not read.
 
-Known: comments (%, #, %{ … %}), continuations (...), rows ended by a semicolon or a line's end, values parted by blanks or
-commas, and both names of a table (mpc.bus, or bus in the files of version 1). A statement that changes a table after it was
-written would have to be run, so it is refused.
+Known: comments (%, #, %{ … %}), continuations (...), rows ended by a semicolon or a line's end, values separated by
+blanks or commas, and both names of a table (mpc.bus, or bus in the files of version 1). A statement that changes a
+table after it was written would have to be run, so it is refused.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.imports.readers.tables import read_text
+from planner.files import read_text
 
 # MATPOWER User's Manual, appendix B: names of the columns, as far as this reader goes.
 COLUMNS = {
@@ -22,9 +22,8 @@ COLUMNS = {
 }
 _OPENS = re.compile(r"^\s*(?:\w+\.)?(bus|gen|branch|dcline)\s*=\s*\[")
 _BASE = re.compile(r"^\s*(?:\w+\.)?baseMVA\s*=\s*([^;]*)")
-_CHANGES = re.compile(
-    r"^\s*(?:(?:\w+\.)?(?:bus|gen|branch)\s*\([^=]*\)\s*=(?!=)|(?:\w+\.)?(?:bus|gen|branch)\s*=|mpc\s*=(?!\s*struct\b))"
-)
+_TABLE = r"(?:\w+\.)?(?:bus|gen|branch)\s*"
+_CHANGES = re.compile(rf"^\s*(?:{_TABLE}\([^=]*\)\s*=(?!=)|{_TABLE}=|mpc\s*=(?!\s*struct\b))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,10 @@ class MatrixRow:
         return int(value)
 
     def wrong(self, column: str, problem: str, remedy: str) -> InputError:
-        """Return the complaint about a value."""
-        at = COLUMNS[self.table].index(column)
-        return InputError(
-            f"{self.file}: line {self.line}, {self.table} column {at + 1} ({column}): {problem} (is {self.values[at]:g}); {remedy}"
-        )
+        """Return the error that names a value."""
+        n = COLUMNS[self.table].index(column)
+        where = f"{self.file}: line {self.line}, {self.table} column {n + 1} ({column})"
+        return InputError(f"{where}: {problem} (is {self.values[n]:g}); {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +92,15 @@ def read_case(path: Path) -> Case:
         if name not in tables:
             raise InputError(f"{file}: has no table mpc.{name}; give a MATPOWER case file with bus, gen and branch")
     if base is None or not 0 < base < math.inf:
-        raise InputError(
-            f"{file}: baseMVA {'is missing' if base is None else f'must be greater than 0 (is {base:g})'}; write mpc.baseMVA = 100; or its value"
-        )
-    return Case(
-        file, base, {name: tuple(_rows(file, name, tables[name])) for name in COLUMNS}, len(tables.get("dcline", ()))
-    )
+        problem = "is missing" if base is None else f"must be greater than 0 (is {base:g})"
+        raise InputError(f"{file}: baseMVA {problem}; write mpc.baseMVA = 100; or its value")
+    rows = {name: tuple(_rows(file, name, tables[name])) for name in COLUMNS}
+    return Case(file, base, rows, len(tables.get("dcline", ())))
 
 
 def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
     """Yield numbered lines without comments; a continued line is joined to the next."""
-    depth, held, start = 0, "", 0
+    depth, continued, start = 0, "", 0
     for number, raw in enumerate(text.splitlines(), 1):
         bare = raw.strip()
         if bare in ("%{", "#{"):
@@ -113,20 +109,20 @@ def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
             depth -= 1
         elif not depth:
             line = _uncommented(raw)
-            start = start if held else number
+            start = start if continued else number
             if "..." in line and "'" not in line:
-                held += line.split("...")[0] + " "
+                continued += line.split("...")[0] + " "
                 continue
-            yield start, held + line
-            held = ""
+            yield start, continued + line
+            continued = ""
     if depth:
         raise InputError(f"{file}: a block comment %{{ is never closed; add %}} on a line of its own")
-    if held:
-        yield start, held
+    if continued:
+        yield start, continued
 
 
 def _uncommented(line: str) -> str:
-    """Cut a comment off; a % or # between quotes is text."""
+    """Return a line without its comment; a % or # between quotes is text."""
     quoted = False
     for i, c in enumerate(line):
         if c == "'":
@@ -150,9 +146,8 @@ def _body(
         rows += [(number, words) for piece in inside.split(";") if (words := piece.replace(",", " ").split())]
         if closed:
             if after.strip(" \t;,"):
-                raise InputError(
-                    f"{file}: line {number}: {after.strip()!r} after the table {name!r} is not understood; end the table with ];"
-                )
+                problem = f"{after.strip()!r} after the table {name!r} is not understood"
+                raise InputError(f"{file}: line {number}: {problem}; end the table with ];")
             return rows, i
     raise InputError(f"{file}: line {lines[first][0]}: table {name!r} is never closed; add ]; after its last row")
 
@@ -161,9 +156,9 @@ def _rows(file: str, name: str, rows: list[tuple[int, list[str]]]) -> Iterator[M
     columns = COLUMNS[name]
     for line, words in rows:
         if len(words) < len(columns):
-            raise InputError(
-                f"{file}: line {line}: a row of {name!r} has {len(words)} values where {len(columns)} are needed ({', '.join(columns)}); complete it"
-            )
+            needed = f"{len(columns)} are needed ({', '.join(columns)})"
+            problem = f"a row of {name!r} has {len(words)} values where {needed}"
+            raise InputError(f"{file}: line {line}: {problem}; complete it")
         values = (
             _value(file, line, f"{name} column {i + 1} ({column})", word)
             for i, (column, word) in enumerate(zip(columns, words, strict=False))
@@ -175,6 +170,5 @@ def _value(file: str, line: int, what: str, word: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise InputError(
-            f"{file}: line {line}, {what}: must be a number (is {word!r}); write the value itself, not an expression"
-        ) from None
+        problem = f"must be a number (is {word!r})"
+        raise InputError(f"{file}: line {line}, {what}: {problem}; write the value itself, not an expression") from None

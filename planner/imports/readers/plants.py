@@ -33,23 +33,21 @@ class Plant:
 
 
 def read_plants(table: Table, generators: Table | None) -> list[Plant]:
-    """Return the plants by id; their capacity is the list's own, or the sum of their generators in a table beside it."""
-    columns = {
-        k: table.need(*names)
-        for k, names in (("id", ID), ("name", NAME), ("lat", LATITUDE), ("lon", LONGITUDE), ("ba", AUTHORITY))
-    }
+    """Return the plants by id; their capacity is the list's own, or the sum of their generators in another table."""
+    required = {"id": ID, "name": NAME, "lat": LATITUDE, "lon": LONGITUDE, "ba": AUTHORITY}
+    columns = {k: table.need(*names) for k, names in required.items()}
     units = None if generators is None else _units(generators)
     capacity = table.need(*CAPACITY) if units is None else None
     state, region = table.find(*STATE), table.find(*REGION)
-    found: dict[str, Plant] = {}
+    plants: dict[str, Plant] = {}
     lines: dict[str, int] = {}
     for row in table.rows:
         name = row.text(columns["id"])
-        if name in found:
+        if name in plants:
             raise row.wrong(columns["id"], f"is already the plant of line {lines[name]}", "keep one row")
         mine = [] if units is None else units.get(name, [])
         lines[name] = row.line
-        found[name] = Plant(
+        plants[name] = Plant(
             id=name,
             name=row.text(columns["name"]),
             state=row.cells[state] if state else "",
@@ -60,17 +58,17 @@ def read_plants(table: Table, generators: Table | None) -> list[Plant]:
             authority=row.cells[columns["ba"]],
             region=row.cells[region] if region else "",
         )
-    if not found:
+    if not plants:
         raise InputError(f"{table.file}: has no plants below its header; add rows")
-    return [found[k] for k in sorted(found)]
+    return [plants[k] for k in sorted(plants)]
 
 
 def _units(table: Table) -> dict[str, list[float]]:
     plant, capacity = table.need(*ID), table.need(*CAPACITY)
-    found: defaultdict[str, list[float]] = defaultdict(list)
+    units: defaultdict[str, list[float]] = defaultdict(list)
     for row in table.rows:
-        found[row.text(plant)].append(row.number(capacity, low=0))
-    return found
+        units[row.text(plant)].append(row.number(capacity, low=0))
+    return units
 
 
 def read_peaks(table: Table) -> dict[str, float]:
@@ -80,5 +78,4 @@ def read_peaks(table: Table) -> dict[str, float]:
     for row in table.rows:
         if rows.setdefault(row.text(key), row) is not row:
             raise row.wrong(key, f"is already the authority of line {rows[row.cells[key]].line}", "keep one row")
-    found = {name: row.number(peak, low=0) for name, row in rows.items()}
-    return {name: mw for name, mw in found.items() if mw > 0}
+    return {name: mw for name, row in rows.items() if (mw := row.number(peak, low=0)) > 0}

@@ -1,4 +1,4 @@
-"""Zones and interfaces (ReEDS): a node for each zone, a line for each interface, plants and peaks beside them where given."""
+"""Zones and interfaces (ReEDS): a node for each zone, a line for each interface, plants and peaks where given."""
 
 from collections import defaultdict
 
@@ -9,6 +9,7 @@ from planner.imports.readers.plants import Plant, read_peaks, read_plants
 from planner.imports.readers.tables import Row, Table, names
 
 AC = "AC"
+SHARED_PEAKS = "the peak demand of a balancing authority is shared among zones as the capacity of its plants is"
 
 
 def read(tables: dict[str, Table], _: Options) -> Draft:
@@ -22,19 +23,16 @@ def read(tables: dict[str, Table], _: Options) -> Draft:
     installed: dict[str, float] | None = None
     peaks: dict[str, float] = {}
     if "plants" in tables:
-        held, far = _plants(read_plants(tables["plants"], tables.get("generators")), zones)
-        installed = {z: sum(p.mw for p in held[z]) for z in zones}
+        by_zone, far = _plants(read_plants(tables["plants"], tables.get("generators")), zones)
+        installed = {z: sum(p.mw for p in by_zone[z]) for z in zones}
         notes.append("each plant counts in the nearest zone of its state")
         notes += counted((far, "plants in states without a zone left out"))
         if "peaks" in tables:
-            peaks = _peaks(read_peaks(tables["peaks"]), held, zones)
-            notes.append(
-                "the peak demand of a balancing authority is shared among zones as the capacity of its plants is"
-            )
+            peaks = _peaks(read_peaks(tables["peaks"]), by_zone, zones)
+            notes.append(SHARED_PEAKS)
     elif "peaks" in tables:
-        raise InputError(
-            f"{tables['peaks'].file}: peaks of balancing authorities reach zones by way of their plants; give a plant list too"
-        )
+        problem = "peaks of balancing authorities reach zones by way of their plants"
+        raise InputError(f"{tables['peaks'].file}: {problem}; give a plant list too")
     areas = {authority(row): row.text("interconnect") for row in zones.values()}
     return Draft(
         source=f"Zones and interfaces {names(tables)}",
@@ -55,21 +53,18 @@ def authority(row: Row) -> str:
 def _zones(table: Table) -> dict[str, Row]:
     for column in ("zone", "lat", "lon", "state", "interconnect", "planning_group"):
         table.need(column)
-    found: dict[str, Row] = {}
+    zones: dict[str, Row] = {}
     area: dict[str, Row] = {}
     for row in table.rows:
-        if found.setdefault(row.text("zone"), row) is not row:
-            raise row.wrong("zone", f"is already the zone of line {found[row.cells['zone']].line}", "rename one")
+        if zones.setdefault(row.text("zone"), row) is not row:
+            raise row.wrong("zone", f"is already the zone of line {zones[row.cells['zone']].line}", "rename one")
         first = area.setdefault(authority(row), row)
         if row.text("interconnect") != first.text("interconnect"):
-            raise row.wrong(
-                "interconnect",
-                f"is another than line {first.line} has for the same planning group",
-                "split the group in two",
-            )
-    if not found:
+            problem = f"is another than line {first.line} has for the same planning group"
+            raise row.wrong("interconnect", problem, "split the group in two")
+    if not zones:
         raise InputError(f"{table.file}: has no zones below its header; add rows")
-    return found
+    return zones
 
 
 def _node(row: Row, installed_mw: float | None) -> DraftNode:
@@ -88,7 +83,7 @@ def _interfaces(table: Table, zones: dict[str, Row]) -> tuple[tuple[DraftBranch,
     for column in ("from", "to", "mw_forward", "mw_reverse"):
         table.need(column)
     kind = table.find("type")
-    found = []
+    corridors = []
     shut = 0
     for row in table.rows:
         for end in ("from", "to"):
@@ -101,15 +96,9 @@ def _interfaces(table: Table, zones: dict[str, Row]) -> tuple[tuple[DraftBranch,
             shut += 1
             continue
         tie = row.cells[kind] if kind and row.cells[kind] != AC else ""
-        found.append(
-            DraftBranch(
-                a=row.cells["from"],
-                b=row.cells["to"],
-                rating_mw=rating,
-                note=f"{tie} tie, controllable" if tie else None,
-            )
-        )
-    return tuple(found), shut
+        note = f"{tie} tie, controllable" if tie else None
+        corridors.append(DraftBranch(a=row.cells["from"], b=row.cells["to"], rating_mw=rating, note=note))
+    return tuple(corridors), shut
 
 
 def _plants(plants: list[Plant], zones: dict[str, Row]) -> tuple[dict[str, list[Plant]], int]:
@@ -121,26 +110,26 @@ def _plants(plants: list[Plant], zones: dict[str, Row]) -> tuple[dict[str, list[
         state: unit_vectors([zones[z].number("lat") for z in own], [zones[z].number("lon") for z in own])
         for state, own in by_state.items()
     }
-    held: dict[str, list[Plant]] = {z: [] for z in zones}
+    by_zone: dict[str, list[Plant]] = {z: [] for z in zones}
     far = 0
     for p in plants:
         if p.state in by_state:
             at = nearest(points[p.state], unit_vectors([p.latitude], [p.longitude]))
-            held[by_state[p.state][at]].append(p)
+            by_zone[by_state[p.state][at]].append(p)
         else:
             far += 1
-    return held, far
+    return by_zone, far
 
 
-def _peaks(peaks: dict[str, float], held: dict[str, list[Plant]], zones: dict[str, Row]) -> dict[str, float]:
+def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict[str, Row]) -> dict[str, float]:
     """Share each authority's peak among planning groups as its plants' capacity is."""
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for z, plants in held.items():
+    for z, plants in by_zone.items():
         for p in plants:
             mw[p.authority][authority(zones[z])] += p.mw
-    found: defaultdict[str, float] = defaultdict(float)
+    shares: defaultdict[str, float] = defaultdict(float)
     for a, groups in sorted(mw.items()):
-        whole = sum(groups.values())
+        total = sum(groups.values())
         for group, part in groups.items():
-            found[group] += peaks.get(a, 0.0) * part / whole if whole else 0.0
-    return {g: x for g, x in found.items() if x > 0}
+            shares[group] += peaks.get(a, 0.0) * part / total if total else 0.0
+    return {g: x for g, x in shares.items() if x > 0}

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from planner.imports.draft import Draft, DraftAuthority, DraftBranch, DraftNode, Options, counted
-from planner.imports.readers.matpower import bus_id, reactance
+from planner.imports.readers.matpower import NO_REACTANCE, bus_id, reactance
 from planner.imports.readers.tables import Row, Table, names
 
 # The tables are on the base of the IEEE reliability test system, which their bus, branch and gen files do not state.
@@ -30,12 +30,7 @@ def read(tables: dict[str, Table], _: Options) -> Draft:
         authorities=tuple(DraftAuthority(id=a, peak_mw=mw) for a, mw in sorted(demand.items())),
         notes=(
             "reactances taken as on 100 MVA",
-            *counted(
-                (
-                    sum(b.reactance_pu is None for b in branches),
-                    "branches of no or negative reactance written without reactance_pu",
-                )
-            ),
+            *counted((sum(b.reactance_pu is None for b in branches), NO_REACTANCE)),
         ),
     )
 
@@ -53,16 +48,15 @@ def _known(row: Row, column: str, buses: dict[str, Row]) -> str:
 def _units(table: Table, buses: dict[str, Row]) -> dict[str, list[float]]:
     table.need("Bus ID")
     table.need("PMax MW")
-    found: dict[str, list[float]] = {n: [] for n in buses}
+    units: dict[str, list[float]] = {n: [] for n in buses}
     for row in table.rows:
-        found[_known(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
-    return found
+        units[_known(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
+    return units
 
 
 def _node(number: str, row: Row, units: list[float] | None) -> DraftNode:
-    name = ", ".join(
-        x for x in (row.cells.get("Bus Name"), f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None) if x
-    )
+    voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
+    note = ", ".join(x for x in (row.cells.get("Bus Name"), voltage) if x)
     return DraftNode(
         id=bus_id(number),
         authority=_area(row),
@@ -70,26 +64,20 @@ def _node(number: str, row: Row, units: list[float] | None) -> DraftNode:
         longitude=row.number("lng", low=-180, high=180),
         installed_mw=None if units is None else sum(units),
         largest_unit_mw=max(units, default=None) if units else None,
-        note=name or None,
+        note=note or None,
     )
 
 
 def _branches(table: Table, buses: dict[str, Row]) -> tuple[DraftBranch, ...]:
     for column in ("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio"):
         table.need(column)
-    found = []
+    branches = []
     for row in table.rows:
         a, b = _known(row, "From Bus", buses), _known(row, "To Bus", buses)
         if a == b:
             raise row.wrong("To Bus", "is the bus that the branch comes from", "correct it, or remove the branch")
         ratio = row.number("Tr Ratio", low=0)
-        found.append(
-            DraftBranch(
-                a=bus_id(a),
-                b=bus_id(b),
-                rating_mw=row.number("Cont Rating", low=0) or None,
-                reactance_pu=reactance(row.number("X"), ratio, BASE_MVA),
-                note=f"transformer, ratio {ratio:g}" if ratio else None,
-            )
-        )
-    return tuple(found)
+        rating, x_pu = row.number("Cont Rating", low=0) or None, reactance(row.number("X"), ratio, BASE_MVA)
+        note = f"transformer, ratio {ratio:g}" if ratio else None
+        branches.append(DraftBranch(a=bus_id(a), b=bus_id(b), rating_mw=rating, reactance_pu=x_pu, note=note))
+    return tuple(branches)

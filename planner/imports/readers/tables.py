@@ -1,4 +1,4 @@
-"""CSV tables that know their line numbers: every complaint names file, line, column, value and remedy."""
+"""CSV tables that know their line numbers: an error names file, line, column, value and remedy."""
 
 import csv
 import difflib
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import InputError
+from planner.files import read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,9 @@ class Row:
 
     def number(self, column: str, *, low: float = -math.inf, high: float = math.inf) -> float:
         """Return a cell that must be a finite number within bounds."""
-        bounds = (
-            f" from {low:g} to {high:g}"
-            if math.isfinite(high)
-            else f" of at least {low:g}"
-            if math.isfinite(low)
-            else ""
-        )
+        bounds = f" of at least {low:g}" if math.isfinite(low) else ""
+        if math.isfinite(high):
+            bounds = f" from {low:g} to {high:g}"
         try:
             value = float(self.cells[column])
         except ValueError:
@@ -43,10 +40,9 @@ class Row:
         return value
 
     def wrong(self, column: str, problem: str, remedy: str) -> InputError:
-        """Return the complaint about a cell."""
-        return InputError(
-            f"{self.file}: line {self.line}, column {column!r}: {problem} (is {self.cells[column]!r}); {remedy}"
-        )
+        """Return the error that names a cell."""
+        where = f"{self.file}: line {self.line}, column {column!r}"
+        return InputError(f"{where}: {problem} (is {self.cells[column]!r}); {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +59,17 @@ class Table:
 
     def need(self, *names: str) -> str:
         """Return the first of several names that a column has, or refuse the table."""
-        found = self.find(*names)
-        if found is None:
+        column = self.find(*names)
+        if column is None:
             near = difflib.get_close_matches(names[0], self.columns, 1, 0.6)
             hint = f"is it {near[0]!r}? rename it" if near else f"add it (has {', '.join(self.columns[:12])})"
             raise InputError(f"{self.file}: column {' or '.join(map(repr, names))} is missing; {hint}")
-        return found
+        return column
 
 
 def names(tables: Mapping[str, Table]) -> str:
     """List the files of some tables, without their folders."""
     return ", ".join(sorted(Path(t.file).name for t in tables.values()))
-
-
-def read_text(path: Path) -> str:
-    """Read a text file, or say what is wrong with it."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give a text file") from None
 
 
 def read_table(path: Path) -> Table:
@@ -93,11 +79,11 @@ def read_table(path: Path) -> Table:
     rows = []
     try:
         for cells in reader:
-            held = [c.strip() for c in cells]
+            stripped = [c.strip() for c in cells]
             if not header:
-                header = _header(file, reader.line_num, held) if sum(map(bool, held)) >= 2 else []
-            elif any(held):
-                rows.append(_row(file, reader.line_num, header, held))
+                header = _header(file, reader.line_num, stripped) if sum(map(bool, stripped)) >= 2 else []
+            elif any(stripped):
+                rows.append(_row(file, reader.line_num, header, stripped))
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}; correct the quotes there") from None
     if not header:
@@ -114,7 +100,6 @@ def _header(file: str, line: int, cells: list[str]) -> list[str]:
 
 def _row(file: str, line: int, header: list[str], cells: list[str]) -> Row:
     if len(cells) != len(header):
-        raise InputError(
-            f"{file}: line {line}: has {len(cells)} cells where the header has {len(header)}; add or remove commas"
-        )
+        problem = f"has {len(cells)} cells where the header has {len(header)}"
+        raise InputError(f"{file}: line {line}: {problem}; add or remove commas")
     return Row(file, line, {h: c for h, c in zip(header, cells, strict=True) if h})

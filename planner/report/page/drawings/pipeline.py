@@ -25,11 +25,11 @@ def pipeline(x: LayoutPlan) -> str:
     runs = [(k, len(list(g))) for k, g in groupby(stages)] if merged else [(k, 1) for k in stages]
     highest, space = max(*x.layers_per_stage, 1), 0.6 if len(runs) <= MAX_STAGES else 0.2
     drawn, first = [], 0
-    for (layers, again), count in runs:
+    for (layers, repeated), count in runs:
         left, width = first / len(stages) * WIDTH, count / len(stages) * WIDTH - space
         name = f"stage {first}" if count == 1 else f"stages {first} to {first + count - 1}"
-        tip = f"{name}: {layers} layers" + (f", {again} recomputed" if again else "")
-        for number, cls in ((layers, "c5"), (again, "c0")):
+        tip = f"{name}: {layers} layers" + (f", {repeated} recomputed" if repeated else "")
+        for number, cls in ((layers, "c5"), (repeated, "c0")):
             height = FULL * number / highest
             drawn.append(rect(left, FOOT - height, width, height, cls, tip))
         first += count
