@@ -1,10 +1,10 @@
 """Fit the step-time constants of the catalogue to measured runs, and print the errors on rows that were not fitted.
 
     python scripts/calibration/calibrate.py ROWS.csv [ROWS.csv ...]            errors of the catalogue as it is
-    python scripts/calibration/calibrate.py --fit ROWS.csv [...] [--write]     fit the constants; --write puts them into the catalogue
+    python scripts/calibration/calibrate.py --fit ROWS.csv [...] [--write]     fit; --write changes the catalogue
 
-One row in five, by the hash of its id, is held out. A constant belongs to an accelerator or to a software stack, never to
-a row, a model or a publication. Needs scipy (the dev extra) for --fit.
+One row in five, by the hash of its id, is set aside. A constant belongs to an accelerator or to a software stack, never
+to a row, a model or a publication. Needs scipy (the dev extra) for --fit.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Software
 
+Errors = np.ndarray[Any, np.dtype[np.float64]]
 A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
 B200, B300 = ("B200", "GB200"), ("B300", "GB300")
 EVERY = (*A100, *H100, *CAPPED, *B200, *B300)
@@ -75,38 +76,48 @@ class Constant:
         return name in self.entries
 
 
-def _most(entries: tuple[str, ...], *kinds: str) -> list[Constant]:
-    return [Constant("accelerators", entries, f"gemm_efficiency.max_share.{k}", 0.2, 0.92) for k in kinds]
+def _accelerators(path: str, low: float, high: float, *groups: tuple[str, ...]) -> list[Constant]:
+    return [Constant("accelerators", entries, path, low, high) for entries in groups]
+
+
+def _max_share(entries: tuple[str, ...], *kinds: str) -> list[Constant]:
+    return [x for k in kinds for x in _accelerators(f"gemm_efficiency.max_share.{k}", 0.2, 0.92, entries)]
+
+
+def _software(path: str, low: float, high: float, stacks: Sequence[str] = STACKS) -> list[Constant]:
+    return [Constant("software", FORKS.get(s, (s,)), path, low, high) for s in stacks]
 
 
 CONSTANTS: tuple[Constant, ...] = (
-    *_most(A100, "bf16"), *_most(H100, "bf16", "fp8"), *_most(CAPPED, "bf16", "fp8"), *_most(B200, "bf16", "fp8", "fp4"),
-    *_most(B300, "bf16", "fp8", "fp4"),
-    *(Constant("accelerators", e, "attention_efficiency", 0.25, 0.8) for e in (A100, H100, CAPPED, B200, B300)),
-    *(Constant("accelerators", e, "scale_up_latency_seconds", 1e-6, 4e-5) for e in (A100, (*H100, *CAPPED), (*B200, *B300))),
-    Constant("accelerators", EVERY, "gemm_efficiency.operand_traffic", 0.02, 1.0),
-    Constant("accelerators", EVERY, "hbm_efficiency", 0.6, 0.92),
-    Constant("accelerators", EVERY, "kernel_seconds", 1e-6, 1e-5),
-    Constant("accelerators", EVERY, "scale_up_efficiency", 0.5, 0.95),
-    Constant("accelerators", EVERY, "nic_efficiency", 0.5, 0.95),
-    *(Constant("software", FORKS.get(s, (s,)), "attention_share", 0.3, 1.0) for s in FLASH if s != "megatron-core"),
-    *(Constant("software", FORKS.get(s, (s,)), "score_efficiency", 0.1, 1.0) for s in UNFUSED),
-    *(Constant("software", FORKS.get(s, (s,)), "elementwise_traffic", 0.7, 4.0) for s in STACKS),
-    *(Constant("software", FORKS.get(s, (s,)), "quantise_traffic", 0.3, 3.0) for s in NARROW),
-    *(Constant("software", FORKS.get(s, (s,)), "loss_bytes_per_logit", 8.0, 80.0) for s in STACKS),
-    *(Constant("software", FORKS.get(s, (s,)), "launch_seconds", 1e-6, 3e-4) for s in STACKS),
-    *(Constant("software", FORKS.get(s, (s,)), "collective_seconds", 1e-6, 3e-4) for s in STACKS),
-    *(Constant("software", FORKS.get(s, (s,)), "microbatch_seconds", 1e-5, 2e-2) for s in STACKS[:6]),
-    *(Constant("software", FORKS.get(s, (s,)), "pipeline_start_seconds", 1e-6, 1e-2) for s in STACKS[:6]),
-    *(Constant("software", FORKS.get(s, (s,)), "step_seconds", 1e-3, 0.25) for s in STACKS),
-    *(Constant("software", FORKS.get(s, (s,)), "tensor_overlap", 0.05, 0.95) for s in (*STACKS[:3], "torchtitan")),
-    *(Constant("software", FORKS.get(s, (s,)), "pipeline_overlap", 0.05, 1.0) for s in STACKS[:3]),
-    *(Constant("software", FORKS.get(s, (s,)), "data_exposed", 0.02, 1.0) for s in STACKS[:3]),
-    *(Constant("software", FORKS.get(s, (s,)), "sharding_exposed", 0.02, 1.0) for s in FLASH),
-    *(Constant("software", FORKS.get(s, (s,)), "expert_overlap", 0.02, 0.95) for s in STACKS[:2]),
-    *(Constant("software", FORKS.get(s, (s,)), "expert_efficiency", 0.2, 1.0) for s in STACKS[:2]),
-)  # fmt: skip
-
+    *_max_share(A100, "bf16"),
+    *_max_share(H100, "bf16", "fp8"),
+    *_max_share(CAPPED, "bf16", "fp8"),
+    *_max_share(B200, "bf16", "fp8", "fp4"),
+    *_max_share(B300, "bf16", "fp8", "fp4"),
+    *_accelerators("attention_efficiency", 0.25, 0.8, A100, H100, CAPPED, B200, B300),
+    *_accelerators("scale_up_latency_seconds", 1e-6, 4e-5, A100, (*H100, *CAPPED), (*B200, *B300)),
+    *_accelerators("gemm_efficiency.operand_traffic", 0.02, 1.0, EVERY),
+    *_accelerators("hbm_efficiency", 0.6, 0.92, EVERY),
+    *_accelerators("kernel_seconds", 1e-6, 1e-5, EVERY),
+    *_accelerators("scale_up_efficiency", 0.5, 0.95, EVERY),
+    *_accelerators("nic_efficiency", 0.5, 0.95, EVERY),
+    *_software("attention_share", 0.3, 1.0, [s for s in FLASH if s != "megatron-core"]),
+    *_software("score_efficiency", 0.1, 1.0, UNFUSED),
+    *_software("elementwise_traffic", 0.7, 4.0),
+    *_software("quantise_traffic", 0.3, 3.0, NARROW),
+    *_software("loss_bytes_per_logit", 8.0, 80.0),
+    *_software("launch_seconds", 1e-6, 3e-4),
+    *_software("collective_seconds", 1e-6, 3e-4),
+    *_software("microbatch_seconds", 1e-5, 2e-2, STACKS[:6]),
+    *_software("pipeline_start_seconds", 1e-6, 1e-2, STACKS[:6]),
+    *_software("step_seconds", 1e-3, 0.25),
+    *_software("tensor_overlap", 0.05, 0.95, (*STACKS[:3], "torchtitan")),
+    *_software("pipeline_overlap", 0.05, 1.0, STACKS[:3]),
+    *_software("data_exposed", 0.02, 1.0, STACKS[:3]),
+    *_software("sharding_exposed", 0.02, 1.0, FLASH),
+    *_software("expert_overlap", 0.02, 0.95, STACKS[:2]),
+    *_software("expert_efficiency", 0.2, 1.0, STACKS[:2]),
+)
 
 TOGETHER: dict[str, Callable[[str], bool]] = {
     "dense on several nodes of A100 or H100": lambda g: (
@@ -140,28 +151,31 @@ def machines(values: Sequence[float]) -> tuple[dict[str, Accelerator], dict[str,
     )
 
 
-def predict(cases: list[Case], values: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def predict(cases: list[Case], values: Sequence[float]) -> Errors:
     """Return the logarithm of predicted over measured seconds."""
     gpus, software = machines(values)
-    found = []
+    logs = []
     for case in cases:
         gpu = gpus[case.machine.gpu.name].model_copy(
             update={"nic_bytes_per_second": case.machine.gpu.nic_bytes_per_second}
         )
         at = replace(case, machine=replace(case.machine, gpu=gpu, software=software[case.machine.software.name]))
-        found.append(math.log(at.predict() / (case.seconds or 1.0)))
-    return np.array(found)
+        logs.append(math.log(at.predict() / (case.seconds or 1.0)))
+    return np.array(logs)
 
 
 def fit(cases: list[Case]) -> list[float]:
-    """Return the constants that fit the cases best: robust least squares of log errors, every group of rows with a like say."""
+    """Return the constants that fit the cases best by robust least squares of log errors.
+
+    The weights give groups of rows a like say, however many rows they have.
+    """
     from scipy.optimize import least_squares
 
     start = np.array([c.read() for c in CONSTANTS])
     low, high = np.log([c.low for c in CONSTANTS]), np.log([c.high for c in CONSTANTS])
-    inside = 0.02 * (high - low)
+    inside = 0.02 * (high - low)  # the solver needs a start strictly within the bounds
     first = np.clip(np.log(np.maximum(start, 1e-12)), low + inside, high - inside)
-    sizes = {name: len(held) for name, held in groups(cases)}
+    sizes = {name: len(members) for name, members in groups(cases)}
     weight = np.array([sizes[c.group] ** -0.35 for c in cases])
     touched = [np.array([i for i, case in enumerate(cases) if c.touches(case)], dtype=int) for c in CONSTANTS]
 
@@ -180,46 +194,44 @@ def fit(cases: list[Case]) -> list[float]:
             table[len(cases) + j, j] = PRIOR
         return table
 
-    found = least_squares(
+    result = least_squares(
         residuals, first, jac=slopes, bounds=(low, high), method="dogbox", loss="soft_l1", f_scale=0.03, max_nfev=60
     )
-    return [float(f"{v:.4g}") for v in np.exp(found.x)]
+    return [float(f"{v:.4g}") for v in np.exp(result.x)]
 
 
 def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
-    """Print mean absolute errors by group, fitted and held out, feasibility, and the loss by ranking layouts."""
+    """Print mean absolute errors by group, fitted and set aside, feasibility, and the loss by ranking layouts."""
     timed = [c for c in cases if c.seconds]
     errors = dict(
         zip((c.id for c in timed), np.expm1(predict(timed, values or [c.read() for c in CONSTANTS])), strict=True)
     )
-    print(
-        f"{'step time: group of rows':36}{'fitted':>8}{'mean |error|':>14}{'bias':>8}{'held out':>10}{'mean |error|':>14}{'bias':>8}"
-    )
-    for name, held in groups(timed):
-        line = f"{name:36}"
-        for part in ([c for c in held if not c.held_out], [c for c in held if c.held_out]):
-            each = np.array([errors[c.id] for c in part])
-            line += (
-                f"{len(part):>8}{np.mean(np.abs(each)):>13.1%}{np.mean(each):>9.1%}  "
-                if len(part)
-                else f"{0:>8}{'':>24}"
-            )
-        print(line)
+    columns = f"{'mean |error|':>14}{'bias':>8}"
+    print(f"{'step time: group of rows':36}{'fitted':>8}{columns}{'set aside':>10}{columns}")
+    for name, members in groups(timed):
+        parts = ([errors[c.id] for c in members if c.set_aside == aside] for aside in (False, True))
+        print(f"{name:36}" + "".join(_mean_errors(np.array(part)) for part in parts))
     for name, belongs in TOGETHER.items():
-        each = np.array([errors[c.id] for c in timed if c.held_out and belongs(c.group)])
+        each = np.array([errors[c.id] for c in timed if c.set_aside and belongs(c.group)])
         if len(each):
-            print(f"held out, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
+            print(f"set aside, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
     feasibility(cases)
     ranking(timed, errors)
+
+
+def _mean_errors(errors: Errors) -> str:
+    """Write the number of rows, their mean absolute error and their bias as columns."""
+    if not len(errors):
+        return f"{0:>8}{'':>24}"
+    return f"{len(errors):>8}{np.mean(np.abs(errors)):>13.1%}{np.mean(errors):>9.1%}  "
 
 
 def feasibility(cases: list[Case]) -> None:
     """Print how many runs that ran are found feasible, and which that failed for memory are."""
     ran = [c for c in cases if c.fits]
     wrong = [c for c in ran if c.memory() > c.room]
-    print(
-        f"memory: {len(ran) - len(wrong)} of {len(ran)} runs that ran found feasible ({1 - len(wrong) / max(1, len(ran)):.1%})"
-    )
+    share = 1 - len(wrong) / max(1, len(ran))
+    print(f"memory: {len(ran) - len(wrong)} of {len(ran)} runs that ran found feasible ({share:.1%})")
     for c in wrong:
         print(f"  ran, found infeasible: {c.id} ({c.memory() / 1e9:.1f} GB of {c.room / 1e9:.1f})")
     for c in (c for c in cases if c.fits is False):
@@ -228,22 +240,21 @@ def feasibility(cases: list[Case]) -> None:
 
 
 def ranking(timed: list[Case], errors: dict[str, float]) -> None:
-    """Print what picking the layout of the least predicted time loses, among rows that differ in the layout alone."""
+    """Print what picking the layout that is predicted fastest loses, among rows that differ in the layout alone."""
     alike: dict[Any, list[Case]] = {}
     for c in timed:
         alike.setdefault(c.like, []).append(c)
     for what in sorted({k[0] for k in alike}):
         losses = []
-        for key, held in alike.items():
-            layouts = {(c.cut.shape, c.cut.pipeline_parallel, c.cut.virtual_stages) for c in held}
+        for key, rows in alike.items():
+            layouts = {(c.strategy.shape, c.strategy.pipeline_parallel, c.strategy.virtual_stages) for c in rows}
             if key[0] == what and len(layouts) > 1:
-                chosen = min(held, key=lambda c: (c.seconds or 0.0) * (1 + errors[c.id]))
-                losses.append((chosen.seconds or 0.0) / min(c.seconds or 0.0 for c in held) - 1)
+                chosen = min(rows, key=lambda c: (c.seconds or 0.0) * (1 + errors[c.id]))
+                losses.append((chosen.seconds or 0.0) / min(c.seconds or 0.0 for c in rows) - 1)
         if losses:
             mean, worst = np.mean(losses), max(losses)
-            print(
-                f"ranking, {what}: {len(losses)} choices of layout, {mean:.2%} over the measured best on average, {worst:.1%} at worst"
-            )
+            over = f"{mean:.2%} over the measured best on average, {worst:.1%} at worst"
+            print(f"ranking, {what}: {len(losses)} choices of layout, {over}")
 
 
 def write(values: Sequence[float]) -> None:
@@ -279,7 +290,7 @@ def main() -> None:
     """Read the tables, fit where asked, and report."""
     parser = argparse.ArgumentParser(description="Fit and test the step-time constants on measured runs.")
     parser.add_argument("tables", nargs="+", type=Path, help="CSV tables of measured runs")
-    parser.add_argument("--fit", action="store_true", help="fit the constants to the rows that are not held out")
+    parser.add_argument("--fit", action="store_true", help="fit the constants to the rows that are not set aside")
     parser.add_argument("--write", action="store_true", help="put the fitted constants into the catalogue")
     parser.add_argument("--rows", action="store_true", help="print every row's error too")
     given = parser.parse_args()
@@ -293,7 +304,7 @@ def main() -> None:
         print(f"  {sum(x.endswith(why) for x in left)} rows: {why}")
     values = [c.read() for c in CONSTANTS]
     if given.fit:
-        values = fit([c for c in cases if c.seconds and not c.held_out])
+        values = fit([c for c in cases if c.seconds and not c.set_aside])
         for constant, value in zip(CONSTANTS, values, strict=True):
             print(f"  {constant.name:70} {constant.read():>10.4g} -> {value:.4g}")
     if given.write:
@@ -302,7 +313,7 @@ def main() -> None:
     if given.rows:
         timed = [c for c in cases if c.seconds]
         for case, error in zip(timed, np.expm1(predict(timed, values)), strict=True):
-            print(f"{error:+8.1%} {case.seconds:10.3f} s {'held out' if case.held_out else 'fitted  '} {case.id}")
+            print(f"{error:+8.1%} {case.seconds:10.3f} s {'set aside' if case.set_aside else 'fitted  '} {case.id}")
 
 
 if __name__ == "__main__":

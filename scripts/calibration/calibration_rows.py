@@ -22,7 +22,7 @@ from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 from planner.planning.evaluate import even_layers, min_stages_per_rack
 
-HELD_OUT = 5  # one row in five, by the hash of its id, is never fitted
+SET_ASIDE = 5  # one row in five, by the hash of its id, is never fitted
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
 ACCELERATORS = {"H100-SXM": "H100", "H100-96GB-HBM2e-500W": "H100-96GB-500W"}
 RACKS = {"GB200": "GB200-NVL72", "GB300": "GB300-NVL72"}
@@ -45,38 +45,38 @@ FRAMEWORKS = (
 )
 """What a table's source runs on, by the start of its name."""
 NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
-"""NIC rate of one GPU where the source states another than the accelerator's usual one: 4 x 100 Gb/s a node of 8; 4 x 200."""
+"""NIC bytes/s of one GPU where the source states another rate: 4 x 100 Gb/s for a node of 8 GPUs; 4 x 200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A measured run: what it ran on, how it was cut, and what was measured."""
+    """A measured run: what it ran on, how it was strategy, and what was measured."""
 
     id: str
     group: str
     machine: Machine
-    cut: ParallelStrategy
+    strategy: ParallelStrategy
     seconds: float | None
     fits: bool | None
     nodes: int
     like: tuple[Any, ...]
 
     @property
-    def held_out(self) -> bool:
+    def set_aside(self) -> bool:
         """One row in five, by a fixed hash of its id."""
-        return int(hashlib.sha256(self.id.encode()).hexdigest(), 16) % HELD_OUT == 0
+        return int(hashlib.sha256(self.id.encode()).hexdigest(), 16) % SET_ASIDE == 0
 
     def predict(self) -> float:
         """Predict the seconds of a step."""
         return math.fsum(
             step.step_breakdown(
-                self.machine, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), self.cut
+                self.machine, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), self.strategy
             ).values()
         )
 
     def memory(self) -> float:
         """Predict the bytes on the GPU that holds most."""
-        return math.fsum(stage_memory.worst_memory(self.machine, self.cut).values())
+        return math.fsum(stage_memory.worst_memory(self.machine, self.strategy).values())
 
     @property
     def room(self) -> float:
@@ -99,19 +99,18 @@ def read(path: Path) -> tuple[list[Case], list[str]]:
     return cases, left
 
 
-def _whole(text: str | None, absent: int) -> int:
+def _number(text: str | None, absent: int) -> int:
     return int(float(text)) if text else absent
 
 
 def _vtrain(row: dict[str, str]) -> Case:
-    """Read a row of vTrain's validation tables: Megatron-LM of 2021 in FP16 on 80-GB A100s, every layer recomputed on several nodes."""
-    gpus, batch, b, h, heads, layers, s, t, d, p = (
-        _whole(row[k], 1)
-        for k in (
-            "# GPUs", "global batch", "micro batch", "hidden size", "attention heads", "# layers", "sequence length", "tensor parallelism",
-            "data parallelism", "pipeline parallelism",
-        )
-    )  # fmt: skip
+    """Read a row of vTrain's validation tables: Megatron-LM of 2021 in FP16 on 80-GB A100s.
+
+    On several nodes every layer is recomputed.
+    """
+    sizes = ("# GPUs", "global batch", "micro batch", "hidden size", "attention heads", "# layers", "sequence length")
+    degrees = ("tensor parallelism", "data parallelism", "pipeline parallelism")
+    gpus, batch, b, h, heads, layers, s, t, d, p = (_number(row[k], 1) for k in (*sizes, *degrees))
     several = "Parameters (billion)" in row
     model = Model(name="GPT", layers=layers, hidden=h, heads=heads, vocabulary=51200)
     machine = Machine(
@@ -123,7 +122,7 @@ def _vtrain(row: dict[str, str]) -> Case:
         sequence=s,
     )
     stages, replicas = packing(8, t, 1, p, d, gpus)
-    cut = ParallelStrategy(
+    strategy = ParallelStrategy(
         tensor_parallel=t,
         pipeline_parallel=p,
         data_parallel_by_site=(d,),
@@ -144,7 +143,7 @@ def _vtrain(row: dict[str, str]) -> Case:
         id=name,
         group=group,
         machine=machine,
-        cut=cut,
+        strategy=strategy,
         seconds=float(row["iteration time (ms)"]) / 1e3,
         fits=True,
         nodes=-(-gpus // 8),
@@ -179,21 +178,25 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     network = next((rate for start, rate in NETWORKS.items() if row["source"].startswith(start)), None)
     stated = row["precision"].lower()
     dtype = "fp4" if "fp4" in stated else "fp8" if "fp8" in stated else "bf16" if "bf16" in stated else "fp16"
-    gpus, t, p, d, c = (_whole(row[k], 1) for k in ("gpus", "TP", "PP", "DP", "CP"))
-    b, v, batch = _whole(row["micro_batch"], 0), max(1, _whole(row["interleave_vp"], 1)), _whole(row["global_batch"], 1)
+    gpus, t, p, d, c = (_number(row[k], 1) for k in ("gpus", "TP", "PP", "DP", "CP"))
+    b, v, batch = (
+        _number(row["micro_batch"], 0),
+        max(1, _number(row["interleave_vp"], 1)),
+        _number(row["global_batch"], 1),
+    )
     zero = _zero(row, software, p)
     if software == "torchtitan" and p > 1:
         b = max(
             1, b // p
         )  # the table states the local batch, which the pipeline cuts into as many micro-batches as stages
-    experts = _whole(row["EP"], 1) if model.experts else 1
+    experts = _number(row["EP"], 1) if model.experts else 1
     machine = Machine(
         gpu=_gpu(gpu_name, network),
         rack=_rack(gpu_name),
         software=_software(software),
         model=model,
         precision=_precision_of(software, dtype, stated),
-        sequence=_whole(row["seq"], 1),
+        sequence=_number(row["seq"], 1),
     )
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
     stages, replicas = packing(machine.rack.gpus, t, c, p, d, gpus)
@@ -220,29 +223,34 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     group = _group(row, model, nodes, dtype)
     like = (group, row["model"], gpus, row["gpu_type"], stated, batch, machine.sequence, software, row["table"][:8])
     case = Case(
-        id=row["id"], group=group, machine=machine, cut=base, seconds=seconds, fits=fits, nodes=nodes, like=like
+        id=row["id"], group=group, machine=machine, strategy=base, seconds=seconds, fits=fits, nodes=nodes, like=like
     )
     return _with_unstated(case, row, batch) if fits else case
 
 
 def _with_unstated(case: Case, row: dict[str, str], batch: int) -> Case:
-    """Choose what a row leaves out as its authors would: the fastest micro-batch and interleaving, the fewest layers recomputed that fit."""
-    cut = case.cut
+    """Choose what a row leaves out as its authors would: the fastest micro-batch and interleaving that fit.
+
+    Layers are recomputed only as far as memory asks for it.
+    """
+    strategy = case.strategy
     sizes = (
-        [cut.micro_batch]
+        [strategy.micro_batch]
         if row["micro_batch"]
-        else [b for b in (1, 2, 4) if b == 1 or batch % (cut.data_parallel * b) == 0]
+        else [b for b in (1, 2, 4) if b == 1 or batch % (strategy.data_parallel * b) == 0]
     )
-    p, layers = cut.pipeline_parallel, case.machine.model.layers
-    depths = [cut.virtual_stages]
+    p, layers = strategy.pipeline_parallel, case.machine.model.layers
+    depths = [strategy.virtual_stages]
     if p > 1 and not row["interleave_vp"] and row["source"].startswith("Megatron-Core"):
         depths = [v for v in range(1, layers // p + 1) if layers % (p * v) == 0] or depths
     tries = []
     for b in sizes:
         for v in depths:
-            m = max(1, batch // (cut.data_parallel * b))
+            m = max(1, batch // (strategy.data_parallel * b))
             tries.append(
-                _recomputed(replace(case, cut=replace(cut, micro_batch=b, virtual_stages=v, micro_batches=m)), row)
+                _recomputed(
+                    replace(case, strategy=replace(strategy, micro_batch=b, virtual_stages=v, micro_batches=m)), row
+                )
             )
     fitting = [x for x in tries if x.memory() <= x.room] or tries
     return min(fitting, key=lambda x: x.predict())
@@ -252,9 +260,9 @@ def _recomputed(case: Case, row: dict[str, str]) -> Case:
     """Recompute the fewest layers a stage that let the run fit, where the row does not say what is recomputed."""
     if row["recompute"] or case.memory() <= case.room:
         return case
-    for r in range(1, max(case.cut.layers_per_stage) + 1):
-        again = tuple(min(r, n) for n in case.cut.layers_per_stage)
-        more = replace(case, cut=replace(case.cut, recompute="full", recomputed_layers_per_stage=again))
+    for r in range(1, max(case.strategy.layers_per_stage) + 1):
+        again = tuple(min(r, n) for n in case.strategy.layers_per_stage)
+        more = replace(case, strategy=replace(case.strategy, recompute="full", recomputed_layers_per_stage=again))
         if more.memory() <= more.room:
             return more
     return case
@@ -262,17 +270,18 @@ def _recomputed(case: Case, row: dict[str, str]) -> Case:
 
 def _zero(row: dict[str, str], software: str, p: int) -> int:
     """Return the ZeRO stage: as stated; FSDP is stage 3 (2 under a pipeline); Megatron-Core shards its optimiser."""
-    if software == "llm-foundry-fsdp" or _whole(row["fsdp"], 0) > 1:
+    if software == "llm-foundry-fsdp" or _number(row["fsdp"], 0) > 1:
         return 3 if p == 1 else 2
     if software == "torchtitan":
         return 3 if p == 1 else 2
-    return _whole(row["zero"], 1 if software.startswith("megatron-core") else 0)
+    return _number(row["zero"], 1 if software.startswith("megatron-core") else 0)
 
 
 def _group(row: dict[str, str], model: Model, nodes: int, dtype: str) -> str:
     kind = "MoE" if model.experts else "dense"
     family = row["gpu_type"][:4].rstrip("-") if row["gpu_type"][0] in "AH" else row["gpu_type"]
-    return f"{family} {dtype.upper() if dtype in ('fp4', 'fp8') else '16-bit'} {kind} {'multi-node' if nodes > 1 else 'one node'}"
+    width = dtype.upper() if dtype in ("fp4", "fp8") else "16-bit"
+    return f"{family} {width} {kind} {'multi-node' if nodes > 1 else 'one node'}"
 
 
 def _model(row: dict[str, str]) -> Model | str:
@@ -284,29 +293,32 @@ def _model(row: dict[str, str]) -> Model | str:
         return "states no architecture"
     if row["moe"] == "1":
         return f"states no architecture of the experts of {row['model']!r}"
-    hidden, heads = _whole(row["hidden"], 1), _whole(row["heads"], 0) or _whole(row["hidden"], 1) // 128
+    hidden, heads = _number(row["hidden"], 1), _number(row["heads"], 0) or _number(row["hidden"], 1) // 128
     llama = row["model"].lower().startswith("llama")
     return Model(
         name=row["model"],
-        layers=_whole(row["layers"], 1),
+        layers=_number(row["layers"], 1),
         hidden=hidden,
         heads=heads,
-        kv_heads=_whole(row["kv_heads"], heads),
-        ffn=_whole(row["ffn"], 4 * hidden),
+        kv_heads=_number(row["kv_heads"], heads),
+        ffn=_number(row["ffn"], 4 * hidden),
         gated_ffn=llama,
-        vocabulary=_whole(row["vocab"], 51200),
+        vocabulary=_number(row["vocab"], 51200),
         tied_embeddings=not llama,
     )
 
 
 def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> tuple[int, int]:
-    """Return stages and replicas of a rack as Megatron orders ranks: replicas side by side, more stages only where the GPUs at hand ask for it."""
+    """Return stages and replicas of a rack as Megatron orders ranks: replicas side by side.
+
+    A rack has several stages only where the GPUs at hand ask for it.
+    """
     q = min_stages_per_rack(domain, t * c, p, d, -(-gpus // domain))
     return q, max(1, domain // (q * t * c))
 
 
 def _precision_of(software: str, dtype: str, stated: str) -> Precision:
-    """Return the bytes by role that a framework uses with a type: FSDP keeps masters and gradients as wide as its mixed precision says."""
+    """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision."""
     if software in ("llm-foundry-fsdp", "torchtitan"):
         wide = "amp" in stated or software == "torchtitan"
         gradient = 4.0 if "amp" in stated else 2.0
@@ -320,7 +332,7 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
 def precision(
     dtype: str, *, gradient_bytes: float, parameter_bytes: float = 2.0, optimizer_bytes: float = 12.0
 ) -> Precision:
-    """Return mixed precision: working weights in the type's width, master weights and two moments in FP32 with the optimiser."""
+    """Return mixed precision: working weights as wide as the type, master weights and two moments in FP32."""
     working = {"fp4": 1.0, "fp8": 1.0}.get(dtype, 2.0)
     return Precision.model_validate(
         {

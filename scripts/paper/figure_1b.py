@@ -1,8 +1,9 @@
-"""Figure 1b of Agache et al. 2024 (arXiv 2407.12819): completion times of a synchronised exchange under hashing and spraying.
+"""Draw figure 1b of Agache et al. 2024 (arXiv 2407.12819): completion times of an exchange, hashed and sprayed.
 
 1,024 hosts at 800 Gbps under three tiers of 16-port switches; each sends 300 MB (3 ms at line rate) to one other at the
-same moment. The paper has just under 3 ms as the optimum, 15 ms for RoCEv2 (ECMP), and within 5 % of the optimum for NDP
-and Homa, which spray. Flows here share fairly and have no packets: pauses, start-up and retransmissions are not in it.
+same moment. The paper has just under 3 ms as the optimum, 15 ms for RoCEv2 (ECMP), and within 5 % of the optimum for
+NDP and Homa, which spray. Flows here share fairly and have no packets: pauses, start-up and retransmissions are not in
+it.
 
 Run it as `.venv/bin/python scripts/paper/figure_1b.py [SEEDS] [PICTURE.png]`.
 """
@@ -27,27 +28,27 @@ TRANSPORTS: tuple[TransportName, ...] = ("ecmp", "adaptive", "spray")
 def times(transport: TransportName, seeds: int) -> list[Floats]:
     """Return the completion times of every seed in milliseconds."""
     tree = tree_of_fabric(Fabric(hosts=1024, ports_per_switch=16, tiers=3))
-    found = []
+    by_seed = []
     for seed in range(seeds):
         flows = permutation(tree.slots, BYTES, seed)
-        found.append(1e3 * flow_seconds(routed(tree, flows, transport, seed), len(flows)))
-    return found
+        by_seed.append(1e3 * flow_seconds(routed(tree, flows, transport, seed), len(flows)))
+    return by_seed
 
 
 def main() -> None:
     """Print a row a transport and draw the distributions."""
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    held = {t: times(t, seeds) for t in TRANSPORTS}
+    completion = {t: times(t, seeds) for t in TRANSPORTS}
     widths = (10, 8, 8, 8, 10, 10, 10, 9)
     print(row(("ms", "p50", "p90", "p99", "tail min", "tail mean", "tail max", "paper"), widths))
-    for name, found in held.items():
-        p50, p90, p99 = (float(x) for x in np.percentile(np.concatenate(found), [50, 90, 99]))
-        tails = [float(f.max()) for f in found]
+    for name, by_seed in completion.items():
+        p50, p90, p99 = (float(x) for x in np.percentile(np.concatenate(by_seed), [50, 90, 99]))
+        tails = [float(x.max()) for x in by_seed]
         print(row((name, p50, p90, p99, min(tails), float(np.mean(tails)), max(tails), PAPER_MS[name] or "-"), widths))
 
     def draw(axes: Any) -> None:
-        for name, found in held.items():
-            every = np.sort(np.concatenate(found))
+        for name, by_seed in completion.items():
+            every = np.sort(np.concatenate(by_seed))
             axes.step(every, np.arange(1, len(every) + 1) / len(every), where="post", label=name)
         axes.axvline(1e3 * BYTES / 100e9, color="grey", linestyle=":", label="line rate")
         axes.set(

@@ -1,9 +1,9 @@
-"""Figure 1c of Agache et al. 2024 (arXiv 2407.12819): what pauses (PFC) do to an unrelated permutation beside an incast.
+"""Draw figure 1c of Agache et al. 2024 (arXiv 2407.12819): a permutation beside an incast that pauses links (PFC).
 
 2,048 hosts at 800 Gbps under three tiers of 32-port switches; 128 of them send 30 MB each along a permutation, while a
-growing number of others send 30 MB each to one host outside it. Both run over hashed paths; the flows of the incast share
-no host with the permutation. Times are over those of the same flows when they share fairly, with nothing paused. The
-limits of the model stand in `planner.simulation.pfc`.
+growing number of others send 30 MB each to one host outside it. Both run over hashed paths; the flows of the incast
+share no host with the permutation. Times are over those of the same flows when they share fairly, with nothing paused.
+The limits of the model stand in `planner.simulation.pfc`.
 
 Run it as `.venv/bin/python scripts/paper/figure_1c.py [SEEDS] [PICTURE.png]`.
 """
@@ -26,12 +26,12 @@ SENDERS = (0, 8, 16, 32, 64)
 
 
 def victims(senders: int, seed: int) -> tuple[Floats, Floats, tuple[int, ...]]:
-    """Return the permutation's completion times over the line rate's, paused and shared fairly, and the links paused by tier."""
+    """Return the permutation's times over the line rate's, paused and shared fairly, and the links paused by tier."""
     tree = tree_of_fabric(Fabric(hosts=2048, ports_per_switch=32, tiers=3))
     flows, waited = incast(tree, nodes=128, senders=senders, size=BYTES, sent=BYTES, seed=seed)
     routes = ecmp(tree, flows, seed)
-    found = spread(tree, routes, waited)
-    return found.end[waited] * RATE / BYTES, completion_seconds(routes)[waited] * RATE / BYTES, found.paused
+    paused = spread(tree, routes, waited)
+    return paused.end[waited] * RATE / BYTES, completion_seconds(routes)[waited] * RATE / BYTES, paused.paused
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
         every = np.concatenate([paused for paused, _, _ in runs])
         tails[n] = [float(paused.max()) for paused, _, _ in runs]
         fair = float(np.mean([f.max() for _, f, _ in runs]))
-        most = "/".join(str(max(p[t] for _, _, p in runs)) for t in range(3))
+        links = "/".join(str(max(p[t] for _, _, p in runs)) for t in range(3))
         print(
             row(
                 (
@@ -55,7 +55,7 @@ def main() -> None:
                     float(np.percentile(every, 99)),
                     float(np.mean(tails[n])),
                     max(tails[n]),
-                    most,
+                    links,
                 ),
                 widths,
             )
@@ -68,7 +68,7 @@ def main() -> None:
             [min(tails[n]) for n in SENDERS],
             [max(tails[n]) for n in SENDERS],
             alpha=0.2,
-            label="least to most",
+            label="smallest to largest",
         )
         axes.set(
             xlabel="senders of the incast",

@@ -1,8 +1,9 @@
-"""How the fall and the end of scaling move: `planner limits` under one change at a time, as a table.
+"""Print how the fall and the end of scaling move: `planner limits` under one change at a time, as a table.
 
-Run by hand: scripts/paper/limits_study.py [INSTANCE] [POINTS]. A row takes about as long as one run of `planner limits`.
+Run by hand: scripts/paper/limits_study.py [INSTANCE] [POINTS]. A row takes about as long as one `planner limits`.
 """
 
+import math
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -44,16 +45,13 @@ def main() -> None:
     with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
         for name, change in CHANGES.items():
             started = time.perf_counter()
-            points = list(limits(changed(instance, change), flop[::-1], tolerance=0.02, time_limit=120, executor=pool))[
-                ::-1
-            ]
+            largest_first = limits(changed(instance, change), flop[::-1], tolerance=0.02, time_limit=120, executor=pool)
+            points = list(largest_first)[::-1]
             best = max((p.utilisation or 0.0 for p in points), default=0.0)
             drop, ends = fall(points), wall(points)
-            told = f"{ends[0]:.1e} to {ends[1]:.1e}" if ends else "not shown"
-            print(
-                f"{name:38} {100 * best:8.1f}% {drop or float('nan'):22.1e} {told:>24} {time.perf_counter() - started:8.0f}",
-                flush=True,
-            )
+            none_from = f"{ends[0]:.1e} to {ends[1]:.1e}" if ends else "not shown"
+            seconds, falls = time.perf_counter() - started, drop or math.nan
+            print(f"{name:38} {100 * best:8.1f}% {falls:22.1e} {none_from:>24} {seconds:8.0f}", flush=True)
 
 
 if __name__ == "__main__":

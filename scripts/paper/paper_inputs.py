@@ -1,4 +1,4 @@
-"""What Agache et al. 2024 (arXiv 2407.12819) starts from: its inputs, its two models with their layouts, and the row of a result."""
+"""Inputs of Agache et al. 2024 (arXiv 2407.12819), its two models with their layouts, and the row of a result."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Hardware, Rack
 from planner.instance.workload import Model, Precision, Software
-from planner.physics.training import layer_time, memory, operations, transformer
+from planner.physics.training import collectives, layer_time, memory, operations, transformer
 
 TB, GB, MS, DAY = 1e12, 1e9, 1e-3, 86_400.0
 MATCH, CLOSE = 0.01, 0.03
@@ -19,7 +19,7 @@ SPARSE_PEAK = RACK_FLOP_PER_SECOND / GPUS_PER_RACK
 NIC, NVLINK = 100e9, 1.8e12
 NVLINK_ONE_WAY = NVLINK / 2  # 1.8 TB/s is sold as both directions together
 SEQUENCE, VOCABULARY = 32_000, 256_000
-HEADS_SAID, HEADS_COUNTED = 280, 288  # the text's count, and the one behind its activation table
+HEADS_STATED, HEADS_COUNTED = 280, 288  # in the text; behind its activation table
 MONTHS_6, MONTHS_24 = 180 * DAY, 720 * DAY
 GPUS_PER_SITE = 800_000
 WINDOW = 0.1  # seconds for the exchange between the sites
@@ -37,7 +37,7 @@ PRECISION = Precision(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number: as printed, as recomputed from the paper's own inputs and rules, and the right one where those slip."""
+    """One number: as printed, as recomputed by the paper's own inputs and rules, and the right one where those slip."""
 
     quantity: str
     unit: str
@@ -59,8 +59,8 @@ class Row:
             return False
         step = 10.0 ** (math.floor(math.log10(abs(self.paper))) - self.digits + 1)
         return any(
-            math.isclose(whole * step, self.paper)
-            for whole in (round(self.recomputed / step), math.floor(self.recomputed / step))
+            math.isclose(count * step, self.paper)
+            for count in (round(self.recomputed / step), math.floor(self.recomputed / step))
         )
 
     @property
@@ -110,7 +110,7 @@ class Case:
 
     @property
     def state(self) -> float:
-        """Bytes of weights, gradients and optimiser of the whole model."""
+        """Bytes of weights, gradients and optimiser of the model."""
         return float(memory.state_bytes(self.parameters, PRECISION, zero_stage=0, shards=1))
 
     def activations(
@@ -122,7 +122,7 @@ class Case:
         sharded: bool = False,
         element: float = 1.0,
     ) -> float:
-        """Bytes of activations of the whole model and one sequence: one byte an element, masks half a byte, as the paper counts."""
+        """Compute the bytes of activations of the model and one sequence as the paper does: masks take half a byte."""
         one = memory.activation_bytes_per_layer(
             self.model(heads),
             SEQUENCE,
@@ -136,12 +136,12 @@ class Case:
         return self.layers * float(one)
 
     def layer_bytes(self, tensor_parallel: int | None = None) -> float:
-        """Bytes of a layer on the paper's sum: the whole TP group's state, and the activations of one of its GPUs."""
+        """Compute the bytes of a layer on the paper's sum: the TP group's state, and one GPU's activations."""
         return (self.state + self.activations() / (tensor_parallel or self.tensor_parallel)) / self.layers
 
     @property
-    def whole_layer_bytes(self) -> float:
-        """Bytes that the GPUs of a layer hold together, the activations of all of them counted."""
+    def full_layer_bytes(self) -> float:
+        """Bytes of the GPUs of a layer together, the activations of all of them counted."""
         return (self.state + self.activations()) / self.layers
 
     @property
@@ -150,9 +150,9 @@ class Case:
         return int(RACK_HBM // self.layer_bytes())
 
     @property
-    def whole_layers_per_rack(self) -> int:
+    def full_layers_per_rack(self) -> int:
         """Layers per rack with all activations counted."""
-        return int(RACK_HBM // self.whole_layer_bytes)
+        return int(RACK_HBM // self.full_layer_bytes)
 
     @property
     def peers(self) -> int:
@@ -170,7 +170,7 @@ class Case:
         return float(transformer.chinchilla_layer_forward_flop(self.model(), SEQUENCE))
 
     def forward_seconds(self, *, dense: bool = False) -> float:
-        """Ideal time of one layer, forward."""
+        """Compute the ideal seconds of one layer, forward."""
         return self.layer_flop / self.tensor_parallel / gpu(dense=dense).peak_flop_per_second[PRECISION.compute]
 
     @property
@@ -184,7 +184,7 @@ class Case:
         return SEQUENCE * self.hidden * PRECISION.collective_bytes
 
     def pipeline_send_seconds(self) -> float:
-        """Ideal time of one pipeline exchange over the NICs."""
+        """Compute the ideal seconds of one pipeline send over the NICs."""
         software = Software(name="ideal")
         machine = operations.Machine(
             gpu=gpu(), rack=rack(), software=software, model=self.model(), precision=PRECISION, sequence=SEQUENCE
@@ -257,3 +257,8 @@ def rack() -> Rack:
 def plant(overhead: float = 1.0) -> Hardware:
     """Return the racks with a facility overhead."""
     return Hardware(accelerator=gpu(), rack=rack(), facility_overhead_factor=overhead, cooling_kw_per_m2=2.076)
+
+
+def level(ranks: int, rate: float, latency: float = 0.0) -> tuple[collectives.Level]:
+    """Return the one level of the network that the paper's exchanges cross."""
+    return (collectives.Level(name="ring", ranks=ranks, bytes_per_second=rate, latency_seconds=latency),)

@@ -1,7 +1,7 @@
 """Every number of Agache et al. 2024 (arXiv 2407.12819) beside what the planner's physics gives for it.
 
-Only the figures the paper prints are literals. Where the paper's own arithmetic slips, `recomputed` follows the paper and
-`right` does not, so that both the slip and its size can be seen.
+Only the figures that the paper prints are literals. Where the paper's own arithmetic slips, `recomputed` follows the
+paper and `right` does not, so that both the slip and its size can be seen.
 """
 
 import json
@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 
+from paper_fabric_rows import topology
 from paper_inputs import (
     CASES,
     DAY,
     GB,
     GPUS_PER_RACK,
-    GPUS_PER_SITE,
-    HEADS_SAID,
+    HEADS_STATED,
     MONTHS_6,
     MONTHS_24,
     MS,
@@ -35,12 +35,12 @@ from paper_inputs import (
     Case,
     Row,
     gpu,
+    level,
     pair,
     plant,
 )
 
 from planner.instance.wan import Wan
-from planner.physics.network import closed_forms
 from planner.physics.site import power, wan
 from planner.physics.training import collectives, layer_time, memory, schedule, transformer
 from planner.physics.training import scaling_laws as training_scaling_laws
@@ -50,30 +50,18 @@ def infrastructure() -> Iterator[Row]:
     """Racks, compute, memory, power, cooling (section 2)."""
     it = power.it_mw(plant(), RACKS)
     spare = {"PJM": 9915.0, "SRP": 2634.0, "NEVP": 2209.0, "BPAT": 2143.0}
-    yield Row(
-        "racks: 70 % of $100B at $3M", "", 23e3, 0.70 * 100e9 / 3e6, 2, why="every other figure is of 23,200 racks"
-    )
+    why = "every other figure is of 23,200 racks"
+    yield Row("racks: 70 % of $100B at $3M", "", 23e3, 0.70 * 100e9 / 3e6, 2, why=why)
     yield Row("GPUs", "", 1.67e6, RACKS * GPUS_PER_RACK)
     yield Row("FP4 compute", "PFLOP/s", 33_408_000, RACKS * RACK_FLOP_PER_SECOND / 1e15, why="counts 2:4 sparsity")
-    yield Row(
-        "FP4 compute, dense",
-        "PFLOP/s",
-        None,
-        RACKS * RACK_FLOP_PER_SECOND / 2e15,
-        why="what training uses: every compute time doubles",
-    )
+    why = "what training uses: every compute time doubles"
+    yield Row("FP4 compute, dense", "PFLOP/s", None, RACKS * RACK_FLOP_PER_SECOND / 2e15, why=why)
     yield Row("HBM", "PB", 313, RACKS * RACK_HBM / 1e15)
     yield Row("HBM per GPU", "GB", None, gpu().hbm_bytes / GB)
     yield Row("IT power", "GW", 2.9, it / 1e3, why="at 125 kW a rack")
     kw = 2.9e6 / RACKS
-    yield Row(
-        "rack power",
-        "kW",
-        1000,
-        kw,
-        right=kw,
-        why='"close to 1 MW" a rack would be 23.2 GW; 2.9 GW over the racks is an eighth of it',
-    )
+    why = '"close to 1 MW" a rack would be 23.2 GW; 2.9 GW over the racks is an eighth of it'
+    yield Row("rack power", "kW", 1000, kw, right=kw, why=why)
     yield Row("facility power, IT x 1.4", "GW", 4, power.facility_mw(plant(1.4), RACKS) / 1e3, 1)
     yield Row("facility power, IT / 0.6", "GW", 5, power.facility_mw(plant(1 / 0.6), RACKS) / 1e3, 1)
     area = power.cooling_m2(plant(5000 / it), RACKS) or 0.0
@@ -85,9 +73,8 @@ def infrastructure() -> Iterator[Row]:
 
 def laws() -> dict[str, dict[str, list[float]]]:
     """Read the published points of the scaling laws from the catalogue."""
-    data: dict[str, dict[str, list[float]]] = json.loads(
-        (files("planner") / "catalogue" / "scaling_laws.json").read_text(encoding="utf-8")
-    )
+    text = (files("planner") / "catalogue" / "scaling_laws.json").read_text(encoding="utf-8")
+    data: dict[str, dict[str, list[float]]] = json.loads(text)
     return data
 
 
@@ -111,61 +98,39 @@ def scaling_laws() -> Iterator[Row]:
     yield Row("tokens, 6 months", "T", 1650, data["6 months"])
     yield Row("parameters, 24 months", "T", 103.5, size["24 months"])
     d24 = data["24 months"]
-    yield Row(
-        "tokens, 24 months",
-        "T",
-        3226,
-        d24,
-        right=d24,
-        why="6·103.5T·3226T is 2.00e30 FLOP, the budget 2.08e30: a digit slip",
-    )
-    yield Row(
-        "tokens as budget / 6N, 24 months",
-        "T",
-        None,
-        budgets["24 months"] / training_scaling_laws.training_flop(103.5e12, 1.0) / 1e12,
-    )
+    why = "6·103.5T·3226T is 2.00e30 FLOP, the budget 2.08e30: a digit slip"
+    yield Row("tokens, 24 months", "T", 3226, d24, right=d24, why=why)
+    value = budgets["24 months"] / training_scaling_laws.training_flop(103.5e12, 1.0) / 1e12
+    yield Row("tokens as budget / 6N, 24 months", "T", None, value)
     yield Row("bytes per token behind 15 PB", "B", None, 15e15 / 3226e12, why="plausible; the paper gives no figure")
     for key, law in (("1", points["chinchilla-1"]), ("3", points["chinchilla-3"])):
         for months, c in budgets.items():
             n = float(training_scaling_laws.optimal_parameters(c, law["flop"], law["parameters"])) / 1e12
-            yield Row(
-                f"parameters, {months}, by approach {key}", "T", None, n, why="the size hangs on the choice of approach"
-            )
+            why = "the size hangs on the choice of approach"
+            yield Row(f"parameters, {months}, by approach {key}", "T", None, n, why=why)
     for months, c in budgets.items():
-        yield Row(
-            f"parameters, {months}, by the parametric loss",
-            "T",
-            None,
-            float(training_scaling_laws.parametric_optimal_parameters(c)) / 1e12,
-        )
+        value = float(training_scaling_laws.parametric_optimal_parameters(c)) / 1e12
+        yield Row(f"parameters, {months}, by the parametric loss", "T", None, value)
 
 
-def nearest_divisor(whole: int, near: int) -> int:
+def nearest_divisor(number: int, near: int) -> int:
     """Return the divisor nearest a number."""
-    return min((d for d in range(1, whole + 1) if whole % d == 0), key=lambda d: abs(d - near))
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - near))
 
 
 def architecture() -> Iterator[Row]:
     """Sizes of the two models (section 3.2)."""
     yield from pair("parameters", "T", (99.2, 52.5), lambda c: c.parameters / 1e12)
-    heads = [nearest_divisor(c.hidden, HEADS_SAID) for c in CASES]
+    heads = [nearest_divisor(c.hidden, HEADS_STATED) for c in CASES]
     for c, a in zip(CASES, heads, strict=True):
-        yield Row(
-            f"heads, {c.name}",
-            "",
-            HEADS_SAID,
-            a,
-            right=a,
-            why=f"{c.hidden} / {HEADS_SAID} = {c.hidden / HEADS_SAID:.1f} is no whole head size",
-        )
+        why = f"{c.hidden} / {HEADS_STATED} = {c.hidden / HEADS_STATED:.1f} is no whole head size"
+        yield Row(f"heads, {c.name}", "", HEADS_STATED, a, right=a, why=why)
     m = CASES[0].model()
     square = m.layers * (4 * m.hidden + 3 * m.heads)
     linear = float(transformer.chinchilla_forward_flop(m, 1)) - square
     length = (math.sqrt(linear**2 + 4 * square * 6.52e18) - linear) / (2 * square)
-    yield Row(
-        'sequence ("32k") that gives the 6.52e18 FLOP of Table 4', "", 32_000, length, why="32,000 and not 32,768"
-    )
+    why = "32,000 and not 32,768"
+    yield Row('sequence ("32k") that gives the 6.52e18 FLOP of Table 4', "", 32_000, length, why=why)
 
 
 def memory_rows() -> Iterator[Row]:
@@ -176,7 +141,7 @@ def memory_rows() -> Iterator[Row]:
     why = "Korthikanti 2022, eq. 1, at one byte an element and half a byte a mask; 288 heads; the paper cites Hoffmann"
     yield from pair("activations", "TB", (188, 203.9), lambda c: c.activations() / TB, why=why)
     yield from pair(
-        "activations with the text's 280 heads", "TB", NO_PAPER, lambda c: c.activations(heads=HEADS_SAID) / TB
+        "activations with the text's 280 heads", "TB", NO_PAPER, lambda c: c.activations(heads=HEADS_STATED) / TB
     )
     yield from pair(
         "activations without the a·s² term",
@@ -192,38 +157,27 @@ def memory_rows() -> Iterator[Row]:
         "TB",
         (1.86, 1.00),
         lambda c: c.layer_bytes() / TB,
-        right=lambda c: c.whole_layer_bytes / TB,
+        right=lambda c: c.full_layer_bytes / TB,
         why=why,
     )
     why = "follows the memory per layer"
     yield from pair(
-        "layers per rack", "", (7, 13), lambda c: c.layers_per_rack, right=lambda c: c.whole_layers_per_rack, why=why
+        "layers per rack", "", (7, 13), lambda c: c.layers_per_rack, right=lambda c: c.full_layers_per_rack, why=why
     )
     yield from pair(
-        "replicas", "", (721, 1196), lambda c: c.replicas, right=lambda c: c.peers * c.whole_layers_per_rack, why=why
+        "replicas", "", (721, 1196), lambda c: c.replicas, right=lambda c: c.peers * c.full_layers_per_rack, why=why
     )
+    why = "of the paper's layers per rack"
+    yield from pair("GPUs per layer", "", (10, 5), lambda c: GPUS_PER_RACK // c.layers_per_rack, why=why)
     yield from pair(
-        "GPUs per layer",
-        "",
-        (10, 5),
-        lambda c: GPUS_PER_RACK // c.layers_per_rack,
-        why="of the paper's layers per rack",
-    )
-    yield from pair(
-        "GPUs per layer, all activations counted", "", NO_PAPER, lambda c: GPUS_PER_RACK // c.whole_layers_per_rack
+        "GPUs per layer, all activations counted", "", NO_PAPER, lambda c: GPUS_PER_RACK // c.full_layers_per_rack
     )
     bigger, smaller = CASES
     need = bigger.layer_bytes() / bigger.tensor_parallel / GB
     yield Row("memory of a GPU on the paper's sum, 100T", "GB", None, need, why="within 187.5 GB")
     need, right = smaller.layer_bytes() / smaller.tensor_parallel / GB, smaller.layer_bytes(6) / 6 / GB
-    yield Row(
-        "memory of a GPU on the paper's sum, 50T",
-        "GB",
-        None,
-        need,
-        right=right,
-        why="exceeds 187.5 GB; 12 layers of TP 6 in a rack fit",
-    )
+    why = "exceeds 187.5 GB; 12 layers of TP 6 in a rack fit"
+    yield Row("memory of a GPU on the paper's sum, 50T", "GB", None, need, right=right, why=why)
     yield Row("replicas at 12 layers per rack, 50T", "", None, 12 * smaller.peers)
     why = "the paper's layers per rack need it: 187.5 GB at most"
 
@@ -266,21 +220,12 @@ def in_flight() -> Iterator[Row]:
         why=why,
     )
     bigger = CASES[0]
-    yield Row(
-        "the same, full recompute, FP8 layer inputs, 100T",
-        "GB",
-        None,
-        stored(bigger, 1.0) / GB,
-        why=f"beside {state(bigger, 0) / GB:.0f} GB of state",
-    )
+    why = f"beside {state(bigger, 0) / GB:.0f} GB of state"
+    yield Row("the same, full recompute, FP8 layer inputs, 100T", "GB", None, stored(bigger, 1.0) / GB, why=why)
     yield Row("the same, FP4 layer inputs, 100T", "GB", None, stored(bigger, 0.5) / GB)
-    yield Row(
-        "the same with the state under ZeRO-1, 100T",
-        "GB",
-        None,
-        (stored(bigger, 0.5) + state(bigger, 1)) / GB,
-        why="fits in 187.5 GB",
-    )
+    why = "fits in 187.5 GB"
+    value = (stored(bigger, 0.5) + state(bigger, 1)) / GB
+    yield Row("the same with the state under ZeRO-1, 100T", "GB", None, value, why=why)
 
 
 def compute() -> Iterator[Row]:
@@ -292,13 +237,8 @@ def compute() -> Iterator[Row]:
         lambda c: float(transformer.chinchilla_forward_flop(c.model(), SEQUENCE)) / 1e18,
     )
     yield from pair("FLOP per layer, forward", "1e15", (29, 13.9), lambda c: c.layer_flop / 1e15)
-    yield from pair(
-        "time per layer, forward",
-        "ms",
-        (145.5, 139.2),
-        lambda c: c.forward_seconds() / MS,
-        why="at the whole sparse peak",
-    )
+    why = "at the whole sparse peak"
+    yield from pair("time per layer, forward", "ms", (145.5, 139.2), lambda c: c.forward_seconds() / MS, why=why)
     yield from pair("time per layer, forward, dense", "ms", NO_PAPER, lambda c: c.forward_seconds(dense=True) / MS)
     yield Row("time per layer, backward, 100T", "ms", 290, 2 * CASES[0].forward_seconds() / MS)
 
@@ -306,13 +246,8 @@ def compute() -> Iterator[Row]:
         return layer_time.days_to_train(tokens, c.replicas * SEQUENCE, 3 * c.forward_seconds(), 1.0)
 
     bigger, smaller = CASES
-    yield Row(
-        "days to train, no bubble, 100T",
-        "d",
-        MONTHS_24 / DAY,
-        days(bigger, bigger.tokens),
-        why="on the paper's 3226T tokens",
-    )
+    why = "on the paper's 3226T tokens"
+    yield Row("days to train, no bubble, 100T", "d", MONTHS_24 / DAY, days(bigger, bigger.tokens), why=why)
     d = days(smaller, smaller.tokens)
     idle = 1 - smaller.layers_per_rack * smaller.tensor_parallel / GPUS_PER_RACK
     why = f"{100 * idle:.1f} % of the GPUs idle, and attention is outside 6·N·D"
@@ -326,18 +261,13 @@ def communication() -> Iterator[Row]:
     yield from wide_area()
 
 
-def level(ranks: int, rate: float, latency: float = 0.0) -> tuple[collectives.Level]:
-    """Return the one level of the network that the paper's exchanges cross."""
-    return (collectives.Level(name="ring", ranks=ranks, bytes_per_second=rate, latency_seconds=latency),)
-
-
-def ring(size: float, ranks: int, rate: float) -> float:
-    """Ideal all-reduce in milliseconds."""
+def allreduce_ms(size: float, ranks: int, rate: float) -> float:
+    """Compute the milliseconds of an ideal all-reduce."""
     return float(collectives.all_reduce(size, level(ranks, rate))) / MS
 
 
-def gather(size: float, ranks: int, rate: float) -> float:
-    """Ideal all-gather in milliseconds."""
+def allgather_ms(size: float, ranks: int, rate: float) -> float:
+    """Compute the milliseconds of an ideal all-gather."""
     return float(collectives.all_gather(size, level(ranks, rate))) / MS
 
 
@@ -355,10 +285,10 @@ def tensor_and_pipeline() -> Iterator[Row]:
     why = "eq. 1 moves 1/TP of the tensor; a ring all-reduce moves 2(t-1)/t of all of it, here at 0.9 TB/s each way"
 
     def equation_1(c: Case) -> float:
-        return ring(c.volume_gb * GB, c.tensor_parallel, NVLINK)
+        return allreduce_ms(c.volume_gb * GB, c.tensor_parallel, NVLINK)
 
     def right(c: Case) -> float:
-        return ring(c.tensor_bytes, c.tensor_parallel, t)
+        return allreduce_ms(c.tensor_bytes, c.tensor_parallel, t)
 
     yield from pair("TP all-reduce", "ms", (0.61, 0.71), equation_1, right=right, why=why)
     why = "eq. 1 already sums MLP and attention; the right value is two all-reduces of the whole tensor"
@@ -369,12 +299,12 @@ def tensor_and_pipeline() -> Iterator[Row]:
     why = "every rank receives t-1 shards, not (t-1)/t of one; the printed 5/6 is of no TP 10; at 0.9 TB/s each way"
 
     def own(c: Case) -> float:
-        return gather(c.tensor_bytes / c.tensor_parallel, c.tensor_parallel, NVLINK)
+        return allgather_ms(c.tensor_bytes / c.tensor_parallel, c.tensor_parallel, NVLINK)
 
-    def whole(c: Case) -> float:
-        return gather(c.tensor_bytes, c.tensor_parallel, t)
+    def entire(c: Case) -> float:
+        return allgather_ms(c.tensor_bytes, c.tensor_parallel, t)
 
-    yield from pair("PP all-gather", "ms", (0.3, 0.2), own, digits=1, right=whole, why=why)
+    yield from pair("PP all-gather", "ms", (0.3, 0.2), own, digits=1, right=entire, why=why)
     printed = {"100T": 1.22 + 3.3, "50T": 1.42 + 4.2}
     why = "follows the TP and all-gather slips"
     yield from pair(
@@ -383,35 +313,28 @@ def tensor_and_pipeline() -> Iterator[Row]:
         (5, 5),
         lambda c: printed[c.name],
         digits=1,
-        right=lambda c: 2 * right(c) + c.pipeline_send_seconds() / MS + whole(c),
+        right=lambda c: 2 * right(c) + c.pipeline_send_seconds() / MS + entire(c),
         why=why,
     )
 
 
 def data_parallel() -> Iterator[Row]:
     """Gradient exchange inside a site (section 4.1)."""
-    yield from pair(
-        "gradients per layer", "GB", (223, 104), lambda c: c.layer_gradients / GB, why="of the nominal sizes"
-    )
+    why = "of the nominal sizes"
+    yield from pair("gradients per layer", "GB", (223, 104), lambda c: c.layer_gradients / GB, why=why)
 
     def inside(c: Case, rate: float) -> float:
-        return ring(c.layer_gradients / c.tensor_parallel, c.layers_per_rack, rate)
+        return allreduce_ms(c.layer_gradients / c.tensor_parallel, c.layers_per_rack, rate)
 
     def outside(c: Case, nics: int) -> float:
-        return ring(c.layer_gradients, c.peers, nics * NIC)
+        return allreduce_ms(c.layer_gradients, c.peers, nics * NIC)
 
     yield from pair("DP all-reduce in the rack", "ms", (21, 21), lambda c: inside(c, NVLINK), digits=2)
     yield from pair(
         "DP all-reduce in the rack at 0.9 TB/s each way", "ms", NO_PAPER, lambda c: inside(c, NVLINK_ONE_WAY)
     )
-    yield from pair(
-        "DP all-gather in the rack",
-        "ms",
-        (10, 10),
-        lambda c: inside(c, NVLINK) / 2,
-        digits=2,
-        why="half of the all-reduce",
-    )
+    why = "half of the all-reduce"
+    yield from pair("DP all-gather in the rack", "ms", (10, 10), lambda c: inside(c, NVLINK) / 2, digits=2, why=why)
     yield from pair("DP peers between racks", "", (103, 92), lambda c: c.peers)
     yield from pair(
         "DP all-reduce between racks",
@@ -439,13 +362,8 @@ def wide_area() -> Iterator[Row]:
     share = bigger.layer_gradients / bigger.replicas
     yield Row("WAN message per node, 100T", "MB", 300, share / 1e6, 1, why="gradients of a layer over its replicas")
     by_rack = PRECISION.gradient_bytes * bigger.parameters / (RACKS // 2)
-    yield Row(
-        "WAN message per rack by the text's own rule, 100T",
-        "MB",
-        None,
-        by_rack / 1e6,
-        why="all gradients over the racks of a site",
-    )
+    why = "all gradients over the racks of a site"
+    yield Row("WAN message per rack by the text's own rule, 100T", "MB", None, by_rack / 1e6, why=why)
     link = Wan(round_trips=0.0, rtt_ms_per_100_route_km=0.98)
     yield Row("WAN rate per flow, 100T", "Gbps", 25, wan.exchange_need_gbps(link, share, WINDOW, 0.0))
 
@@ -456,132 +374,8 @@ def wide_area() -> Iterator[Row]:
     yield Row("WAN all-reduce, 100T", "Tbps", 14, need(bigger), right=need(bigger), why=why)
     yield Row("WAN all-reduce, 50T", "Tbps", None, need(smaller))
     route = link.route_factor * wan.great_circle_km(*PEACH_BOTTOM, *PALO_VERDE)
-    yield Row(
-        "WAN round trip, Peach Bottom to Palo Verde",
-        "ms",
-        40,
-        wan.rtt_ms(link, route),
-        why=f"a route of {route:,.0f} km, 1.2 x the great circle",
-    )
-
-
-def topology() -> Iterator[Row]:
-    """Fabrics and transport (section 5)."""
-    n = GPUS_PER_SITE
-    links = closed_forms.fat_tree_links(n, 4)
-    yield Row(
-        "tiers of a non-blocking tree of 64-port switches",
-        "",
-        4,
-        next(t for t in range(1, 9) if closed_forms.fat_tree_endpoints(64, t) >= n),
-    )
-    full = closed_forms.fat_tree_switches(n, 64, 4)
-    yield Row(
-        "Fat-Tree switches",
-        "",
-        75e3,
-        6 * n / 64,
-        right=full,
-        why="3 tiers of N/32 and no top tier; full bisection takes 7N/64",
-    )
-    yield Row(
-        "Fat-Tree switches for half of 1.67M GPUs",
-        "",
-        None,
-        closed_forms.fat_tree_switches(RACKS * GPUS_PER_RACK // 2, 64, 4),
-    )
-    yield Row("Fat-Tree switch links", "M", 2.4, links / 1e6)
-    yield Row("price of the links of both sites at $1K", "$B", 5, 2 * links * 1e3 / 1e9, 1)
-    yield Row("256 ports of 200 Gbps", "Tbps", 51.2, 256 * 200 / 1e3)
-    yield Row(
-        "endpoints of two tiers, 256 ports, full bisection", "", 32e3, closed_forms.fat_tree_endpoints(256, 2), 2
-    )
-    yield Row(
-        "endpoints of two tiers, 256 ports, 200 down and 50 up", "", 51e3, closed_forms.tree_reach((200,), 256), 2
-    )
-    reach = closed_forms.fat_tree_endpoints(1024, 2)
-    over = closed_forms.tree_reach((1024 * 4 // 5,), 1024)
-    yield Row(
-        "endpoints of two tiers, 1024 ports",
-        "",
-        n,
-        reach,
-        right=reach,
-        why=f"short of a site at full bisection; 4:1 reaches {over:,}",
-    )
-    yield Row(
-        "links that multi-rail saves",
-        "%",
-        100 / 3,
-        100 * (1 - closed_forms.fat_tree_links(n, 3) / links),
-        why='"a third"',
-    )
-    chips = 100 * (1 - 4 * closed_forms.fat_tree_switches(n, 256, 3) / full)
-    yield Row(
-        "chips that multi-rail saves",
-        "%",
-        100 / 3,
-        chips,
-        right=chips,
-        why='"a third"; 5N/64 against 7N/64 is two sevenths',
-    )
-    yield Row("GPUs under a first-tier switch at full bisection", "", 128, 256 // 2)
-    yield from oversubscribed(links, full)
-    yield from transport()
-
-
-def oversubscribed(full_links: int, full_chips: float) -> Iterator[Row]:
-    """Count the 4:1 and 2:1 fabric: first as the paper, with 256 GPUs on a switch beside its 50 uplinks, then by its ports."""
-    # As printed: 256 down and 50 up would be 306 ports on a box of 256.
-    own, right = (closed_forms.relaxed_tiers(GPUS_PER_SITE, ((down, 50), (168, 88)), 256) for down in (256, 200))
-    own_links, right_links = (50 * tiers[0] + 88 * tiers[1] for tiers in (own, right))
-    why = "counts 256 GPUs beside 50 uplinks on a 256-port switch; the stated 200 down take more"
-    yield Row("switches at 4:1 and 2:1", "", 4300, sum(own), right=sum(right), why=why)
-    more = closed_forms.relaxed_tiers(RACKS * GPUS_PER_RACK // 2, ((200, 50), (168, 88)), 256)
-    yield Row("switches at 4:1 and 2:1 for half of 1.67M GPUs", "", None, sum(more))
-    yield Row("chips at 4:1 and 2:1", "", 17_200, 4 * sum(own), right=4 * sum(right), why=why)
-    yield Row(
-        "chips over those of the Fat Tree",
-        "%",
-        20,
-        400 * sum(own) / full_chips,
-        right=400 * sum(right) / full_chips,
-        why=why,
-    )
-    yield Row("switch links at 4:1 and 2:1", "K", 240, own_links / 1e3, right=right_links / 1e3, why=why)
-    yield Row("Fat-Tree links over these", "x", 10, full_links / own_links, right=full_links / right_links, why=why)
-    yield Row("top-tier switches", "", 300, own[-1], 1, right=right[-1], why=why)
-    yield Row("oversubscription of 168 down and 88 up", "", 2, 168 / 88, 1)
-
-
-def transport() -> Iterator[Row]:
-    """Completion times over the fabric (section 5)."""
-    bigger = CASES[0]
-    d = closed_forms.Design(
-        ports=256,
-        rails=GPUS_PER_RACK,
-        racks=RACKS // 2,
-        leaf_down=200,
-        leaf_up=50,
-        leaf_bundle=1,
-        rails_per_pod=1,
-        domains_per_pod=1,
-    )
-    yield Row("PP exchange at 4:1, 100T", "ms", 12, d.leaf_oversubscription * bigger.pipeline_send_seconds() / MS, 2)
-    turns = float(collectives.all_reduce(0.0, level(bigger.peers, NIC, 5e-6))) / MS
-    yield Row("latency of the ring between racks at 5 us", "ms", 1, turns, 1, why="2·(103-1) round trips")
-    late, iteration = (15 - 3) * MS * 2 * bigger.layers, 3 * bigger.forward_seconds() * bigger.layers
-    yield Row("delay by ECMP collisions", "s", 5, late, 1, why="12 ms at every layer, forward and backward")
-    own, right = 100 * 12 * MS / (3 * bigger.forward_seconds()), 100 * late / iteration
-    yield Row(
-        "the same over the iteration",
-        "%",
-        3,
-        own,
-        1,
-        right=right,
-        why="3 % counts the delay once a layer, 5 s counts it twice",
-    )
+    why = f"a route of {route:,.0f} km, 1.2 x the great circle"
+    yield Row("WAN round trip, Peach Bottom to Palo Verde", "ms", 40, wan.rtt_ms(link, route), why=why)
 
 
 def unchecked() -> Iterator[Row]:
@@ -596,22 +390,12 @@ def unchecked() -> Iterator[Row]:
     yield Row("tokens that fill the pipeline once, 100T", "G", None, c.layers * one / 1e9)
     need = math.ceil(bubble(1.0) / 0.05)
     yield Row("micro-batches for a bubble of 5 %, 100T", "", None, need)
-    yield Row(
-        "tokens of such a step, 100T",
-        "G",
-        None,
-        need * one / 1e9,
-        why="published critical batches at this scale are 1e7 to 1e9 tokens",
-    )
+    why = "published critical batches at this scale are 1e7 to 1e9 tokens"
+    yield Row("tokens of such a step, 100T", "G", None, need * one / 1e9, why=why)
     for tokens in (32e6, 840e6):
         why = "one layer a stage leaves nothing to interleave"
-        yield Row(
-            f"utilisation at steps of {tokens / 1e6:.0f}M tokens, 100T",
-            "%",
-            None,
-            100 / (1 + bubble(tokens / one)),
-            why=why,
-        )
+        value = 100 / (1 + bubble(tokens / one))
+        yield Row(f"utilisation at steps of {tokens / 1e6:.0f}M tokens, 100T", "%", None, value, why=why)
 
 
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {

@@ -1,4 +1,4 @@
-"""Write a picture where matplotlib is installed (`pip install -e '.[plot]'`); the scripts that use it print their figures anyway."""
+"""Draw a picture where matplotlib is installed (`pip install -e '.[plot]'`); scripts print their figures anyway."""
 
 import importlib.util
 from collections.abc import Callable, Sequence

@@ -26,9 +26,8 @@ def table(rows: Iterable[Row]) -> str:
     for row in rows:
         quantity = f"{row.quantity} [{row.unit}]" if row.unit else row.quantity
         ratio = "-" if row.ratio is None else f"{row.ratio:.3g}"
-        lines.append(
-            f"{quantity:56} {number(row.paper):>12} {number(row.recomputed):>12} {ratio:>7} {number(row.right):>12}  {row.verdict}"
-        )
+        paper, recomputed, right = number(row.paper), number(row.recomputed), number(row.right)
+        lines.append(f"{quantity:56} {paper:>12} {recomputed:>12} {ratio:>7} {right:>12}  {row.verdict}")
         if row.why:
             lines.append(f"    {row.why}")
     return "\n".join(lines)

@@ -170,7 +170,7 @@ def layer_times(m: Machine, s: Shape) -> LayerTimes:
 
 
 def pipeline_send_bytes(m: Machine, s: Shape) -> float:
-    """Compute the bytes that a TP rank sends to the next stage: 1/t of b·s·h if scattered (Narayanan 2021), else all."""
+    """Compute the bytes that a TP rank sends to the next stage: 1/t of b·s·h if scattered (Narayanan 2021), or all."""
     size = s.micro_batch * m.sequence / s.context_parallel * m.model.hidden * m.precision.collective_bytes
     return size / s.tensor_parallel if m.software.pipeline_scatter or s.sequence_parallel else size
 
@@ -337,5 +337,5 @@ def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, av
 
 
 def model_flop_utilisation(model_flop: float, gpus: int, peak: float, seconds: float) -> float:
-    """Compute the MFU: model FLOP, without recompute, over the GPUs' dense peak in the time (Chowdhery 2022, app. B)."""
+    """Compute the MFU: model FLOP, without recompute, over the dense peak in the time (Chowdhery 2022, app. B)."""
     return model_flop / (gpus * peak * seconds)

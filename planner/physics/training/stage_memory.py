@@ -120,9 +120,7 @@ def memory_by_part(
     }
 
 
-def memory_by_stage(
-    m: Machine, strategy: ParallelStrategy
-) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Compute the bytes by part on a GPU of every stage."""
     stages = np.arange(strategy.pipeline_parallel)
     parts = memory_by_part(

@@ -38,14 +38,14 @@ def test_one_rank_exchanges_nothing() -> None:
 
 
 def test_two_levels_by_hand() -> None:
-    """8 GPUs of a rack share 8 GB at 8 GB/s (7/8 of it, 7 steps), then 4 racks each eighth, 1 GB, at 1 GB/s (3/4 of it, 3 steps)."""
+    """8 GPUs share 8 GB at 8 GB/s (7/8 of it, 7 steps), 4 racks an eighth, 1 GB, at 1 GB/s (3/4 of it, 3 steps)."""
     levels = [level(8, 8e9), level(4)]
     assert c.reduce_scatter(8e9, levels) == pytest.approx(0.875 + 0.007 + 0.75 + 0.003)
     assert c.all_reduce(8e9, levels) == pytest.approx(2 * (0.875 + 0.007 + 0.75 + 0.003))
 
 
 def test_switches_that_reduce_send_the_tensor_once() -> None:
-    """With reduction in the switches an all-reduce of 1 GB over 8 ranks takes 1 s and two latencies, its halves one latency each."""
+    """Where switches reduce, an all-reduce of 1 GB over 8 ranks takes 1 s and two latencies, its halves one each."""
     assert c.all_reduce(1e9, [level(8, switch=True)]) == pytest.approx(1.002)
     assert c.reduce_scatter(1e9, [level(8, switch=True)]) == pytest.approx(0.876)
 
@@ -87,6 +87,6 @@ def test_levels_move_what_one_ring_moves(size: float, inside: int, racks: int) -
 
 
 def test_tail_is_the_last_layer_or_the_excess() -> None:
-    """Ten layers of 1 s beside a backward pass of 2 s a layer leave the last layer's 1 s; beside 0.5 s, 10 - 9 x 0.5 s."""
+    """Ten layers of 1 s beside backward passes of 2 s each leave the last layer's 1 s; beside 0.5 s, 10 - 9 x 0.5 s."""
     assert c.exposed_tail_seconds(10.0, 2.0, 10) == pytest.approx(1.0)
     assert c.exposed_tail_seconds(10.0, 0.5, 10) == pytest.approx(5.5)

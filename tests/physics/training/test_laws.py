@@ -14,8 +14,8 @@ CATALOGUE = Path(planner.__file__).parent / "catalogue"
 
 
 def entry(kind: str, name: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads((CATALOGUE / f"{kind}.json").read_text(encoding="utf-8"))[name]
-    return found
+    entry: dict[str, object] = json.loads((CATALOGUE / f"{kind}.json").read_text(encoding="utf-8"))[name]
+    return entry
 
 
 @pytest.mark.parametrize(

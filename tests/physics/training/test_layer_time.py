@@ -89,7 +89,10 @@ def seconds(m: Machine, s: Shape, kind: str) -> tuple[float, float]:
 
 
 def test_product_adds_its_unhidden_traffic() -> None:
-    """2·4·8·16 FLOP at 800 FLOP/s take 1.28 s; with half of 2·(4·8 + 8·16 + 4·16) bytes at 100 B/s, 2.24 s more; and a kernel's 0.1 s."""
+    """2·4·8·16 FLOP at 800 FLOP/s take 1.28 s.
+
+    Half of 2·(4·8 + 8·16 + 4·16) bytes at 100 B/s take 2.24 s more, and the kernel's start 0.1 s.
+    """
     assert operations.gemm_seconds(machine(gpu(most=0.8)), 4, 8, 16) == pytest.approx(1.28)
     assert operations.gemm_seconds(
         machine(gpu(most=0.8, traffic=0.5, hbm=100.0, kernel=0.1)), 4, 8, 16
@@ -106,7 +109,10 @@ def test_smaller_products_never_run_faster_per_flop(rows: float, traffic: float)
 
 @pytest.mark.parametrize("t", [1, 2])
 def test_layer_products(t: int) -> None:
-    """The layer's 6,144 FLOP forward and twice that backward over t ranks; causal attention's 256, five products for two backward."""
+    """The layer's 6,144 FLOP forward, and twice that backward, run over t ranks.
+
+    Causal attention has 256 FLOP forward, and backward five products for two.
+    """
     assert seconds(machine(), shape(t), "gemm") == pytest.approx((GEMM / t, 2 * GEMM / t))
     assert seconds(machine(), shape(t), "attention") == pytest.approx((ATTENTION / t, 2.5 * ATTENTION / t))
 
@@ -118,12 +124,15 @@ def test_context_parallelism_halves_all_work() -> None:
 
 
 def test_unfused_scores_skip_no_masked_half() -> None:
-    """Without a flash kernel the scores' 512 FLOP run whole at half the products' efficiency, and softmax moves 2·16 scores of 9 bytes."""
+    """Without a flash kernel all 512 FLOP of the scores run, at half the products' efficiency.
+
+    The softmax moves 2·16 scores of 9 bytes.
+    """
     m = machine(gpu(hbm=1.0), flash_attention=False)
     assert seconds(m, shape(), "attention")[0] == pytest.approx(2 * 0.512)
-    assert seconds(m, shape(), "elementwise")[0] - seconds(machine(gpu(hbm=1.0)), shape(), "elementwise")[0] == pytest.approx(
-        2 * 16 * 9
-    )
+    assert seconds(m, shape(), "elementwise")[0] - seconds(machine(gpu(hbm=1.0)), shape(), "elementwise")[
+        0
+    ] == pytest.approx(2 * 16 * 9)
 
 
 def test_gate_widens_the_first_ffn_product() -> None:
@@ -133,13 +142,16 @@ def test_gate_widens_the_first_ffn_product() -> None:
 
 
 @pytest.mark.parametrize(("t", "sp", "moved"), [(1, False, 80 + 64), (2, False, 80 + 32), (2, True, 40 + 32)])
-def test_vector_bytes(t: int, sp: bool, moved: float) -> None:
+def test_elementwise_bytes(t: int, sp: bool, moved: float) -> None:
     """10·h elements a token, divided under sequence parallelism, and the FFN's 2·f, at 2 bytes for 4 tokens."""
     assert seconds(machine(gpu(hbm=1.0)), shape(t, sp=sp), "elementwise")[0] == pytest.approx(4 * 2 * moved)
 
 
 def test_casts_cost_only_narrow_types() -> None:
-    """In FP8 each product's input is read in 2 bytes and written twice in one; in FP16 nothing is cast; FP8 products take half the time."""
+    """In FP8 each product's input is read in 2 bytes and written twice in one; in FP16 nothing is cast.
+
+    The products take half the time in FP8.
+    """
     narrow = PRECISION.model_copy(update={"compute": "fp8"})
     inputs = 4 * (8 + 8 + 8 + 32)
     assert seconds(machine(gpu(hbm=1.0), precision=narrow), shape(), "quantise")[0] == pytest.approx(inputs * 4)
@@ -147,8 +159,11 @@ def test_casts_cost_only_narrow_types() -> None:
     assert seconds(machine(precision=narrow), shape(), "gemm")[0] == pytest.approx(GEMM / 2)
 
 
-def test_tensor_exchange_moves_the_whole_tensor() -> None:
-    """Two all-reduces of 64 B over 2 ranks at 100 B/s and 0.5 s take 2·1.64 s, over 4 ranks 2·3.96 s, on one nothing; SP changes nothing."""
+def test_tensor_exchange_moves_the_entire_tensor() -> None:
+    """Two all-reduces of 64 B at 100 B/s and 0.5 s take 2·1.64 s over 2 ranks, 2·3.96 s over 4, and nothing on one.
+
+    Sequence parallelism changes nothing.
+    """
     assert layer_time.tensor_exchange_seconds(machine(), shape(1), DENSE) == 0
     assert layer_time.tensor_exchange_seconds(machine(), shape(2), DENSE) == pytest.approx(2 * 1.64)
     assert layer_time.tensor_exchange_seconds(machine(), shape(4), DENSE) == pytest.approx(2 * (6 * 0.5 + 1.5 * 0.64))
@@ -178,7 +193,10 @@ def test_two_dimensional_tensor_parallelism_by_hand() -> None:
 
 @pytest.mark.parametrize(("overlap", "exposed"), [(0.0, 1.14), (1.0, 1.14 - 0.256)])
 def test_context_exchange(overlap: float, exposed: float) -> None:
-    """Keys and values of 4 tokens, 16 elements of 2 B, pass between 2 ranks: 0.5 + 0.64 s, beside the attention's 0.256 s or before it."""
+    """Keys and values of 4 tokens, 16 elements of 2 B, take 0.5 + 0.64 s between 2 ranks.
+
+    They run beside the attention's 0.256 s, or before it.
+    """
     assert layer_time.context_exchange_seconds(machine(context_overlap=overlap), shape(c=2), 0.256) == pytest.approx(
         exposed
     )
@@ -190,7 +208,7 @@ ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)
 
 @pytest.mark.parametrize(("once", "copies"), [(False, 2.0), (True, 1.5)])
 def test_expert_exchange(once: bool, copies: float) -> None:
-    """Of 4·2·8·2 B half leave the rack of 8 for the other; sent once for each rack, 2·(1 - 1/4) copies go instead of 2."""
+    """Of 4·2·8·2 B half leave the rack of 8; sent once for each rack, 2·(1 - 1/4) copies go instead of 2."""
     m = machine(model=ROUTED, expert_once_per_domain=once)
     each = 128 * 0.5 * copies / 2 / 10 + 2 + 0.5
     assert layer_time.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
@@ -203,18 +221,21 @@ def test_routed_experts_work_for_k_of_them() -> None:
     assert math.fsum(o.seconds for o in ops.forward if o.kind == "gemm") == pytest.approx((2048 + 2048 + 1024) / 1e3)
 
 
-@pytest.mark.parametrize(("recompute", "again"), [("none", 0.0), ("selective", 2 * 0.512 / 2)])
-def test_layer_times(recompute: memory.Recompute, again: float) -> None:
-    """Forward is the work and two exchanges; backward twice the work, two exchanges, and the unfused scores where they run again."""
+@pytest.mark.parametrize(("recompute", "selective"), [("none", 0.0), ("selective", 2 * 0.512 / 2)])
+def test_layer_times(recompute: memory.Recompute, selective: float) -> None:
+    """Forward is the work and two exchanges; backward is twice the work and two exchanges.
+
+    The unfused scores run again in it under selective recompute.
+    """
     times = layer_time.layer_times(machine(flash_attention=False), shape(2, recompute=recompute))
     assert times.forward_seconds == pytest.approx(GEMM / 2 + 0.512 + 2 * 1.64)
-    assert times.backward_seconds == pytest.approx(GEMM + 2 * 0.512 + 2 * 1.64 + again)
+    assert times.backward_seconds == pytest.approx(GEMM + 2 * 0.512 + 2 * 1.64 + selective)
     assert times.recompute_seconds == pytest.approx(times.forward_seconds)
     assert times.weight_gradient_seconds == pytest.approx(GEMM / 2)
 
 
 def test_launches_show_where_the_gpu_is_faster() -> None:
-    """With 10 s to launch each of a layer's operations the GPU waits for the host, one and a half times as long backward."""
+    """At 10 s to launch each operation of a layer the GPU waits for the CPU, one and a half times as long backward."""
     ops = len(operations.layer_operations(machine(), shape(), routed=False).forward)
     times = layer_time.layer_times(machine(launch_seconds=10.0), shape())
     assert (times.forward_seconds, times.backward_seconds) == pytest.approx((10.0 * ops, 15.0 * ops))
@@ -240,7 +261,9 @@ def test_a_better_gpu_is_never_slower(s: Shape, what: str) -> None:
     card = gpu(traffic=0.3, hbm=1e3).model_copy(update={"hbm_efficiency": 0.5, "attention_efficiency": 0.5})
     better = card.model_copy(update={what: 2 * getattr(card, what)})
     before, after = (layer_time.layer_times(machine(x), s) for x in (card, better))
-    assert after.forward_seconds + after.backward_seconds <= (before.forward_seconds + before.backward_seconds) * (1 + 1e-12)
+    assert after.forward_seconds + after.backward_seconds <= (before.forward_seconds + before.backward_seconds) * (
+        1 + 1e-12
+    )
 
 
 @pytest.mark.parametrize("t", [1, 2])
@@ -252,40 +275,40 @@ def test_head(t: int) -> None:
     )
 
 
-def test_hop_over_the_nics() -> None:
+def test_pipeline_send_over_the_nics() -> None:
     """Each of t ranks sends its part of 64 B at 10 B/s."""
     assert layer_time.pipeline_send_nic_seconds(machine(), shape(1)) == pytest.approx(6.4)
     assert layer_time.pipeline_send_nic_seconds(machine(), shape(2, b=3)) == pytest.approx(9.6)
 
 
-def test_hop() -> None:
-    """A hop is the NIC's 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B between the ranks."""
+def test_pipeline_send() -> None:
+    """A send takes 2 s, 64 B over the ranks at 10 B/s slowed by 1.5, and the gather of 64 B among the ranks."""
     assert layer_time.pipeline_send_seconds(machine(), shape(1), 1.5) == pytest.approx(2 + 9.6)
     assert layer_time.pipeline_send_seconds(machine(), shape(2), 1.5) == pytest.approx(2 + 4.8 + 0.5 + 0.32)
 
 
-def test_hop_under_sequence_parallelism_needs_no_gather() -> None:
-    """Under sequence parallelism the next stage starts from its shards: the gather is the one its first exchange already counts."""
+def test_pipeline_send_under_sequence_parallelism_needs_no_gather() -> None:
+    """Under sequence parallelism the next stage starts from its shards: its first exchange counts the gather."""
     assert layer_time.pipeline_send_seconds(machine(), shape(2, sp=True), 1.5) == pytest.approx(2 + 4.8)
 
 
-def test_hop_inside_the_rack() -> None:
-    """Between stages of one rack a hop takes the scale-up links' 0.5 s and 64 B at 100 B/s, whatever the network's slowdown."""
+def test_pipeline_send_inside_the_rack() -> None:
+    """Within a rack a send takes the scale-up links' 0.5 s and 64 B at 100 B/s, whatever the network's slowdown."""
     assert layer_time.pipeline_send_seconds(machine(), shape(1), 1.5, inside=True) == pytest.approx(0.5 + 0.64)
 
 
-def test_unscattered_hops_carry_the_whole_tensor() -> None:
+def test_unscattered_sends_carry_the_entire_tensor() -> None:
     """Without scatter every TP rank sends all of 64 B, and nothing is gathered."""
     assert layer_time.pipeline_send_seconds(machine(pipeline_scatter=False), shape(2), 1.5) == pytest.approx(2 + 9.6)
 
 
-@pytest.mark.parametrize(("hop", "exposed"), [(0.5, 0.0), (1.0, 0.0), (1.5, 6 * 0.5), (3.0, 6 * (2.0 + 1.0))])
-def test_hops_are_exposed_beyond_their_chunk(hop: float, exposed: float) -> None:
-    """Of 3 micro-batches in 2 chunks each hop exposes what exceeds 1 s forward and 2 s backward."""
-    assert layer_time.exposed_pipeline_send_seconds(3, 2, hop, 1.0, 2.0) == pytest.approx(exposed)
+@pytest.mark.parametrize(("send", "exposed"), [(0.5, 0.0), (1.0, 0.0), (1.5, 6 * 0.5), (3.0, 6 * (2.0 + 1.0))])
+def test_sends_are_exposed_past_their_chunk(send: float, exposed: float) -> None:
+    """Of 3 micro-batches in 2 chunks each send exposes what exceeds 1 s forward and 2 s backward."""
+    assert layer_time.exposed_pipeline_send_seconds(3, 2, send, 1.0, 2.0) == pytest.approx(exposed)
 
 
-def test_plain_pipelines_hide_no_hop() -> None:
+def test_plain_pipelines_hide_no_send() -> None:
     """Without interleaving both ways of each micro-batch show, and so does what the framework does not overlap."""
     assert layer_time.exposed_pipeline_send_seconds(3, 1, 0.5, 1.0, 2.0) == pytest.approx(3 * 2 * 0.5)
     assert layer_time.exposed_pipeline_send_seconds(3, 2, 0.5, 1.0, 2.0, overlap=0.25) == pytest.approx(
@@ -301,7 +324,7 @@ GATHER = 1.5 + 0.75 * 7.68 + 4 + 2.0 * 2 / 3 * 19.2
 
 
 def test_shards_between_racks() -> None:
-    """1,536 B are reduced between 4 in the rack, then 384 B of each GPU between 3 racks at half the rate; in one rack only inside."""
+    """1,536 B are reduced between 4 GPUs in the rack, then 384 B of each between 3 racks at half the rate."""
     assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 3, 2.0) == pytest.approx(REDUCE)
     assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 2, 4, 3, 2.0) == pytest.approx(GATHER)
     assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 1, 2.0) == pytest.approx(1.5 + 11.52)
@@ -338,7 +361,10 @@ def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: flo
     ("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)]
 )
 def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
-    """With nothing to hide behind, gradients come back (0), weights do (1, 2), or nothing does (3); 2 and 3 owe one layer's sums."""
+    """With nothing to hide behind, gradients come back (ZeRO-0), weights do (1, 2), or nothing does (3).
+
+    Stages 2 and 3 have one layer's sums left.
+    """
     where = (machine(), HALF, WEIGHTS, 4, 3, 2.0)
     assert layer_time.data_parallel_tail_seconds(
         *where, zero_stage=zero, layers=5, backward_seconds=0.0, end=0
@@ -347,7 +373,10 @@ def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
 
 @pytest.mark.parametrize(("share", "exposed"), [(0.0, 1.0), (0.5, 2.5), (1.0, 5.0)])
 def test_a_framework_may_expose_a_share_in_any_case(share: float, exposed: float) -> None:
-    """Of five layers' exchanges beside a long backward pass the last remains, or the share that the framework exposes; embeddings come on top."""
+    """Of five layers' exchanges beside a long backward pass the last remains, or the share that the framework exposes.
+
+    The embeddings' exchange comes after it.
+    """
     m = machine(data_exposed=share)
     tail = layer_time.data_parallel_tail_seconds(
         m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, backward_seconds=1e6, end=0

@@ -28,7 +28,7 @@ def gpt(layers: int, hidden: int, heads: int) -> Model:
 
 GPT22 = gpt(48, 6144, 64)
 # Figure 1 of Korthikanti 2022 (arXiv 2205.05198), first stage at t = 8, as transcribed in calculon, in GiB:
-# model, micro-batch, p, v, m, state, activations stored whole, activations under selective recompute and sequence parallelism.
+# model, micro-batch, p, v, m, state, activations without recompute, and under selective recompute with SP.
 FIGURE_1 = [
     pytest.param(GPT22, 4, 1, 1, 1, 45.5625, 59.25, 9.5625, id="22B"),
     pytest.param(gpt(96, 12288, 96), 1, 8, 3, 64, 45.5625, 66.84375, 12.3515625, id="175B"),
@@ -95,8 +95,8 @@ def test_figure_1_of_korthikanti(
     flying = schedule.chunks_in_flight("1f1b", 0, p, v, m) * layers / v
     assert flying * per_layer(model, 8, "none", False, b) / GIB == pytest.approx(none, rel=1e-9)
     assert flying * per_layer(model, 8, "selective", True, b) / GIB == pytest.approx(selective, rel=1e-9)
-    held = memory.state_bytes(layers * layer_parameters(model) / 8, MIXED, zero_stage=0, shards=1)
-    assert held / GIB == pytest.approx(state, rel=1e-9)
+    size = memory.state_bytes(layers * layer_parameters(model) / 8, MIXED, zero_stage=0, shards=1)
+    assert size / GIB == pytest.approx(state, rel=1e-9)
 
 
 @pytest.mark.parametrize(("zero", "bytes_per_parameter"), [(0, 18), (1, 2 + 4 + 3), (2, 2 + 1 + 3), (3, 0.5 + 1 + 3)])
@@ -108,10 +108,10 @@ def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
 @given(st.integers(0, 3), st.integers(1, 1000))
 def test_state_never_grows_with_shards_or_stage(zero: int, shards: int) -> None:
     """More shards or a higher stage never take more memory; one shard takes what no ZeRO takes."""
-    held = memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards)
+    size = memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards)
     assert (
         memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=shards + 1)
-        <= held
+        <= size
         <= memory.state_bytes(1.0, MIXED, zero_stage=0, shards=1)
     )
     assert memory.state_bytes(1.0, MIXED, zero_stage=zero, shards=1) == 18
@@ -122,7 +122,7 @@ def test_state_never_grows_with_shards_or_stage(zero: int, shards: int) -> None:
     [(True, 0, 1, 1), (False, 0, 1, 2), (True, 0, 4, 1), (True, 3, 4, 1), (False, 3, 4, 1), (True, 1, 4, 0)],
 )
 def test_embedding_and_head_by_stage(tied: bool, stage: int, p: int, copies: int) -> None:
-    """The first stage holds the embedding and the last the head; alone, tied weights are held once."""
+    """The first stage holds the embedding and the last the head; alone, tied weights are stored once."""
     m = GPT22.model_copy(update={"tied_embeddings": tied})
     assert memory.stage_extra_parameters(m, stage, p) == copies * 51200 * 6144
 
@@ -140,7 +140,7 @@ def test_usable_memory() -> None:
 @given(st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from(memory.RECOMPUTE_MODES), st.booleans())
 def test_activations_fall_with_tp_sp_and_recompute(t: int, recompute: memory.Recompute, sp: bool) -> None:
     """More TP, sequence parallelism and more recompute never store more."""
-    held = per_layer(GPT22, t, recompute, sp)
-    assert per_layer(GPT22, 2 * t, recompute, sp) <= held
-    assert per_layer(GPT22, t, recompute, True) <= held
+    size = per_layer(GPT22, t, recompute, sp)
+    assert per_layer(GPT22, 2 * t, recompute, sp) <= size
+    assert per_layer(GPT22, t, recompute, True) <= size
     assert per_layer(GPT22, t, "full", sp) <= per_layer(GPT22, t, "selective", sp) < per_layer(GPT22, t, "none", sp)

@@ -38,7 +38,7 @@ def zero_bubble(p: int, m: int, i: int) -> list[Pass]:
     return order + [("W", 0, k) for k in range(max(0, m - i), m)]
 
 
-def step(orders: list[list[Pass]], v: int, times: dict[str, int], hop: int = 0) -> int:
+def step(orders: list[list[Pass]], v: int, times: dict[str, int], send: int = 0) -> int:
     """Run every device's order as soon as its inputs are there; return when the last pass ends."""
     p, ends = len(orders), {}
     todo, free = [iter(order) for order in orders], [0] * len(orders)
@@ -50,8 +50,8 @@ def step(orders: list[list[Pass]], v: int, times: dict[str, int], hop: int = 0) 
                 kind, chunk, k = head
                 at = chunk * p + i
                 inputs = {
-                    "F": [("F", at - 1, k, hop)] * (at > 0),
-                    "B": [("F", at, k, 0)] + [("B", at + 1, k, hop)] * (at < p * v - 1),
+                    "F": [("F", at - 1, k, send)] * (at > 0),
+                    "B": [("F", at, k, 0)] + [("B", at + 1, k, send)] * (at < p * v - 1),
                     "W": [("B", at, k, 0)],
                 }[kind]
                 if any((what, where, which) not in ends for what, where, which, _ in inputs):
@@ -66,33 +66,33 @@ def step(orders: list[list[Pass]], v: int, times: dict[str, int], hop: int = 0) 
 
 
 def peak(order: list[Pass], release: str) -> int:
-    """Count the most micro-batches held between their forward pass and the end of the pass that releases them."""
-    held = most = 0
+    """Count the most micro-batches kept between their forward pass and the end of the pass that releases them."""
+    kept = most = 0
     for kind, _, _ in order:
-        held += kind == "F"
-        most = max(most, held)
-        held -= kind == release
+        kept += kind == "F"
+        most = max(most, kept)
+        kept -= kind == release
     return most
 
 
-def run_1f1b(p: int, v: int, m: int, times: tuple[int, int, int], hop: int = 0, **how: int | bool) -> int:
+def run_1f1b(p: int, v: int, m: int, times: tuple[int, int, int], send: int = 0, **how: int | bool) -> int:
     """Seconds of a simulated step under 1F1B, where B and W are one pass."""
     forward, backward_input, backward_weight = times
     return step(
         [interleaved(p, v, m, i, **how) for i in range(p)],
         v,
         {"F": forward, "B": backward_input + backward_weight},
-        hop,
+        send,
     )
 
 
-def run_zero_bubble(p: int, m: int, times: tuple[int, int, int], hop: int = 0) -> int:
+def run_zero_bubble(p: int, m: int, times: tuple[int, int, int], send: int = 0) -> int:
     """Seconds of a simulated step under ZB-H1."""
-    return step([zero_bubble(p, m, i) for i in range(p)], 1, dict(zip("FBW", times, strict=True)), hop)
+    return step([zero_bubble(p, m, i) for i in range(p)], 1, dict(zip("FBW", times, strict=True)), send)
 
 
 @pytest.mark.parametrize(
-    ("order", "v", "hop", "idle"),
+    ("order", "v", "send", "idle"),
     [
         ("1f1b", 1, 0.0, 3 * 6.0),
         ("1f1b", 1, 0.5, 3 * 6.0 + 6 * 0.5),
@@ -101,9 +101,9 @@ def run_zero_bubble(p: int, m: int, times: tuple[int, int, int], hop: int = 0) -
         ("zb-h1", 1, 0.5, 3 * (2 + 3 - 1 + 4 * 0.5)),
     ],
 )
-def test_bubble_of_four_stages(order: Schedule, v: int, hop: float, idle: float) -> None:
+def test_bubble_of_four_stages(order: Schedule, v: int, send: float, idle: float) -> None:
     """F = 2, B = 3, W = 1 on four stages, by hand."""
-    assert schedule.bubble_seconds(order, 4, v, 2.0, 3.0, 1.0, hop) == pytest.approx(idle)
+    assert schedule.bubble_seconds(order, 4, v, 2.0, 3.0, 1.0, send) == pytest.approx(idle)
 
 
 def test_equal_passes_leave_a_third_of_the_bubble() -> None:
@@ -114,7 +114,7 @@ def test_equal_passes_leave_a_third_of_the_bubble() -> None:
 
 @pytest.mark.parametrize(("weight", "idle"), [(1, 4), (2, 3), (3, 3), (9, 3)])
 def test_weight_gradients_hide_no_more_than_the_shorter_other_pass(weight: int, idle: int) -> None:
-    """F = 2, B = 3 on two stages: beyond W = F a longer W saves nothing, as the last stage starts F late in any case."""
+    """F = 2, B = 3 on two stages: a W longer than F saves nothing more, as the last stage starts F late in any case."""
     assert (
         schedule.bubble_seconds("zb-h1", 2, 1, 2, 3, weight, 0)
         == idle
@@ -173,7 +173,7 @@ def test_effective_micro_batches_of_four_stages(m: int, n: float) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 3), st.data(), seconds, seconds)
 def test_a_short_last_round_is_bounded(p: int, v: int, whole: int, data: st.DataObject, f: int, b: int) -> None:
-    """Behind whole rounds a short one waits at least for backward slots and at most as long as effective micro-batches say."""
+    """Behind complete rounds a short one waits for backward slots, and no longer than effective micro-batches say."""
     r = data.draw(st.integers(1, p - 1))
     m = whole * p + r
     bubble = schedule.bubble_seconds("1f1b", p, v, f, b, 0, 0)
@@ -184,49 +184,52 @@ def test_a_short_last_round_is_bounded(p: int, v: int, whole: int, data: st.Data
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(2, 5), st.integers(2, 3), st.data(), seconds, seconds)
-def test_longer_rounds_wait_for_nothing_and_hold_more(p: int, v: int, data: st.DataObject, f: int, b: int) -> None:
-    """Megatron-Core's rounds of n > p micro-batches lose no time if the last has p or more, for (v-1)·(n-p) more chunks held."""
+def test_longer_rounds_wait_for_nothing_and_keep_more(p: int, v: int, data: st.DataObject, f: int, b: int) -> None:
+    """Megatron-Core's rounds of n > p micro-batches lose no time if the last has p or more.
+
+    They keep (v-1)·(n-p) more chunks.
+    """
     m = data.draw(st.integers(2 * p, 4 * p))
     n = next(n for n in range(p, m + 1) if m % n == 0 or m % n >= p)
     assert run_1f1b(p, v, m, (f, b, 0), rounds=n) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, 0)
     for i in range(p):
-        held = schedule.chunks_in_flight("1f1b", i, p, v, m) + (v - 1) * (n - p)
-        assert peak(interleaved(p, v, m, i, rounds=n), "B") == min(held, v * m)
+        kept = schedule.chunks_in_flight("1f1b", i, p, v, m) + (v - 1) * (n - p)
+        assert peak(interleaved(p, v, m, i, rounds=n), "B") == min(kept, v * m)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 14), seconds, seconds, st.integers(0, 60))
-def test_plain_exchanges_show_beside_the_fill(p: int, m: int, f: int, b: int, hop: int) -> None:
-    """Plain 1F1B pays, beyond the fill, one round trip for each p micro-batches, whatever overlaps."""
-    fill = schedule.bubble_seconds("1f1b", p, 1, f, b, 0, hop)
-    assert run_1f1b(p, 1, m, (f, b, 0), hop) == m * (f + b) + fill + 2 * ((m - 1) * (p - 1) // p) * hop
+def test_plain_sends_show_beside_the_bubble(p: int, m: int, f: int, b: int, send: int) -> None:
+    """Plain 1F1B pays, beside the bubble, one round trip for each p micro-batches, whatever overlaps."""
+    bubble = schedule.bubble_seconds("1f1b", p, 1, f, b, 0, send)
+    assert run_1f1b(p, 1, m, (f, b, 0), send) == m * (f + b) + bubble + 2 * ((m - 1) * (p - 1) // p) * send
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 5), st.integers(2, 4), st.integers(1, 4), seconds, seconds, st.data())
-def test_interleaved_exchanges_show_in_the_fill_only(
+def test_interleaved_sends_show_in_the_bubble_only(
     p: int, v: int, rounds: int, f: int, b: int, data: st.DataObject
 ) -> None:
     """Interleaved, an exchange no longer than a pass hides behind it once the first micro-batch is through."""
-    hop, m = data.draw(st.integers(0, min(f, b))) if p > 1 else 0, rounds * p
-    assert run_1f1b(p, v, m, (f, b, 0), hop) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, hop)
+    send, m = data.draw(st.integers(0, min(f, b))) if p > 1 else 0, rounds * p
+    assert run_1f1b(p, v, m, (f, b, 0), send) == v * m * (f + b) + schedule.bubble_seconds("1f1b", p, v, f, b, 0, send)
 
 
 def test_an_exchange_longer_than_a_pass_shows_in_every_round() -> None:
-    """Two stages of two chunks: hops of F = B = 4 hide, hops of 5 cost more than the fill."""
+    """Two stages of two chunks: sends of F = B = 4 hide, sends of 5 cost more than the bubble."""
     assert run_1f1b(2, 2, 4, (4, 4, 0), 4) == 4 * 16 + schedule.bubble_seconds("1f1b", 2, 2, 4, 4, 0, 4)
     assert run_1f1b(2, 2, 4, (4, 4, 0), 5) > 4 * 16 + schedule.bubble_seconds("1f1b", 2, 2, 4, 4, 0, 5)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 7), st.integers(1, 16), seconds, seconds, seconds, st.integers(0, 12))
-def test_zero_bubble_exchanges(p: int, m: int, f: int, b: int, w: int, hop: int) -> None:
-    """ZB-H1 hides exchanges of up to half a W beyond its fill: exact above p micro-batches, no less than the truth up to p."""
-    predicted = m * (f + b + w) + schedule.bubble_seconds("zb-h1", p, 1, f, b, w, hop, micro_batches=m)
-    simulated = run_zero_bubble(p, m, (f, b, w), hop)
+def test_zero_bubble_exchanges(p: int, m: int, f: int, b: int, w: int, send: int) -> None:
+    """ZB-H1 hides sends of up to half a W: the bubble is exact above p micro-batches, and an upper bound up to p."""
+    predicted = m * (f + b + w) + schedule.bubble_seconds("zb-h1", p, 1, f, b, w, send, micro_batches=m)
+    simulated = run_zero_bubble(p, m, (f, b, w), send)
     if m <= p:
         assert simulated <= predicted
-    elif 2 * hop <= w:
+    elif 2 * send <= w:
         assert simulated == predicted
     else:
         assert simulated >= predicted
@@ -245,7 +248,7 @@ def test_in_flight(p: int, m: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "v", "m", "held"),
+    ("order", "v", "m", "kept"),
     [
         ("1f1b", 1, 8, [4, 3, 2, 1]),
         ("1f1b", 1, 3, [3, 3, 2, 1]),
@@ -256,13 +259,13 @@ def test_in_flight(p: int, m: int) -> None:
         ("zb-h1", 1, 3, [3, 3, 3, 3]),
     ],
 )
-def test_in_flight_on_four_stages(order: Schedule, v: int, m: int, held: list[int]) -> None:
-    """Chunk-micro-batches held on each of four stages, by hand."""
-    assert schedule.chunks_in_flight(order, np.arange(4), 4, v, m).tolist() == held
+def test_in_flight_on_four_stages(order: Schedule, v: int, m: int, kept: list[int]) -> None:
+    """Chunk-micro-batches kept on each of four stages, by hand."""
+    assert schedule.chunks_in_flight(order, np.arange(4), 4, v, m).tolist() == kept
 
 
-def test_zero_bubble_holds_whole_activations_of_fewer_on_later_stages() -> None:
-    """Of the p that a stage of ZB-H1 holds, p - i wait for their B; the rest keep what W needs only (Qi 2023, section 2.3)."""
+def test_zero_bubble_keeps_all_activations_of_fewer_on_later_stages() -> None:
+    """Of the p micro-batches on a stage of ZB-H1 p - i wait for their B, the others for W (Qi 2023, section 2.3)."""
     for i in range(5):
         assert peak(zero_bubble(5, 12, i), "B") == 5 - i
 
@@ -276,8 +279,8 @@ def test_formulas_broadcast() -> None:
             schedule.bubble_seconds(order, *x, 2.0, 3.0, 1.0, 0.5, micro_batches=n)
             for *x, n in zip(p, v, m, strict=True)
         ]
-        held = schedule.chunks_in_flight(order, np.zeros((3, 1), dtype=int), p, v, m)
-        assert held.shape == (3, 4)
-        assert held[0].tolist() == [schedule.chunks_in_flight(order, 0, *x) for x in zip(p, v, m, strict=True)]
+        kept = schedule.chunks_in_flight(order, np.zeros((3, 1), dtype=int), p, v, m)
+        assert kept.shape == (3, 4)
+        assert kept[0].tolist() == [schedule.chunks_in_flight(order, 0, *x) for x in zip(p, v, m, strict=True)]
     n = schedule.effective_micro_batches(m, p, v)
     assert n.tolist() == [schedule.effective_micro_batches(*x) for x in zip(m, p, v, strict=True)]

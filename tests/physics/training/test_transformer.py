@@ -97,7 +97,7 @@ def test_head_flop() -> None:
 
 
 def test_model_flop_per_token_is_narayanans() -> None:
-    """Without recompute the step takes 72·B·s·L·h²·(1 + s/6h + V/12Lh) (Narayanan 2021, its 96 and V/16 less the recompute)."""
+    """A step without recompute takes 72·B·s·L·h²·(1 + s/6h + V/12Lh) (Narayanan 2021: 96 and V/16 with it)."""
     s, h, layers, v = 2048, 12288, 96, 51200
     assert tf.model_flop_per_token(GPT3, s, causal=False) == pytest.approx(
         72 * layers * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
@@ -138,7 +138,7 @@ def test_dense_figures_by_kind_are_those_of_the_layer() -> None:
 
 
 def test_dense_flop_are_as_before_there_were_kinds() -> None:
-    """Llama 3 70B takes 449,222,541,312 FLOP a token at 8,192: six a weight of products, and 6·L·s·h for the causal scores."""
+    """Llama 3 70B takes 449,222,541,312 FLOP a token at 8,192: six a weight, and 6·L·s·h for the causal scores."""
     assert (
         tf.model_flop_per_token(LLAMA, 8192)
         == 6 * (80 * 855_638_016 + 128256 * 8192) + 6 * 80 * 8192 * 8192
@@ -154,7 +154,7 @@ def test_dense_model_has_no_expert(ask) -> None:
 
 
 def test_experts_by_hand() -> None:
-    """Hidden 6, 4 experts of width 3 and shared ones of 5: 2·6·3 each, 2·6·5, a router of 6·4, beside attention of 4·6²."""
+    """Hidden 6, 4 experts of 3 and shared ones of 5: 2·6·3 each, 2·6·5, a router of 6·4, beside attention of 4·6²."""
     assert tf.attention_parameters(MIXED) == 144
     assert tf.expert_parameters(MIXED) == 36
     assert tf.moe_layer_parameters(MIXED) == tf.layer_parameters(MIXED) == 144 + 24 + 60 + 4 * 36
@@ -225,7 +225,7 @@ def test_kernel_that_is_not_causal_skips_nothing() -> None:
 
 @given(st.integers(1, 300), st.integers(1, 400))
 def test_window_counts_what_each_position_sees(s: int, w: int) -> None:
-    """The pairs are the sum of min(i + 1, w), at most the s²/2 of the full layer, which a window past the sequence is."""
+    """The pairs are the sum of min(i + 1, w), at most the s²/2 of a full layer or a window past the sequence."""
     flop = tf.attention_score_flop(WINDOWED, s, 1, window=w)
     assert flop == 32 * min(sum(min(i + 1, w) for i in range(s)), s * s / 2)
     assert flop <= tf.attention_score_flop(WINDOWED, s, 1)
@@ -365,6 +365,6 @@ def test_impossible_models_are_refused(change, complaint) -> None:
     ],
 )
 def test_models_at_the_edge_are_taken(change) -> None:
-    """Every expert active, one routed layer, all layers windowed, none, and latent heads that do not divide hidden are all models."""
+    """All experts active, one routed layer, all layers windowed or none, latent heads that do not divide hidden."""
     model = Model.model_validate({"name": "any", "layers": 5, "hidden": 6, "heads": 2, "vocabulary": 11, **change})
     assert tf.total_parameters(model) > 0
