@@ -1,9 +1,9 @@
-"""LeafBlock on a cluster: jobs placed together, jobs to stop for another, moves that free whole leaves. Each answer carries its proof."""
+"""Admission to a cluster: jobs placed together, jobs to stop for another, and moves that free whole leaves."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace as changed
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.cluster.job import Job
 from planner.cluster.results import Defragmentation, Move, Preemption, Queued, Running
@@ -11,26 +11,24 @@ from planner.errors import InputError
 from planner.models.placement.bounds import bounds, min_split_groups
 from planner.models.placement.data import Packing, Problem, measure, used
 from planner.models.placement.solve import FORMULATION, Solution, solve
-from planner.plan.certificate import Certificate, Status
 from planner.scheduling.session import Cluster, does_not_fit, options_of, placement
-from planner.solvers.outcome import Outcome, Stop, relative_gap
+from planner.solvers.outcome import Outcome, Stop
 
 if TYPE_CHECKING:
     from planner.models.cluster_changes.preemption import LeafBlock
 
 
 def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | None = None, seed: int = 0) -> Queued:
-    """Place jobs together, as if they were one: the first in the queue that fit, each where all of them split the fewest groups.
+    """Place the first jobs of a queue that fit, together as if they were one: all of them split the fewest groups.
 
     A job that does not fit beside those admitted before it waits; smaller ones behind it may still run.
     """
     options = options_of(time_limit, seed)
     if len({j.segment_nodes for j in jobs}) > 1:
-        raise InputError(
-            f"queue: segment_nodes must be the same for all jobs (are {sorted({j.segment_nodes for j in jobs})}); place them in turn"
-        )
+        sizes = sorted({j.segment_nodes for j in jobs})
+        raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
     if not jobs:
-        raise InputError("queue: holds no job; give one or more")
+        raise InputError("queue: has no job; give one or more")
     q, units = cluster.problem(jobs[0])
     own = [cluster.problem(j)[0] for j in jobs]
     admitted: list[int] = []
@@ -39,52 +37,46 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
             admitted.append(i)
     waiting = tuple(j.name for i, j in enumerate(jobs) if i not in admitted)
     if not admitted:
-        return Queued(
-            placements=(), waiting=waiting, groups_split=0, certificate=does_not_fit(jobs[0], own[0], seed).certificate
-        )
+        certificate = does_not_fit(jobs[0], own[0], seed).certificate
+        return Queued(placements=(), waiting=waiting, groups_split=0, certificate=certificate)
     kinds = tuple(k for i in admitted for k in own[i].kinds)
     together = Problem(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
     outcome = solve(together, options, fragmentation=False)
-    found = outcome.solution
-    if found is None:
+    solution = outcome.solution
+    if solution is None:
         raise InputError(f"queue: {outcome.detail}; free some nodes")
     placements, first = [], 0
     for i in admitted:
-        packing = _part(found.packing, first, len(own[i].kinds))
+        packing = _part(solution.packing, first, len(own[i].kinds))
         placements.append(placement(cluster, jobs[i], own[i], _stated(own[i], packing, outcome), units, seed))
         units = [u[n:] for u, n in zip(units, used(own[i], packing), strict=True)]
         first += len(own[i].kinds)
-    certificate = _certificate(
-        outcome,
-        FORMULATION,
-        "split groups of all jobs",
-        seed,
-        value=float(found.values[0]),
-        bound=float(found.bounds[0]),
-    )
-    return Queued(
-        placements=tuple(placements), waiting=waiting, groups_split=len(found.packing.split), certificate=certificate
-    )
+    certificate = outcome.certificate(formulation=FORMULATION, minimizes="split groups of all jobs", seed=seed)
+    split = len(solution.packing.split)
+    return Queued(placements=tuple(placements), waiting=waiting, groups_split=split, certificate=certificate)
 
 
 def _part(packing: Packing, first: int, kinds: int) -> Packing:
     """Return one job's groups of a joint packing."""
-    whole = Counter({(i, k - first): n for (i, k), n in packing.whole.items() if first <= k < first + kinds})
-    return Packing(
-        whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if first <= k < first + kinds]
-    )
+    own = range(first, first + kinds)
+    whole = Counter({(i, k - first): n for (i, k), n in packing.whole.items() if k in own})
+    return Packing(whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if k in own])
 
 
 def _stated(q: Problem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
     """State one job's figures beside what it would have alone: the proof is of all jobs together."""
     values, analytic = measure(q, packing).values, bounds(q).values
-    least = min_split_groups([leaf.free for leaf in q.leaves], q.kinds)
     searched = len(values) - 1 - (not q.follows)
-    found = Solution(
-        packing=packing, values=values, bounds=analytic, analytic=analytic, min_split=least, searched=searched
+    solution = Solution(
+        packing=packing,
+        values=values,
+        bounds=analytic,
+        analytic=analytic,
+        min_split=min_split_groups([leaf.free for leaf in q.leaves], q.kinds),
+        searched=searched,
     )
     proved = values[:searched] == analytic[:searched]
-    return changed(outcome, solution=found, stop=Stop.PROVED if proved else Stop.LIMIT)
+    return changed(outcome, solution=solution, stop=Stop.PROVED if proved else Stop.LIMIT)
 
 
 def preempt(
@@ -96,7 +88,7 @@ def preempt(
     time_limit: float | None = None,
     seed: int = 0,
 ) -> Preemption:
-    """Choose the running jobs to stop, at the least sum of priority times nodes, so that a job fits.
+    """Choose the running jobs to stop, with the minimum sum of priority times nodes, so that a job fits.
 
     Parameters
     ----------
@@ -112,17 +104,16 @@ def preempt(
     if max_split is None:
         best = solve(q, options, fragmentation=False).solution
         max_split = 0 if best is None else len(best.packing.split)
-    rooms = tuple(_rooms(cluster, job, running))
+    blocks = tuple(_blocks(cluster, job, running))
     outcome = minimize_stop_cost(
-        PreemptionProblem(rooms=rooms, kinds=q.kinds, segment=job.segment_nodes, costs=costs, max_split=max_split), options
+        PreemptionProblem(blocks=blocks, kinds=q.kinds, segment=job.segment_nodes, costs=costs, max_split=max_split),
+        options,
     )
     chosen = outcome.solution
-    formulation = "One decision by running job, whole groups by leaf and kind, whole segments by block."
-    certificate = _certificate(
-        outcome,
-        formulation,
-        "priority times nodes of the jobs that are stopped",
-        seed,
+    certificate = outcome.certificate(
+        formulation="One decision by running job, whole groups by leaf and kind, whole segments by block.",
+        minimizes="priority times nodes of the jobs that are stopped",
+        seed=seed,
         given=f"at most {max_split} groups split",
     )
     if chosen is None:
@@ -137,22 +128,22 @@ def preempt(
     )
 
 
-def _rooms(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable["LeafBlock"]:
-    """Return what each block of each leaf has free, and what each running job holds of it; without segments a leaf is one block."""
+def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable["LeafBlock"]:
+    """Return the free nodes of each block of each leaf, and of each running job; without segments a leaf is one."""
     from planner.models.cluster_changes.preemption import LeafBlock
 
-    owner = {n: r for r, held in enumerate(running) for n in held.placement.nodes}
+    owner = {n: r for r, job_on in enumerate(running) for n in job_on.placement.nodes}
     busy = cluster.busy
     for i, leaf in enumerate(cluster.leaves):
         for block in leaf.blocks if job.segment_nodes > 1 else (leaf.nodes,):
-            held = Counter(owner[n] for n in block if n in owner)
-            yield LeafBlock(i, sum(n not in busy and n not in owner for n in block), dict(held))
+            owned = Counter(owner[n] for n in block if n in owner)
+            yield LeafBlock(i, sum(n not in busy and n not in owner for n in block), dict(owned))
 
 
 def defragment(
     cluster: Cluster, running: Sequence[Running], *, leaves: int = 1, time_limit: float | None = None, seed: int = 0
 ) -> Defragmentation:
-    """Find the fewest moves of running nodes that free so many whole leaves more, without cutting any group's piece.
+    """Minimize the moves of running nodes that free so many whole leaves more, without dividing any group's piece.
 
     Pieces move whole into nodes that are free now, so the moves run in any order. Leaves with nodes that are busy
     without a running job, or with pieces of jobs that need segments, stay as they are.
@@ -161,23 +152,20 @@ def defragment(
 
     pieces = _pieces(cluster, running)
     busy = cluster.busy.union(*(r.placement.nodes for r in running))
-    held = []
+    loads = []
     for i, leaf in enumerate(cluster.leaves):
-        here = [p for p in pieces if p[1] == i]
-        taken = sum(len(ranks) for _, _, ranks in here)
+        here = [(r, len(ranks)) for r, at, ranks in pieces if at == i]
+        sizes = tuple(n for _, n in here)
         free = sum(n not in busy for n in leaf.nodes)
-        fixed = any(running[r].placement.segment_nodes > 1 for r, _, _ in here)
-        held.append(
-            LeafLoad(
-                free,
-                len(leaf.nodes),
-                tuple(len(ranks) for _, _, ranks in here),
-                free + taken == len(leaf.nodes) and not fixed,
-            )
-        )
-    outcome = minimize_moves(tuple(held), leaves, options_of(time_limit, seed))
-    formulation = "Leaves to free, and pieces by size and the leaf that they move into."
-    certificate = _certificate(outcome, formulation, f"nodes moved so that {leaves} leaves become free", seed)
+        fixed = any(running[r].placement.segment_nodes > 1 for r, _ in here)
+        movable = free + sum(sizes) == len(leaf.nodes) and not fixed
+        loads.append(LeafLoad(free, len(leaf.nodes), sizes, movable))
+    outcome = minimize_moves(tuple(loads), leaves, options_of(time_limit, seed))
+    certificate = outcome.certificate(
+        formulation="Leaves to free, and pieces by size and the leaf that they move into.",
+        minimizes=f"nodes moved so that {leaves} leaves become free",
+        seed=seed,
+    )
     if outcome.solution is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)
     free_nodes = {m: iter([n for n in cluster.leaves[m].nodes if n not in busy]) for _, m in outcome.solution.moved}
@@ -206,44 +194,12 @@ def _nearest(cluster: Cluster, leaf: int, targets: Sequence[int]) -> int:
 
 def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return the pieces of all groups of running jobs as (job, leaf, ranks)."""
-    found = []
-    for r, held in enumerate(running):
-        at = {n: x for x, n in enumerate(held.placement.nodes)}
-        for group in held.placement.groups:
+    pieces = []
+    for r, job in enumerate(running):
+        at = {n: x for x, n in enumerate(job.placement.nodes)}
+        for group in job.placement.groups:
             on: dict[int, list[int]] = {}
             for n in cluster.known(group.nodes):
                 on.setdefault(cluster.leaf_of[n], []).append(at[n])
-            found += [(r, i, tuple(ranks)) for i, ranks in on.items()]
-    return found
-
-
-def _certificate(
-    outcome: Outcome[Any],
-    formulation: str,
-    minimizes: str,
-    seed: int,
-    *,
-    given: str = "",
-    value: float | None = None,
-    bound: float | None = None,
-) -> Certificate:
-    """State what an outcome proves."""
-    value, bound = outcome.objective if value is None else value, outcome.bound if bound is None else bound
-    proved = outcome.stop is Stop.PROVED
-    status: Status = (
-        "infeasible" if outcome.infeasible else "optimal" if proved else "feasible" if value is not None else "unknown"
-    )
-    return Certificate(
-        status=status,
-        objective=value,
-        bound=bound,
-        gap=relative_gap(value, bound),
-        solver=outcome.solver,
-        formulation=formulation,
-        variables=outcome.variables,
-        constraints=outcome.constraints,
-        seconds=outcome.seconds,
-        seed=seed,
-        minimizes=minimizes,
-        given=given,
-    )
+            pieces += [(r, i, tuple(ranks)) for i, ranks in on.items()]
+    return pieces

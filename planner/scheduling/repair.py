@@ -1,28 +1,30 @@
-"""The life of a cluster: failed nodes replaced, jobs grown and shrunk, queues placed, room made. Each answer carries its proof."""
+"""Changes of a running job: failed nodes replaced, groups grown and shrunk. Each result carries its proof."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from planner.cluster.hostlist import read_hosts
 from planner.cluster.job import Job, Slot, read_job, slots
-from planner.cluster.placement import Figure, PlacedGroup, Placement
+from planner.cluster.placement import Figure, Placement
 from planner.cluster.results import Mended, Move
 from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.instance.read import complaints, read_json
-from planner.models.cluster_changes.repair import Repair, IncompleteGroup, fill
+from planner.models.cluster_changes.repair import IncompleteGroup, Repair, repair
 from planner.models.placement.data import Leaf
 from planner.models.placement.ranks import Ranked, in_rank_order
 from planner.models.requests import Options
-from planner.plan.certificate import Certificate
-from planner.scheduling.session import Cluster, opened, options_of
-from planner.solvers.outcome import Outcome, Stop, relative_gap
+from planner.scheduling.session import Cluster, opened, options_of, placed_groups
+from planner.solvers.outcome import Outcome
 
 Unit = tuple[str, ...]
+# What a placement in JSON states for schedulers beside its own fields.
+SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "hints"))
 LEVELS = ("split groups", "extra pieces", "groups across pods")
 
 
@@ -44,7 +46,7 @@ def replace(
     seed: int = 0,
     threads: int | None = None,
 ) -> Mended:
-    """Move the ranks of failed nodes, and no others, to free nodes: fewest split groups, then pieces, then groups across pods.
+    """Move the ranks of failed nodes alone to free nodes: fewest split groups, then pieces, then groups across pods.
 
     A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
     whether the cluster counts them busy or not.
@@ -67,16 +69,13 @@ def replace_in_files(
     seed: int,
     threads: int | None,
 ) -> Placement:
-    """Replace failed nodes of a placement in a file; nodes that the state file calls busy because the job runs there stay its own."""
+    """Replace failed nodes of a placement in a file; its nodes are its own, though the state file calls them busy."""
     data = read_json(running)
     if not isinstance(data, dict):
-        raise InputError(
-            f"{running}: must be a placement (is {type(data).__name__}); make one with `planner place --format json`"
-        )
+        kind = type(data).__name__
+        raise InputError(f"{running}: must be a placement (is {kind}); make one with `planner place --format json`")
     try:
-        placed = Placement.model_validate(
-            {k: v for k, v in data.items() if k not in ("hostlist", "sbatch", "srun", "mpirun", "hints")}
-        )
+        placed = Placement.model_validate({k: v for k, v in data.items() if k not in SCHEDULER_KEYS})
     except ValidationError as error:
         raise InputError("\n".join(complaints(error, str(running), Placement))) from None
     cluster, taken = opened(topology, busy, state)
@@ -91,20 +90,20 @@ def resize(
 ) -> Mended:
     """Grow or shrink a running job to `new` without moving a rank that stays.
 
-    A mesh may differ in its data axis, groups in size and count. A group that shrinks gives back its smallest pieces, a
-    kind that loses groups those that are most split: both least in pieces, group by group. What grows is filled as by `replace`.
+    A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces, a
+    kind that loses groups those that are most split. What grows is served as by `replace`.
     """
     _comparable(job, new)
     groups: dict[str, list[list[Unit]]] = {}
     for slot in slots(_same_size(job, running)):
         groups.setdefault(_family(job, slot), []).append(_units(job, [running.nodes[r] for r in slot.ranks]))
-    for held in groups.values():
-        held.sort(key=lambda units: len(_on(cluster, units)))
+    for members in groups.values():
+        members.sort(key=lambda units: len(_on(cluster, units)))
     kept = []
     for slot in slots(new):
-        held = groups.get(_family(new, slot), [])
+        members = groups.get(_family(new, slot), [])
         size = len(slot.ranks) // new.segment_nodes
-        units = _shrunk(cluster, held.pop(0), size) if held else []
+        units = _shrunk(cluster, members.pop(0), size) if members else []
         kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
     return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
 
@@ -112,9 +111,8 @@ def resize(
 def _same_size(job: Job, running: Placement) -> Job:
     """Refuse a placement of another job."""
     if len(running.nodes) != job.nodes:
-        raise InputError(
-            f"job {job.name!r} needs {job.nodes:,} nodes, the running placement has {len(running.nodes):,}; give the placement of this job"
-        )
+        sizes = f"job {job.name!r} needs {job.nodes:,} nodes, the running placement has {len(running.nodes):,}"
+        raise InputError(f"{sizes}; give the placement of this job")
     return job
 
 
@@ -122,13 +120,14 @@ def _comparable(job: Job, new: Job) -> None:
     """Refuse a new size that is another job."""
     fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
     if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
+        change = f"(mesh {job.mesh} to {new.mesh})"
         raise InputError(
-            f"job {new.name!r}: only the data axis of a mesh, or sizes and counts of groups, may change (mesh {job.mesh} to {new.mesh})"
+            f"job {new.name!r}: only the data axis of a mesh, or sizes and counts of groups, may change {change}"
         )
 
 
 def _family(job: Job, slot: Slot) -> str:
-    """Return what a group may stand in for: itself in a mesh, any of its kind otherwise."""
+    """Return what a group may replace: itself in a mesh, any of its kind otherwise."""
     return slot.name if job.mesh else job.groups[slot.kind].name
 
 
@@ -143,7 +142,7 @@ def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
 
 
 def _shrunk(cluster: Cluster, units: list[Unit], size: int) -> list[Unit]:
-    """Keep so many units, those of the largest pieces."""
+    """Return so many units, those of the largest pieces."""
     on = _on(cluster, units)
     order = sorted(
         range(len(units)), key=lambda x: (-on[cluster.leaf_of[units[x][0]]], cluster.leaf_of[units[x][0]], x)
@@ -154,38 +153,38 @@ def _shrunk(cluster: Cluster, units: list[Unit], size: int) -> list[Unit]:
 def _mended(
     cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options
 ) -> Mended:
-    """Fill what is missing and name the result."""
+    """Serve the missing segments and name the nodes of the result."""
     stay = {n for k in kept for u in k.units if u is not None for n in u}
     q, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
     groups = [IncompleteGroup(frozenset(_on(cluster, k.units)), sum(u is None for u in k.units)) for k in kept]
-    outcome = fill(q.leaves, groups, options)
+    outcome = repair(q.leaves, groups, options)
     if outcome.solution is None:
         size = job.segment_nodes
         missing, free = sum(g.missing for g in groups) * size, sum(leaf.free for leaf in q.leaves) * size
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
-        return Mended(placement=_placement(cluster, job, q.leaves, [], None, outcome, options, reason), moves=())
+        return Mended(placement=_placement(cluster, job, q.leaves, [], outcome, options, reason), moves=())
     ranked = _ranked(cluster, kept, outcome.solution, units)
-    placed = _placement(cluster, job, q.leaves, ranked, outcome.solution, outcome, options, "")
+    placed = _placement(cluster, job, q.leaves, ranked, outcome, options, "")
     return Mended(placement=placed, moves=tuple(_moves(job.name, running.nodes, placed.nodes, same_ranks=bool(gone))))
 
 
-def _ranked(cluster: Cluster, kept: Sequence[_Kept], filled: Repair, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
+def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
     """Put free units where segments are missing, leaf by leaf, those of the group's own leaves first."""
     free = [iter(u) for u in units]
-    found = []
+    ranked = []
     for g, k in enumerate(kept):
         own = _on(cluster, k.units)
-        order = sorted((i for h, i in filled.taken if h == g), key=lambda i: (-own[i], i))
-        fresh = [next(free[i]) for i in order for _ in range(filled.taken[g, i])]
+        order = sorted((i for h, i in solution.taken if h == g), key=lambda i: (-own[i], i))
+        fresh = [next(free[i]) for i in order for _ in range(solution.taken[g, i])]
         coming = iter(fresh)
-        held = [u if u is not None else next(coming) for u in k.units]
-        nodes = tuple(n for u in held for n in u)
-        found.append(Ranked(k.slot.name, nodes, tuple(dict.fromkeys(cluster.leaf_of[n] for n in nodes)), k.slot.ranks))
-    return found
+        all_units = [u if u is not None else next(coming) for u in k.units]
+        nodes = tuple(n for u in all_units for n in u)
+        ranked.append(Ranked(k.slot.name, nodes, tuple(dict.fromkeys(cluster.leaf_of[n] for n in nodes)), k.slot.ranks))
+    return ranked
 
 
 def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
-    """Pair the nodes that are gone with those that came: by rank where ranks keep their numbers, else as removals and additions."""
+    """Pair the nodes that are gone with the new ones by rank, or list both where ranks change numbers."""
     if same_ranks:
         yield from (
             Move(job=job, rank=r, old=a, new=b) for r, (a, b) in enumerate(zip(before, after, strict=True)) if a != b
@@ -201,49 +200,42 @@ def _placement(
     job: Job,
     leaves: Sequence[Leaf],
     ranked: Sequence[Ranked],
-    filled: Repair | None,
     outcome: Outcome[Repair],
     options: Options,
     reason: str,
 ) -> Placement:
     """Name the nodes and state what is proven, given that all others stay."""
-    values, bounds = (filled.values, filled.bounds) if filled else ((0, 0, 0), (0, 0, 0))
-    held = [(v, b) for v, b in zip(values, bounds, strict=True)]
-    at = next((i for i, (v, b) in enumerate(held) if v != b), 0)
-    value, bound = (float(held[at][0]), float(held[at][1])) if filled else (None, None)
-    certificate = Certificate(
-        status="infeasible" if filled is None else "optimal" if outcome.stop is Stop.PROVED else "feasible",
-        objective=value,
-        bound=bound,
-        gap=relative_gap(value, bound),
+    solution = outcome.solution
+    values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
+    pairs = list(zip(values, bounds, strict=True))
+    at = next((i for i, (v, b) in enumerate(pairs) if v != b), 0)
+    figures = [
+        Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(LEVELS, pairs, strict=True)
+    ]
+    goals = f"moved ranks (as many as are missing), then {', then '.join(LEVELS)}"
+    stated = changed(
+        outcome,
+        objective=float(values[at]) if solution else None,
+        bound=float(bounds[at]) if solution else None,
         solver="CP-SAT" if outcome.variables else "nearest free nodes with analytic bounds",
-        formulation="Units by group in need and leaf; leaves without such a group by class of pod and free units.",
-        variables=outcome.variables,
-        constraints=outcome.constraints,
-        seconds=outcome.seconds,
-        seed=options.seed,
-        minimizes=f"moved ranks (as many as are missing), then {', then '.join(LEVELS)}; objective and bound are those of {LEVELS[at]!r}",
-        given="every other rank stays on its node",
     )
     return Placement(
         job=job.name,
         nodes=in_rank_order(ranked, job.nodes) if ranked else (),
-        groups=tuple(
-            PlacedGroup(name=g.name, nodes=g.nodes, leaves=tuple(cluster.leaves[i].name for i in g.leaves))
-            for g in ranked
-        ),
+        groups=placed_groups(cluster, ranked),
         groups_split=values[0],
         lower_bound_split=bounds[0],
         extra_pieces=values[1],
         groups_cross_pod=values[2] if leaves and leaves[0].path else 0,
-        figures=tuple(
-            Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(LEVELS, held, strict=True)
-        )
-        if filled
-        else (),
+        figures=tuple(figures) if solution else (),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=job.segment_nodes,
         stopped=outcome.stop.value,
         reason=reason,
-        certificate=certificate,
+        certificate=stated.certificate(
+            formulation="Units by group in need and leaf; leaves without such a group by class of pod and free units.",
+            minimizes=f"{goals}; objective and bound are those of {LEVELS[at]!r}",
+            seed=options.seed,
+            given="every other rank stays on its node",
+        ),
     )

@@ -31,7 +31,7 @@ FORMULATION = (
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A plan's step as its fabric times it, given which nodes carry the racks of each stage."""
+    """The step time of a plan on its fabric, given which nodes carry the racks of each stage."""
 
     plan: Plan
     design: Design
@@ -46,82 +46,84 @@ class Clock:
         return locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=self.wrap)
 
     def seconds(self, x: Locality | None) -> float:
-        """Predict the step; with None, as if nothing left a leaf: the transport's own slowdown alone."""
+        """Return the seconds of the step; with None, as if nothing left a leaf: the transport's own slowdown alone."""
         return self.at(*((1.0, 1.0) if x is None else self.factors(x)))
 
     def factors(self, x: Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone the pipeline exchange and the rings are."""
         network = self.network
-        hop = pipeline_send_slowdown(
+        send = pipeline_send_slowdown(
             transport_slowdown_of(network), self.design, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone
         )
-        ring = allreduce_slowdown(
+        allreduce = allreduce_slowdown(
             transport_slowdown_of(network),
             self.design,
             x.allreduces_leaving_leaf,
             x.allreduces_leaving_pod,
             x.allreduces_leaving_zone,
         )
-        return hop / transport_slowdown_of(network), ring / transport_slowdown_of(network)
+        return send / transport_slowdown_of(network), allreduce / transport_slowdown_of(network)
 
-    def at(self, hop: float, ring: float) -> float:
-        """Predict the step with the exchange and the rings so much slower than the transport alone makes them."""
+    def at(self, send: float, allreduce: float) -> float:
+        """Return the seconds of the step, exchange and rings slower than the transport alone by these factors."""
         layout, transport_slowdown = self.plan.layout, transport_slowdown_of(self.network)
         if layout is None:
-            raise InputError("step-time: the plan holds no layout; solve an instance with one")
-        found = step.metrics(
+            raise InputError("step-time: the plan has no layout; solve an instance with one")
+        metrics = step.metrics(
             self.plan.instance,
-            Conditions(pipeline_send_slowdown=transport_slowdown * hop, allreduce_slowdown=transport_slowdown * ring),
+            Conditions(
+                pipeline_send_slowdown=transport_slowdown * send, allreduce_slowdown=transport_slowdown * allreduce
+            ),
             strategy_of(layout),
-        )["step_seconds"]
-        return float(found)  # type: ignore[arg-type]
+        )
+        return float(metrics["step_seconds"])  # type: ignore[arg-type]
 
     @property
     def network(self) -> Network:
         """The network of the plan's instance."""
         if self.plan.instance.network is None:
-            raise InputError("step-time: the plan holds no network; solve an instance with one")
+            raise InputError("step-time: the plan has no network; solve an instance with one")
         return self.plan.instance.network
 
-    def least_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
+    def min_seconds(self, cluster: Cluster, job: Job, first: Placement, busy: Collection[str]) -> float:
         """Bound the step of every placement: what must leave the fullest leaf, and the fullest pod, by shape alone."""
         if not job.mesh or set(job.mesh) != {"pipeline", "data"}:
             return self.seconds(None)
         free: dict[tuple[str, int], int] = {}
         for i, leaf in enumerate(cluster.leaves):
-            room = len(set(leaf.nodes).difference(busy))
-            free["leaf", i] = room
+            free["leaf", i] = len(set(leaf.nodes).difference(busy))
             pod = ("pod", leaf.path[0] if leaf.path else 0)
-            free[pod] = free.get(pod, 0) + room
+            free[pod] = free.get(pod, 0) + free["leaf", i]
         d, factors = self.design, set[tuple[float, float]]()
         known = {f.name: f.bound > 0 for f in first.figures}
         sizes = {"leaf": d.domain_racks, "pod": d.domain_racks * (d.domains_per_pod or d.domains)}
         options = {}
         for level, split in (("leaf", first.lower_bound_split > 0), ("pod", known.get("groups across pods", False))):
             rooms = [n for (at, _), n in free.items() if at == level and n]
+            stages, replicas, free_of = job.mesh["pipeline"], job.mesh["data"], max(rooms)
             options[level] = min_crossings(
-                job.mesh["pipeline"], job.mesh["data"], max_free=max(rooms), blocks=len(rooms), wrap=self.wrap, split=split
-            )  # fmt: skip
+                stages, replicas, max_free=free_of, blocks=len(rooms), wrap=self.wrap, split=split
+            )
         for flows, rings in options["leaf"]:
             for more, wide in options["pod"]:
                 factors.add(self.factors(_crossing(flows / sizes["leaf"], more / sizes["pod"], rings, wide)))
-        return min(self.at(hop, ring) for hop, ring in _least(factors))
+        return min(self.at(send, allreduce) for send, allreduce in _undominated(factors))
 
 
 def _crossing(leaf: float, pod: float, rings: int, wide: int) -> Locality:
     """Return what the fabric needs to know of a placement, its counts left out."""
-    return Locality(
-        share_leaving_leaf=leaf, share_leaving_pod=pod, allreduces_leaving_leaf=rings, allreduces_leaving_pod=wide, groups_split=0, extra_pieces=0,
-        groups_cross_pod=0, stage_in_leaf=0.0, stage_in_pod=0.0,
-    )  # fmt: skip
+    counts = {"groups_split": 0, "extra_pieces": 0, "groups_cross_pod": 0, "stage_in_leaf": 0.0, "stage_in_pod": 0.0}
+    shares = {"share_leaving_leaf": leaf, "share_leaving_pod": pod}
+    crossing = {"allreduces_leaving_leaf": rings, "allreduces_leaving_pod": wide}
+    return Locality(**shares, **crossing, **counts)  # type: ignore[arg-type]
 
 
-def _least(factors: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Drop pairs that another is no worse than in both: no slower exchange or ring makes a step shorter."""
+def _undominated(factors: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Drop pairs that another is no worse than in both: no slower exchange or all-reduce makes a step shorter."""
     kept: list[tuple[float, float]] = []
-    for hop, ring in sorted(factors):
-        if not kept or ring < kept[-1][1]:
-            kept.append((hop, ring))
+    for send, allreduce in sorted(factors):
+        if not kept or allreduce < kept[-1][1]:
+            kept.append((send, allreduce))
     return kept
 
 
@@ -135,9 +137,8 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
     """
     x = PlanPhysics(plan=plan)
     if plan.layout is None or plan.instance.network is None or len(x.wired) != 1:
-        raise InputError(
-            f"{where}: --objective step-time needs a plan with a layout and the fabric of one site (has {len(x.wired)}); take locality"
-        )
+        needs = f"a plan with a layout and the fabric of one site (has {len(x.wired)})"
+        raise InputError(f"{where}: --objective step-time needs {needs}; take locality")
     (design,) = x.wired.values()
     size, per_pod = design.domain_racks, design.domains_per_pod or design.domains
     seen: dict[int, int] = {}
@@ -147,9 +148,10 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
         pod = first.setdefault(leaf.path[0] if leaf.path else 0, len(first))
         at = seen[pod] = seen.get(pod, -1) + 1
         if len(leaf.nodes) > size or (leaf.path and at >= per_pod):
+            shape = f"leaf {leaf.name!r} has {len(leaf.nodes)} nodes, its pod {at + 1} leaves or more"
             raise InputError(
-                f"{where}: leaf {leaf.name!r} has {len(leaf.nodes)} nodes, its pod {at + 1} leaves or more; the plan's fabric has {size} racks "
-                f"a leaf domain and {per_pod} domains a pod; give the topology of the plan's fabric, or take --objective locality"
+                f"{where}: {shape}; the plan's fabric has {size} racks a leaf domain and {per_pod} domains a pod; "
+                "give the topology of the plan's fabric, or take --objective locality"
             )
         places.update({n: (pod * per_pod + at) * size + i for i, n in enumerate(leaf.nodes)})
     return Clock(plan, design, places, plan.layout.virtual_stages > 1)
@@ -160,15 +162,14 @@ def place_by_time(
 ) -> Placement:
     """Place a plan's job so that its predicted step is shortest, of two placements that each are proven by counts.
 
-    Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is slower
-    depends on the fabric's oversubscription and on what the layout hides. The bound is the step of the least that the shape of
-    the job must send out of the fullest leaf and pod (`planner.physics.network.locality`).
+    Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is
+    slower depends on the fabric's oversubscription and on what the layout hides. The bound is the step of the minimum
+    that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.locality`).
     """
     where = str(given) if isinstance(given, (str, Path)) else "job"
     if given is None or (not isinstance(given, Plan) and "planner_version" not in (read_json(Path(given)) or ())):
-        raise InputError(
-            f"{where}: --objective step-time needs a plan, which knows its layout and fabric; give one, or take locality"
-        )
+        needs = "a plan, which has a layout and a fabric"
+        raise InputError(f"{where}: --objective step-time needs {needs}; give one, or take locality")
     plan = given if isinstance(given, Plan) else read_plan(Path(given))
     return fastest(cluster, clock_of(cluster, plan, where), job_of_plan(plan, where), busy=list(busy), **options)
 
@@ -178,7 +179,7 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
     first = cluster.place(job, busy=busy, **options)
     if not first.nodes:
         return first
-    bound = clock.least_seconds(cluster, job, first, cluster.taken(busy))
+    bound = clock.min_seconds(cluster, job, first, cluster.taken(busy))
     timed = [(clock.seconds(clock.crossings(job, first.nodes)), first)]
     if job.mesh and timed[0][0] > bound and len(job.mesh) == 2:
         turned = _pipelines_whole(cluster, job, first, busy, options)
@@ -192,7 +193,7 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
             "bound": bound,
             "gap": gap,
             "formulation": FORMULATION,
-            "minimizes": "predicted seconds of a step; the bound is the step of the least that must cross leaves and pods",
+            "minimizes": "predicted seconds of a step; the bound is that of the fewest crossings of leaves and pods",
         }
     )
     return best.model_copy(update={"step_seconds": seconds, "step_seconds_bound": bound, "certificate": certificate})
@@ -201,9 +202,9 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
 def _pipelines_whole(
     cluster: Cluster, job: Job, first: Placement, busy: list[str], options: Mapping[str, Any]
 ) -> Placement:
-    """Place the job turned round, so that its pipelines take the place of rings, and count what that makes of the rings.
+    """Place the job with its axes exchanged, so that pipelines are kept whole, and count its rings.
 
-    Beside the first level nothing is proven of its figures, as they are not what was made least.
+    Beside the first level nothing is proven of these, as they are not what was minimized.
     """
     stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
     turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
@@ -211,11 +212,8 @@ def _pipelines_whole(
     groups = []
     for name, ranks in expected_groups(job).items():
         on = tuple(nodes[r] for r in ranks)
-        groups.append(
-            PlacedGroup(
-                name=name, nodes=on, leaves=tuple(dict.fromkeys(cluster.leaves[cluster.leaf_of[n]].name for n in on))
-            )
-        )
+        leaves = tuple(dict.fromkeys(cluster.leaves[cluster.leaf_of[n]].name for n in on))
+        groups.append(PlacedGroup(name=name, nodes=on, leaves=leaves))
     leaf = {x.name: x for x in cluster.leaves}
     tiers = len(cluster.leaves[0].path)
     crossing = [sum(len({leaf[name].path[t] for name in g.leaves}) > 1 for g in groups) for t in range(tiers)]

@@ -189,7 +189,7 @@ def test_defragmentation_moves_the_fewest(seed: int) -> None:
 def test_nothing_to_choose() -> None:
     """An empty queue and a queue of unlike segments are refused; a job larger than all jobs together waits."""
     cluster = Cluster(tree([4], 1))
-    with pytest.raises(InputError, match="holds no job"):
+    with pytest.raises(InputError, match="has no job"):
         place_queue(cluster, [])
     with pytest.raises(InputError, match="segment_nodes must be the same"):
         place_queue(

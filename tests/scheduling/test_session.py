@@ -204,8 +204,8 @@ def test_a_tenth_of_a_second_is_enough() -> None:
             "multiple of segment_nodes",
         ),
         ({"name": "j", "mesh": {"data": 3}, "node_per_member": 2}, "did you mean 'nodes_per_member'"),
-        ({"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}] * 2}, "must stand once"),
-        ({"name": "j", "mesh": {"data": 3, "a=b,c": 2}}, "mesh.a=b,c: must hold none of = , [ ]"),
+        ({"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}] * 2}, "names must differ"),
+        ({"name": "j", "mesh": {"data": 3, "a=b,c": 2}}, "mesh.a=b,c: groups are named such as data[pipeline=0]"),
     ],
 )
 def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:

@@ -33,19 +33,19 @@ class Freed:
 
 
 def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[Freed]:
-    """Return the moves that free so many leaves more; infeasible where no such moves exist."""
+    """Minimize the nodes moved so that so many leaves more become free; infeasible where no moves free them."""
     model = cp_model.CpModel()
     freed = {i: model.new_bool_var(f"freed[{i}]") for i, leaf in enumerate(leaves) if leaf.movable and leaf.pieces}
-    room = {i: leaf.free for i, leaf in enumerate(leaves) if 0 < leaf.free < leaf.size}
+    target_free = {i: leaf.free for i, leaf in enumerate(leaves) if 0 < leaf.free < leaf.size}
     sizes = {i: Counter(leaves[i].pieces) for i in freed}
     moved: dict[tuple[int, int], cp_model.IntVar] = {}
-    for s in sorted({s for held in sizes.values() for s in held}):
-        for m, free in sorted(room.items()):
+    for s in sorted({s for on_leaf in sizes.values() for s in on_leaf}):
+        for m, free in sorted(target_free.items()):
             if free >= s:
                 moved[s, m] = model.new_int_var(0, free // s, f"moved[{s},{m}]")
-        leaving = sum(held[s] * freed[i] for i, held in sizes.items())
+        leaving = sum(on_leaf[s] * freed[i] for i, on_leaf in sizes.items())
         model.add(sum(v for (t, _), v in moved.items() if t == s) == leaving).with_name(f"move_pieces_whole[{s}]")
-    for m, free in room.items():
+    for m, free in target_free.items():
         coming = sum(s * v for (s, at), v in moved.items() if at == m)
         model.add(coming <= (free - free * freed[m] if m in freed else free)).with_name(f"move_into_free_nodes[{m}]")
     model.add(sum(freed.values()) == wanted).with_name("free_the_leaves")

@@ -1,11 +1,11 @@
-"""Give groups the units that they miss while all others stay: failed nodes replaced, or every group grown, with the fewest moves.
+"""Give groups their missing units while all others stay: failed nodes replaced, or every group grown.
 
-The moves are as many as units are missing, whatever is chosen; the choice is which leaves serve which groups: fewest split
-groups, then fewest pieces, then fewest across pods. Leaves that no group in need stands on are alike where pod and free
+The moves are as many as units are missing, whatever is chosen; the choice is which leaves serve which groups: fewest
+split groups, then fewest pieces, then fewest across pods. Leaves without a group in need are alike where pod and free
 units are; as many of each class are kept as could be used.
 """
 
-import time
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING
 from planner.models.placement.data import Leaf
 from planner.models.placement.solve import solver_affordable
 from planner.models.requests import Options
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 Taken = dict[tuple[int, int], int]  # (group, leaf) -> units
-MAX_VARIABLES = 40_000
+ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
+MAX_VARIABLES = 40_000  # Writing a larger model down takes seconds by itself.
 
 
 @dataclass(frozen=True, slots=True)
 class IncompleteGroup:
-    """A group that misses units, and the leaves where it stands."""
+    """A group with missing units, and the leaves of the others."""
 
     stays: frozenset[int]
     missing: int
@@ -33,16 +35,16 @@ class IncompleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What each group takes of each leaf, with the least (split groups, extra pieces, groups across pods) and their bounds."""
+    """Units by group and leaf; split groups, extra pieces and groups across pods, and the bounds of each."""
 
     taken: Taken
     values: tuple[int, int, int]
     bounds: tuple[int, int, int]
 
 
-def fill(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Repair]:
-    """Return the best leaves for the missing units; infeasible where fewer are free."""
-    started = time.perf_counter()
+def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Repair]:
+    """Minimize split groups, extra pieces and groups across pods; infeasible where more units are missing than free."""
+    deadline = Deadline(options.time_limit)
     need, free = sum(g.missing for g in groups), sum(leaf.free for leaf in leaves)
     if need > free:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{need} units are missing > {free} free")
@@ -52,7 +54,7 @@ def fill(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Opt
     if values != bounds:
         kept = _kept(leaves, groups, need)
         if len(kept) * len(groups) <= MAX_VARIABLES and solver_affordable(options):
-            taken, bounds, variables = _search(leaves, kept, groups, (taken, bounds), options, started)
+            taken, bounds, variables = _search(leaves, kept, groups, (taken, bounds), options, deadline)
             values = cost(leaves, groups, taken)
     return Outcome(
         stop=Stop.PROVED if values == bounds else Stop.LIMIT,
@@ -60,7 +62,7 @@ def fill(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Opt
         objective=float(values[0]),
         bound=float(bounds[0]),
         variables=variables,
-        seconds=time.perf_counter() - started,
+        seconds=deadline.elapsed,
     )
 
 
@@ -70,17 +72,17 @@ def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken
     for (g, i), n in taken.items():
         if n:
             on[g].add(i)
-    across = sum(len({_pod(leaves[i]) for i in held}) > 1 for held in on)
-    return sum(len(held) > 1 for held in on), sum(len(held) - 1 for held in on), across
+    across = sum(len({_pod(leaves[i]) for i in own}) > 1 for own in on)
+    return sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), across
 
 
 def _analytic(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> tuple[int, int, int]:
     """Bound each group by itself: on its own leaves, or on the fewest others, if all that is free were its own."""
-    most = sorted((leaf.free for leaf in leaves), reverse=True)
+    largest = sorted((leaf.free for leaf in leaves), reverse=True)
     split = extra = across = 0
     for g in groups:
         left, more = g.missing - sum(leaves[i].free for i in g.stays), 0
-        for n in most:
+        for n in largest:
             if left <= 0:
                 break
             left, more = left - n, more + 1
@@ -95,7 +97,7 @@ def _pod(leaf: Leaf) -> int:
 
 
 def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:
-    """Serve each group, those that miss most first, from its own leaves, then its pods, then the roomiest."""
+    """Serve each group, the most units missing first, from its own leaves, then its pods, then the freest leaves."""
     free, taken = [leaf.free for leaf in leaves], Counter[tuple[int, int]]()
     left = [g.missing for g in groups]
     order = sorted(range(len(groups)), key=lambda g: (-left[g], g))
@@ -113,9 +115,8 @@ def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken
     for g in order:
         pods = {_pod(leaves[i]) for i in groups[g].stays}
         while left[g]:
-            near = [i for i, n in enumerate(free) if n and (not pods or _pod(leaves[i]) in pods)] or [
-                i for i, n in enumerate(free) if n
-            ]
+            anywhere = [i for i, n in enumerate(free) if n]
+            near = [i for i in anywhere if not pods or _pod(leaves[i]) in pods] or anywhere
             enough = [i for i in near if free[i] >= left[g]]
             i = min(enough, key=lambda i: (free[i], i)) if enough else max(near, key=lambda i: (free[i], -i))
             serve(g, i)
@@ -124,7 +125,7 @@ def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken
 
 
 def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) -> list[int]:
-    """Return the leaves that a best answer can use: own ones, and of the others as many of a class as there are missing units."""
+    """Return the leaves that a best solution can use: own ones, and of others as many of a class as missing units."""
     own = {i for g in groups for i in g.stays if leaves[i].free}
     classes: Counter[tuple[int, int]] = Counter()
     kept = []
@@ -153,9 +154,9 @@ def _search(
     groups: Sequence[IncompleteGroup],
     start: tuple[Taken, tuple[int, int, int]],
     options: Options,
-    started: float,
+    deadline: Deadline,
 ) -> tuple[Taken, tuple[int, int, int], int]:
-    """Prove level after level; return what is held, its bounds and the variables."""
+    """Prove level after level; return the incumbent, its bounds and the number of variables."""
     from planner.solvers.cpsat import run
 
     f = _formulate(leaves, kept, groups)
@@ -164,15 +165,15 @@ def _search(
     best, bounds = start[0], list(start[1])
     for level, goal in enumerate(levels):
         if cost(leaves, groups, best)[level] > bounds[level]:
-            left = None if options.time_limit is None else options.time_limit - (time.perf_counter() - started)
             f.model.minimize(goal)
-            outcome = run(f.model, time_limit=left, seed=options.seed, threads=options.threads, interruptible=True)
+            limit = deadline.limit
+            outcome = run(f.model, time_limit=limit, seed=options.seed, threads=options.threads, interruptible=True)
             if outcome.solution is None or outcome.bound is None:
                 break
             of = outcome.solution.of
-            found = {at: of(v) for at, v in f.take.items() if of(v)}
-            best = min(best, found, key=lambda t: cost(leaves, groups, t))
-            bounds[level] = max(bounds[level], round(outcome.bound + 0.499999))
+            candidate = {at: of(v) for at, v in f.take.items() if of(v)}
+            best = min(best, candidate, key=lambda t: cost(leaves, groups, t))
+            bounds[level] = max(bounds[level], math.ceil(outcome.bound - ROUNDING))
         value = cost(leaves, groups, best)[level]
         if value > bounds[level]:
             break
@@ -181,7 +182,7 @@ def _search(
 
 
 def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup]) -> _Formulation:
-    """Declare what each group takes of each kept leaf, and what that makes of it."""
+    """Declare what each group takes of each kept leaf, and count split groups, pieces and groups across pods."""
     from ortools.sat.python import cp_model
 
     f = _Formulation(cp_model.CpModel())
@@ -191,23 +192,22 @@ def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[Inc
         reached: dict[int, cp_model.IntVar] = {}
         mine, pieces = [], []
         for i in kept:
-            most = min(group.missing, leaves[i].free)
-            v = f.take[g, i] = f.model.new_int_var(0, most, f"take[{g},{i}]")
+            limit = min(group.missing, leaves[i].free)
+            v = f.take[g, i] = f.model.new_int_var(0, limit, f"take[{g},{i}]")
             mine.append(v)
             if i in group.stays:
                 continue
             new = f.new[g, i] = f.model.new_bool_var(f"new[{g},{i}]")
             pieces.append(new)
-            f.model.add(v <= most * new).with_name(f"count_new_pieces[{g},{i}]")
+            f.model.add(v <= limit * new).with_name(f"count_new_pieces[{g},{i}]")
             pod = _pod(leaves[i])
             if pod not in pods:
                 reached.setdefault(pod, f.model.new_bool_var(f"reached[{g},{pod}]"))
                 f.model.add_implication(new, reached[pod])
         f.model.add(sum(mine) == group.missing).with_name(f"serve_the_group[{g}]")
         f.model.add(len(group.stays) + sum(pieces) <= 1 + len(leaves) * split).with_name(f"count_split_groups[{g}]")
-        f.model.add(len(pods) + sum(reached.values()) <= 1 + len(leaves) * across).with_name(
-            f"count_groups_across_pods[{g}]"
-        )
+        in_pods = len(pods) + sum(reached.values())
+        f.model.add(in_pods <= 1 + len(leaves) * across).with_name(f"count_groups_across_pods[{g}]")
         f.split.append(split)
         f.across.append(across)
     for i in kept:

@@ -6,7 +6,7 @@ import random
 import pytest
 from cluster_cases import ways
 
-from planner.models.cluster_changes.repair import IncompleteGroup, cost, fill
+from planner.models.cluster_changes.repair import IncompleteGroup, cost, repair
 from planner.models.placement.data import Leaf
 from planner.models.requests import Options
 
@@ -16,7 +16,8 @@ def short_case(seed: int) -> tuple[tuple[Leaf, ...], tuple[IncompleteGroup, ...]
     r = random.Random(seed)
     leaves = tuple(Leaf((r.randint(0, 1),), r.randint(0, 3), 6) for _ in range(r.randint(2, 4)))
     groups = tuple(
-        IncompleteGroup(frozenset(r.sample(range(len(leaves)), r.randint(0, 2))), r.randint(1, 3)) for _ in range(r.randint(1, 3))
+        IncompleteGroup(frozenset(r.sample(range(len(leaves)), r.randint(0, 2))), r.randint(1, 3))
+        for _ in range(r.randint(1, 3))
     )
     return leaves, groups
 
@@ -37,7 +38,7 @@ def best_fill(leaves: tuple[Leaf, ...], groups: tuple[IncompleteGroup, ...]) -> 
 def test_missing_units_agree_with_brute_force(seed: int) -> None:
     """The leaves that serve groups in need are the best of all, and proven so."""
     leaves, groups = short_case(seed)
-    outcome, best = fill(leaves, groups, Options()), best_fill(leaves, groups)
+    outcome, best = repair(leaves, groups, Options()), best_fill(leaves, groups)
     assert outcome.infeasible == (best is None)
     if outcome.solution is not None:
         f = outcome.solution
