@@ -55,13 +55,13 @@ def fewest_racks(
     most, held, racks, last = useful_racks(instance), _Bracket(), max(1, guess), 0.0
     for n in range(1, SEARCHES + 1):
         racks = min(racks, most)
-        found = search(_problem(instance, racks), near=[near] if near else [], time_limit=time_limit)
+        found = search(_problem(instance, racks), warm_starts=[near] if near else [], time_limit=time_limit)
         days = math.inf
         if found.best is not None:
-            days, near = days_of(instance, found.best.seconds), found.best.cut
+            days, near = days_of(instance, found.best.seconds), found.best.strategy
         if found.best is not None and days <= deadline_days:
             # A layout that leaves racks idle is one of fewer racks.
-            racks = min(racks, used_racks(instance, found.best.cut))
+            racks = min(racks, used_racks(instance, found.best.strategy))
             held.high, held.days, held.cut = racks, days, near
         elif days_of(instance, found.bound) > deadline_days:
             held.low = max(held.low, racks)
@@ -103,7 +103,7 @@ def useful_racks(instance: Instance) -> int:
     problem = _problem(instance, 1)
     m = problem.machine
     contexts = m.rack.gpus if m.sequence >= LONG_SEQUENCE else 1
-    return max(1, problem.most_sequences) * m.model.layers * contexts
+    return max(1, problem.max_sequences) * m.model.layers * contexts
 
 
 def days_of(instance: Instance, seconds_per_sequence: float) -> float:

@@ -1,66 +1,74 @@
-"""A plan for pools of different GPUs that train one model: a layout for each, and the shares of the batch that balance them."""
+"""Plan pools of different GPUs that train one model: a layout for each, and the shares of the batch."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
-from planner.models import batch_shares as shares
+from planner.models import batch_shares
 from planner.models.batch_shares import Point, Shares
 from planner.models.layout.data import Problem, problem_of
 from planner.models.layout.report import given_by, plan_of
 from planner.models.requests import LayoutRequest, Options
 from planner.physics.site.cost import bill
 from planner.physics.training import heterogeneous, layer_time, step
-from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
+from planner.plan.certificate import Conflict, ObjectiveValue, Status
 from planner.plan.layout import LayoutMetrics, LayoutPlan, PoolsPlan
 from planner.plan.plan import Plan
 from planner.simulation.reference_tree import transport_slowdown_of
-from planner.solvers.outcome import Stop, relative_gap
+from planner.solvers.deadline import Deadline
+from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.version import __version__
 
 CLUSTER = "cluster"  # the id of a pool's one site
+OPTIMAL_GAP = 1e-9  # relative: days and bound come from the same floats in another order
 SOLVER = "branch and bound over shares; numpy branch and bound over tables"
 FORMULATION = (
-    "Sequences of a step by pool, each pool's layout its own. The least seconds per sequence of all shares up to a size bound every box of shares "
-    "from below; boxes are halved in order of their bounds, shares of a batch of {small} sequences at most down to exact counts. {searches} searches "
-    "of layouts over {boxes:,} boxes; the layouts found, and these with other numbers of micro-batches, are joined to the best shares."
+    "Sequences of a step by pool, each pool's layout its own. The fewest seconds per sequence of all shares up to a "
+    "size bound every box of shares from below; boxes are halved in order of their bounds, shares of a batch of {small} "
+    "sequences at most down to exact counts. {searches} searches of layouts over {boxes:,} boxes; the layouts found, and "
+    "these with other numbers of micro-batches, are joined to the best shares."
 )
 
 
 @dataclass(frozen=True)
-class Question:
-    """The pools of an instance as layout questions, and what joins them."""
+class PoolProblems:
+    """The pools of an instance as layout problems, and what joins them."""
 
     instance: Instance
 
     @cached_property
     def problems(self) -> list[Problem]:
-        """The layout question of each pool, the whole batch in it."""
-        most = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
-        slow = transport_slowdown_of(self.instance.network)
-        found = []
-        for p in self.instance.hardware.pools:
-            request = LayoutRequest(
-                racks_by_site={CLUSTER: p.racks}, pipeline_send_slowdown=slow, allreduce_slowdown=slow
+        """The layout problem of each pool, with the whole batch."""
+        batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
+        slowdown = transport_slowdown_of(self.instance.network)
+        return [
+            problem_of(
+                heterogeneous.pool_instance(self.instance, p, batch),
+                LayoutRequest(
+                    racks_by_site={CLUSTER: p.racks}, pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown
+                ),
             )
-            found.append(problem_of(heterogeneous.pool_instance(self.instance, p, most), request))
-        return found
+            for p in self.instance.hardware.pools
+        ]
 
     def metrics(self, k: int, point: Point) -> LayoutMetrics:
         """Predict what a pool's layout does."""
         alone = heterogeneous.pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
-        return LayoutMetrics.model_validate(step.metrics(alone, self.problems[k].conditions, point.cut))
+        return LayoutMetrics.model_validate(step.metrics(alone, self.problems[k].conditions, point.strategy))
 
     def exchanges(self, points: tuple[Point | None, ...]) -> list[float]:
         """Return the exposed exchange of each pool that trains, 0 of the others."""
         link, training = self.instance.hardware.pool_link, sum(x is not None for x in points)
         if link is None or training < 2:
             return [0.0] * len(points)
-        held = [None if x is None else (self.metrics(k, x), max(x.cut.layers_per_stage)) for k, x in enumerate(points)]
-        return [0.0 if h is None else heterogeneous.exchange_seconds(link, h[0], h[1], training) for h in held]
+        return [
+            0.0
+            if x is None
+            else heterogeneous.exchange_seconds(link, self.metrics(k, x), max(x.strategy.layers_per_stage), training)
+            for k, x in enumerate(points)
+        ]
 
     def days(self, seconds_per_sequence: float) -> float:
         """Return the days to train at so many seconds per sequence."""
@@ -70,139 +78,121 @@ class Question:
 
 def solve(instance: Instance, options: Options, progress: Callable[[str], None]) -> Plan:
     """Share the batch over the pools so that they train fastest, and return the plan, or why there is none."""
-    started, question = time.perf_counter(), Question(instance)
-    power, drawn = instance.limits.facility_power_mw, heterogeneous.facility_mw(instance)
-    if power is not None and drawn > power * (1 + 1e-9):
-        rules = ("hardware.pools", "limits.facility_power_mw")
-        return _plan(
-            instance,
-            options,
-            conflict=Conflict(
-                decision="sites", rules=rules, reason=f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW"
-            ),
-        )
-    budget, usd = instance.limits.budget_usd, bill(instance, 0, None, None).total_usd
-    if budget is not None and usd > budget:
-        reason = f"the racks of all pools cost ${usd:,.0f} > ${budget:,.0f}"
-        return _plan(
-            instance,
-            options,
-            conflict=Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason),
-        )
-    found = shares.balance(
-        question.problems,
-        question.problems[0].most_sequences,
-        tail=lambda points: max(question.exchanges(points)),
-        least_tail=instance.hardware.pool_link.rtt_ms / 1e3 if instance.hardware.pool_link else 0.0,
+    deadline, pools = Deadline(options.time_limit), PoolProblems(instance)
+    why = _limits_in_conflict(instance)
+    if why is not None:
+        return _plan(instance, options, conflict=why)
+    link = instance.hardware.pool_link
+    shares = batch_shares.balance(
+        pools.problems,
+        pools.problems[0].max_sequences,
+        tail=lambda points: max(pools.exchanges(points)),
+        min_tail=link.rtt_ms / 1e3 if link else 0.0,
         gap=options.gap,
         time_limit=options.time_limit,
         progress=progress,
     )
-    if found is None:
-        reason = "the layouts of no pool fit its memory and racks, whatever its share of the batch"
-        return _plan(
-            instance, options, conflict=Conflict(decision="layout", rules=("hardware.pools", "memory"), reason=reason)
-        )
-    return _judged(instance, options, _section(question, found, options, time.perf_counter() - started))
+    if shares.points:
+        return _judged(instance, options, _section(pools, shares, options, deadline.elapsed))
+    rules, reason = ("hardware.pools", "memory"), "no pool has a layout in its memory and racks, whatever its share"
+    if shares.stop is not Stop.PROVED:
+        rules, reason = (), "the time limit came before a layout of any pool"
+    return _plan(instance, options, conflict=Conflict(decision="layout", rules=rules, reason=reason))
 
 
-def _judged(instance: Instance, options: Options, held: PoolsPlan) -> Plan:
+def _limits_in_conflict(instance: Instance) -> Conflict | None:
+    """Return the limit that the racks of all pools break, whatever their layouts; None where they break none."""
+    power, drawn = instance.limits.facility_power_mw, heterogeneous.facility_mw(instance)
+    if power is not None and drawn > power * (1 + 1e-9):
+        reason = f"the pools draw {drawn:,.6g} MW > {power:,.6g} MW"
+        return Conflict(decision="sites", rules=("hardware.pools", "limits.facility_power_mw"), reason=reason)
+    budget, usd = instance.limits.budget_usd, bill(instance, 0, None, None).total_usd
+    if budget is not None and usd > budget:
+        reason = f"the racks of all pools cost ${usd:,.0f} > ${budget:,.0f}"
+        return Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason)
+    return None
+
+
+def _judged(instance: Instance, options: Options, section: PoolsPlan) -> Plan:
     """Return the plan where it trains in time, else what is proven of the deadline."""
-    deadline, least = instance.limits.deadline_days, held.certificate.bound or 0.0
-    if deadline is not None and held.days_to_train > deadline * (1 + 1e-9):
-        proven = least > deadline
-        reason = (
-            f"all pools train in {held.days_to_train:,.1f} days > {deadline:,.1f}, and in no less than {least:,.1f}"
-        )
-        return _plan(
-            instance,
-            options,
-            conflict=Conflict(decision="layout", rules=("limits.deadline_days",) if proven else (), reason=reason),
-        )
-    return _plan(instance, options, held=held)
+    deadline, days, bound = instance.limits.deadline_days, section.days_to_train, section.certificate.bound or 0.0
+    if deadline is None or days <= deadline * (1 + 1e-9):
+        return _plan(instance, options, section=section)
+    rules = ("limits.deadline_days",) if bound > deadline else ()
+    reason = f"all pools train in {days:,.1f} days > {deadline:,.1f}, and in no less than {bound:,.1f}"
+    return _plan(instance, options, conflict=Conflict(decision="layout", rules=rules, reason=reason))
 
 
-def _section(question: Question, found: Shares, options: Options, seconds: float) -> PoolsPlan:
+def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
     """Write the shares and each pool's layout, with what is proven of them together."""
-    instance, names = question.instance, [p.name for p in question.instance.hardware.pools]
-    held = [(k, n, x) for k, (n, x) in enumerate(zip(names, found.points, strict=True)) if x is not None]
-    waits, total = question.exchanges(found.points), sum(x.sequences for _, _, x in held)
-    measured = {n: question.metrics(k, x) for k, n, x in held}
-    slowest = max(m.step_seconds for m in measured.values()) + max(waits)
-    days = question.days(slowest / total)
-    bound = min(days, question.days(found.bound))
-    gap = relative_gap(days, bound) or 0.0
-    certificate = Certificate(
-        status="optimal" if gap <= 1e-9 else "feasible",
+    instance, names = pools.instance, [p.name for p in pools.instance.hardware.pools]
+    training = [(k, n, x) for k, (n, x) in enumerate(zip(names, shares.points, strict=True)) if x is not None]
+    exposed, total = pools.exchanges(shares.points), sum(x.sequences for _, _, x in training)
+    measured = {n: pools.metrics(k, x) for k, n, x in training}
+    slowest = max(m.step_seconds for m in measured.values()) + max(exposed)
+    days = pools.days(slowest / total)
+    bound = min(days, pools.days(shares.bound))
+    outcome = Outcome(
+        stop=Stop.PROVED if (relative_gap(days, bound) or 0.0) <= OPTIMAL_GAP else Stop.LIMIT,
+        solution=shares,
         objective=days,
         bound=bound,
-        gap=gap,
         solver=SOLVER,
-        formulation=FORMULATION.format(small=shares.SMALL, searches=found.searches, boxes=found.boxes),
         variables=len(names),
         constraints=len(names) + 1,
         seconds=seconds,
-        seed=options.seed,
-        minimizes="days to train, over the shares of the batch and every pool's layout",
-        given="; ".join(f"{n}: {given_by(p)}" for n, p in zip(names, question.problems, strict=True)),
-        space={"pools": len(names), "boxes": found.boxes, "searches": found.searches, "ended": found.stop.name.lower()},
     )
-    layouts = {n: _layout(question, k, x, measured[n], options) for k, n, x in held}
+    formulation = FORMULATION.format(small=batch_shares.SMALL_BATCH, searches=shares.searches, boxes=shares.boxes)
+    counts = {"pools": len(names), "boxes": shares.boxes, "searches": shares.searches}
     return PoolsPlan(
-        sequences={n: x.sequences if x else 0 for n, x in zip(names, found.points, strict=True)},
-        layouts=layouts,
-        exchange_seconds={n: waits[k] for k, n, _ in held},
+        sequences={n: x.sequences if x else 0 for n, x in zip(names, shares.points, strict=True)},
+        layouts={n: _layout(pools, k, x, measured[n], options) for k, n, x in training},
+        exchange_seconds={n: exposed[k] for k, n, _ in training},
         step_seconds=slowest,
         tokens_per_step=float(total * instance.workload.sequence_length),
         days_to_train=days,
-        certificate=certificate,
+        certificate=outcome.certificate(
+            formulation=formulation,
+            minimizes="days to train, over the shares of the batch and every pool's layout",
+            seed=options.seed,
+            given="; ".join(f"{n}: {given_by(p)}" for n, p in zip(names, pools.problems, strict=True)),
+            space=counts | {"ended": shares.stop.name.lower()},
+        ),
     )
 
 
-def _layout(question: Question, k: int, point: Point, measured: LayoutMetrics, options: Options) -> LayoutPlan:
-    """Write a pool's layout: what is proven is proven of the shares and layouts together, so its own certificate claims no bound."""
-    certificate = Certificate(
-        status="feasible",
-        objective=measured.days_to_train,
-        bound=None,
-        gap=None,
-        solver=SOLVER,
+def _layout(pools: PoolProblems, k: int, point: Point, measured: LayoutMetrics, options: Options) -> LayoutPlan:
+    """Write a pool's layout; the shares' certificate has the proof, so its own claims no bound."""
+    outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=SOLVER)
+    certificate = outcome.certificate(
         formulation="The pool's part of the shares, whose certificate holds the proof.",
-        variables=0,
-        constraints=0,
-        seconds=0.0,
-        seed=options.seed,
         minimizes="days to train by this pool alone, at its share of the batch",
-        given=given_by(question.problems[k]),
+        seed=options.seed,
+        given=given_by(pools.problems[k]),
     )
-    return plan_of(question.problems[k], point.cut, measured, certificate)
+    return plan_of(pools.problems[k], point.strategy, measured, certificate)
 
 
 def _plan(
-    instance: Instance, options: Options, *, held: PoolsPlan | None = None, conflict: Conflict | None = None
+    instance: Instance, options: Options, *, section: PoolsPlan | None = None, conflict: Conflict | None = None
 ) -> Plan:
-    """Write the plan that is held, or why there is none."""
-    c = held.certificate if held else None
-    proved = c is None or c.status == "optimal" or c.space["ended"] == Stop.PROVED.name.lower()
+    """Write the plan, or why there is none."""
+    c = section.certificate if section else None
+    status: Status = c.status if c else "infeasible" if conflict is None or conflict.rules else "unknown"
+    proved = status in ("optimal", "infeasible") or (c is not None and c.space["ended"] == Stop.PROVED.name.lower())
     return Plan(
         planner_version=__version__,
         instance=instance,
         instance_sha256=instance_sha256(instance),
-        status="unknown"
-        if conflict and not conflict.rules
-        else "infeasible"
-        if c is None
-        else "optimal"
-        if c.status == "optimal"
-        else "feasible",
+        status=status,
         objective=ObjectiveValue(
             name=instance.objective.minimize,
             value=c.objective if c else None,
             bound=c.bound if c else None,
             gap=c.gap if c else None,
         ),
-        pools=held,
-        cost=bill(instance, 0, None, None) if held else None,
+        pools=section,
+        cost=bill(instance, 0, None, None) if section else None,
         conflict=conflict,
         stopped="proved" if proved else "limit",
         threads=options.threads or 1,

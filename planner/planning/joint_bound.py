@@ -3,7 +3,7 @@
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.models.layout import solve as layout
-from planner.models.layout.warm_start import SolutionCache
+from planner.models.layout.solution_cache import SolutionCache
 from planner.models.requests import LayoutRequest
 from planner.physics.training.parallel_strategy import ParallelStrategy
 
@@ -23,8 +23,8 @@ def bound(
     pins = {k: v for k, v in instance.pins.items() if k != "layout.data_parallel_by_site"}
     instance, sites = instance.model_copy(update={"pins": pins}), _most_sites(instance)
     if sites > SITES:
-        return layout.least(_swift(instance), evenly(racks, 1, 1.0), time_limit=time_limit, memory=memory)
-    return layout.least(instance, evenly(racks, sites, slowdown), time_limit=time_limit, memory=memory)
+        return layout.bound_days(_swift(instance), evenly(racks, 1, 1.0), time_limit=time_limit, cache=memory)
+    return layout.bound_days(instance, evenly(racks, sites, slowdown), time_limit=time_limit, cache=memory)
 
 
 def evenly(racks: int, sites: int, slowdown: float) -> LayoutRequest:

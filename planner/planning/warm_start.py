@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from planner.models.layout.warm_start import SolutionCache
+from planner.models.layout.solution_cache import SolutionCache
 
 
 @dataclass(slots=True)

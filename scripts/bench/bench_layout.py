@@ -82,7 +82,7 @@ def _filled_in(
     layers = problem.machine.model.layers
     splits = [x for x in itertools.product(range(1, layers + 1), repeat=p) if sum(x) == layers]
     for n, v, zero, split in itertools.product(
-        range(1, problem.most_sequences // (d * b) + 1), range(1, layers // p + 1), range(4), splits
+        range(1, problem.max_sequences // (d * b) + 1), range(1, layers // p + 1), range(4), splits
     ):
         if (p == 1 and v > 1) or (v > 1 and n < p) or min(split) < v:
             continue
@@ -138,8 +138,8 @@ def bench(name: str) -> None:
         return
     x, space = out.solution, out.solution.certificate.space
     print(
-        f"{name}: {seconds:.2f} s; {space['rows_declared']:,} rows declared, {space['rows_opened']:,} opened, "
-        f"{space['decided_again_by_cp_sat']:,} decided again by CP-SAT ({space['not_verified_by_cpsat']:,} left); {x.certificate.status}"
+        f"{name}: {seconds:.2f} s; {space['columns_declared']:,} columns declared, {space['columns_expanded']:,} expanded, "
+        f"{space['verified_by_cpsat']:,} verified by CP-SAT ({space['not_verified_by_cpsat']:,} not); {x.certificate.status}"
     )
     print(
         f"  TP {x.tensor_parallel} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel} micro-batch {x.microbatch_sequences} x "

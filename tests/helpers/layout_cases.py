@@ -1,4 +1,4 @@
-"""Small random layout questions, and every layout of them by plain loops, timed by physics alone."""
+"""Small random layout problems, and every layout of them by plain loops, timed by physics alone."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ def instance(
     software: dict[str, Any] | None = None,
     experts: dict[str, Any] | None = None,
 ) -> Instance:
-    """Return a tiny layout question: 4 GPUs a rack, 4 heads."""
+    """Return a tiny layout problem: 4 GPUs a rack, 4 heads."""
     gpu = {
         "name": "tiny",
         "hbm_bytes": hbm,
@@ -97,15 +97,15 @@ def request(**racks: int) -> LayoutRequest:
     )
 
 
-def stages_of(layers: int, stages: int, least: int) -> list[tuple[int, ...]]:
+def stages_of(layers: int, stages: int, smallest: int) -> list[tuple[int, ...]]:
     """List every way to give `layers` layers to stages of at least so many."""
-    return [x for x in itertools.product(range(least, layers + 1), repeat=stages) if sum(x) == layers]
+    return [x for x in itertools.product(range(smallest, layers + 1), repeat=stages) if sum(x) == layers]
 
 
 def every_layout(i: Instance, asked: LayoutRequest) -> Iterator[ParallelStrategy]:
     """Yield every layout of the declared space that keeps the pins, by plain loops and the instance alone."""
     m, pin = step.machine_of(i), {k.removeprefix("layout."): v for k, v in i.pins.items()}
-    most = math.floor((i.limits.max_batch_tokens or 0) / m.sequence)
+    max_sequences = math.floor((i.limits.max_batch_tokens or 0) / m.sequence)
     racks = [asked.racks_by_site[s] for s in sorted(asked.racks_by_site)]
     shared = math.gcd(m.model.heads, m.model.kv)
     degrees = [t for t in range(1, 5) if shared % t == 0 and pin.get("tensor_parallel", t) == t]
@@ -117,31 +117,38 @@ def every_layout(i: Instance, asked: LayoutRequest) -> Iterator[ParallelStrategy
     )
     for t, c, e, b, p in itertools.product(degrees, contexts, experts, (1, 2, 4, 8, 16), range(1, m.model.layers + 1)):
         asked_for = {"pipeline_parallel": p, "expert_parallel": e, "microbatch_sequences": b}
-        if b > most or any(pin.get(k, x) != x for k, x in asked_for.items()):
+        if b > max_sequences or any(pin.get(k, x) != x for k, x in asked_for.items()):
             continue
         for q in sorted({1, min(p, max(1, 4 // (t * c)))}):
-            r, column = max(1, 4 // (q * t * c)), -(-p // q) * -(-t * c // 4)
-            spans = [range(1, min(r * (n // column), most // b) + 1) if n // column else range(1) for n in racks]
-            for d in itertools.product(*spans):
+            r, racks_per_replica = max(1, 4 // (q * t * c)), -(-p // q) * -(-t * c // 4)
+            replicas = [
+                range(1, min(r * (n // racks_per_replica), max_sequences // b) + 1)
+                if n // racks_per_replica
+                else range(1)
+                for n in racks
+            ]
+            for d in itertools.product(*replicas):
                 if sum(d) and pin.get("data_parallel", sum(d)) == sum(d) and e <= t * c * min(x for x in d if x):
-                    yield from _cuts(i, t, c, e, b, p, q, r, d)
+                    yield from _strategies(i, t, c, e, b, p, q, r, d)
 
 
-def _cuts(
+def _strategies(
     i: Instance, t: int, c: int, e: int, b: int, p: int, q: int, r: int, d: tuple[int, ...]
 ) -> Iterator[ParallelStrategy]:
     m, pin = step.machine_of(i), {k.removeprefix("layout."): v for k, v in i.pins.items()}
-    most, layers = math.floor((i.limits.max_batch_tokens or 0) / m.sequence), m.model.layers
-    counts, orders = range(1, most // (sum(d) * b) + 1), m.software.schedules
-    for n, v, order, z, sp in itertools.product(counts, range(1, layers // p + 1), orders, range(4), (False, True)):
-        wrong = (v > 1 and (p == 1 or n < p or order == "zb-h1")) or (sp and t == 1)
+    max_sequences, layers = math.floor((i.limits.max_batch_tokens or 0) / m.sequence), m.model.layers
+    counts, schedules = range(1, max_sequences // (sum(d) * b) + 1), m.software.schedules
+    for n, v, schedule, z, sp in itertools.product(
+        counts, range(1, layers // p + 1), schedules, range(4), (False, True)
+    ):
+        wrong = (v > 1 and (p == 1 or n < p or schedule == "zb-h1")) or (sp and t == 1)
         asked = {"virtual_stages": v, "zero_stage": z, "sequence_parallel": sp, "microbatches_per_step": n}
         if wrong or any(pin.get(k, x) != x for k, x in asked.items()):
             continue
         for split in stages_of(layers, p, v):
             if pin.get("layers_per_stage", list(split)) != list(split):
                 continue
-            for kept, again in _recomputes(m.software.flash_attention, split, pin):
+            for mode, recomputed in _recomputes(m.software.flash_attention, split, pin):
                 yield ParallelStrategy(
                     tensor_parallel=t,
                     pipeline_parallel=p,
@@ -149,26 +156,26 @@ def _cuts(
                     virtual_stages=v,
                     micro_batch=b,
                     micro_batches=n,
-                    recompute=kept,
+                    recompute=mode,
                     sequence_parallel=sp,
                     zero_stage=z,
                     layers_per_stage=split,
                     replicas_per_rack=r,
                     context_parallel=c,
                     expert_parallel=e,
-                    schedule=order,
+                    schedule=schedule,
                     stages_per_rack=q,
-                    recomputed_layers_per_stage=again,
+                    recomputed_layers_per_stage=recomputed,
                 )
 
 
 def _recomputes(flash: bool, split: tuple[int, ...], pin: dict[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:
     some = [("full", x) for x in itertools.product(*(range(n + 1) for n in split)) if any(x)]
-    wanted = pin.get("recompute")
-    if wanted == "full":
+    mode = pin.get("recompute")
+    if mode == "full":
         return [("full", split)]
-    if wanted is not None:
-        return [(wanted, ())]
+    if mode is not None:
+        return [(mode, ())]
     return [("none", ()), *some] if flash else [("none", ()), ("selective", ()), *some]
 
 
@@ -179,9 +186,9 @@ def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, Paral
         pipeline_send_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0
     )
     known: dict[Any, Any] = {}
-    whole = layer_time.layer_times
+    timed = layer_time.layer_times
     try:
-        layer_time.layer_times = lambda machine, s: known[s] if s in known else known.setdefault(s, whole(machine, s))
+        layer_time.layer_times = lambda machine, s: known[s] if s in known else known.setdefault(s, timed(machine, s))
         for x in every_layout(i, asked):
             if sum(stage_memory.worst_memory(m, x).values()) <= limit:
                 yield (
@@ -189,16 +196,16 @@ def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, Paral
                     x,
                 )
     finally:
-        layer_time.layer_times = whole
+        layer_time.layer_times = timed
 
 
-def least_seconds_per_sequence(i: Instance, asked: LayoutRequest) -> float | None:
+def min_seconds_per_sequence(i: Instance, asked: LayoutRequest) -> float | None:
     """Time every layout that fits memory; None where none does."""
     return min((seconds for seconds, _ in every_time(i, asked)), default=None)
 
 
 def random_case(seed: int) -> tuple[Instance, LayoutRequest]:
-    """Return a small random question; some choices are pinned so that the brute force stays short."""
+    """Return a small random problem; some choices are pinned so that the brute force stays short."""
     r = random.Random(seed)
     layers = r.choice([2, 3, 3, 4])
     pins: dict[str, Any] = {"layout.zero_stage": r.randint(0, 3)}
@@ -235,7 +242,7 @@ def random_case(seed: int) -> tuple[Instance, LayoutRequest]:
 
 
 def batch_limited_case(seed: int) -> tuple[Instance, LayoutRequest]:
-    """Return a small random question in which the batch leaves most racks idle; pins keep the brute force short."""
+    """Return a small random problem in which the batch leaves max_sequences racks idle; pins keep the brute force short."""
     r = random.Random(seed)
     pins: dict[str, Any] = {"layout.zero_stage": r.randint(0, 3), "layout.tensor_parallel": r.choice([1, 2, 4])}
     pins["layout.sequence_parallel"] = pins["layout.tensor_parallel"] > 1

@@ -1,190 +1,75 @@
-"""The rows of the space in order of their bounds, taken apart by their counts of replicas and micro-batches, and no earlier than needed."""
+"""The branch-and-bound search for the fastest layout: nodes are priced in order of their bounds until none can win."""
 
-import heapq
-import itertools
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from planner.models.layout.bounds import NARROW, Cells, bounded, narrow, split, whole
-from planner.models.layout.columns import Flags, Floats, Ints, Row, RowTable, Select, most_counts, row_bounds, row_table
-from planner.models.layout.columns_dp_microbatch import Span
-from planner.models.layout.data import LayerStrategy, Problem, at_hops, layer_strategies
-from planner.models.layout.known_bounds import Floors, Key, Wanted
-from planner.models.layout.pricing import Best, best_of_row
+from planner.models.layout.bounds import (
+    ColumnFilter,
+    ColumnKey,
+    KnownBounds,
+    RemainingColumns,
+    bound_columns,
+    bound_strategy,
+    column_table,
+)
+from planner.models.layout.columns import Column, ColumnTable, Flags, Ints, max_counts
+from planner.models.layout.counts import CountRanges
+from planner.models.layout.data import LayerStrategy, Problem, list_layer_strategies, with_send_times
+from planner.models.layout.nodes import NARROW_RATIO, BestFirstQueue, Leaf
+from planner.models.layout.pricing import Solution, price_column
 from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
 
-FIRST = 128  # cells split at once while there is no layout
-ROWS_AT_ONCE = 1024  # and with one
+# Layer strategies whose columns join the queue at once: an early incumbent then excludes most of the others unbounded.
+STRATEGIES_AT_ONCE = 8
+LEAVES_PER_STEP = (
+    2  # priced before more columns join: the first is rarely the best, later ones are better priced at the end
+)
+# Of the incumbent. Known bounds that mostly lie below exclude little here and nothing from faster problems to come.
+USEFUL_BOUND = 1.08
+SAMPLED_PIPELINES = 12  # on which layer strategies are compared at first: enough to order them, a fraction of the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
-    """A row, told apart by its key, with narrow ranges of its counts; the row's bound is that of these."""
+class SearchResult:
+    """What a search leaves: its best layout, the proven bound, and the columns that it priced."""
 
-    key: tuple[int, int]
-    row: Row
-    span: Span
-
-
-class Queue:
-    """Narrow parts of the rows of tables in order of their bounds: rows are bounded by all their counts, then split, when their own bounds come up.
-
-    `cutoff`, which may fall on the way: parts that are as slow are not yielded, and dropped where they are slower by `margin`.
-    `over`: says when to stop short.
-    """
-
-    def __init__(
-        self, problem: Problem, *tables: RowTable, margin: float = 1.0, over: Callable[[], bool] = lambda: False
-    ) -> None:
-        self.problem, self.cutoff, self.margin, self.over = problem, math.inf, margin, over
-        self.tables: list[RowTable] = []
-        self.hopeless = 0
-        self._heap: list[tuple[float, int, int, Any]] = []
-        self._number = itertools.count()
-        for table in tables:
-            self.add(table)
-
-    def add(self, table: RowTable) -> None:
-        """Take in the rows of a table, those of a way to cut a layer and a ZeRO stage together."""
-        self.tables.append(table)
-        keys = table.base * 4 + table.zero
-        order = np.argsort(keys, kind="stable")
-        for own in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(order) else ():
-            self._push(float(table.bound[own].min()), len(self.tables) - 1, own)
-
-    def _push(self, bound: float, table: int, held: Any) -> None:
-        heapq.heappush(self._heap, (bound, next(self._number), table, held))
-
-    @property
-    def bound(self) -> float:
-        """No row still to come is under this."""
-        return self._heap[0][0] if self._heap else math.inf
-
-    @property
-    def reach(self) -> float:
-        """What is as slow as this is dropped."""
-        return self.cutoff * self.margin
-
-    def left(self) -> Iterator[tuple[RowTable, Ints, Floats]]:
-        """Yield what is still held: rows of a table, all of one way to cut a layer and one ZeRO stage, and the bounds of parts of them."""
-        for bound, _, number, held in self._heap:
-            table = self.tables[number]
-            if isinstance(held, Cells):
-                yield table, held.row, held.bound
-            elif isinstance(held, tuple):
-                yield table, np.array([held[0]]), np.array([bound])
-            else:
-                yield table, held, table.bound[held]
-
-    def __iter__(self) -> Iterator[Leaf]:
-        """Yield every part of a row that memory does not rule out and that is under the cutoff."""
-        while self._heap and self.bound < self.cutoff and not self.over():
-            bound, _, table, held = heapq.heappop(self._heap)
-            if isinstance(held, Cells):
-                self._split(table, held)
-            elif isinstance(held, tuple):
-                index, span = held
-                yield Leaf(key=(table, index), row=self.tables[table].row(index, bound), span=span)
-            else:
-                self._take(table, held)
-
-    def _take(self, number: int, rows: Ints) -> None:
-        """Bound rows of one way to cut a layer by all their counts together."""
-        table = self.tables[number]
-        self._put_off(number, rows, table.bound[rows])
-        rows = rows[table.bound[rows] < self.cutoff]
-        if len(rows):
-            cells = whole(self.problem, table, rows, self.reach)
-            possible = bounded(self.problem, table, cells, math.inf)
-            self.hopeless += len(cells) - len(possible)
-            self._keep(number, possible.part(possible.bound < self.reach))
-
-    def _put_off(self, number: int, held: Any, bound: Floats) -> None:
-        """Push what is as slow as the cutoff but may be asked for by another question."""
-        which = (bound >= self.cutoff) & (bound < self.reach)
-        if which.any():
-            self._push(float(bound[which].min()), number, held.part(which) if isinstance(held, Cells) else held[which])
-
-    def _split(self, number: int, cells: Cells) -> None:
-        """Split the best of some cells."""
-        self._put_off(number, cells, cells.bound)
-        cells = cells.part(cells.bound < self.cutoff)
-        most = ROWS_AT_ONCE if math.isfinite(self.cutoff) else FIRST
-        if len(cells) > most:
-            order = np.argpartition(cells.bound, most)
-            self._keep(number, cells.part(order[most:]))
-            cells = cells.part(order[:most])
-        if len(cells):
-            table = self.tables[number]
-            self._keep(number, bounded(self.problem, table, split(self.problem, table, cells), self.reach))
-
-    def _keep(self, number: int, cells: Cells) -> None:
-        ripe = narrow(self.tables[number], cells)
-        for i in np.flatnonzero(ripe):
-            replicas, batches = (
-                (int(cells.fewest[i]), int(cells.most[i])),
-                (int(cells.shallowest[i]), int(cells.deepest[i])),
-            )
-            self._push(float(cells.bound[i]), number, (int(cells.row[i]), Span(replicas=replicas, batches=batches)))
-        rest = cells.part(~ripe)
-        if len(rest):
-            self._push(float(rest.bound.min()), number, rest)
-
-
-STRATEGIES_AT_ONCE = 8  # ways to cut a layer whose rows are bounded before the best of them are opened
-TRIES = 2  # parts of them that are opened while the table grows
-AHEAD = 1.08  # of the incumbent: floors below this are of little use to questions to come
-SAMPLES = 12  # pipelines on which ways to cut a layer are compared at first
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """What the search holds: the incumbent, the proven bound and where the space went."""
-
-    best: Best | None
+    best: Solution | None
     bound: float
     stop: Stop
-    opened: list[Row]
-    queue: Queue
-    seconds: float
-    paces: list[LayerStrategy]  # of the space
-    floors: Floors | None = None  # that no layout is under
+    expanded: list[Column]
+    queue: BestFirstQueue
+    layer_strategies: list[LayerStrategy]  # of the space
+    known_bounds: KnownBounds | None = None  # on all columns
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class Search:
     """A search under way."""
 
     problem: Problem
-    started: float
-    time_limit: float | None
+    deadline: Deadline
     progress: Callable[[str], None] | None
-    beyond: float = 1.0  # how far beyond the best layout rows are searched to their end
-    known: Floors | None = None  # that searches before this one found
-    wanted: Wanted | None = None  # rows that these leave
-    paces: list[LayerStrategy] = field(default_factory=list)  # all ways to cut a layer
-    number: dict[int, int] = field(default_factory=dict)  # which of them a base is, by its identity
-    best: Best | None = None
-    row: Row | None = None  # of the best
-    opened: dict[tuple[int, int], Row] = field(default_factory=dict)
-    floors: dict[tuple[int, int], float] = field(default_factory=dict)  # of the opened rows
-    unsearched: float = math.inf  # the bound of a part that the limit cut short
+    exact_tolerance: float = 1.0  # of the incumbent: columns under it are searched to their optimum
+    known_bounds: KnownBounds | None = None  # that earlier searches proved
+    remaining: RemainingColumns | None = None  # columns that these bounds do not exclude
+    layer_strategies: list[LayerStrategy] = field(default_factory=list)
+    strategy_index: dict[int, int] = field(default_factory=dict)  # by the identity of a layer strategy
+    best: Solution | None = None
+    column: Column | None = None  # of the best
+    expanded: dict[tuple[int, int], Column] = field(default_factory=dict)
+    column_bounds: dict[tuple[int, int], float] = field(default_factory=dict)  # of the expanded columns
+    unsearched_bound: float = math.inf  # of a node that the time limit cut short
 
     @property
-    def over(self) -> bool:
+    def stopped(self) -> bool:
         """Whether the time is out; the first layout is waited for."""
-        return (
-            self.best is not None
-            and self.time_limit is not None
-            and time.perf_counter() - self.started > self.time_limit
-        )
+        return self.best is not None and self.deadline.passed
 
     @property
     def target(self) -> float:
@@ -194,32 +79,41 @@ class Run:
     @property
     def cutoff(self) -> float:
         """Seconds per sequence under which layouts are searched."""
-        return self.target * self.beyond
+        return self.target * self.exact_tolerance
 
     def take(self, leaf: Leaf, bound: float) -> None:
-        """Search a part of a row; `bound`: no layout of the space is under it."""
-        self.opened.setdefault(leaf.key, leaf.row)
-        floor = self.open(leaf.row, bound, leaf.span)
-        self.floors[leaf.key] = min(floor, self.floors.get(leaf.key, math.inf))
-        if self.over:
-            self.unsearched = min(self.unsearched, leaf.row.bound)
+        """Price a leaf; no layout of the space is under `bound`."""
+        self.expanded.setdefault(leaf.key, leaf.column)
+        proven = self.price(leaf, bound)
+        self.column_bounds[leaf.key] = min(proven, self.column_bounds.get(leaf.key, math.inf))
+        if self.stopped:
+            self.unsearched_bound = min(self.unsearched_bound, leaf.column.bound)
 
-    def open(self, row: Row, bound: float, span: Span | None = None) -> float:
-        """Search a row, or a span of its counts, for a better layout; return what none is under. `bound`: none of the space is under it."""
+    def price(self, leaf: Leaf, bound: float) -> float:
+        """Search a leaf for a better layout and return what none of it is under; none of the space is under `bound`."""
         cutoff = self.cutoff
-        better = best_of_row(self.problem, row, cutoff, lambda: self.over, span)
+        better = price_column(self.problem, leaf.column, cutoff, lambda: self.stopped, leaf.ranges)
         if better is not None and better.seconds < self.target:
-            self._hold(better, row, bound)
+            self._accept(better, leaf.column, bound)
         return cutoff if better is None else better.seconds
 
-    def _hold(self, better: Best, row: Row, bound: float) -> None:
-        self.best, self.row = better, row
+    def _accept(self, better: Solution, column: Column, bound: float) -> None:
+        """Make a layout the incumbent."""
+        self.best, self.column = better, column
         if self.progress is not None:
-            tokens = better.cut.data_parallel * better.cut.micro_batches * better.cut.micro_batch
+            strategy = better.strategy
+            sequences = strategy.data_parallel * strategy.micro_batches * strategy.micro_batch
             low = min(bound, better.seconds)
-            self.progress(
-                f"layout: incumbent {better.seconds * tokens:.4g} s/step, bound {low * tokens:.4g}, gap {1 - low / better.seconds:.1%}"
-            )
+            steps = f"incumbent {better.seconds * sequences:.4g} s/step, bound {low * sequences:.4g}"
+            self.progress(f"layout: {steps}, gap {1 - low / better.seconds:.1%}")
+
+    def filter_of(self, strategies: list[LayerStrategy]) -> ColumnFilter | None:
+        """Return the filter that keeps the remaining columns of some layer strategies; None where all remain."""
+        remaining = self.remaining
+        if remaining is None:
+            return None
+        indices = [self.strategy_index[id(s)] for s in strategies]
+        return lambda index, *column: remaining.select(indices[index], *column)
 
 
 def search(
@@ -227,186 +121,193 @@ def search(
     *,
     time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
-    table: RowTable | None = None,
-    near: Sequence[ParallelStrategy] = (),
-    paces: list[LayerStrategy] | None = None,
-    floors: Floors | None = None,
-    margin: float = 1.0,
-    beyond: float = 1.0,
-) -> Search:
-    """Open rows in order of their bounds until none can beat the incumbent.
+    table: ColumnTable | None = None,
+    warm_starts: Sequence[ParallelStrategy] = (),
+    layer_strategies: list[LayerStrategy] | None = None,
+    known_bounds: KnownBounds | None = None,
+    bound_tolerance: float = 1.0,
+    exact_tolerance: float = 1.0,
+) -> SearchResult:
+    """Find the fastest layout by pricing nodes in order of their bounds until none can beat the incumbent.
 
-    `table`: the rows to search, where not all; `near`: layouts of questions like this one, whose rows are opened first;
-    `paces`: all ways to cut a layer, where they are known, `floors`: what was proven of them before; `margin`: how far
-    beyond the incumbent to find floors out, and `beyond`: to find them out exactly.
+    Parameters
+    ----------
+    table : columns to search, where not all.
+    warm_starts : layouts of similar problems, whose columns are priced first.
+    layer_strategies, known_bounds : all layer strategies and bounds on their columns, where earlier searches left them.
+    bound_tolerance : of the incumbent; bounds of slower columns are not worked out.
+    exact_tolerance : of the incumbent; columns under it are searched to their optimum.
     """
-    run = Run(
+    run = Search(
         problem=problem,
-        started=time.perf_counter(),
-        time_limit=time_limit,
+        deadline=Deadline(time_limit),
         progress=progress,
-        beyond=beyond,
-        known=floors,
+        exact_tolerance=exact_tolerance,
+        known_bounds=known_bounds,
     )
-    queue, rest = Queue(problem, margin=margin, over=lambda: run.over), math.inf
+    queue = BestFirstQueue(problem, bound_tolerance=bound_tolerance, stopped=lambda: run.stopped)
+    unqueued_bound = math.inf
     if table is None:
-        run.paces = layer_strategies(problem) if paces is None else paces
-        rest = _start(run, queue, near)
+        run.layer_strategies = list_layer_strategies(problem) if layer_strategies is None else layer_strategies
+        _price_warm_starts(run, warm_starts)
+        unqueued_bound = _fill_queue(run, queue)
     else:
+        run.layer_strategies = table.layer_strategies
         queue.add(table)
     queue.cutoff = run.cutoff
     for leaf in queue:
-        run.take(leaf, min(leaf.row.bound, queue.bound, rest))
+        run.take(leaf, min(leaf.column.bound, queue.bound, unqueued_bound))
         queue.cutoff = run.cutoff
-    bound = min(run.unsearched, queue.bound, rest, run.target)
-    opened = [row for row in run.opened.values() if row.bound < run.target]
-    if run.best is not None and run.row is not None and not any(is_row_of(row, run.best.cut) for row in opened):
-        opened.append(run.row)
-    return Search(
+    bound = min(run.unsearched_bound, queue.bound, unqueued_bound, run.target)
+    proved = bound >= run.target
+    expanded = [column for column in run.expanded.values() if column.bound < run.target]
+    missing = run.best is not None and not any(is_column_of(c, run.best.strategy) for c in expanded)
+    if missing and run.column is not None:
+        expanded.append(run.column)
+    return SearchResult(
         best=run.best,
         bound=bound,
-        stop=Stop.PROVED if bound >= run.target else Stop.LIMIT,
-        opened=opened,
+        stop=Stop.PROVED if proved else Stop.LIMIT,
+        expanded=expanded,
         queue=queue,
-        seconds=time.perf_counter() - run.started,
-        paces=table.layer_strategies if table is not None else run.paces,
-        floors=_floors(run, queue) if table is None and bound >= run.target else None,
+        layer_strategies=run.layer_strategies,
+        known_bounds=_proven_bounds(run, queue) if table is None and proved else None,
     )
 
 
-def _floors(run: Run, queue: Queue) -> Floors:
-    """Return what a finished search proves of rows: what is held no more is as slow as the queue's reach."""
-    pairs = np.full((len(run.paces), run.problem.machine.model.layers + 1), queue.reach)
-    rows: dict[Key, float] = dict.fromkeys(run.wanted.more if run.wanted is not None else (), queue.reach)
-    for at, row in run.opened.items():
-        own = run.number[id(row.base)], row.zero, row.pipeline, row.virtual_stages, row.filled
-        rows[own] = min(run.floors[at], queue.reach)  # other parts of the row may have been dropped
-    single = {own[:2] for own in rows}
-    for table, held, bounds in queue.left():
-        way, zero = run.number[id(table.layer_strategies[int(table.base[held[0]])])], int(table.zero[held[0]])
-        rest = np.ones(len(held), dtype=bool)
-        for i, number in enumerate(held.tolist() if (way, zero) in single else ()):
-            own = way, zero, int(table.pipeline[number]), int(table.virtual_stages[number]), bool(table.filled[number])
-            if own in rows:
-                rows[own], rest[i] = min(rows[own], float(bounds[i])), False
-        np.minimum.at(pairs[way], table.pipeline[held[rest]], bounds[rest])
-    found = Floors(pairs, rows)
-    return found if run.known is None or run.wanted is None else run.known.updated(found, run.wanted)
+def _proven_bounds(run: Search, queue: BestFirstQueue) -> KnownBounds:
+    """Return what a finished search proves of columns: one that left the queue is as slow as its discard bound."""
+    pairs = np.full((len(run.layer_strategies), run.problem.machine.model.layers + 1), queue.discard_bound)
+    extra = run.remaining.extra if run.remaining is not None else ()
+    columns: dict[ColumnKey, float] = dict.fromkeys(extra, queue.discard_bound)
+    for at, column in run.expanded.items():
+        index = run.strategy_index[id(column.layer_strategy)]
+        key = index, column.zero_stage, column.pipeline, column.virtual_stages, column.filled
+        # Other nodes of the column may have been dropped.
+        columns[key] = min(run.column_bounds[at], queue.discard_bound)
+    single = {key[:2] for key in columns}
+    for table, nodes, bounds in queue.remaining():
+        layer_strategy, zero_stage = table.strategy_at(int(nodes[0]))
+        index = run.strategy_index[id(layer_strategy)]
+        rest = np.ones(len(nodes), dtype=bool)
+        for i, n in enumerate(nodes.tolist() if (index, zero_stage) in single else ()):
+            key = index, zero_stage, int(table.pipeline[n]), int(table.virtual_stages[n]), bool(table.filled[n])
+            if key in columns:
+                columns[key], rest[i] = min(columns[key], float(bounds[i])), False
+        np.minimum.at(pairs[index], table.pipeline[nodes[rest]], bounds[rest])
+    new = KnownBounds(pairs, columns)
+    if run.known_bounds is None or run.remaining is None:
+        return new
+    return run.known_bounds.updated(new, run.remaining)
 
 
-def _start(run: Run, queue: Queue, near: Sequence[ParallelStrategy]) -> float:
-    """Give the queue its rows, a few ways to cut a layer at a time, and open the first parts that come up; return a bound for what it did not get."""
-    for cut in near:
-        held, low = run.best, min(least_of(run.problem, base) for base in run.paces)
-        for leaf in _leaves_of(run, cut):
-            run.open(leaf.row, low, leaf.span)
-            if run.best is not held:
+def _price_warm_starts(run: Search, warm_starts: Sequence[ParallelStrategy]) -> None:
+    """Price the nodes of each warm start until one is better than the incumbent."""
+    for strategy in warm_starts:
+        before, bound = run.best, min(bound_strategy(run.problem, s) for s in run.layer_strategies)
+        for leaf in _leaves_of(run, strategy):
+            run.price(leaf, bound)
+            if run.best is not before:
                 break
-    if run.known is not None and (run.cutoff == math.inf or run.known.mostly_under(run.target * AHEAD)):
-        run.known = None  # of no use, or soon passed by most layouts of questions to come: found out anew
-    run.wanted = None if run.known is None else run.known.wanted(run.target)
-    own = np.arange(len(run.paces)) if run.wanted is None else run.wanted.ways
-    paces = [at_hops(run.problem, run.paces[i]) for i in own]
-    run.number = {id(base): int(i) for base, i in zip(paces, own, strict=True)}
-    paces = paces if run.cutoff < math.inf else _in_promise(run.problem, paces)
-    least = [least_of(run.problem, base) for base in paces]
-    for k in range(0, len(paces), STRATEGIES_AT_ONCE):
-        if run.over:
-            return min(least[k:])
-        queue.add(
-            row_table(
-                run.problem,
-                paces[k : k + STRATEGIES_AT_ONCE],
-                cutoff=run.cutoff * queue.margin,
-                wanted=_select(run, paces[k : k + STRATEGIES_AT_ONCE]),
-            )
-        )
-        queue.cutoff, tries = run.cutoff, 0
-        for leaf in queue:
-            run.take(leaf, min(least))
-            queue.cutoff, tries = run.cutoff, tries + 1
-            if run.cutoff < math.inf and tries >= TRIES:
+
+
+def _fill_queue(run: Search, queue: BestFirstQueue) -> float:
+    """Queue columns, a few layer strategies at a time, and price the first leaves; return a bound on those left out."""
+    known = run.known_bounds
+    if known is not None and (run.cutoff == math.inf or known.mostly_under(run.target * USEFUL_BOUND)):
+        run.known_bounds = known = None
+    run.remaining = None if known is None else known.remaining(run.target)
+    indices = np.arange(len(run.layer_strategies)) if run.remaining is None else run.remaining.strategies
+    strategies = [with_send_times(run.problem, run.layer_strategies[i]) for i in indices]
+    run.strategy_index = {id(s): int(i) for s, i in zip(strategies, indices, strict=True)}
+    if run.cutoff == math.inf:
+        strategies = _by_sampled_bound(run.problem, strategies)
+    bounds = [bound_strategy(run.problem, s) for s in strategies]
+    for k in range(0, len(strategies), STRATEGIES_AT_ONCE):
+        if run.stopped:
+            return min(bounds[k:])
+        some = strategies[k : k + STRATEGIES_AT_ONCE]
+        cutoff = run.cutoff * queue.bound_tolerance
+        queue.add(column_table(run.problem, some, cutoff=cutoff, keep=run.filter_of(some)))
+        queue.cutoff = run.cutoff
+        for priced, leaf in enumerate(queue, start=1):
+            run.take(leaf, min(bounds))
+            queue.cutoff = run.cutoff
+            if run.cutoff < math.inf and priced >= LEAVES_PER_STEP:
                 break
     return math.inf
 
 
-def _select(run: Run, paces: list[LayerStrategy]) -> Select | None:
-    """Return what tells which rows of some ways to cut a layer are wanted; None where all are."""
-    wanted = run.wanted
-    if wanted is None:
-        return None
-    return lambda index, zero, p, v, filled: wanted.rows(run.number[id(paces[index])], zero, p, v, filled)
+def _leaves_of(run: Search, strategy: ParallelStrategy) -> Iterator[Leaf]:
+    """Yield nodes of a layout's columns: those with about the most replicas, then all while there is no incumbent."""
+    for layer_strategy in run.layer_strategies:
+        shape = layer_strategy.shape
+        same = shape.tensor_parallel == strategy.tensor_parallel and shape.micro_batch == strategy.micro_batch
+        if not same or layer_strategy.schedule != strategy.schedule:
+            continue
+        here = with_send_times(run.problem, layer_strategy)
+        table = column_table(run.problem, [here], keep=partial(_matches, strategy))
+        own = [i for i in range(len(table)) if is_column_of(table.column(i, 0.0), strategy)]
+        for i in own:
+            most = int(max_counts(run.problem, layer_strategy, table.pipeline[[i]], table.filled[[i]])[0][0])
+            ranges = CountRanges(
+                replicas=(max(1, int(most / NARROW_RATIO)), most),
+                micro_batches=(strategy.micro_batches, strategy.micro_batches),
+            )
+            yield Leaf(key=(0, i), column=table.column(i, float(table.bound[i])), ranges=ranges)
+        if run.best is None:
+            yield from BestFirstQueue(run.problem, table.select(np.array(own, dtype=np.int64)))
 
 
-def _leaves_of(run: Run, cut: ParallelStrategy) -> Iterator[Leaf]:
-    """Yield the parts of the rows that a layout belongs to: with as many replicas as fit or few less, then, without any layout yet, all of them."""
-    for base in run.paces:
-        if (
-            base.shape.tensor_parallel == cut.tensor_parallel
-            and base.shape.micro_batch == cut.micro_batch
-            and base.order == cut.schedule
-        ):
-            table = row_table(run.problem, [at_hops(run.problem, base)], wanted=partial(_of_cut, cut))
-            held = [i for i in range(len(table)) if is_row_of(table.row(i, 0.0), cut)]
-            for i in held:
-                most = int(most_counts(run.problem, base, table.pipeline[[i]], table.filled[[i]])[0][0])
-                span = Span(replicas=(max(1, int(most / NARROW)), most), batches=(cut.micro_batches, cut.micro_batches))
-                yield Leaf(key=(0, i), row=table.row(i, float(table.bound[i])), span=span)
-            if run.best is None:
-                yield from Queue(run.problem, table.part(np.array(held, dtype=np.int64)))
+def _matches(strategy: ParallelStrategy, _: int, zero_stage: int, p: Ints, v: Ints, filled: Flags) -> Flags:
+    """Return which pipelines have the stages and the ZeRO stage of a layout."""
+    same = (
+        (p == strategy.pipeline_parallel) & (v == strategy.virtual_stages) & (filled == (strategy.micro_batches >= p))
+    )
+    return np.asarray(same & (zero_stage == strategy.zero_stage))
 
 
-def _of_cut(cut: ParallelStrategy, _: int, zero: int, p: Ints, v: Ints, filled: Flags) -> Flags:
-    own = (p == cut.pipeline_parallel) & (v == cut.virtual_stages) & (filled == (cut.micro_batches >= p))
-    return np.asarray(own & (zero == cut.zero_stage))
-
-
-def _in_promise(problem: Problem, paces: list[LayerStrategy]) -> list[LayerStrategy]:
-    """Order ways to cut a layer by their bounds on a sample of pipelines, those first of which one may fit memory."""
+def _by_sampled_bound(problem: Problem, strategies: list[LayerStrategy]) -> list[LayerStrategy]:
+    """Order layer strategies by their bounds on a sample of pipelines, those that may fit memory first."""
     layers = problem.machine.model.layers
     stages = problem.options("pipeline_parallel", range(1, layers + 1))
-    some = (
-        sorted(
-            {stages[min(len(stages) - 1, len(stages) * k // SAMPLES)] for k in range(SAMPLES)} | {stages[0], stages[-1]}
-        )
-        if stages
-        else []
-    )
-    pairs = sorted({(p, v) for p in some for v in (1, layers // p) if p > 1 or v == 1})
+    last = len(stages) - 1
+    sampled = {stages[min(last, len(stages) * k // SAMPLED_PIPELINES)] for k in range(SAMPLED_PIPELINES) if stages}
+    if stages:
+        sampled |= {stages[0], stages[-1]}
+    pairs = sorted({(p, v) for p in sampled for v in (1, layers // p) if p > 1 or v == 1})
     p, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     options = problem.options("zero_stage", range(4))
+    zero_stages = sorted({options[min(1, len(options) - 1)], options[-1]}) if options else []
 
-    def promise(base: LayerStrategy) -> float:
-        own = (p > 1) | (not base.packed)
-        own &= (v == 1) | (base.order == "1f1b")
-        least = math.inf
-        for zero in sorted({options[min(1, len(options) - 1)], options[-1]} if options else ()):
-            bound, room, fits = row_bounds(problem, base, zero, p[own], v[own], np.ones(int(own.sum()), dtype=bool))
-            least = float(np.min(bound, initial=least, where=room & fits))
-        return least
+    def sampled_bound(strategy: LayerStrategy) -> float:
+        own = (p > 1) | (not strategy.packed)
+        own &= (v == 1) | (strategy.schedule == "1f1b")
+        filled, low = np.ones(int(own.sum()), dtype=bool), math.inf
+        for zero_stage in zero_stages:
+            bound, possible, fits = bound_columns(problem, strategy, zero_stage, p[own], v[own], filled)
+            low = float(np.min(bound, initial=low, where=possible & fits))
+        return low
 
-    return sorted(paces, key=promise)
-
-
-def least_of(problem: Problem, base: LayerStrategy) -> float:
-    """Bound all layouts of a way to cut a layer from below, in seconds per sequence: every GPU at its pace, no fill and no tails."""
-    m = problem.machine
-    units = max(1, problem.most_racks * m.rack.gpus // base.shape.gpus)
-    return (m.model.layers * base.least_layer + base.head) / (base.shape.micro_batch * units)
+    return sorted(strategies, key=sampled_bound)
 
 
-def is_row_of(row: Row, cut: ParallelStrategy) -> bool:
-    """Tell whether a layout belongs to a row."""
-    held = (
-        cut.pipeline_parallel,
-        cut.virtual_stages,
-        cut.micro_batches >= cut.pipeline_parallel,
-        cut.zero_stage,
-        cut.schedule,
-        cut.stages_per_rack,
+def is_column_of(column: Column, strategy: ParallelStrategy) -> bool:
+    """Return whether a layout belongs to a column."""
+    own, full = column.layer_strategy, strategy.recompute == "full"
+    shape = replace(strategy.shape, recompute=own.shape.recompute if full else strategy.recompute)
+    return (shape == own.shape and (not full or own.recomputes != "none")) and (
+        strategy.pipeline_parallel,
+        strategy.virtual_stages,
+        strategy.micro_batches >= strategy.pipeline_parallel,
+        strategy.zero_stage,
+        strategy.schedule,
+        strategy.stages_per_rack,
+    ) == (
+        column.pipeline,
+        column.virtual_stages,
+        column.filled,
+        column.zero_stage,
+        own.schedule,
+        column.stages_per_rack,
     )
-    kept = row.base.shape.recompute if cut.recompute == "full" else cut.recompute
-    own = replace(cut.shape, recompute=kept) == row.base.shape and (
-        cut.recompute != "full" or row.base.recomputes != "none"
-    )
-    return own and held == (row.pipeline, row.virtual_stages, row.filled, row.zero, row.base.order, row.stages_per_rack)

@@ -1,4 +1,4 @@
-"""The layout question: what is asked, and every way to cut a layer with the pace that it sets."""
+"""The layout problem: machine, racks, network, limits and pins, and the layer strategies of the declared space."""
 
 import itertools
 import math
@@ -17,36 +17,39 @@ from planner.physics.training.schedule import Schedule
 from planner.physics.training.stage_memory import LayerBytes
 from planner.physics.training.step import Conditions
 
-MICRO_BATCHES = (1, 2, 4, 8, 16)
-LONG_SEQUENCE = 16_384  # tokens from which context parallelism belongs to the space
-WIDE = 16  # TP ranks from which 2-D tensor parallelism belongs to the space
-WIDE_HIDDEN = (
-    24_576  # width from which TP over several scale-up domains belongs to it, where no fabric is to be designed
-)
-MOST_DOMAINS = 64  # that TP spans
+# Powers of two, as frameworks are tuned for; a larger micro-batch fills GPUs no better and holds more in flight.
+MICRO_BATCH_SIZES = (1, 2, 4, 8, 16)
+LONG_SEQUENCE = 16_384  # tokens; below, attention is too short for the traffic of context parallelism to pay
+MIN_2D_TENSOR_RANKS = 16  # fewer ranks reduce over a ring so short that a grid of them saves nothing
+# Narrower models leave each GPU of a TP group across scale-up domains too little work to hide the slower links.
+MIN_HIDDEN_ACROSS_DOMAINS = 24_576
+MAX_DOMAINS = 64  # that one TP group spans: keeps the space finite, far above what is ever fastest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The layout question: machine, racks by site, network, limits and pins."""
+    """The layout problem: machine, racks by site, network, limits and pins."""
 
     machine: Machine
     conditions: Conditions
     sites: tuple[str, ...]
     racks: tuple[int, ...]
-    most_sequences: int
+    max_sequences: int
     memory_limit: float
     racks_in_all: int | None = None  # where fewer than those of all sites: a relaxation, see `shared`
-    wide: bool = False
+    tensor_across_domains: bool = False
     pins: dict[str, Any] = field(default_factory=dict)
 
     @property
     def shared(self) -> bool:
-        """Whether all sites' replicas divide what ZeRO shards, and sites may stand idle: faster than any split of the racks, for a bound."""
+        """Whether ZeRO shards over the replicas of all sites, and sites may stand idle.
+
+        This relaxes every split of the racks over sites, so its optimum is a bound on all of them.
+        """
         return self.racks_in_all is not None
 
     @property
-    def most_racks(self) -> int:
+    def max_racks(self) -> int:
         """Racks that all sites may use together."""
         return sum(self.racks) if self.racks_in_all is None else self.racks_in_all
 
@@ -56,17 +59,17 @@ class Problem:
 
     def options(self, name: str, free: Iterable[Any]) -> list[Any]:
         """Return the pinned value where it is among the free ones, else all of them."""
-        wanted = self.pin(name)
-        return [x for x in free if wanted is None or x == wanted]
+        value = self.pin(name)
+        return [x for x in free if value is None or x == value]
 
     def choices(self, name: str, free: Iterable[Any]) -> list[Any]:
         """Return the pinned value, whatever it is, else the free ones."""
-        wanted = self.pin(name)
-        return list(free) if wanted is None else [wanted]
+        value = self.pin(name)
+        return list(free) if value is None else [value]
 
 
 def problem_of(instance: Instance, request: LayoutRequest) -> Problem:
-    """Read the layout question from an instance and what the site split passed on."""
+    """Read the layout problem from an instance and a request."""
     machine = step.machine_of(instance)
     tokens = instance.limits.max_batch_tokens
     if tokens is None:
@@ -83,104 +86,112 @@ def problem_of(instance: Instance, request: LayoutRequest) -> Problem:
         ),
         sites=sites,
         racks=tuple(request.racks_by_site[s] for s in sites),
-        most_sequences=math.floor(tokens / machine.sequence),
+        max_sequences=math.floor(tokens / machine.sequence),
         memory_limit=step.memory_limit_bytes(instance),
         racks_in_all=request.racks_in_all,
-        # The fabric is designed for pipeline and gradient traffic; TP between racks is offered where its network is taken as given.
-        wide=instance.network is None and machine.model.hidden >= WIDE_HIDDEN,
+        # A fabric is designed for pipeline and gradient traffic only; TP between racks needs a network that is given.
+        tensor_across_domains=instance.network is None and machine.model.hidden >= MIN_HIDDEN_ACROSS_DOMAINS,
         pins={p: pinned(instance, p) for p in instance.pins if p.startswith("layout.")},
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerStrategy:
-    """A way to cut a layer, with its pace and its bytes; `packed`: as many stages share a rack as fit.
+    """How one layer runs on its GPUs, with its times and its bytes; `packed`: as many stages share a rack as fit.
 
-    `recomputes` says which layers may be recomputed whole: none, any number of a stage's, or all of them (as pinned).
+    `recomputes` says how many layers of a stage full recompute may cover: "none", "any" number, or "all" (where
+    pinned).
     """
 
     shape: Shape
-    order: Schedule
+    schedule: Schedule
     packed: bool
     recomputes: str
     times: LayerTimes
-    head: float
+    head_seconds: float
     weights: Weights
     bytes: LayerBytes
-    hop_between: float
-    hop_inside: float
+    send_between_racks: float  # seconds of one pipeline send
+    send_inside_rack: float
 
     @property
-    def layer(self) -> float:
-        """Forward and backward of one layer without what ZeRO exposes, nothing recomputed whole."""
+    def layer_seconds(self) -> float:
+        """Forward and backward of one layer without full recompute and without what ZeRO exposes."""
         return self.times.forward_seconds + self.times.backward_seconds
 
     @property
-    def least_layer(self) -> float:
-        """The least time of a layer: with its recomputation where all layers are."""
-        return self.layer + (self.times.recompute_seconds if self.recomputes == "all" else 0.0)
+    def pinned_recompute_seconds(self) -> float:
+        """Seconds of full recompute that every layer pays: none unless all layers are recomputed."""
+        return self.times.recompute_seconds if self.recomputes == "all" else 0.0
 
     @property
-    def least_bytes(self) -> float:
-        """The least bytes that a layer and micro-batch keep."""
+    def min_layer_seconds(self) -> float:
+        """Least time of a layer: with its recompute where all layers are recomputed."""
+        return self.layer_seconds + self.pinned_recompute_seconds
+
+    @property
+    def min_layer_bytes(self) -> float:
+        """Least activation bytes that a layer keeps for one micro-batch."""
         return self.bytes.kept if self.recomputes == "none" else min(self.bytes.kept, self.bytes.checkpoint)
 
 
-def at_hops(problem: Problem, base: LayerStrategy) -> LayerStrategy:
-    """Return a way to cut a layer with the exchange between stages of a question that differs in its network."""
-    slow = problem.conditions.pipeline_send_slowdown
-    between, inside = (
-        layer_time.pipeline_send_seconds(problem.machine, base.shape, slow, inside=x) for x in (False, True)
-    )
-    return replace(base, hop_between=between, hop_inside=inside)
+def with_send_times(problem: Problem, strategy: LayerStrategy) -> LayerStrategy:
+    """Return a layer strategy with the pipeline send times of a problem that differs in its network."""
+    between, inside = _send_times(problem, strategy.shape)
+    return replace(strategy, send_between_racks=between, send_inside_rack=inside)
 
 
-def layer_strategies(problem: Problem) -> list[LayerStrategy]:
-    """List every way to cut a layer of the declared space, in a fixed order."""
-    found = []
+def _send_times(problem: Problem, shape: Shape) -> tuple[float, float]:
+    """Return the seconds of one pipeline send between racks and inside one."""
+    m, slowdown = problem.machine, problem.conditions.pipeline_send_slowdown
+    between = layer_time.pipeline_send_seconds(m, shape, slowdown)
+    return between, layer_time.pipeline_send_seconds(m, shape, slowdown, inside=True)
+
+
+def list_layer_strategies(problem: Problem) -> list[LayerStrategy]:
+    """List every layer strategy of the declared space, in a fixed order."""
+    m, strategies = problem.machine, []
     for shape, recomputes in _shapes(problem):
-        m = problem.machine
-        times, slowdown = layer_time.layer_times(m, shape), problem.conditions.pipeline_send_slowdown
+        between, inside = _send_times(problem, shape)
         one = LayerStrategy(
             shape=shape,
-            order="1f1b",
+            schedule="1f1b",
             packed=False,
             recomputes=recomputes,
-            times=times,
-            head=head_seconds(m, shape),
+            times=layer_time.layer_times(m, shape),
+            head_seconds=head_seconds(m, shape),
             weights=weights_of(m, shape),
             bytes=stage_memory.layer_bytes(m, shape),
-            hop_between=layer_time.pipeline_send_seconds(m, shape, slowdown),
-            hop_inside=layer_time.pipeline_send_seconds(m, shape, slowdown, inside=True),
+            send_between_racks=between,
+            send_inside_rack=inside,
         )
-        for order, packed in itertools.product(problem.choices("schedule", m.software.schedules), (False, True)):
+        for schedule, packed in itertools.product(problem.choices("schedule", m.software.schedules), (False, True)):
             if not packed or (m.rack.gpus // shape.gpus >= 2 and problem.pin("stages_per_rack") is None):
-                found.append(replace(one, order=order, packed=packed))
-    return found
+                strategies.append(replace(one, schedule=schedule, packed=packed))
+    return strategies
 
 
 def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
+    """Yield every shape of a layer with the layers that full recompute may cover."""
     m = problem.machine
-    shared = math.gcd(m.model.heads, m.model.kv)
-    degrees = problem.options(
-        "tensor_parallel", [t for t in (*range(1, m.rack.gpus + 1), *_over_domains(problem)) if shared % t == 0]
-    )
-    for t in degrees:
-        inner, contexts = (
-            problem.choices("tensor_parallel_inner", _inner(t)),
-            problem.choices("context_parallel", _contexts(m, t)),
-        )
-        sizes = problem.choices("microbatch_sequences", MICRO_BATCHES)
-        choices = itertools.product(inner, contexts, _expert_degrees(problem), sizes, (False, True), _kept(problem))
-        for i, c, e, b, parallel, (kept, recomputes) in choices:
-            whole = t % i == 0 and m.sequence % c == 0 and b <= problem.most_sequences and not (parallel and t == 1)
-            whole &= c == 1 or b == min(sizes)  # ranks that share a sequence do not take several at once
-            if whole and problem.options("sequence_parallel", [parallel]):
+    divisor = math.gcd(m.model.heads, m.model.kv)
+    degrees = (*range(1, m.rack.gpus + 1), *_degrees_across_domains(problem))
+    sizes = problem.choices("microbatch_sequences", MICRO_BATCH_SIZES)
+    for t in problem.options("tensor_parallel", [t for t in degrees if divisor % t == 0]):
+        inner = problem.choices("tensor_parallel_inner", _inner_degrees(t))
+        contexts = problem.choices("context_parallel", _context_degrees(m, t))
+        modes = _recompute_modes(problem)
+        choices = itertools.product(inner, contexts, _expert_degrees(problem), sizes, (False, True), modes)
+        for i, c, e, b, sequence_parallel, (recompute, recomputes) in choices:
+            divides = t % i == 0 and m.sequence % c == 0 and b <= problem.max_sequences
+            # Context parallelism divides one sequence because it is long: its ranks do not take several at once.
+            valid = divides and not (sequence_parallel and t == 1) and (c == 1 or b == min(sizes))
+            if valid and problem.options("sequence_parallel", [sequence_parallel]):
                 shape = Shape(
                     tensor_parallel=t,
                     micro_batch=b,
-                    recompute=kept,
-                    sequence_parallel=parallel,
+                    recompute=recompute,
+                    sequence_parallel=sequence_parallel,
                     context_parallel=c,
                     expert_parallel=e,
                     tensor_inner=i,
@@ -188,44 +199,45 @@ def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
                 yield shape, recomputes
 
 
-def _over_domains(problem: Problem) -> list[int]:
-    """Offer degrees that fill whole scale-up domains, for wide models."""
-    return [problem.machine.rack.gpus * k for k in range(2, MOST_DOMAINS + 1)] if problem.wide else []
+def _degrees_across_domains(problem: Problem) -> list[int]:
+    """List the TP degrees that fill several scale-up domains, for wide models."""
+    domains = range(2, MAX_DOMAINS + 1) if problem.tensor_across_domains else ()
+    return [problem.machine.rack.gpus * k for k in domains]
 
 
-def _inner(t: int) -> list[int]:
-    """Offer one-dimensional TP, and for many ranks the squarest two-dimensional grid."""
-    if t < WIDE:
+def _inner_degrees(t: int) -> list[int]:
+    """List one-dimensional TP and, for many ranks, the squarest two-dimensional grid."""
+    if t < MIN_2D_TENSOR_RANKS:
         return [1]
     return [1, min((i for i in range(2, t) if t % i == 0), key=lambda i: (abs(math.log(i * i / t)), i), default=1)]
 
 
-def _contexts(m: Machine, t: int) -> list[int]:
-    """Offer powers of two inside the scale-up domain where sequences are long."""
+def _context_degrees(m: Machine, t: int) -> list[int]:
+    """List powers of two inside the scale-up domain where sequences are long."""
     if m.sequence < LONG_SEQUENCE:
         return [1]
     return [c for c in (2**k for k in range(m.rack.gpus.bit_length())) if t * c <= m.rack.gpus and m.sequence % c == 0]
 
 
 def _expert_degrees(problem: Problem) -> list[int]:
-    """Offer the degrees that divide the experts evenly."""
+    """List the degrees of expert parallelism that divide the experts evenly."""
     experts = problem.machine.model.experts
-    if experts is None:
-        return problem.options("expert_parallel", [1])
-    return problem.options("expert_parallel", [e for e in range(1, experts.count + 1) if experts.count % e == 0])
+    count = 1 if experts is None else experts.count
+    return problem.options("expert_parallel", [e for e in range(1, count + 1) if count % e == 0])
 
 
-def _kept(problem: Problem) -> list[tuple[Any, str]]:
-    """Pair what is kept of a layer with which layers may be recomputed whole.
+def _recompute_modes(problem: Problem) -> list[tuple[Any, str]]:
+    """Pair the recompute mode of layers that keep activations with the layers that full recompute may cover.
 
-    Beside layers recomputed whole the others keep all but unfused scores, so only that mode takes them; a flash kernel
-    without other selective recompute has one mode.
+    Full recompute of some layers joins only the mode that keeps all but unfused scores; a flash kernel without other
+    selective recompute has one mode.
     """
-    software, wanted = problem.machine.software, problem.pin("recompute")
-    again = problem.pin("recomputed_layers_per_stage")
-    one_mode = software.flash_attention and software.selective_gemm_share == 0
-    if wanted == "full" or (wanted is None and again is not None):
-        return [("selective", "any" if again is not None else "all")]
-    if wanted is not None:
-        return [(wanted, "none")]
-    return [("none", "any")] if one_mode else [("none", "none"), ("selective", "any")]
+    software, mode = problem.machine.software, problem.pin("recompute")
+    by_stage = problem.pin("recomputed_layers_per_stage")
+    if mode == "full" or (mode is None and by_stage is not None):
+        return [("selective", "any" if by_stage is not None else "all")]
+    if mode is not None:
+        return [(mode, "none")]
+    if software.flash_attention and software.selective_gemm_share == 0:
+        return [("none", "any")]
+    return [("none", "none"), ("selective", "any")]

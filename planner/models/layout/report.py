@@ -1,95 +1,113 @@
-"""What a plan says of the layout found: its section, the space that was searched, what the proof holds for and what binds."""
+"""What a plan says of the layout: its section, the space searched, what the proof assumes and which limits bind."""
 
 import math
 from dataclasses import dataclass
 
-from planner.models.layout.best_first import Search
-from planner.models.layout.columns import declared_rows
+from planner.models.layout.best_first import SearchResult
+from planner.models.layout.columns import declared_columns
 from planner.models.layout.data import Problem
-from planner.models.layout.pricing import Best
 from planner.physics.training import stage_memory
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.plan.certificate import Certificate
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 
+FULL_MEMORY = 0.95  # of the limit; above, the next larger micro-batch or less recompute rarely fits
+
+FORMULATION = (
+    "Every combination of the declared space is a column with a lower bound (most even stages, most replicas, largest "
+    "batch, least tails). Columns are branched on ranges of their replicas and micro-batches; those whose bound "
+    "reaches the incumbent, or whose stages cannot hold the layers in memory, are excluded. In every other all counts and all "
+    "splits of the layers, recomputed or not, are timed exactly. "
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
-    """What CP-SAT decided again: rows, those that even stages alone keep from the optimum, and those left to the tables."""
+class Verification:
+    """What CP-SAT verified: columns, those excluded by even stages alone, and those not verified."""
 
-    rows: int = 0
-    own: bool = False  # whether one of them is the optimum's
+    columns: int = 0
+    optimum: bool = False  # whether one of them has the optimum
     excluded: int = 0
-    left: int = 0
-    weight: int = 0
+    unverified: int = 0
+    stages: int = 0  # of all models
     effort: float = 0.0
     variables: int = 0
     constraints: int = 0
 
+    def __str__(self) -> str:
+        """Return the verification in a sentence."""
+        seen = ""
+        if self.columns:
+            seen = ": one has the optimum, none a better value" if self.optimum else ": none has a better value"
+        return (
+            f"Of the columns expanded, {self.excluded} cannot beat the optimum on even stages; CP-SAT verified "
+            f"{self.columns} of the other {self.columns + self.unverified} (replicas by site, micro-batches, layers "
+            f"and memory of every stage){seen}."
+        )
+
 
 def given_by(problem: Problem) -> str:
-    """Say for which racks and which network the proof holds."""
+    """Return for which racks and which network the proof holds."""
     racks = ", ".join(f"{s} {r}" for s, r in zip(problem.sites, problem.racks, strict=True))
     c = problem.conditions
-    wide = f", {c.wan_gbps:.0f} Gbps between sites at {c.wan_rtt_ms:.1f} ms" if c.wan_gbps else ""
-    return f"racks {racks}; pipeline exchange {c.pipeline_send_slowdown:.3f}x and rings {c.allreduce_slowdown:.3f}x the NIC's ideal{wide}"
+    slowdowns = f"pipeline sends {c.pipeline_send_slowdown:.3f}x and all-reduces {c.allreduce_slowdown:.3f}x"
+    wan = f", {c.wan_gbps:.0f} Gbps between sites at {c.wan_rtt_ms:.1f} ms" if c.wan_gbps else ""
+    return f"racks {racks}; {slowdowns} the NIC's ideal{wan}"
 
 
 def declared_space(
-    problem: Problem, found: Search, confirmed: Confirmation
+    problem: Problem, result: SearchResult, verification: Verification
 ) -> dict[str, int | float | str | list[int] | list[str]]:
-    """Say what the optimum was proven over, and how much of it each argument excluded."""
-    tables, paces = found.queue.tables, found.paces
-    declared, no_room = declared_rows(problem, paces), sum(t.no_room for t in tables)
-    over_memory = sum(t.memory for t in tables) + found.queue.hopeless
+    """Return what the optimum was proven over, and how much of it each argument excluded."""
+    tables, strategies = result.queue.tables, result.layer_strategies
+    declared, without_replicas = declared_columns(problem, strategies), sum(t.without_replicas for t in tables)
+    over_memory = sum(t.over_memory for t in tables) + result.queue.over_memory
+    shapes = [s.shape for s in strategies]
+    recomputes_any = any(s.recomputes == "any" for s in strategies)
     return {
-        "tensor_parallel": sorted({b.shape.tensor_parallel for b in paces}),
-        "microbatch_sequences": sorted({b.shape.micro_batch for b in paces}),
-        "recompute": sorted({str(b.shape.recompute) for b in paces}),
-        "recomputed_layers_per_stage": "any number of each stage's"
-        if any(b.recomputes == "any" for b in paces)
-        else "none, or all as pinned",
-        "sequence_parallel": sorted({str(b.shape.sequence_parallel).lower() for b in paces}),
-        "tensor_parallel_inner": sorted({b.shape.tensor_inner for b in paces}),
+        "tensor_parallel": sorted({s.tensor_parallel for s in shapes}),
+        "microbatch_sequences": sorted({s.micro_batch for s in shapes}),
+        "recompute": sorted({str(s.recompute) for s in shapes}),
+        "recomputed_layers_per_stage": "any number of each stage's" if recomputes_any else "none, or all as pinned",
+        "sequence_parallel": sorted({str(s.sequence_parallel).lower() for s in shapes}),
+        "tensor_parallel_inner": sorted({s.tensor_inner for s in shapes}),
         "context_parallel_above_1": "with the smallest micro-batch only",
-        "context_parallel": sorted({b.shape.context_parallel for b in paces}),
-        "expert_parallel": sorted({b.shape.expert_parallel for b in paces}),
-        "schedule": sorted({str(b.order) for b in paces}),
+        "context_parallel": sorted({s.context_parallel for s in shapes}),
+        "expert_parallel": sorted({s.expert_parallel for s in shapes}),
+        "schedule": sorted({str(s.schedule) for s in strategies}),
         "zero_stage": problem.options("zero_stage", range(4)),
         "pipeline_parallel": f"1..{problem.machine.model.layers}",
-        "virtual_stages": "1..layers / stages; interleaved stages take at least as many micro-batches as there are stages",
-        "data_parallel_by_site": "any number that the racks hold; every site that can hold a replica takes part, as evenly as they permit",
+        "virtual_stages": "1..layers / stages; interleaved stages take at least as many micro-batches as stages",
+        "data_parallel_by_site": "any number that fits the racks; every site that can train does, as evenly as can be",
         "stages_per_rack": "one, or as many as the rack's GPUs hold",
         "replicas_per_rack": "as many as the rack's GPUs hold, unless pinned",
-        "microbatches_per_step": f"any, with at most {problem.most_sequences} sequences a step",
+        "microbatches_per_step": f"any, with at most {problem.max_sequences} sequences a step",
         "layers_per_stage": "any whole numbers",
-        "rows_declared": declared,
-        "rows_without_room": no_room,
-        "rows_over_memory": over_memory,
-        "rows_excluded_by_bound": declared - no_room - over_memory - len(found.opened),
-        "rows_opened": len(found.opened),
-        "excluded_again_on_even_stages": confirmed.excluded,
-        "decided_again_by_cp_sat": confirmed.rows,
-        "not_verified_by_cpsat": confirmed.left,
+        "columns_declared": declared,
+        "columns_without_replicas": without_replicas,
+        "columns_over_memory": over_memory,
+        "columns_excluded_by_bound": declared - without_replicas - over_memory - len(result.expanded),
+        "columns_expanded": len(result.expanded),
+        "excluded_on_even_stages": verification.excluded,
+        "verified_by_cpsat": verification.columns,
+        "not_verified_by_cpsat": verification.unverified,
     }
 
 
-def binding(problem: Problem, best: Best) -> tuple[str, ...]:
-    """Name the limits that the layout fills: batch, memory, racks."""
-    cut = best.cut
-    found = []
-    one_more = cut.micro_batch * cut.data_parallel
-    sequences = cut.data_parallel * cut.micro_batches * cut.micro_batch
-    if sequences + one_more > problem.most_sequences:
-        found.append("limits.max_batch_tokens")
-    held = sum(stage_memory.worst_memory(problem.machine, cut).values())
-    if held > 0.95 * problem.memory_limit:
-        found.append("memory")
-    groups = [math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site]
-    column = racks_of_replica(problem, cut)
-    if all(r - g * column < column for r, g in zip(problem.racks, groups, strict=True)):
-        found.append("racks")
-    return tuple(found)
+def binding(problem: Problem, strategy: ParallelStrategy) -> tuple[str, ...]:
+    """Name the limits that bind the layout: batch, memory, racks."""
+    names = []
+    one_more = strategy.micro_batch * strategy.data_parallel
+    sequences = strategy.data_parallel * strategy.micro_batches * strategy.micro_batch
+    if sequences + one_more > problem.max_sequences:
+        names.append("limits.max_batch_tokens")
+    if sum(stage_memory.worst_memory(problem.machine, strategy).values()) > FULL_MEMORY * problem.memory_limit:
+        names.append("memory")
+    groups = [math.ceil(d / strategy.replicas_per_rack) for d in strategy.data_parallel_by_site]
+    racks = racks_of_replica(problem, strategy)
+    if all(r - g * racks < racks for r, g in zip(problem.racks, groups, strict=True)):
+        names.append("racks")
+    return tuple(names)
 
 
 def racks_of_replica(problem: Problem, strategy: ParallelStrategy) -> int:

@@ -1,45 +1,49 @@
-"""One row of the layout space as a CP-SAT model: replicas by site, micro-batches, and the layers of every stage, kept and recomputed."""
+"""One column as a CP-SAT model, by which the search's solution is verified.
+
+The model reads the same physics as the search, as tables, but decides replicas by site, micro-batches and the layers of
+every stage, kept and recomputed, by itself.
+"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from planner.models.layout.columns import Ints, Row, effective, replica_caps
-from planner.models.layout.columns_dp_microbatch import Candidates, candidates
+from planner.models.layout.columns import Column, Floats, Ints, max_replicas_by_site
+from planner.models.layout.counts import Candidates, candidates
 from planner.models.layout.data import Problem
 from planner.models.layout.layer_split import Stages
-from planner.models.layout.pricing import Best, Times, pace_of
+from planner.models.layout.pricing import Solution, StepTimes, sharded_times_of
 from planner.models.requests import Options
 from planner.physics.training import schedule
 from planner.solvers import cpsat
 from planner.solvers.outcome import Outcome, Stop
 
-LARGEST = 4e16  # of the model's products, with room below 2^63 for the bounds of their factors
-FINER = 1024  # the objective, a time per sequence, counts in 1/1024 of the unit of time
-CELLS = 20_000  # entries of the memory tables of a row, beyond which it is left to the numpy tables
+MAX_PRODUCT = 4e16  # of the model's variables, with room below 2^63 for the bounds of their factors
+OBJECTIVE_SCALE = 1024  # parts of the unit of time in the objective, a time per sequence and so far below a step's
+MAX_TABLE_ENTRIES = 20_000  # of a column's memory tables, beyond which building them takes longer than the search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowModel:
-    """The CP-SAT model of a row, with its variables."""
+class ColumnModel:
+    """The CP-SAT model of a column, with its variables."""
 
     problem: Problem
-    row: Row
+    column: Column
     units_per_second: int
     model: cp_model.CpModel
-    replicas: list[cp_model.IntVar]
-    total: cp_model.IntVar
-    least: cp_model.IntVar
-    racks: cp_model.IntVar
-    batches: cp_model.IntVar
-    layers: list[cp_model.IntVar]
-    again: list[cp_model.IntVar]
-    most: cp_model.IntVar
-    stage: cp_model.IntVar
-    pace: cp_model.IntVar
+    replicas: list[cp_model.IntVar]  # by site
+    total: cp_model.IntVar  # replicas of all sites
+    shards: cp_model.IntVar
+    racks: cp_model.IntVar  # of the largest group
+    micro_batches: cp_model.IntVar
+    layers: list[cp_model.IntVar]  # by stage
+    recomputed: list[cp_model.IntVar]
+    largest: cp_model.IntVar  # layers of a stage
+    stage_seconds: cp_model.IntVar  # of the largest stage
+    slowest_seconds: cp_model.IntVar  # of the slowest stage, with the head where it is the last
     objective: cp_model.IntVar
 
 
@@ -53,309 +57,297 @@ def highest(variable: cp_model.IntVar) -> int:
     return int(list(variable.proto.domain)[-1])
 
 
-def values(variable: cp_model.IntVar) -> list[int]:
-    """List a variable's domain."""
-    ends = list(variable.proto.domain)
-    return [x for low, high in zip(ends[::2], ends[1::2], strict=True) for x in range(low, high + 1)]
+def _range_of(variable: cp_model.IntVar) -> Ints:
+    """List the numbers from the lower to the upper end of a variable's domain."""
+    return np.arange(lowest(variable), highest(variable) + 1)
 
 
-def solve_row(
-    problem: Problem, row: Row, cutoff: float, options: Options, *, effort: float | None = None
-) -> Outcome[Best]:
-    """Prove the best layout of a row among those no slower than the cutoff (seconds per sequence), with no more effort than told."""
-    found = candidates(problem, row, cutoff)
-    if found is None:
-        return Outcome(
-            stop=Stop.PROVED, infeasible=True, detail="excluded by the bound without tails", solver=cpsat.SOLVER
-        )
-    f = _variables(problem, row, cutoff, found)
-    if row.base.order == "zb-h1" or f is None or _cells(f) > CELLS:
-        return Outcome(stop=Stop.LIMIT, detail="left to the tables", solver=cpsat.SOLVER)
-    for rule in (
+def solve_column(
+    problem: Problem, column: Column, cutoff: float, options: Options, *, effort: float | None = None
+) -> Outcome[Solution]:
+    """Prove the fastest layout of a column among those no slower than the cutoff (seconds per sequence)."""
+    c = candidates(problem, column, cutoff)
+    if c is None:
+        reason = "excluded by the bound without tails"
+        return Outcome(stop=Stop.PROVED, infeasible=True, detail=reason, solver=cpsat.SOLVER)
+    f = _variables(problem, column, cutoff, c)
+    if column.layer_strategy.schedule == "zb-h1" or f is None or _table_entries(f) > MAX_TABLE_ENTRIES:
+        return Outcome(stop=Stop.LIMIT, detail="not verified by CP-SAT", solver=cpsat.SOLVER)
+    rules = (
         place_every_layer,
-        recompute_within_layers,
-        respect_batch,
-        group_replicas,
+        limit_recomputed_layers,
+        limit_batch,
+        count_replicas,
         fit_memory,
-        keep_pace,
+        bound_stage_times,
         time_the_step,
-    ):
+    )
+    for rule in rules:
         rule(f)
     f.model.minimize(f.objective)
     out = cpsat.run(f.model, time_limit=options.time_limit, seed=options.seed, threads=options.threads, effort=effort)
-    scale = 1 / (f.units_per_second * FINER)
-    return Outcome(
-        stop=out.stop,
-        solution=_read(f, out.solution, scale) if out.solution else None,
+    scale = 1 / (f.units_per_second * OBJECTIVE_SCALE)
+    scaled = replace(
+        out,
         objective=None if out.objective is None else out.objective * scale,
         bound=None if out.bound is None else out.bound * scale,
-        infeasible=out.infeasible,
-        detail=out.detail,
-        solver=out.solver,
-        variables=out.variables,
-        constraints=out.constraints,
-        effort=out.effort,
-        seconds=out.seconds,
     )
+    return scaled.with_solution(_read(f, out.solution, scale) if out.solution else None)
 
 
-def place_every_layer(f: RowModel) -> None:
-    """Give every layer to one stage; `most` is the largest stage."""
+def place_every_layer(f: ColumnModel) -> None:
+    """Require that every layer is on one stage; `largest` is the size of the largest stage."""
     f.model.add(sum(f.layers) == f.problem.machine.model.layers).with_name("place_every_layer")
-    f.model.add_max_equality(f.most, f.layers)
+    f.model.add_max_equality(f.largest, f.layers)
 
 
-def recompute_within_layers(f: RowModel) -> None:
-    """Recompute no more layers of a stage than it has; all of them where that is pinned."""
-    for n, r in zip(f.layers, f.again, strict=True):
-        f.model.add(r == n if f.row.base.recomputes == "all" else r <= n)
+def limit_recomputed_layers(f: ColumnModel) -> None:
+    """Limit the recomputed layers of a stage to those it has; all of them where that is pinned."""
+    for n, r in zip(f.layers, f.recomputed, strict=True):
+        f.model.add(r == n if f.column.layer_strategy.recomputes == "all" else r <= n)
 
 
-def respect_batch(f: RowModel) -> None:
-    """Use no more sequences per step than the critical batch."""
-    product = f.model.new_int_var(1, f.problem.most_sequences, "replicas*batches")
-    f.model.add_multiplication_equality(product, [f.total, f.batches])
-    f.model.add(product * f.row.base.shape.micro_batch <= f.problem.most_sequences).with_name("respect_batch")
+def limit_batch(f: ColumnModel) -> None:
+    """Limit the sequences of a step to the critical batch."""
+    product = f.model.new_int_var(1, f.problem.max_sequences, "replicas*micro_batches")
+    f.model.add_multiplication_equality(product, [f.total, f.micro_batches])
+    sequences = product * f.column.layer_strategy.shape.micro_batch
+    f.model.add(sequences <= f.problem.max_sequences).with_name("limit_batch")
 
 
-def group_replicas(f: RowModel) -> None:
-    """Count replicas, those of the smallest site (over which ZeRO shards) and the racks of the largest group."""
+def count_replicas(f: ColumnModel) -> None:
+    """Count all replicas, those of the smallest site (over which ZeRO shards) and the racks of the largest group."""
     f.model.add(f.total == sum(f.replicas))
-    f.model.add_min_equality(f.least, f.replicas)
-    r = f.row.replicas_per_rack
-    largest = f.model.new_int_var(1, highest(f.total), "largest")
+    f.model.add_min_equality(f.shards, f.replicas)
+    r = f.column.replicas_per_rack
+    largest = f.model.new_int_var(1, highest(f.total), "largest_group")
     f.model.add_max_equality(largest, f.replicas)
     f.model.add_division_equality(f.racks, largest + (r - 1), r)
 
 
-def fit_memory(f: RowModel) -> None:
-    """Keep every stage within memory: its layers, kept and recomputed, with its chunks in flight need at least so many shards."""
-    held: dict[int, Stages] = {}
-    for i in range(f.row.pipeline):
+def fit_memory(f: ColumnModel) -> None:
+    """Require enough shards for every stage's layers, kept and recomputed, to fit memory with its chunks in flight."""
+    stages: dict[int, Stages] = {}
+    for i in range(f.column.pipeline):
         in_flight = _in_flight(f, i)
         kinds = np.unique(in_flight)
-        pairs = _pairs(f)
-        table = np.stack([_replicas_needed(f, i, int(n), pairs, held) for n in kinds])
-        width = highest(f.again[i]) + 1
+        table = np.stack([_shards_needed(f, i, int(n), stages) for n in kinds])
+        width = highest(f.recomputed[i]) + 1
         index = f.model.new_int_var(0, table.size - 1, f"memory_index[{i}]")
-        cell = f.layers[i] * width + f.again[i]
-        if len(kinds) == 1:
-            f.model.add(index == cell)
-        else:
+        entry = f.layers[i] * width + f.recomputed[i]
+        if len(kinds) > 1:
             kind = f.model.new_int_var(0, len(kinds) - 1, f"in_flight[{i}]")
-            f.model.add_element(
-                f.batches - lowest(f.batches), [int(k) for k in np.searchsorted(kinds, in_flight)], kind
-            )
-            f.model.add(index == kind * table.shape[1] + cell)
-        need = f.model.new_int_var(0, highest(f.least) + 1, f"replicas_needed[{i}]")
+            kind_of = [int(k) for k in np.searchsorted(kinds, in_flight)]
+            f.model.add_element(f.micro_batches - lowest(f.micro_batches), kind_of, kind)
+            entry = kind * table.shape[1] + entry
+        f.model.add(index == entry)
+        need = f.model.new_int_var(0, highest(f.shards) + 1, f"shards_needed[{i}]")
         f.model.add_element(index, [int(x) for x in table.ravel()], need)
-        f.model.add(f.least >= need).with_name(f"fit_memory[{i}]")
+        f.model.add(f.shards >= need).with_name(f"fit_memory[{i}]")
 
 
-def _in_flight(f: RowModel, stage: int) -> Ints:
-    """Chunks in flight on a stage for every number of micro-batches from the least to the most."""
-    m = np.arange(lowest(f.batches), highest(f.batches) + 1)
-    found = schedule.chunks_in_flight(f.row.base.order, stage, f.row.pipeline, f.row.virtual_stages, m)
-    return np.broadcast_to(np.asarray(found), m.shape).astype(np.int64)
+def _in_flight(f: ColumnModel, stage: int) -> Ints:
+    """Return the chunks in flight on a stage for every number of micro-batches from the fewest to the most."""
+    m, order = _range_of(f.micro_batches), f.column.layer_strategy.schedule
+    chunks = schedule.chunks_in_flight(order, stage, f.column.pipeline, f.column.virtual_stages, m)
+    return np.broadcast_to(np.asarray(chunks), m.shape).astype(np.int64)
 
 
-def _pairs(f: RowModel) -> tuple[Ints, Ints]:
-    """Every pair of layers and recomputed layers, in the order of the memory table."""
-    n, r = np.arange(highest(f.most) + 1), np.arange(highest(f.again[0]) + 1)
-    return np.repeat(n, len(r)), np.tile(r, len(n))
+def _table_entries(f: ColumnModel) -> int:
+    """Count the entries of the memory tables."""
+    kinds = sum(len(np.unique(_in_flight(f, i))) for i in range(f.column.pipeline))
+    return kinds * (highest(f.largest) + 1) * (highest(f.recomputed[0]) + 1)
 
 
-def _cells(f: RowModel) -> int:
-    """Size of the memory tables."""
-    kinds = sum(len(np.unique(_in_flight(f, i))) for i in range(f.row.pipeline))
-    return kinds * (highest(f.most) + 1) * (highest(f.again[0]) + 1)
+def _shards_needed(f: ColumnModel, stage: int, in_flight: int, stages: dict[int, Stages]) -> Ints:
+    """Return the fewest shards with which a stage fits, for every pair of layers and recomputed layers.
 
-
-def _replicas_needed(
-    f: RowModel, stage: int, in_flight: int, pairs: tuple[Ints, Ints], held: dict[int, Stages]
-) -> Ints:
-    """Fewest replicas to shard over with which a stage fits, for every pair; one more than there can be where none do.
-
-    `held`: the stages by replicas, as far as they have been worked out.
+    One more than there can be where it fits with none. `stages`: by shards, as far as they have been computed.
     """
-    layers, again = pairs
-    low, high = np.full(len(layers), lowest(f.least)), np.full(len(layers), highest(f.least) + 1)
+    n, r = np.arange(highest(f.largest) + 1), np.arange(highest(f.recomputed[0]) + 1)
+    layers, recomputed = np.repeat(n, len(r)), np.tile(r, len(n))
+    most = highest(f.shards)
+    low, high = np.full(len(layers), lowest(f.shards)), np.full(len(layers), most + 1)
 
-    def fits(replicas: Ints) -> Any:
-        found = np.zeros(len(layers), dtype=bool)
-        for n in np.unique(replicas):
-            which = replicas == n
-            if int(n) not in held:
-                held[int(n)] = _stages(f, int(n))
-            s = held[int(n)]
-            room = s.room[stage]
-            found[which] = (s.most_in_flight(layers[which], again[which], room) >= in_flight) & (room >= 0)
-        return found & (again <= layers) & (layers >= 1)
+    def fits(shards: Ints) -> Any:
+        enough = np.zeros(len(layers), dtype=bool)
+        for k in np.unique(shards).tolist():
+            which = shards == k
+            if k not in stages:
+                stages[k] = _stages(f, k)
+            capacity = stages[k].capacity_bytes[stage]
+            in_memory = stages[k].max_in_flight(layers[which], recomputed[which], capacity)
+            enough[which] = (in_memory >= in_flight) & (capacity >= 0)
+        return enough & (recomputed <= layers) & (layers >= 1)
 
     while np.any(low < high):
         middle = (low + high) // 2
-        ok = fits(np.minimum(middle, highest(f.least))) & (middle <= highest(f.least))
+        ok = fits(np.minimum(middle, most)) & (middle <= most)
         low, high = np.where(ok | (low >= high), low, middle + 1), np.where(ok & (low < high), middle, high)
     return np.asarray(low)
 
 
-def _stages(f: RowModel, replicas: int) -> Stages:
+def _stages(f: ColumnModel, shards: int) -> Stages:
+    """Return the stages of the column with so many shards; only their memory is read, which needs no micro-batches."""
     return Stages(
-        problem=f.problem, row=f.row, replicas=replicas, batches=1, layer=f.row.base.layer, most_layers=highest(f.most)
+        problem=f.problem,
+        column=f.column,
+        shards=shards,
+        micro_batches=1,
+        layer_seconds=f.column.layer_strategy.layer_seconds,
+        max_layers=highest(f.largest),
     )
 
 
-def keep_pace(f: RowModel) -> None:
-    """Hold every stage within the largest stage's time, and the last with its head within the pace."""
-    units, base = f.units_per_second, f.row.base
-    racks = np.arange(lowest(f.racks), highest(f.racks) + 1)
-    seconds = np.broadcast_to(np.asarray(pace_of(f.problem, f.row, racks).layer_seconds, dtype=np.float64), racks.shape)
-    whole = np.ceil(seconds * units).astype(np.int64)
-    again = math.ceil(base.times.recompute_seconds * units)
-    one: Any = int(whole[0])
-    if whole.min() < whole.max():
-        one = f.model.new_int_var(int(whole.min()), int(whole.max()), "layer_seconds")
-        f.model.add_element(f.racks - int(racks[0]), [int(x) for x in whole], one)
-    for i, (n, r) in enumerate(zip(f.layers, f.again, strict=True)):
-        own: Any = (
-            n * one
-            if isinstance(one, int)
-            else f.model.new_int_var(0, highest(n) * highest(one), f"stage_seconds[{i}]")
-        )
-        if not isinstance(one, int):
-            f.model.add_multiplication_equality(own, [n, one])
-        f.model.add(f.stage >= own + again * r).with_name(f"keep_pace[{i}]")
-        if i == f.row.pipeline - 1:
-            f.model.add(f.pace >= own + again * r + math.ceil(base.head * units)).with_name("keep_pace[head]")
-    if f.row.pipeline > 1:
-        f.model.add(f.pace >= f.stage)
+def bound_stage_times(f: ColumnModel) -> None:
+    """Bound the largest stage's time by every stage's, and the slowest stage's by the last one's with its head."""
+    units, strategy, racks = f.units_per_second, f.column.layer_strategy, _range_of(f.racks)
+    layer = sharded_times_of(f.problem, f.column, racks).layer_seconds
+    rounded = np.ceil(np.broadcast_to(np.asarray(layer, dtype=np.float64), racks.shape) * units).astype(np.int64)
+    recompute = math.ceil(strategy.times.recompute_seconds * units)
+    layer_units: Any = int(rounded[0])
+    if rounded.min() < rounded.max():
+        layer_units = f.model.new_int_var(int(rounded.min()), int(rounded.max()), "layer_seconds")
+        f.model.add_element(f.racks - int(racks[0]), [int(x) for x in rounded], layer_units)
+    for i, (n, r) in enumerate(zip(f.layers, f.recomputed, strict=True)):
+        seconds: Any = n * layer_units if isinstance(layer_units, int) else None
+        if seconds is None:
+            seconds = f.model.new_int_var(0, highest(n) * highest(layer_units), f"stage_seconds[{i}]")
+            f.model.add_multiplication_equality(seconds, [n, layer_units])
+        f.model.add(f.stage_seconds >= seconds + recompute * r).with_name(f"bound_stage_times[{i}]")
+        if i == f.column.pipeline - 1:
+            last = seconds + recompute * r + math.ceil(strategy.head_seconds * units)
+            f.model.add(f.slowest_seconds >= last).with_name("bound_stage_times[head]")
+    if f.column.pipeline > 1:
+        f.model.add(f.slowest_seconds >= f.stage_seconds)
 
 
-def time_the_step(f: RowModel) -> None:
-    """Bound the objective by the step's time per sequence: effective micro-batches at the slowest stage's pace, plus fill and tails."""
-    m, p, v = f.model, f.row.pipeline, f.row.virtual_stages
-    racks, levels = np.arange(lowest(f.racks), highest(f.racks) + 1), range(lowest(f.most), highest(f.most) + 1)
-    times = Times(problem=f.problem, row=f.row)
-    pace = pace_of(f.problem, f.row, racks[None, :])
-    # Fill is linear in the largest stage: what it is without one, here, and (p-1)/v of it below.
-    once, each = times.terms(
-        pace, racks[None, :], _most_replicas(f, racks)[None, :], highest(f.batches), 0.0, np.array(levels)[:, None]
+def time_the_step(f: ColumnModel) -> None:
+    """Bound the objective by the step's time per sequence.
+
+    Effective micro-batches at the slowest stage's time, plus pipeline bubble and tails.
+    """
+    m, p, v = f.model, f.column.pipeline, f.column.virtual_stages
+    racks, sizes = _range_of(f.racks), _range_of(f.largest)
+    sharded_times = sharded_times_of(f.problem, f.column, racks[None, :])
+    # The bubble is linear in the largest stage: what it is without one, here, and (p-1)/v of it below.
+    once, each = StepTimes(problem=f.problem, column=f.column).terms(
+        sharded_times, racks[None, :], _max_shards(f, racks)[None, :], highest(f.micro_batches), 0.0, sizes[:, None]
     )
-    shape = (len(levels), len(racks))
-    fixed = _pick(f, "once", np.broadcast_to(np.asarray(once, dtype=np.float64), shape), levels)
-    besides = _pick(f, "each", np.broadcast_to(np.asarray(each, dtype=np.float64), shape), levels)
+    fixed, per_micro_batch = _tabulate(f, "once", once), _tabulate(f, "each", each)
     counts = _effective(f)
-    one = m.new_int_var(0, highest(f.pace) + highest(besides), "one_micro_batch")
-    m.add(one == f.pace + besides)
+    one = m.new_int_var(0, highest(f.slowest_seconds) + highest(per_micro_batch), "one_micro_batch")
+    m.add(one == f.slowest_seconds + per_micro_batch)
     running = m.new_int_var(0, highest(one) * highest(counts), "running")
     m.add_multiplication_equality(running, [counts, one])
-    sequences = m.new_int_var(1, f.problem.most_sequences, "sequences")
-    m.add_multiplication_equality(sequences, [f.total, f.batches])
-    product = m.new_int_var(0, highest(f.objective) * f.problem.most_sequences, "objective*sequences")
+    sequences = m.new_int_var(1, f.problem.max_sequences, "sequences")
+    m.add_multiplication_equality(sequences, [f.total, f.micro_batches])
+    product = m.new_int_var(0, highest(f.objective) * f.problem.max_sequences, "objective*sequences")
     m.add_multiplication_equality(product, [f.objective, sequences])
-    whole = running + (p - 1) * f.stage + v * fixed
-    m.add(v * f.row.base.shape.micro_batch * product >= FINER * whole).with_name("time_the_step")
+    step_units = running + (p - 1) * f.stage_seconds + v * fixed
+    batch = f.column.layer_strategy.shape.micro_batch
+    m.add(v * batch * product >= OBJECTIVE_SCALE * step_units).with_name("time_the_step")
 
 
-def _effective(f: RowModel) -> cp_model.IntVar:
+def _effective(f: ColumnModel) -> cp_model.IntVar:
     """Return v times the effective micro-batches, a whole number."""
-    v = f.row.virtual_stages
+    v = f.column.virtual_stages
     if v == 1:
-        return f.batches
-    m = np.arange(lowest(f.batches), highest(f.batches) + 1)
-    table = np.rint(v * effective(f.row, m)).astype(np.int64)
-    found = f.model.new_int_var(int(table.min()), int(table.max()), "effective_batches")
-    f.model.add_element(f.batches - lowest(f.batches), [int(x) for x in table], found)
-    return found
+        return f.micro_batches
+    table = np.rint(v * f.column.effective_micro_batches(_range_of(f.micro_batches))).astype(np.int64)
+    counts = f.model.new_int_var(int(table.min()), int(table.max()), "effective_micro_batches")
+    f.model.add_element(f.micro_batches - lowest(f.micro_batches), [int(x) for x in table], counts)
+    return counts
 
 
-def _most_replicas(f: RowModel, racks: Ints) -> Ints:
-    """Replicas that the optimiser's time is taken at, by the racks of the largest group: the most there can be, so that the time is a bound.
+def _max_shards(f: ColumnModel, racks: Ints) -> Ints:
+    """Return the shards at which the optimiser is timed, by the racks of the largest group: the most, for a bound.
 
-    The even split, which the caller compares with, has exactly these where the sites are equal.
+    The even split, which the search prices, has exactly these where the sites are equal.
     """
-    return np.minimum(racks * f.row.replicas_per_rack, highest(f.least))
+    return np.minimum(racks * f.column.replicas_per_rack, highest(f.shards))
 
 
-def _pick(
-    f: RowModel, name: str, seconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]], levels: range
-) -> cp_model.IntVar:
-    """Read a table of seconds over (largest stage, racks) at the chosen pair, in whole units."""
-    whole = np.ceil(seconds * f.units_per_second).astype(np.int64).ravel()
-    width = seconds.shape[1]
-    index = f.model.new_int_var(0, len(whole) - 1, f"{name}_index")
-    f.model.add(index == (f.most - levels[0]) * width + f.racks - lowest(f.racks))
-    value = f.model.new_int_var(int(whole.min()), int(whole.max()), name)
-    f.model.add_element(index, [int(x) for x in whole], value)
+def _tabulate(f: ColumnModel, name: str, seconds: Floats) -> cp_model.IntVar:
+    """Read seconds over (largest stage, racks) at the chosen pair, in whole units."""
+    shape = highest(f.largest) - lowest(f.largest) + 1, highest(f.racks) - lowest(f.racks) + 1
+    seconds = np.broadcast_to(np.asarray(seconds, dtype=np.float64), shape)
+    units = np.ceil(seconds * f.units_per_second).astype(np.int64).ravel()
+    index = f.model.new_int_var(0, len(units) - 1, f"{name}_index")
+    f.model.add(index == (f.largest - lowest(f.largest)) * shape[1] + f.racks - lowest(f.racks))
+    value = f.model.new_int_var(int(units.min()), int(units.max()), name)
+    f.model.add_element(index, [int(x) for x in units], value)
     return value
 
 
-def _variables(problem: Problem, row: Row, cutoff: float, found: Candidates) -> RowModel | None:
-    """Make the variables over what could beat the cutoff; None where nothing could.
+def _variables(problem: Problem, column: Column, cutoff: float, c: Candidates) -> ColumnModel | None:
+    """Make the variables over what could beat the cutoff; None where recomputed layers are pinned.
 
     Counts whose time without tails is over the cutoff are left out, and so are the splits over sites that are less even
     than need be: they have larger groups and fewer shards, so they are neither faster nor smaller.
     """
-    m, base, b, p, v = cp_model.CpModel(), row.base, row.base.shape.micro_batch, row.pipeline, row.virtual_stages
-    caps, high, layers = (
-        [int(c) for c in replica_caps(problem, base, p)],
-        int(found.replicas.max()),
-        problem.machine.model.layers,
-    )
-    # A stage of S seconds takes n·S in the steady state and (p-1)/v·S to fill and drain.
-    full = int(found.batches.max())
-    even, longest = math.ceil(layers / p), cutoff * high * b * full / (full + (p - 1) / v) * (1 + 1e-9)
-    most = min(layers - (p - 1) * v, max(even, math.floor(longest / base.least_layer)))
-    spare = (longest - v * base.layer) / base.times.recompute_seconds if base.recomputes != "none" else 0
-    fixed, shares = problem.pin("layers_per_stage"), problem.pin("data_parallel_by_site")
     if problem.pin("recomputed_layers_per_stage") is not None:
         return None
-    used = [(s, c) for s, c in zip(problem.sites, caps, strict=True) if c]
-    spans = [(shares.get(s, 0), shares.get(s, 0)) if shares is not None else (1, min(c, high)) for s, c in used]
-    replicas = [m.new_int_var(low, top, f"replicas[{s}]") for (s, _), (low, top) in zip(used, spans, strict=True)]
-    most = most if fixed is None else max(fixed)
-    again = min(most, max(0, math.floor(spare)))
-    ends = [(v, most)] * p if fixed is None else [(n, n) for n in fixed]
+    m, strategy, p, v = cp_model.CpModel(), column.layer_strategy, column.pipeline, column.virtual_stages
+    layers, batch = problem.machine.model.layers, int(c.micro_batches.max())
+    even, most_replicas = math.ceil(layers / p), int(c.replicas.max())
+    # A stage of S seconds takes n·S in the steady state and (p-1)/v·S in the pipeline bubble.
+    longest = cutoff * most_replicas * strategy.shape.micro_batch * batch / (batch + (p - 1) / v) * (1 + 1e-9)
+    largest = min(layers - (p - 1) * v, max(even, math.floor(longest / strategy.min_layer_seconds)))
+    spare = (
+        (longest - v * strategy.layer_seconds) / strategy.times.recompute_seconds
+        if strategy.recomputes != "none"
+        else 0
+    )
+    pinned, by_site = problem.pin("layers_per_stage"), problem.pin("data_parallel_by_site")
+    sizes = [(v, largest)] * p
+    if pinned is not None:
+        even = largest = max(pinned)
+        sizes = [(n, n) for n in pinned]
+    caps = zip(problem.sites, max_replicas_by_site(problem, strategy, p).tolist(), strict=True)
+    used = {s: (1, min(int(cap), most_replicas)) for s, cap in caps if cap}
+    if by_site is not None:
+        used = {s: (by_site.get(s, 0), by_site.get(s, 0)) for s in used}
     # Times are whole units, rounded up: as fine as the products of the model leave room for.
-    units = 10 ** math.floor(math.log10(LARGEST / (cutoff * problem.most_sequences * FINER * v)))
-    top_seconds = math.ceil(cutoff * problem.most_sequences * units)
-    return RowModel(
+    units = 10 ** math.floor(math.log10(MAX_PRODUCT / (cutoff * problem.max_sequences * OBJECTIVE_SCALE * v)))
+    step_units = math.ceil(cutoff * problem.max_sequences * units)
+
+    def one_of(counts: Ints, name: str) -> cp_model.IntVar:
+        return m.new_int_var_from_domain(cp_model.Domain.from_values(np.unique(counts).tolist()), name)
+
+    return ColumnModel(
         problem=problem,
-        row=row,
+        column=column,
         units_per_second=units,
         model=m,
-        replicas=replicas,
-        total=m.new_int_var_from_domain(
-            cp_model.Domain.from_values([int(d) for d in np.unique(found.replicas)]), "total"
-        ),
-        least=m.new_int_var(int(found.least.min()), int(found.least.max()), "least"),
-        racks=m.new_int_var(int(found.racks.min()), int(found.racks.max()), "racks"),
-        batches=m.new_int_var_from_domain(
-            cp_model.Domain.from_values(sorted({int(x) for x in found.batches})), "batches"
-        ),
-        layers=[m.new_int_var(low, top, f"layers[{i}]") for i, (low, top) in enumerate(ends)],
-        again=[m.new_int_var(0, again, f"again[{i}]") for i in range(p)],
-        most=m.new_int_var(even if fixed is None else most, most, "most"),
-        stage=m.new_int_var(0, top_seconds, "stage"),
-        pace=m.new_int_var(0, top_seconds, "pace"),
-        objective=m.new_int_var(0, math.ceil(cutoff * units * FINER), "objective"),
+        replicas=[m.new_int_var(low, high, f"replicas[{s}]") for s, (low, high) in used.items()],
+        total=one_of(c.replicas, "total"),
+        shards=m.new_int_var(int(c.shards.min()), int(c.shards.max()), "shards"),
+        racks=m.new_int_var(int(c.racks.min()), int(c.racks.max()), "racks"),
+        micro_batches=one_of(c.micro_batches, "micro_batches"),
+        layers=[m.new_int_var(low, high, f"layers[{i}]") for i, (low, high) in enumerate(sizes)],
+        recomputed=[m.new_int_var(0, min(largest, max(0, math.floor(spare))), f"recomputed[{i}]") for i in range(p)],
+        largest=m.new_int_var(even, largest, "largest"),
+        stage_seconds=m.new_int_var(0, step_units, "stage_seconds"),
+        slowest_seconds=m.new_int_var(0, step_units, "slowest_seconds"),
+        objective=m.new_int_var(0, math.ceil(cutoff * units * OBJECTIVE_SCALE), "objective"),
     )
 
 
-def _read(f: RowModel, held: cpsat.Values, scale: float) -> Best:
-    """Read the layout that CP-SAT found."""
-    row, found = f.row, iter(f.replicas)
-    caps = replica_caps(f.problem, row.base, row.pipeline)
-    shares = np.array([[held.of(next(found)) if c else 0] for c in caps])
+def _read(f: ColumnModel, values: cpsat.Values, scale: float) -> Solution:
+    """Read the layout of a CP-SAT solution."""
+    replicas = iter(f.replicas)
+    caps = max_replicas_by_site(f.problem, f.column.layer_strategy, f.column.pipeline)
+    by_site = np.array([[values.of(next(replicas)) if cap else 0] for cap in caps])
     one = np.array([1])
     c = Candidates(
-        replicas=shares.sum(axis=0),
-        batches=one * held.of(f.batches),
-        by_site=shares,
-        least=one * held.of(f.least),
-        racks=one * held.of(f.racks),
+        replicas=by_site.sum(axis=0),
+        micro_batches=one * values.of(f.micro_batches),
+        by_site=by_site,
+        shards=one * values.of(f.shards),
+        racks=one * values.of(f.racks),
         bound=0.0 * one,
     )
-    layers, again = tuple(held.of(x) for x in f.layers), tuple(held.of(x) for x in f.again)
-    cut = Times(problem=f.problem, row=row).cut(c, layers, again)
-    return Best(seconds=held.of(f.objective) * scale, cut=cut)
+    layers, recomputed = tuple(values.of(x) for x in f.layers), tuple(values.of(x) for x in f.recomputed)
+    strategy = StepTimes(problem=f.problem, column=f.column).strategy(c, layers, recomputed)
+    return Solution(seconds=values.of(f.objective) * scale, strategy=strategy)

@@ -1,4 +1,4 @@
-"""Layout: agreement with a brute force over every layout of small cases, and of CP-SAT with the tables."""
+"""Layout: agreement with a brute force over every layout of small cases, and of CP-SAT with the search."""
 
 import itertools
 import math
@@ -11,19 +11,20 @@ from layout_cases import (
     batch_limited_case,
     every_time,
     instance,
-    least_seconds_per_sequence,
+    min_seconds_per_sequence,
     random_case,
     request,
 )
 
 from planner.api import check
 from planner.instance.instance import Instance
-from planner.models.layout import columns as layout_columns
-from planner.models.layout import columns_dp_microbatch
 from planner.models.layout import data as layout_data
-from planner.models.layout import pricing as layout_pricing
 from planner.models.layout import solve as layout
-from planner.models.layout.best_first import Queue, is_row_of
+from planner.models.layout.best_first import is_column_of
+from planner.models.layout.bounds import column_table
+from planner.models.layout.counts import split_replicas
+from planner.models.layout.nodes import BestFirstQueue
+from planner.models.layout.pricing import price_column
 from planner.models.requests import LayoutRequest, Options
 from planner.physics.training import schedule
 from planner.planning.joint_bound import evenly
@@ -32,63 +33,62 @@ from planner.planning.solve import solve_instance
 
 @pytest.mark.parametrize("seed", range(200))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The tables find the fastest of all layouts, or find none where there is none, and CP-SAT agrees."""
+    """The search finds the fastest of all layouts, or finds none where there is none, and CP-SAT agrees."""
     i, asked = random_case(seed)
-    right = least_seconds_per_sequence(i, asked)
+    expected = min_seconds_per_sequence(i, asked)
     problem = layout_data.problem_of(i, asked)
-    found = layout.search(problem)
-    assert (found.best is None) == (right is None)
-    if found.best is not None and right is not None:
-        assert found.best.seconds == pytest.approx(right, rel=1e-9)
-        assert found.bound == found.best.seconds
-        told = layout.confirm(problem, found, Options())
-        assert told.rows + told.excluded + told.left == len(found.opened)
+    result = layout.search(problem)
+    assert (result.best is None) == (expected is None)
+    if result.best is not None and expected is not None:
+        assert result.best.seconds == pytest.approx(expected, rel=1e-9)
+        assert result.bound == result.best.seconds
+        seen = layout.verify(problem, result, Options())
+        assert seen.columns + seen.excluded + seen.unverified == len(result.expanded)
 
 
 @pytest.mark.parametrize("seed", range(200, 230))
-def test_row_bounds_are_bounds(seed: int) -> None:
-    """No layout of a row is faster than the row's bound, nor than the bound that memory sharpens."""
+def test_column_bounds_are_bounds(seed: int) -> None:
+    """No layout of a column is faster than the column's bound, nor than the bound that memory sharpens."""
     i, asked = random_case(seed)
     problem = layout_data.problem_of(i, asked)
-    table = layout_columns.row_table(problem)
-    for leaf in itertools.islice(Queue(problem, table), 60):
-        held = layout_pricing.best_of_row(problem, leaf.row, math.inf, span=leaf.span)
-        assert held is None or held.seconds >= leaf.row.bound * (1 - 1e-12)
+    for leaf in itertools.islice(BestFirstQueue(problem, column_table(problem)), 60):
+        best = price_column(problem, leaf.column, math.inf, ranges=leaf.ranges)
+        assert best is None or best.seconds >= leaf.column.bound * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_agrees_with_brute_force_where_the_batch_is_small(seed: int) -> None:
-    """Where the batch leaves most racks idle, the tables find the fastest of all layouts, or none where there is none."""
+    """Where the batch leaves most racks idle, the search finds the fastest of all layouts, or none where there is none."""
     i, asked = batch_limited_case(seed)
-    right = least_seconds_per_sequence(i, asked)
-    found = layout.search(layout_data.problem_of(i, asked))
-    assert (found.best is None) == (right is None)
-    if found.best is not None:
-        assert found.best.seconds == pytest.approx(right, rel=1e-9)
-        assert found.bound == found.best.seconds
+    expected = min_seconds_per_sequence(i, asked)
+    result = layout.search(layout_data.problem_of(i, asked))
+    assert (result.best is None) == (expected is None)
+    if result.best is not None:
+        assert result.best.seconds == pytest.approx(expected, rel=1e-9)
+        assert result.bound == result.best.seconds
 
 
 @pytest.mark.parametrize("seed", range(40, 60))
-def test_no_layout_is_faster_than_its_part_of_a_row(seed: int) -> None:
-    """Every layout that fits memory belongs to a part of a row, and none is faster than the bound of that part."""
+def test_no_layout_is_faster_than_its_node(seed: int) -> None:
+    """Every layout that fits memory belongs to one node, and none is faster than the bound of that node."""
     i, asked = batch_limited_case(seed)
     problem = layout_data.problem_of(i, asked)
-    leaves = list(Queue(problem, layout_columns.row_table(problem)))
-    for seconds, cut in every_time(i, asked):
+    leaves = list(BestFirstQueue(problem, column_table(problem)))
+    for seconds, strategy in every_time(i, asked):
         own = [
-            x.row.bound
+            x.column.bound
             for x in leaves
-            if x.span.replicas[0] <= cut.data_parallel <= x.span.replicas[1]
-            and (x.row.filled or x.span.batches[0] <= cut.micro_batches <= x.span.batches[1])
-            and is_row_of(x.row, cut)
+            if x.ranges.replicas[0] <= strategy.data_parallel <= x.ranges.replicas[1]
+            and (x.column.filled or x.ranges.micro_batches[0] <= strategy.micro_batches <= x.ranges.micro_batches[1])
+            and is_column_of(x.column, strategy)
         ]
         assert len(own) == 1
         assert seconds >= own[0] * (1 - 1e-12)
 
 
 def days(i: Instance, asked: LayoutRequest) -> float:
-    """Return the least days to train."""
-    return layout.least_days(i, asked) or math.inf
+    """Return the least days to train; infinite where no layout fits."""
+    return (layout.bound_days(i, asked) or (math.inf, None))[0]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -111,8 +111,8 @@ def test_more_never_hurts(seed: int) -> None:
 
 
 @pytest.mark.parametrize("hbm", [0.4e9 + 0.02e9 * k for k in range(40)])
-def test_interleaved_stages_hold_more_past_the_first_round(hbm: float) -> None:
-    """At every memory limit CP-SAT and the tables agree on interleaved stages, whose chunks in flight grow from one round to the next."""
+def test_interleaved_stages_keep_more_past_the_first_round(hbm: float) -> None:
+    """At every memory limit CP-SAT and the search agree on interleaved stages, whose chunks in flight grow from one round to the next."""
     i = instance(
         layers=4,
         sequences=8,
@@ -120,37 +120,29 @@ def test_interleaved_stages_hold_more_past_the_first_round(hbm: float) -> None:
         pins={"layout.pipeline_parallel": 2, "layout.virtual_stages": 2, "layout.data_parallel": 1},
     )
     problem = layout_data.problem_of(i, request(a=2))
-    found = layout.search(problem)
-    layout.confirm(problem, found, Options())
+    result = layout.search(problem)
+    layout.verify(problem, result, Options())
     in_flight = [int(schedule.chunks_in_flight("1f1b", 0, 2, 2, m)) for m in (2, 4, 6)]
     assert in_flight == [4, 5, 5]
 
 
 def test_even_split_over_sites() -> None:
     """Replicas split as evenly as the sites' racks permit."""
-    shares = columns_dp_microbatch.split_replicas(np.array([2, 9]), np.array([2, 3, 8, 11]))
+    shares = split_replicas(np.array([2, 9]), np.array([2, 3, 8, 11]))
     assert shares.T.tolist() == [[1, 1], [1, 2], [2, 6], [2, 9]]
 
 
 def test_conflict_names_memory() -> None:
     """A model that no layout fits into memory is infeasible by memory, with the bytes that the smallest layout needs."""
-    found = layout.conflict(instance(hbm=2e8), request(a=1))
-    assert "memory" in found.rules
-    assert "GB a GPU" in found.reason
+    result = layout.conflict(instance(hbm=2e8), request(a=1))
+    assert "memory" in result.rules
+    assert "GB a GPU" in result.reason
 
 
 def test_conflict_names_a_pin() -> None:
     """A pin that no layout meets is what the conflict names."""
-    found = layout.conflict(instance(pins={"layout.tensor_parallel": 3}), request(a=2))
-    assert found.rules == ("pins.layout.tensor_parallel",)
-
-
-def test_alternatives_do_not_dominate_each_other() -> None:
-    """Of two alternatives the faster takes more racks."""
-    held = layout.alternatives(instance(sequences=32), request(a=8), Options())
-    pairs = sorted((a.merits["racks_used"], a.merits["days_to_train"]) for a in held)
-    assert len(pairs) > 1
-    assert all(x[0] < y[0] and x[1] > y[1] for x, y in itertools.pairwise(pairs))
+    result = layout.conflict(instance(pins={"layout.tensor_parallel": 3}), request(a=2))
+    assert result.rules == ("pins.layout.tensor_parallel",)
 
 
 def test_zero_bubble_is_taken_where_the_framework_has_it() -> None:
@@ -180,9 +172,9 @@ def test_memory_decides_how_many_layers_recompute() -> None:
     }
     seen = set()
     for hbm in np.linspace(1.5e9, 6e9, 46):
-        found = layout.search(layout_data.problem_of(instance(layers=4, hbm=float(hbm), pins=pins), request(a=1))).best
-        if found is not None:
-            seen.add(sum(found.cut.recomputed))
+        result = layout.search(layout_data.problem_of(instance(layers=4, hbm=float(hbm), pins=pins), request(a=1))).best
+        if result is not None:
+            seen.add(sum(result.strategy.recomputed))
     assert seen == {0, 2, 3, 4}
 
 
@@ -202,20 +194,20 @@ def test_every_layout_keeps_the_rules(seed: int) -> None:
 def test_a_limit_still_gives_a_layout() -> None:
     """Out of time at once, the search returns the first layout that it finds, with a bound under it."""
     problem = layout_data.problem_of(instance(layers=4, sequences=64, hbm=2e9), request(a=8))
-    found = layout.search(problem, time_limit=0.0)
-    assert found.best is not None
-    assert found.bound <= found.best.seconds
+    result = layout.search(problem, time_limit=0.0)
+    assert result.best is not None
+    assert result.bound <= result.best.seconds
 
 
-def test_second_decision_ends_at_its_effort(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CP-SAT leaves to the tables what its effort does not reach, says how much, and spends the same effort every time."""
+def test_verification_ends_at_its_effort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CP-SAT verifies what its effort reaches, counts the rest, and spends the same effort every time."""
     problem = layout_data.problem_of(*random_case(3))
-    found = layout.search(problem)
-    whole, again = (layout.confirm(problem, found, Options()) for _ in range(2))
-    assert whole.rows > 0 and whole.effort > 0 and whole == again
-    monkeypatch.setattr(layout, "EFFORT", 0.0)
-    none = layout.confirm(problem, found, Options())
-    assert (none.rows, none.left) == (0, len(found.opened))
+    result = layout.search(problem)
+    first, second = (layout.verify(problem, result, Options()) for _ in range(2))
+    assert first.columns > 0 and first.effort > 0 and first == second
+    monkeypatch.setattr(layout, "MAX_EFFORT", 0.0)
+    none = layout.verify(problem, result, Options())
+    assert (none.columns, none.unverified) == (0, len(result.expanded))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -223,11 +215,11 @@ def test_no_split_is_faster_than_the_even_one(seed: int) -> None:
     """Racks split over one or two sites in any way, behind any network, train no sooner than split evenly behind the fastest."""
     i = random_case(seed)[0].model_copy(update={"pins": {}})
     racks = 2 + seed % 4
-    bound = layout.least_days(i, evenly(racks, 2, 1.0)) or math.inf
+    bound = days(i, evenly(racks, 2, 1.0))
     splits = [request(a=racks), *(request(a=n, b=racks - n) for n in range(1, racks))]
-    held = [
+    times = [
         days(i, replace(s, pipeline_send_slowdown=1.0, allreduce_slowdown=1.0, wan_gbps=w))
         for s in splits
         for w in (None, 1.0)
     ]
-    assert bound <= min(held) * (1 + 1e-12) and (bound < math.inf) == (min(held) < math.inf)
+    assert bound <= min(times) * (1 + 1e-12) and (bound < math.inf) == (min(times) < math.inf)

@@ -1,0 +1,165 @@
+"""The counts of replicas and micro-batches of a column that could be fastest, with what follows from them."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.models.layout.bounds import min_step_terms
+from planner.models.layout.columns import Column, Floats, Ints, max_replicas, max_replicas_by_site
+from planner.models.layout.data import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountRanges:
+    """Ranges of a column's replicas and, where they do not fill the pipeline, of its micro-batches; ends included."""
+
+    replicas: tuple[int, int]
+    micro_batches: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Counts of replicas and micro-batches of a column that could beat a cutoff, as arrays."""
+
+    replicas: Ints
+    micro_batches: Ints
+    by_site: Ints
+    shards: Ints  # replicas of the smallest site that works, over which ZeRO shards
+    racks: Ints
+    bound: Floats
+
+    def select(self, which: Any) -> "Candidates":
+        """Return some of the candidates."""
+        return Candidates(
+            replicas=self.replicas[which],
+            micro_batches=self.micro_batches[which],
+            by_site=self.by_site[:, which],
+            shards=self.shards[which],
+            racks=self.racks[which],
+            bound=self.bound[which],
+        )
+
+
+def split_replicas(caps: Ints, replicas: Ints) -> Ints:
+    """Split replicas over sites as evenly as the caps permit; shape (sites, n).
+
+    The even split has the smallest largest group and the largest smallest one: no other is faster or takes less memory.
+    """
+    order = np.argsort(caps, kind="stable")
+    left, shares = replicas.copy(), np.zeros((len(caps), len(replicas)), dtype=np.int64)
+    for rank, site in enumerate(order):
+        shares[site] = np.minimum(caps[site], left // (len(caps) - rank))
+        left = left - shares[site]
+    return shares
+
+
+def count_pairs(problem: Problem, column: Column, d: Ints, ranges: CountRanges | None = None) -> tuple[Ints, Ints]:
+    """Pair numbers of replicas with the numbers of micro-batches that could be fastest with them.
+
+    A filled pipeline takes as many micro-batches as the batch allows. Interleaved, complete rounds may be faster, and
+    fewer micro-batches than p + (p-1)/v have less in flight. A pipeline that is not filled may take any number below p.
+    """
+    p, v = column.pipeline, column.virtual_stages
+    total, pinned = _max_micro_batches_of_step(problem, column), problem.pin("microbatches_per_step")
+    low, high = (1, p - 1) if ranges is None else ranges.micro_batches
+    if pinned is not None:
+        d = d if column.filled or low <= pinned <= high else d[:0]
+        return d, np.full(len(d), pinned)
+    if not column.filled:
+        each = np.maximum(np.minimum(high, total // d) - low + 1, 0)
+        first = np.cumsum(each) - each
+        return np.repeat(d, each), low + np.arange(int(each.sum())) - np.repeat(first, each)
+    if v == 1:
+        return d, total // d
+    m = total // d
+    early = [np.minimum(m, p + k) for k in range((p - 1) // v + 1)]
+    pairs = np.unique(np.concatenate([d * (total + 1) + x for x in (m, m // p * p, *early)]))
+    return pairs // (total + 1), pairs % (total + 1)
+
+
+def _max_micro_batches_of_step(problem: Problem, column: Column) -> int:
+    """Return the most micro-batches of all replicas in one step."""
+    return problem.max_sequences // column.layer_strategy.shape.micro_batch
+
+
+def _max_micro_batches(problem: Problem, column: Column, d: Ints) -> Ints:
+    """Return the most micro-batches with each number of replicas, none where the column does not allow them."""
+    total, pinned = _max_micro_batches_of_step(problem, column), problem.pin("microbatches_per_step")
+    m = total // d if column.filled else np.minimum(total // d, column.pipeline - 1)
+    if pinned is None:
+        return m
+    return np.where((m >= pinned) & (column.filled == (pinned >= column.pipeline)), pinned, 0)
+
+
+def _replica_counts(problem: Problem, column: Column, cutoff: float, ranges: CountRanges | None) -> Ints:
+    """List a column's numbers of replicas, but for those too few for the cutoff even without bubble and tails."""
+    strategy, p, total = column.layer_strategy, column.pipeline, _max_micro_batches_of_step(problem, column)
+    caps = max_replicas_by_site(problem, strategy, p)
+    stage = math.ceil(problem.machine.model.layers / p) * strategy.min_layer_seconds
+    fast_enough = math.floor(stage / (cutoff * strategy.shape.micro_batch))
+    first, last = (1, total) if ranges is None else ranges.replicas
+    low = max(1 if problem.shared else int((caps > 0).sum()), fast_enough, first)
+    high = min(int(max_replicas(problem, strategy, p)), total // p if column.filled else total, last)
+    pinned, shares = problem.pin("data_parallel"), problem.pin("data_parallel_by_site")
+    if shares is None:
+        if pinned is None:
+            return np.arange(low, high + 1)
+        return np.array([pinned] if low <= pinned <= high else [], dtype=np.int64)
+    by_site = np.array([shares.get(s, 0) for s in problem.sites])
+    count = int(by_site.sum())
+    possible = np.all(by_site <= caps) and first <= count <= high and pinned in (None, count)
+    return np.array([count] if possible else [], dtype=np.int64)
+
+
+def _bound_counts(problem: Problem, column: Column, d: Ints, m: Ints) -> Floats:
+    """Bound the seconds per sequence of counts of replicas and micro-batches: even stages, least tails."""
+    p, v = np.array(column.pipeline), np.array(column.virtual_stages)
+    slowest, once, each = min_step_terms(
+        problem, column.layer_strategy, column.zero_stage, p, v, m, min_replicas=d, max_replicas=d
+    )
+    m = np.maximum(m, 1)
+    total = column.effective_micro_batches(m) * (slowest + each) + once
+    return np.asarray(total / (m * d * column.layer_strategy.shape.micro_batch), dtype=np.float64)
+
+
+def candidates(problem: Problem, column: Column, cutoff: float, ranges: CountRanges | None = None) -> Candidates | None:
+    """List the counts of a column (in ranges) whose time on even stages is under the cutoff, the fastest first.
+
+    Fewer micro-batches never make a sequence faster but by complete rounds, so the most that replicas allow bound all
+    others.
+    """
+    shape, p = column.layer_strategy.shape, column.pipeline
+    d = _replica_counts(problem, column, cutoff, ranges)
+    m = _max_micro_batches(problem, column, d)
+    d, m = d[m >= 1], m[m >= 1]
+    if not len(d):
+        return None
+    rounds = column.effective_micro_batches(m) / m
+    d = d[_bound_counts(problem, column, d, m) / rounds < cutoff]
+    if not len(d):
+        return None
+    d, m = count_pairs(problem, column, d, ranges)
+    d, m = d[m >= 1], m[m >= 1]
+    bound = _bound_counts(problem, column, d, m)
+    order = np.argsort(bound, kind="stable")
+    order = order[bound[order] < cutoff]
+    if not len(order):
+        return None
+    d, m, bound = d[order], m[order], bound[order]
+    pinned = problem.pin("data_parallel_by_site")
+    if pinned is None:
+        by_site = split_replicas(max_replicas_by_site(problem, column.layer_strategy, p), d)
+    else:
+        by_site = np.repeat(np.array([pinned.get(s, 0) for s in problem.sites])[:, None], len(d), axis=1)
+    shards = d if problem.shared else np.where(by_site > 0, by_site, np.iinfo(np.int64).max).min(axis=0)
+    c = Candidates(
+        replicas=d,
+        micro_batches=m,
+        by_site=by_site,
+        shards=shards,
+        racks=np.ceil(by_site.max(axis=0) / column.replicas_per_rack).astype(np.int64),
+        bound=bound,
+    ).select(shards * shape.gpus >= shape.expert_parallel)
+    return c if len(c.replicas) else None
