@@ -1,6 +1,7 @@
 """Time what users wait for: the command's help, and whole solves in fresh processes, with their peak memory.
 
-Run it as `.venv/bin/python scripts/bench/bench_instances.py [RUNS]`. Wall times depend on the machine; read them beside each other.
+Run it as `.venv/bin/python scripts/bench/bench_instances.py [RUNS]`. Wall times depend on the machine: compare them
+only with each other.
 """
 
 import os
@@ -44,17 +45,16 @@ def timed(args: list[str]) -> Timed:
 
 
 def main() -> None:
-    """Print a row a command: least, middle and most seconds, and the largest peak memory."""
+    """Print a row a command: minimum, median and maximum seconds, and the largest peak memory."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     print(f"{'command':44} {'min s':>8} {'median s':>9} {'max s':>8} {'peak MB':>8} exit")
     for args in COMMANDS:
-        found = [timed(args) for _ in range(runs)]
-        seconds = [t.seconds for t in found]
-        peak = max(t.peak_mb for t in found)
-        exits = ",".join(str(s) for s in sorted({t.status for t in found}))
-        print(
-            f"{'planner ' + ' '.join(args):44} {min(seconds):8.2f} {statistics.median(seconds):9.2f} {max(seconds):8.2f} {peak:8.0f} {exits}"
-        )
+        measured = [timed(args) for _ in range(runs)]
+        seconds = [t.seconds for t in measured]
+        peak = max(t.peak_mb for t in measured)
+        exits = ",".join(str(s) for s in sorted({t.status for t in measured}))
+        spread = f"{min(seconds):8.2f} {statistics.median(seconds):9.2f} {max(seconds):8.2f}"
+        print(f"{'planner ' + ' '.join(args):44} {spread} {peak:8.0f} {exits}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Time a sweep against separate solves of its points in one run, and two workers against one; objectives must be identical.
+"""Time a sweep against separate solves of its points, and two workers against one; objectives must be identical.
 
     .venv/bin/python scripts/bench/bench_sweep.py [POINTS] [--first USD] [--every N]
     .venv/bin/python scripts/bench/bench_sweep.py --workers
 
-`--every N` solves only each N-th point separately, and counts its time N times. Separate solves are processes of their own,
-as are workers. Wall times depend on what else the machine does: CPU time, which hardly does, stands beside them.
+`--every N` solves only each N-th point separately, and counts its time N times. Separate solves are processes of their
+own, as are workers. Wall times depend on what else the machine does: CPU time, which hardly does, stands beside them.
 """
 
 import argparse
@@ -30,8 +30,8 @@ STEP_USD = 1.8e9  # that of 100 points from $20B to $200B
 def timed(work: Callable[[], dict[float, float]]) -> tuple[float, float, dict[float, float]]:
     """Return wall seconds, CPU seconds of this process's children, and what the work returns."""
     wall, cpu = time.perf_counter(), children_seconds()
-    found = work()
-    return time.perf_counter() - wall, children_seconds() - cpu, found
+    values = work()
+    return time.perf_counter() - wall, children_seconds() - cpu, values
 
 
 def children_seconds() -> float:
@@ -42,14 +42,15 @@ def children_seconds() -> float:
 
 def separate(budgets: list[float]) -> dict[float, float]:
     """Solve each point in a process of its own."""
-    code = f"import sys, planner; d = __import__('json').load(open({str(INSTANCE)!r})); d['limits']['budget_usd'] = float(sys.argv[1]); "
-    code += "print(planner.solve(d, threads=1).objective.value)"
-    return {
-        b: float(
-            subprocess.run([sys.executable, "-c", code, str(b)], capture_output=True, text=True, check=True).stdout
-        )
-        for b in budgets
-    }
+    code = (
+        f"import json, sys, planner; d = json.load(open({str(INSTANCE)!r})); "
+        "d['limits']['budget_usd'] = float(sys.argv[1]); print(planner.solve(d, threads=1).objective.value)"
+    )
+    values = {}
+    for b in budgets:
+        command = [sys.executable, "-c", code, str(b)]
+        values[b] = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return values
 
 
 def swept(budgets: list[float], workers: int) -> dict[float, float]:
@@ -73,15 +74,14 @@ def main() -> None:
     """Print the times, their ratios and whether the objectives are the same."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("points", type=int, nargs="?", default=6)
-    parser.add_argument("--first", type=float, default=90e9, help="least budget")
+    parser.add_argument("--first", type=float, default=90e9, help="smallest budget")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--workers", action="store_true", help="two workers against one")
     asked = parser.parse_args()
     if asked.workers:
         one, two = (timed(partial(many, n)) for n in (1, 2))
-        print(
-            f"one worker {one[0]:.1f} s, two {two[0]:.1f} s: {one[0] / two[0]:.2f} times as fast; CPU {one[1]:.1f} and {two[1]:.1f} s; {load()}"
-        )
+        times = f"one worker {one[0]:.1f} s, two {two[0]:.1f} s: {one[0] / two[0]:.2f} times as fast"
+        print(f"{times}; CPU {one[1]:.1f} and {two[1]:.1f} s; {load()}")
         return
     budgets = [asked.first + k * STEP_USD for k in range(asked.points)]
     some = budgets[asked.every // 2 :: asked.every]
@@ -93,9 +93,8 @@ def main() -> None:
     how = "" if len(some) == len(budgets) else f" (from {len(some)} of them)"
     print(f"separate solves:   {wall_alone:.1f} s, CPU {cpu_alone:.1f} s{how}; {load()}")
     same = {b: values[b] == alone[b] for b in some}
-    print(
-        f"ratio {wall / wall_alone:.2f}, CPU {cpu / cpu_alone:.2f}; objectives identical at {sum(same.values())} of {len(same)} points"
-    )
+    identical = f"objectives identical at {sum(same.values())} of {len(same)} points"
+    print(f"ratio {wall / wall_alone:.2f}, CPU {cpu / cpu_alone:.2f}; {identical}")
     for b in some:
         print(f"  ${b / 1e9:g}B: {values[b]!r} {alone[b]!r}")
 

@@ -135,7 +135,7 @@ def test_deadline_that_cannot_be_met(tmp_path: Path) -> None:
 
 
 def test_time_limit_still_gives_a_plan(tmp_path: Path) -> None:
-    """A limit that is reached still gives a plan that holds, with its gap; the exit code says that the limit ended it."""
+    """A limit that is reached still gives a valid plan with its gap; the exit code says that the limit ended it."""
     plan = tmp_path / "plan.json"
     out = run("solve", ROOT / "instances" / "5gw.json", "--time-limit", "0.5", "-o", plan)
     assert out.returncode in (0, 4), out.stderr
@@ -165,6 +165,6 @@ def test_cheapest_in_time(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     out = run("solve", written(tmp_path, d), "-o", plan)
     assert out.returncode == 0, out.stdout + out.stderr
-    held = json.loads(plan.read_text())
-    assert held["layout"]["metrics"]["days_to_train"] <= 8000
-    assert held["cost"]["total_usd"] < 80e9
+    data = json.loads(plan.read_text())
+    assert data["layout"]["metrics"]["days_to_train"] <= 8000
+    assert data["cost"]["total_usd"] < 80e9

@@ -60,8 +60,8 @@ def test_json_is_a_placement_with_arguments(files: Path) -> None:
     data = json.loads((files / "out.json").read_text())
     assert expand(data["hostlist"]) == data["nodes"]
     assert "-N18" in data["sbatch"]
-    held = Placement.model_validate({k: data[k] for k in Placement.model_fields})
-    assert check_placement(TOPOLOGY, JOB, held, busy=[f"n0000{i}" for i in range(3)]) == []
+    placement = Placement.model_validate({k: data[k] for k in Placement.model_fields})
+    assert check_placement(TOPOLOGY, JOB, placement, busy=[f"n0000{i}" for i in range(3)]) == []
 
 
 def test_failed_nodes_are_replaced(files: Path) -> None:

@@ -24,8 +24,8 @@ def ask(*args: str) -> str:
 def test_a_topology_is_summed_up(tmp_path: Path) -> None:
     """Nodes, leaves, tiers and blocks on one line."""
     (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
-    said = ask(str(tmp_path / "t.yaml"))
-    assert said == "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"
+    printed = ask(str(tmp_path / "t.yaml"))
+    assert printed == "20 nodes, 3 leaves of 4 to 8, 2 switches of tier 2, 5 blocks inside the leaves\n"
 
 
 @pytest.mark.parametrize("form", ["conf", "yaml"])
@@ -56,7 +56,7 @@ def test_blocks_alone_are_a_level_for_kueue() -> None:
     ],
 )
 def test_bad_input_is_named(tmp_path: Path, args: list[str], says: str) -> None:
-    """What cannot be done is said before anything is written."""
+    """What cannot be done is refused before anything is written."""
     (tmp_path / "t.yaml").write_text(write_topology(TREE, "yaml"))
     with pytest.raises(InputError, match=says):
         CliRunner().invoke(app, ["topology", str(tmp_path / "t.yaml"), *args], catch_exceptions=False)

@@ -35,8 +35,8 @@ PHONE, DESKTOP = (390, 844), (1280, 900)
 
 def chromium() -> str:
     """Return the browser; install it where that can be done, else skip and say so."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None and os.geteuid() == 0 and shutil.which("apt-get"):
         for command in (
             ["apt-get", "update", "-qq"],
             ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"],
@@ -48,10 +48,10 @@ def chromium() -> str:
                 timeout=600,
                 env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
             )
-        found = shutil.which("chromium")
-    if found is None:
+        path = shutil.which("chromium")
+    if path is None:
         pytest.skip("no Chromium here, and it cannot be installed; install Debian's package chromium to run this test")
-    return found
+    return path
 
 
 class Browser:

@@ -6,7 +6,8 @@ from planner.imports.assemble import Imported
 from planner.imports.draft import Options
 from planner.imports.read import import_grid
 
-# Four buses in two areas on a base of 50 MVA: two equal circuits, one unequal beside them, a transformer, a branch out of service.
+# Four buses in two areas on a base of 50 MVA: two equal circuits, one unequal beside them, a transformer, and a branch
+# out of service.
 CASE = """\
 function mpc = case4
 %CASE4 with a comment, and mpc.bus = [ in it
@@ -100,17 +101,17 @@ TEXTS = {
 
 
 def put(folder: Path, names: str, old: str = "", new: str = "") -> list[Path]:
-    """Write the named files, `old` replaced by `new` in those that have it once; one of them must, where `old` is given."""
-    found = []
+    """Write the named files, `old` replaced by `new` in those that have it once; one must, where `old` is given."""
+    paths = []
     edited = 0
     for name in names.split():
         text = TEXTS[name]
         if old and text.count(old) == 1:
             text, edited = text.replace(old, new), edited + 1
         (folder / name).write_text(text, encoding="utf-8")
-        found.append(folder / name)
+        paths.append(folder / name)
     assert edited == bool(old), f"{old!r} must stand once in one of {names}"
-    return found
+    return paths
 
 
 def imported(folder: Path, names: str, *, kind: str = "auto", **options: object) -> Imported:

@@ -16,7 +16,8 @@ TRAFFIC = [
     {"name": "logs", "bytes": 1e5, "deadline_seconds": 9, "priority": 2},
 ]
 DRY = {"name": "dry", "weight": 0.5, "headroom_mw": {"EAST": 1.0, "WEST": 0.6}, "energy_usd_per_mwh": {"EAST": 90}}
-LOST = {"used": 0.5, "gemm": 0.3, "idle GPUs": 0.15, "attention": 0.0506, "pipeline_bubble": 0.0004, "elementwise": -0.001}
+SHARES = {"used": 0.5, "gemm": 0.3, "idle GPUs": 0.15, "attention": 0.0506}
+SHARES |= {"pipeline_bubble": 0.0004, "elementwise": -0.001}
 CHOICE = {
     "flop": 9e21,
     "flop_bound": 9.4e21,
@@ -26,7 +27,7 @@ CHOICE = {
     "loss": 2.1464,
     "loss_bound": 2.1447,
     "ideal": {"flop": 1.8e22, "parameters": 9.875e9, "tokens": 2.184e11, "loss": 2.1266},
-    "compute_shares": LOST,
+    "compute_shares": SHARES,
     "days_by_flop": {"5.17571e+21": 17.2, "9.00396e+21": 29.6, "9.40914e+21": 30.9},
 }
 
@@ -34,21 +35,25 @@ CHOICE = {
 def at(plan: Any, path: str) -> Any:
     """Look a path up in a plan's JSON; [*] sums over entries."""
     head, star, tail = path.partition("[*].")
-    held = plan
+    value = plan
     for key in head.split("."):
-        held = held[int(key)] if isinstance(held, list) else held[key]
-    return sum(at(x, tail) for x in (held.values() if isinstance(held, dict) else held)) if star else held
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return sum(at(x, tail) for x in (value.values() if isinstance(value, dict) else value)) if star else value
 
 
 def agrees(value: Any, plan: Any, path: str) -> bool:
     """Tell whether a value is the one at a path; sums may differ in the last digits."""
-    held = at(plan, path)
-    return math.isclose(value, held, rel_tol=1e-12) if "[*]" in path else type(value) is type(held) and value == held
+    expected = at(plan, path)
+    return (
+        math.isclose(value, expected, rel_tol=1e-12)
+        if "[*]" in path
+        else type(value) is type(expected) and value == expected
+    )
 
 
 @cache
 def rich() -> Plan:
-    """Return a plan with every part that a page can show: fibre, scenarios, soft rules, upgrades, simulated transport, a chosen model."""
+    """Return a plan with every part of a page: fibre, scenarios, soft rules, upgrades, simulated transport, a model."""
     fibre = {
         "wan__fibre_nodes": [{"id": n, "latitude": y, "longitude": x} for n, y, x in CITIES],
         "wan__fibre_edges": [{"a": w[0], "b": w[1]} for w in WAYS] + [{"a": "dark", "b": "D"}],
@@ -73,7 +78,7 @@ def rich() -> Plan:
 
 
 def infeasible() -> Plan:
-    """Return a plan that tells why there is none."""
+    """Return a plan that says why there is none."""
     gone = dict.fromkeys(("sites", "layout", "fabric", "placement", "cost"))
     conflict = {"decision": "sites", "rules": ["demand", "headroom[EAST]"], "reason": "the grid is too small"}
     objective = {"name": "days_to_train", "value": None, "bound": None, "gap": None}

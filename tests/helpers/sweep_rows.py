@@ -1,4 +1,4 @@
-"""Rows of a small budget sweep, made up: sites open at $70B and $110B, the fabric grows at $90B, little money is infeasible."""
+"""Rows of a small budget sweep, made up: sites open at $70B and $110B, the fabric grows at $90B."""
 
 import json
 from pathlib import Path

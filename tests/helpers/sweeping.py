@@ -40,8 +40,8 @@ def kills_at_two(task: Task) -> Answer:
 
 def kills_once(task: Task) -> Answer:
     """Solve a point, but die the first time at two racks: the file that the environment names remembers."""
-    told = Path(os.environ["SWEEP_TEST_TOLD"])
-    if task.point["hardware.racks"] == 2 and not told.exists():
-        told.touch()
+    marker = Path(os.environ["SWEEP_TEST_MARKER"])
+    if task.point["hardware.racks"] == 2 and not marker.exists():
+        marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return solve_point(task)

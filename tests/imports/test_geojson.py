@@ -1,4 +1,4 @@
-"""GeoJSON as RFC 7946 has it: a feature collection, positions as longitude and latitude, nothing that JSON cannot hold."""
+"""GeoJSON as RFC 7946 has it: a feature collection, positions as longitude and latitude, nothing beside JSON."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_valid(tmp_path: Path, names: str) -> None:
 
 
 def test_longitude_goes_first(tmp_path: Path) -> None:
-    """A node in the west stands at a negative first coordinate; a line goes from its a to its b; figures are properties."""
+    """A node in the west has a negative first coordinate; a line goes from its a to its b; figures are properties."""
     features = {f["id"]: f for f in geojson(imported(tmp_path, "zones.csv interfaces.csv").grid)["features"]}
     assert features["node/p3"]["geometry"] == {"type": "Point", "coordinates": [-112.0, 33.4]}
     assert features["line/p2--p3"]["geometry"]["coordinates"] == [[-76.0, 41.0], [-112.0, 33.4]]
@@ -56,7 +56,7 @@ def test_longitude_goes_first(tmp_path: Path) -> None:
 
 
 def test_new_lines_are_features_too() -> None:
-    """A corridor that can be built is told from one that stands, also under the same id."""
+    """A corridor that can be built is distinct from one that exists, also under the same id."""
     ends = {"a": "x", "b": "y", "rating_mw": 1.0}
     node = {"balancing_authority": "A", "latitude": 1.0, "generation_mw": 1.0}
     g = Grid.model_validate(

@@ -41,7 +41,7 @@ def test_part_and_geojson(tmp_path: Path) -> None:
 
 
 def test_into_an_instance(tmp_path: Path) -> None:
-    """--into writes a whole instance that loads: its rules and prices kept, the explicit interconnect reading replaced."""
+    """--into writes an instance that loads: its rules and prices kept, the explicit interconnect reading replaced."""
     base = ROOT / "instances" / "5gw.json"
     out = run(*put(tmp_path, FULL), "--into", base, "--name", "mine", "-o", tmp_path / "mine.json")
     assert out.returncode == 0, out.stderr

@@ -42,13 +42,13 @@ def km(a: Plant, b: Plant) -> float:
 def test_partition_within_radius(drawn: list[tuple[tuple[float, float], float, str]], radius: float) -> None:
     """Every plant is in one node, of its own authority, within the radius of the node's largest; megawatts add up."""
     given_plants = plants(drawn)
-    found = list(group_plants(given_plants, radius))
-    assert sorted(p.id for group in found for p in group) == sorted(p.id for p in given_plants)
-    for group in found:
+    nodes = list(group_plants(given_plants, radius))
+    assert sorted(p.id for group in nodes for p in group) == sorted(p.id for p in given_plants)
+    for group in nodes:
         assert {p.authority for p in group} == {group[0].authority}
         assert group[0].mw == max(p.mw for p in group)
         assert all(km(group[0], p) <= radius + 1e-4 for p in group)
-    assert sum(p.mw for group in found for p in group) == pytest.approx(sum(p.mw for p in given_plants))
+    assert sum(p.mw for group in nodes for p in group) == pytest.approx(sum(p.mw for p in given_plants))
 
 
 @settings(max_examples=100, deadline=None)
@@ -64,15 +64,15 @@ def test_order_does_not_matter(
 
 
 def by_hand(given_plants: list[Plant], radius: float) -> list[set[str]]:
-    """Group plant by plant, as one would on paper: the largest left (of equals the first id) takes all left within the radius."""
-    found = []
+    """Group plants as on paper: the largest that remains (of equals the first id) takes all within the radius."""
+    nodes = []
     for authority in sorted({p.authority for p in given_plants}):
         left = sorted((p for p in given_plants if p.authority == authority), key=lambda p: (-p.mw, p.id))
         while left:
             mine = [p for p in left if km(left[0], p) <= radius]
-            found.append({p.id for p in mine})
+            nodes.append({p.id for p in mine})
             left = [p for p in left if p not in mine]
-    return found
+    return nodes
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -93,7 +93,7 @@ def test_agrees_with_paper_and_pencil(seed: int) -> None:
 
 
 def test_no_chains() -> None:
-    """Plants in a row of steps within the radius do not become one node: each is within the radius of the largest, or in another."""
+    """Plants in a row of steps within the radius do not become one node: each is near the largest, or in another."""
     row = [plant(i, 40 + 0.2 * i, -76, 1000 - i, "A") for i in range(10)]
     assert [len(g) for g in group_plants(row, 25)] == [2, 2, 2, 2, 2]
 

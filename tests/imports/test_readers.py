@@ -22,14 +22,14 @@ SETS = {
 
 @pytest.mark.parametrize("kind", SETS)
 def test_round_trip(tmp_path: Path, kind: str) -> None:
-    """What is written reads back as the same grid; the format is found without being named; source and note are there."""
+    """What is written reads back as the same grid; the format is recognised; source and note are there."""
     options = {"at": (40.0, -75.0)} if kind == "matpower" else {}
     named = imported(tmp_path, SETS[kind], kind=kind, **options)
-    found = imported(tmp_path, SETS[kind], **options)
-    assert found == named
-    assert Grid.model_validate(json.loads(text({"grid": part(found.grid)}))["grid"]) == found.grid
-    assert found.grid.source
-    assert found.grid.note
+    result = imported(tmp_path, SETS[kind], **options)
+    assert result == named
+    assert Grid.model_validate(json.loads(text({"grid": part(result.grid)}))["grid"]) == result.grid
+    assert result.grid.source
+    assert result.grid.note
 
 
 @pytest.mark.parametrize("kind", SETS)
@@ -41,7 +41,7 @@ def test_order_of_files_does_not_matter(tmp_path: Path, kind: str) -> None:
 
 
 def test_matpower(tmp_path: Path) -> None:
-    """Equal parallel branches are circuits of one line, unequal ones a line of their own; reactance is on 100 MVA, by the ratio."""
+    """Equal parallel branches are circuits of one line, unequal ones a line each; reactance is on 100 MVA."""
     positions = put(tmp_path, "positions.csv")[0]
     g = imported(tmp_path, "case4.m", positions=positions).grid
     assert [(n.id, n.latitude, n.longitude, n.generation_mw, n.largest_unit_mw) for n in g.nodes] == [
@@ -102,7 +102,7 @@ def test_rts_gmlc(tmp_path: Path) -> None:
 
 
 def test_plants(tmp_path: Path) -> None:
-    """The largest plant absorbs those of its authority within the radius; a neighbour of another authority stays apart."""
+    """The largest plant absorbs those of its authority within the radius; one of another authority stays apart."""
     g = imported(tmp_path, SETS["eia-860"], headroom_share=0.1, energy_usd_per_mwh=30.0).grid
     assert [(n.id, n.balancing_authority, n.generation_mw) for n in g.nodes] == [
         ("big-nuclear", "PJM", 2900),
@@ -118,7 +118,7 @@ def test_plants(tmp_path: Path) -> None:
 
 
 def test_plants_with_generators(tmp_path: Path) -> None:
-    """The two sheets of EIA-860 together: a title above the header, capacity by generator, the largest unit of each node."""
+    """The two sheets of EIA-860: a title above the header, capacity by generator, the largest unit of each node."""
     plants = tmp_path / "plant.csv"
     plants.write_text(
         "2023 Form EIA-860 Data,,,,,,\n"
@@ -132,7 +132,7 @@ def test_plants_with_generators(tmp_path: Path) -> None:
 
 
 def test_reeds(tmp_path: Path) -> None:
-    """A corridor carries the lesser direction; plants go to the nearest zone of their state, peaks where the plants are."""
+    """A corridor carries the lesser direction; plants are in the nearest zone of their state, peaks with them."""
     g = imported(tmp_path, SETS["reeds"], headroom_share=0.5).grid
     assert [(n.id, n.generation_mw) for n in g.nodes] == [("p1", 2980), ("p2", 1000), ("p3", 400)]
     assert [(x.id, x.rating_mw, x.note) for x in g.lines] == [
@@ -148,12 +148,12 @@ def test_reeds(tmp_path: Path) -> None:
 
 def test_nothing_is_invented_in_silence(tmp_path: Path) -> None:
     """What neither files nor options say is written as 0, and named both in the note and to the caller."""
-    found = imported(tmp_path, "zones.csv interfaces.csv")
-    assert {n.generation_mw for n in found.grid.nodes} == {0}
-    assert {(b.headroom_mw, b.energy_usd_per_mwh) for b in found.grid.balancing_authorities} == {(0, 0)}
+    result = imported(tmp_path, "zones.csv interfaces.csv")
+    assert {n.generation_mw for n in result.grid.nodes} == {0}
+    assert {(b.headroom_mw, b.energy_usd_per_mwh) for b in result.grid.balancing_authorities} == {(0, 0)}
     for key in ("headroom_mw", "energy_usd_per_mwh", "generation_mw"):
-        assert any(key in m for m in found.missing)
-        assert f"MISSING {key}" in (found.grid.note or "")
+        assert any(key in m for m in result.missing)
+        assert f"MISSING {key}" in (result.grid.note or "")
 
 
 def test_table_of_authorities_goes_first(tmp_path: Path) -> None:
@@ -162,12 +162,12 @@ def test_table_of_authorities_goes_first(tmp_path: Path) -> None:
     table.write_text(
         "authority,headroom_mw,energy_usd_per_mwh,interconnection,source\nPJM,9915,,north,Table 1\nSRP,,45,,\n"
     )
-    found = imported(tmp_path, "plants.csv peaks.csv", authorities=table, headroom_share=0.1, energy_usd_per_mwh=39.0)
+    result = imported(tmp_path, "plants.csv peaks.csv", authorities=table, headroom_share=0.1, energy_usd_per_mwh=39.0)
     assert [
         (b.id, b.interconnection, b.headroom_mw, b.energy_usd_per_mwh, b.source)
-        for b in found.grid.balancing_authorities
+        for b in result.grid.balancing_authorities
     ] == [("PJM", "north", 9915, 39, "Table 1"), ("SRP", "western", 10, 45, None)]
-    assert not any("headroom" in m or "energy" in m for m in found.missing)
+    assert not any("headroom" in m or "energy" in m for m in result.missing)
 
 
 def test_only_sites_and_share(tmp_path: Path) -> None:
@@ -185,10 +185,11 @@ def test_texts_are_all_used() -> None:
 
 
 def test_equal_names_get_ids_of_their_own(tmp_path: Path) -> None:
-    """Nodes named after plants of one name are told apart by the plant's id, also where that makes another plant's name."""
+    """Nodes of plants of one name get the plant's id too, also where that makes another plant's name."""
     table = tmp_path / "plants.csv"
     table.write_text(
-        "plant_id,name,lat,lon,capacity_mw,ba\n1,Beaver Dam,40,-76,9,A\n2,Beaver Dam 3,45,-76,8,A\n3,Beaver Dam,50,-76,7,A\n4,Beaver Dam,55,-76,6,A\n"
+        "plant_id,name,lat,lon,capacity_mw,ba\n1,Beaver Dam,40,-76,9,A\n2,Beaver Dam 3,45,-76,8,A\n"
+        "3,Beaver Dam,50,-76,7,A\n4,Beaver Dam,55,-76,6,A\n"
     )
     ids = [n.id for n in import_grid([table], "auto", Options()).grid.nodes]
     assert ids == ["beaver-dam", "beaver-dam-3", "beaver-dam-3-3", "beaver-dam-4"]

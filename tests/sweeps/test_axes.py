@@ -1,4 +1,4 @@
-"""Axes of a sweep: what each form of range means, which paths exist, and what is said of those that do not."""
+"""Axes of a sweep: what each form of range means, which paths exist, and what the message is for those that do not."""
 
 import itertools
 import json
@@ -41,9 +41,9 @@ RACK = load_instance(ROOT / "instances" / "one-rack.json")
 )
 def test_forms(spec: str, values: list[Any]) -> None:
     """Each form of range has the values that it says, both ends included where a step meets them."""
-    found = parse_values("x", spec)
-    assert found == values
-    assert [type(v) for v in found if isinstance(v, bool)] == [type(v) for v in values if isinstance(v, bool)]
+    parsed = parse_values("x", spec)
+    assert parsed == values
+    assert [type(v) for v in parsed if isinstance(v, bool)] == [type(v) for v in values if isinstance(v, bool)]
 
 
 def test_whole_numbers_stay_whole() -> None:
@@ -53,14 +53,14 @@ def test_whole_numbers_stay_whole() -> None:
 
 def test_log_range_is_even_in_ratio() -> None:
     """Neighbours of a log range have one ratio, and its ends are exact."""
-    found = parse_values("x", "log:20e9:200e9:19")
-    ratios = [b / a for a, b in itertools.pairwise(found)]
-    assert (found[0], found[-1], len(found)) == (20e9, 200e9, 19)
+    parsed = parse_values("x", "log:20e9:200e9:19")
+    ratios = [b / a for a, b in itertools.pairwise(parsed)]
+    assert (parsed[0], parsed[-1], len(parsed)) == (20e9, 200e9, 19)
     assert max(ratios) - min(ratios) < 1e-9 and math.isclose(ratios[0], 10 ** (1 / 18))
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "problem"),
     [
         ("1:2:0", "never leads"),
         ("2:1:1", "never leads"),
@@ -75,11 +75,11 @@ def test_log_range_is_even_in_ratio() -> None:
         ("0:1:1e-9", "take a larger step"),
     ],
 )
-def test_ranges_that_say_nothing(spec: str, said: str) -> None:
+def test_ranges_that_say_nothing(spec: str, problem: str) -> None:
     """A range that cannot be meant is refused, and the message shows it and what to write."""
     with pytest.raises(InputError, match=r"limits\.budget_usd=") as caught:
         parse_values("limits.budget_usd", spec)
-    assert said in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "problem"),
     [
         ("p.csv", "a,b\n1\n", "line 2: has 1 cells under 2 columns"),
         ("p.jsonl", "{}\n", "line 1"),
@@ -111,12 +111,12 @@ def test_axes_make_a_grid_and_pairs_are_one_axis(tmp_path: Path) -> None:
         ("p.csv", "a\n", "no points"),
     ],
 )
-def test_bad_pairs_are_named(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_bad_pairs_are_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
     """A file of points with a bad line is refused by file and line."""
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=name) as caught:
         read_pairs(tmp_path / name)
-    assert said in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_one_path_on_two_axes_is_refused() -> None:
@@ -132,7 +132,7 @@ def test_one_path_on_two_axes_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "problem"),
     [
         ("limits.budget", "did you mean limits.budget_usd?"),
         ("hardware.budget_usd", "did you mean limits.budget_usd?"),
@@ -147,11 +147,11 @@ def test_one_path_on_two_axes_is_refused() -> None:
         ("limits..budget_usd", "must be a dotted path"),
     ],
 )
-def test_wrong_paths_are_named(path: str, said: str) -> None:
+def test_wrong_paths_are_named(path: str, problem: str) -> None:
     """A path that leads nowhere is answered with the nearest one that does."""
     with pytest.raises(InputError) as caught:
         check_path(MAIN, path)
-    assert said in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_part_that_is_missing_is_named() -> None:
@@ -161,7 +161,7 @@ def test_part_that_is_missing_is_named() -> None:
 
 
 def test_every_leaf_can_be_set() -> None:
-    """All paths of the main instance pass the check, and what is put there is found there alone."""
+    """All paths of the main instance pass the check, and what is put there is there alone."""
     plain = MAIN.model_dump(mode="json")
     paths = sorted(leaves(MAIN))
     assert len(paths) > 200 and "limits.deadline_days" in paths
@@ -193,9 +193,9 @@ def test_bad_points_are_named_before_anything_runs() -> None:
 @pytest.mark.parametrize(("count", "parts"), [(19, 4), (3, 5), (8, 8), (0, 2)])
 def test_shards_part_the_points(count: int, parts: int) -> None:
     """Every point is in exactly one shard, neighbours together and sizes as even as can be."""
-    held = [in_shard(count, (i, parts)) for i in range(1, parts + 1)]
-    assert [i for part in held for i in part] == list(range(count))
-    assert max(map(len, held)) - min(map(len, held)) <= 1
+    shards = [in_shard(count, (i, parts)) for i in range(1, parts + 1)]
+    assert [i for part in shards for i in part] == list(range(count))
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "a/b", "1/0", "-1/3"])

@@ -49,11 +49,11 @@ def values(rows: list[Any]) -> dict[int, float]:
 @pytest.fixture(scope="module")
 def alone() -> dict[int, float]:
     """Objectives of separate solves."""
-    found = {}
+    best = {}
     for n in (1, 2, 3, 4):
         plan = planner.solve({**small(), "hardware": {**small()["hardware"], "racks": n}})
-        found[n] = plan.objective.value or 0.0
-    return found
+        best[n] = plan.objective.value or 0.0
+    return best
 
 
 def test_rows_are_what_separate_solves_find(alone: dict[int, float]) -> None:
@@ -75,26 +75,26 @@ def test_rows_come_as_they_finish() -> None:
         """Holds back every point but the first."""
 
         def __init__(self) -> None:
-            self.held: list[tuple[Future[Answer], Task]] = []
+            self.waiting: list[tuple[Future[Answer], Task]] = []
 
         def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
             future: Future[Answer] = Future()
-            if not self.held:
+            if not self.waiting:
                 future.set_result(fn(*args))
-            self.held.append((future, args[0]))
+            self.waiting.append((future, args[0]))
             return future
 
     executor = Slow()
     rows = planner.sweep(small(), {RACKS: [3, 1, 2]}, executor=executor)
     assert next(rows).point == {RACKS: 3}
-    for future, task in reversed(executor.held[1:]):
+    for future, task in reversed(executor.waiting[1:]):
         future.set_result(solve_point(task))
         assert next(rows).point == task.point
     assert list(rows) == []
 
 
 def test_infeasible_point_is_a_row_with_its_reason() -> None:
-    """What cannot be met is told in the row; the other points go on."""
+    """What cannot be met is the reason in the row; the other points go on."""
     with ThreadPoolExecutor(1) as pool:
         rows = list(planner.sweep(small(), {"limits.deadline_days": [0.001, 1000.0]}, executor=pool))
     assert [r.status for r in rows] == ["infeasible", "optimal"]
@@ -129,13 +129,13 @@ def test_executor_that_is_gone_fails_its_points() -> None:
 
 def test_same_question_is_solved_once() -> None:
     """Two points that ask the same are one, and the options are part of the key."""
-    found = tasks_for(small(), [{RACKS: 1}, {RACKS: 2}, {RACKS: 1}], SweepOptions())
-    assert [t.index for t in found] == [0, 1]
-    assert {t.key for t in found}.isdisjoint(t.key for t in tasks_for(small(), [{RACKS: 1}], SweepOptions(seed=1)))
+    made = tasks_for(small(), [{RACKS: 1}, {RACKS: 2}, {RACKS: 1}], SweepOptions())
+    assert [t.index for t in made] == [0, 1]
+    assert {t.key for t in made}.isdisjoint(t.key for t in tasks_for(small(), [{RACKS: 1}], SweepOptions(seed=1)))
 
 
 def test_worker_that_dies_twice_is_a_failed_row(alone: dict[int, float]) -> None:
-    """A point that kills its worker is tried once more elsewhere and then told as failed; no other point suffers."""
+    """A point that kills its worker is tried once more, then reported as failed; no other point suffers."""
     rows = [a.row for _, a in at_home(tasks(1, 2, 3), kills_at_two, workers=2)]
     assert sorted((r.point[RACKS], r.status) for r in rows) == [(1, "optimal"), (2, "failed"), (3, "optimal")]
     assert "died at this point, 2 times" in next(r.reason or "" for r in rows if r.status == "failed")
@@ -146,9 +146,9 @@ def test_worker_that_dies_once_costs_no_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: dict[int, float]
 ) -> None:
     """A point whose worker died for another reason is solved by the next one."""
-    monkeypatch.setenv("SWEEP_TEST_TOLD", str(tmp_path / "told"))
+    monkeypatch.setenv("SWEEP_TEST_MARKER", str(tmp_path / "marker"))
     rows = [a.row for _, a in at_home(tasks(1, 2), kills_once, workers=1)]
-    assert (tmp_path / "told").exists() and values(rows) == pytest.approx({n: alone[n] for n in (1, 2)})
+    assert (tmp_path / "marker").exists() and values(rows) == pytest.approx({n: alone[n] for n in (1, 2)})
 
 
 def started(args: list[str | Path], path: Path, rows: int) -> subprocess.Popen[str]:
@@ -196,11 +196,11 @@ def test_interrupted_keeps_what_is_done(tmp_path: Path) -> None:
         [written(tmp_path), "--vary", f"{RACKS}=1:200:1", "-o", path, "--workers", "1"], tmp_path / "rows.csv.jsonl", 2
     )
     child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=30)
-    assert child.returncode == 130 and "go on with --resume" in said
+    _, stderr = child.communicate(timeout=30)
+    assert child.returncode == 130 and "go on with --resume" in stderr
     with path.open() as file:
-        held = list(csv.DictReader(file))
-    assert len(held) == len(read_rows(tmp_path / "rows.csv.jsonl")) >= 2
+        table = list(csv.DictReader(file))
+    assert len(table) == len(read_rows(tmp_path / "rows.csv.jsonl")) >= 2
 
 
 def test_lines_that_are_no_rows_are_named(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ def test_tables_hold_the_rows(tmp_path: Path) -> None:
     read = parquet.read_table(tmp_path / "rows.parquet").to_pydict()
     assert read[RACKS] == [1, 2, 3] and read["objective.value"] == [r.objective.value for r in done if r.objective]
     with (tmp_path / "rows.csv").open() as file:
-        held = list(csv.DictReader(file))
-    assert [float(row["layout.metrics.days_to_train"]) for row in held] == read["layout.metrics.days_to_train"]
+        in_csv = list(csv.DictReader(file))
+    assert [float(row["layout.metrics.days_to_train"]) for row in in_csv] == read["layout.metrics.days_to_train"]
     plain, table, binary = (
         pictures.read_rows(tmp_path / name) for name in ("rows.csv.jsonl", "rows.csv", "rows.parquet")
     )
@@ -293,7 +293,7 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "problem"),
     [
         (["--vary", "limits.budget=1", "-o", "rows.jsonl"], "did you mean limits.budget_usd?"),
         (["-o", "rows.jsonl"], "nothing varies"),
@@ -303,11 +303,11 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
         (["--vary", "hardware.racks=1,2", "-o", "rows.jsonl", "--pairs", "no.csv"], "no such file"),
     ],
 )
-def test_bad_usage_leaves_nothing_behind(tmp_path: Path, args: list[str], said: str) -> None:
+def test_bad_usage_leaves_nothing_behind(tmp_path: Path, args: list[str], problem: str) -> None:
     """A user's mistake ends with status 2, a message, and no file."""
     args = [str(tmp_path / a) if a.startswith(("rows", "no/", "no.")) else a for a in args]
     out = run(written(tmp_path), *args)
-    assert (out.returncode, out.stdout) == (2, "") and said in out.stderr and "Traceback" not in out.stderr
+    assert (out.returncode, out.stdout) == (2, "") and problem in out.stderr and "Traceback" not in out.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["small.json"]
 
 
@@ -355,9 +355,9 @@ def test_compare_rows_and_plans(tmp_path: Path) -> None:
         assert (out.returncode, out.stderr) == (0, "")
         return out.stdout
 
-    told = json.loads(compare(rows, "--json", "--diff"))
-    assert told["columns"] == ["hardware.racks=1", "hardware.racks=2"] and told[RACKS] == [1, 2]
-    assert "layout.tensor_parallel" not in told and told["cost.total_usd"] == [3e6, 6e6]
+    compared = json.loads(compare(rows, "--json", "--diff"))
+    assert compared["columns"] == ["hardware.racks=1", "hardware.racks=2"] and compared[RACKS] == [1, 2]
+    assert "layout.tensor_parallel" not in compared and compared["cost.total_usd"] == [3e6, 6e6]
     same = json.loads(compare(plan, f"{rows}#0", "--json", "--diff"))
     assert set(same) == {"columns", RACKS}
     assert "slack.batch_tokens" in compare(rows) and "layout.certificate.status" in compare(rows)

@@ -18,26 +18,26 @@ from planner.report.page.page import report_page
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Write the pages that the tests open."""
     folder = tmp_path_factory.mktemp("pages")
-    held = {
+    pages = {
         "one": [("worked", small())],
         "two": [("worked", small()), ("none", infeasible())],
         "rich": [("rich", rich())],
     }
-    held["three"] = [("a", small()), ("b", rich()), ("c", infeasible())]
-    found = {}
-    for name, plans in held.items():
-        found[name] = folder / f"{name}.html"
-        found[name].write_text(report_page(plans))
-    found["plot"] = folder / "plot.html"
-    plot(written(folder), X, Y, found["plot"], None, None, "", "min-min")
-    return found
+    pages["three"] = [("a", small()), ("b", rich()), ("c", infeasible())]
+    files = {}
+    for name, plans in pages.items():
+        files[name] = folder / f"{name}.html"
+        files[name].write_text(report_page(plans))
+    files["plot"] = folder / "plot.html"
+    plot(written(folder), X, Y, files["plot"], None, None, "", "min-min")
+    return files
 
 
 @pytest.fixture(scope="module")
 def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Run one browser for all tests."""
-    with browser(tmp_path_factory.mktemp("profile")) as held:
-        yield held
+    with browser(tmp_path_factory.mktemp("profile")) as started:
+        yield started
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def test_silent_still_and_not_too_wide(
     chrome: Browser, pages: dict[str, Path], name: str, size: tuple[int, int], tmp_path: Path
 ) -> None:
-    """The console stays empty, nothing but the page itself is asked for, no content is wider than the screen, and there is something to see."""
+    """The console stays empty, nothing but the page is asked for, no content is wider than the screen, some is seen."""
     chrome.open(pages[name], size)
     assert chrome.complaints() == []
     assert chrome.requests() == [pages[name].resolve().as_uri()]
@@ -57,7 +57,7 @@ def test_silent_still_and_not_too_wide(
 
 
 def test_the_policy_stops_requests(chrome: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
-    """A page that tried to load something would be stopped by its own policy, and the console would tell."""
+    """A page that tried to load something would be stopped by its own policy, and the console would show it."""
     bad = tmp_path / "bad.html"
     bad.write_text(
         pages["one"]
@@ -79,24 +79,31 @@ def test_the_watch_sees_requests(chrome: Browser, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["one", "rich"])
 def test_figures_on_the_page_are_the_plans(chrome: Browser, pages: dict[str, Path], name: str) -> None:
-    """What the browser shows at each path is the plan's value, and it is visible, on a desktop and where a phone shows rows as lists."""
-    held = json.loads((small() if name == "one" else rich()).model_dump_json())
+    """What the browser shows at each path is the plan's value, and it is visible, on a desktop and on a phone."""
+    plan = json.loads((small() if name == "one" else rich()).model_dump_json())
     for size in (DESKTOP, PHONE):
         chrome.open(pages[name], size)
         shown = chrome.value(
-            "[...document.querySelectorAll('data')].map(d => [d.dataset.path, d.value, d.getBoundingClientRect().height > 0])"
+            "[...document.querySelectorAll('data')]"
+            ".map(d => [d.dataset.path, d.value, d.getBoundingClientRect().height > 0])"
         )
         assert len(shown) > 60
         for path, value, visible in shown:
             assert visible, path
-            assert agrees(json.loads(value), held, path), path
+            assert agrees(json.loads(value), plan, path), path
 
 
 @pytest.mark.parametrize("name", ["rich", "three"])
 def test_no_table_scrolls_sideways_on_a_phone(chrome: Browser, pages: dict[str, Path], name: str) -> None:
-    """Under 480 px each cell of a wide table is a line with the name of its column; above, tables are tables, and keep their roles in both."""
-    wider = "[...document.querySelectorAll('.scroll')].filter(t => t.scrollWidth > t.clientWidth + 1).map(t => t.getAttribute('aria-label'))"
-    cell = "(c => [getComputedStyle(c).display, getComputedStyle(c, '::before').content, c.role])(document.querySelector('.stack td'))"
+    """Under 480 px each cell of a wide table is a line with its column's name; tables keep their roles at any width."""
+    wider = (
+        "[...document.querySelectorAll('.scroll')].filter(t => t.scrollWidth > t.clientWidth + 1)"
+        ".map(t => t.getAttribute('aria-label'))"
+    )
+    cell = (
+        "(c => [getComputedStyle(c).display, getComputedStyle(c, '::before').content, c.role])"
+        "(document.querySelector('.stack td'))"
+    )
     chrome.open(pages[name], (360, 740))
     label = json.dumps(chrome.value("document.querySelector('.stack td').dataset.label"))
     assert chrome.value(wider) == []
@@ -106,9 +113,10 @@ def test_no_table_scrolls_sideways_on_a_phone(chrome: Browser, pages: dict[str, 
 
 
 def test_room_under_pictures_is_filled(chrome: Browser, pages: dict[str, Path]) -> None:
-    """On a desktop the left column of each part that has tables beside its pictures reaches as far down as its tables allow.
+    """On a desktop the left column of a part with tables beside its pictures reaches as far down as its tables allow.
 
-    It ends above the right one by less than the first of the right one's tables is high: else that would lie under the pictures.
+    It ends above the right one by less than the first of the right one's tables is high: else that would lie under the
+    pictures.
     """
     chrome.open(pages["rich"], DESKTOP)
     script = """

@@ -1,4 +1,4 @@
-"""The page of plans: what it says is what the plan holds."""
+"""The page of plans: what it shows is what is in the plan."""
 
 import json
 import re
@@ -27,28 +27,28 @@ class Figures(HTMLParser):
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.plan, self.found, self.svgs, self.named = -1, [], 0, 0
+        self.plan, self.figures, self.svgs, self.named = -1, [], 0, 0
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what a tag carries."""
-        held = dict(attrs)
+        attributes = dict(attrs)
         if tag == "section":
-            self.plan = int(held["data-plan"] or 0)
+            self.plan = int(attributes["data-plan"] or 0)
         if tag == "data":
-            self.found.append((self.plan, held["data-path"], held["value"]))
+            self.figures.append((self.plan, attributes["data-path"], attributes["value"]))
         self.svgs += tag == "svg"
         self.named += tag == "title" and self.plan >= 0
 
 
 def test_every_figure_is_the_plans() -> None:
-    """Each figure of the page carries the value that stands at its path in the plan, and the key figures are among them."""
+    """Each figure of the page carries the value at its path in the plan, and the key figures are among them."""
     plan = small()
-    held = json.loads(plan.model_dump_json())
+    data = json.loads(plan.model_dump_json())
     page = Figures(report_page([("worked", plan)]))
-    for _, path, value in page.found:
-        assert agrees(json.loads(value), held, path), path
-    paths = {path for _, path, _ in page.found}
+    for _, path, value in page.figures:
+        assert agrees(json.loads(value), data, path), path
+    paths = {path for _, path, _ in page.figures}
     assert {
         "cost.total_usd",
         "layout.metrics.days_to_train",
@@ -66,9 +66,9 @@ def test_every_figure_is_the_plans() -> None:
 def test_shown_text_agrees_with_the_value() -> None:
     """What is read beside a value is that value, rounded."""
     html = report_page([("worked", small())])
-    found = re.findall(r'<data data-path="layout\.metrics\.days_to_train" value="([^"]+)">([^<]+)</data>', html)
-    assert found
-    assert all(text == f"{float(value):,.1f} days" for value, text in found)
+    shown = re.findall(r'<data data-path="layout\.metrics\.days_to_train" value="([^"]+)">([^<]+)</data>', html)
+    assert shown
+    assert all(text == f"{float(value):,.1f} days" for value, text in shown)
     for value, text in re.findall(r'<data data-path="cost\.[^"]+" value="([^"]+)">([^<]+)</data>', html):
         assert text == money(float(value))
 
@@ -95,10 +95,10 @@ def test_same_plan_same_page() -> None:
 
 
 def test_plans_side_by_side() -> None:
-    """Several plans are sections of their own, told apart where they share a name, and stand in one table."""
+    """Several plans are sections of their own, numbered where they share a name, and stand in one table."""
     slow = edited(small(), layout__metrics__days_to_train=99.0)
     html = report_page([("plan", small()), ("plan", slow)])
-    assert {p for p, _, _ in Figures(html).found} == {0, 1}
+    assert {p for p, _, _ in Figures(html).figures} == {0, 1}
     assert html.count('<section class="plan"') == 2
     assert 'href="#plan-plan-1"' in html
     assert "99.0 days" in html.split("<main")[0]
@@ -199,15 +199,15 @@ def test_figures_read_well() -> None:
     ("choice", "listed", "dark"), [("full", (), [4, 4]), ("full", (3, 0), [3, 0]), ("selective", (), [0, 0])]
 )
 def test_pipeline_shows_what_runs_again(choice: str, listed: tuple[int, ...], dark: list[int]) -> None:
-    """Stages tell their recomputed layers: as listed, else all under full recompute and none under another."""
-    told = pipeline(edited(small(), layout__recompute=choice, layout__recomputed_layers_per_stage=list(listed)).layout)
+    """Stages show their recomputed layers: as listed, else all under full recompute and none under another."""
+    drawn = pipeline(edited(small(), layout__recompute=choice, layout__recomputed_layers_per_stage=list(listed)).layout)
     for stage, count in enumerate(dark):
-        assert (f"stage {stage}: 4 layers, {count} recomputed" in told) == (count > 0)
+        assert (f"stage {stage}: 4 layers, {count} recomputed" in drawn) == (count > 0)
 
 
 def test_many_equal_stages_are_one_mark() -> None:
     """A pipeline of thousands of stages is drawn in a few marks."""
     many = edited(small(), layout__pipeline_parallel=5000, layout__layers_per_stage=[2] * 4000 + [1] * 1000)
-    told = pipeline(many.layout)
-    assert told.count("<rect") == 4
-    assert "stages 4000 to 4999: 1 layers" in told
+    drawn = pipeline(many.layout)
+    assert drawn.count("<rect") == 4
+    assert "stages 4000 to 4999: 1 layers" in drawn

@@ -1,4 +1,4 @@
-"""The page of a plan with fibre, a chosen model, scenarios, soft rules, upgrades and simulated transport: all of it is there, and is the plan's."""
+"""The page of a plan with fibre, a chosen model, scenarios, soft rules, upgrades and simulated transport."""
 
 import json
 import math
@@ -18,22 +18,22 @@ from planner.report.page.page import report_page
 FIGURE = re.compile(r'<data data-path="([^"]+)" value="([^"]+)">')
 
 
-def found(html: str) -> dict[str, str]:
+def values_by_path(html: str) -> dict[str, str]:
     """Return the exact values of a page by their paths."""
     return {path: value.replace("&#34;", '"') for path, value in FIGURE.findall(html)}
 
 
 def test_every_figure_is_the_plans() -> None:
     """Each figure of the page carries the value that stands at its path in the plan."""
-    held, shown = json.loads(rich().model_dump_json()), found(report_page([("rich", rich())]))
+    data, shown = json.loads(rich().model_dump_json()), values_by_path(report_page([("rich", rich())]))
     assert len(shown) > 150
     for path, value in shown.items():
-        assert agrees(json.loads(value), held, path), path
+        assert agrees(json.loads(value), data, path), path
 
 
 def test_every_part_is_shown() -> None:
-    """No demand, route, span, form, lost share, scenario, upgrade or excess is left out, and neither are the single figures."""
-    plan, shown = rich(), found(report_page([("rich", rich())]))
+    """No demand, route, span, form, share, scenario, upgrade or excess is left out, and neither are single figures."""
+    plan, shown = rich(), values_by_path(report_page([("rich", rich())]))
     assert plan.wan is not None and plan.model_choice is not None and plan.sites is not None and plan.fabric is not None
     paths = {
         f"wan.{k}"
@@ -64,7 +64,8 @@ def test_every_part_is_shown() -> None:
     }
     paths |= {f"model_choice.compute_shares.{k}" for k in plan.model_choice.compute_shares}
     paths |= {
-        f"model_choice.{k}" for k in ("flop", "flop_bound", "parameters", "tokens", "loss", "loss_bound", "batch_tokens")
+        f"model_choice.{k}"
+        for k in ("flop", "flop_bound", "parameters", "tokens", "loss", "loss_bound", "batch_tokens")
     }
     paths |= {f"model_choice.ideal.{k}" for k in ("flop", "parameters", "tokens", "loss")}
     paths |= {f"transport.{k}" for k in ("transport", "slowdown", "configured_slowdown")} | {
@@ -96,7 +97,7 @@ def test_shares_of_the_ideal_fill_the_bar() -> None:
 
 
 def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
-    """A bar with a part below zero stays inside the drawing and tells the sum of all parts."""
+    """A bar with a part below zero stays inside the drawing and shows the sum of all parts."""
     svg = stacked(
         "A bar",
         [("row", {"a": 0.8, "b": 0.4, "c": -0.2}, None)],
@@ -118,8 +119,8 @@ def test_the_map_tells_lit_spans_from_those_for_cuts() -> None:
     assert used and backups - used and in_us
     by_class = {
         cls: {
-            told.split(":")[0]
-            for c, told in re.findall(r'class="(lit|spare|line)"[^>]*><title>([^<]+)', svg)
+            title.split(":")[0]
+            for c, title in re.findall(r'class="(lit|spare|line)"[^>]*><title>([^<]+)', svg)
             if c == cls
         }
         for cls in ("lit", "spare", "line")
@@ -151,7 +152,7 @@ def test_fibre_without_a_graph_or_traffic() -> None:
 
 
 def test_what_is_missing_names_the_full_spans() -> None:
-    """A demand that is not carried whole tells how much is missing and where no more can be lit."""
+    """A demand that is not carried in full shows how much is missing and where no more can be lit."""
     cut = {
         "wan__demands__1__missing_gbps": 0.5,
         "wan__demands__1__saturated_edges": ["A-B", "D-C"],
@@ -159,7 +160,7 @@ def test_what_is_missing_names_the_full_spans() -> None:
     }
     html = report_page([("short", edited(rich(), **cut))])
     assert "A-B, D-C" in html
-    assert math.isclose(float(found(html)["wan.demands.1.missing_gbps"]), 0.5)
+    assert math.isclose(float(values_by_path(html)["wan.demands.1.missing_gbps"]), 0.5)
 
 
 def test_names_of_the_fibre_are_text() -> None:
@@ -172,7 +173,7 @@ def test_names_of_the_fibre_are_text() -> None:
 
 @pytest.mark.parametrize("family", get_args(FabricFamily))
 def test_every_family_of_fabrics_has_its_words(family: str) -> None:
-    """Each family that a plan may hold is told in words; groups are told of where there are any, in the drawing too."""
+    """Each family that a plan may hold is described in words; groups are named where there are any."""
     groups = 3 if family.startswith("dragonfly") else 0
     html = report_page(
         [("x", edited(small(), fabric__sites__e1__family=family, fabric__sites__e1__group_links=groups))]
@@ -184,7 +185,7 @@ def test_every_family_of_fabrics_has_its_words(family: str) -> None:
 
 @pytest.mark.parametrize("columns", [3, 4])
 def test_wide_tables_name_each_cell(columns: int) -> None:
-    """Tables of more than three columns carry the name of its column with each cell, for screens that show rows as lists."""
+    """Cells of tables of more than three columns carry their column's name, for screens that show rows as lists."""
     html = report_page([(f"p{n}", small()) for n in range(columns - 1)])
     table = html.split("<main")[0]
     assert ('class="stack"' in table) == (columns > 3)

@@ -13,10 +13,10 @@ from planner.report.plots.strip import edges_of
 
 
 def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
-    """Each opening site, new cut and grown fabric is told once, at the first point that has it."""
+    """Each opening site, new strategy and grown fabric is listed once, at the first point that has it."""
     rows = best_by_x(read_rows(written(tmp_path)), X, Y)
-    told = [c.text for c in changes_of(rows, X)]
-    assert told == [
+    texts = [c.text for c in changes_of(rows, X)]
+    assert texts == [
         "at $70B a second site opens: salem",
         "at $90B layout TP 8 PP 64 becomes TP 16 PP 64",
         "at $90B fabric 2 tiers, 4 planes becomes 3 tiers, 4 planes",
@@ -33,7 +33,7 @@ def test_lanes_hold_what_changes_alone(tmp_path: Path) -> None:
 
 
 def test_sites_that_swap() -> None:
-    """A site that closes while another opens is told both ways."""
+    """A site that closes while another opens is described both ways."""
     before, after = flattened(row(40)), flattened(row(50))
     after["sites.sites.salem.racks"], after["sites.sites.palo-verde.racks"] = 9, 0
     assert [c.text for c in changes_of([before, after], X)] == ["at $50B salem opens and palo-verde closes"]
@@ -98,7 +98,7 @@ def test_why_there_is_no_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "expected"),
     [
         (X, 64e9, "$64B"),
         ("cost.opex_usd_per_year.energy", -1.5e6, "-$1.5M a year"),
@@ -108,9 +108,9 @@ def test_why_there_is_no_plan() -> None:
         ("layout.gpus_used", 1590400, "1.59M"),
     ],
 )
-def test_quantities(path: str, value: object, told: str) -> None:
+def test_quantities(path: str, value: object, expected: str) -> None:
     """Figures carry the unit of their path."""
-    assert quantity(path, value) == told
+    assert quantity(path, value) == expected
 
 
 def test_names() -> None:

@@ -1,4 +1,4 @@
-"""Frontiers, held to the definition of dominance."""
+"""Frontiers, checked against the definition of dominance."""
 
 import pytest
 from hypothesis import given
@@ -20,8 +20,8 @@ def test_frontier_is_what_nothing_dominates(points: list[tuple[float, float]], n
     def dominated(p: tuple[float, float]) -> bool:
         return any(sx * q[0] <= sx * p[0] and sy * q[1] <= sy * p[1] and q != p for q in points)
 
-    found = [points[i] for i in frontier(points, senses)]
-    assert found == sorted({p for p in points if not dominated(p)})
+    places = [points[i] for i in frontier(points, senses)]
+    assert places == sorted({p for p in points if not dominated(p)})
 
 
 def test_senses() -> None:

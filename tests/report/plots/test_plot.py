@@ -58,7 +58,7 @@ def test_png(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "problem"),
     [
         ({"y": "layout.metrics.days"}, "did you mean layout.metrics.days_to_train"),
         ({"y": "status"}, "no row with a plan holds a number there"),
@@ -69,11 +69,11 @@ def test_png(tmp_path: Path) -> None:
         ({"output": "no/such/folder/a.svg"}, "its folder does not exist"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, options: dict[str, str], said: str) -> None:
+def test_mistakes_are_named(tmp_path: Path, options: dict[str, str], problem: str) -> None:
     """A wrong path, axis, word or file is answered with what to do."""
     given = {"x": X, "y": Y, "facet": None, "log": "", "frontier": "min-min", "output": "a.svg"} | options
     output = tmp_path / str(given.pop("output"))
-    with pytest.raises(InputError, match=re.escape(said)):
+    with pytest.raises(InputError, match=re.escape(problem)):
         plot(written(tmp_path), output=output, color=None, **given)
     assert not output.exists()
 

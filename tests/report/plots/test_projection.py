@@ -36,8 +36,8 @@ def test_flat_is_true_to_scale() -> None:
 
 def test_outline_is_the_48_states() -> None:
     """The outline is small, lies in the map's frame, and reaches Maine, Florida, Texas and Washington."""
-    held = outline()
-    points = [tuple(p) for lines in held.values() for part in lines for p in part]
+    shapes = outline()
+    points = [tuple(p) for lines in shapes.values() for part in lines for p in part]
     assert 300 < len(points) < 800
     assert all(in_us(*p) for p in points)
     for place in ((44.8, -66.97), (25.1, -80.6), (25.9, -97.3), (48.2, -124.6)):
