@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.exports.from_plan import Built
+from planner.exports.from_plan import BuiltFabric
 from planner.physics.network.cabling import Cables
 from planner.physics.network.links import NO_MEDIUM, MediaTable, Metres
 
 HEADER = "from,from_port,to,to_port,length_m,medium\n"
 
 
-def cable_list(x: Built) -> Iterator[str]:
-    """Yield the list as CSV, a block of cables at a time."""
+def cable_list(x: BuiltFabric) -> Iterator[str]:
+    """Write the list as CSV, a block of cables at a time."""
     yield HEADER
     table = MediaTable.of(x.media, x.usd_per_watt)
     media = [*(m.name for m in x.media), "none reaches"]
@@ -21,15 +21,13 @@ def cable_list(x: Built) -> Iterator[str]:
         yield "".join(_lines(x, c, metres, [media[i] for i in np.where(chosen == NO_MEDIUM, len(x.media), chosen)]))
 
 
-def _lines(x: Built, c: Cables, metres: Metres, media: list[str]) -> Iterator[str]:
-    high = x.names[c.high_tier]
-    low = (
-        (x.gpu_name(i) for i in c.low.tolist())
-        if c.low_tier == "gpu"
-        else (x.names[c.low_tier][i] for i in c.low.tolist())
-    )
+def _lines(x: BuiltFabric, c: Cables, metres: Metres, media: list[str]) -> Iterator[str]:
+    """Write a block of cables; where a leaf's port is split, a GPU's end is named port/part."""
+    low = c.low.tolist()
+    low_names = map(x.gpu_name, low) if c.low_tier == "gpu" else (x.names[c.low_tier][i] for i in low)
+    high_names = x.names[c.high_tier]
     split = x.design.split if c.low_tier == "gpu" else 1
     high_port = c.high_port.tolist() if split == 1 else [f"{p // split}/{p % split}" for p in c.high_port.tolist()]
-    ends = zip(low, c.low_port.tolist(), c.high.tolist(), high_port, metres.tolist(), media, strict=True)
-    for name, port, box, at, length, medium in ends:
-        yield f"{name},{port},{high[box]},{at},{length:.1f},{medium}\n"
+    ends = zip(low_names, c.low_port.tolist(), c.high.tolist(), high_port, metres.tolist(), media, strict=True)
+    for name, port, high, at, length, medium in ends:
+        yield f"{name},{port},{high_names[high]},{at},{length:.1f},{medium}\n"

@@ -1,4 +1,4 @@
-"""The fabric of one site as built: its design, and the names of its racks and boxes."""
+"""The fabric of one site as built: its design, and the names of its racks and switches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from planner.plan.plan import Plan
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltFabric:
     """One site's fabric, its design, and the floor and media that its cables are measured by."""
 
     site: str
@@ -31,19 +31,15 @@ class Built:
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
-        """Names of all boxes by tier, in their order, and of all racks."""
+        """Names of all switches by tier, in their order, and of all racks."""
         d = self.design
-        positions = max(1, d.spines_per_pod)
-        second = {
-            "leaf": 1 if d.single else d.rails,
-            "spine": positions,
-            "core": d.cores // positions,
-            WAN_GATEWAY: d.wan_gateways // d.networks,
-        }
+        spines = max(1, d.spines_per_pod)
+        second = {"leaf": 1 if d.single else d.rails, "spine": spines, "core": d.cores // spines}
+        second[WAN_GATEWAY] = d.wan_gateways // d.networks
         if d.zones:
             second |= {"core": d.core_positions, "super-spine": d.core_up // d.core_bundle}
-        found = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in switch_counts(d).items()}
-        return found | {"rack": [f"{PREFIX}{i:0{width(d.racks)}d}" for i in range(d.racks)]}
+        names = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in switch_counts(d).items()}
+        return names | {"rack": [f"{PREFIX}{i:0{width(d.racks)}d}" for i in range(d.racks)]}
 
     def gpu_name(self, gpu: int) -> str:
         """Return the name of a GPU: its rack's and its index there."""
@@ -56,26 +52,25 @@ class Built:
         for c in lay(self.design):
             yield c, measure(c)
 
-    def domain_of(self, tier: str, box: Ints) -> Ints:
+    def domain_of(self, tier: str, index: Ints) -> Ints:
         """Return the leaf domain of GPUs and leaves."""
         d = self.design
         if d.single:
-            return np.zeros_like(box)
+            return np.zeros_like(index)
         if tier == "gpu":
-            return box // d.gpus_per_rack // d.domain_racks
-        return box % (d.domains * d.rails) // d.rails
+            return index // d.gpus_per_rack // d.domain_racks
+        return index % (d.domains * d.rails) // d.rails
 
-    def pod_of(self, tier: str, box: Ints) -> Ints:
+    def pod_of(self, tier: str, switch: Ints) -> Ints:
         """Return the pod of leaves and spines, counted over all networks; 0 for what is in none."""
         d = self.design
         if d.single or tier not in ("leaf", "spine"):
-            return np.zeros_like(box)
+            return np.zeros_like(switch)
         if tier == "spine":
-            return box // d.spines_per_pod
-        network, own = box // (d.domains * d.rails), box % (d.domains * d.rails)
-        return (
-            network * d.pods + own // d.rails // d.domains_per_pod * d.pods_across + own % d.rails // d.rails_per_pod
-        )
+            return switch // d.spines_per_pod
+        network, own = switch // (d.domains * d.rails), switch % (d.domains * d.rails)
+        row, column = own // d.rails // d.domains_per_pod, own % d.rails // d.rails_per_pod
+        return network * d.pods + row * d.pods_across + column
 
     def zone_of(self, core: Ints) -> Ints:
         """Return the zone of cores, counted over all networks; 0 where there are none."""
@@ -88,30 +83,29 @@ def _pairs(word: str, first: int, second: int) -> list[str]:
     return [f"{word}-{i:0{a}d}-{j:0{b}d}" for i in range(first) for j in range(second)]
 
 
-def built(plan: Plan, site: str | None) -> Built:
+def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     """Return the fabric of a site of a plan, of the only one where none is named.
 
     Raises
     ------
     InputError
-        If the plan holds no such fabric, or one that cannot be wired.
+        If the plan has no such fabric, or one that cannot be wired.
     """
-    held = plan.fabric.sites if plan.fabric else {}
-    if not held:
-        raise InputError("fabric: the plan holds none; plan an instance with a network")
-    if site is None and len(held) > 1:
-        raise InputError(
-            f"--site: must be one of {', '.join(sorted(held))}; the plan has {len(held)} sites, export them one by one"
-        )
-    name = site or next(iter(held))
-    if name not in held:
-        raise InputError(f"--site: must be one of {', '.join(sorted(held))} (is {name!r})")
+    fabrics = plan.fabric.sites if plan.fabric else {}
+    known = ", ".join(sorted(fabrics))
+    if not fabrics:
+        raise InputError("fabric: the plan has none; plan an instance with a network")
+    if site is None and len(fabrics) > 1:
+        sites = f"the plan has {len(fabrics)} sites, export them one by one"
+        raise InputError(f"--site: must be one of {known}; {sites}")
+    name = site or next(iter(fabrics))
+    if name not in fabrics:
+        raise InputError(f"--site: must be one of {known} (is {name!r})")
     wired = PlanPhysics(plan=plan).wired
-    if name not in wired or plan.instance.network is None:
-        raise InputError(
-            f"fabric.sites.{name}: cannot be wired as it stands; see what `planner check` says of the plan"
-        )
     network = plan.instance.network
+    if name not in wired or network is None:
+        hint = "see what `planner check` says of the plan"
+        raise InputError(f"fabric.sites.{name}: cannot be wired as it stands; {hint}")
     usual = tuple(Medium.model_validate(m) for m in catalogue("media").values())
     floor, media = network.floor or Floor(), media_of(network) or usual
-    return Built(name, held[name], wired[name], floor, media, network.power_usd_per_watt)
+    return BuiltFabric(name, fabrics[name], wired[name], floor, media, network.power_usd_per_watt)

@@ -4,35 +4,31 @@ from typing import Any
 
 import numpy as np
 
-from planner.exports.from_plan import Built
+from planner.exports.from_plan import BuiltFabric
 from planner.physics.network.cabling import WAN_GATEWAY, switch_counts
 from planner.physics.network.links import Ints
 
-TOPS = ("core", "super-spine", WAN_GATEWAY)  # tiers of which no box is in a pod
-MOST_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
+TOPS = ("core", "super-spine", WAN_GATEWAY)  # tiers of which no switch is in a pod
+MAX_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
 
 
-def edges(x: Built) -> int:
-    """Count the edges at the level of switches: pairs that are joined, a bundle being one edge; links between groups each as one, at the most."""
+def edges(x: BuiltFabric) -> int:
+    """Return the edges at the level of switches: pairs that a bundle joins; links between groups may share an edge."""
     d = x.design
-    if isinstance(d, Dragonfly):
-        return d.leaves + d.local_links // d.leaf_bundle + d.global_links
-    found = d.wan_gateway_links + d.leaves * (1 + d.spines_per_pod)
-    found += d.spines * (d.spine_up // d.spine_bundle) if d.tiers > 2 else 0
-    return found + (d.cores * (d.core_up // d.core_bundle) if d.tiers > 3 else 0)
+    return d.leaves + d.wan_gateway_links + d.switch_pairs
 
 
-def graph(x: Built, *, by_pod: bool) -> Any:
-    """Return a networkx graph: an edge holds how many cables it stands for and the longest of them."""
+def graph(x: BuiltFabric, *, by_pod: bool) -> Any:
+    """Return a networkx graph: an edge carries how many cables it stands for and the longest of them."""
     import networkx as nx
 
     g = nx.Graph(site=x.site, switch=x.fabric.switch, planes=x.fabric.planes, detail="pod" if by_pod else "switch")
     for tier, n in switch_counts(x.design).items():
-        nodes, held = np.unique(_node(x, tier, np.arange(n, dtype=np.int64), by_pod=by_pod), return_counts=True)
-        for node, switches in zip(nodes.tolist(), held.tolist(), strict=True):
+        nodes, counts = np.unique(_node(x, tier, np.arange(n, dtype=np.int64), by_pod=by_pod), return_counts=True)
+        for node, switches in zip(nodes.tolist(), counts.tolist(), strict=True):
             g.add_node(_label(x, tier, node, by_pod=by_pod), tier=tier, switches=switches)
     for c, metres in x.measured():
-        low, high = (_node(x, tier, box, by_pod=by_pod) for tier, box in ((c.low_tier, c.low), (c.high_tier, c.high)))
+        low, high = (_node(x, *end, by_pod=by_pod) for end in ((c.low_tier, c.low), (c.high_tier, c.high)))
         pairs, which, cables = np.unique(np.stack([low, high]), axis=1, return_inverse=True, return_counts=True)
         longest = np.zeros(len(cables))
         np.maximum.at(longest, which.ravel(), metres)
@@ -47,8 +43,8 @@ def graph(x: Built, *, by_pod: bool) -> Any:
 
 def _join(g: Any, a: str, b: str, cables: int, longest_m: float) -> None:
     """Add cables to the edge between two nodes; those of one edge may come in several blocks."""
-    held = g.edges[a, b] if g.has_edge(a, b) else {"cables": 0, "longest_m": 0.0}
-    g.add_edge(a, b, cables=held["cables"] + cables, longest_m=max(held["longest_m"], longest_m))
+    before = g.edges[a, b] if g.has_edge(a, b) else {"cables": 0, "longest_m": 0.0}
+    g.add_edge(a, b, cables=before["cables"] + cables, longest_m=max(before["longest_m"], longest_m))
 
 
 def _count_gpus(g: Any, racks: str, gpus: int) -> None:
@@ -56,15 +52,15 @@ def _count_gpus(g: Any, racks: str, gpus: int) -> None:
     g.nodes[racks]["gpus"] = g.nodes[racks].get("gpus", 0) + gpus
 
 
-def _node(x: Built, tier: str, box: Ints, *, by_pod: bool) -> Ints:
-    """Return the number of the node that stands for each box, within its tier."""
+def _node(x: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
+    """Return the number of the node that stands for each switch or GPU, within its tier."""
     if not by_pod:
-        return x.domain_of(tier, box) if tier == "gpu" else box
-    return x.zone_of(box) if tier == "core" else x.pod_of(tier, box)
+        return x.domain_of(tier, index) if tier == "gpu" else index
+    return x.zone_of(index) if tier == "core" else x.pod_of(tier, index)
 
 
-def _label(x: Built, tier: str, node: int, *, by_pod: bool) -> str:
-    """Name a node."""
+def _label(x: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
+    """Return the name of a node."""
     if tier == "gpu":
         return "racks" if by_pod else f"racks-{node}"
     if by_pod:

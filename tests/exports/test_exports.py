@@ -18,12 +18,12 @@ from planner.cluster.hostlist import parse
 from planner.errors import InputError
 from planner.exports import cable_list, graph, picture, slurm
 from planner.exports.files import write_streamed
-from planner.exports.from_plan import Built, built
+from planner.exports.from_plan import BuiltFabric, built_fabric
 from planner.instance.network import Floor, Medium
 from planner.physics.network.links import NO_MEDIUM, MediaTable
 
 PLAN = small()
-E1 = built(PLAN, "e1")
+E1 = built_fabric(PLAN, "e1")
 
 
 def test_cable_list_names_each_port_once() -> None:
@@ -41,7 +41,7 @@ def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
     """Media and lengths are those of the instance; what none reaches is said."""
     near = {"name": "near", "reach_m": 30, "price_usd": 1}
     plan = small(network__floor=Floor(row_pitch_m=50, racks_per_row=1).model_dump(), network__media=[near])
-    rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(built(plan, "e1"))))))
+    rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(built_fabric(plan, "e1"))))))
     assert {r["medium"] for r in rows} == {"near", "none reaches"}
     assert all((float(r["length_m"]) <= 30) == (r["medium"] == "near") for r in rows)
 
@@ -76,7 +76,7 @@ def racks_in(text: str) -> list[int]:
 @pytest.mark.parametrize("site", ["e1", "w1"])
 def test_slurm_names_every_rack_once(write, site: str) -> None:
     """Each rack of the site is under one leaf, under the name that the placement gives it."""
-    x = built(PLAN, site)
+    x = built_fabric(PLAN, site)
     text = "".join(write(x))
     assert racks_in(text) == list(range(x.design.racks))
     placed = {n for a in PLAN.placement.sites[site].assignment for n in parse(a.racks)}
@@ -86,7 +86,7 @@ def test_slurm_names_every_rack_once(write, site: str) -> None:
 def test_slurm_tree_has_pods_and_a_core() -> None:
     """Three leaf domains in pods of two: leaves under pods, pods under the core."""
     plan = worked(instance_with(), leaf_down=3, domains_per_pod=2)
-    text = "".join(slurm.topology_conf(built(plan, "e1")))
+    text = "".join(slurm.topology_conf(built_fabric(plan, "e1")))
     assert [line.split()[0] for line in text.splitlines()[1:]] == [
         f"SwitchName={n}" for n in ("leaf0", "leaf1", "leaf2", "pod0", "pod1", "core")
     ]
@@ -108,7 +108,7 @@ def test_a_fabric_that_cannot_be_wired_is_refused() -> None:
     """A plan edited beyond its ports is refused with the way to the reason."""
     bad = edited(PLAN, fabric__sites__e1__tiers=[])
     with pytest.raises(InputError, match="planner check"):
-        built(bad, "e1")
+        built_fabric(bad, "e1")
 
 
 def test_a_broken_write_leaves_no_file(tmp_path: Path) -> None:
@@ -172,6 +172,6 @@ def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: st
 
 def test_numbers_of_another_tree_make_another_site() -> None:
     """Boxes are named by where they stand, so every name is unique."""
-    x: Built = built(PLAN, "w1")
+    x: BuiltFabric = built_fabric(PLAN, "w1")
     names = [name for tier in x.names.values() for name in tier]
     assert len(names) == len(set(names)) == x.fabric.switches + x.design.racks

@@ -72,14 +72,14 @@ def instance(
 
 
 def request(
-    racks: int, *, group: int = 1, groups: int = 1, hop: float = 1.0, ring: float = 1e9, **limits: float
+    racks: int, *, group: int = 1, groups: int = 1, send: float = 1.0, allreduce: float = 1e9, **limits: float
 ) -> FabricRequest:
-    """Return a request whose windows hide slowdowns up to phi·hop and phi·ring."""
+    """Return a request whose windows hide slowdowns up to phi·send and phi·allreduce."""
     times = {
         "pipeline_send_seconds": 1.0,
-        "pipeline_send_window_seconds": PHI * hop,
+        "pipeline_send_window_seconds": PHI * send,
         "allreduce_seconds": 1.0,
-        "allreduce_window_seconds": PHI * ring,
+        "allreduce_window_seconds": PHI * allreduce,
     }
     return FabricRequest(racks=racks, group_racks=group, groups=groups, **times, **limits)
 
@@ -139,14 +139,14 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
         i.network.transport.slowdown, d, *shares, free=free
     ) > PHI * (1 + 1e-9):
         return False
-    hop = pipeline_send_slowdown(i.network.transport.slowdown, d, *(float(crosses) for _, crosses in edges), free=free)
-    ring = allreduce_slowdown(i.network.transport.slowdown, d, *around, free=free)
-    kept = r.pipeline_send_seconds * hop <= max(r.pipeline_send_window_seconds, r.pipeline_send_seconds * PHI) * (
+    send = pipeline_send_slowdown(i.network.transport.slowdown, d, *(float(crosses) for _, crosses in edges), free=free)
+    allreduce = allreduce_slowdown(i.network.transport.slowdown, d, *around, free=free)
+    kept = r.pipeline_send_seconds * send <= max(r.pipeline_send_window_seconds, r.pipeline_send_seconds * PHI) * (
         1 + 1e-9
     )
-    kept &= r.allreduce_seconds * ring <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
+    kept &= r.allreduce_seconds * allreduce <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
     return (
         kept
-        and hop <= (r.pipeline_send_limit or math.inf) * (1 + 1e-9)
-        and ring <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
+        and send <= (r.pipeline_send_limit or math.inf) * (1 + 1e-9)
+        and allreduce <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
     )

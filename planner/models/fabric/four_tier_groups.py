@@ -1,10 +1,10 @@
-"""One spine group of four tiers: of the ways to build its cores and super-spines, the one of least cost for every number of spine uplinks.
+"""One spine group of four tiers: the cheapest cores and super-spines for every number of spine uplinks.
 
-Of u2 uplinks in bundles of b2 each zone has c = u2/b2 cores of z·b2 ports down for its z pods and u3 up, and each of these c
-positions has e = u3/b3 super-spines over the Z zones. So the group costs P spines, Z·c cores and c·e super-spines, its links
-besides, under z·b2 + u3 <= ports (`core_ports`), Z·b3 <= ports (`super_spine_ports`) and c·u3 >= what leaves a zone
-(`zone_uplink_bandwidth`). For a c the largest b3 that divides u3 takes fewest boxes, and the best u3 up to any number is a running
-minimum over u3, so every c, b2 and u3 is weighed.
+Of u2 uplinks in bundles of b2 each zone has c = u2/b2 cores of z·b2 ports down for its z pods and u3 up, and each of
+these c positions has e = u3/b3 super-spines over the Z zones. So the group costs P spines, Z·c cores and c·e
+super-spines, its links besides, under z·b2 + u3 <= ports (`core_ports`), Z·b3 <= ports (`super_spine_ports`) and c·u3
+>= what leaves a zone (`zone_uplink_bandwidth`). For a c the largest b3 that divides u3 takes fewest switches, and the
+best u3 up to any number is a running minimum over u3, so every c, b2 and u3 is weighed.
 """
 
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.data import BEYOND, Ints, Problem
+from planner.models.fabric.data import INFINITE_COST, Ints, Problem
 from planner.models.fabric.table import COL, core_bundles
 
-NEVER = 1 << 62  # above all that box prices times ports squared come to
+NEVER = 1 << 62  # above all that switch prices times ports squared come to
 
 
-class Asked(NamedTuple):
-    """What fixes the ways to build a group: its box and prices, its counts, and the pins on a core's ports (0: none)."""
+class GroupRequest(NamedTuple):
+    """What fixes the ways to build a group: prices of switch and links, counts, pins on a core's ports (0: none)."""
 
     ports: int
-    box: int
+    switch: int
     pods: int
     spine_link: int
     wan_gateway: int
@@ -36,47 +36,52 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """By spine uplinks: least cost, fewest boxes of one network at it, and the cores of a zone that they take; BEYOND where there is no way."""
+class GroupCosts:
+    """By spine uplinks: the lowest cost, its fewest switches of one network, and the cores of a zone that they take.
+
+    `INFINITE_COST` where there is no way to build the group.
+    """
 
     cost: Ints
-    boxes: Ints
+    switches: Ints
     cores: Ints
 
 
-def asked(p: Problem, row: dict[str, int]) -> Asked:
-    """Return what a row of the table asks of its spine groups."""
+def group_request(p: Problem, row: dict[str, int]) -> GroupRequest:
+    """Return what a row of the table requires of its spine groups."""
     pins = {"core_down": p.pins.get("core_down_ports", 0), "core_up": p.pins.get("core_up_ports", 0)}
     counts = {name: row[name] for name in ("pods", "wan_gateway", "zones", "zone_pods", "zone_up")}
     links = {"spine_link": row["core_cost"], "zone_link": row["zone_cost"]}
-    return Asked(ports=p.modes[row["mode"]].switch.ports, box=p.switch_cost(row["mode"]), **counts, **links, **pins)
+    return GroupRequest(
+        ports=p.modes[row["mode"]].switch.ports, switch=p.switch_cost(row["mode"]), **counts, **links, **pins
+    )
 
 
 @lru_cache(maxsize=2048)
-def ways(a: Asked) -> Ways:
-    """Weigh every way to build a group."""
-    worth, least = _tops(a)
-    best = np.minimum.accumulate(np.where(np.arange(a.ports + 1) >= least[:, None], worth, NEVER), axis=1)
+def group_costs(a: GroupRequest) -> GroupCosts:
+    """Return the cheapest way to build a group for every number of spine uplinks."""
+    worth, fewest = _tops(a)
+    best = np.minimum.accumulate(np.where(np.arange(a.ports + 1) >= fewest[:, None], worth, NEVER), axis=1)
     cores, bundle = _pairs(a.ports, a.zone_pods, a.core_down)
     top = best[cores - 1, a.ports - a.zone_pods * bundle]
     keep = top < NEVER
     cores, up, top = cores[keep], (cores * bundle)[keep], top[keep]
-    boxes = a.pods + cores * (a.zones + top % (a.ports + 1))
-    cost = a.box * (a.pods + a.zones * cores) + a.spine_link * up + cores * (top // (a.ports + 1))
-    order = np.lexsort((boxes, cost, up))
+    switches = a.pods + cores * (a.zones + top % (a.ports + 1))
+    cost = a.switch * (a.pods + a.zones * cores) + a.spine_link * up + cores * (top // (a.ports + 1))
+    order = np.lexsort((switches, cost, up))
     found, first = np.unique(up[order], return_index=True)
-    columns = [np.full(a.ports + 1, BEYOND, dtype=np.int64) for _ in range(3)]
-    for column, values in zip(columns, (cost, boxes, cores), strict=True):
+    columns = [np.full(a.ports + 1, INFINITE_COST, dtype=np.int64) for _ in range(3)]
+    for column, values in zip(columns, (cost, switches, cores), strict=True):
         column[found] = values[order][first]
-    return Ways(*columns)
+    return GroupCosts(*columns)
 
 
-def built(a: Asked, spine_up: int) -> dict[str, int]:
-    """Return bundles and core uplinks of the way that `ways` found for some spine uplinks."""
-    cores = int(ways(a).cores[spine_up])
+def group_design(a: GroupRequest, spine_up: int) -> dict[str, int]:
+    """Return bundles and core uplinks of the way that `group_costs` chose for some spine uplinks."""
+    cores = int(group_costs(a).cores[spine_up])
     bundle = spine_up // cores
-    worth, least = _tops(a)
-    up = int(least[cores - 1] + worth[cores - 1, least[cores - 1] : a.ports - a.zone_pods * bundle + 1].argmin())
+    worth, fewest = _tops(a)
+    up = int(fewest[cores - 1] + worth[cores - 1, fewest[cores - 1] : a.ports - a.zone_pods * bundle + 1].argmin())
     return {
         "spine_bundle": bundle,
         "core_up": up,
@@ -84,28 +89,28 @@ def built(a: Asked, spine_up: int) -> dict[str, int]:
     }
 
 
-def _tops(a: Asked) -> tuple[Ints, Ints]:
-    """Return what the uplinks of one core position and its super-spines cost by cores of a group (rows) and uplinks, and the fewest uplinks.
+def _tops(a: GroupRequest) -> tuple[Ints, Ints]:
+    """Return the cost of a core position's uplinks and super-spines, by cores (rows) and uplinks, and the fewest.
 
-    The boxes, fewer than `ports` + 1, are the last digits, so that of equal costs the fewest boxes are least.
+    The switches, fewer than `ports` + 1, are the last digits, so that of equal costs the fewest switches come first.
     """
     cores, up = np.arange(1, a.ports, dtype=np.int64), np.arange(a.ports + 1, dtype=np.int64)
     wan_gateway = -(-a.wan_gateway // cores)
     each, which = np.unique(wan_gateway, return_inverse=True)
-    boxes = np.stack([up // core_bundles(a.ports, a.zones, b) for b in each.tolist()])
-    worth: Ints = (a.box * boxes + a.zone_link * up) * (a.ports + 1) + boxes
+    switches = np.stack([up // core_bundles(a.ports, a.zones, b) for b in each.tolist()])
+    worth: Ints = (a.switch * switches + a.zone_link * up) * (a.ports + 1) + switches
     if a.core_up:
         worth[:, up != a.core_up] = NEVER
-    least = np.maximum(1, -(-a.zone_up // cores))
+    fewest = np.maximum(1, -(-a.zone_up // cores))
     if a.wan_gateway:
         free = a.ports - a.zones
-        least = np.maximum(least, -(-wan_gateway // free) if free > 0 else a.ports + 1)
-    return worth[which.ravel()], np.minimum(least, a.ports)
+        fewest = np.maximum(fewest, -(-wan_gateway // free) if free > 0 else a.ports + 1)
+    return worth[which.ravel()], np.minimum(fewest, a.ports)
 
 
 @cache
 def _pairs(ports: int, zone_pods: int, core_down: int) -> tuple[Ints, Ints]:
-    """Return every number of cores of a group with every bundle that a core has ports for, a port up besides."""
+    """Return every number of cores of a group with every bundle that a core has ports for, and a port up besides."""
     bundles = np.arange(1, (ports - 1) // zone_pods + 1, dtype=np.int64)
     if core_down:
         bundles = bundles[bundles * zone_pods == core_down]
@@ -114,32 +119,35 @@ def _pairs(ports: int, zone_pods: int, core_down: int) -> tuple[Ints, Ints]:
     return cores[at], bundles[which]
 
 
-def least_up(p: Problem, rows: Ints, unit: Ints) -> Ints:
-    """Return the fewest spine uplinks, bundles of `unit`, for which there is a way: most cores, each with most uplinks; BEYOND where none is."""
+def min_up(p: Problem, rows: Ints, unit: Ints) -> Ints:
+    """Return the fewest spine uplinks, bundles of `unit`, that can be built: with the most cores and core uplinks.
+
+    `INFINITE_COST` where none can.
+    """
     ports, zones, pods = (rows[:, COL[c]] for c in ("ports", "zones", "zone_pods"))
     down, up = p.pins.get("core_down_ports"), p.pins.get("core_up_ports")
-    most = ports - unit * pods if up is None else np.minimum(ports - unit * pods, up)
-    keep = (most >= (up or 1)) & (zones <= ports) & ((unit * pods == down) | (down is None))
-    wan_gateway, free = rows[:, COL["wan_gateway"]], np.maximum(ports - zones, 0) * np.maximum(most, 0)
-    cores = np.maximum(1, -(-rows[:, COL["zone_up"]] // np.maximum(most, 1)))
-    cores = np.maximum(
-        cores, np.where(wan_gateway == 0, 1, np.where(free > 0, -(-wan_gateway // np.maximum(free, 1)), BEYOND))
-    )
+    max_up = ports - unit * pods if up is None else np.minimum(ports - unit * pods, up)
+    keep = (max_up >= (up or 1)) & (zones <= ports) & ((unit * pods == down) | (down is None))
+    wan_gateway, free = rows[:, COL["wan_gateway"]], np.maximum(ports - zones, 0) * np.maximum(max_up, 0)
+    cores = np.maximum(1, -(-rows[:, COL["zone_up"]] // np.maximum(max_up, 1)))
+    for_wan = np.where(free > 0, -(-wan_gateway // np.maximum(free, 1)), INFINITE_COST)
+    cores = np.maximum(cores, np.where(wan_gateway == 0, 1, for_wan))
     spine = -(-rows[:, COL["need_up"]] // np.maximum(rows[:, COL["groups"]], 1))
-    least: Ints = np.where(keep, np.minimum(unit * np.maximum(cores, -(-spine // unit)), BEYOND), BEYOND)
-    return least
+    needed = np.minimum(unit * np.maximum(cores, -(-spine // unit)), INFINITE_COST)
+    spine_up: Ints = np.where(keep, needed, INFINITE_COST)
+    return spine_up
 
 
-def bound_of(box: Ints, rows: Ints, groups: Ints | int, spine_up: Ints, zone_up: Ints) -> Ints:
-    """Bound cores, super-spines and the links of both stages from below, for so many spine uplinks and links out of a zone over some groups.
+def bound_of(switch: Ints, rows: Ints, groups: Ints | int, spine_up: Ints, zone_up: Ints) -> Ints:
+    """Bound the cost of cores, super-spines and their links, for some groups' spine uplinks and zone links.
 
-    Ports alone: z·b2 + u3 of every core and Z·b3 of every super-spine, one core and one super-spine to a group at the least.
+    Ports alone: z·b2 + u3 of every core and Z·b3 of every super-spine, one core and one super-spine to a group at the
+    least.
     """
     ports, zones, pods = (rows[:, COL[c]] for c in ("ports", "zones", "zone_pods"))
     cores = np.maximum(groups, -(-(pods * spine_up + np.maximum(zone_up, groups)) // ports))
     links = np.maximum(zone_up, cores)
     tops = np.maximum(cores, -(-zones * links // ports))
-    total: Ints = (
-        box * (zones * cores + tops) + rows[:, COL["core_cost"]] * spine_up + rows[:, COL["zone_cost"]] * links
-    )
+    wiring = rows[:, COL["core_cost"]] * spine_up + rows[:, COL["zone_cost"]] * links
+    total: Ints = switch * (zones * cores + tops) + wiring
     return total

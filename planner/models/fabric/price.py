@@ -1,11 +1,11 @@
-"""Prices of links for the fabric's tables, in units: flat, or by their length for each leaf domain and pod of the floor."""
+"""Prices of links for the fabric's tables, in units: flat, or by their length for each leaf domain and pod."""
 
 import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.models.fabric.data import BEYOND, Ints, Problem
+from planner.models.fabric.data import INFINITE_COST, Ints, Problem
 from planner.physics.network.lengths import (
     beside_metres,
     endpoint_metres,
@@ -18,7 +18,7 @@ from planner.physics.network.lengths import (
 from planner.physics.network.links import MediaTable, Metres, Places
 from planner.physics.network.price import by_reach, endpoint_factor, flat_usd, media_table
 
-TOGETHER = 32  # widths of pods priced at a time
+TOGETHER = 32  # widths of pods priced at a time: one array of lengths, of a bounded size
 
 
 @dataclass(slots=True)
@@ -29,19 +29,16 @@ class LinkPrices:
     places: Places | None = field(init=False)
     media: MediaTable = field(init=False)
     known: dict[tuple[str, int, int], float] = field(default_factory=dict)
-    most: float = math.inf  # units: what a design in hand costs
+    cutoff: float = math.inf  # units: the cost of the incumbent
 
     def __post_init__(self) -> None:
         network = self.problem.network
         self.media = media_table(network)
-        self.places = (
-            Places(network.floor, self.problem.request.racks)
-            if by_reach(network) and network.floor is not None
-            else None
-        )
+        by_length = by_reach(network) and network.floor is not None
+        self.places = Places(network.floor, self.problem.request.racks) if by_length and network.floor else None
 
     def endpoints(self, mode: int, domain: int) -> int:
-        """All links to GPUs of leaf domains of so many racks."""
+        """Return the price of all links to GPUs, of leaf domains of so many racks."""
         p, m = self.problem, self.problem.modes[mode]
         cables = m.networks * m.rails * m.rail_gpus
         if self.places is None:
@@ -51,7 +48,7 @@ class LinkPrices:
         return p.units(self.known["endpoint", domain, 0] * cables * endpoint_factor(m.switch, m.split))
 
     def leaf_uplink(self, mode: int, domain: int, width: Ints) -> Ints:
-        """One uplink of every leaf, by domains per pod."""
+        """Return the price of one uplink of every leaf, by domains per pod."""
         p, m = self.problem, self.problem.modes[mode]
         if self.places is None:
             leaves = m.networks * m.rails * -(-p.request.racks // domain)
@@ -59,7 +56,7 @@ class LinkPrices:
         return self._by_width("leaf", domain, width, m.networks * m.rails * m.switch.link_factor)
 
     def spine_uplink(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
-        """One uplink of one spine of every pod, by domains and rails per pod."""
+        """Return the price of one uplink of one spine of every pod, by domains and rails per pod."""
         p, m = self.problem, self.problem.modes[mode]
         across = -(-m.rails // rails)
         if self.places is None:
@@ -70,67 +67,64 @@ class LinkPrices:
         return by_reach
 
     def spine_uplink_in_zone(self, mode: int, domain: int, width: Ints, rails: Ints, zone: Ints) -> Ints:
-        """One uplink of one spine of every pod to the cores of its zone, by length, by domains and rails per pod and domains per zone."""
+        """Return the price by length of one uplink of one spine of every pod to its zone's cores.
+
+        By domains and rails per pod and domains per zone.
+        """
         m = self.problem.modes[mode]
-        found, across = np.zeros_like(width), -(-m.rails // rails)
+        prices, across = np.zeros_like(width), -(-m.rails // rails)
         for w in np.unique(width).tolist():
             at = width == w
-            found[at] = across[at] * self._by_width(
-                "leaf", domain * w, zone[at] // w, m.networks * m.switch.link_factor
-            )
-        return found
+            usd = self._by_width("leaf", domain * w, zone[at] // w, m.networks * m.switch.link_factor)
+            prices[at] = across[at] * usd
+        return prices
 
-    def least_link(self, mode: int) -> int:
-        """One link between switches in every network, at the least."""
+    def min_link(self, mode: int) -> int:
+        """Bound the price of one link between switches in every network."""
         p, m = self.problem, self.problem.modes[mode]
         if self.places is None:
             return m.networks * p.units(flat_usd(p.weighed, m.switch)[1])
-        return int(self.least(mode, np.ones(1, dtype=np.int64), 0)[0])
+        return int(self.min_links(mode, np.ones(1, dtype=np.int64), 0)[0])
 
     def wan_gateway(self, mode: int) -> int:
-        """Boxes and links of the WAN gateway of every network."""
+        """Return the price of the switches and links of the WAN gateway of every network."""
         p, m = self.problem, self.problem.modes[mode]
         ports = m.wan_ports(p.request)
         if not ports:
             return 0
-        return math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode) + int(
-            self.beside(mode, np.array([ports]))[0]
-        )
+        switches = math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode)
+        return switches + int(self.beside(mode, np.array([ports]))[0])
 
-    def group_border(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
-        """Boxes of the WAN gateway of every network and its links to groups, by domains and rails of a group."""
+    def group_wan_gateway(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
+        """Return the price of every network's WAN gateway with links to groups, by domains and rails of a group."""
         p, m = self.problem, self.problem.modes[mode]
         ports = m.wan_ports(p.request)
         if not ports or self.places is None:
             return np.full_like(width, self.wan_gateway(mode))
-        boxes = math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode)
+        switches = math.ceil(ports / max(1, m.switch.ports // 2)) * p.switch_cost(mode)
         shapes = zip((domain * width).tolist(), (-(-m.rails // rails)).tolist(), strict=True)
-        return boxes + np.array(
-            [self._border_links(mode, pod, ports, across) for pod, across in shapes], dtype=np.int64
-        )
+        links = [self._group_wan_links(mode, pod, ports, across) for pod, across in shapes]
+        return switches + np.array(links, dtype=np.int64)
 
-    def _border_links(self, mode: int, pod: int, ports: int, across: int) -> int:
-        """Price the links of the WAN gateway of every network to groups of so many racks, `across` of them at a place."""
+    def _group_wan_links(self, mode: int, pod: int, ports: int, across: int) -> int:
+        """Return the price of every network's WAN gateway links to groups of so many racks, `across` at a place."""
         p, m = self.problem, self.problem.modes[mode]
         each = self._powered(group_wan_metres(self._floor(), pod))
-        return p.units(
-            float((group_wan_links(ports, len(each) * across, across) * each).sum())
-            * m.networks
-            * m.switch.link_factor
-        )
+        usd = float((group_wan_links(ports, len(each) * across, across) * each).sum())
+        return p.units(usd * m.networks * m.switch.link_factor)
 
     def beside(self, mode: int, links: Ints) -> Ints:
-        """Links between switches that stand together."""
+        """Return the price of links between switches that stand together."""
         p, m = self.problem, self.problem.modes[mode]
         if self.places is None:
             return links * (m.networks * p.units(flat_usd(p.weighed, m.switch)[1]))
         each = self.beside_usd * m.networks * m.switch.link_factor
         if math.isinf(each):
-            return np.where(links > 0, BEYOND, 0)
+            return np.where(links > 0, INFINITE_COST, 0)
         return np.rint(links * each * 100 / p.unit_cents).astype(np.int64)
 
     def between(self, mode: int, domain: int, width: Ints, rails: Ints) -> Ints:
-        """One link between each two groups, by domains and rails of a group."""
+        """Return the price of one link between each two groups, by domains and rails of a group."""
         p, m = self.problem, self.problem.modes[mode]
         across = -(-m.rails // rails)
         if self.places is None:
@@ -138,18 +132,15 @@ class LinkPrices:
             pods = across * -(-domains // width)
             flat: Ints = pods * (pods - 1) // 2 * (m.networks * p.units(flat_usd(p.weighed, m.switch)[1]))
             return flat
-        usd = [
-            self._between(domain * w, n) * m.networks * m.switch.link_factor
-            for w, n in zip(width.tolist(), across.tolist(), strict=True)
-        ]
+        shapes = zip(width.tolist(), across.tolist(), strict=True)
+        usd = [self._between(domain * w, n) * m.networks * m.switch.link_factor for w, n in shapes]
         return np.array([p.units(x) for x in usd], dtype=np.int64)
 
     def _between(self, pod: int, across: int) -> float:
-        """Price one link between each two groups of so many racks; lengths do not depend on how a group's racks are cut into domains."""
+        """Return the price of one link between each two groups of so many racks, however these are cut into domains."""
         if ("between", pod, 0) not in self.known:
-            self.known["between", pod, 0] = sum(
-                float(self._powered(metres).sum()) for metres in group_metres(self._floor(), pod)
-            )
+            lengths = group_metres(self._floor(), pod)
+            self.known["between", pod, 0] = sum(float(self._powered(metres).sum()) for metres in lengths)
         apart = self.known["between", pod, 0]
         together = len(range(0, self._floor().racks, pod)) * (across * (across - 1) // 2)
         return across**2 * apart + (together * self.beside_usd if together else 0.0)
@@ -160,15 +151,15 @@ class LinkPrices:
         return float(self._powered(beside_metres(self._floor()))[0])
 
     @property
-    def least_usd(self) -> float:
-        """Price that no cable is below: the cheapest medium at no length."""
+    def min_usd(self) -> float:
+        """Lower bound on the price of a cable: the cheapest medium at no length."""
         return float((self.media.price_usd + self.media.watts * self._watt_usd).min())
 
-    def least(self, mode: int, links: Ints, ends: int) -> Ints:
+    def min_links(self, mode: int, links: Ints, ends: int) -> Ints:
         """Bound the price of links between switches and to GPUs from below, by reach."""
         m = self.problem.modes[mode]
         factors = m.switch.link_factor * links * m.networks + endpoint_factor(m.switch, m.split) * ends
-        bound: Ints = np.floor(factors * self.least_usd * 100 / self.problem.unit_cents).astype(np.int64)
+        bound: Ints = np.floor(factors * self.min_usd * 100 / self.problem.unit_cents).astype(np.int64)
         return bound
 
     def _by_width(self, kind: str, domain: int, width: Ints, times: float) -> Ints:
@@ -176,12 +167,12 @@ class LinkPrices:
         each, which = np.unique(width, return_inverse=True)
         wanted = [w for w in each.tolist() if (kind, domain, w) not in self.known]
         for at in range(0, len(wanted), TOGETHER):
-            self._learn(kind, domain, wanted[at : at + TOGETHER])
+            self._price_widths(kind, domain, wanted[at : at + TOGETHER])
         units = [self.problem.units(self.known[kind, domain, w] * times) for w in each.tolist()]
         return np.array(units, dtype=np.int64)[which.ravel()]
 
-    def _learn(self, kind: str, domain: int, widths: list[int]) -> None:
-        """Price one cable from each place of a kind to the place above, for each width."""
+    def _price_widths(self, kind: str, domain: int, widths: list[int]) -> None:
+        """Store the price of one cable from each place of a kind to the place above, for each width."""
         places = self._floor()
         step = [domain if kind == "leaf" else domain * w for w in widths]
         firsts = [np.arange(0, places.racks, n, dtype=np.int64) for n in step]
@@ -192,7 +183,7 @@ class LinkPrices:
         self.known |= {(kind, domain, w): float(usd) for w, usd in zip(widths, sums, strict=True)}
 
     def _powered(self, metres: Metres) -> Metres:
-        """Price links of each length with their power over the years."""
+        """Return the price of links of each length with their power over the years."""
         usd, watts = self.media.usd_watts(metres)
         return usd + watts * self._watt_usd
 

@@ -1,8 +1,9 @@
-"""Choose the fabric of one site: planes, tiers, ports and bundles that can be wired, at least cost, by CP-SAT.
+"""Choose the fabric of one site: planes, tiers, ports and bundles that can be wired, at the lowest cost, by CP-SAT.
 
-A fabric is leaves, then equal groups of spines, cores and super-spines: position i of every pod's spines and all boxes above them form
-group i, and there are s = leaf_up / leaf_bundle of them. So the cost is leaves + s·(one group), and two tables carry the
-choice: a row per way to wire leaves to the spines of a pod, and a row per spine group; rules of the model join them.
+A fabric is leaves, then equal groups of spines, cores and super-spines: position i of every pod's spines and all
+switches above them form group i, and there are s = leaf_up / leaf_bundle of them. So the cost is leaves + s·(one
+group), and two tables carry the choice: a row per way to wire leaves to the spines of a pod, and a row per spine group;
+rules of the model join them.
 """
 
 from dataclasses import replace
@@ -26,36 +27,19 @@ def solve(instance: Instance, request: FabricRequest, options: Options, *, site:
     return search(problem_of(instance, request), options, site)
 
 
-def still_cheapest(
-    network: Network, asked: FabricRequest, request: FabricRequest, slowdowns: tuple[float, float]
-) -> bool:
-    """Tell whether the design chosen for one request is that of another too, on which exchange and rings suffer some slowdowns at worst.
+def still_cheapest(network: Network, before: FabricRequest, now: FabricRequest, slowdowns: tuple[float, float]) -> bool:
+    """Return whether the design chosen for one request is the cheapest of another too, from its worst slowdowns.
 
-    Where the other asks for the same but allows no more, its designs are some of those that were chosen from; then the one
-    chosen is the best of these as well, if it is among them.
+    Where the new request asks for the same but allows no more, its designs are some of those that were chosen from;
+    then the one chosen is the cheapest of these as well, if it is among them.
     """
-    before, now, transport_slowdown = (
-        ratios_of(network, asked),
-        ratios_of(network, request),
-        transport_slowdown_of(network),
-    )
-    alike = _without_times(asked) == _without_times(request)
-    fewer = now.hop <= before.hop and now.allreduce <= before.allreduce
-    return (
-        alike
-        and fewer
-        and slowdowns[0] <= now.hop * transport_slowdown
-        and slowdowns[1] <= now.allreduce * transport_slowdown
-    )
+    own, old, new = transport_slowdown_of(network), ratios_of(network, before), ratios_of(network, now)
+    alike = _without_times(before) == _without_times(now)
+    narrower = new.send <= old.send and new.allreduce <= old.allreduce
+    return alike and narrower and slowdowns[0] <= new.send * own and slowdowns[1] <= new.allreduce * own
 
 
 def _without_times(r: FabricRequest) -> FabricRequest:
-    return replace(
-        r,
-        pipeline_send_seconds=0.0,
-        pipeline_send_window_seconds=0.0,
-        allreduce_seconds=0.0,
-        allreduce_window_seconds=0.0,
-        pipeline_send_limit=None,
-        allreduce_limit=None,
-    )
+    """Return a request without what bounds its slowdowns."""
+    send = {"pipeline_send_seconds": 0.0, "pipeline_send_window_seconds": 0.0, "pipeline_send_limit": None}
+    return replace(r, **send, allreduce_seconds=0.0, allreduce_window_seconds=0.0, allreduce_limit=None)

@@ -4,33 +4,37 @@ import math
 
 import numpy as np
 
-from planner.models.fabric.data import TOLERANCE, Ints, Mode, Problem, exchange_flows, rings
+from planner.models.fabric.data import TOLERANCE, Ints, Mode, Problem, crossing_groups, exchange_flows
 from planner.physics.network.links import Metres
 
 
 def least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
-    """Hide what leaves a leaf of w GPUs a rack: u1 >= D·w/ratio for the hop, rings·w/ratio for the all-reduce, and the all-to-all as it is.
+    """Return the uplinks that hide what leaves a leaf: D·w/ratio for sends, groups·w/ratio for all-reduces.
 
-    One where one domain holds all. The exchange between sites takes its ports' worth beside these, the more of a stage the domain holds.
+    One where one domain has all racks. The exchange between sites takes its ports' worth beside these, the more of a stage
+    it has.
     """
     gone = m.exchange_ports(p.request) * min(1.0, domain / p.request.group_racks)
     if domains == 1:
         return max(1, math.ceil(gone))
-    hop, ring = domain * m.rail_gpus / p.ratios.hop, rings(p.request, domain) * m.rail_gpus / p.ratios.allreduce
+    hop, ring = (
+        domain * m.rail_gpus / p.ratios.send,
+        crossing_groups(p.request, domain) * m.rail_gpus / p.ratios.allreduce,
+    )
     exchange = exchange_flows(p.request, domain) * m.rail_gpus
     return max(1, *(math.ceil(flows / m.split + gone) for flows in (hop, ring, exchange)))
 
 
 def least_block_up(p: Problem, m: Mode, domain: Ints, domains: Ints, rails: Ints, width: Ints, blocks: Ints) -> Ints:
-    """Hide what leaves a block, a pod or zone of x rails of y domains: links >= D·w·x·y/ratio for the hop and rings·w·x/ratio for the all-reduce.
+    """Return the links that hide what leaves a pod or zone: D·w·x·y/ratio for sends, groups·w·x/ratio for all-reduces.
 
-    Nothing where a block holds every domain, but for the exchange between sites, which takes its ports' worth anyway. Where there are several
-    blocks, the floor between them besides: a share of D·w·x·y.
+    Nothing where a block holds every domain, but for the exchange between sites, which takes its ports' worth anyway.
+    Where there are several blocks, the floor between them besides: a share of D·w·x·y.
     """
     ends = domain * m.rail_gpus * rails * width
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
     around = np.maximum(shared / p.ratios.allreduce, block_exchange(p, domain * width)) * m.rail_gpus * rails
-    crossing = np.where(width < domains, np.maximum(ends / p.ratios.hop, around) / m.split, 0.0)
+    crossing = np.where(width < domains, np.maximum(ends / p.ratios.send, around) / m.split, 0.0)
     gone = (
         m.exchange_ports(p.request)
         * np.minimum(1.0, width * domain / p.request.group_racks)

@@ -11,7 +11,7 @@ from planner.physics.network.links import Ints, Metres, Places
 from planner.physics.network.topology import Design
 from planner.physics.network.tree_cabling import Ends, Stage, endpoints
 
-WAN_GATEWAY = "wan_gateway"  # the tier of the switches at which the wide area ends
+WAN_GATEWAY = "wan-gateway"  # the tier of the switches at which the wide area ends
 BLOCK = 1 << 16  # cables laid at a time: a few MB of numbers, and large enough for numpy
 
 

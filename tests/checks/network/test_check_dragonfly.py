@@ -15,7 +15,7 @@ import planner
 from planner.api import check
 from planner.errors import InputError
 from planner.exports import cable_list, graph, picture, slurm
-from planner.exports.from_plan import built
+from planner.exports.from_plan import built_fabric
 from planner.models.fabric import solve as fabric
 from planner.models.requests import Options
 from planner.plan.plan import Plan
@@ -54,9 +54,7 @@ def leaves(routers: Plan) -> Plan:
     asked = request_of(routers.layout, "cluster", 128, 8)
     found = {"cluster": fabric.solve(instance, asked, Options(), site="cluster")}
     x = crossings(routers.layout.rack_stages, routers.placement.sites["cluster"], found["cluster"].solution, wrap=True)
-    shares = {"share_leaving_leaf": x.share_leaving_leaf, "share_leaving_pod": x.share_leaving_pod}
-    flows = {"rings_leaving_leaf": x.rings_leaving_leaf, "rings_leaving_pod": x.rings_leaving_pod}
-    section = fabric.site_fabric(instance, asked, found["cluster"].solution, **shares, **flows)
+    section = fabric.site_fabric(instance, asked, found["cluster"].solution, x)
     made = routers.fabric.model_copy(
         update={"sites": {"cluster": section}, "certificate": fabric.certificate(found, 0)}
     )
@@ -123,7 +121,7 @@ def test_a_simulation_is_of_trees(routers: Plan) -> None:
 @pytest.mark.parametrize("kind", ["routers", "leaves"])
 def test_exports_agree(kind: str, request: pytest.FixtureRequest) -> None:
     """A line a cable and no port twice; edges of the graph sum to the cables; the other files come whole."""
-    x = built(request.getfixturevalue(kind), None)
+    x = built_fabric(request.getfixturevalue(kind), None)
     rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(x)))))
     assert len(rows) == x.fabric.endpoint_links + x.fabric.switch_links
     assert set(

@@ -96,9 +96,9 @@ def test_hidden_exchange(nic: float, broken: set[str]) -> None:
 def test_the_share_of_the_step_is_the_instances(share: float, broken: set[str]) -> None:
     """NICs of 6,300 bytes a second stand just beyond three hundredths of the step, and within what an instance allows besides."""
     slow = {"hardware__accelerator__nic_bytes_per_second": 6300.0}
-    m = small(**slow, network__hop_step_share=share).layout.metrics
+    m = small(**slow, network__pipeline_send_step_share=share).layout.metrics
     assert m.pipeline_send_window_seconds == pytest.approx(m.pipeline_send_nic_seconds + share * m.step_seconds / 6)
-    assert rules(small(**slow, network__hop_step_share=share)) - {"wan_need", "wan_capacity"} == broken
+    assert rules(small(**slow, network__pipeline_send_step_share=share)) - {"wan_need", "wan_capacity"} == broken
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.2])
@@ -108,7 +108,10 @@ def test_rings_show_no_more_than_their_share_of_the_step(share: float) -> None:
     m, ideal = step.machine_of(instance), Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
     found = LayoutMetrics.model_validate(step.metrics(instance, ideal, STRATEGY))
     slowed = replace(ideal, allreduce_slowdown=found.allreduce_window_seconds / found.allreduce_layer_seconds)
-    longer = sum(step.step_breakdown(m, slowed, STRATEGY).values()) / sum(step.step_breakdown(m, ideal, STRATEGY).values()) - 1
+    longer = (
+        sum(step.step_breakdown(m, slowed, STRATEGY).values()) / sum(step.step_breakdown(m, ideal, STRATEGY).values())
+        - 1
+    )
     hidden = layer_time.layer_times(m, STRATEGY.shape).backward_seconds
     assert longer == pytest.approx(share, abs=1e-6) or (longer < share and found.allreduce_window_seconds == hidden)
     assert found.allreduce_window_seconds <= hidden
@@ -162,8 +165,8 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
 @pytest.mark.parametrize(
     ("path", "change", "message"),
     [
-        ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 boxes of 16 ports"),
-        ("fabric.sites.e1.tiers.0.switches", 9, "leaf boxes without a cable: 0 stated, 1 recomputed"),
+        ("fabric.sites.e1.tiers.2.switches", 3, "core 3 port 0: beyond 3 switches of 16 ports"),
+        ("fabric.sites.e1.tiers.0.switches", 9, "leaf switches without a cable: 0 stated, 1 recomputed"),
         ("fabric.sites.e1.switch_links", 25, "switch_links: 25 stated, 24 recomputed"),
         ("fabric.sites.e1.endpoint_links", 31, "NIC ports with a cable: 31 stated, 32 recomputed"),
     ],

@@ -13,7 +13,7 @@ from worked_plan import edited_at, instance_with, named, rules, worked
 from planner.api import check
 from planner.exports import graph, picture, slurm
 from planner.exports.cable_list import cable_list
-from planner.exports.from_plan import built
+from planner.exports.from_plan import built_fabric
 from planner.formats.from_plan import plan_topology
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
@@ -46,25 +46,25 @@ def zoned(wiring: dict[str, int] | None = None, **changes: Any) -> Plan:
 
 
 PLAN = zoned()
-E1 = built(PLAN, "e1")
+E1 = built_fabric(PLAN, "e1")
 
 
 def test_four_tiers_hold() -> None:
     """The plan breaks nothing; e1 has two zones of four pods, and the pipeline between them leaves its zone."""
     assert check(PLAN) == []
     f, d = PLAN.fabric.sites["e1"], E1.design
-    assert [t.name for t in f.tiers] == ["leaf", "spine", "core", "super-core"]
-    assert (f.zones, d.core_pods, d.cores, d.super_cores) == (2, 4, 2 * 4, 4 * 2)
+    assert [t.name for t in f.tiers] == ["leaf", "spine", "core", "super-spine"]
+    assert (f.zones, d.core_pods, d.cores, d.super_spines) == (2, 4, 2 * 4, 4 * 2)
     assert f.share_leaving_zone == 3 / 4
-    assert PlanPhysics(plan=PLAN).crossings["e1"].rings_leaving_zone == 0
+    assert PlanPhysics(plan=PLAN).crossings["e1"].allreduces_leaving_zone == 0
 
 
 @pytest.mark.parametrize(
     ("path", "change", "rule"),
     [
-        ("fabric.sites.e1.tiers.3.switches", 7, "tiers[e1, super-core]"),
+        ("fabric.sites.e1.tiers.3.switches", 7, "tiers[e1, super-spine]"),
         ("fabric.sites.e1.tiers.3.switches", 9, "cables[e1]"),
-        ("fabric.sites.e1.tiers.3.down_ports", 5, "tiers[e1, super-core]"),
+        ("fabric.sites.e1.tiers.3.down_ports", 5, "tiers[e1, super-spine]"),
         ("fabric.sites.e1.tiers.3.down_ports", 3, "cables[e1]"),
         ("fabric.sites.e1.tiers.3.up_ports", 1, "wirable[e1]"),
         ("fabric.sites.e1.tiers.2.switches", 7, "tiers[e1, core]"),
@@ -101,7 +101,7 @@ def test_zones_without_a_fourth_tier_are_refused() -> None:
 def test_floor_between_zones(core_up: int, share: float, broken: set[str]) -> None:
     """Eight uplinks of a zone of sixteen ports carry half of them, though a pod's four carry all of its own."""
     plan = zoned({"core_up": core_up, "core_bundle": 1}, network__min_core_share=share)
-    d = built(plan, "e1").design
+    d = built_fabric(plan, "e1").design
     assert (d.zone_uplinks, d.pod_uplinks) == (4 * core_up, 4)
     assert rules(plan) == broken
 
@@ -109,7 +109,7 @@ def test_floor_between_zones(core_up: int, share: float, broken: set[str]) -> No
 def test_a_slow_zone_slows_the_exchange() -> None:
     """One uplink of each core, for four spine ports down, slows what leaves a zone by as much."""
     plan, d = (zoned({"core_up": 1, "core_bundle": 1}), E1.design)
-    narrow = built(plan, "e1").design
+    narrow = built_fabric(plan, "e1").design
     assert narrow.core_oversubscription == 4 * d.core_oversubscription == 4
     slow, fast = (p.fabric.sites["e1"].pipeline_send_slowdown for p in (plan, PLAN))
     assert slow == pytest.approx(
@@ -132,12 +132,12 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
 
 
 def test_cable_list_joins_zones() -> None:
-    """Every port has one cable, and each super-core a bundle of two from the core of each zone."""
+    """Every port has one cable, and each super-spine a bundle of two from the core of each zone."""
     rows = list(csv.DictReader(io.StringIO("".join(cable_list(E1)))))
     assert len(rows) == E1.fabric.endpoint_links + E1.fabric.switch_links
     ports = Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows])
     assert set(ports.values()) == {1}
-    bundles = Counter((r["from"], r["to"]) for r in rows if r["to"].startswith("super-core"))
+    bundles = Counter((r["from"], r["to"]) for r in rows if r["to"].startswith("super-spine"))
     assert set(bundles.values()) == {2} and len(bundles) == E1.design.cores * 2
 
 
@@ -149,22 +149,24 @@ def test_graph_holds_every_cable(by_pod: bool) -> None:
     assert sum(n.get("switches", 0) for _, n in g.nodes(data=True)) == E1.fabric.switches
     assert nx.is_connected(g)
     if by_pod:
-        assert {"core-zone-0", "core-zone-1", "super-core"} <= set(g)
+        assert {"core-zone-0", "core-zone-1", "super-spine"} <= set(g)
     else:
         assert g.number_of_edges() == graph.edges(E1)
 
 
 def test_slurm_tree_has_four_levels() -> None:
-    """Leaves under pods, pods under zones, zones under the super-core."""
+    """Leaves under pods, pods under zones, zones under the super-spine."""
     lines = [
         line.split()
         for line in "".join(
-            slurm.topology_conf(built(zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4}), "e1"))
+            slurm.topology_conf(
+                built_fabric(zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4}), "e1")
+            )
         ).splitlines()
     ]
     held = {name.removeprefix("SwitchName="): members for name, members in lines[1:]}
     assert held["leaf7"] == "Nodes=r7"
-    assert (held["pod0"], held["zone1"], held["super-core"]) == (
+    assert (held["pod0"], held["zone1"], held["super-spine"]) == (
         "Switches=leaf[0-1]",
         "Switches=pod[2-3]",
         "Switches=zone[0-1]",
@@ -174,7 +176,7 @@ def test_slurm_tree_has_four_levels() -> None:
 def test_a_part_full_zone_closes_the_tree() -> None:
     """Five pods in zones of two: the last zone holds one, in Slurm's tree and in the plan's own."""
     plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 6})
-    text = "".join(slurm.topology_yaml(built(plan, "e1")))
+    text = "".join(slurm.topology_yaml(built_fabric(plan, "e1")))
     assert "zone0\n        children: pod[0-2]" in text and "zone1\n        children: pod3" in text
     parents = {s.name: s.parent for s in plan_topology(plan, "plan").switches}
     assert {n: p for n, p in parents.items() if n.startswith("e1-pod")} == {
@@ -184,16 +186,16 @@ def test_a_part_full_zone_closes_the_tree() -> None:
 
 
 def test_picture_page_and_summary_name_the_tier() -> None:
-    """Picture, page and summary tell the super-cores and the zones."""
+    """Picture, page and summary tell the super-spines and the zones."""
     text = "".join(picture.picture(E1))
-    assert "8 super-core" in text and text.count(" cables</text>") == 5
+    assert "8 super-spine" in text and text.count(" cables</text>") == 5
     block = next(fabric(PLAN))
     assert any(
         row[0] == "zones" and row[1] == "2 of 4 rails over 2 leaf domains"
         for table in block.tables
         for row in table.rows
     )
-    assert "8 super-core 4/0" in summary(PLAN) and "75 % the zone" in summary(PLAN)
+    assert "8 super-spine 4/0" in summary(PLAN) and "75 % the zone" in summary(PLAN)
 
 
 def test_the_whole_plan_is_simulated() -> None:

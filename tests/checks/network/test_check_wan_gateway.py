@@ -9,7 +9,7 @@ from worked_plan import edited, edited_at, instance_with, named, small
 import planner
 from planner.api import check
 from planner.exports.cable_list import cable_list
-from planner.exports.from_plan import built
+from planner.exports.from_plan import built_fabric
 from planner.exports.graph import graph
 from planner.exports.picture import picture
 from planner.physics.plan_physics import PlanPhysics
@@ -23,7 +23,7 @@ SITE = min(PLAN.fabric.sites)
 AT = f"fabric.sites.{SITE}"
 
 
-def test_a_border_of_five_ports() -> None:
+def test_a_wan_gateway_of_five_ports() -> None:
     """Each end of the link has a box with five ports out and five up, paid with the fabric; nothing is broken."""
     assert check(PLAN) == []
     assert [k.wavelengths for k in PLAN.sites.links] == [1]
@@ -43,21 +43,21 @@ def test_a_border_of_five_ports() -> None:
     ("path", "change", "rules"),
     [
         ("wan_gateway", None, {"wan_gateway", "price_and_power"}),
-        ("WAN gateway.wan_ports", 4, {"wan_gateway_counts", "cables", "price_and_power"}),
-        ("WAN gateway.wan_ports", 6, {"wan_gateway_counts", "cables", "price_and_power"}),
-        ("WAN gateway.wan_ports", 0, {"wirable"}),
-        ("WAN gateway.wan_ports", 10**12, {"wirable"}),
-        ("WAN gateway.uplinks", 4, {"wan_gateway_counts", "cables"}),
-        ("WAN gateway.switches", 2, {"wan_gateway_counts", "cables"}),
-        ("WAN gateway.switches", 0, {"wan_gateway_counts", "cables"}),
-        ("WAN gateway.switches", 10**12, {"wan_gateway_counts"}),
+        ("wan_gateway.wan_ports", 4, {"wan_gateway_counts", "cables", "price_and_power"}),
+        ("wan_gateway.wan_ports", 6, {"wan_gateway_counts", "cables", "price_and_power"}),
+        ("wan_gateway.wan_ports", 0, {"wirable"}),
+        ("wan_gateway.wan_ports", 10**12, {"wirable"}),
+        ("wan_gateway.uplinks", 4, {"wan_gateway_counts", "cables"}),
+        ("wan_gateway.switches", 2, {"wan_gateway_counts", "cables"}),
+        ("wan_gateway.switches", 0, {"wan_gateway_counts", "cables"}),
+        ("wan_gateway.switches", 10**12, {"wan_gateway_counts"}),
         ("split", 10**12, {"switch"}),
-        ("WAN gateway.wan_gbps", 4.0, {"wan_gateway_counts"}),
-        ("WAN gateway.cost_usd", 1e4, {"wan_gateway_counts"}),
-        ("WAN gateway.power_mw", 1e-4, {"wan_gateway_counts"}),
-        ("WAN gateway.exchange_gbps", 2.0, {"wan_gateway_counts"}),
-        ("WAN gateway.leaf_uplink_share", 0.0, {"wan_gateway_uplinks"}),
-        ("WAN gateway.pod_uplink_share", 0.1, {"wan_gateway_uplinks"}),
+        ("wan_gateway.wan_gbps", 4.0, {"wan_gateway_counts"}),
+        ("wan_gateway.cost_usd", 1e4, {"wan_gateway_counts"}),
+        ("wan_gateway.power_mw", 1e-4, {"wan_gateway_counts"}),
+        ("wan_gateway.exchange_gbps", 2.0, {"wan_gateway_counts"}),
+        ("wan_gateway.leaf_uplink_share", 0.0, {"wan_gateway_uplinks"}),
+        ("wan_gateway.pod_uplink_share", 0.1, {"wan_gateway_uplinks"}),
     ],
 )
 def test_an_edit_names_its_rules(path: str, change: Any, rules: set[str]) -> None:
@@ -69,8 +69,8 @@ def test_an_edit_names_its_rules(path: str, change: Any, rules: set[str]) -> Non
 def test_gradients_fit_the_ports(ports: int, broken: bool) -> None:
     """Ports that carry exactly what the gradients need do, one port fewer does not."""
     need = PLAN.fabric.sites[SITE].wan_gateway.exchange_gbps
-    boxes = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": need / 5}]
-    p = edited(PLAN, instance__network__switches=boxes, **{f"fabric__sites__{SITE}__border__wan_ports": ports})
+    switches = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": need / 5}]
+    p = edited(PLAN, instance__network__switches=switches, **{f"fabric__sites__{SITE}__wan_gateway__wan_ports": ports})
     assert (f"wan_gateway_rate[{SITE}]" in named(p)) == broken
 
 
@@ -79,8 +79,8 @@ def test_gradients_fit_the_uplinks() -> None:
     f = PLAN.fabric.sites[SITE]
     full = f.wan_gateway.leaf_uplink_share * PLAN.instance.network.switches[0].port_gbps
     for gbps, broken in ((full, False), (0.99 * full, True)):
-        boxes = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": gbps}]
-        p = edited_at(edited(PLAN, instance__network__switches=boxes), f"{AT}.wan_gateway.leaf_uplink_share", 1.0)
+        switches = [{**PLAN.instance.network.switches[0].model_dump(), "port_gbps": gbps}]
+        p = edited_at(edited(PLAN, instance__network__switches=switches), f"{AT}.wan_gateway.leaf_uplink_share", 1.0)
         said = [
             v.message
             for v in check(p)
@@ -95,15 +95,17 @@ def test_the_exchange_slows_what_stays() -> None:
         instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={"fabric.leaf_domain_racks": 2})
     )
     site = min(plan.fabric.sites)
-    boxes = [
+    switches = [
         {
             **plan.instance.network.switches[0].model_dump(),
             "port_gbps": plan.fabric.sites[site].wan_gateway.leaf_uplink_share / 0.75,
         }
     ]
-    loaded = edited(plan, instance__network__switches=boxes)
+    loaded = edited(plan, instance__network__switches=switches)
     freed = edited(
-        loaded, instance__network__wan_gateway=False, **{f"fabric__sites__{s}__border": None for s in plan.fabric.sites}
+        loaded,
+        instance__network__wan_gateway=False,
+        **{f"fabric__sites__{s}__wan_gateway": None for s in plan.fabric.sites},
     )
     transport_slowdown, stated = 1.05, plan.fabric.sites[site].allreduce_slowdown
     for found, recomputed in ((loaded, 4 * transport_slowdown), (freed, transport_slowdown)):
@@ -111,14 +113,14 @@ def test_the_exchange_slows_what_stays() -> None:
         assert told == f"allreduce_slowdown: {stated:.10g} stated, {recomputed:.10g} recomputed"
 
 
-def test_a_border_only_where_it_is_asked_for() -> None:
+def test_a_wan_gateway_only_where_it_is_asked_for() -> None:
     """A plan without wan_gateways breaks the rule of each site once the instance asks for them, and the other way round."""
     assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__wan_gateway=True))
     assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__wan_gateway=False))
     assert named(small()) == set()
 
 
-def test_a_border_finds_no_ports() -> None:
+def test_a_wan_gateway_finds_no_ports() -> None:
     """A design whose top tier is full cannot have a WAN gateway."""
     top = PLAN.fabric.sites[SITE].tiers[-1]
     room = (16 - top.down_ports) * top.switches
@@ -126,25 +128,25 @@ def test_a_border_finds_no_ports() -> None:
     assert f"wirable[{SITE}]" in named(edited_at(PLAN, f"{AT}.wan_gateway.wan_ports", room + 1))
 
 
-def test_exports_name_the_border() -> None:
+def test_exports_name_the_wan_gateway() -> None:
     """Cable list, graph and picture hold the WAN gateway's box and its five links."""
-    x = built(PLAN, SITE)
-    assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("border-0-0,")]) == 5
+    x = built_fabric(PLAN, SITE)
+    assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("wan-gateway-0-0,")]) == 5
     for by_pod in (False, True):
         g = graph(x, by_pod=by_pod)
-        wan_gateway = [n for n, tier in nx.get_node_attributes(g, "tier").items() if tier == "wan_gateway"]
+        wan_gateway = [n for n, tier in nx.get_node_attributes(g, "tier").items() if tier == "wan-gateway"]
         assert len(wan_gateway) == 1
         assert sum(g.edges[wan_gateway[0], n]["cables"] for n in g[wan_gateway[0]]) == 5
-    assert "border: 1 boxes, 5 ports to the wide area" in "".join(picture(x))
+    assert "WAN gateway: 1 switches, 5 ports to the wide area" in "".join(picture(x))
 
 
-def test_alternatives_hold_the_border() -> None:
+def test_alternatives_hold_the_wan_gateway() -> None:
     """The cheapest alternative of a site costs what its fabric does, WAN gateway and all."""
     least = min(x.merits["cost_usd"] for site, x in frontier(PLAN) if site == SITE)
     assert least == pytest.approx(PLAN.fabric.sites[SITE].cost_usd)
 
 
-def test_one_site_has_no_border() -> None:
+def test_one_site_has_no_wan_gateway() -> None:
     """Where no wavelengths end there is no WAN gateway, asked for or not."""
     data = instance_with(network__wan_gateway=True).model_dump(mode="json")
     cluster = {
@@ -161,23 +163,27 @@ def test_one_site_has_no_border() -> None:
 
 @pytest.fixture(scope="module")
 def zoned() -> Plan:
-    """Plan four tiers with wan_gateways at their super-cores."""
+    """Plan four tiers with wan_gateways at their super-spines."""
     pins = {"fabric.tiers": 4, "fabric.leaf_domain_racks": 2}
     return planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins=pins))
 
 
-def test_super_cores_hold_a_border(zoned: Plan) -> None:
-    """Every rule holds, the WAN gateway's links end at super-cores, and gradients take a part of what leaves a zone."""
+def test_super_spines_join_a_wan_gateway(zoned: Plan) -> None:
+    """Every rule holds, the WAN gateway's links end at super-spines, and gradients take a part of what leaves a zone."""
     assert check(zoned) == []
     f = zoned.fabric.sites[SITE]
     assert 0 < f.wan_gateway.zone_uplink_share < 1
-    lines = [line for line in "".join(cable_list(built(zoned, SITE))).splitlines() if line.startswith("border-0-0,")]
-    assert len(lines) == f.wan_gateway.uplinks and all("super-core" in line for line in lines)
+    lines = [
+        line
+        for line in "".join(cable_list(built_fabric(zoned, SITE))).splitlines()
+        if line.startswith("wan-gateway-0-0,")
+    ]
+    assert len(lines) == f.wan_gateway.uplinks and all("super-spine" in line for line in lines)
 
 
 @pytest.mark.parametrize(
     ("path", "change", "rules"),
-    [("WAN gateway.zone_uplink_share", 0.0, {"wan_gateway_uplinks"}), ("WAN gateway.wan_ports", 10**4, {"wirable"})],
+    [("wan_gateway.zone_uplink_share", 0.0, {"wan_gateway_uplinks"}), ("wan_gateway.wan_ports", 10**4, {"wirable"})],
 )
 def test_an_edit_of_four_tiers_names_its_rules(zoned: Plan, path: str, change: Any, rules: set[str]) -> None:
     """Slips in what gradients take of a zone's uplinks are found."""
@@ -188,10 +194,10 @@ def test_gradients_fit_the_uplinks_of_a_zone(zoned: Plan) -> None:
     """Uplinks of a zone that carry exactly what its racks send break no rule of theirs; a hundredth less does."""
     full = zoned.fabric.sites[SITE].wan_gateway.zone_uplink_share * zoned.instance.network.switches[0].port_gbps
     for gbps, broken in ((full, False), (0.99 * full, True)):
-        boxes = [{**zoned.instance.network.switches[0].model_dump(), "port_gbps": gbps}]
+        switches = [{**zoned.instance.network.switches[0].model_dump(), "port_gbps": gbps}]
         said = [
             v.message
-            for v in check(edited(zoned, instance__network__switches=boxes))
+            for v in check(edited(zoned, instance__network__switches=switches))
             if v.rule == f"wan_gateway_uplinks[{SITE}]"
         ]
         assert any("Gbps of gradients at a zone" in text for text in said) == broken
@@ -208,26 +214,26 @@ def grouped(request: pytest.FixtureRequest) -> Plan:
     return planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, **asked))
 
 
-def test_a_dragonfly_has_a_border(grouped: Plan) -> None:
+def test_a_dragonfly_has_a_wan_gateway(grouped: Plan) -> None:
     """Every rule holds, the WAN gateway's five links among the cables laid; the picture, graph and cable list name it."""
     assert check(grouped) == []
     site = min(grouped.fabric.sites)
-    f, x = grouped.fabric.sites[site], built(grouped, site)
+    f, x = grouped.fabric.sites[site], built_fabric(grouped, site)
     assert (f.wan_gateway.wan_ports, f.wan_gateway.uplinks, f.wan_gateway.switches) == (5, 5, 1)
     assert 0 < f.wan_gateway.leaf_uplink_share < 1
-    assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("border-0-0,")]) == 5
-    assert "wan_gateway" in nx.get_node_attributes(graph(x, by_pod=False), "tier").values()
-    assert "border: 1 boxes, 5 ports to the wide area" in "".join(picture(x))
+    assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("wan-gateway-0-0,")]) == 5
+    assert "wan-gateway" in nx.get_node_attributes(graph(x, by_pod=False), "tier").values()
+    assert "WAN gateway: 1 switches, 5 ports to the wide area" in "".join(picture(x))
 
 
 @pytest.mark.parametrize(
     ("path", "change", "rules"),
     [
         ("wan_gateway", None, {"wan_gateway", "price_and_power"}),
-        ("WAN gateway.wan_ports", 6, {"wan_gateway_counts", "cables", "price_and_power"}),
-        ("WAN gateway.uplinks", 4, {"wan_gateway_counts", "cables"}),
-        ("WAN gateway.leaf_uplink_share", 0.0, {"wan_gateway_uplinks"}),
-        ("WAN gateway.wan_ports", 10**4, {"wirable"}),
+        ("wan_gateway.wan_ports", 6, {"wan_gateway_counts", "cables", "price_and_power"}),
+        ("wan_gateway.uplinks", 4, {"wan_gateway_counts", "cables"}),
+        ("wan_gateway.leaf_uplink_share", 0.0, {"wan_gateway_uplinks"}),
+        ("wan_gateway.wan_ports", 10**4, {"wirable"}),
     ],
 )
 def test_an_edit_of_a_dragonfly_names_its_rules(grouped: Plan, path: str, change: Any, rules: set[str]) -> None:

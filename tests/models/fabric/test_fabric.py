@@ -16,6 +16,7 @@ from planner.models.fabric.data import unavoidable_splits
 from planner.models.fabric.solve import still_cheapest
 from planner.models.requests import FabricRequest, Options
 from planner.physics.network.links import spare_ports
+from planner.physics.network.locality import locality
 from planner.physics.network.price import bill
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.site.cost import fabric_usd
@@ -112,8 +113,8 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
         racks,
         group=group,
         groups=racks // group,
-        hop=r.choice([0.5, 1, 1.5, 2, 3, 8]),
-        ring=r.choice([1, 1.5, 3, 1e9]),
+        send=r.choice([0.5, 1, 1.5, 2, 3, 8]),
+        allreduce=r.choice([1, 1.5, 3, 1e9]),
         **limits,
     )
     return i, asked
@@ -194,7 +195,7 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
     racks = r.randint(1, 9)
     group = r.randint(1, racks)
     return i, request(
-        racks, group=group, groups=racks // group, hop=r.choice([1, 2, 3, 8]), ring=r.choice([1, 1.5, 1e9])
+        racks, group=group, groups=racks // group, send=r.choice([1, 2, 3, 8]), allreduce=r.choice([1, 1.5, 1e9])
     )
 
 
@@ -277,14 +278,14 @@ def test_one_switch_holds_exactly_its_ports() -> None:
 def test_hop_window_sets_leaf_oversubscription() -> None:
     """A window of 4 phi admits 4:1 at the leaf; a shade less does not."""
     i = instance(4, switch(20, 5000), pins={"fabric.leaf_down_ports": 16})
-    assert solve(i, request(64, hop=4.0)).solution.design.leaf_up == 4
-    assert solve(i, request(64, hop=3.999)).infeasible
+    assert solve(i, request(64, send=4.0)).solution.design.leaf_up == 4
+    assert solve(i, request(64, send=3.999)).infeasible
 
 
 def test_full_window_still_takes_the_transport() -> None:
     """Where the ideal alone fills the window, phi is allowed and nothing more."""
     i = instance(1, switch(8, 5000))
-    assert solve(i, request(16, hop=0.1)).solution.design.leaf_oversubscription == 1.0
+    assert solve(i, request(16, send=0.1)).solution.design.leaf_oversubscription == 1.0
 
 
 def test_nothing_sent_has_no_limit() -> None:
@@ -344,7 +345,7 @@ def test_limit_equal_to_the_transport_is_met() -> None:
     """A limit of exactly phi times a ratio admits that ratio, whatever rounding does."""
     found = solve(
         instance(4, switch(20, 5000), pins={"fabric.leaf_down_ports": 15}),
-        request(60, hop=100, pipeline_send_limit=PHI * 3),
+        request(60, send=100, pipeline_send_limit=PHI * 3),
     )
     assert found.solution.design.leaf_up == 5
 
@@ -352,14 +353,14 @@ def test_limit_equal_to_the_transport_is_met() -> None:
 def test_rings_need_uplinks() -> None:
     """Three groups can share the edge of a leaf of eight racks, so an all-reduce that fills its window needs three uplinks."""
     i = instance(1, switch(16, 5000), pins={"fabric.leaf_down_ports": 8})
-    free = solve(i, request(64, group=4, groups=16, hop=8.0))
-    rings = solve(i, request(64, group=4, groups=16, hop=8.0, ring=1.0))
+    free = solve(i, request(64, group=4, groups=16, send=8.0))
+    rings = solve(i, request(64, group=4, groups=16, send=8.0, allreduce=1.0))
     assert (free.solution.design.leaf_up, rings.solution.design.leaf_up) == (1, 3)
 
 
 def test_equal_cost_prefers_whole_groups() -> None:
     """With free uplinks and the same leaves, a leaf of 6 holds two groups of 3 where one of 5 would split them."""
-    found = solve(instance(1, switch(16, 5000), optics_usd=0, max_tiers=2), request(48, group=3, groups=16, hop=1e3))
+    found = solve(instance(1, switch(16, 5000), optics_usd=0, max_tiers=2), request(48, group=3, groups=16, send=1e3))
     assert found.solution.unavoidable_splits == 0
 
 
@@ -385,7 +386,7 @@ def test_unknown_port_pin_is_infeasible() -> None:
 
 def test_published_two_tier_cluster() -> None:
     """128 nodes of 8 rails behind 64-port boxes at full bisection: 32 leaves and 16 spines, as published (DGX SuperPOD B200, 4 SU)."""
-    found = solve(instance(8, switch(64, 40e3)), request(128, group=16, groups=8, hop=1.0))
+    found = solve(instance(8, switch(64, 40e3)), request(128, group=16, groups=8, send=1.0))
     d = found.solution.design
     assert (d.leaves, d.spines, d.cores, d.switch_links) == (32, 16, 0, 1024)
 
@@ -398,21 +399,21 @@ def test_pins_of_the_paper_are_met() -> None:
     }
     found = solve(
         instance(72, switch(128, 75e3, 2), switch(256, 130e3, 4), pins=pins),
-        request(11600, group=103, groups=112, hop=8.0),
+        request(11600, group=103, groups=112, send=8.0),
     )
     d = found.solution.design
     assert (d.leaf_down, d.leaf_up, d.spine_down, d.spine_up, d.leaves) == (200, 50, 168, 88, 4176)
     assert not unwirable(d, cross_rail=True)
     # 7.6 times the ideal across both tiers does not fit 7.6 rounded down.
     assert solve(
-        instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, hop=7.63)
+        instance(72, switch(256, 130e3, 4), pins=pins), request(11600, group=103, groups=112, send=7.63)
     ).infeasible
 
 
 @pytest.mark.parametrize(("domain", "split"), [(200, 108), (128, 43), (208, 1), (210, 4)])
 def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None:
     """23,200 racks in 224 groups of 103: leaf domains of 200 racks split 108 groups whatever the placement, 208 split one."""
-    asked = request(23_200, group=103, groups=224, hop=8.0)
+    asked = request(23_200, group=103, groups=224, send=8.0)
     assert unavoidable_splits(asked, domain) == split
     found = solve(instance(72, switch(256, 600e3, 4), pins={"fabric.leaf_domain_racks": domain}), asked)
     assert found.solution.unavoidable_splits == split
@@ -421,7 +422,7 @@ def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None
 def test_frontier_trades_cost_for_whole_groups() -> None:
     """Without a pin the cheapest splits groups; the frontier goes on to leaf domains of a multiple of the group that split fewer."""
     several = fabric.alternatives(
-        instance(4, switch(64, 600e3, 4)), request(960, group=11, groups=87, hop=8.0), Options()
+        instance(4, switch(64, 600e3, 4)), request(960, group=11, groups=87, send=8.0), Options()
     )
     splits = [a.merits["unavoidable_splits"] for a in several]
     assert splits[0] > min(splits)
@@ -431,7 +432,7 @@ def test_frontier_trades_cost_for_whole_groups() -> None:
 
 def test_a_floor_between_rails_makes_the_core_a_choice() -> None:
     """Where groups stay within pods the cheapest core is a token; a floor of half a pod's rate makes it half, and costs more."""
-    asked = request(64, group=8, groups=8, hop=1.0)
+    asked = request(64, group=8, groups=8, send=1.0)
     token, half = (solve(instance(8, switch(16, 5000), min_core_share=x), asked).solution for x in (0, 0.5))
     share = [
         d.spines_per_pod * d.spine_up / (d.leaf_down * d.rails_per_pod * d.domains_per_pod)
@@ -451,7 +452,7 @@ def test_slow_ports_serve_a_nic_in_lanes() -> None:
 
 def test_no_time_still_gives_a_design_and_a_bound() -> None:
     """With no time at all a design that can be wired is held, no proof is claimed, and the bound is below the optimum."""
-    i, r = instance(72, switch(256, 130e3), switch(512, 200e3, 8)), request(5000, group=50, groups=100, hop=2.0)
+    i, r = instance(72, switch(256, 130e3), switch(512, 200e3, 8)), request(5000, group=50, groups=100, send=2.0)
     best, rushed = solve(i, r), solve(i, r, time_limit=0.0)
     assert rushed.stop is Stop.LIMIT
     assert rushed.bound <= best.objective <= rushed.objective
@@ -467,13 +468,15 @@ def test_same_seed_same_design() -> None:
 # --- what the plan gets ---------------------------------------------------------------------------------------------------
 
 
+NOTHING_LEAVES = locality([], leaf_domain_racks=1, domains_per_pod=1, wrap=False)
+
+
 def test_site_fabric_counts_add_up() -> None:
     """The plan's section repeats the design's counts; its tiers sum to its switches."""
-    i, r = instance(72, switch(256, 130e3, 4)), request(5800, group=50, groups=100, hop=4.0)
+    i, r = instance(72, switch(256, 130e3, 4)), request(5800, group=50, groups=100, send=4.0)
     found = solve(i, r).solution
-    made = fabric.site_fabric(
-        i, r, found, share_leaving_leaf=1.0, share_leaving_pod=0.0, allreduces_leaving_leaf=2, allreduces_leaving_pod=0
-    )
+    x = dataclasses.replace(NOTHING_LEAVES, share_leaving_leaf=1.0, allreduces_leaving_leaf=2)
+    made = fabric.site_fabric(i, r, found, x)
     assert sum(t.switches for t in made.tiers) == made.switches == found.design.switches
     assert made.chips == 4 * made.switches
     assert made.switch_links == sum(t.switches * t.up_ports for t in made.tiers)

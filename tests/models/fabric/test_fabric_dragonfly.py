@@ -100,13 +100,13 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
         racks,
         group=group,
         groups=racks // group,
-        hop=r.choice([1, 2, 3, 4, 8]),
-        ring=r.choice([1, 1.5, 3, 1e9]),
+        send=r.choice([1, 2, 3, 4, 8]),
+        allreduce=r.choice([1, 1.5, 3, 1e9]),
         **limits,
     )
 
 
-def with_border(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
+def with_gateway(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
     """Add a WAN gateway to two cases of five: up to as many ports as some switches have to spare."""
     rng = random.Random(1000 + seed)
     if seed % 5 > 1:
@@ -119,7 +119,7 @@ def with_border(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
 def test_agrees_with_brute_force(seed: int) -> None:
     """The cost is that of the best dragonfly that wiring, time rules, floor and WAN gateway accept, or there is none."""
     i, r = random_case(seed)
-    r = with_border(seed, i, r)
+    r = with_gateway(seed, i, r)
     cost = min((bill(i.network, s, d).usd for s, d in every_dragonfly(i, r) if accepted(i, r, d)), default=math.inf)
     found = solve(i, r)
     assert found.stop is Stop.PROVED

@@ -11,8 +11,8 @@ from fabric_zone_cases import FAMILIES, divisors, enough_between, every_design, 
 
 from planner.instance.instance import Instance
 from planner.models.fabric import solve as fabric
-from planner.models.fabric.data import BEYOND
-from planner.models.fabric.four_tier_groups import Asked, built, ways
+from planner.models.fabric.data import INFINITE_COST
+from planner.models.fabric.four_tier_groups import GroupRequest, group_costs, group_design
 from planner.models.requests import FabricRequest, Options
 from planner.physics.network.price import bill
 from planner.physics.network.topology import unwirable
@@ -57,8 +57,8 @@ def case(seed: int, pins: dict[str, object]) -> tuple[Instance, FabricRequest]:
         racks,
         group=group,
         groups=racks // group,
-        hop=r.choice([1, 1.5, 2, 4, 8, 30]),
-        ring=r.choice([1, 2, 1e9]),
+        send=r.choice([1, 1.5, 2, 4, 8, 30]),
+        allreduce=r.choice([1, 2, 1e9]),
         **more,
     )
     return i, with_exchange(seed, dataclasses.replace(asked, wan_gbps=r.choice([0, 0, 800, 3200])))
@@ -134,7 +134,9 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
     i = instance(r.randint(1, 2), *boxes, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, **rules)
     racks = r.randint(8, 20)
     group = r.randint(1, 4)
-    asked = request(racks, group=group, groups=racks // group, hop=r.choice([2, 4, 8, 30]), ring=r.choice([2, 1e9]))
+    asked = request(
+        racks, group=group, groups=racks // group, send=r.choice([2, 4, 8, 30]), allreduce=r.choice([2, 1e9])
+    )
     return i, with_exchange(seed, dataclasses.replace(asked, wan_gbps=r.choice([0, 0, 800])))
 
 
@@ -147,7 +149,7 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
 # --- the ways to build one spine group --------------------------------------------------------------------------------------
 
 
-def slow_ways(a: Asked) -> dict[int, tuple[int, int]]:
+def slow_ways(a: GroupRequest) -> dict[int, tuple[int, int]]:
     """Return the least (cost, boxes) by spine uplinks, by plain loops over bundles and uplinks of cores."""
     best: dict[int, tuple[int, int]] = {}
     for up in range(1, a.ports):
@@ -158,15 +160,15 @@ def slow_ways(a: Asked) -> dict[int, tuple[int, int]]:
                     tops = cores * core_up // top_bundle
                     fits = tops * (a.ports - a.zones * top_bundle) >= a.wan_gateway and cores * core_up >= a.zone_up
                     if fits and a.core_up in (0, core_up):
-                        boxes = a.pods + a.zones * cores + tops
-                        key = a.box * boxes + a.spine_link * up + a.zone_link * cores * core_up, boxes
+                        switches = a.pods + a.zones * cores + tops
+                        key = a.switch * switches + a.spine_link * up + a.zone_link * cores * core_up, switches
                         best[up] = min(best.get(up, key), key)
     return best
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
-    """For every number of spine uplinks cost and boxes are those of the best bundles, and the bundles told are of that cost."""
+    """For every number of spine uplinks cost and switches are those of the best bundles, and the bundles returned are of that cost."""
     r = random.Random(seed)
     ports, zones, pods = r.randint(3, 16), r.randint(1, 6), r.randint(1, 6)
     sizes = {
@@ -176,17 +178,17 @@ def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
         "zone_pods": pods,
         "wan_gateway": r.choice([0, 0, r.randint(1, 40)]),
     }
-    prices = {"box": r.choice([0, 7, 100]), "spine_link": r.randint(0, 9), "zone_link": r.choice([0, 3, 50])}
+    prices = {"switch": r.choice([0, 7, 100]), "spine_link": r.randint(0, 9), "zone_link": r.choice([0, 3, 50])}
     pins = {"core_down": r.choice([0, 0, pods * r.randint(1, 3)]), "core_up": r.choice([0, 0, r.randint(1, ports)])}
-    a = Asked(**sizes, **prices, **pins, zone_up=r.randint(0, 30))
-    best, found = slow_ways(a), ways(a)
-    assert {int(up) for up in np.flatnonzero(found.cores < BEYOND)} == set(best)
-    for up, (cost, boxes) in best.items():
-        d = built(a, up)
+    a = GroupRequest(**sizes, **prices, **pins, zone_up=r.randint(0, 30))
+    best, found = slow_ways(a), group_costs(a)
+    assert {int(up) for up in np.flatnonzero(found.cores < INFINITE_COST)} == set(best)
+    for up, (cost, switches) in best.items():
+        d = group_design(a, up)
         cores = up // d["spine_bundle"]
         total = a.pods + a.zones * cores + cores * d["core_up"] // d["core_bundle"]
-        assert (int(found.cost[up]), int(found.boxes[up])) == (cost, boxes) == (
-            a.box * total + a.spine_link * up + a.zone_link * cores * d["core_up"], total
+        assert (int(found.cost[up]), int(found.switches[up])) == (cost, switches) == (
+            a.switch * total + a.spine_link * up + a.zone_link * cores * d["core_up"], total
         )  # fmt: skip
 
 
@@ -205,7 +207,7 @@ def test_four_tiers_reach_what_three_do_not() -> None:
 
 def test_bounds_shut_four_tiers_out() -> None:
     """Where three tiers do, no shape of four enters: what they cost at least is above what three cost, and the optimum is the same."""
-    asked = request(1200, group=8, groups=150, hop=1.0)
+    asked = request(1200, group=8, groups=150, send=1.0)
     three, four = (solve(instance(8, switch(64, 40e3), max_tiers=n), asked).solution for n in (3, 4))
     assert three.design == four.design
     assert four.space["zone_shapes_within_bound"] == 0
@@ -216,7 +218,9 @@ def test_bounds_shut_four_tiers_out() -> None:
 def test_a_window_for_the_zone_sets_its_uplinks() -> None:
     """Zones of many groups' pipelines need uplinks that hide what leaves them: half the window takes twice the links out of a zone."""
     found = [
-        solve(instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, hop=hop)).solution.design
+        solve(
+            instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, send=hop)
+        ).solution.design
         for hop in (2.0, 1.0)
     ]
     share = [d.zone_uplinks / (d.leaf_down * d.domains_per_zone) for d in found]
@@ -235,7 +239,7 @@ def test_no_time_keeps_a_sound_bound() -> None:
 
 def test_alternatives_know_zones() -> None:
     """The first alternative is the optimum of four tiers, with its zones told, and slower ones cost less."""
-    i, r = instance(1, switch(4, 5000), max_tiers=4), request(24, hop=4.0)
+    i, r = instance(1, switch(4, 5000), max_tiers=4), request(24, send=4.0)
     several = fabric.alternatives(i, r, Options())
     assert several[0].merits["cost_usd"] == pytest.approx(solve(i, r).objective)
     assert {x.choices["tiers"] for x in several} >= {4}

@@ -79,7 +79,9 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     i = instance(rng.randint(1, 3), *boxes, optics_usd=rng.choice([0, 100, 1000]), **rules)
     racks = rng.randint(6, 11)
     group = rng.randint(1, 4)
-    return i, request(racks, group=group, groups=racks // group, hop=rng.choice([4, 8]), ring=rng.choice([2, 1e9]))
+    return i, request(
+        racks, group=group, groups=racks // group, send=rng.choice([4, 8]), allreduce=rng.choice([2, 1e9])
+    )
 
 
 def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
@@ -91,7 +93,7 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
     ]
     i = instance(rng.randint(1, 2), *boxes[: rng.randint(1, 2)], optics_usd=rng.choice([0, 100, 1000]), max_tiers=4)
     racks, group, gbps = rng.randint(8, 13), rng.randint(1, 4), rng.choice([0, 0, 800, 1600]) * 1.0
-    r = request(racks, group=group, groups=racks // group, hop=rng.choice([4, 8, 30]), ring=rng.choice([4, 1e9]))
+    r = request(racks, group=group, groups=racks // group, send=rng.choice([4, 8, 30]), allreduce=rng.choice([4, 1e9]))
     return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0.3, 1]))
 
 
@@ -146,7 +148,7 @@ def test_a_cheap_box_against_one_that_draws_little() -> None:
 
 def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
     """Each larger leaf domain is worth its price, so sizes and prices rise together, up to the whole site on one switch."""
-    i, r = instance(2, switch(8, 500), switch(16, 9000)), request(12, hop=4.0)
+    i, r = instance(2, switch(8, 500), switch(16, 9000)), request(12, send=4.0)
     found = fabric.alternatives(i, r, Options(), axes=("cost", "leaf"))
     sizes = [int(a.choices["leaf_domain_racks"]) for a in found]
     assert sizes == sorted(sizes) and sizes[-1] == 12 and len(sizes) > 1

@@ -1,4 +1,4 @@
-"""Fabrics with a border: agreement with a brute force over every design, and room in the top tier at its edges."""
+"""Fabrics with a WAN gateway: agreement with a brute force over every design, and room in the top tier at its edges."""
 
 import dataclasses
 import random
@@ -15,7 +15,7 @@ from planner.physics.network.topology import unwirable
 from planner.physics.network.wan_gateway import wan_ports
 
 
-def least_usd(i: Instance, r: FabricRequest) -> float | None:
+def min_usd(i: Instance, r: FabricRequest) -> float | None:
     """Return the price of the cheapest design with a WAN gateway that the rules accept, by plain loops."""
     best = None
     for s in i.network.switches:
@@ -36,7 +36,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     ]
     racks = rng.randint(1, 12)
     i = instance(rng.randint(1, 3), *boxes, optics_usd=rng.choice([0, 1_000, 40_000]))
-    r = request(racks, group=rng.randint(1, racks), groups=rng.randint(1, 3), hop=rng.choice([1.0, 2.0, 4.0]))
+    r = request(racks, group=rng.randint(1, racks), groups=rng.randint(1, 3), send=rng.choice([1.0, 2.0, 4.0]))
     gbps = rng.choice([1, 2, 3, 5, 8, 12]) * 800.0
     return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0, 0.3, 0.5, 1]))
 
@@ -45,7 +45,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
 def test_agrees_with_brute_force(seed: int) -> None:
     """The price is that of the best of all designs with room for the WAN gateway, or there is none."""
     i, r = random_case(seed)
-    out, best = solve(i, r), least_usd(i, r)
+    out, best = solve(i, r), min_usd(i, r)
     assert (out.solution is None) == (best is None) == out.infeasible
     if out.solution is not None:
         assert out.solution.cost_usd == pytest.approx(best) == pytest.approx(out.bound)
@@ -55,7 +55,7 @@ def test_agrees_with_brute_force(seed: int) -> None:
 @pytest.mark.parametrize(
     ("gbps", "tiers", "wan_gateways"), [(0, 1, 0), (800, 1, 1), (1600, 1, 1), (1601, 2, 1), (3200, 2, 1), (3201, 2, 2)]
 )
-def test_a_border_that_finds_no_port_makes_another_tier(gbps: float, tiers: int, wan_gateways: int) -> None:
+def test_a_wan_gateway_that_finds_no_port_makes_another_tier(gbps: float, tiers: int, wan_gateways: int) -> None:
     """Six GPUs on a box of eight ports leave two; the third port of the wide area needs a spine, the fifth a second WAN gateway box."""
     d = solve(instance(1, switch(8, 100_000)), dataclasses.replace(request(6), wan_gbps=gbps)).solution.design
     assert (d.tiers, d.wan_gateways) == (tiers, wan_gateways)
@@ -72,24 +72,24 @@ def test_no_room_is_said(gbps: float, said: str) -> None:
     assert said in out.detail
 
 
-def test_the_border_is_paid() -> None:
+def test_the_wan_gateway_is_paid() -> None:
     """One box, two links of two modules each, and nothing for what faces the wide area."""
     i = instance(1, switch(8, 100_000), optics_usd=1_000)
-    with_border, without = (solve(i, dataclasses.replace(request(6), wan_gbps=g)).solution for g in (1600.0, 0.0))
-    assert with_border.cost_usd - without.cost_usd == pytest.approx(100_000 + 2 * 2 * 1_000)
-    assert with_border.power_mw - without.power_mw == pytest.approx((1000 + 2 * 2 * 16) / 1e6)
-    assert "wan_gateway_ports" in with_border.binding
+    with_gateway, without = (solve(i, dataclasses.replace(request(6), wan_gbps=g)).solution for g in (1600.0, 0.0))
+    assert with_gateway.cost_usd - without.cost_usd == pytest.approx(100_000 + 2 * 2 * 1_000)
+    assert with_gateway.power_mw - without.power_mw == pytest.approx((1000 + 2 * 2 * 16) / 1e6)
+    assert "wan_gateway_ports" in with_gateway.binding
     assert "wan_gateway_ports" not in without.binding
 
 
-def test_rails_apart_have_a_border_each() -> None:
+def test_rails_apart_have_a_wan_gateway_each() -> None:
     """Rails that nothing joins share the rate: two ports for 1,600 Gbps over two networks, one in each, and four for a little more."""
     i = instance(2, switch(8, 100_000), families=["rail-only"])
     found = [solve(i, dataclasses.replace(request(4), wan_gbps=g)).solution.design for g in (1600.0, 1601.0)]
     assert [(d.wan_gateways, d.wan_gateway_links) for d in found] == [(2, 2), (2, 4)]
 
 
-def test_lengths_price_the_border_as_the_bill_does() -> None:
+def test_lengths_price_the_wan_gateway_as_the_bill_does() -> None:
     """By reach the search and the bill agree to the cent a link."""
     media = [
         {"name": "dac", "reach_m": 3, "price_usd": 100, "usd_per_m": 10},
@@ -99,14 +99,12 @@ def test_lengths_price_the_border_as_the_bill_does() -> None:
     out = solve(i, dataclasses.replace(request(9), wan_gbps=2400.0))
     assert out.solution.cost_usd == pytest.approx(bill(i.network, i.network.switches[0], out.solution.design).usd)
     assert (
-        out.bound
-        == out.objective
-        == pytest.approx(least_usd(i, dataclasses.replace(request(9), wan_gbps=2400.0)), abs=1)
+        out.bound == out.objective == pytest.approx(min_usd(i, dataclasses.replace(request(9), wan_gbps=2400.0)), abs=1)
     )
 
 
 @pytest.mark.parametrize(("wan_gateway", "bundle"), [(0, 4), (1, 2), (8, 2), (9, 1), (16, 1)])
-def test_bundles_leave_the_border_its_ports(wan_gateway: int, bundle: int) -> None:
+def test_bundles_leave_the_wan_gateway_its_ports(wan_gateway: int, bundle: int) -> None:
     """Two spines of four uplinks fill a core of eight ports; two cores leave eight free, four leave 24."""
     assert core_bundles(8, 2, wan_gateway)[4] == bundle
 
@@ -118,7 +116,7 @@ def test_the_exchange_takes_uplinks(gbps: float, group: int, up: int) -> None:
     """A hop of four flows on one uplink is hidden; gradients at a port's rate need one more, or twice the rate where half of a stage is there."""
     i = instance(1, switch(16, 5000), pins={"fabric.leaf_down_ports": 4})
     r = dataclasses.replace(
-        request(16, group=group, groups=16 // group, hop=4.0), wan_gbps=max(gbps, 1), exchange_gbps=gbps
+        request(16, group=group, groups=16 // group, send=4.0), wan_gbps=max(gbps, 1), exchange_gbps=gbps
     )
     assert solve(i, r).solution.design.leaf_up == up
 

@@ -105,7 +105,7 @@ def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
     assert unwirable(d, cross_rail=True) == []
     found = counted(d)
     assert not found.twice and not found.absent
-    ends, edge = found.cables.pop(("gpu", "leaf")), found.cables.pop(("wan_gateway", d.top[0]), 0)
+    ends, edge = found.cables.pop(("gpu", "leaf")), found.cables.pop(("wan-gateway", d.top[0]), 0)
     assert edge == d.wan_gateway_links * d.split
     assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
@@ -118,7 +118,7 @@ def test_bundles_are_equal(d: Design) -> None:
     """Two boxes that are joined at all are joined by exactly the bundle of their tier."""
     bundle = {"leaf": d.leaf_bundle, "spine": d.spine_bundle, "core": d.core_bundle}
     for c in lay(d, block=10**6):
-        if c.low_tier not in ("gpu", "wan_gateway"):
+        if c.low_tier not in ("gpu", "wan-gateway"):
             _, times = np.unique(c.low * 10**6 + c.high, return_counts=True)
             assert set(times.tolist()) == {bundle[c.low_tier]}
 

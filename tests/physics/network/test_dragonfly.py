@@ -109,7 +109,7 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
     assert not found.twice and not found.absent
     ends = found.cables.pop(("gpu", "leaf"))
     assert (
-        found.cables.pop(("wan_gateway", d.top[0]), 0)
+        found.cables.pop(("wan-gateway", d.top[0]), 0)
         == d.wan_gateway_links * d.split
         == d.networks * d.wan_ports * d.split
     )
@@ -117,7 +117,7 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
     assert found.used["gpu"].all()
     assert all(found.used[tier].any(axis=1).all() for tier in switch_counts(d)), "a box without a cable"
     assert (
-        max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier not in ("gpu", "wan_gateway"))
+        max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier not in ("gpu", "wan-gateway"))
         + d.leaf_spare * (d.tiers == 1)
         <= d.ports * d.split
     )
@@ -167,9 +167,9 @@ def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
 
 @settings(deadline=None)
 @given(dragonflies())
-def test_a_border_is_spread(d: Dragonfly) -> None:
+def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
     """Its links go to every group of its network alike, and inside a group to every switch alike, give or take one; no box has more up than out."""
-    held = [c for c in lay(d, block=10**6) if c.low_tier == "wan_gateway"]
+    held = [c for c in lay(d, block=10**6) if c.low_tier == "wan-gateway"]
     tier, n = d.top[0], d.top[1] * d.networks
     at = np.zeros(n, np.int64)
     for c in held:
@@ -195,7 +195,7 @@ def test_a_border_is_spread(d: Dragonfly) -> None:
         ),
     ],
 )
-def test_a_border_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:
+def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:
     """As many links as switches have ports free for them can be wired, one more cannot; both sides are said in numbers."""
     same = {"rails": 1, "racks": 18, "leaf_down": 3, "leaf_bundle": 1, "rails_per_pod": 1, "group_links": 2, **side}
     d = dataclasses.replace(made(kind, **same), ports=8)

@@ -13,7 +13,7 @@ from planner.physics.network.locality import (
     domain_racks,
     exchange_bound,
     exchange_leaving,
-    extra_pieces,
+    extra_fragments,
     groups_split,
     locality,
     lower_bound_split,
@@ -56,7 +56,7 @@ def test_agrees_with_loops(seed: int, wrap: bool) -> None:
         share_leaving(drawn, block, wrap=wrap),
         allreduces_leaving(drawn, block),
         groups_split(drawn, block),
-        extra_pieces(drawn, block),
+        extra_fragments(drawn, block),
     )
     assert found == by_loops(drawn, block, wrap)
 

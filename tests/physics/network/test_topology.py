@@ -197,7 +197,7 @@ def test_rack_leaves_take_whole_racks() -> None:
     }
     d = Design(**one, leaf_down=128)
     assert not unwirable(d, cross_rail=True)
-    assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, d.leaf_oversubscription, d.ring_uplinks) == (
+    assert (d.domain_racks, d.domains, d.leaves, d.endpoint_links, d.leaf_oversubscription, d.allreduce_uplinks) == (
         16,
         4,
         4,

@@ -108,7 +108,7 @@ def test_half_of_a_box_faces_the_wide_area(ports: int, switches: int, side: int)
         ),
     ],
 )
-def test_the_top_tier_has_ports_for_the_border(design: Design, most: int, said: str) -> None:
+def test_the_top_tier_has_ports_for_the_wan_gateway(design: Design, most: int, said: str) -> None:
     """As many links as the free ports of the top tier hold can be wired, one more cannot."""
     assert dataclasses.replace(design, wan_ports=most).faults() == []
     assert dataclasses.replace(design, wan_ports=most + 1).faults() == [said]
@@ -117,7 +117,7 @@ def test_the_top_tier_has_ports_for_the_border(design: Design, most: int, said: 
 def test_links_go_to_the_top_tier_in_turn() -> None:
     """Five ports in each of two lanes: two switches a network, every spine gets two or three links, and only of its own network."""
     d = dataclasses.replace(TWO, wan_ports=5, lanes=2)
-    held = [c for c in lay(d) if c.low_tier == "wan_gateway"]
+    held = [c for c in lay(d) if c.low_tier == "wan-gateway"]
     ends = [(a, b) for c in held for a, b in zip(c.low.tolist(), c.high.tolist(), strict=True)]
     assert [sum(b == spine for _, b in ends) for spine in range(4)] == [3, 2, 3, 2]
     assert all((a < 2) == (b < 2) for a, b in ends)
