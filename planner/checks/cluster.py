@@ -1,4 +1,4 @@
-"""A job's placement on a cluster, replayed from the topology alone: nodes, groups, figures and bounds."""
+"""Check a job's placement on a cluster from the topology alone: nodes, groups, figures and bounds."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -15,7 +15,7 @@ Above = dict[str, tuple[str, ...]]
 
 
 def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
-    """Return the rules that a placement breaks; nothing where all hold."""
+    """Return the rules that a placement breaks; nothing where it breaks none."""
     leaf, above = _leaves(topology)
     free = Counter(leaf[n] for n in leaf if n not in busy)
     if not placed.nodes:
@@ -29,11 +29,11 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
         *neighbours(job, placed, leaf, above),
         *segments(topology, job, placed, leaf),
     ]
-    return [*found, *least_split(job, placed, free)]
+    return [*found, *proofs(job, placed, free)]
 
 
 def known_free_nodes(placed: Placement, leaf: dict[str, str], busy: set[str]) -> Iterator[Violation]:
-    """Use nodes that exist and are free, each once."""
+    """Check that every node exists, is free and is used once."""
     for node, n in Counter(placed.nodes).items():
         if node not in leaf:
             yield broken("known_nodes", f"node {node} is not in the topology")
@@ -44,22 +44,20 @@ def known_free_nodes(placed: Placement, leaf: dict[str, str], busy: set[str]) ->
 
 
 def ranks_of_groups(job: Job, placed: Placement) -> Iterator[Violation]:
-    """Give every group of the job the nodes of its ranks."""
+    """Check that every group of the job has the nodes of its ranks."""
     wanted = expected_groups(job)
     yield from must_equal("job_size", "nodes", len(placed.nodes), job.nodes)
     yield from must_equal("job_size", "groups", len(placed.groups), len(wanted))
     if len(placed.nodes) != job.nodes:
         return
-    held = {g.name: g for g in placed.groups}
+    placed_as = {g.name: g for g in placed.groups}
     for name, ranks in wanted.items():
         nodes = tuple(placed.nodes[r] for r in ranks)
-        if name not in held:
+        if name not in placed_as:
             yield broken("ranks_of_groups", f"group {name} is missing")
-        elif held[name].nodes != nodes:
-            yield broken(
-                "ranks_of_groups",
-                f"group {name} has {len(held[name].nodes)} nodes, not the {len(nodes)} of its ranks in their order",
-            )
+        elif placed_as[name].nodes != nodes:
+            n = len(placed_as[name].nodes)
+            yield broken("ranks_of_groups", f"group {name} has {n} nodes, not the {len(nodes)} of its ranks in order")
 
 
 def expected_groups(job: Job) -> dict[str, list[int]]:
@@ -84,14 +82,12 @@ def expected_groups(job: Job) -> dict[str, list[int]]:
 
 
 def figures(placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[Violation]:
-    """Count split groups, pieces, groups across switches of each tier and neighbours across pods as the nodes make them."""
+    """Check that split groups, pieces and groups across switches of each tier are counted as the nodes make them."""
     on = [{leaf[n] for n in g.nodes} for g in placed.groups]
     for g, leaves in zip(placed.groups, on, strict=True):
         if set(g.leaves) != leaves or len(g.leaves) != len(leaves):
-            yield broken(
-                "leaves_of_groups",
-                f"group {g.name} states leaves {', '.join(g.leaves)}, its nodes stand in {', '.join(sorted(leaves))}",
-            )
+            stated, actual = ", ".join(g.leaves), ", ".join(sorted(leaves))
+            yield broken("leaves_of_groups", f"group {g.name} states leaves {stated}, its nodes stand in {actual}")
     tiers = len(next(iter(above.values()), ()))
     crossing = [sum(len({above[x][t] for x in leaves}) > 1 for leaves in on) for t in range(tiers)]
     yield from must_equal("figures", "groups_split", placed.groups_split, sum(len(leaves) > 1 for leaves in on))
@@ -101,14 +97,12 @@ def figures(placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[V
         yield from must_equal("figures", figure.name, figure.value, n)
     for figure in placed.figures:
         if figure.bound > figure.value or figure.analytic_bound > figure.bound:
-            yield broken(
-                "bounds",
-                f"{figure.name}: analytic bound {figure.analytic_bound}, bound {figure.bound}, value {figure.value} are not in this order",
-            )
+            order = f"analytic bound {figure.analytic_bound}, bound {figure.bound}, value {figure.value}"
+            yield broken("bounds", f"{figure.name}: {order} are not in this order")
 
 
 def neighbours(job: Job, placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[Violation]:
-    """Count the neighbours along the lines of the job that are not together in one pod; without lines, what any numbering has."""
+    """Check that the neighbours along lines that are not in one pod are counted; without lines, for any numbering."""
     pods = {g.name: frozenset(above[leaf[n]][:1] for n in g.nodes) for g in placed.groups}
     stated = next((f.value for f in placed.figures if "boundaries" in f.name), None)
     if stated is None:
@@ -118,33 +112,30 @@ def neighbours(job: Job, placed: Placement, leaf: dict[str, str], above: Above) 
         found = len(alone) + sum(len(p) > 1 for p in pods.values()) - 1
     else:
         lines: dict[str, list[frozenset[tuple[str, ...]]]] = {}
-        for name, held in pods.items():
+        for name, in_pods in pods.items():
             at = dict(part.split("=") for part in name.removeprefix("data[").removesuffix("]").split(","))
-            lines.setdefault(",".join(n for axis, n in at.items() if axis != job.numbering[-1]), []).append(held)
+            lines.setdefault(",".join(n for axis, n in at.items() if axis != job.numbering[-1]), []).append(in_pods)
         found = sum(len(a | b) > 1 for line in lines.values() for a, b in pairwise(line))
     yield from must_equal("figures", "pipeline boundaries across pods", stated, found)
 
 
 def segments(topology: Topology, job: Job, placed: Placement, leaf: dict[str, str]) -> Iterator[Violation]:
-    """Keep each segment within a block, or within a leaf where it has none."""
+    """Check that each segment is within a block, or within a leaf where it has none."""
     size = job.segment_nodes
     block = {n: b.name for b in topology.blocks for n in b.nodes}
     for g in placed.groups if size > 1 else ():
         for i in range(0, len(g.nodes), size):
             where = {(leaf[n], block.get(n)) for n in g.nodes[i : i + size]}
             if len(where) > 1:
-                yield broken(
-                    "segments", f"group {g.name}: nodes {i} to {i + size - 1} stand in {len(where)} blocks > 1"
-                )
+                nodes = f"nodes {i} to {i + size - 1} stand in {len(where)} blocks > 1"
+                yield broken("segments", f"group {g.name}: {nodes}")
 
 
-def least_split(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Violation]:
-    """Split no fewer groups than the closed form allows, and call no bound above what is held a proof."""
+def proofs(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Violation]:
+    """Check that the lower bound is no weaker than the closed form, and that only levels at their bounds are proven."""
     if placed.lower_bound_split > placed.groups_split:
-        yield broken(
-            "lower_bound",
-            f"{placed.lower_bound_split} groups split in any placement > {placed.groups_split} groups split",
-        )
+        sides = f"{placed.lower_bound_split} groups split in any placement > {placed.groups_split} groups split"
+        yield broken("lower_bound", sides)
     sizes = sorted({k.size for k in job.kinds})
     counts = {g: sum(k.count for k in job.kinds if k.size >= g) for g in sizes}
     closed = max(max(0, n - sum(f // g for f in free.values())) for g, n in counts.items())
@@ -155,14 +146,12 @@ def least_split(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Vio
     if placed.step_seconds is not None and placed.step_seconds_bound is not None:
         proven = placed.step_seconds <= placed.step_seconds_bound
     if (placed.certificate.status == "optimal") != proven:
-        yield broken(
-            "certificate",
-            f"status {placed.certificate.status} with {sum(f.value != f.bound for f in levels)} figures off their bounds",
-        )
+        unproven = sum(f.value != f.bound for f in levels)
+        yield broken("certificate", f"status {placed.certificate.status} with {unproven} figures off their bounds")
 
 
 def refusal(topology: Topology, job: Job, leaf: dict[str, str], busy: set[str]) -> Iterator[Violation]:
-    """Refuse only a job that is larger than what is free."""
+    """Check that only a job that is larger than what is free is refused."""
     size = job.segment_nodes
     block = {n: b.name for b in topology.blocks for n in b.nodes}
     free = Counter((leaf[n], block.get(n) if size > 1 else None) for n in leaf if n not in busy)
@@ -190,10 +179,6 @@ def _leaves(topology: Topology) -> tuple[dict[str, str], Above]:
     if len({chain[-1] if chain else "" for chain in chains.values()}) == 1:
         chains = {name: chain[:-1] for name, chain in chains.items()}
     depth = max(map(len, chains.values()), default=0)
-    padded = {
-        name: tuple((chain or [name]) + (chain or [name])[-1:] * (depth - len(chain or [name])))
-        for name, chain in chains.items()
-    }
-    return {n: s.name for s in topology.switches for n in s.nodes}, {
-        name: path[:depth] for name, path in padded.items()
-    }
+    named = {name: chain or [name] for name, chain in chains.items()}
+    above = {name: tuple(chain + chain[-1:] * (depth - len(chain)))[:depth] for name, chain in named.items()}
+    return {n: s.name for s in topology.switches for n in s.nodes}, above

@@ -15,7 +15,7 @@ from planner.plan.certificate import Violation
 
 
 def names_resolved(c: PlanPhysics) -> Iterator[Violation]:
-    """Hold every part of the instance in full, no catalogue names."""
+    """Check that every part of the instance is given in full, not as a catalogue name."""
     h, w, network = c.instance.hardware, c.instance.workload, c.instance.network
     parts: list[tuple[str, object, type]] = [
         ("hardware.accelerator", h.accelerator, Accelerator),
@@ -26,13 +26,13 @@ def names_resolved(c: PlanPhysics) -> Iterator[Violation]:
         *((f"network.switches[{i}]", s, object) for i, s in enumerate(network.switches if network else ())),
         *((f"network.media[{i}]", m, object) for i, m in enumerate(network.media if network else ())),
     ]
-    for path, held, kind in parts:
-        if isinstance(held, str) or not isinstance(held, kind):
-            yield broken("names_resolved", f"instance.{path} is the name {held!r}; a plan holds it in full")
+    for path, part, kind in parts:
+        if isinstance(part, str) or not isinstance(part, kind):
+            yield broken("names_resolved", f"instance.{path} is the name {part!r}; a plan has it in full")
 
 
 def known_references(c: PlanPhysics) -> Iterator[Violation]:
-    """Let every id of the grid stand once and every reference lead somewhere, and every pin name a decision."""
+    """Check that every id of the grid is unique, every reference is known and every pin names a decision."""
     yield from (broken("known_references", f"instance.{p}") for p in check_pins(c.instance))
     g = c.grid
     yield from (broken("known_references", f"instance.{p}") for p in pool_problems(c.instance))
@@ -43,36 +43,29 @@ def known_references(c: PlanPhysics) -> Iterator[Violation]:
         "node": [n.id for n in g.nodes],
         "line": [x.id for x in lines],
     }
-    for what, held in ids.items():
-        yield from (
-            broken("known_references", f"{what} {k!r} stands {n} times > 1") for k, n in Counter(held).items() if n > 1
-        )
+    for what, names in ids.items():
+        repeated = {k: n for k, n in Counter(names).items() if n > 1}
+        yield from (broken("known_references", f"{what} {k!r} stands {n} times > 1") for k, n in repeated.items())
     for n in g.nodes:
         if n.balancing_authority not in ids["authority"]:
-            yield broken(
-                "known_references",
-                f"node {n.id!r} is in {n.balancing_authority!r}, none of the {len(ids['authority'])} authorities",
-            )
+            none_of = f"none of the {len(ids['authority'])} authorities"
+            yield broken("known_references", f"node {n.id!r} is in {n.balancing_authority!r}, {none_of}")
     for x in lines:
         if not {x.a, x.b} <= set(ids["node"]):
-            yield broken(
-                "known_references",
-                f"line {x.id!r} from {x.a!r} to {x.b!r} ends at none of the {len(ids['node'])} nodes",
-            )
+            ends = f"from {x.a!r} to {x.b!r} ends at none of the {len(ids['node'])} nodes"
+            yield broken("known_references", f"line {x.id!r} {ends}")
 
 
 def peak_known(c: PlanPhysics) -> Iterator[Violation]:
-    """Have a peak rate for the type of the products."""
+    """Check that the accelerator has a peak rate for the compute precision."""
     m = step.machine_of(c.instance)
     if m.precision.compute not in m.gpu.peak_flop_per_second:
-        yield broken(
-            "peak_known",
-            f"{m.gpu.name} has no peak for {m.precision.compute}, only for {', '.join(sorted(m.gpu.peak_flop_per_second))}",
-        )
+        known = ", ".join(sorted(m.gpu.peak_flop_per_second))
+        yield broken("peak_known", f"{m.gpu.name} has no peak for {m.precision.compute}, only for {known}")
 
 
 def complete(c: PlanPhysics) -> Iterator[Violation]:
-    """Hold a section for every decision that the instance asks for, and none besides."""
+    """Check that the plan has a section for every decision that the instance asks for, and no other."""
     p, i = c.plan, c.instance
     pooled = bool(i.hardware.pools)
     asked = {
@@ -84,9 +77,9 @@ def complete(c: PlanPhysics) -> Iterator[Violation]:
     }
     asked["placement"] = i.network is not None
     for section, wanted in asked.items():
-        held = getattr(p, section) is not None
-        if held != wanted:
-            yield broken("complete", f"{section}: {int(held)} sections held, {int(wanted)} asked for by the instance")
+        present = getattr(p, section) is not None
+        if present != wanted:
+            yield broken("complete", f"{section}: {int(present)} sections, {int(wanted)} asked for by the instance")
 
 
 INSTANCE_RULES: tuple[Rule, ...] = (names_resolved, known_references)

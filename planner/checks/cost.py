@@ -1,4 +1,4 @@
-"""Rules of the bill: every part recomputed, the budget kept, and spent."""
+"""Rules of the bill: every part recomputed, the total within the budget, and the budget spent."""
 
 from collections.abc import Iterator
 
@@ -17,15 +17,15 @@ from planner.plan.sites import Link, Site, SitesPlan
 def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
     """Price a plan from its counts; None where the price of a part is not known."""
     known = {x.site.id for x in c.standing}
-    held = plan.sites
-    if held is not None:
-        if any(s.id not in known for s in held.sites):
+    split = plan.sites
+    if split is not None:
+        if any(s.id not in known for s in split.sites):
             return None
-        exact = tuple(_exact(c, s) for s in held.sites)
-        lines = tuple(n for n in held.new_lines if n.line in c.built)
-        steps = tuple(u for u in held.upgrades if u.node in c.steps)
-        held = held.model_copy(
-            update={"sites": exact, "new_lines": lines, "upgrades": steps, "links": _exact_links(c, held)}
+        exact = tuple(_exact(c, s) for s in split.sites)
+        lines = tuple(n for n in split.new_lines if n.line in c.built)
+        steps = tuple(u for u in split.upgrades if u.node in c.steps)
+        split = split.model_copy(
+            update={"sites": exact, "new_lines": lines, "upgrades": steps, "links": _exact_links(c, split)}
         )
     fabric = plan.fabric
     if fabric is not None and c.instance.network is not None:
@@ -35,7 +35,7 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
         fabric = fabric.model_copy(
             update={"sites": {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabric.sites.items()}}
         )
-    return bill(c.instance, sum(c.racks_by_site.values()), held, fabric, wan.exact(c))
+    return bill(c.instance, sum(c.racks_by_site.values()), split, fabric, wan.exact(c))
 
 
 def _exact(c: PlanPhysics, s: Site) -> Site:
@@ -47,38 +47,37 @@ def _exact(c: PlanPhysics, s: Site) -> Site:
     )
 
 
-def _exact_links(c: PlanPhysics, held: SitesPlan) -> tuple[Link, ...]:
+def _exact_links(c: PlanPhysics, split: SitesPlan) -> tuple[Link, ...]:
     """Return the links with the length that their ends give them."""
-    found = {(k.a, k.b): k.model_copy(update={"route_km": sites.route_km(c, a, b)}) for _, k, a, b in sites.links(c)}
-    return tuple(found.get((k.a, k.b), k) for k in held.links)
+    exact = {(k.a, k.b): k.model_copy(update={"route_km": sites.route_km(c, a, b)}) for _, k, a, b in sites.links(c)}
+    return tuple(exact.get((k.a, k.b), k) for k in split.links)
 
 
 def parts(c: PlanPhysics) -> Iterator[Violation]:
-    """State every part of the bill, and their total, as counts and prices give them."""
-    stated, found = c.plan.cost, recomputed(c.plan, c)
-    if stated is None or found is None:
+    """Check that every part of the bill, and their total, are as counts and prices give them."""
+    stated, bill_now = c.plan.cost, recomputed(c.plan, c)
+    if stated is None or bill_now is None:
         return
     for name in ("capex_usd", "opex_usd_per_year"):
-        a, b = getattr(stated, name), getattr(found, name)
+        a, b = getattr(stated, name), getattr(bill_now, name)
         for part in sorted(set(a) | set(b)):
             yield from must_equal(f"parts[{name}.{part}]", part, a.get(part), b.get(part), " USD")
-    yield from must_equal("parts[operation_years]", "operation_years", stated.operation_years, found.operation_years)
-    yield from must_equal("total", "total_usd", stated.total_usd, found.total_usd, " USD")
+    yield from must_equal("parts[operation_years]", "operation_years", stated.operation_years, bill_now.operation_years)
+    yield from must_equal("total", "total_usd", stated.total_usd, bill_now.total_usd, " USD")
 
 
 def budget(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep the recomputed total within the budget, to the cent."""
-    limit, found = c.instance.limits.budget_usd, recomputed(c.plan, c)
-    if limit is not None and found is not None and found.total_usd > limit + 0.01:
-        yield broken("budget", f"{show(found.total_usd)} USD in all > {show(limit)} USD budget")
+    """Check that the recomputed total is within the budget, to the cent."""
+    limit, cost_now = c.instance.limits.budget_usd, recomputed(c.plan, c)
+    if limit is not None and cost_now is not None and cost_now.total_usd > limit + 0.01:
+        yield broken("budget", f"{show(cost_now.total_usd)} USD in all > {show(limit)} USD budget")
 
 
 def spend_budget(c: PlanPhysics) -> Iterator[Violation]:
-    """Leave no budget for one more module at an open site, every other decision kept.
+    """Check that the budget left buys no more module at any open site, every other decision kept.
 
-    Judges only a plan that says it is optimal in days to train with its racks free. Where less is left than the racks of
-    a module cost, the budget is spent; else the plan with the module is written out and every rule of the split, the
-    wiring and the bill asked again: only if none objects was the budget not spent.
+    Only a plan that is called optimal in days to train, with its racks free, is checked: the plan with one more module
+    must break a rule of the split, the wiring or the budget.
     """
     limit, cost = c.instance.limits.budget_usd, recomputed(c.plan, c)
     free = (
@@ -100,14 +99,14 @@ def spend_budget(c: PlanPhysics) -> Iterator[Violation]:
 
 def _grown(plan: Plan, site: str, c: PlanPhysics) -> PlanPhysics:
     """Return the plan with one more module at a site, fed by the plants there."""
-    held, h = plan.sites, c.instance.hardware
-    if held is None:
+    split, h = plan.sites, c.instance.hardware
+    if split is None:
         return c
     mw = c.load_mw(h.racks_per_module)
-    new = tuple(_with_module(c, s) if s.id == site else s for s in held.sites)
-    fed = {**held.generation_mw, site: held.generation_mw.get(site, 0.0) + mw}
+    new = tuple(_with_module(c, s) if s.id == site else s for s in split.sites)
+    fed = {**split.generation_mw, site: split.generation_mw.get(site, 0.0) + mw}
     return PlanPhysics(
-        plan=plan.model_copy(update={"sites": held.model_copy(update={"sites": new, "generation_mw": fed})})
+        plan=plan.model_copy(update={"sites": split.model_copy(update={"sites": new, "generation_mw": fed})})
     )
 
 

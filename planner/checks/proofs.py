@@ -1,4 +1,4 @@
-"""Rules of the proofs: every certificate is about the decision that is held, and its bound is where a bound can be."""
+"""Rules of the proofs: every certificate is about the plan's own decision, with its bound on the right side."""
 
 from collections.abc import Iterator
 
@@ -13,42 +13,32 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost, power
 from planner.plan.certificate import Certificate, Violation
 
+DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
+
 
 def instance_hash(c: PlanPhysics) -> Iterator[Violation]:
-    """State the hash of the instance inside the plan."""
+    """Check that the plan states the hash of the instance inside it."""
     yield from must_be("instance_hash", "instance_sha256", c.plan.instance_sha256, instance_sha256(c.instance))
 
 
 def reason(c: PlanPhysics) -> Iterator[Violation]:
-    """Say why there is no plan where there is none, and only there; hold no decisions then."""
+    """Check that a plan without decisions says why, and that no other does."""
     p = c.plan
     if p.status == "infeasible" and p.conflict is None:
         yield broken("reason", "infeasible with 0 conflicts, 1 expected")
     if p.status in ("infeasible", "unknown"):
-        held = [
-            s for s in ("sites", "wan", "layout", "pools", "fabric", "placement", "cost") if getattr(p, s) is not None
-        ]
-        if held or p.objective.value is not None:
-            yield broken(
-                "reason",
-                f"{p.status}, yet {len(held)} sections ({', '.join(held)}) and objective {show(p.objective.value)} are held",
-            )
+        present = [s for s in (*DECISIONS, "cost") if getattr(p, s) is not None]
+        if present or p.objective.value is not None:
+            sections = f"{len(present)} sections ({', '.join(present)})"
+            yield broken("reason", f"{p.status}, yet {sections} and objective {show(p.objective.value)} are there")
     elif p.conflict is not None:
-        yield broken("reason", f"{p.status}, yet 1 conflict is held: {p.conflict.reason}")
+        yield broken("reason", f"{p.status}, yet there is 1 conflict: {p.conflict.reason}")
 
 
 def certificates(c: PlanPhysics) -> dict[str, Certificate]:
     """Return the certificates by decision."""
-    p = c.plan
-    held = {
-        "sites": p.sites,
-        "wan": p.wan,
-        "layout": p.layout,
-        "pools": p.pools,
-        "fabric": p.fabric,
-        "placement": p.placement,
-    }
-    return {name: x.certificate for name, x in held.items() if x is not None}
+    decisions = {name: getattr(c.plan, name) for name in DECISIONS}
+    return {name: x.certificate for name, x in decisions.items() if x is not None}
 
 
 def _distance(value: float, bound: float) -> float:
@@ -56,7 +46,7 @@ def _distance(value: float, bound: float) -> float:
 
 
 def _gap(rule: str, value: float | None, bound: float | None, stated: float | None) -> Iterator[Violation]:
-    """Hold a stated gap against value and bound; gaps below the tolerance are rounding."""
+    """Check that a stated gap is that of value and bound; gaps below the tolerance are rounding."""
     found = None if value is None or bound is None else _distance(value, bound)
     if (found is None) != (stated is None) or (
         found is not None and stated is not None and abs(found - stated) > TOLERANCE * max(found, 1e-3)
@@ -65,13 +55,13 @@ def _gap(rule: str, value: float | None, bound: float | None, stated: float | No
 
 
 def gap(c: PlanPhysics) -> Iterator[Violation]:
-    """State each gap as objective and bound make it."""
+    """Check that each gap is that of objective and bound."""
     for name, x in certificates(c).items():
         yield from _gap(f"gap[{name}]", x.objective, x.bound, x.gap)
 
 
 def bound_side(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep each bound on its side: every decision makes its objective least."""
+    """Check that each bound is below its objective, as every decision minimizes."""
     for name, x in certificates(c).items():
         if x.objective is not None and x.bound is not None:
             yield from at_most(
@@ -80,21 +70,19 @@ def bound_side(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def optimal(c: PlanPhysics) -> Iterator[Violation]:
-    """Call optimal only what the bound reaches."""
+    """Check that only a decision at its bound is called optimal."""
     for name, x in certificates(c).items():
         if x.status == "optimal" and (
             x.objective is None or x.bound is None or _distance(x.objective, x.bound) > TOLERANCE
         ):
-            yield broken(
-                f"optimal[{name}]",
-                f"objective {show(x.objective)} and bound {show(x.bound)} are more than {TOLERANCE:g} apart",
-            )
+            sides = f"objective {show(x.objective)} and bound {show(x.bound)}"
+            yield broken(f"optimal[{name}]", f"{sides} are more than {TOLERANCE:g} apart")
         if x.status not in ("optimal", "feasible"):
-            yield broken(f"optimal[{name}]", f"a decision is held, its certificate says {x.status}")
+            yield broken(f"optimal[{name}]", f"there is a decision, its certificate says {x.status}")
 
 
 def certified(c: PlanPhysics) -> Iterator[Violation]:
-    """Certify the decision that is held: its own figure, recomputed."""
+    """Check that each certificate is about its decision: its objective is the decision's own figure, recomputed."""
     figures = {
         "sites": _yearly_usd(c),
         "layout": c.metrics.days_to_train if c.metrics else None,
@@ -108,9 +96,9 @@ def certified(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def _yearly_usd(c: PlanPhysics) -> float | None:
-    """Energy, sites and new lines over their life, and links: what the split makes least."""
-    held = c.plan.sites
-    if held is None or len(c.standing) != len(held.sites):
+    """Compute what the split minimizes: energy, sites and new lines over their life, and links, each year."""
+    split = c.plan.sites
+    if split is None or len(c.standing) != len(split.sites):
         return None
     h, prices = c.instance.hardware, c.grid.prices
     energy = sum(cost.energy_usd_per_year(c.load_mw(x.site.racks), x.authority.energy_usd_per_mwh) for x in c.standing)
@@ -122,21 +110,21 @@ def _yearly_usd(c: PlanPhysics) -> float | None:
     built += sum(n * price[line] for line, n in c.built.items())
     step = {n.id: n.upgrade.capex_usd for n in c.grid.nodes if n.upgrade}
     built += sum(n * step[node] for node, n in c.steps.items())
-    energy = _over_scenarios(c, energy) + sum(x.usd_per_year for x in held.excess)
+    energy = _over_scenarios(c, energy) + sum(x.usd_per_year for x in split.excess)
     wide = sum(c.link_usd_per_year(k, route_km(c, a, b)) for _, k, a, b in links(c))
     return energy + built * cost.annuity(prices.discount_rate, prices.site_life_years) + wide
 
 
 def _over_scenarios(c: PlanPhysics, own: float) -> float:
-    """Return the energy of a year over the scenarios: the worst, or the weighted mean with what they leave to the grid's own year."""
-    held, mode = c.plan.sites, c.grid.rules.scenarios
-    if held is None or mode == "off" or not held.scenarios:
+    """Return the energy of a year over the scenarios: the worst, or the weighted mean with the grid's own year."""
+    split, mode = c.plan.sites, c.grid.rules.scenarios
+    if split is None or mode == "off" or not split.scenarios:
         return own
     if mode == "robust":
-        return max(own, *(r.energy_usd_per_year for r in held.scenarios.values()))
+        return max(own, *(r.energy_usd_per_year for r in split.scenarios.values()))
     weight = {s.name: s.weight for s in c.grid.scenarios}
     rest = max(0.0, 1 - sum(weight.values()))
-    return rest * own + sum(weight.get(n, 0.0) * r.energy_usd_per_year for n, r in held.scenarios.items())
+    return rest * own + sum(weight.get(n, 0.0) * r.energy_usd_per_year for n, r in split.scenarios.items())
 
 
 def _fabric_usd(c: PlanPhysics) -> float | None:
@@ -145,14 +133,14 @@ def _fabric_usd(c: PlanPhysics) -> float | None:
 
 
 def _split(c: PlanPhysics) -> float | None:
-    held = c.plan.placement
-    if held is None or set(c.crossings) != set(held.sites):
+    placement = c.plan.placement
+    if placement is None or set(c.crossings) != set(placement.sites):
         return None
     return float(sum(x.groups_split for x in c.crossings.values()))
 
 
 def objective(c: PlanPhysics) -> Iterator[Violation]:
-    """State the figure of merit that was asked for, as recomputed, with no bound above it or above what was certified."""
+    """Check that the objective is the one asked for, as recomputed, with no bound above what is proven."""
     o, name = c.plan.objective, c.instance.objective.minimize
     yield from must_be("objective", "name", o.name, name)
     price = recomputed(c.plan, c)
@@ -166,24 +154,21 @@ def objective(c: PlanPhysics) -> Iterator[Violation]:
     for which, bound in (("bound", o.bound), ("joint_bound", o.joint_bound)):
         if bound is not None and o.value is not None:
             yield from at_most("objective", bound, o.value, which, name)
-    held = c.plan.layout or c.plan.pools
-    proven = held.certificate.bound if held and name == "days_to_train" else None
+    decision = c.plan.layout or c.plan.pools
+    proven = decision.certificate.bound if decision and name == "days_to_train" else None
     if proven is not None and o.bound is not None:
-        # The bound over all decisions holds for this layout too, and may be the sharper one where a limit cut its search short.
-        most = max(proven, o.joint_bound or proven)
-        yield from at_most(
-            "objective", o.bound, most, "bound", "proven by the layout's certificate or over all decisions"
-        )
+        # The bound over all decisions is valid for this layout too, and sharper where a limit ended its search.
+        limit = max(proven, o.joint_bound or proven)
+        by = "proven by the layout's certificate or over all decisions"
+        yield from at_most("objective", o.bound, limit, "bound", by)
 
 
 def status(c: PlanPhysics) -> Iterator[Violation]:
-    """Call the plan optimal only when every certificate says so and the search ended by proof."""
+    """Check that the plan is called optimal only where every certificate is and the search ended by proof."""
     weaker = [name for name, x in certificates(c).items() if x.status != "optimal"]
     if c.plan.status == "optimal" and (weaker or c.plan.stopped != "proved"):
-        yield broken(
-            "status",
-            f"optimal, yet {len(weaker)} certificates are not ({', '.join(weaker)}); the search ended by {c.plan.stopped}",
-        )
+        others = f"{len(weaker)} certificates are not ({', '.join(weaker)})"
+        yield broken("status", f"optimal, yet {others}; the search ended by {c.plan.stopped}")
 
 
 WITHOUT_PLAN: tuple[Rule, ...] = (instance_hash, reason)

@@ -1,6 +1,6 @@
 """The rules again, from physics alone: imports no formulation and no solver.
 
-Limits are held against figures recomputed from the decisions, never against those that the plan states of itself.
+Limits are compared with figures recomputed from the decisions, never with those that the plan states of itself.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
 
 
 def check(plan: Plan) -> list[Violation]:
-    """Return every rule that the plan breaks, with both of its sides in numbers; nothing where all hold."""
+    """Return every rule that the plan breaks, with both of its sides in numbers; nothing where it breaks none."""
     c = PlanPhysics(plan=plan)
     found = list(_run("instance", complete.INSTANCE_RULES, c))
     if found:

@@ -11,7 +11,7 @@ Number = float | int | None
 
 
 def same(a: Number, b: Number) -> bool:
-    """Tell whether two figures agree within the tolerance; whole numbers must be equal."""
+    """Return whether two figures agree within the tolerance; whole numbers must be equal."""
     if a is None or b is None:
         return a is b
     if isinstance(a, int) and isinstance(b, int):
@@ -20,7 +20,7 @@ def same(a: Number, b: Number) -> bool:
 
 
 def exceeds(a: float, b: float) -> bool:
-    """Tell whether a is above b by more than the tolerance; whole numbers by anything."""
+    """Return whether a is above b by more than the tolerance; whole numbers by anything."""
     if isinstance(a, int) and isinstance(b, int):
         return a > b
     return a - b > TOLERANCE * max(abs(a), abs(b))
@@ -39,18 +39,18 @@ def broken(rule: str, message: str) -> Violation:
 
 
 def must_equal(rule: str, what: str, stated: Number, found: Number, unit: str = "") -> Iterator[Violation]:
-    """Hold a stated figure against the recomputed one."""
+    """Check that a stated figure is the recomputed one."""
     if not same(stated, found):
         yield broken(rule, f"{what}: {show(stated)}{unit} stated, {show(found)}{unit} recomputed")
 
 
 def must_be(rule: str, what: str, stated: object, wanted: object) -> Iterator[Violation]:
-    """Hold a stated value against the only one that is right."""
+    """Check that a stated value is the only one that is right."""
     if stated != wanted:
         yield broken(rule, f"{what}: {show(stated)} stated, {show(wanted)} expected")
 
 
 def at_most(rule: str, left: float, right: float, left_is: str, right_is: str) -> Iterator[Violation]:
-    """Keep the left side within the right one; `left_is` and `right_is` follow the figures with unit and meaning."""
+    """Check that the left side is within the right one; `left_is` and `right_is` are their units and meanings."""
     if exceeds(left, right):
         yield broken(rule, f"{show(left)} {left_is} > {show(right)} {right_is}")

@@ -39,9 +39,9 @@ def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
         for name, above in zip(row.switches, (*row.switches[1:], None), strict=True):
             if parents.setdefault(name, above) != above:
                 one, two = (repr(p) if p else "the top" for p in (parents[name], above))
-                raise InputError(
-                    f"{source}: {row.where}: switch {name!r} is below {one} at {places[name]} and below {two} here; give switches names of their own"
-                )
+                above_both = f"below {one} at {places[name]} and below {two} here"
+                remedy = "give switches names of their own"
+                raise InputError(f"{source}: {row.where}: switch {name!r} is {above_both}; {remedy}")
             places.setdefault(name, row.where)
         nodes.setdefault(row.switches[0], []).append(row.node)
         if row.domain:

@@ -23,7 +23,7 @@ def rankfile_line(placed: Placed, file: str) -> str:
 def hostfile_line(placed: Placed, file: str) -> str:
     """Return the line that starts the ranks in the hostfile's order.
 
-    Open MPI follows it by the sequential mapper alone (--map-by seq since 5.0, --mca rmaps seq before); any other mapper
-    takes the lines as slots and orders nodes itself.
+    Open MPI follows it by the sequential mapper alone (--map-by seq since 5.0, --mca rmaps seq before); any other
+    mapper takes the lines as slots and orders nodes itself.
     """
     return f"mpirun -np {placed.ranks} --hostfile {shlex.quote(file)} --map-by seq"

@@ -9,7 +9,7 @@ from typing import Any
 from planner.cluster.hostlist import expand
 from planner.errors import InputError
 
-SHOWN = 20  # Complaints beyond these are counted, not printed.
+SHOWN = 20  # Further complaints are counted, not printed: a file with one fault may have a thousand.
 
 
 def read_text(path: Path) -> str:
@@ -35,23 +35,23 @@ def names_at(source: str, where: str, text: str) -> tuple[str, ...]:
 
 def raise_all(source: str, problems: Iterable[str]) -> None:
     """Raise every complaint at once; nothing where there are none."""
-    found = [f"{source}: {p}" for p in problems]
-    if len(found) > SHOWN:
-        found = [*found[:SHOWN], f"{source}: and {len(found) - SHOWN:,} more like these"]
-    if found:
-        raise InputError("\n".join(found))
+    lines = [f"{source}: {p}" for p in problems]
+    if len(lines) > SHOWN:
+        lines = [*lines[:SHOWN], f"{source}: and {len(lines) - SHOWN:,} more like these"]
+    if lines:
+        raise InputError("\n".join(lines))
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Say the nearest known name, or some of them."""
+    """Return the nearest known name, or some of them."""
     names = list(known)
     close = difflib.get_close_matches(name, names, 1, 0.4) if len(names) <= 5_000 else []
     return f"did you mean {close[0]!r}?" if close else f"known: {some(names)}"
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
+def some(names: Sequence[str], limit: int = 5) -> str:
     """List a few names, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
 
 
 def shown(value: Any) -> str:

@@ -39,11 +39,11 @@ def leaf_of(topology: Topology) -> dict[str, str]:
 def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
     """Return for each leaf the switches from itself up to the root."""
     parents = {s.name: s.parent for s in topology.switches}
-    found: dict[str, tuple[str, ...]] = {}
+    chains: dict[str, tuple[str, ...]] = {}
     for s in leaves(topology):
         chain, at = [s.name], s.parent
         while at is not None:
             chain.append(at)
             at = parents[at]
-        found[s.name] = tuple(chain)
-    return found
+        chains[s.name] = tuple(chain)
+    return chains

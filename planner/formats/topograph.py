@@ -8,7 +8,7 @@ from planner.errors import InputError
 from planner.formats.layers import Layered, from_layers
 from planner.formats.source import shown
 
-# Labels of the scale-up domain, the nearest to the hardware first; older graphs hold it as attributes.nvlink.
+# Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
 DOMAIN_LABELS = ("accelerator.topograph.run/domain", "network.topology.nvidia.com/accelerator", "nvidia.com/gpu.clique")
 
 
@@ -35,9 +35,8 @@ def _rows(instances: list[Any], source: str) -> Iterator[Layered]:
         if not isinstance(name, str) or not name:
             raise InputError(f"{source}: {where}.id: must be a node's name (is {shown(name)})")
         if not isinstance(layers, list) or not layers or not all(isinstance(s, str) and s for s in layers):
-            raise InputError(
-                f"{source}: {where}.network_layers: must name the switches above {name!r}, leaf first (is {shown(layers)})"
-            )
+            rule = f"must name the switches above {name!r}, leaf first (is {shown(layers)})"
+            raise InputError(f"{source}: {where}.network_layers: {rule}")
         yield Layered(where, name, tuple(layers), _domain(item))
 
 

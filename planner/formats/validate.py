@@ -1,4 +1,4 @@
-"""From the rows of any topology file to a Topology that holds together; schedulers accept some that do not."""
+"""Validate the rows of any topology file, and return the Topology; schedulers accept some that are none."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from planner.cluster.hostlist import fold_names
 from planner.cluster.topology import Block, Switch, Topology
 from planner.formats.source import near, raise_all, some
 
-# What no hostlist and no topology.conf can hold as part of one name: it would come back as two, or not at all.
+# What no hostlist and no topology.conf takes as part of one name: it would come back as two, or not at all.
 _UNFIT = re.compile(r"""[\s\x00-\x1f\x7f,\[\]="'#\\]""")
 
 
@@ -48,15 +48,8 @@ def tree(
     parents = {child: row.name for row in rows for child in row.children}
     raise_all(source, _shape(rows, parents))
     leaf_nodes = {n for row in rows for n in row.nodes}
-    raise_all(
-        source,
-        (
-            f"{b.where}: node {n!r} of block {b.name!r} is under no leaf; add it to one"
-            for b in blocks
-            for n in b.nodes
-            if n not in leaf_nodes
-        ),
-    )
+    strays = ((b, n) for b in blocks for n in b.nodes if n not in leaf_nodes)
+    raise_all(source, (f"{b.where}: node {n!r} of block {b.name!r} is under no leaf; add it to one" for b, n in strays))
     return Topology(
         kind="tree",
         switches=tuple(Switch(name=r.name, parent=parents.get(r.name), nodes=r.nodes) for r in rows),
@@ -108,13 +101,15 @@ def _spelling(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iter
         for kind, name in [(what, row.name), *(("node", n) for n in row.nodes)]:
             unfit = _UNFIT.search(name)
             if unfit or not name:
-                yield f"{row.where}: {kind} {name!r} {f'holds {unfit[0]!r}' if unfit else 'is empty'}; name it with letters, digits, '-', '_' and '.'"
+                fault = f"contains {unfit[0]!r}" if unfit else "is empty"
+                yield f"{row.where}: {kind} {name!r} {fault}; name it with letters, digits, '-', '_' and '.'"
 
 
 def _contents(rows: Sequence[SwitchRow]) -> Iterator[str]:
     for row in rows:
         if row.nodes and row.children:
-            yield f"{row.where}: switch {row.name!r} has both nodes and switches; put its nodes under a leaf of their own"
+            both = "has both nodes and switches; put its nodes under a leaf of their own"
+            yield f"{row.where}: switch {row.name!r} {both}"
         if not row.nodes and not row.children:
             yield f"{row.where}: switch {row.name!r} has neither nodes nor switches; give it some or remove it"
 
@@ -128,11 +123,8 @@ def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
                 yield f"{row.where}: switch {row.name!r} has the unknown child {child!r}; {near(child, sorted(known))}"
             elif child in above:
                 other = above[child]
-                twice = (
-                    f"twice a child of {row.name!r}"
-                    if other is row
-                    else f"a child of {other.name!r} ({other.where}) and of {row.name!r}"
-                )
+                two = f"a child of {other.name!r} ({other.where}) and of {row.name!r}"
+                twice = f"twice a child of {row.name!r}" if other is row else two
                 yield f"{row.where}: switch {child!r} is {twice}; keep one"
             above.setdefault(child, row)
 
@@ -147,12 +139,13 @@ def _homes(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterato
             first = home.setdefault(node, row)
             if first is not row:
                 twice.setdefault((places[id(first)], places[id(row)]), []).append(node)
-        again = [n for n, times in Counter(row.nodes).items() if times > 1]
-        if again:
-            yield f"{row.where}: {what} {row.name!r} names {some(again)} twice; keep one"
+        repeated = [n for n, times in Counter(row.nodes).items() if times > 1]
+        if repeated:
+            yield f"{row.where}: {what} {row.name!r} names {some(repeated)} twice; keep one"
     for (a, b), nodes in twice.items():
         one, two = rows[a], rows[b]
-        yield f"{two.where}: node {fold_names(nodes)} is under {what} {one.name!r} ({one.where}) and under {what} {two.name!r}; keep one"
+        homes = f"under {what} {one.name!r} ({one.where}) and under {what} {two.name!r}"
+        yield f"{two.where}: node {fold_names(nodes)} is {homes}; keep one"
 
 
 def _shape(rows: Sequence[SwitchRow], parents: dict[str, str]) -> Iterator[str]:
@@ -166,12 +159,13 @@ def _shape(rows: Sequence[SwitchRow], parents: dict[str, str]) -> Iterator[str]:
             at = parents[at]
         if at in path:
             cycle = [*path][[*path].index(at) :]
-            circle = " under ".join([*cycle, at])
-            yield f"{places[at]}: the tree has no root above {at!r}: its parents run in a circle, {circle}; remove one of these links"
+            circle = f"its parents run in a circle, {' under '.join([*cycle, at])}"
+            yield f"{places[at]}: the tree has no root above {at!r}: {circle}; remove one of these links"
         sound.update(path, [at])
     roots = [r for r in rows if r.name not in parents]
     if len(roots) > 1:
         named = some([f"{r.name!r} ({r.where})" for r in roots])
-        yield f"{roots[1].where}: the tree has {len(roots)} roots, {named}: jobs cannot span them; join them under one switch"
+        problem = f"the tree has {len(roots)} roots, {named}: jobs cannot span them"
+        yield f"{roots[1].where}: {problem}; join them under one switch"
     if not rows:
         yield "line 1: there is no switch; write SwitchName=leaf1 Nodes=n[1-4]"

@@ -17,7 +17,7 @@ Writer = Callable[[Placed, Topology], str]
 
 
 def as_document(placed: Placed, topology: Topology) -> dict[str, Any]:
-    """Return all that a scheduler's script needs: ranks, groups, certificate, and the lines to submit and start with."""
+    """Return all that a scheduler's script needs: ranks, groups, certificate, and the lines to submit and start by."""
     hostfile = slurm_job.HOSTFILE.format(job=placed.job)
     return {
         **placed.model_dump(mode="json"),

@@ -112,7 +112,7 @@ def test_json_of_every_age(tmp_path: Path, data: object) -> None:
         ("n1", "line 1: 'n1' must be a hostlist and a state"),
         ("NODELIST STATE\n", "line 1: unknown state 'STATE'"),
         ("n[1-2 idle", r"line 1: 'n\[1-2': a bracket is not closed"),
-        ("{}", "must hold a list of nodes or sinfo"),
+        ("{}", "must have a list of nodes or sinfo"),
         ('{"nodes": [{"name": "n1"}]}', r"nodes\[0\]: names no node or no state"),
         ('{"sinfo": [3]}', r"sinfo\[0\]: names no node"),
         ('{"nodes": [{"name": "n1", "state": ["IDLY"]}]}', r"nodes\[0\].state: unknown state 'IDLY'"),

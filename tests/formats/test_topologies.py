@@ -123,8 +123,8 @@ BAD = {
     "SwitchName=a Nodes=n1,": "line 1: Nodes: an item is empty",
     "SwitchName=a Nodes=": "line 1: Nodes: the hostlist is empty",
     "SwichName=a Nodes=n1": "line 1: unknown keyword 'SwichName'; did you mean 'SwitchName'",
-    "SwitchName=a Nodes=n\x001": r"line 1: node 'n\\x001' holds '\\x00'; name it with letters",
-    "SwitchName=a Nodes=n=1": "line 1: node 'n=1' holds '='",
+    "SwitchName=a Nodes=n\x001": r"line 1: node 'n\\x001' contains '\\x00'; name it with letters",
+    "SwitchName=a Nodes=n=1": "line 1: node 'n=1' contains '='",
     "SwitchName=a Node=n1": "line 1: unknown keyword 'Node'; did you mean 'Nodes'",
     "SwitchName=a Nodes=n1 Nodes=n2": "line 1: Nodes= stands twice",
     "SwitchName=a Nodes=n1 BlockSizes=4": "line 1: BlockSizes= does not belong to SwitchName=",
@@ -151,7 +151,7 @@ def test_conf_refuses_by_line(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a,b", "a b", "a[1", "a\n", "a=b", "a#"])
-def test_graphs_refuse_names_that_no_hostlist_holds(name: str, tmp_path: Path) -> None:
+def test_graphs_refuse_names_that_no_hostlist_takes(name: str, tmp_path: Path) -> None:
     """A node of JSON whose name would come back from a hostlist as two, or not at all, is named with its place."""
     graph = {
         "instances": [
@@ -160,7 +160,7 @@ def test_graphs_refuse_names_that_no_hostlist_holds(name: str, tmp_path: Path) -
         ]
     }
     (tmp_path / "graph.json").write_text(json.dumps(graph))
-    with pytest.raises(InputError, match=r"graph\.json: .*holds .*; name it with letters"):
+    with pytest.raises(InputError, match=r"graph\.json: .*contains .*; name it with letters"):
         read_topology(tmp_path / "graph.json")
 
 
@@ -181,7 +181,7 @@ BAD_YAML = {
     _tree("switch: a\n      nodes: [n1, n2]"): "line 5: nodes must be a text",
     _tree("switch: a\n      nodes: &x n1"): "line 5: .*is YAML that is not read here",
     "- topology: t\n  tree: {switches: []}": "line 2: .*is YAML that is not read here",
-    "- topology: t\n  tree:\n\t  switches:": "line 3: .*holds a tab",
+    "- topology: t\n  tree:\n\t  switches:": "line 3: .*has a tab",
     "- topology: t\n": "line 1: topology 't' must be exactly one of",
     "- topology: t\n  flat: true\n- topology: t\n  flat: true": "line 3: topology 't' is already at line 1",
     "topology: t": "line 1: the file must be a list",

@@ -13,10 +13,11 @@ from planner.cluster.topology import Block, Switch, Topology
 from planner.errors import InputError
 from planner.formats.kubernetes.volcano import lowest_common_tier
 from planner.formats.kubernetes.yaml import Node, dump, parse
+from planner.formats.names import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
 from planner.formats.openmpi import rankfile_line
 from planner.formats.placement import Placed, PlacedGroup
 from planner.formats.slurm.job import hints, sbatch_arguments, srun_line
-from planner.formats.write import WRITERS, write_placed, write_topology
+from planner.formats.write import TOPOLOGY_WRITERS, WRITERS, write_placed, write_topology
 
 NODES = tuple(f"n{i:02d}" for i in range(1, 17))
 TREE = Topology(
@@ -213,6 +214,12 @@ def test_names_that_kubernetes_refuses_are_named() -> None:
     )
     with pytest.raises(InputError, match="different depths"):
         write_topology(deep, "kueue")
+
+
+def test_the_command_offers_the_formats_that_are_written() -> None:
+    """The list of names and the writers are the same, in the same order."""
+    assert tuple(WRITERS) == PLACEMENT_FORMATS
+    assert tuple(TOPOLOGY_WRITERS) == TOPOLOGY_FORMATS
 
 
 @pytest.mark.parametrize("form", WRITERS)

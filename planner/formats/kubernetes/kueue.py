@@ -1,7 +1,7 @@
 """A placement for Kueue's topology-aware scheduling: Topology, node labels, and a job whose podset asks for them.
 
 Kueue orders a podset's pods by the values of the topology's levels, as text; with a level of groups above one of ranks,
-both padded to one width, its order is the placement's. Levels of the fabric do for clusters that Kueue itself places on.
+both padded to one width, its order is the placement's. Where Kueue itself places jobs, levels of the fabric are enough.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,8 @@ def kueue_job(placed: Placed, *, queue: str = "default", image: str = IMAGE) -> 
         },
     }
     comment = (
-        f"Job {placed.job}: one pod a node, {per_node} GPUs each; pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}.\n"
+        f"Job {placed.job}: one pod a node, {per_node} GPUs each; "
+        f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}.\n"
         "Apply with kubectl apply --server-side -f; put the training image in, and the flavor into a ClusterQueue."
     )
     return documents(
@@ -61,7 +62,7 @@ def kueue_job(placed: Placed, *, queue: str = "default", image: str = IMAGE) -> 
 
 
 def annotations(placed: Placed) -> dict[str, str]:
-    """Return the podset's: each group in one domain where all have one size, else all pods anywhere on the job's nodes."""
+    """Return the podset's: each group in one domain where all have one size, else pods on any of the job's nodes."""
     sizes = {len(g.nodes) for g in placed.groups}
     if len(sizes) == 1 and sum(len(g.nodes) for g in placed.groups) == len(placed.nodes):
         return {
@@ -72,7 +73,7 @@ def annotations(placed: Placed) -> dict[str, str]:
 
 
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
-    """Return the cluster's Topology by fabric tiers, highest first, or by blocks, and its nodes' labels, as topograph names them.
+    """Write the cluster's Topology by fabric tiers, highest first, or by blocks, and labels as topograph does.
 
     Raises
     ------

@@ -12,6 +12,7 @@ JOB, GROUP, RANK = "planner/job", "planner/group", "planner/rank"
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"(?=.{{1,253}}$){_PART}(\.{_PART})*", re.ASCII)  # a subdomain of RFC 1123
+_NAME_RULE = "small letters, digits, - and . alone"
 
 
 def documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
@@ -22,9 +23,8 @@ def documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
 def label(value: str, what: str) -> str:
     """Return a label's value, or refuse what Kubernetes does not take."""
     if not _LABEL.fullmatch(value):
-        raise InputError(
-            f"{what}: {value!r} cannot be a label's value (63 letters, digits, - _ . at most, a letter or digit at both ends); rename it"
-        )
+        rule = "63 letters, digits, - _ . at most, a letter or digit at both ends"
+        raise InputError(f"{what}: {value!r} cannot be a label's value ({rule}); rename it")
     return value
 
 
@@ -32,18 +32,15 @@ def object_name(value: str, what: str) -> str:
     """Return an object's name in small letters, or refuse what Kubernetes does not take."""
     name = value.lower().replace("_", "-")
     if not _NAME.fullmatch(name):
-        raise InputError(
-            f"{what}: {value!r} cannot be an object's name (small letters, digits, - and . alone); rename it"
-        )
+        raise InputError(f"{what}: {value!r} cannot be an object's name ({_NAME_RULE}); rename it")
     return name
 
 
 def node_name(value: str) -> str:
     """Return a node's name as it stands, or refuse what no Kubernetes node is called."""
     if not _NAME.fullmatch(value):
-        raise InputError(
-            f"node {value!r} cannot be a Kubernetes node (small letters, digits, - and . alone); give the names they have there, or take hostlist"
-        )
+        remedy = "give the names they have there, or take hostlist"
+        raise InputError(f"node {value!r} cannot be a Kubernetes node ({_NAME_RULE}); {remedy}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes' list of nodes (kubectl get nodes -o json): the tree and the scale-up domains from labels, states from conditions."""
+"""Read Kubernetes' list of nodes (kubectl get nodes -o json): tree and scale-up domains by labels, and states."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from planner.formats.source import shown
 from planner.formats.topograph import DOMAIN_LABELS
 
 TIER = "fabric.topograph.run/tier-{}"
-# Labels that name the switches above a node, leaf first, by who writes them; the family of which most keys are carried is taken.
+# Labels that name the switches above a node, leaf first, by who writes them; that with most keys on nodes is taken.
 # topograph 1.x and its older keys, GKE, EKS (layer 1 is the highest), OCI, and what every cloud writes.
 FAMILIES: tuple[tuple[str, ...], ...] = (
     ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/core"),
@@ -33,7 +33,7 @@ Labelled = tuple[str, str, dict[str, str]]
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
     """Read where nodes stand from their labels, by `keys` (leaf first) or else by a known family of keys.
 
-    Nodes without any of the keys (a control plane) are left out; a node with some of them must have all that others have.
+    Nodes without any of the keys (a control plane) are left out; a node with some of them must have all of them.
 
     Raises
     ------
@@ -44,9 +44,8 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
     keys = tuple(keys) or _family(nodes)
     keys = tuple(k for k in keys if any(k in labels for _, _, labels in nodes))
     if not keys:
-        raise InputError(
-            f"{source}: items: no node has a topology label; name the keys, leaf first (known: {', '.join(f[0] for f in FAMILIES)})"
-        )
+        known = ", ".join(f[0] for f in FAMILIES)
+        raise InputError(f"{source}: items: no node has a topology label; name the keys, leaf first (known: {known})")
     return from_layers(source, _rows(nodes, source, keys))
 
 
@@ -55,9 +54,8 @@ def down_nodes(data: Mapping[str, Any], source: str) -> frozenset[str]:
     down = set()
     for where, item in _items(data, source):
         spec, status = item.get("spec") or {}, item.get("status") or {}
-        ready = [
-            c.get("status") for c in status.get("conditions") or () if isinstance(c, dict) and c.get("type") == "Ready"
-        ]
+        conditions = [c for c in status.get("conditions") or () if isinstance(c, dict)]
+        ready = [c.get("status") for c in conditions if c.get("type") == "Ready"]
         if spec.get("unschedulable") is True or (ready and ready[0] != "True"):
             down.add(_name(item, source, where))
     return frozenset(down)
@@ -71,9 +69,8 @@ def node_names(data: Mapping[str, Any], source: str) -> list[str]:
 def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     items = data.get("items")
     if not isinstance(items, list) or not items:
-        raise InputError(
-            f"{source}: items: must be a list of nodes (is {shown(items)}); give what `kubectl get nodes -o json` prints"
-        )
+        remedy = "give what `kubectl get nodes -o json` prints"
+        raise InputError(f"{source}: items: must be a list of nodes (is {shown(items)}); {remedy}")
     for i, item in enumerate(items):
         if not isinstance(item, dict) or item.get("kind", "Node") != "Node":
             raise InputError(f"{source}: items[{i}]: must be a Node (is {shown(item)})")
@@ -112,8 +109,7 @@ def _rows(nodes: Sequence[Labelled], source: str, keys: Sequence[str]) -> Iterat
             continue
         missing = [k for k in keys if k not in labels]
         if missing:
-            raise InputError(
-                f"{source}: {where}: node {name!r} has no label {missing[0]}, though others have; label it"
-            )
+            node = f"{source}: {where}: node {name!r}"
+            raise InputError(f"{node} has no label {missing[0]}, though others have; label it")
         domain = next((labels[k] for k in DOMAIN_LABELS if k in labels), None)
         yield Layered(f"{where} ({name})", name, tuple(labels[k] for k in keys), domain)

@@ -28,7 +28,7 @@ def volcano_hypernodes(topology: Topology) -> str:
 def volcano_job(placed: Placed, topology: Topology, *, queue: str = "default", image: str = IMAGE) -> str:
     """Return the job: gang-scheduled, within the lowest switch that holds all its nodes.
 
-    Volcano numbers the pods of a task as it likes among its nodes: groups are kept exactly, the order inside a ring is not.
+    Volcano numbers the pods of a task as it likes among its nodes: groups are kept, the order inside a ring is not.
     """
     name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
     groups = placed.groups or (PlacedGroup(name="ranks", nodes=placed.nodes),)
@@ -46,7 +46,10 @@ def volcano_job(placed: Placed, topology: Topology, *, queue: str = "default", i
             for i, g in enumerate(groups)
         ],
     }
-    comment = f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each; apply the HyperNodes first, put the training image in."
+    comment = (
+        f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each; "
+        "apply the HyperNodes first, put the training image in."
+    )
     return documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
 
 

@@ -1,4 +1,4 @@
-"""The plain part of YAML that schedulers' files use: block mappings and sequences, scalars, lists of scalars in brackets.
+"""Read and write the part of YAML that schedulers' files use: mappings, sequences, scalars, lists in brackets.
 
 Anchors, tags, folded text and mappings in braces are refused with their line, so nothing is read as what it is not.
 """
@@ -52,15 +52,15 @@ class _Reader:
         self.at = 0
         self.lines: list[tuple[int, int, str]] = []
         for number, raw in enumerate(text.split("\n"), 1):
-            found = _COMMENT.fullmatch(raw.rstrip())
-            bare = (raw if found is None else found[1]).rstrip()
+            match = _COMMENT.fullmatch(raw.rstrip())
+            bare = (raw if match is None else match[1]).rstrip()
             body = bare.lstrip(" ")
             if not body or (body == "---" and not self.lines):
                 continue
             self.lines.append((number, len(bare) - len(body), body))
-            if body.startswith("\t") or body in {"---", "..."} or found is None:
+            if body.startswith("\t") or body in {"---", "..."} or match is None:
                 self.at = len(self.lines) - 1
-                self.fail("holds a tab, a second document or a quote left open; keep to spaces and one document")
+                self.fail("has a tab, a second document or a quote left open; keep to spaces and one document")
 
     def fail(self, what: str) -> NoReturn:
         number, _, text = self.lines[self.at]
@@ -100,8 +100,8 @@ class _Reader:
     def mapping(self, indent: int, depth: int) -> Node:
         """Read the pairs of one indent."""
         first, pairs = self.lines[self.at][0], dict[str, Node]()
-        while (text := self.here(indent)) is not None and (found := _KEY.match(text)):
-            number, key, rest = self.lines[self.at][0], found[1].strip("\"'"), text[found.end() :]
+        while (text := self.here(indent)) is not None and (match := _KEY.match(text)):
+            number, key, rest = self.lines[self.at][0], match[1].strip("\"'"), text[match.end() :]
             if key in pairs:
                 self.fail(f"stands twice in one mapping (first at line {pairs[key].line}); keep one")
             if rest:
@@ -113,9 +113,9 @@ class _Reader:
                 pairs[key] = self.nested(number, indent if after is not None and _is_item(after) else indent + 1, depth)
         return Node(first, pairs)
 
-    def nested(self, number: int, least: int, depth: int) -> Node:
+    def nested(self, number: int, min_indent: int, depth: int) -> Node:
         """Read what stands below a dash or a key; nothing is an empty text."""
-        if self.at < len(self.lines) and self.lines[self.at][1] >= least:
+        if self.at < len(self.lines) and self.lines[self.at][1] >= min_indent:
             return self.block(self.lines[self.at][1], depth + 1)
         return Node(number, "")
 
@@ -125,9 +125,8 @@ class _Reader:
         if text.startswith("["):
             if not re.fullmatch(r"\[[^\[\]{}]*\]", text):
                 self.fail("must be a list such as [4, 8] on one line; quote a hostlist that begins with a bracket")
-            return Node(
-                number, [self.scalar(part.strip()) for part in text[1:-1].split(",")] if text[1:-1].strip() else []
-            )
+            parts = text[1:-1].split(",") if text[1:-1].strip() else []
+            return Node(number, [self.scalar(part.strip()) for part in parts])
         if text[:1] in {'"', "'"}:
             if len(text) < 2 or text[-1] != text[0] or text[0] in text[1:-1] or "\\" in text:
                 self.fail("is quoted in a way that is not read here; write plain text between two quotes")

@@ -21,7 +21,7 @@ def rank_hostlist(placed: Placed) -> str:
 
 
 def node_set(placed: Placed) -> str:
-    """Return the nodes folded in the order of their names: what -w takes, which sorts them anyway, in the fewest bytes."""
+    """Return the nodes folded in the order of their names: -w sorts them anyway, and so they take the fewest bytes."""
     return fold_names(sorted(placed.nodes, key=_natural))
 
 
@@ -42,7 +42,7 @@ def hostfile(placed: Placed, topology: Topology | None = None) -> str:
 
 
 def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[str]:
-    """Return sbatch's arguments: the full list, and -N as long as it, as a shorter one is refused or filled up with other nodes.
+    """Return sbatch's arguments: the full list, and -N as long, as a shorter one is refused or filled up with others.
 
     Raises
     ------
@@ -51,8 +51,9 @@ def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[s
     """
     listed = node_set(placed)
     if len(listed.encode()) > MAX_ARGUMENT_BYTES:
+        limit = f"more than the {MAX_ARGUMENT_BYTES:,} of one argument"
         raise InputError(
-            f"the node list of {placed.job!r} takes {len(listed.encode()):,} bytes, more than the {MAX_ARGUMENT_BYTES:,} of one argument; "
+            f"the node list of {placed.job!r} takes {len(listed.encode()):,} bytes, {limit}; "
             "split the job, or number nodes so that they fold"
         )
     segment = _segment(placed, topology) if topology is not None and topology.kind == "block" else None
@@ -68,7 +69,8 @@ def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[s
 def srun_arguments(placed: Placed, topology: Topology | None = None) -> list[str]:
     """Return srun's arguments inside the allocation.
 
-    The arbitrary distribution follows SLURM_HOSTFILE, and takes no -N beside it (refused since 26.05); blocks take no hostfile.
+    The arbitrary distribution follows SLURM_HOSTFILE, and takes no -N beside it (refused since 26.05); blocks take no
+    hostfile.
     """
     if topology is not None and topology.kind == "block":
         return [f"-N{len(placed.nodes)}", f"-n{placed.ranks}"]
@@ -81,7 +83,7 @@ def sbatch_line(placed: Placed, topology: Topology | None = None) -> str:
 
 
 def srun_line(placed: Placed, topology: Topology | None = None) -> str:
-    """Return the line that starts the ranks inside the allocation: in their order, but by node name where Slurm places by blocks."""
+    """Return the line that starts the ranks inside the allocation, in their order; by node name on topology/block."""
     line = shlex.join(["srun", *srun_arguments(placed, topology)])
     if topology is not None and topology.kind == "block":
         return line
@@ -105,9 +107,9 @@ def hints(placed: Placed, topology: Topology) -> dict[str, str]:
 def _segment(placed: Placed, topology: Topology) -> int | None:
     """Return the --segment that makes topology/block take the list, None where it takes it without.
 
-    Found on 26.05: a list must lie in as few aggregated blocks as its length allows, of the smallest size that holds it;
-    cut in segments, each must lie in one block, wherever these are. The greatest common divisor of the nodes by base
-    block is always such a segment, and never larger than a base block, which is the most that 24.11 takes.
+    Observed on 26.05: a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
+    it; divided into segments, each must lie in one block, wherever these are. The greatest common divisor of the nodes
+    by base block is always such a segment, and never larger than a base block, the largest that 24.11 takes.
     """
     home = {n: i for i, b in enumerate(topology.blocks) for n in b.nodes}
     counts = Counter(home[n] for n in placed.nodes)

@@ -1,8 +1,10 @@
 """Node states: sinfo's text or JSON, scontrol's JSON, Kubernetes' conditions; each node is free, busy or down.
 
 free   idle nodes, powered off (~) or powering up (#) ones too: a job wakes them.
-busy   nodes with jobs or promised to some: allocated, mixed (ranks take whole nodes), completing, reserved, planned, perfctrs.
-down   all others: down, draining and drained, failing, maintenance, unknown, future, powering down, rebooting, not responding.
+busy   nodes with jobs or promised to some: allocated, mixed (ranks take whole nodes), completing, reserved, planned,
+       perfctrs.
+down   all others: down, draining and drained, failing, maintenance, unknown, future, powering down, rebooting, not
+       responding.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,88 +20,25 @@ from planner.formats.source import names_at, near, read_text, shown, some
 from planner.instance.base import Frozen
 from planner.instance.read import read_json
 
-FREE, BUSY, DOWN = 0, 1, 2  # The worst that is said of a node holds.
+FREE, BUSY, DOWN = 0, 1, 2  # The worst of the states listed for a node counts.
 # Slurm's state names, short and long, compact-form flags last; all that is missing here is down.
-_FREE = (
-    "idle",
-    "cloud",
-    "dynamic_norm",
-    "dynamic_future",
-    "powered_down",
-    "powering_up",
-    "power_up",
-    "pow_up",
-    "~",
-    "#",
-)
-_BUSY = (
-    "alloc",
-    "allocated",
-    "mix",
-    "mixed",
-    "comp",
-    "completing",
-    "resv",
-    "reserved",
-    "plnd",
-    "planned",
-    "npc",
-    "perfctrs",
-    "-",
-    "+",
-)
-_DOWN = (
-    *(
-        "down",
-        "drain",
-        "drained",
-        "drng",
-        "draining",
-        "fail",
-        "failg",
-        "failing",
-        "error",
-        "maint",
-        "maintenance",
-        "unk",
-        "unknown",
-        "futr",
-        "future",
-    ),
-    *(
-        "inval",
-        "invalid",
-        "invalid_reg",
-        "reboot",
-        "boot",
-        "rebooting",
-        "reboot_issued",
-        "reboot_requested",
-        "reboot_canceled",
-        "block",
-        "blocked",
-    ),
-    *(
-        "pow_dn",
-        "power_down",
-        "powering_down",
-        "power_drain",
-        "no_respond",
-        "not_responding",
-        "external",
-        "undrain",
-        "resume",
-    ),
-    *("*", "%", "!", "$", "@", "^"),
-)
-MEANING: Mapping[str, int] = {**dict.fromkeys(_FREE, FREE), **dict.fromkeys(_BUSY, BUSY), **dict.fromkeys(_DOWN, DOWN)}
+_FREE = "idle cloud dynamic_norm dynamic_future powered_down powering_up power_up pow_up ~ #"
+_BUSY = "alloc allocated mix mixed comp completing resv reserved plnd planned npc perfctrs - +"
+_DOWN = """
+    down drain drained drng draining fail failg failing error maint maintenance unk unknown futr future
+    inval invalid invalid_reg reboot boot rebooting reboot_issued reboot_requested reboot_canceled block blocked
+    pow_dn power_down powering_down power_drain no_respond not_responding external undrain resume * % ! $ @ ^
+"""
+MEANING: Mapping[str, int] = {
+    word: state for words, state in ((_FREE, FREE), (_BUSY, BUSY), (_DOWN, DOWN)) for word in words.split()
+}
 
 
 class NodeStates(Frozen):
     """Which nodes a job may take."""
 
     free: frozenset[str] = Field(frozenset(), description="Idle nodes.")
-    busy: frozenset[str] = Field(frozenset(), description="Nodes that other jobs hold or wait for.")
+    busy: frozenset[str] = Field(frozenset(), description="Nodes that other jobs have or wait for.")
     down: frozenset[str] = Field(frozenset(), description="Nodes that no job can take.")
 
     @property
@@ -119,12 +58,12 @@ def read_states(path: str | Path) -> NodeStates:
     path = Path(path)
     text = read_text(path)
     if not text.lstrip().startswith("{"):
-        return _sorted_out(_from_text(text, str(path)))
+        return _worst_states(_from_text(text, str(path)))
     data = read_json(path)
     if "items" in data:
         down = down_nodes(data, str(path))
         return NodeStates(free=frozenset(node_names(data, str(path))) - down, down=down)
-    return _sorted_out(_from_json(data, str(path)))
+    return _worst_states(_from_json(data, str(path)))
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
@@ -151,8 +90,9 @@ def require_known(names: Iterable[str], topology: Topology, source: str) -> None
     known = known_nodes(topology)
     strange = sorted(set(names) - known)
     if strange:
-        some_of = f"{some([repr(n) for n in strange])} {'is no node' if len(strange) == 1 else 'are no nodes'} of the topology"
-        raise InputError(f"{source}: {some_of}; {near(strange[0], sorted(known))}")
+        are = "is no node" if len(strange) == 1 else "are no nodes"
+        listed = some([repr(n) for n in strange])
+        raise InputError(f"{source}: {listed} {are} of the topology; {near(strange[0], sorted(known))}")
 
 
 def known_nodes(topology: Topology) -> frozenset[str]:
@@ -160,9 +100,9 @@ def known_nodes(topology: Topology) -> frozenset[str]:
     return frozenset(n for s in topology.switches for n in s.nodes) | {n for b in topology.blocks for n in b.nodes}
 
 
-def _sorted_out(said: Iterable[tuple[str, int]]) -> NodeStates:
+def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
     worst: dict[str, int] = {}
-    for name, state in said:
+    for name, state in states:
         worst[name] = max(state, worst.get(name, FREE))
     free, busy, down = (frozenset(n for n, s in worst.items() if s == kind) for kind in (FREE, BUSY, DOWN))
     return NodeStates(free=free, busy=busy, down=down)
@@ -174,9 +114,8 @@ def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
         if not words:
             continue
         if len(words) != 2:
-            raise InputError(
-                f'{source}: {where}: {line.strip()[:60]!r} must be a hostlist and a state; print it by sinfo -h -N -o "%N %t"'
-            )
+            text = f"{line.strip()[:60]!r} must be a hostlist and a state"
+            raise InputError(f'{source}: {where}: {text}; print it by sinfo -h -N -o "%N %t"')
         state = _meaning(words[1], source, where)
         yield from ((name, state) for name in names_at(source, where, words[0]))
 
@@ -196,9 +135,8 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
     """Read scontrol's nodes, or sinfo's groups of nodes in one state (23.02 and newer; older ones print nodes too)."""
     key = next((k for k in ("sinfo", "nodes") if isinstance(data.get(k), list)), None)
     if key is None:
-        raise InputError(
-            f"{source}: must hold a list of nodes or sinfo (holds {', '.join(data) or 'nothing'}); print it by sinfo --json"
-        )
+        keys = ", ".join(data) or "nothing"
+        raise InputError(f"{source}: must have a list of nodes or sinfo (has {keys}); print it by sinfo --json")
     for i, item in enumerate(data[key]):
         where = f"{key}[{i}]"
         try:
@@ -206,9 +144,8 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
             states = item["node"]["state"] if key == "sinfo" else item["state"]
             flags = item.get("state_flags", [])
         except (KeyError, TypeError, AttributeError):
-            raise InputError(
-                f"{source}: {where}: names no node or no state (is {shown(item)}); print it by sinfo --json"
-            ) from None
+            problem = f"names no node or no state (is {shown(item)})"
+            raise InputError(f"{source}: {where}: {problem}; print it by sinfo --json") from None
         words = [*([states] if isinstance(states, str) else states), *flags]
         state = max((_meaning(str(w), source, f"{where}.state") for w in words), default=DOWN)
         yield from ((str(name), state) for name in names)

@@ -23,7 +23,7 @@ def read_conf(text: str, source: str) -> Topology:
     Raises
     ------
     InputError
-        Names file, line, value and remedy; also for what Slurm accepts and should not (a node under two leaves, a forest).
+        Names file, line, value and remedy; also for what Slurm accepts and should not, such as a node under two leaves.
     """
     switches: list[SwitchRow] = []
     blocks: list[BlockRow] = []
@@ -41,49 +41,46 @@ def read_conf(text: str, source: str) -> Topology:
                 raise InputError(f"{source}: {where}: BlockSizes is already at {sizes_where}; keep one")
             sizes, sizes_where = _sizes(pairs["BlockSizes"], source, where), where
         else:
-            raise InputError(
-                f"{source}: {where}: {next(iter(pairs))}= has no owner; begin the line with SwitchName=, BlockName= or BlockSizes="
-            )
+            key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
+            raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
     if switches and (blocks or sizes):
         where = blocks[0].where if blocks else sizes_where
-        raise InputError(
-            f"{source}: {where}: blocks beside switches; Slurm reads one kind a topology.conf, topology.yaml holds both"
-        )
+        remedy = "Slurm reads one kind a topology.conf, topology.yaml takes both"
+        raise InputError(f"{source}: {where}: blocks beside switches; {remedy}")
     return block_topology(source, blocks, sizes, sizes_where) if blocks or sizes else tree(source, switches)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Return logical lines with the number of their first: comments gone, a backslash at the end joins the next."""
-    held, first = "", 0
+    joined, first = "", 0
     for number, raw in enumerate(text.split("\n"), 1):
         line = raw.partition("#")[0].rstrip()
         first = first or number
-        held += line.removesuffix("\\")
+        joined += line.removesuffix("\\")
         if not line.endswith("\\"):
-            if held.strip():
-                yield first, held
-            held, first = "", 0
-    if held.strip():
-        yield first, held
+            if joined.strip():
+                yield first, joined
+            joined, first = "", 0
+    if joined.strip():
+        yield first, joined
 
 
 def _pairs(line: str, source: str, where: str) -> Pairs:
-    """Cut a line into its KEY=VALUE pairs."""
+    """Read the KEY=VALUE pairs of a line."""
     pairs: Pairs = {}
     at = 0
     while line[at:].strip():
-        found = _PAIR.match(line, at)
-        if found is None:
-            raise InputError(
-                f"{source}: {where}: {line[at:].strip()[:60]!r} is not KEY=VALUE; write such as SwitchName=leaf1 Nodes=n[1-4]"
-            )
-        key = _SPELLING.get(found["key"].lower())
+        match = _PAIR.match(line, at)
+        if match is None:
+            text = f"{line[at:].strip()[:60]!r} is not KEY=VALUE"
+            raise InputError(f"{source}: {where}: {text}; write such as SwitchName=leaf1 Nodes=n[1-4]")
+        key = _SPELLING.get(match["key"].lower())
         if key is None:
-            raise InputError(f"{source}: {where}: unknown keyword {found['key']!r}; {near(found['key'], KEYWORDS)}")
+            raise InputError(f"{source}: {where}: unknown keyword {match['key']!r}; {near(match['key'], KEYWORDS)}")
         if key in pairs:
             raise InputError(f"{source}: {where}: {key}= stands twice on one line; keep one")
-        pairs[key] = found["plain"] if found["quoted"] is None else found["quoted"]
-        at = found.end()
+        pairs[key] = match["plain"] if match["quoted"] is None else match["quoted"]
+        at = match.end()
     return pairs
 
 
@@ -91,9 +88,8 @@ def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: st
     """Return the name that a line is about, its other keys being known."""
     for key in pairs:
         if key != owner and key not in keys:
-            raise InputError(
-                f"{source}: {where}: {key}= does not belong to {owner}=; use {' or '.join(f'{k}=' for k in keys)}"
-            )
+            use = " or ".join(f"{k}=" for k in keys)
+            raise InputError(f"{source}: {where}: {key}= does not belong to {owner}=; use {use}")
     name = pairs[owner]
     if not name or re.search(r"[\[\],\s]", name):
         raise InputError(f"{source}: {where}: {owner}={name} must be one name; write a line for each")
@@ -121,16 +117,12 @@ def write_conf(topology: Topology) -> str:
     """Write a topology.conf that slurmctld accepts; blocks beside a tree stay out, as Slurm reads one kind a file."""
     if topology.kind == "block":
         lines = [f"BlockName={b.name} Nodes={fold_names(b.nodes)}" for b in topology.blocks]
-        return (
-            "\n".join(
-                [*lines, *([f"BlockSizes={','.join(map(str, topology.block_sizes))}"] if topology.block_sizes else [])]
-            )
-            + "\n"
-        )
+        if topology.block_sizes:
+            lines.append(f"BlockSizes={','.join(map(str, topology.block_sizes))}")
+        return "\n".join(lines) + "\n"
     children = children_of(topology)
-    return "".join(
-        f"SwitchName={s.name} "
-        + (f"Nodes={fold_names(s.nodes)}" if s.nodes else f"Switches={fold_names(children[s.name])}")
-        + "\n"
+    below = {
+        s.name: f"Nodes={fold_names(s.nodes)}" if s.nodes else f"Switches={fold_names(children[s.name])}"
         for s in topology.switches
-    )
+    }
+    return "".join(f"SwitchName={name} {contents}\n" for name, contents in below.items())

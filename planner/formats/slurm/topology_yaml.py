@@ -25,64 +25,59 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     InputError
         Names file, line, value and remedy.
     """
-    held = _topologies(parse(text, source), source)
-    chosen = _chosen(held, source, name)
-    if "block" in held[chosen]:
-        return block_topology(source, *_blocks(held[chosen]["block"], source))
-    if "tree" not in held[chosen]:
-        kind = next(k for k in _KINDS if k in held[chosen])
-        raise InputError(
-            f"{source}: line {held[chosen]['topology'].line}: {chosen!r} is {kind}; only tree and block say where nodes stand"
-        )
-    rows = list(_switches(held[chosen]["tree"], source))
-    beside = [t["block"] for t in held.values() if "block" in t]
+    topologies = _topologies(parse(text, source), source)
+    chosen = _chosen(topologies, source, name)
+    if "block" in topologies[chosen]:
+        return block_topology(source, *_blocks(topologies[chosen]["block"], source))
+    if "tree" not in topologies[chosen]:
+        kind = next(k for k in _KINDS if k in topologies[chosen])
+        line = topologies[chosen]["topology"].line
+        raise InputError(f"{source}: line {line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
+    rows = list(_switches(topologies[chosen]["tree"], source))
+    beside = [t["block"] for t in topologies.values() if "block" in t]
     blocks, sizes, _ = _blocks(beside[0], source) if len(beside) == 1 else ([], [], "")
     return tree(source, rows, blocks, sizes)
 
 
 def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
     """Return the topologies by name."""
-    found: dict[str, dict[str, Node]] = {}
+    topologies: dict[str, dict[str, Node]] = {}
     for item in _list(root, source, "the file"):
         pairs = _pairs(item, source, "a topology", ("topology", "cluster_default", *_KINDS), ("topology",))
         name = _text(pairs["topology"], source, "topology")
-        if name in found:
-            raise InputError(
-                f"{source}: line {item.line}: topology {name!r} is already at line {found[name]['topology'].line}; rename one"
-            )
+        if name in topologies:
+            first = topologies[name]["topology"].line
+            raise InputError(f"{source}: line {item.line}: topology {name!r} is already at line {first}; rename one")
         kinds = [k for k in _KINDS if k in pairs]
         if len(kinds) != 1:
-            raise InputError(
-                f"{source}: line {item.line}: topology {name!r} must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
-            )
-        found[name] = pairs
-    return found
+            stated = f"must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
+            raise InputError(f"{source}: line {item.line}: topology {name!r} {stated}")
+        topologies[name] = pairs
+    return topologies
 
 
-def _chosen(held: dict[str, dict[str, Node]], source: str, name: str | None) -> str:
-    if not held:
+def _chosen(topologies: dict[str, dict[str, Node]], source: str, name: str | None) -> str:
+    if not topologies:
         raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
     if name is not None:
-        if name not in held:
-            raise InputError(f"{source}: there is no topology {name!r}; {near(name, held)}")
+        if name not in topologies:
+            raise InputError(f"{source}: there is no topology {name!r}; {near(name, topologies)}")
         return name
-    default = [
-        n
-        for n, t in held.items()
-        if "cluster_default" in t and str(t["cluster_default"].value).lower() in {"true", "yes"}
-    ]
-    return (default or list(held))[0]
+    flags = {n: str(t["cluster_default"].value).lower() for n, t in topologies.items() if "cluster_default" in t}
+    return next((n for n, flag in flags.items() if flag in {"true", "yes"}), next(iter(topologies)))
 
 
 def _switches(node: Node, source: str) -> Iterator[SwitchRow]:
     pairs = _pairs(node, source, "tree", ("switches",), ("switches",))
     for item in _list(pairs["switches"], source, "switches"):
         row = _pairs(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
-        nodes, children = (
-            names_at(source, f"line {row[k].line}: {k}", _text(row[k], source, k)) if k in row else ()
-            for k in ("nodes", "children")
-        )
+        nodes, children = (_names(row, k, source) for k in ("nodes", "children"))
         yield SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children)
+
+
+def _names(row: dict[str, Node], key: str, source: str) -> tuple[str, ...]:
+    """Return the names of a hostlist under a key; none where it is missing."""
+    return names_at(source, f"line {row[key].line}: {key}", _text(row[key], source, key)) if key in row else ()
 
 
 def _blocks(node: Node, source: str) -> tuple[list[BlockRow], list[int], str]:
@@ -90,12 +85,8 @@ def _blocks(node: Node, source: str) -> tuple[list[BlockRow], list[int], str]:
     rows, sizes = [], list[int]()
     for item in _list(pairs["blocks"], source, "blocks"):
         row = _pairs(item, source, "a block", ("block", "nodes"), ("block",))
-        nodes = (
-            names_at(source, f"line {row['nodes'].line}: nodes", _text(row["nodes"], source, "nodes"))
-            if "nodes" in row
-            else ()
-        )
-        rows.append(BlockRow(f"line {item.line}", _text(row["block"], source, "block"), nodes))
+        name = _text(row["block"], source, "block")
+        rows.append(BlockRow(f"line {item.line}", name, _names(row, "nodes", source)))
     if "block_sizes" not in pairs:
         return rows, sizes, ""
     for item in _list(pairs["block_sizes"], source, "block_sizes"):
@@ -132,7 +123,7 @@ def _pairs(node: Node, source: str, what: str, known: tuple[str, ...], needed: t
 
 def write_yaml(topology: Topology) -> str:
     """Write a topology.yaml; blocks beside a tree become a topology of their own."""
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     if topology.kind == "tree":
         children = children_of(topology)
         switches = [
@@ -142,11 +133,11 @@ def write_yaml(topology: Topology) -> str:
             }
             for s in topology.switches
         ]
-        found.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
+        documents.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
     if topology.blocks:
         sizes = {"block_sizes": list(topology.block_sizes)} if topology.block_sizes else {}
         blocks = [{"block": b.name, "nodes": fold_names(b.nodes)} for b in topology.blocks]
-        found.append(
+        documents.append(
             {"topology": BLOCKS, "cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
         )
-    return "---\n" + dump(found)
+    return "---\n" + dump(documents)
