@@ -4,8 +4,8 @@
     .venv/bin/python scripts/bench/bench_sites.py --grid part.json          the grid of an instance, or of a part of one
     .venv/bin/python scripts/bench/bench_sites.py --only dc,dc-angles
 
-Every run has a process of its own and one thread; read the times beside each other, not alone. N-1 by angles has a network
-for every outage: it is run up to a hundred buses.
+Every run has a process of its own and one thread; read the times beside each other, not alone. N-1 by angles has a
+network for every outage: it is run up to a hundred buses.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Make a grid of a given size from a seed: planar, meshed, with parallel circuits and radial nodes, for timing and tests.
 
 Places are uniform in a region whose area grows with the buses. Lines are a shortest tree and the shortest edges of a
-triangulation, about 1.4 a bus; an eighth of the buses hang on one line. Voltages, ratings and reactances a mile are those of
-usual 230, 345 and 500 kV lines [m]: thermal 797, 1793, 2598 MVA; 0.0011, 0.0005, 0.0002 pu on 100 MVA.
+triangulation, about 1.4 a bus; an eighth of the buses hang on one line. Voltages, ratings and reactances a mile are
+those of usual 230, 345 and 500 kV lines [m]: thermal 797, 1793, 2598 MVA; 0.0011, 0.0005, 0.0002 pu on 100 MVA.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Build instances/us-134-zones.json from zones, interfaces, plants and peaks of the whole US.
 
-Run it as `.venv/bin/python scripts/data/us_134_zones.py ZONES INTERFACES PLANTS PEAKS`, four CSV files whose columns `planner
-grid import` knows; prices are those of instances/us-134-zones-authorities.csv.
+Run it as `.venv/bin/python scripts/data/us_134_zones.py ZONES INTERFACES PLANTS PEAKS`, four CSV files whose columns
+`planner grid import` knows; prices are those of instances/us-134-zones-authorities.csv.
 """
 
 import sys

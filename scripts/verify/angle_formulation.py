@@ -1,8 +1,8 @@
 """The site split under dc and N-1 by angles: every flow and every outage stated in full, as a textbook has it.
 
-It shares with the planner the rules that know no flows, and nothing of its power flow: what `bench_sites.py` measures the
-planner against, and what the tests hold it to. Each scenario has its own angles. Circuits can be built before outages
-only (without N-1 rows).
+It shares with the planner the rules that know no flows, and nothing of its power flow: what `bench_sites.py` measures
+the planner against, and what the tests hold it to. Each scenario has its own angles. Circuits can be built before
+outages only (without N-1 rows).
 """
 
 from collections.abc import Iterator

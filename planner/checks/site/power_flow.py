@@ -1,9 +1,9 @@
 """The power flow again: B theta = P written anew, for the grid as built and after every outage that N-1 asks for, year by year.
 
-After an outage (the rule as planned): what is left of a corridor keeps its circuits; the plants of a part that lacks power
-answer in proportion to `generation_mw`, those of a part that has too much turn down alike; a unit takes the share of its
-node's feed that it is of the node's `generation_mw`, and in every part all plants keep the same share free for the worst of
-these; no part with load is left without plants.
+After an outage (the rule as planned): what is left of a corridor keeps its circuits; the plants of a part that lacks
+power answer in proportion to `generation_mw`, those of a part that has too much turn down alike; a unit takes the
+share of its node's feed that it is of the node's `generation_mw`, and in every part all plants keep the same share
+free for the worst of these; no part with load is left without plants.
 """
 
 from collections.abc import Iterator

@@ -222,11 +222,11 @@ def edges(c: PlanPhysics, q: Asked, held: WanPlan) -> Iterator[Violation]:
         x, rule = q.fibre.edges.get(e.id), f"edges[{e.id}]"
         if x is None:
             continue
-        most = x.most_pairs * c.wan.max_wavelengths_per_pair
+        most = x.max_pairs * c.wan.max_wavelengths_per_pair
         yield from must_be(rule, "ends", {e.a, e.b}, {x.a, x.b})
         yield from must_equal(rule, "route_km", e.route_km, x.route_km, " km")
         yield from at_most(rule, 1, e.wavelengths, "wavelengths at least", "wavelengths lit")
-        yield from at_most(rule, e.wavelengths, most, "wavelengths", f"wavelengths on {x.most_pairs} fibre pairs")
+        yield from at_most(rule, e.wavelengths, most, "wavelengths", f"wavelengths on {x.max_pairs} fibre pairs")
         yield from must_equal(rule, "fibre_pairs", e.fibre_pairs, wide.fibre_pairs(c.wan, e.wavelengths))
         yield from must_equal(rule, "capacity_gbps", e.capacity_gbps, e.wavelengths * c.wan.wavelength_gbps, " Gbps")
         yield from must_equal(

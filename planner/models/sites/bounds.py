@@ -25,7 +25,7 @@ def max_modules(data: SplitData, rules: Iterable[Rule]) -> int:
 
 
 def max_site_modules(data: SplitData, site: str, modules: int, rules: Iterable[Rule]) -> int:
-    """Bound a site's modules by each rule alone, so that the tie to its opening is tight; `modules` bounds the campus."""
+    """Bound a site's modules by each rule alone, to tie them to its opening; `modules` bounds the campus."""
     limits = [x for rule in rules if (x := rule.max_site_modules(data, site, modules)) is not None]
     return max(_floor(min([float(modules), *limits])), 0)
 

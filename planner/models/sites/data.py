@@ -1,4 +1,4 @@
-"""The sets and parameters of the site split: candidates, the grid as a graph, pins, and the WAN need of every pair of sites."""
+"""The sets and parameters of the site split: candidates, the grid as a graph, pins, and the need of every WAN link."""
 
 import difflib
 import math

@@ -1,4 +1,4 @@
-"""Explain a split: what each node could carry, how far a rule must move, what a limit is worth, and near-best splits."""
+"""Explain a split: what each node could carry, how far a rule must move, what a limit is worth, near-best splits."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
@@ -103,7 +103,7 @@ def _without_which_one_fits(data: SplitData, site: str) -> Iterator[str]:
 def relaxations(
     instance: Instance, request: SitesRequest, rules: Collection[str], options: Options
 ) -> list[Relaxation]:
-    """Return for each rule of a conflict the minimum by which it must move, all others kept; a solution verifies each."""
+    """Return by how much each rule of a conflict must move at least, all others kept; a solution verifies each."""
     data = gather(instance, request)
     found = [_move(data, name, options) for name in rules if RULES[name].movable]
     if "rtt" in rules:
@@ -166,10 +166,10 @@ def _fewer_racks(instance: Instance, request: SitesRequest, options: Options) ->
 
 
 def shadow_prices(instance: Instance, request: SitesRequest, plan: SitesPlan) -> list[Price]:
-    """Return what one more unit of each limit saves per year with sites, lines and upgrades as planned, the dearest first.
+    """Return what one more unit of each limit saves per year, sites, lines and upgrades as planned, dearest first.
 
-    Modules and wavelengths are divisible there, so a price holds for small changes only. Under dc the lazy rows have their
-    prices like any other: the search ends once none is violated, so those not stated have none.
+    Modules and wavelengths are divisible there, so a price holds for small changes only. Under dc the lazy rows have
+    their prices like any other: the search ends once none is violated, so those not stated have none.
     """
     data = gather(instance, request)
     # A limit must act through its own row, or its price would be that of a bound.
@@ -222,9 +222,10 @@ def _prices(m: Any, data: SplitData, duals: Duals) -> Iterator[Price]:
 def near_best(
     instance: Instance, request: SitesRequest, options: Options, *, count: int, within: float
 ) -> list[SitesPlan]:
-    """Return the `count` best splits over different sets of sites, with racks and yearly cost a rack within a share of the best.
+    """Return the `count` best splits over different sets of sites, racks and cost a rack within a share of the best.
 
-    Each is the best split (most racks, then minimum cost) that opens none of the sets before it: proven by no-good cuts.
+    Each is the best split (most racks, then minimum cost) that opens none of the sets before it: proven by no-good
+    cuts.
     """
     data = gather(instance, request)
     excluded: list[frozenset[str]] = []

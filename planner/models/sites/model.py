@@ -1,7 +1,7 @@
 """The site split as a Pyomo MILP: its variables, the power balance, the rules in force and the yearly cost.
 
-Units of the rows are MW, M$, racks and 1000 m², so that coefficients stay within a few decades of one. Every rule can be
-left out by name, which is how a conflict is found; the power balance is a law and always stays.
+Units of the rows are MW, M$, racks and 1000 m², so that coefficients stay within a few decades of one. Every rule can
+be left out by name, which is how a conflict is found; the power balance is a law and always stays.
 """
 
 from collections.abc import Collection
@@ -25,7 +25,8 @@ def build(
 ) -> pyo.ConcreteModel:
     """Build the model without the named rules and without an objective; `sites` fixes the number of open sites.
 
-    Rules in `loose` act through their own rows alone: no bound knows of them, so that their limits can be moved or priced.
+    Rules in `loose` act through their own rows alone: no bound knows of them, so that their limits can be moved or
+    priced.
     """
     m = pyo.ConcreteModel()
     rules = registry.without(without)

@@ -22,9 +22,9 @@ from planner.solvers.outcome import Outcome, Stop, relative_gap
 
 MINIMIZES = "yearly cost of energy, sites, lines and WAN, USD"
 FORMULATION = (
-    "MILP: whole modules by site, open sites, generation, flows, new circuits and wavelengths; most racks first where the "
-    "total is free, then least yearly cost; racks and fabric cost the same in every split of the total and are left out; "
-    "a link joins every two open sites"
+    "MILP: whole modules by site, open sites, generation, flows, new circuits and wavelengths; most racks first where "
+    "the total is free, then least yearly cost; racks and fabric cost the same in every split of the total and are "
+    "left out; a link joins every two open sites"
 )
 PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
 

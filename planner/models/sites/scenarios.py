@@ -1,7 +1,7 @@
 """Scenarios of the split: the rows of the power flow once more for each year that may come, under one split.
 
-A scenario is the split's data with other headroom, generation and prices, stated on a block of its own. Robust: the split
-runs whole in each. Expected: a site may run less in a scenario, at the price of the curtailed work.
+A scenario is the split's data with other headroom, generation and prices, stated on a block of its own. Robust: the
+split runs whole in each. Expected: a site may run less in a scenario, at the price of the curtailed work.
 """
 
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def energy_musd(m: Any, block: Any, data: SplitData) -> Any:
 
 
 def expected_musd(m: Any, data: SplitData, own_musd: Any) -> Any:
-    """Return the price of a year's energy over the grid's own figures and all scenarios: the worst or the weighted mean."""
+    """Return the price of a year's energy: the worst of the grid's own year and the scenarios, or the weighted mean."""
     by_name = scenarios(data)
     if not by_name:
         return own_musd

@@ -1,8 +1,8 @@
 """Decide how many megawatts go where, and what joins them: a MILP over the grid, in two proven solves.
 
-First the most racks where the total is free, then the minimum yearly cost for that total. Power flows by transport (each
-corridor within its rating, lossless), by the DC equations, with contingencies where asked (lazy rows), or not at all.
-Every two open sites are joined by a link: a mesh, of which a ring uses a part.
+First the most racks where the total is free, then the minimum yearly cost for that total. Power flows by transport
+(each corridor within its rating, lossless), by the DC equations, with contingencies where asked (lazy rows), or not at
+all. Every two open sites are joined by a link: a mesh, of which a ring uses a part.
 """
 
 import math
@@ -35,7 +35,7 @@ def solve(instance: Instance, request: SitesRequest, options: Options) -> Outcom
 def solve_data(
     data: SplitData, options: Options, *, sites: int | None = None, excluded: Sequence[frozenset[str]] = ()
 ) -> Outcome[SitesPlan]:
-    """Solve a split; `sites` fixes the number of open sites, and none of the `excluded` sets may be the one that is open."""
+    """Solve a split; `sites` fixes the number of open sites, and none of the `excluded` sets may be open as a whole."""
     deadline = Deadline(options.time_limit)
     m = build(data, sites=sites)
     m.no_good = pyo.Constraint(
@@ -71,7 +71,7 @@ def _max_racks(m: Any, data: SplitData, options: Options) -> tuple[Outcome[highs
 
 
 def _shortest_flows(m: Any, data: SplitData, values: highs.Values, options: Options) -> SplitSolution:
-    """Keep the decisions and minimize the sum of flows: the cost leaves flows free, and loops would confuse a reader."""
+    """Keep the decisions and minimize the flows: the cost leaves these free, and loops would confuse a reader."""
     solution = read(m, data, values)
     # Under dc, angles leave no choice.
     if not solution.flow or data.network is not None:

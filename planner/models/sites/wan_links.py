@@ -13,8 +13,9 @@ from planner.physics.site import wan
 def variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None) -> None:
     """Create pairs, their wavelengths and fibre pairs, and which numbers of open sites are reached.
 
-    A ring over n sites sends 2·(n-1)/n of the gradient over each link, so the need grows with the number of open sites.
-    The need of a pair is a constant for each number of sites, so pairs, wavelengths and fibres come out whole by themselves.
+    A ring over n sites sends 2·(n-1)/n of the gradient over each link, so the need grows with the number of open
+    sites. The need of a pair is a constant for each number of sites, so pairs, wavelengths and fibres come out whole
+    by themselves.
     """
     m.max_sites = max_sites(data, rules) if sites is None else sites
     minimum = sites or min_sites(data, rules)
@@ -45,8 +46,9 @@ def variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None) -> 
 def _mesh(m: Any, data: SplitData, sites: int) -> None:
     """Join each open site to the `sites` - 1 others; wavelengths and fibres of a pair follow from its being joined.
 
-    Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes the
-    relaxation price links at all. A pair without enough capacity, or that a rule bars, has no variable and cannot be open.
+    Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes
+    the relaxation price links at all. A pair without enough capacity, or that a rule bars, has no variable and cannot
+    be open.
     """
     waves = {pair: m.levels[pair][0][1] for pair in m.pair}
     fibres = {pair: wan.fibre_pairs(data.wan, n) for pair, n in waves.items()}
@@ -64,7 +66,7 @@ def _mesh(m: Any, data: SplitData, sites: int) -> None:
 
 
 def levels(data: SplitData, max_sites: int, min_sites: int = 2) -> dict[Pair, list[tuple[int, int | None]]]:
-    """List for each pair the numbers of sites from which it needs more wavelengths, with that need; None: beyond any lease.
+    """List the numbers of sites from which each pair needs more wavelengths, with that need; None: beyond any lease.
 
     The first is listed as 2, whatever the minimum number of sites is.
     """

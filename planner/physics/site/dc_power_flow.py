@@ -1,7 +1,7 @@
 """DC power flow on sparse matrices: angles, flows, transfer factors, what outages shift, islands and bridges.
 
-Source of the equations: Wood, Wollenberg, Sheblé, Power Generation, Operation, and Control, 3rd ed., chapter 7
-(linear sensitivity factors) [m]. A corridor of c equal circuits has the susceptance c / x; one of them out leaves c - 1.
+Source of the equations: Wood, Wollenberg, Sheblé, Power Generation, Operation, and Control, 3rd ed., chapter 7 (linear
+sensitivity factors) [m]. A corridor of c equal circuits has the susceptance c / x; one of them out leaves c - 1.
 """
 
 from collections.abc import Sequence

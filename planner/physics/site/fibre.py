@@ -23,7 +23,7 @@ class Edge:
     a: str
     b: str
     route_km: float
-    most_pairs: int
+    max_pairs: int
     pair_usd: float
     wavelength_usd: float
     cut: bool
@@ -89,7 +89,7 @@ def _edge(wan: Wan, x: FibreEdge, a: Place, b: Place, *, cut: bool = True) -> Ed
         a=x.a,
         b=x.b,
         route_km=km,
-        most_pairs=x.max_fibre_pairs or wan.max_fibre_pairs,
+        max_pairs=x.max_fibre_pairs or wan.max_fibre_pairs,
         pair_usd=km * wan.fibre_usd_per_route_km if x.usd_per_pair is None else x.usd_per_pair,
         wavelength_usd=wan.wavelength_usd if x.wavelength_usd is None else x.wavelength_usd,
         cut=cut,
@@ -162,7 +162,8 @@ class Reach:
 def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
     """Measure the shortest route between every two places; where no graph is given or none joins them, the great circle times the factor.
 
-    Parted are two places without a route, and under protection two that one cut parts: then no form of exchange survives it.
+    Parted are two places without a route, and under protection two that one cut parts: then no form of exchange
+    survives it.
     """
     pairs = list(combinations(sorted(places), 2))
     km = {(a, b): wide.great_circle_km(*places[a], *places[b]) * wan.route_factor for a, b in pairs}

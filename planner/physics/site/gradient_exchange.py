@@ -69,8 +69,8 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> Form | None:
     """Reduce-scatter inside groups, all-reduce the parts across them, all-gather inside; None unless all groups have the same two or more.
 
-    With m groups of g a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the bytes of one ring over
-    all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
+    With m groups of g a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the bytes of one ring
+    over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
     """
     g, m = len(groups[0]) if groups else 0, len(groups)
     if m < 2 or g < 2 or any(len(x) != g for x in groups):
@@ -148,9 +148,9 @@ def fastest(offered: Sequence[Form], wan: Wan, window_seconds: float, rtt_ms: Rt
 def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tuple[LinkNeed, ...]:
     """Share the window out over the phases, so that at equal rates they fill it, and say what each link carries in its part.
 
-    Where no rate does, the parts are as the waits, so that none fits its own. A link that waits longer than it was counted
-    on, on a longer route, needs more by its own round trips alone: it keeps its phase's part of the window, and with it
-    every step of it.
+    Where no rate does, the parts are as the waits, so that none fits its own. A link that waits longer than it was
+    counted on, on a longer route, needs more by its own round trips alone: it keeps its phase's part of the window,
+    and with it every step of it.
     """
     rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
     if math.isfinite(rate):

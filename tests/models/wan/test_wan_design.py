@@ -9,7 +9,7 @@ from wan_graphs import asked, cheapest, edge, fibre, random_case
 from planner.instance.instance import Instance
 from planner.models.requests import Options, WanRequest
 from planner.models.wan import solve as wan
-from planner.models.wan.data import ask
+from planner.models.wan.data import gather
 from planner.plan.wan import WanPlan
 from planner.solvers.outcome import Outcome, Stop
 
@@ -31,7 +31,7 @@ def cost(outcome: Outcome[WanPlan]) -> float:
 def test_agrees_with_every_choice_of_routes(seed: int) -> None:
     """The yearly cost is that of the cheapest choice of all, and where there is none, that is proven."""
     instance, request = random_case(seed)
-    q = ask(instance, request)
+    q = gather(instance, request)
     links = [(d.a, d.b, d.size_bytes, d.window_seconds, d.trips) for d in q.demands.values()]
     expected, outcome = cheapest(instance, links), solved(instance, request)
     assert outcome.stop == Stop.PROVED

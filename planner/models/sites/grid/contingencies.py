@@ -6,8 +6,8 @@ The rule after a contingency, which the checker replays from the physics alone:
 - A node's largest unit takes `unit_share` of the node's generation. All plants of the island respond in proportion to
   `generation_mw` (droop), the node's remaining units among them. In each island every plant keeps as reserve for it the
   same share of its `generation_mw`, that of the worst such loss.
-- The loss of a bridge splits an island in two: in each, its own plants respond in proportion to `generation_mw`, and none
-  may exceed it. An island with load and without plants goes dark, so it may not have load.
+- The loss of a bridge splits an island in two: in each, its own plants respond in proportion to `generation_mw`, and
+  none may exceed it. An island with load and without plants goes dark, so it may not have load.
 - Plants also run for the load that is there without the sites, so that turning down has no limit here.
 - No remaining circuit may carry more than its rating.
 """
@@ -68,7 +68,7 @@ class Contingencies:
         return side, np.setdiff1d(np.flatnonzero(net.island == net.island[side[0]]), side)
 
     def batches(self) -> Iterable[Batch]:
-        """Return the factors of all contingencies; they are computed anew each time where they are too many to store."""
+        """Return the factors of all contingencies, computed anew each time where they are too many to store."""
         few = (len(self.lines) + len(self.units)) * len(self.topology.lines) <= MAX_STORED
         return self._stored if few else self._computed()
 

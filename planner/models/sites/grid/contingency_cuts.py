@@ -28,9 +28,10 @@ class Overload:
 def violated(
     network: DcNetwork, x: Floats, by_topology: dict[tuple[int, ...], Contingencies], tolerance: float
 ) -> list[GridCut]:
-    """Return cuts for what a point violates in the topology that its circuits make; they are valid in that topology alone.
+    """Return cuts for what a point violates in the topology that its circuits make, valid in that topology alone.
 
-    `by_topology` stores the contingencies of each. The point's binaries must be whole where there is something to build.
+    `by_topology` stores the contingencies of each. The point's binaries must be whole where there is something to
+    build.
     """
     built = network.built(x)
     if built not in by_topology:
@@ -121,7 +122,7 @@ def _cuts_of(
 
 
 def _island_cuts(of: Contingencies, x: Floats, by_line: SitesByLine | None, tolerance: float) -> Iterator[GridCut]:
-    """Require that each island a lost bridge leaves feeds itself: no load without plants, none above what it can spare."""
+    """Require that each island left by a lost bridge feeds itself: no load without plants, no plant above its limit."""
     network, net = of.network, of.topology.network
     injection = network.injection(x)
     for line in (k for k in of.lines if k in net.bridges):

@@ -1,4 +1,4 @@
-"""The grid of a site split as a DC network: its columns, its security cuts, and the network with every choice of circuits.
+"""The grid of a site split as a DC network: its columns, its cuts, and the network with every choice of circuits.
 
 Cuts are stored here and not in a model, so that every model of one split starts from what earlier ones found.
 """
@@ -37,7 +37,7 @@ class Corridor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridCut:
-    """One cutting plane `values · x[columns] <= upper`, valid where every binary of `condition` has the value beside it.
+    """One cutting plane `values · x[columns] <= upper`, valid where each binary of `condition` has its value.
 
     Elsewhere the left side is above `upper` by at most `reach` times the total load.
     """
@@ -79,7 +79,10 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class DcNetwork:
-    """The grid with its columns in this order: generation by node, modules and opening by candidate, then installation and flow of each circuit to build.
+    """The grid of a split in one year, as the columns that its cuts are stated over.
+
+    The columns are, in this order: generation by node, modules and opening by candidate, then installation and flow of
+    each circuit to build.
 
     Attributes
     ----------
@@ -220,7 +223,7 @@ class DcNetwork:
         return mw
 
     def injection_into_base(self, x: Floats) -> Floats:
-        """Return the power into the existing network: the flow of a new circuit is load at one end, generation at the other."""
+        """Return the power into the existing network: a new circuit is load at one end and generation at the other."""
         mw = self.injection(x)
         for (k, _), flow in zip(self.circuits_to_build, x[self.first_circuit_flow :], strict=True):
             mw[self.nodes[self.corridors[k].a]] -= flow

@@ -1,6 +1,7 @@
 """The lazy rows of a dc model: corridors above their ratings, before and after contingencies, year by year.
 
-Each year has injections of its own, so each is searched alone for violations; years share the columns of what is decided once.
+Each year has injections of its own, so each is searched alone for violations; years share the columns of what is
+decided once.
 """
 
 from collections.abc import Collection

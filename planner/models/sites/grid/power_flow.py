@@ -1,7 +1,8 @@
 """The DC power flow of a site split in its MILP: the rows that are stated at once.
 
-The balance of each island of the existing network, reserves, and new circuits, whose flows enter the existing network as
-load at one end and generation at the other. Each is stated for one year: of the model itself, or of a scenario's block.
+The balance of each island of the existing network, reserves, and new circuits, whose flows enter the existing network
+as load at one end and generation at the other. Each is stated for one year: of the model itself, or of a scenario's
+block.
 """
 
 from typing import Any
@@ -17,7 +18,7 @@ from planner.physics.site.grid import normal_share
 
 
 def plants(data: SplitData, *, bounded: bool) -> list[str]:
-    """Return the nodes that can feed in under dc: those with available generation, or all where that does not bound them."""
+    """Return the nodes that can feed in under dc: those with available generation; all where it does not bound."""
     if data.network is None:
         return []
     available = {n.id: n.generation_mw for n in data.grid.nodes}

@@ -1,1 +1,1 @@
-"""The rules of the site split as objects: one function a rule, with all that the searches and reports must know of it."""
+"""The rules of the site split as objects: one function a rule, with all that searches and reports must know of it."""

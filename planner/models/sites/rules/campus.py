@@ -132,7 +132,7 @@ def _one_site_each(data: SplitData, sites: int) -> bool:
 
 
 def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> int:
-    """Bound a site by what is left of the racks when each other site, alone in its interconnection, has the largest share."""
+    """Bound a site by what is left when every other site, alone in its interconnection, has the largest share."""
     if not _one_site_each(data, sites):
         return 1
     left = 1 - (sites - 1) * data.grid.rules.fault_split.max_share

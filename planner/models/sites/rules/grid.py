@@ -102,7 +102,7 @@ def rating(m: Any, data: SplitData) -> None:
 def _rating_sentence(data: SplitData) -> str:
     if not data.corridors:
         return "no line joins the nodes"
-    carry = {s: 0.0 for s in data.candidates}
+    carry = dict.fromkeys(data.candidates, 0.0)
     for s in carry:
         corridors = [data.corridors[k] for _, _, k in data.graph.edges(s, keys=True)]
         carry[s] = sum(c.rating_mw * c.circuits for c in corridors)

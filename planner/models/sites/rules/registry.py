@@ -1,4 +1,4 @@
-"""The rules of the site split by name: bounds, soft rules, conflicts, binding rules and explanations iterate over them."""
+"""The rules of the site split by name, over which bounds, soft rules, conflicts and explanations iterate."""
 
 from collections.abc import Collection
 

@@ -29,7 +29,8 @@ class Rule:
     yearly
         The rows are stated again for each scenario.
     index_names
-        Leading entries of a row's index that name it to the user (None: all); the rest tell apart the parts of one limit.
+        Leading entries of a row's index that name it to the user (None: all); the rest tell apart the parts of one
+        limit.
     index
         What the first entry of a row's index names; rows of a place without an open site bind nothing.
     unit, scale

@@ -63,7 +63,7 @@ def interconnect(m: Any, data: SplitData) -> None:
     def row(m: Any, s: str, lost: str) -> Any:
         lost_mw: Any = largest[s] if n1 else 0.0
         if lost != "standing":
-            # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than that of the existing one.
+            # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than the existing one's.
             lost_mw = largest[s] + (data.corridors[lost].rating_mw - largest[s]) * m.built[lost]
         return rule.share * _drawn_mw(m, data, s) <= _circuits_mw(m, data, s, largest[s]) - lost_mw
 

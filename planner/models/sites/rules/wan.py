@@ -32,10 +32,10 @@ def _rtt_sentence(data: SplitData) -> str:
 
 
 def wan_capacity(m: Any, data: SplitData) -> None:
-    """Require the wavelengths and fibre pairs that the exchange of each open pair needs, given the number of open sites.
+    """Require of each open pair the wavelengths and fibre pairs that its exchange needs for the number of open sites.
 
-    At most one site is open of a pair whose need no lease covers, or that the fibre cannot join. No set of sites is open
-    for which a design of the wide area was refused.
+    At most one site is open of a pair whose need no lease covers, or that the fibre cannot join. No set of sites is
+    open for which a design of the wide area was refused.
     """
 
     def active(m: Any, a: str, b: str, n: int) -> Any:
