@@ -32,6 +32,11 @@ RENAMED_KEYS = {
     ("demands", "asked_gbps"): "requested_gbps",
     ("demands", "short_of"): "saturated_edges",
     ("", "given_slowdown"): "configured_slowdown",
+    ("space", "most_sites"): "max_sites",
+    ("space", "most_modules"): "max_modules",
+    ("space", "most_racks"): "max_racks",
+    ("space", "most_racks_bound"): "max_racks_bound",
+    ("space", "pairs_that_cannot_be_lit"): "pairs_over_wan_capacity",
     **{(above, old): new for above in ("breakdown_seconds", "lost") for old, new in BREAKDOWN_PARTS.items()},
 }
 

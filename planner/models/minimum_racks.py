@@ -1,12 +1,12 @@
-"""The fewest racks of one cluster that train a model by a deadline, bracketed by layout searches.
+"""Find the fewest racks of one cluster that train a model by a deadline, bracketed by layout searches.
 
-Days fall as racks are added, so the racks are bracketed: at the upper end there is a layout, at the lower the search's bound
-proves that there is none in time. Where even so many racks that more could carry nothing are too slow, no number will do.
+Days fall as racks are added, so the racks are bracketed: at the upper end there is a layout, at the lower the search's
+bound proves that there is none in time. Where even so many racks that more could carry nothing are too slow, no number
+will do.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from planner.instance.instance import Instance
 from planner.models.layout.best_first import search
@@ -16,90 +16,91 @@ from planner.models.requests import LayoutRequest
 from planner.physics.training import layer_time
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
+from planner.plan.certificate import Status
 from planner.simulation.reference_tree import transport_slowdown_of
 
-SEARCHES = 16
-STEP = 4.0  # by which racks grow where the days hardly fall
+SEARCHES = 16  # of layouts; four to eight close a bracket of one percent
+STEP = 4.0  # by which racks grow at most: days far too many say little of the racks needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fewest:
-    """The racks held and those proven too few; without any, why."""
+class MinimumRacks:
+    """The fewest racks that have a layout in time, and the most that are proven too few."""
 
-    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    status: Status
     racks: int | None
     too_few: int  # racks with which no layout is in time, proven
     days: float | None
-    cut: ParallelStrategy | None
-    searches: int
+    strategy: ParallelStrategy | None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Bracket:
-    low: int = 0
-    high: int | None = None
+    low: int = 0  # racks proven too few
+    high: int | None = None  # racks that have a layout in time
     days: float | None = None
-    cut: ParallelStrategy | None = None
+    strategy: ParallelStrategy | None = None
+
+    def closed(self, tolerance: float) -> bool:
+        """Return whether the ends are as near to each other as they must be."""
+        return self.high is not None and self.high <= max(self.low + 1, self.low * (1 + tolerance))
+
+    def result(self, status: Status) -> MinimumRacks:
+        """Return what the bracket has proven."""
+        return MinimumRacks(status=status, racks=self.high, too_few=self.low, days=self.days, strategy=self.strategy)
 
 
-def fewest_racks(
-    instance: Instance,
-    deadline_days: float,
-    *,
-    guess: int,
-    tolerance: float = 0.01,
-    near: ParallelStrategy | None = None,
-    time_limit: float | None = None,
-) -> Fewest:
+def minimum_racks(
+    instance: Instance, deadline_days: float, *, guess: int, tolerance: float = 0.01, time_limit: float | None = None
+) -> MinimumRacks:
     """Bracket the fewest racks to the tolerance, from a guess; `time_limit` is that of one search."""
-    most, held, racks, last = useful_racks(instance), _Bracket(), max(1, guess), 0.0
-    for n in range(1, SEARCHES + 1):
-        racks = min(racks, most)
-        found = search(_problem(instance, racks), warm_starts=[near] if near else [], time_limit=time_limit)
+    limit, bracket, racks, last = useful_racks(instance), _Bracket(), max(1, guess), 0.0
+    strategy: ParallelStrategy | None = None
+    for _ in range(SEARCHES):
+        racks = min(racks, limit)
+        result = search(_problem(instance, racks), warm_starts=[strategy] if strategy else [], time_limit=time_limit)
         days = math.inf
-        if found.best is not None:
-            days, near = days_of(instance, found.best.seconds), found.best.strategy
-        if found.best is not None and days <= deadline_days:
+        if result.best is not None:
+            days, strategy = days_of(instance, result.best.seconds), result.best.strategy
+        if strategy is not None and days <= deadline_days:
             # A layout that leaves racks idle is one of fewer racks.
-            racks = min(racks, used_racks(instance, found.best.strategy))
-            held.high, held.days, held.cut = racks, days, near
-        elif days_of(instance, found.bound) > deadline_days:
-            held.low = max(held.low, racks)
+            racks = min(racks, used_racks(instance, strategy))
+            bracket.high, bracket.days, bracket.strategy = racks, days, strategy
+        elif days_of(instance, result.bound) > deadline_days:
+            bracket.low = max(bracket.low, racks)
         else:
-            break  # a limit cut the search short: neither end moves
-        if held.high is None and racks == most:
-            return Fewest(status="infeasible", racks=None, too_few=most, days=None, cut=None, searches=n)
-        if held.high is not None and held.high <= max(held.low + 1, held.low * (1 + tolerance)):
-            return Fewest(status="optimal", racks=held.high, too_few=held.low, days=held.days, cut=held.cut, searches=n)
-        # Where more racks no longer help, only the most can tell that none do.
-        stuck = held.high is None and days >= last > 0
-        racks, last = most if stuck else _next(held, racks, days / deadline_days, tolerance), days
-    status: Literal["feasible", "unknown"] = "unknown" if held.high is None else "feasible"
-    return Fewest(status=status, racks=held.high, too_few=held.low, days=held.days, cut=held.cut, searches=n)
+            break  # a limit ended the search: neither end moves
+        if bracket.high is None and racks == limit:
+            return bracket.result("infeasible")
+        if bracket.closed(tolerance):
+            return bracket.result("optimal")
+        # Where more racks no longer help, only the most can prove that none do.
+        stuck = bracket.high is None and days >= last > 0
+        racks, last = limit if stuck else _next(bracket, racks, days / deadline_days, tolerance), days
+    return bracket.result("unknown" if bracket.high is None else "feasible")
 
 
-def _next(held: _Bracket, racks: int, over: float, tolerance: float) -> int:
-    """Return the racks to try: as if days were inverse to racks; inside the bracket once there are both ends; then what closes it."""
-    if held.high is None:
+def _next(bracket: _Bracket, racks: int, over: float, tolerance: float) -> int:
+    """Return the racks to try: as if days were inverse to racks, inside the bracket; then what closes it."""
+    low, high = bracket.low, bracket.high
+    if high is None:
         return math.ceil(racks * min(max(over, 1 + tolerance), STEP))
-    middle = math.floor(math.sqrt(max(held.low, 1) * held.high))
+    middle = math.floor(math.sqrt(max(low, 1) * high))
     if over > 1:
         aimed = math.ceil(racks * over) if over < STEP else middle
     else:
-        aimed = min(math.floor(racks * over), math.floor(held.high / (1 + 0.9 * tolerance)))
-    if not held.low < aimed < held.high:
-        aimed = middle
-    return min(max(aimed, held.low + 1), held.high - 1)
+        aimed = min(math.floor(racks * over), math.floor(high / (1 + 0.9 * tolerance)))
+    return min(max(aimed if low < aimed < high else middle, low + 1), high - 1)
 
 
-def used_racks(instance: Instance, cut: ParallelStrategy) -> int:
-    """Count the racks that a layout works on."""
-    replicas = sum(math.ceil(d / cut.replicas_per_rack) for d in cut.data_parallel_by_site)
-    return replicas * racks_of_replica(_problem(instance, 1), cut)
+def used_racks(instance: Instance, strategy: ParallelStrategy) -> int:
+    """Return the racks that a layout works on."""
+    replicas = sum(math.ceil(d / strategy.replicas_per_rack) for d in strategy.data_parallel_by_site)
+    return replicas * racks_of_replica(_problem(instance, 1), strategy)
 
 
 def useful_racks(instance: Instance) -> int:
-    """Return racks beyond which more carry nothing: a replica a sequence, each of a stage a layer over a whole scale-up domain."""
+    """Return racks beyond which more carry nothing: a replica a sequence, a stage a layer, over a scale-up domain."""
     problem = _problem(instance, 1)
     m = problem.machine
     contexts = m.rack.gpus if m.sequence >= LONG_SEQUENCE else 1
@@ -107,7 +108,7 @@ def useful_racks(instance: Instance) -> int:
 
 
 def days_of(instance: Instance, seconds_per_sequence: float) -> float:
-    """Days to train at so many seconds a sequence."""
+    """Return the days to train at so many seconds a sequence."""
     w = instance.workload
     return layer_time.days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability)
 

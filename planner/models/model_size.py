@@ -1,4 +1,4 @@
-"""The model that laws give for a compute: its shape, its tokens and its batch."""
+"""Choose the model that laws give for a compute: its shape, its tokens and its batch."""
 
 from dataclasses import dataclass
 
@@ -26,15 +26,15 @@ class Candidate:
 def law_of(choose: Choose) -> PointsLaw | LossLaw:
     """Return the law by which the size is chosen, its name resolved."""
     if isinstance(choose.law, str):
-        raise TypeError("the instance still holds the name of a law")
+        raise TypeError("the instance still has the name of a law")
     return choose.law
 
 
 def loss_law_of(choose: Choose) -> LossLaw:
-    """Return the law that tells the loss: the choice's own where it is one."""
+    """Return the law of the loss: the one of the size where that is a law of loss."""
     law = choose.law if isinstance(choose.law, LossLaw) else choose.loss
     if isinstance(law, str):
-        raise TypeError("the instance still holds the name of a law")
+        raise TypeError("the instance still has the name of a law")
     return law
 
 
@@ -48,27 +48,25 @@ def model_for(choose: Choose, flop: float) -> Candidate:
     """
     depth, batch = choose.family.depth, choose.critical_batch
     if not isinstance(depth, DepthLaw) or isinstance(batch, str):
-        raise TypeError("the instance still holds the name of a law")
-    target = scaling_laws.best_parameters(law_of(choose), flop)
-    found = transformer_shape.choose(choose.family, depth, target)
-    if found is None:
-        f = choose.family
+        raise TypeError("the instance still has the name of a law")
+    target, f = scaling_laws.best_parameters(law_of(choose), flop), choose.family
+    model = transformer_shape.choose(f, depth, target)
+    if model is None:
         raise InputError(
-            f"workload.choose.family: no shape has {target:.4g} parameters within {f.tolerance:.2%} with heads a multiple of {f.heads_multiple_of} "
-            f"of {f.head_size} and hidden/layers from {f.min_aspect:g} to {f.max_aspect:g}; widen tolerance or the aspect, or let less divide"
+            f"workload.choose.family: no shape has {target:.4g} parameters within {f.tolerance:.2%} with heads a "
+            f"multiple of {f.heads_multiple_of} of {f.head_size} and hidden/layers from {f.min_aspect:g} to "
+            f"{f.max_aspect:g}; widen tolerance or the aspect, or let less divide"
         )
-    parameters = float(transformer_shape.size(found))
+    parameters = float(transformer_shape.size(model))
     tokens = scaling_laws.tokens_for(parameters, flop)
-    most = (
-        scaling_laws.power(batch, tokens=tokens, flop=flop, parameters=parameters)
-        if isinstance(batch, PowerOf)
-        else None
-    )
-    return Candidate(flop=flop, model=found, parameters=parameters, tokens=tokens, batch_tokens=most)
+    critical = None
+    if isinstance(batch, PowerOf):
+        critical = scaling_laws.power(batch, tokens=tokens, flop=flop, parameters=parameters)
+    return Candidate(flop=flop, model=model, parameters=parameters, tokens=tokens, batch_tokens=critical)
 
 
 def any_model(choose: Choose) -> Candidate:
-    """Return a model of the family to start from: that of the least power of ten of compute that has one."""
+    """Return a model of the family to start from: of the smallest power of ten of compute that has one."""
     for exponent in range(*START):
         try:
             return model_for(choose, 10.0**exponent)
@@ -78,11 +76,10 @@ def any_model(choose: Choose) -> Candidate:
 
 
 def instance_with(instance: Instance, candidate: Candidate) -> Instance:
-    """Return the instance that trains a candidate; a batch that the user limits besides stays limited."""
+    """Return the instance that trains a candidate; the user's own limit on the batch stays."""
     limits = instance.limits
     given = [b for b in (limits.max_batch_tokens, candidate.batch_tokens) if b is not None]
     work = instance.workload.model_copy(update={"model": candidate.model, "tokens": candidate.tokens})
-    least = max(min(given), float(instance.workload.sequence_length)) if given else None
-    return instance.model_copy(
-        update={"workload": work, "limits": limits.model_copy(update={"max_batch_tokens": least})}
-    )
+    batch = max(min(given), float(instance.workload.sequence_length)) if given else None
+    limits = limits.model_copy(update={"max_batch_tokens": batch})
+    return instance.model_copy(update={"workload": work, "limits": limits})

@@ -1,4 +1,4 @@
-"""What one decision passes to the next: explicit, typed, and all that the next may know of those before it."""
+"""The requests that one decision makes of the next: explicit, typed, and all that the next knows of those before it."""
 
 from dataclasses import dataclass, field
 
@@ -48,7 +48,7 @@ class LayoutRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WanRequest:
-    """What the wide area must join: the open sites, those among them that train, and the exchange in the time that the step counts on."""
+    """What the wide area must join: open sites, those that train, and the exchange in the time that a step assumes."""
 
     sites: tuple[str, ...]
     exchanging: tuple[str, ...]
@@ -60,10 +60,10 @@ class FabricRequest:
     """What one site's fabric must carry so that the layout's traffic stays hidden.
 
     Ideal times are at the NIC's rate; a slowdown is allowed up to the window, and up to the transport's own slowdown
-    where the ideal alone fills the window. `pipeline_send_limit` and `allreduce_limit` cap the slowdown besides, where the step
-    time already counts on them. Groups of `exchange_racks` racks exchange tokens with their experts all to all: nothing
-    hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each way end at its WAN gateway,
-    to which the racks of one stage at a time send gradients at `exchange_gbps`, and take as many.
+    where the ideal alone fills the window. `pipeline_send_limit` and `allreduce_limit` cap the slowdown besides, where
+    the step time already assumes them. Groups of `exchange_racks` racks exchange tokens with their experts all to all:
+    nothing hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each way
+    end at its WAN gateway, to which the racks of one stage at a time send gradients at `exchange_gbps`, and back.
     """
 
     racks: int
@@ -82,7 +82,7 @@ class FabricRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest:
-    """What one site's placement must hold: `groups` replica groups of equal size on leaf domains of a fabric."""
+    """What one site's placement must place: `groups` replica groups of equal size on leaf domains of a fabric."""
 
     racks: int
     groups: int
@@ -91,7 +91,7 @@ class PlacementRequest:
     domains_per_pod: int
 
 
-# What fabrics can be compared in, each to be made least: the axis, and the figure of merit that it stands for.
+# Axes in which fabrics are compared, all minimized, and the figure of merit of each.
 FABRIC_AXES = {
     "cost": "cost_usd",
     "time": "pipeline_send_slowdown",
@@ -103,7 +103,7 @@ FABRIC_AXES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """A non-dominated alternative of one decision: its figures of merit, all to be made least, and its choices."""
+    """A non-dominated alternative of one decision: its figures of merit, all minimized, and its choices."""
 
     merits: dict[str, float]
     choices: dict[str, object] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Choose a model's shape for a number of parameters: layers, heads, hidden and FFN width under what must divide what.
+"""Choose a Transformer's shape for a number of parameters: layers, heads, hidden and FFN width.
 
-CP-SAT over the layers and the width, in units of the heads that must divide: parameters within the tolerance of the target,
-hidden over layers within the bounds, and as near as can be to the depth that the law gives the width, then to the target.
+CP-SAT decides the layers and the width, in units of the heads that must divide: parameters within the tolerance of the
+target, hidden over layers within the bounds, and near the law's depth for the width, then near the target.
 """
 
 import math
@@ -15,10 +15,12 @@ from planner.solvers import cpsat
 from planner.solvers.outcome import Stop
 
 FFN_MULTIPLE = 128  # of the FFN width: whole tiles of the products
+SCALE = 1000  # depths and aspects are whole thousandths in CP-SAT
+MAX_LAYERS = 10**5  # far above any model, so that products stay within 64 bits
 
 
 def model_of(family: Family, layers: int, units: int) -> Model:
-    """Return the shape of so many layers whose heads are `units` times what must divide them."""
+    """Return the shape of so many layers whose heads are `units` times the family's multiple."""
     heads = units * family.heads_multiple_of
     hidden = heads * family.head_size
     ffn = math.ceil(family.ffn_ratio * hidden / FFN_MULTIPLE) * FFN_MULTIPLE
@@ -38,77 +40,70 @@ def model_of(family: Family, layers: int, units: int) -> Model:
 
 
 def size(model: Model) -> int:
-    """Count the parameters that the laws speak of: those that a token meets, embeddings included."""
+    """Return the parameters that the laws are about: those that a token meets, embeddings included."""
     return transformer.active_parameters(model, embedding=True)
 
 
-def _columns(family: Family, most: int) -> tuple[list[int], list[int]]:
+def _parameters(family: Family, max_units: int) -> tuple[list[int], list[int]]:
     """Return a layer's parameters and those beside the layers, by units of width from 1."""
-    layer, rest = [], []
-    for u in range(1, most + 1):
-        one, two = size(model_of(family, 1, u)), size(model_of(family, 2, u))
-        layer.append(two - one)
-        rest.append(2 * one - two)
-    return layer, rest
+    one, two = ([size(model_of(family, n, u)) for u in range(1, max_units + 1)] for n in (1, 2))
+    return [b - a for a, b in zip(one, two, strict=True)], [2 * a - b for a, b in zip(one, two, strict=True)]
 
 
-def _of(m: cp_model.CpModel, units: cp_model.IntVar, column: list[int]) -> cp_model.IntVar:
-    """Return what a column holds for the width chosen."""
-    found = m.new_int_var(min(column), max(column), "")
-    m.add_element(units - 1, column, found)
-    return found
+def _at(m: cp_model.CpModel, units: cp_model.IntVar, values: list[int]) -> cp_model.IntVar:
+    """Return the value that belongs to the width chosen."""
+    value = m.new_int_var(min(values), max(values), "")
+    m.add_element(units - 1, values, value)
+    return value
 
 
-def most_units(family: Family, target: float) -> int:
+def max_units(family: Family, target: float) -> int:
     """Bound the width: with as few layers as it may have, it has more than the target."""
     width, u = family.heads_multiple_of * family.head_size, 1
-    while size(model_of(family, max(1, math.floor(u * width / family.max_aspect)), u)) <= target * (
-        1 + family.tolerance
-    ):
-        u += max(1, u // 8)
+    limit = target * (1 + family.tolerance)
+    while size(model_of(family, max(1, math.floor(u * width / family.max_aspect)), u)) <= limit:
+        u += max(1, u // 8)  # grows by an eighth, so that wide families end soon
     return u
 
 
 def choose(family: Family, depth: DepthLaw, target: float) -> Model | None:
-    """Return the shape of the family nearest to the depth law with the target's parameters; None where none can be built.
+    """Return the shape of the family nearest to the depth law with the target's parameters, if any can be built.
 
     Raises
     ------
     RuntimeError
         CP-SAT stopped without an answer; it never should, the model is small.
     """
-    most = most_units(family, target)
-    layer, rest = _columns(family, most)
+    widest = max_units(family, target)
+    layer, rest = _parameters(family, widest)
     low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
-    ends, width = ((math.ceil, low), (math.floor, high)), family.heads_multiple_of * family.head_size
+    width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
+    deepest = max(1, min(MAX_LAYERS, math.floor(high / layer[0]) + 1))
     m = cp_model.CpModel()
-    units = m.new_int_var(1, most, "units")
-    deepest = max(1, min(10**5, math.floor(high / layer[0]) + 1))
-    steps = m.new_int_var(1, max(1, deepest // family.layers_multiple_of), "steps")
-    layers = family.layers_multiple_of * steps
-    per_layer, beside = _of(m, units, layer), _of(m, units, rest)
-    # Implied by the rows below: the layers that the target leaves each width, and how far that is from the law. They make the proof short.
-    wanted = [round(1000 * scaling_laws.layers_of(depth, width * u)) for u in range(1, most + 1)]
-    fewest, largest = (
-        [max(0, min(deepest, way((of - b) / x))) for x, b in zip(layer, rest, strict=True)] for way, of in ends
-    )
-    apart = [max(0, 1000 * a - w, w - 1000 * z) for a, z, w in zip(fewest, largest, wanted, strict=True)]
-    m.add(layers >= _of(m, units, fewest))
-    m.add(layers <= _of(m, units, largest))
+    units = m.new_int_var(1, widest, "units")
+    layers = multiple * m.new_int_var(1, max(1, deepest // multiple), "steps")
     body = m.new_int_var(0, math.ceil(high), "body")
-    m.add_multiplication_equality(body, [layers, per_layer])
-    m.add(body + beside >= math.ceil(low))
-    m.add(body + beside <= math.floor(high))
-    m.add(1000 * width * units >= math.ceil(1000 * family.min_aspect) * layers)
-    m.add(1000 * width * units <= math.floor(1000 * family.max_aspect) * layers)
-    away = m.new_int_var(0, 1000 * deepest + max(wanted), "away")
-    m.add_abs_equality(away, 1000 * layers - _of(m, units, wanted))
-    m.add(away >= _of(m, units, apart))
+    m.add_multiplication_equality(body, [layers, _at(m, units, layer)])
+    parameters = body + _at(m, units, rest)
+    m.add(parameters >= math.ceil(low))
+    m.add(parameters <= math.floor(high))
+    m.add(SCALE * width * units >= math.ceil(SCALE * family.min_aspect) * layers)
+    m.add(SCALE * width * units <= math.floor(SCALE * family.max_aspect) * layers)
+    law = [round(SCALE * scaling_laws.layers_of(depth, width * u)) for u in range(1, widest + 1)]
+    away = m.new_int_var(0, SCALE * deepest + max(law), "away")
+    m.add_abs_equality(away, SCALE * layers - _at(m, units, law))
+    # Implied, for a short proof: the layers that the target leaves each width, and how far they are from the law.
+    first = [max(0, min(deepest, math.ceil((low - b) / x))) for x, b in zip(layer, rest, strict=True)]
+    last = [max(0, min(deepest, math.floor((high - b) / x))) for x, b in zip(layer, rest, strict=True)]
+    m.add(layers >= _at(m, units, first))
+    m.add(layers <= _at(m, units, last))
+    apart = [max(0, SCALE * a - w, w - SCALE * z) for a, z, w in zip(first, last, law, strict=True)]
+    m.add(away >= _at(m, units, apart))
     missed = m.new_int_var(0, math.ceil(high - low), "missed")
-    m.add_abs_equality(missed, body + beside - round(target))
-    share = m.new_int_var(0, 1000, "share")  # thousandths of the tolerance by which the target is missed
-    m.add(share * math.ceil(target * family.tolerance / 1000) >= missed)
-    m.minimize(1000 * away + share)
+    m.add_abs_equality(missed, parameters - round(target))
+    share = m.new_int_var(0, SCALE, "share")  # thousandths of the tolerance by which the target is missed
+    m.add(share * math.ceil(target * family.tolerance / SCALE) >= missed)
+    m.minimize(SCALE * away + share)
     out = cpsat.run(m)
     if out.infeasible:
         return None

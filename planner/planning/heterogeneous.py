@@ -26,9 +26,9 @@ OPTIMAL_GAP = 1e-9  # relative: days and bound come from the same floats in anot
 SOLVER = "branch and bound over shares; numpy branch and bound over tables"
 FORMULATION = (
     "Sequences of a step by pool, each pool's layout its own. The fewest seconds per sequence of all shares up to a "
-    "size bound every box of shares from below; boxes are halved in order of their bounds, shares of a batch of {small} "
-    "sequences at most down to exact counts. {searches} searches of layouts over {boxes:,} boxes; the layouts found, and "
-    "these with other numbers of micro-batches, are joined to the best shares."
+    "size bound every box of shares from below; boxes are halved in order of their bounds, shares of a batch of "
+    "{small} sequences at most down to exact counts. {searches} searches of layouts over {boxes:,} boxes; the layouts "
+    "found, and these with other numbers of micro-batches, are joined to the best shares."
 )
 
 

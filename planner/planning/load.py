@@ -1,6 +1,5 @@
-"""Read an instance: JSON, catalogue names, references and pins; every complaint names path, value and remedy."""
+"""Read an instance: JSON, catalogue names, references and pins; each error names path, value and remedy."""
 
-import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from planner.errors import InputError
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
+from planner.instance.nearest import hint
 from planner.instance.pins import check_pins
 from planner.instance.read import read_json, validated
 from planner.instance.references import reference_problems
@@ -84,7 +84,7 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
-    """Put catalogue entries in the place of the pools' names; the first pool's stand for the hardware's own where these are absent."""
+    """Put catalogue entries in the place of the pools' names; the first pool's are the hardware's where it has none."""
     pools = hardware.get("pools")
     for i, pool in enumerate(pools if isinstance(pools, list) else ()):
         for key in ("accelerator", "rack"):
@@ -119,10 +119,8 @@ def _resolve_choice(workload: dict[str, Any], where: str) -> None:
 
 
 def _entry(kind: str, name: str, path: str) -> Any:
+    """Return an entry of a catalogue; `path` says where its name stands."""
     known = catalogue(kind)
     if name in known:
         return known[name]
-    folded = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), list(folded), 1, 0.4)
-    hint = f"did you mean {folded[near[0]]!r}? " if near else ""
-    raise InputError(f"{path}: {name!r} is not in the catalogue; {hint}known: {', '.join(sorted(known))}")
+    raise InputError(f"{path}: {name!r} is not in the catalogue; {hint(name, sorted(known))}")

@@ -1,10 +1,10 @@
-"""Fabrics of which none is better in every figure: for the layout of a plan, site by site, at any leaf size asked for."""
+"""The Pareto frontier of fabrics for the layout of a plan, site by site, at any leaf size asked for."""
 
-import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from planner.errors import InputError
+from planner.instance.nearest import hint
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.physics.network.locality import expert_racks
 from planner.plan.fabric import WanGateway
@@ -13,21 +13,21 @@ from planner.plan.plan import Plan
 
 
 def request_of(
-    held: LayoutPlan, site: str, racks: int, gpus_per_rack: int, wan_gateway: WanGateway | None = None
+    layout: LayoutPlan, site: str, racks: int, gpus_per_rack: int, wan_gateway: WanGateway | None = None
 ) -> FabricRequest:
-    """Return what a site's fabric must carry for a plan's layout, with no more slowdown than the layout counts on, and the plan's WAN gateway."""
-    m, a = held.metrics, held.assumptions
+    """Return what a site's fabric must carry: the layout's traffic, no slower than it assumes, and the WAN gateway."""
+    m, a = layout.metrics, layout.assumptions
     return FabricRequest(
         racks=racks,
-        group_racks=max(1, held.racks_per_stage_by_site[site]),
-        groups=held.rack_stages,
+        group_racks=max(1, layout.racks_per_stage_by_site[site]),
+        groups=layout.rack_stages,
         pipeline_send_seconds=m.pipeline_send_nic_seconds,
         pipeline_send_window_seconds=m.pipeline_send_window_seconds,
         allreduce_seconds=m.allreduce_layer_seconds,
         allreduce_window_seconds=m.allreduce_window_seconds,
         pipeline_send_limit=a.pipeline_send_slowdown,
         allreduce_limit=a.allreduce_slowdown,
-        exchange_racks=expert_racks(held.expert_parallel, gpus_per_rack),
+        exchange_racks=expert_racks(layout.expert_parallel, gpus_per_rack),
         wan_gbps=wan_gateway.wan_gbps if wan_gateway else 0.0,
         exchange_gbps=wan_gateway.exchange_gbps if wan_gateway else 0.0,
     )
@@ -42,34 +42,40 @@ def frontier(
     every: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[str, Alternative]]:
-    """Yield the site and design of each; with leaf sizes, those of every size in turn, so that sizes can be compared.
+    """Return the site and design of each point; with leaf sizes, those of every size in turn, for comparison.
 
-    `axes` are those of `planner.handoff.FABRIC_AXES` in which no design may be matched or beaten by another, `every` asks for
-    every slowdown and not only the best below each step of a ladder, `report` hears of sites whose time has ended.
+    Parameters
+    ----------
+    axes
+        Those of FABRIC_AXES in which no design may be matched or beaten by another.
+    every
+        Ask for every slowdown, and not only for the best below each step of a ladder.
+    report
+        Called with a line for each site whose time has ended.
 
     Raises
     ------
     ValueError
-        If the plan holds no layout or no fabric.
+        If the plan has no layout or no fabric.
     """
     from planner.models.fabric.solve import alternatives
     from planner.physics.plan_physics import PlanPhysics
 
     if plan.layout is None or plan.fabric is None:
-        raise ValueError("the plan holds no fabric")
-    held = PlanPhysics(plan=plan)
-    for site, racks in sorted(held.racks_by_site.items()):
+        raise ValueError("the plan has no fabric")
+    physics = PlanPhysics(plan=plan)
+    for site, racks in sorted(physics.racks_by_site.items()):
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {"fabric.leaf_domain_racks": size})
             instance = plan.instance.model_copy(update={"pins": pins})
             built = plan.fabric.sites.get(site)
-            request = request_of(plan.layout, site, racks, held.gpus_per_rack, built.wan_gateway if built else None)
-            said: list[str] = []
+            request = request_of(plan.layout, site, racks, physics.gpus_per_rack, built.wan_gateway if built else None)
+            messages: list[str] = []
             options = Options(time_limit=time_limit, seed=plan.seed)
-            found = alternatives(instance, request, options, axes=axes, every=every, report=said.append)
-            for text in said:
+            designs = alternatives(instance, request, options, axes=axes, every=every, report=messages.append)
+            for text in messages:
                 report(f"{site}: {text}" if size is None else f"{site}, leaf domains of {size} racks: {text}")
-            yield from ((site, x) for x in found)
+            yield from ((site, x) for x in designs)
 
 
 def axes_of(text: str) -> list[str]:
@@ -83,13 +89,10 @@ def axes_of(text: str) -> list[str]:
     names = [x.strip() for x in text.split(",")]
     for name in names:
         if name not in FABRIC_AXES:
-            near = difflib.get_close_matches(name, FABRIC_AXES, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise InputError(f"--axes: {name!r} is none of {', '.join(FABRIC_AXES)}{hint}")
+            raise InputError(f"--axes: {name!r} is no axis; {hint(name, FABRIC_AXES)}")
     if not set(names) - {"cost"}:
-        raise InputError(
-            f"--axes {text}: cost alone has no trade; name one of {', '.join(a for a in FABRIC_AXES if a != 'cost')} beside it"
-        )
+        others = ", ".join(a for a in FABRIC_AXES if a != "cost")
+        raise InputError(f"--axes {text}: cost alone has no trade; name one of {others} beside it")
     return names
 
 
@@ -105,7 +108,7 @@ def lines(rows: Sequence[tuple[str, Alternative]]) -> str:
 
 def table(rows: Sequence[tuple[str, Alternative]]) -> str:
     """Write the designs as a table, a line each."""
-    head = ["site", "cost", "power MW", "hop", "split", "leaf racks", "boxes", "tiers", "family", "switch"]
+    head = ["site", "cost", "power MW", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]
     lines = [head, *(_line(site, x) for site, x in rows)]
     widths = [max(len(line[c]) for line in lines) for c in range(len(head))]
     return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in lines)

@@ -1,4 +1,4 @@
-"""One point of the study of limits: a compute, the model that laws give for it, and the best use of the GPUs that train it in time."""
+"""Study the limits of utilisation: the model that laws give for a compute, on the fewest GPUs that train it in time."""
 
 import math
 from typing import Literal
@@ -17,7 +17,7 @@ GUESS = 0.4  # utilisation from which the racks of a first point are sought
 
 
 class LimitLayout(Frozen):
-    """How the step is cut at a point."""
+    """The parallel strategy of a point."""
 
     tensor_parallel: int
     context_parallel: int
@@ -62,10 +62,10 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     machine = step.machine_of(asked)
     peak = machine.gpu.peak_flop_per_second[machine.precision.compute] * machine.rack.gpus
     full = flop / (peak * days * DAY * asked.workload.availability)  # racks at full use
-    found = minimum_racks.fewest_racks(
+    found = minimum_racks.minimum_racks(
         asked, days, guess=math.ceil(full / GUESS), tolerance=tolerance, time_limit=time_limit
     )
-    told = {
+    known = {
         "flop": float(scaling_laws.training_flop(candidate.parameters, candidate.tokens)),
         "status": found.status,
         "parameters": candidate.parameters,
@@ -76,24 +76,24 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
         "loss": scaling_laws.loss(model_size.loss_law_of(choose), candidate.parameters, candidate.tokens),
         "gpus_too_few": found.too_few * machine.rack.gpus,
     }
-    if found.racks is None or found.cut is None:
+    if found.racks is None or found.strategy is None:
         why = (
             f"no layout trains it in {days:g} days, whatever the GPUs"
             if found.status == "infeasible"
             else "the time limit came first"
         )
-        return LimitPoint.model_validate(told | {"reason": why})
-    breakdown = step.step_breakdown(machine, minimum_racks.conditions(asked), found.cut)
-    whole = sum(breakdown.values())
+        return LimitPoint.model_validate(known | {"reason": why})
+    breakdown = step.step_breakdown(machine, minimum_racks.conditions(asked), found.strategy)
+    seconds = sum(breakdown.values())
     return LimitPoint.model_validate(
-        told
+        known
         | {
             "gpus": found.racks * machine.rack.gpus,
             "days": found.days,
             "utilisation": full / found.racks,
             "utilisation_bound": min(1.0, full / found.too_few) if found.too_few else 1.0,
-            "layout": {k: v for k, v in layout_values(found.cut).items() if k in LimitLayout.model_fields},
-            "step_seconds": whole,
-            "shares": {k: v / whole for k, v in breakdown.items() if v > 0},
+            "layout": {k: v for k, v in layout_values(found.strategy).items() if k in LimitLayout.model_fields},
+            "step_seconds": seconds,
+            "shares": {k: v / seconds for k, v in breakdown.items() if v > 0},
         }
     )

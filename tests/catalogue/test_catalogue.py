@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.instance.hardware import Accelerator, Rack
 from planner.instance.base import Sourced
+from planner.instance.hardware import Accelerator, Rack
 from planner.instance.network import Medium, Switch
 from planner.instance.workload import Model
 from planner.physics.training.transformer import total_parameters

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.models.batch_shares import Pool, balance, made_up, sequences_of, varied
+from planner.models.batch_shares import Pool, balance, factorisations, sequences_of, with_other_micro_batches
 from planner.models.layout.best_first import search
 from planner.models.layout.data import problem_of
 from planner.models.requests import LayoutRequest
@@ -15,8 +15,8 @@ from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
 PRECISION = {
-    "compute": "bf16", "parameter_bytes": 6, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 8, "activation_bytes": 2,
-    "collective_bytes": 2,
+    "compute": "bf16", "parameter_bytes": 6, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 8,
+    "activation_bytes": 2, "collective_bytes": 2,
 }  # fmt: skip
 SMALL = {"name": "small", "layers": 4, "hidden": 2048, "heads": 4, "vocabulary": 32_000}
 
@@ -43,8 +43,8 @@ def problem(accelerator, batch, *, gpus=2, racks=1, slowdown=1.0, pins=None, mod
 
 
 def exact_seconds(asked, n):
-    """Return the least seconds of a step of exactly n sequences: every way to make them up, each searched alone."""
-    least = math.inf
+    """Return the fewest seconds of a step of exactly n sequences, over every way to make them up."""
+    fewest = math.inf
     for b, d in itertools.product((1, 2, 4, 8, 16), range(1, n + 1)):
         if n % (b * d) == 0:
             pins = {
@@ -53,8 +53,8 @@ def exact_seconds(asked, n):
                 "layout.microbatch_sequences": b,
             }
             found = search(problem(batch=n, pins=pins, **asked)).best
-            least = min(least, found.seconds * n if found else math.inf)
-    return least
+            fewest = min(fewest, found.seconds * n if found else math.inf)
+    return fewest
 
 
 CASES = [
@@ -66,29 +66,27 @@ CASES = [
 
 @pytest.mark.parametrize(("batch", "pools"), CASES)
 def test_brute_force_over_all_shares_agrees(batch, pools):
-    """No shares of a small batch are better than those found, which are said to be proven."""
+    """No shares of a small batch are better than the result, which is proven."""
     tables = [[0.0] + [exact_seconds(p, n) for n in range(1, batch + 1)] for p in pools]
     shares = [s for s in itertools.product(range(batch + 1), repeat=len(pools)) if 0 < sum(s) <= batch]
     best = min(max(t[n] for t, n in zip(tables, s, strict=True)) / sum(s) for s in shares)
     found = balance(
         [problem(batch=batch, **p) for p in pools], batch, tail=lambda _: 0.0, gap=0.0, progress=lambda _: None
     )
-    assert found is not None
     assert found.stop is Stop.PROVED
     assert found.rate == pytest.approx(best, rel=1e-9)
     assert found.bound == pytest.approx(best, rel=1e-9)
 
 
 def test_the_slowest_exchange_is_waited_for():
-    """A wait of a second for every step in which two pools train leaves one pool alone, and is never under the bound."""
+    """A wait of a second for each step that two pools train leaves one pool alone, and is never under the bound."""
     pools = [problem("A100-80GB", 6), problem("H100", 6)]
 
     def tail(points):
         return 1.0 if sum(x is not None for x in points) > 1 else 0.0
 
-    found = balance(pools, 6, tail=tail, least_tail=1.0, gap=0.0, progress=lambda _: None)
+    found = balance(pools, 6, tail=tail, min_tail=1.0, gap=0.0, progress=lambda _: None)
     alone = search(pools[1]).best
-    assert found is not None
     assert alone is not None
     assert [x is None for x in found.points] == [True, False]
     assert found.rate == pytest.approx(alone.seconds)
@@ -96,29 +94,28 @@ def test_the_slowest_exchange_is_waited_for():
 
 
 def test_a_larger_batch_is_bounded_where_it_is_not_proven():
-    """In a batch too large for exact shares the bound stays under what is found, and both under the faster pool alone."""
+    """In a batch too large for exact shares the bound stays under the result, and both under the faster pool alone."""
     pools = [problem("A100-80GB", 96, racks=2), problem("H100", 96, racks=2)]
     found = balance(pools, 96, tail=lambda _: 0.0, progress=lambda _: None)
     alone = min(search(p).best.seconds for p in pools)
-    assert found is not None
     assert 0 < found.bound <= found.rate < alone
     assert sum(x.sequences for x in found.points) <= 96
     assert found.rate / found.bound < 1.1
 
 
 def test_a_pool_without_memory_does_not_train():
-    """A pool whose GPUs hold no layout of the model gets no share; where none does, there are no shares."""
+    """A pool whose GPUs fit no layout of the model gets no share; where no pool does, there are provably no shares."""
     wide = {"name": "wide", "layers": 8, "hidden": 8192, "heads": 64, "vocabulary": 32_000}
     small, large = problem("A100-40GB", 4, gpus=1, model=wide), problem("B200", 4, gpus=4, model=wide)
     found = balance([small, large], 4, tail=lambda _: 0.0, progress=lambda _: None)
-    assert found is not None
     assert [x is None for x in found.points] == [True, False]
-    assert balance([small, small], 4, tail=lambda _: 0.0, progress=lambda _: None) is None
+    none = balance([small, small], 4, tail=lambda _: 0.0, progress=lambda _: None)
+    assert (none.points, none.stop) == ((), Stop.PROVED)
 
 
-def test_ways_to_make_up_a_share_hold_it_exactly():
+def test_ways_to_make_up_a_share_are_exact():
     """Every way has the share's number of sequences, and none is named twice."""
-    ways = [tuple(w.values()) for w in made_up(problem("H100", 12, racks=8), 12)]
+    ways = [tuple(w.values()) for w in factorisations(problem("H100", 12, racks=8), 12)]
     assert len(ways) == len(set(ways))
     assert all(math.prod(w) == 12 for w in ways)
     assert (3, 2, 2) in ways
@@ -129,10 +126,12 @@ def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
     asked = problem("H100", 40, racks=4)
     best = search(asked).best
     assert best is not None
-    others, pool = list(varied(asked, replace(best.cut, micro_batch=1))), Pool(problem=asked)
+    others, pool = list(with_other_micro_batches(asked, replace(best.strategy, micro_batch=1))), Pool(problem=asked)
     assert len(others) > 3
-    for cut in others:
-        n = sequences_of(cut)
+    for strategy in others:
+        n = sequences_of(strategy)
         assert n <= 40
-        assert sum(stage_memory.worst_memory(asked.machine, cut).values()) <= asked.memory_limit
-        assert sum(step.step_breakdown(asked.machine, asked.conditions, cut).values()) >= n * pool.rate(n) * (1 - 1e-9)
+        assert sum(stage_memory.worst_memory(asked.machine, strategy).values()) <= asked.memory_limit
+        assert sum(step.step_breakdown(asked.machine, asked.conditions, strategy).values()) >= n * pool.rate(n) * (
+            1 - 1e-9
+        )

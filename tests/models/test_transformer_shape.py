@@ -69,7 +69,7 @@ def test_random_families_are_of_both_kinds() -> None:
 
 @pytest.mark.parametrize("target", [7e9, 175e9, 1e12, 52.5e12, 300e12])
 def test_large_shapes_are_buildable(target: float) -> None:
-    """Every target from 7e9 to 3e14 has a shape within a hundredth, its heads whole multiples, its width within bounds."""
+    """Every target from 7e9 to 3e14 has a shape within a hundredth: whole multiples of heads, width within bounds."""
     family = Family()
     found = transformer_shape.choose(family, DepthLaw(aspect=128.0), target)
     assert found is not None

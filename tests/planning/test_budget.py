@@ -1,4 +1,4 @@
-"""The loop on the budget: few numbers of racks are tried, and what solves before found out changes no answer."""
+"""The loop on the budget: few numbers of racks are tried, and what earlier solves proved changes no answer."""
 
 import pytest
 from worked_plan import instance_with
@@ -12,13 +12,13 @@ from planner.planning.warm_start import Learned
 
 def solved(instance: Instance, learned: Learned | None = None) -> tuple[Plan, list[str]]:
     """Return the plan and the numbers of racks that were tried on the way."""
-    told: list[str] = []
-    plan = solve_instance(instance, options_of(time_limit=None, gap=None, seed=0, threads=1), told.append, learned)
-    return plan, [line for line in told if "days, bound" in line or "racks: no" in line]
+    messages: list[str] = []
+    plan = solve_instance(instance, options_of(time_limit=None, gap=None, seed=0, threads=1), messages.append, learned)
+    return plan, [line for line in messages if "days, bound" in line or "racks: no" in line]
 
 
 def test_budgets_one_after_another_have_the_plans_of_each_alone() -> None:
-    """Bills, layouts and floors of the budgets before lead to the same racks and days."""
+    """Bills, layouts and bounds of the budgets before lead to the same racks and days."""
     learned = Learned()
     for budget in (40e6, 36e6, 34e6, 33e6, 30e6, 26e6, 37e6):
         instance = instance_with(limits__budget_usd=budget)

@@ -46,7 +46,7 @@ def question(**hardware: Any) -> dict[str, Any]:
 
 
 def test_prediction_near_the_published_step() -> None:
-    """Korthikanti et al. 2022 (table 5) took 13.75 s for this step of 64 sequences on 64 A100s with selective recompute."""
+    """Korthikanti et al. 2022 (table 5) measured 13.75 s: 64 sequences on 64 A100s with selective recompute."""
     found = planner.evaluate(question(), {**FULL, "recompute": "selective"})
     assert found.step_seconds == pytest.approx(13.75, rel=0.1)
     assert found.fits
@@ -63,7 +63,7 @@ def test_parts_sum_to_the_whole() -> None:
 
 
 def test_what_does_not_fit_is_said() -> None:
-    """With nothing recomputed the activations of 64 micro-batches in flight are too large for 80 GB; the excess is told in GB."""
+    """Without recompute the activations of 64 micro-batches are too large for 80 GB; the excess is stated in GB."""
     found = planner.evaluate(question(), {**FULL, "recompute": "none", "sequence_parallel": False, "zero_stage": 0})
     assert not found.fits
     assert "GB over" in found.problems[0]
@@ -72,8 +72,8 @@ def test_what_does_not_fit_is_said() -> None:
 def test_racks_and_batch_are_held_against_the_instance() -> None:
     """A layout of 8 nodes on 7, or of more tokens than the critical batch, does not run."""
     less = {**question(racks=7), "limits": {"max_batch_tokens": 2048 * 32}}
-    told = planner.evaluate(less, {**FULL, "recompute": "full"}).problems
-    assert [p.split(":")[0] for p in told] == ["racks", "batch"]
+    problems = planner.evaluate(less, {**FULL, "recompute": "full"}).problems
+    assert [p.split(":")[0] for p in problems] == ["racks", "batch"]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_racks_and_batch_are_held_against_the_instance() -> None:
 def test_contradictions_are_named(change: dict[str, Any], word: str) -> None:
     """A layout that is not whole, or that contradicts itself, is bad input that names the pin."""
     layout = {k: v for k, v in {**FULL, **change}.items() if v is not None}
-    with pytest.raises(InputError, match="evaluate") as told:
+    with pytest.raises(InputError, match="evaluate") as error:
         planner.evaluate(question(), layout)
-    assert word in str(told.value)
+    assert word in str(error.value)
 
 
 def test_command_prints_json_and_nothing_else(tmp_path: Any) -> None:
@@ -103,8 +103,8 @@ def test_command_prints_json_and_nothing_else(tmp_path: Any) -> None:
     pins = [x for k, v in FULL.items() for x in ("--pin", f"layout.{k}={json.dumps(v)}")]
     good = CliRunner().invoke(main.app, ["evaluate", str(path), *pins, "--pin", "layout.recompute=selective", "--json"])
     assert good.exit_code == 0
-    held = json.loads(good.stdout)
-    assert held["step_seconds"] == held["layout"]["metrics"]["step_seconds"]
+    result = json.loads(good.stdout)
+    assert result["step_seconds"] == result["layout"]["metrics"]["step_seconds"]
     bad = CliRunner().invoke(main.app, ["evaluate", str(path), *pins, "--pin", "layout.microbatch_sequences=16"])
     assert bad.exit_code == 3
     assert "does not run" in bad.stdout
@@ -119,7 +119,7 @@ def test_sites_without_a_replica_are_refused() -> None:
 
 
 def test_even_layers_leave_the_ends_one_less() -> None:
-    """126 layers on 16 stages are 7 on the ends, which hold the embeddings, and 8 between; 105 on 4 are 27, 26, 26, 26."""
+    """126 layers on 16 stages are 7 on the ends, with the embeddings, and 8 between; 105 on 4 are 27, 26, 26, 26."""
     assert even_layers(126, 16) == (7, *(8,) * 14, 7)
     assert even_layers(105, 4) == (27, 26, 26, 26)
 

@@ -27,7 +27,7 @@ def test_no_other_choice_is_better() -> None:
 
 
 def test_relief_is_enough() -> None:
-    """With the memory that it is said to lack, the question has a plan."""
+    """With the memory that it lacks, the question has a plan."""
     asked = small(hbm=1.5e8)
     found = planner.explain(asked)
     assert found.status == "infeasible"

@@ -1,5 +1,6 @@
 """A solver that fails proves nothing: the plan is unknown, says what failed, and is never called infeasible."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,12 +11,14 @@ from worked_plan import instance_with
 
 import planner
 from planner.cli.main import app
+from planner.models import batch_shares
 from planner.models.layout import solve as layout
 from planner.models.plan_placement import solve as plan_placement
 from planner.models.sites import solve as sites
 from planner.solvers import highs
 from planner.solvers.outcome import Outcome, Stop
 
+ROOT = Path(__file__).parents[2]
 LIMIT = 4  # exit status where a plan is neither proven nor excluded
 
 
@@ -63,8 +66,34 @@ def test_a_limit_before_the_first_layout_is_unknown(file: Path, monkeypatch: pyt
     _refuse(file, "layout", "limit")
 
 
+def test_a_model_whose_layouts_cannot_be_judged_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the layout search fails for every model, none is called out of reach."""
+    monkeypatch.setattr(layout, "solve", lambda *_, **__: Outcome(stop=Stop.FAILED, detail="MODEL_INVALID"))
+    data = json.loads((ROOT / "instances" / "one-rack.json").read_text(encoding="utf-8"))
+    data |= {"objective": {"minimize": "loss"}, "limits": {"deadline_days": 30.0, "max_batch_tokens": 4e6}}
+    data["workload"]["choose"] = {"tolerance": 0.05}
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(data))
+    _refuse(path, "layout", "MODEL_INVALID")
+
+
+def test_pools_without_a_layout_in_time_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the time ends before any pool has a layout, the pools are not called infeasible."""
+    search = batch_shares.search
+
+    def none_in_time(*asked, **options):
+        found = search(*asked, **options)
+        return dataclasses.replace(found, best=None, bound=1e-3, stop=Stop.LIMIT)
+
+    monkeypatch.setattr(batch_shares, "search", none_in_time)
+    data = json.loads((ROOT / "instances" / "two-pools.json").read_text(encoding="utf-8"))
+    data["limits"] = {"max_batch_tokens": 2 * data["workload"]["sequence_length"]}
+    plan = planner.solve(data)
+    assert (plan.status, plan.stopped, plan.conflict.rules) == ("unknown", "limit", ())
+
+
 def test_a_failure_on_the_way_leaves_the_plan_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the layouts of more racks could not be judged, the plan of fewer racks is feasible and no longer optimal."""
+    """Where the layouts of more racks could not be judged, the plan of fewer racks is feasible, not optimal."""
     instance, solve = instance_with(), layout.solve
     best = planner.solve(instance)
     racks = sum(s.racks for s in best.sites.sites)
@@ -82,6 +111,6 @@ def test_a_failure_on_the_way_leaves_the_plan_unproven(monkeypatch: pytest.Monke
 
 
 def test_a_layout_that_is_proven_impossible_is_still_infeasible() -> None:
-    """A pin that no layout meets is told with its rule, and with exit status 3 on the command line."""
+    """A pin that no layout meets is a proven conflict, with its rule."""
     plan = planner.solve(instance_with(pins={"layout.tensor_parallel": 7}))
     assert plan.status == "infeasible" and plan.conflict.rules

@@ -1,4 +1,4 @@
-"""Four tiers from the command line: a site whose boxes need them, one that may have them and does not, and bad input."""
+"""Four tiers from the command line: a site whose switches need them, one that does not, and bad input."""
 
 import json
 from pathlib import Path
@@ -73,9 +73,9 @@ def test_a_bound_says_why_four_tiers_are_not_taken(tmp_path: Path) -> None:
 def test_a_pin_asks_for_four_tiers(tmp_path: Path, pin: str) -> None:
     """Where fewer tiers would do a pin on the core's uplinks or the tiers is kept, at a cost."""
     name, _, value = pin.partition("=")
-    free, held = solved(tmp_path, 16), solved(tmp_path, 16, pins={name: int(value)})
-    assert len(held["fabric"]["sites"]["cluster"]["tiers"]) == 4
-    assert held["fabric"]["sites"]["cluster"]["cost_usd"] > free["fabric"]["sites"]["cluster"]["cost_usd"]
+    free, pinned = solved(tmp_path, 16), solved(tmp_path, 16, pins={name: int(value)})
+    assert len(pinned["fabric"]["sites"]["cluster"]["tiers"]) == 4
+    assert pinned["fabric"]["sites"]["cluster"]["cost_usd"] > free["fabric"]["sites"]["cluster"]["cost_usd"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_pin_asks_for_four_tiers(tmp_path: Path, pin: str) -> None:
     ],
 )
 def test_bad_input_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    """A tier too many and a pin that is none are told by path."""
+    """A tier too many and a pin that is none are named by path."""
     path = cluster(tmp_path / "asked.json", 8, **changes)
     done = RUN.invoke(app, ["solve", str(path), "-q"])
     assert message in f"{done.output}{done.exception}"

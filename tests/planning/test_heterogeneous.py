@@ -1,4 +1,4 @@
-"""Pools of different GPUs from the file to the checked plan: better than any pool alone, every figure recomputed, bad input refused."""
+"""Pools of different GPUs from the file to the checked plan: better than any pool alone, and bad input refused."""
 
 import copy
 import json
@@ -43,7 +43,7 @@ def plan():
 
 
 def test_two_pools_train_faster_than_either_alone(plan):
-    """The shares of both pools are a better plan than the best one of each, exchange included, and never under the bound."""
+    """The shares of both pools are better than each pool alone, exchange included, and never under the bound."""
     days = [planner.solve(alone(small(), name)).objective.value for name in ("a100", "h100")]
     assert plan.objective.value < min(days)
     assert 1 / plan.objective.bound <= sum(1 / d for d in days) * (1 + 1e-9)
@@ -66,7 +66,7 @@ def test_same_question_has_the_same_plan(plan):
 
 
 def test_without_a_link_no_exchange_is_counted():
-    """Pools joined by nothing wait for none, and train no slower than over a link; the story says so."""
+    """Pools joined by nothing wait for none, and train no slower than over a link; the summary says so."""
     data = small()
     del data["hardware"]["pool_link"]
     found = planner.solve(data)
@@ -114,8 +114,8 @@ def test_checker_recomputes_each_pools_layout(plan):
             )
         }
     )
-    held = plan.pools.model_copy(update={"layouts": {**plan.pools.layouts, "a100": wrong}})
-    rules = {v.rule for v in check(plan.model_copy(update={"pools": held}))}
+    pools = plan.pools.model_copy(update={"layouts": {**plan.pools.layouts, "a100": wrong}})
+    rules = {v.rule for v in check(plan.model_copy(update={"pools": pools}))}
     assert {"pools[a100].metrics[step_seconds]", "pools[a100].metrics[memory_bytes_per_gpu]"} <= rules
     assert not any(r.startswith("pools[h100]") for r in rules)
 
@@ -175,14 +175,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), REFUSED)
-def test_what_does_not_go_with_pools_is_refused(change, told):
+@pytest.mark.parametrize(("change", "words"), REFUSED)
+def test_what_does_not_go_with_pools_is_refused(change, words):
     """Every part that the pools would leave out of account is named, with what to do."""
     data = small()
     change(data)
     with pytest.raises(InputError) as error:
         load_instance(data)
-    assert told in str(error.value)
+    assert words in str(error.value)
 
 
 def test_link_without_pools_is_refused():
@@ -201,8 +201,8 @@ def test_commands_on_one_layout_refuse_pools(command):
     assert "hardware.pools" in str(found.exception)
 
 
-def test_show_tells_each_pools_share(plan, tmp_path):
-    """The story names every pool with its sequences, its layout and its wait."""
+def test_show_prints_each_pools_share(plan, tmp_path):
+    """The summary names every pool with its sequences, its layout and its wait."""
     path = tmp_path / "plan.json"
     path.write_text(plan.model_dump_json(), encoding="utf-8")
     found = CliRunner().invoke(app, ["show", str(path)])

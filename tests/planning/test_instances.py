@@ -28,7 +28,7 @@ def resolved(name):
 def unsourced(value, path, inherited):
     """Yield the path of each number that no source covers.
 
-    A source text covers the figures of its object and of the objects below it; a source by key covers the keys it names.
+    A source text covers the figures of its object and of those below it; a source by key covers its keys.
     The instance's own source is a title and covers nothing.
     """
     if isinstance(value, dict):
@@ -122,7 +122,7 @@ def test_5gw_has_the_four_authorities_and_their_nodes():
 
 
 def test_5gw_has_no_node_for_all_of_it_and_palo_verde_for_half():
-    """No node can hold 5 GW: interconnect stops it in the east, headroom in the west; Palo Verde and an eastern node can hold half."""
+    """No node carries 5 GW: interconnect binds in the east, headroom in the west; two nodes carry half each."""
     grid = resolved("5gw").grid
     authority = {b.id: b for b in grid.balancing_authorities}
     by_lines = {n.id: n.interconnect_mw / grid.rules.interconnect.share for n in grid.nodes}
@@ -153,10 +153,10 @@ def test_us_134_zones_has_a_site_split():
     """The sites alone are decided, proven: the most racks that the budget buys, in two interconnections."""
     outcome = sites.solve(load_instance(INSTANCES / "us-134-zones.json"), SitesRequest(), Options())
     assert outcome.stop is Stop.PROVED
-    held = outcome.solution
-    assert len(held.sites) == len({s.interconnection for s in held.sites}) == 2
-    assert "budget" in held.certificate.binding
-    assert held.certificate.status == "optimal"
+    split = outcome.solution
+    assert len(split.sites) == len({s.interconnection for s in split.sites}) == 2
+    assert "budget" in split.certificate.binding
+    assert split.certificate.status == "optimal"
 
 
 @pytest.mark.parametrize(("free", "pinned"), [("5gw", "agache2024-100t"), ("5gw-50t", "agache2024-50t")])

@@ -86,7 +86,9 @@ def test_use_is_below_the_ideal_and_its_parts_sum(best: Plan) -> None:
     assert best.model_choice is not None
     assert 0 < best.model_choice.compute_shares["used"] < 1
     assert sum(best.model_choice.compute_shares.values()) == pytest.approx(1.0)
-    assert best.model_choice.compute_shares["used"] == pytest.approx(best.model_choice.flop / best.model_choice.ideal.flop)
+    assert best.model_choice.compute_shares["used"] == pytest.approx(
+        best.model_choice.flop / best.model_choice.ideal.flop
+    )
     assert best.model_choice.loss > best.model_choice.ideal.loss
 
 
@@ -96,7 +98,10 @@ def test_more_never_makes_a_worse_model(best: Plan, more: dict[str, Any]) -> Non
     assert best.model_choice is not None
     found = solve(question(**more))
     assert found.model_choice is not None
-    assert found.model_choice.loss <= best.model_choice.loss + (best.model_choice.loss - best.model_choice.loss_bound) + 1e-9
+    assert (
+        found.model_choice.loss
+        <= best.model_choice.loss + (best.model_choice.loss - best.model_choice.loss_bound) + 1e-9
+    )
 
 
 def test_an_edited_choice_is_found(best: Plan) -> None:

@@ -1,4 +1,4 @@
-"""Fabrics of a plan side by side: never dearer than the plan's own, at the leaf sizes asked for, and told when there are none."""
+"""Fabrics of a plan side by side: never dearer than the plan's own, at the leaf sizes asked for."""
 
 import json
 from pathlib import Path
@@ -28,17 +28,17 @@ def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> Non
 def test_command_prints_them(tmp_path: Path) -> None:
     """The table has a line a design and a head; JSON has the same designs."""
     (tmp_path / "p.json").write_text(PLAN.model_dump_json())
-    told = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json")])
+    shown = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json")])
     data = json.loads(CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--json"]).stdout)
-    assert told.exit_code == 0
-    assert len(told.stdout.splitlines()) == 1 + len(data) > 1
+    assert shown.exit_code == 0
+    assert len(shown.stdout.splitlines()) == 1 + len(data) > 1
     assert {"site", "cost_usd", "pipeline_send_slowdown", "unavoidable_splits", "power_mw", "leaf_domain_racks"} <= set(
         data[0]
     )
 
 
 def test_none_is_an_answer(tmp_path: Path) -> None:
-    """A leaf size that no box holds leaves nothing: said, with its own exit status."""
+    """A leaf size that no box holds leaves nothing, with its own exit status."""
     (tmp_path / "p.json").write_text(PLAN.model_dump_json())
     done = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--leaf-sizes", "999"])
     assert done.exit_code == 3 and done.stdout == "" and "no fabric" in done.stderr
@@ -51,7 +51,7 @@ def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
     """The rows that are written hold every figure, whatever the axes, and the plot takes them."""
     plan, rows, picture = (tmp_path / name for name in ("p.json", "rows.jsonl", "frontier.svg"))
     plan.write_text(PLAN.model_dump_json())
-    told = CliRunner().invoke(app, ["fabric", "pareto", str(plan), "--axes", axes, "-o", str(rows)])
+    shown = CliRunner().invoke(app, ["fabric", "pareto", str(plan), "--axes", axes, "-o", str(rows)])
     drawn = CliRunner().invoke(
         app,
         [
@@ -67,22 +67,22 @@ def test_rows_can_be_drawn(tmp_path: Path, axes: str) -> None:
             str(picture),
         ],
     )
-    assert (told.exit_code, drawn.exit_code) == (0, 0)
-    assert len(rows.read_text().splitlines()) == len(told.stdout.splitlines()) - 1
+    assert (shown.exit_code, drawn.exit_code) == (0, 0)
+    assert len(rows.read_text().splitlines()) == len(shown.stdout.splitlines()) - 1
     assert "<svg" in picture.read_text()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "words"),
     [
         (["--axes", "cost"], "cost alone"),
-        (["--axes", "cost,tme"], "did you mean time"),
-        (["--axes", ""], "none of"),
+        (["--axes", "cost,tme"], "did you mean 'time'"),
+        (["--axes", ""], "is no axis"),
         (["-o", "rows.csv"], ".jsonl"),
     ],
 )
-def test_bad_options_are_told(tmp_path: Path, options: list[str], said: str) -> None:
+def test_bad_options_are_refused(tmp_path: Path, options: list[str], words: str) -> None:
     """An axis that is not known, cost alone and a file of another kind are refused with what to write."""
     (tmp_path / "p.json").write_text(PLAN.model_dump_json())
     bad = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), *options])
-    assert isinstance(bad.exception, InputError) and said in str(bad.exception)
+    assert isinstance(bad.exception, InputError) and words in str(bad.exception)

@@ -12,7 +12,7 @@ from planner.cli import main
 from planner.cli.commands.limits import changed, fall, wall
 from planner.models.layout.best_first import search
 from planner.models.layout.data import problem_of
-from planner.models.minimum_racks import fewest_racks
+from planner.models.minimum_racks import minimum_racks
 from planner.models.requests import LayoutRequest
 from planner.physics.training import layer_time
 from planner.planning.load import load_instance
@@ -40,13 +40,13 @@ def test_utilisation_is_a_share_within_its_bound() -> None:
     assert sum(p.shares.values()) == pytest.approx(1.0)
 
 
-def test_the_fewest_racks_are_those_of_trying_every_number() -> None:
+def test_the_minimum_racks_are_those_of_trying_every_number() -> None:
     """No fewer racks are in time, tried one by one."""
     data = changed(INSTANCE, FIXED)
     instance = load_instance(data | {"limits": {"max_batch_tokens": 2e6}}, searched=False)
     tokens = instance.workload.tokens
     instance = instance.model_copy(update={"workload": instance.workload.model_copy(update={"tokens": tokens / 40})})
-    found = fewest_racks(instance, 90.0, guess=3, tolerance=0.001)
+    found = minimum_racks(instance, 90.0, guess=3, tolerance=0.001)
 
     def days(racks: int) -> float:
         best = search(
@@ -106,7 +106,7 @@ def made(*use: float | None) -> list[LimitPoint]:
 
 
 def test_fall_and_wall_are_read_off_the_points() -> None:
-    """The fall is where the line crosses 80 % of the best, the wall between the last point in time and the first that never is."""
+    """The fall is where the line crosses 80 % of the best, the wall between the last point in time and the first late."""
     assert fall(made(0.5, 0.5, 0.3, 0.1)) == pytest.approx(10**25.5)
     assert fall(made(0.5, 0.45)) is None
     assert wall(made(0.5, 0.1, None, None)) == (1e25, 1e26)
@@ -114,7 +114,7 @@ def test_fall_and_wall_are_read_off_the_points() -> None:
 
 
 def test_the_command_writes_its_points(tmp_path: Path) -> None:
-    """Points go to a file, one JSON object a line, and a table with the fall is told."""
+    """Points go to a file, one JSON object a line, and a table shows the fall."""
     out = tmp_path / "points.jsonl"
     asked = [
         "limits",
