@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from planner.errors import hint
 from planner.instance.instance import Instance
-from planner.instance.nearest import hint
 
 Check = Callable[[Any], bool]
 

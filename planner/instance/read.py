@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from planner.errors import InputError
-from planner.instance.nearest import hint
+from planner.errors import InputError, hint
 from planner.instance.renamed_keys import renamed, renames_in
 
 M = TypeVar("M", bound=BaseModel)

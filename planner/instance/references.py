@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from planner.errors import InputError
+from planner.errors import InputError, hint
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.instance.nearest import hint
 from planner.instance.wan import Wan
 
 WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals

@@ -94,10 +94,11 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
     )
     if shares.points:
         return _judged(instance, options, _section(pools, shares, options, deadline.elapsed))
-    rules, reason = ("hardware.pools", "memory"), "no pool has a layout in its memory and racks, whatever its share"
-    if shares.stop is not Stop.PROVED:
-        rules, reason = (), "the time limit came before a layout of any pool"
-    return _plan(instance, options, conflict=Conflict(decision="layout", rules=rules, reason=reason))
+    why = Conflict(decision="layout", rules=(), reason="the time limit came before a layout of any pool")
+    if shares.stop is Stop.PROVED:
+        reason = "no pool has a layout in its memory and racks, whatever its share"
+        why = Conflict(decision="layout", rules=("hardware.pools", "memory"), reason=reason)
+    return _plan(instance, options, conflict=why)
 
 
 def _limits_in_conflict(instance: Instance) -> Conflict | None:

@@ -7,11 +7,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from planner.errors import InputError
+from planner.errors import InputError, hint
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
-from planner.instance.nearest import hint
 from planner.instance.pins import check_pins
 from planner.instance.read import read_json, validated
 from planner.instance.references import reference_problems

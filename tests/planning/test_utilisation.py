@@ -106,7 +106,7 @@ def made(*use: float | None) -> list[LimitPoint]:
 
 
 def test_fall_and_wall_are_read_off_the_points() -> None:
-    """The fall is where the line crosses 80 % of the best, the wall between the last point in time and the first late."""
+    """The fall is where the line crosses 80 % of the best, the wall between the last point in time and the next."""
     assert fall(made(0.5, 0.5, 0.3, 0.1)) == pytest.approx(10**25.5)
     assert fall(made(0.5, 0.45)) is None
     assert wall(made(0.5, 0.1, None, None)) == (1e25, 1e26)
