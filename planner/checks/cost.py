@@ -35,7 +35,7 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
         fabric = fabric.model_copy(
             update={"sites": {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabric.sites.items()}}
         )
-    return bill(c.instance, sum(c.racks_by_site.values()), split, fabric, wan.exact(c))
+    return bill(c.instance, sum(c.racks_by_site.values()), split, fabric, wan.repriced(c))
 
 
 def _exact(c: PlanPhysics, s: Site) -> Site:

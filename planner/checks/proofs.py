@@ -89,7 +89,7 @@ def certified(c: PlanPhysics) -> Iterator[Violation]:
         "fabric": _fabric_usd(c),
         "placement": _split(c),
     }
-    figures |= {"wan": wan.figure(c), "pools": heterogeneous.days(c)}
+    figures |= {"wan": wan.objective(c), "pools": heterogeneous.days(c)}
     for name, x in certificates(c).items():
         if figures[name] is not None:
             yield from must_equal(f"certified[{name}]", f"objective ({x.minimizes})", x.objective, figures[name])

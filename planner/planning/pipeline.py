@@ -8,15 +8,14 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from planner.cluster import hostlist
 from planner.errors import InternalError
 from planner.instance.instance import Instance
 from planner.models.fabric import data as fabric_data
 from planner.models.fabric import solve as fabric
 from planner.models.layout import solve as layout
-from planner.models.layout.warm_start import SolutionCache
+from planner.models.layout.solution_cache import SolutionCache
 from planner.models.plan_placement import solve as plan_placement
 from planner.models.requests import (
     FabricRequest,
@@ -30,72 +29,27 @@ from planner.models.requests import (
 from planner.models.sites import conflict as sites_conflict
 from planner.models.sites import solve as sites
 from planner.models.wan import solve as wan_design
-from planner.physics.network import transport, wan_gateway
-from planner.physics.network.locality import Locality, expert_racks, locality
 from planner.physics.site import wan
 from planner.physics.site.cost import bill
-from planner.physics.site.gradient_exchange import counted_window_seconds
+from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
 from planner.physics.training import step
 from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
 from planner.plan.certificate import Conflict
-from planner.plan.fabric import FabricPlan, SiteFabric
+from planner.plan.fabric import FabricPlan
 from planner.plan.layout import LayoutMetrics, LayoutPlan
-from planner.plan.placement import PlacementPlan, SitePlacement
-from planner.plan.plan import Cost
+from planner.plan.placement import PlacementPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
+from planner.planning.fabric_requests import Designs, gateway_gbps, request_of, site_fabric, worst_slowdowns
+from planner.planning.trials import Decision, Refusal, Trial
 from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 ROUNDS = 12
 REFUSALS = 8  # sets of sites without a design of the wide area, after which no other is tried
-Decision = Literal["sites", "wan", "layout", "fabric", "placement"]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """All decisions for one number of racks, and the bill."""
-
-    racks_by_site: dict[str, int]
-    sites: SitesPlan | None
-    wan: WanPlan | None
-    layout: LayoutPlan
-    fabric: FabricPlan | None
-    placement: PlacementPlan | None
-    cost: Cost
-    proved: bool
-
-    @property
-    def racks(self) -> int:
-        """Racks over all sites."""
-        return sum(self.racks_by_site.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A decision that cannot be taken at some number of racks; why is found out when it is asked, since that takes time."""
-
-    decision: Decision
-    explain: Callable[[], Conflict]
-
-
-@dataclass(frozen=True, slots=True)
-class _Designed:
-    """The fabrics of all sites, and the slowdowns of pipeline exchange and rings that any placement on them may cause."""
-
-    requests: dict[str, FabricRequest]
-    outcomes: dict[str, Outcome[fabric.FabricDesign]]
-    worst: tuple[float, float]
-
-    def design(self, site: str) -> fabric.FabricDesign:
-        """Return the design of a site."""
-        held = self.outcomes[site].solution
-        if held is None:
-            raise InternalError(f"fabric[{site}]: no design is held")
-        return held
 
 
 @dataclass(slots=True)
@@ -120,7 +74,7 @@ class Decider:
     alone: bool = True  # no other solve shares what this one finds out
 
     def left(self) -> Options:
-        """Return the options with the time that is left; a started decision always gets a moment for its first answer."""
+        """Return the options with the time left; a started decision always gets a moment for its first answer."""
         limit = self.options.time_limit
         return (
             self.options
@@ -138,7 +92,7 @@ class Decider:
         return transport_slowdown_of(self.instance.network)
 
     def trial(self, racks: int | None, *, fixed: dict[str, int] | None = None) -> Trial | Refusal:
-        """Take every decision for `racks` racks (None: what the pins or the hardware say), or for `fixed` racks by site."""
+        """Take every decision for `racks` racks (None: as pinned or given), or for `fixed` racks by site."""
         self.pipeline_send_limit = self.allreduce_limit = (
             None  # what another number of racks may suffer says nothing of this one
         )
@@ -185,7 +139,7 @@ class Decider:
         )
 
     def _join(self, s: SitesPlan | None, found: LayoutPlan) -> WanPlan | Refusal | None:
-        """Design what joins the sites where that is asked for: the exchange is done in the time that the step counts on.
+        """Design what joins the sites where that is asked for: the exchange takes no longer than the step assumes.
 
         Sites that are proven not to be joined by any design are remembered, so that the split looks elsewhere.
         """
@@ -194,7 +148,7 @@ class Decider:
             return None
         m, a = found.metrics, found.assumptions
         training = tuple(sorted(x for x, d in found.data_parallel_by_site.items() if d))
-        window = counted_window_seconds(
+        window = assumed_window_seconds(
             links, m.gradient_bytes_per_stage, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms
         )
         asked = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=window)
@@ -223,7 +177,7 @@ class Decider:
         return {s.id: s.racks for s in held.sites}, held
 
     def _told(self, held: SitesPlan, pins: list[str]) -> SitesPlan:
-        """Say of a split whose racks by site the budget loop fixed that it did, in the place of pins that no user gave."""
+        """State of a split with racks fixed by the budget loop that it did so, in place of pins that no user gave."""
         c = held.certificate
         own = tuple(b for b in c.binding if b not in {f"pins[{p}]" for p in pins if p not in self.instance.pins})
         given = f"{c.given}; racks by site, to which the loop on the budget grew a split of least yearly cost"
@@ -260,9 +214,9 @@ class Decider:
             self.instance,
             request,
             self.left(),
-            twice=False,
-            near=near,
-            memory=memory,
+            verified=False,
+            warm_starts=near,
+            cache=memory,
             progress=self.progress,
         )
         out = self._once(key, solve)
@@ -291,22 +245,22 @@ class Decider:
         return [strategy_of(self.requests[-1][0])] if self.requests else []
 
     def confirmed(self, held: Trial) -> Trial:
-        """Return the trial with its layout decided twice, by the tables and by CP-SAT: done once, for the plan that is returned.
+        """Return the trial with its layout verified by CP-SAT: done once, for the plan that is returned.
 
-        The tables are searched afresh where no other solve shares the memory, so that CP-SAT sees every row they could not exclude.
+        The tables are searched afresh where no other solve shares the cache, so that CP-SAT sees every column left.
         Where the time is out the plan stands as it is.
         """
         if self.out_of_time():
             return held
         request = next(r for found, r in self.requests if found is held.layout)
         memory = None if self.alone else self.layouts
-        out = layout.solve(self.instance, request, self.left(), near=[strategy_of(held.layout)], memory=memory)
+        out = layout.solve(self.instance, request, self.left(), warm_starts=[strategy_of(held.layout)], cache=memory)
         if out.solution is None:
             raise InternalError("layout: the search does not find again what it found before")
         return replace(held, layout=out.solution)
 
     def _needs_more_wan(self, found: LayoutPlan, sites_plan: SitesPlan | None) -> bool:
-        """Tell whether the layout exchanges more, or in less time, than the links were sized for; remember the larger need."""
+        """Return whether the layout exchanges more, or faster, than the links were sized for; keep the larger need."""
         if sites_plan is None or self.instance.wan is None or not sites_plan.links:
             return False
         m, links = found.metrics, sites_plan.links
@@ -324,7 +278,7 @@ class Decider:
     def _build(
         self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
     ) -> tuple[FabricPlan, PlacementPlan] | Refusal | None:
-        """Choose the fabrics and place the ranks on them; None where the traffic may be slower than the layout counted on."""
+        """Choose the fabrics and place the ranks; None where the traffic may be slower than the layout assumes."""
         designed = self._design(by_site, found, split, joined)
         if isinstance(designed, Refusal):
             return designed
@@ -332,10 +286,10 @@ class Decider:
 
     def _design(
         self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
-    ) -> _Designed | Refusal:
+    ) -> Designs | Refusal:
         """Choose the fabric of every site, and tell how slow the traffic may be on them."""
         requests = {
-            s: self._fabric_request(s, racks, found, self._border_gbps(s, found, split, joined))
+            s: self._fabric_request(s, racks, found, gateway_gbps(self.instance, s, found, split, joined))
             for s, racks in sorted(by_site.items())
         }
         designs: dict[str, Outcome[fabric.FabricDesign]] = {}
@@ -351,9 +305,9 @@ class Decider:
                     reason=designs[site].detail or "no design can be wired",
                 )
                 return self._refusal("fabric", designs[site], partial(_same, why))
-            hop, ring = self._worst_slowdowns(request, design)
+            hop, ring = worst_slowdowns(self.instance, request, design)
             worst = (max(worst[0], hop), max(worst[1], ring))
-        return _Designed(requests, designs, worst)
+        return Designs(requests, designs, worst)
 
     def _fabric(self, site: str, request: FabricRequest) -> Outcome[fabric.FabricDesign]:
         """Choose the fabric of a site, or return the one chosen last where it is still the cheapest."""
@@ -364,14 +318,14 @@ class Decider:
             and self.instance.network is not None
             and held.stop is Stop.PROVED
         ):
-            slowdowns = self._worst_slowdowns(request, held.solution)
+            slowdowns = worst_slowdowns(self.instance, request, held.solution)
             if fabric.still_cheapest(self.instance.network, asked, request, slowdowns):
                 return held
         out = self._once(("fabric", request), partial(fabric.solve, self.instance, request, self.left(), site=site))
         self.designed[site] = request, out
         return out
 
-    def _place(self, found: LayoutPlan, designed: _Designed) -> tuple[FabricPlan, PlacementPlan] | Refusal:
+    def _place(self, found: LayoutPlan, designed: Designs) -> tuple[FabricPlan, PlacementPlan] | Refusal:
         """Place every site's ranks on the racks of its fabric."""
         placed: dict[str, Outcome[plan_placement.Placed]] = {}
         for site, request in designed.requests.items():
@@ -394,70 +348,19 @@ class Decider:
         section = plan_placement.plan(placed, seed=self.options.seed)
         wrap = found.virtual_stages > 1
         fabrics = {
-            s: self._site_fabric(r, found, designed.design(s), section.sites.get(s), wrap=wrap)
+            s: site_fabric(self.instance, r, found, designed.design(s), section.sites.get(s), wrap=wrap)
             for s, r in designed.requests.items()
         }
         return FabricPlan(sites=fabrics, certificate=fabric.certificate(designed.outcomes, self.options.seed)), section
 
-    def _border_gbps(
-        self, site: str, found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
-    ) -> tuple[float, float]:
-        """Return the rates of the wavelengths that the fabric's WAN gateway takes and of the gradients through it, 0 where none is asked for."""
-        network, wide = self.instance.network, self.instance.wan
-        if network is None or wide is None or not network.wan_gateway or split is None:
-            return 0.0, 0.0
-        m, a, training = found.metrics, found.assumptions, {x for x, d in found.data_parallel_by_site.items() if d}
-        size = m.gradient_bytes_per_stage
-        window = counted_window_seconds(wide, size, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
-        exchange = wan.exchange_bytes(size, len(training)), window
-        gradients = wan_gateway.exchange_gbps(wide, split.links, joined, site, training, exchange)
-        return wan_gateway.wan_gbps(wide, split.links, joined, site), gradients
-
     def _fabric_request(
         self, site: str, racks: int, found: LayoutPlan, wide_gbps: tuple[float, float]
     ) -> FabricRequest:
-        m = found.metrics
-        return FabricRequest(
-            racks=racks,
-            group_racks=max(1, found.racks_per_stage_by_site[site]),
-            groups=found.rack_stages,
-            pipeline_send_seconds=m.pipeline_send_nic_seconds,
-            pipeline_send_window_seconds=m.pipeline_send_window_seconds,
-            allreduce_seconds=m.allreduce_layer_seconds,
-            allreduce_window_seconds=m.allreduce_window_seconds,
-            pipeline_send_limit=self.pipeline_send_limit,
-            allreduce_limit=self.allreduce_limit,
-            exchange_racks=expert_racks(found.expert_parallel, rack_of(self.instance.hardware).gpus),
-            wan_gbps=wide_gbps[0],
-            exchange_gbps=wide_gbps[1],
-        )
-
-    def _site_fabric(
-        self,
-        request: FabricRequest,
-        found: LayoutPlan,
-        design: fabric.FabricDesign,
-        held: SitePlacement | None,
-        *,
-        wrap: bool,
-    ) -> SiteFabric:
-        where = crossings(found.rack_stages, held, design, wrap=wrap)
-        together = where.stage_in_leaf, where.stage_in_pod, where.stage_in_zone
-        return fabric.site_fabric(
-            self.instance,
-            request,
-            design,
-            share_leaving_leaf=where.share_leaving_leaf,
-            share_leaving_pod=where.share_leaving_pod,
-            share_leaving_zone=where.share_leaving_zone,
-            allreduces_leaving_leaf=where.allreduces_leaving_leaf,
-            allreduces_leaving_pod=where.allreduces_leaving_pod,
-            allreduces_leaving_zone=where.allreduces_leaving_zone,
-            free=wan_gateway.free_uplinks(design.design, request.exchange_gbps, design.switch.port_gbps, *together),
-        )
+        gpus, limits = rack_of(self.instance.hardware).gpus, (self.pipeline_send_limit, self.allreduce_limit)
+        return request_of(found, site, racks, gpus, limits=limits, gateway_gbps=wide_gbps)
 
     def _slower_than_assumed(self, found: LayoutPlan, worst: tuple[float, float]) -> bool:
-        """Compare what any placement on the designs may cause with what the step time counted on; remember the slower."""
+        """Return whether a placement on the designs may be slower than the step time assumes; keep the slower."""
         hop, ring = worst
         a = found.assumptions
         if hop <= a.pipeline_send_slowdown * (1 + 1e-9) and ring <= a.allreduce_slowdown * (1 + 1e-9):
@@ -468,25 +371,6 @@ class Decider:
         )
         return True
 
-    def _worst_slowdowns(self, request: FabricRequest, found: fabric.FabricDesign) -> tuple[float, float]:
-        """Return the slowdowns of pipeline exchange and rings under the worst placement, the one that the design was chosen for."""
-        network, d = self.instance.network, found.design
-        if network is None:
-            return self.transport_slowdown, self.transport_slowdown
-        free = fabric_data.free_at_worst(request, d, found.switch.port_gbps)
-        several, podded, zoned = d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains
-        hop = (
-            transport.pipeline_send_slowdown(
-                transport_slowdown_of(network), d, float(several), float(podded), float(zoned), free=free
-            )
-            if request.groups > 1
-            else self.transport_slowdown
-        )
-        leaf = fabric_data.rings(request, fabric_data.leaf_domain_racks(d)) if several else 0
-        pod = fabric_data.rings(request, d.domain_racks * d.domains_per_pod) if podded else 0
-        zone = fabric_data.rings(request, d.domain_racks * d.domains_per_zone) if zoned else 0
-        return hop, transport.allreduce_slowdown(transport_slowdown_of(network), d, leaf, pod, zone, free=free)
-
     def _once(self, key: Hashable, make: Callable[[], Outcome[T]]) -> Outcome[T]:
         """Return a decision taken before for the same request, or take it."""
         if key not in self.memory:
@@ -495,7 +379,7 @@ class Decider:
         return out
 
     def _refusal(self, decision: Decision, out: Outcome[T], explain: Callable[[], Conflict]) -> Refusal:
-        """Return why a decision has no answer: the rules in conflict where that is proven, else what ended the search."""
+        """Return why a decision has no answer: the rules in conflict where proven, else what ended the search."""
         if out.status == "infeasible":
             return Refusal(decision, explain)
         self.unproven_refusals = True
@@ -506,13 +390,3 @@ class Decider:
 def _same(why: Conflict) -> Conflict:
     """Return a conflict that is known already."""
     return why
-
-
-def crossings(stages: int, held: SitePlacement | None, design: fabric.FabricDesign, *, wrap: bool) -> Locality:
-    """Measure what a site's placement sends across leaves, pods and zones."""
-    ranks: list[list[int]] = [[] for _ in range(stages)]
-    for a in held.assignment if held else ():
-        ranks[a.stage] += hostlist.parse(a.racks)
-    d = design.design
-    blocks = {"leaf_domain_racks": fabric_data.leaf_domain_racks(d), "domains_per_pod": d.domains_per_pod or 1}
-    return locality(ranks, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)

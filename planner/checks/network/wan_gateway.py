@@ -13,7 +13,7 @@ from planner.physics.network.topology import Design
 from planner.physics.network.wan_gateway import FreeUplinks, free_share, uplink_loads, wan_gbps, wan_ports
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan as wide_area
-from planner.physics.site.gradient_exchange import counted_window_seconds
+from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.plan.certificate import Violation
 from planner.plan.fabric import SiteFabric, WanGateway
 
@@ -74,14 +74,14 @@ def wan_gateway_rate(c: PlanPhysics) -> Iterator[Violation]:
 
 def exchange_gbps(c: PlanPhysics, site: str) -> float:
     """Recompute the rate of a site's gradients over all links in the time that the step assumes, without headroom."""
-    m, q = c.metrics, wan.asked(c)
+    m, q = c.metrics, wan.requirements(c)
     if m is None or c.plan.sites is None or c.plan.layout is None or site not in c.replicas:
         return 0.0
     if q is not None:
         sync = [d for d in q.demands.values() if d.priority == 0 and site in (d.a, d.b)]
         return math.fsum(d.gbps(q.rtt_ms(d.a, d.b)) / d.factor for d in sync)
     a, total = c.plan.layout.assumptions, m.gradient_bytes_per_stage
-    window = counted_window_seconds(c.wan, total, len(c.replicas), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+    window = assumed_window_seconds(c.wan, total, len(c.replicas), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
     size = wide_area.exchange_bytes(total, len(c.replicas))
     links = [k for k in c.plan.sites.links if site in (k.a, k.b) and {k.a, k.b} <= set(c.replicas)]
     return math.fsum(wide_area.exchange_need_gbps(c.wan, size, window, k.rtt_ms) for k in links)

@@ -1,65 +1,77 @@
-"""Rules of the power that feeds the sites, in the grid's own year and in every scenario of the plan."""
+"""Checks of the power that feeds the sites, in the grid's own year and in every scenario of the plan."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_equal, show
+from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
+from planner.instance.grid import SOFT_UNITS, Scenario
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.physics.site.grid import normal_share
 from planner.plan.certificate import Violation
-from planner.plan.sites import Flow
+from planner.plan.sites import Flow, ScenarioRun
 
 BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Year:
-    """Figures of one year: what may be drawn and fed in, and what the plan draws, feeds in and carries."""
+    """Figures of one year: headroom and available generation, and the load, generation and flows of the plan."""
 
-    told: str  # how a rule's name tells this year from the grid's own
+    suffix: str  # of the names of a scenario's rules
     headroom: dict[str, float]
-    spare: dict[str, float]
+    available: dict[str, float]
     load: dict[str, float]
-    fed: dict[str, float]
+    generated: dict[str, float]
     flows: tuple[Flow, ...]
 
 
 def years(c: PlanPhysics) -> Iterator[Year]:
     """Yield the grid's own year, then the scenarios that count."""
-    held = c.plan.sites
-    if held is None:
+    plan = c.plan.sites
+    if plan is None:
         return
     headroom = {b.id: b.headroom_mw for b in c.grid.balancing_authorities}
-    spare = {n.id: n.generation_mw for n in c.grid.nodes}
+    available = {n.id: n.generation_mw for n in c.grid.nodes}
     load = {x.site.id: c.load_mw(x.site.racks) for x in c.standing}
-    yield Year(told="", headroom=headroom, spare=spare, load=load, fed=held.generation_mw, flows=held.flows)
+    yield Year(
+        suffix="",
+        headroom=headroom,
+        available=available,
+        load=load,
+        generated=plan.generation_mw,
+        flows=plan.flows,
+    )
     for s in c.grid.scenarios if c.grid.rules.scenarios != "off" else ():
-        run = held.scenarios.get(s.name)
+        run = plan.scenarios.get(s.name)
         if run is not None:
             yield Year(
-                told=f" in {s.name}",
+                suffix=f" in {s.name}",
                 headroom=headroom | s.headroom_mw,
-                spare=spare | s.generation_mw,
+                available=available | s.generation_mw,
                 load=run.running_mw,
-                fed=run.generation_mw,
+                generated=run.generation_mw,
                 flows=run.flows,
             )
 
 
-def _own(c: PlanPhysics, year: Year, rule: str) -> float:
-    """Return what the plan exceeds a soft rule by; scenarios have none."""
-    return 0.0 if year.told else c.excess(rule)
+def _excess(c: PlanPhysics, year: Year, rule: str) -> float:
+    """Return the excess of a soft rule that the plan states; scenarios have none."""
+    return 0.0 if year.suffix else c.excess(rule)
 
 
 def headroom(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep the draw of an authority's sites within its headroom."""
+    """Check that the draw of each authority's sites is within its headroom."""
     for year in years(c) if c.grid.rules.headroom else ():
         for area, mw in _by_authority(c, year).items():
             rule = f"headroom[{area}]"
             yield from at_most(
-                rule + year.told, mw, year.headroom[area] + _own(c, year, rule), "MW drawn by its sites", "MW headroom"
+                rule + year.suffix,
+                mw,
+                year.headroom[area] + _excess(c, year, rule),
+                "MW drawn by its sites",
+                "MW headroom",
             )
 
 
@@ -71,7 +83,7 @@ def _by_authority(c: PlanPhysics, year: Year) -> dict[str, float]:
 
 
 def generation(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep what plants feed in within what each node, and its authority's headroom, can spare.
+    """Check that generation is within what each node and its authority's headroom can spare.
 
     Without flows, an authority's sites are fed by its own plants.
     """
@@ -83,22 +95,26 @@ def generation(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def _known_plants(year: Year) -> Iterator[Violation]:
-    for n, mw in sorted(year.fed.items()):
-        if n not in year.spare:
+    for n, mw in sorted(year.generated.items()):
+        if n not in year.available:
             yield broken(
-                f"generation[{n}]{year.told}",
-                f"{show(mw)} MW fed in at a node that is none of the grid's {len(year.spare)}",
+                f"generation[{n}]{year.suffix}",
+                f"{show(mw)} MW fed in at a node that is none of the grid's {len(year.available)}",
             )
         else:
-            yield from at_most(f"generation[{n}]{year.told}", 0.0, mw, "MW at least", "MW fed in")
+            yield from at_most(f"generation[{n}]{year.suffix}", 0.0, mw, "MW at least", "MW fed in")
 
 
 def _plants(c: PlanPhysics, year: Year) -> Iterator[Violation]:
-    for n, mw in sorted(year.fed.items()):
-        if n in year.spare:
+    for n, mw in sorted(year.generated.items()):
+        if n in year.available:
             rule = f"generation[{n}]"
             yield from at_most(
-                rule + year.told, mw, year.spare[n] + _own(c, year, rule), "MW fed in", "MW that its plants can spare"
+                rule + year.suffix,
+                mw,
+                year.available[n] + _excess(c, year, rule),
+                "MW fed in",
+                "MW that its plants can spare",
             )
 
 
@@ -107,25 +123,24 @@ def _authorities(c: PlanPhysics, year: Year) -> Iterator[Violation]:
     for b in c.grid.balancing_authorities:
         rule = f"generation[{b.id}]"
         own = [n.id for n in c.grid.nodes if n.balancing_authority == b.id]
-        more = _own(c, year, rule)
+        more = _excess(c, year, rule)
         if c.grid.rules.grid_model == "none":
-            spare = sum(year.spare[n] for n in own)
-            yield from at_most(
-                rule + year.told, drawn.get(b.id, 0.0), spare + more, "MW drawn", "MW that its plants can spare"
-            )
+            limit = sum(year.available[n] for n in own) + more
+            right = "MW that its plants can spare"
+            yield from at_most(rule + year.suffix, drawn.get(b.id, 0.0), limit, "MW drawn", right)
         elif c.grid.rules.headroom:
-            total = sum(year.fed.get(n, 0.0) for n in own)
-            limit = year.headroom[b.id] + more + _own(c, year, f"headroom[{b.id}]")
-            yield from at_most(rule + year.told, total, limit, "MW fed in by its plants", "MW headroom")
+            total = sum(year.generated.get(n, 0.0) for n in own)
+            limit = year.headroom[b.id] + more + _excess(c, year, f"headroom[{b.id}]")
+            yield from at_most(rule + year.suffix, total, limit, "MW fed in by its plants", "MW headroom")
 
 
 def balance(c: PlanPhysics) -> Iterator[Violation]:
-    """Feed each node's site from its own plants and the corridors around it."""
+    """Check that at each node generation plus inflow is the load of its site."""
     if c.grid.rules.grid_model == "none":
         return
     ends = {x.id: (x.a, x.b) for x in c.grid.lines} | {x.id: (x.a, x.b) for x in c.grid.new_lines}
     for year in years(c):
-        net = {n: year.fed.get(n, 0.0) for n in year.spare}
+        net = {n: year.generated.get(n, 0.0) for n in year.available}
         for f in year.flows:
             if f.line in ends:
                 a, b = ends[f.line]
@@ -135,12 +150,12 @@ def balance(c: PlanPhysics) -> Iterator[Violation]:
             load = year.load.get(n, 0.0)
             if abs(mw - load) > max(BALANCE_MW, TOLERANCE * load):
                 yield broken(
-                    f"balance[{n}]{year.told}", f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn"
+                    f"balance[{n}]{year.suffix}", f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn"
                 )
 
 
 def rating(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep each corridor's flow, either way, within its circuits, built ones included."""
+    """Check that each corridor's flow, in both directions, is within its circuits, built ones included."""
     share = normal_share(c.grid)
     capacity = {x.id: share * x.circuits * x.rating_mw for x in c.grid.lines}
     capacity |= {x.id: share * c.built.get(x.id, 0) * x.rating_mw for x in c.grid.new_lines}
@@ -148,50 +163,53 @@ def rating(c: PlanPhysics) -> Iterator[Violation]:
         for line, count in sorted(Counter(f.line for f in year.flows).items()):
             if line not in capacity:
                 yield broken(
-                    f"rating[{line}]{year.told}", f"a flow on a corridor that is none of the grid's {len(capacity)}"
+                    f"rating[{line}]{year.suffix}", f"a flow on a corridor that is none of the grid's {len(capacity)}"
                 )
             if count > 1:
-                yield broken(f"rating[{line}]{year.told}", f"{count} flows > 1")
+                yield broken(f"rating[{line}]{year.suffix}", f"{count} flows > 1")
         for f in year.flows:
             if f.line in capacity:
                 rule = f"rating[{f.line}]"
                 yield from at_most(
-                    rule + year.told, abs(f.mw), capacity[f.line] + _own(c, year, rule), "MW flow", "MW of its circuits"
+                    rule + year.suffix,
+                    abs(f.mw),
+                    capacity[f.line] + _excess(c, year, rule),
+                    "MW flow",
+                    "MW of its circuits",
                 )
 
 
 def scenarios(c: PlanPhysics) -> Iterator[Violation]:
-    """Run the split in every scenario: whole where it must be robust, no more than it holds where it may run less."""
-    held, rules = c.plan.sites, c.grid.rules
-    if held is None:
+    """Check that the split runs in every scenario: in full where it must be robust, elsewhere within what it holds."""
+    plan, rules = c.plan.sites, c.grid.rules
+    if plan is None:
         return
     known = {s.name: s for s in c.grid.scenarios} if rules.scenarios != "off" else {}
-    for name in sorted(set(known) ^ set(held.scenarios)):
+    for name in sorted(set(known) ^ set(plan.scenarios)):
         yield broken(f"scenarios[{name}]", "is missing" if name in known else "is none that counts")
-    for name, run in sorted(held.scenarios.items()):
-        if name not in known:
-            continue
-        usd = 0.0
-        for x in c.standing:
-            rule, whole, drawn = (
-                f"scenarios[{name}, {x.site.id}]",
-                c.load_mw(x.site.racks),
-                run.running_mw.get(x.site.id, 0.0),
-            )
-            yield from at_most(rule, drawn, whole + BALANCE_MW, "MW drawn", "MW that the site holds")
-            if rules.scenarios == "robust":
-                yield from at_most(rule, whole, drawn + BALANCE_MW, "MW that the site holds", "MW drawn")
-            price = known[name].energy_usd_per_mwh.get(x.authority.id, x.authority.energy_usd_per_mwh)
-            usd += cost.energy_usd_per_year(drawn, price)
-            usd += cost.energy_usd_per_year(max(whole - drawn, 0.0), rules.curtailment_usd_per_mwh)
-        for s in sorted(set(run.running_mw) - {x.site.id for x in c.standing}):
-            yield broken(f"scenarios[{name}, {s}]", "draws power where no site stands")
-        yield from must_equal(f"scenarios[{name}]", "energy_usd_per_year", run.energy_usd_per_year, usd, " USD")
+    for name, run in sorted(plan.scenarios.items()):
+        if name in known:
+            yield from _scenario(c, known[name], run)
+
+
+def _scenario(c: PlanPhysics, scenario: Scenario, run: ScenarioRun) -> Iterator[Violation]:
+    usd, name, rules = 0.0, scenario.name, c.grid.rules
+    for x in c.standing:
+        rule, full = f"scenarios[{name}, {x.site.id}]", c.load_mw(x.site.racks)
+        drawn = run.running_mw.get(x.site.id, 0.0)
+        yield from at_most(rule, drawn, full + BALANCE_MW, "MW drawn", "MW that the site holds")
+        if rules.scenarios == "robust":
+            yield from at_most(rule, full, drawn + BALANCE_MW, "MW that the site holds", "MW drawn")
+        price = scenario.energy_usd_per_mwh.get(x.authority.id, x.authority.energy_usd_per_mwh)
+        usd += cost.energy_usd_per_year(drawn, price)
+        usd += cost.energy_usd_per_year(max(full - drawn, 0.0), rules.curtailment_usd_per_mwh)
+    for s in sorted(set(run.running_mw) - {x.site.id for x in c.standing}):
+        yield broken(f"scenarios[{name}, {s}]", "draws power where no site stands")
+    yield from must_equal(f"scenarios[{name}]", "energy_usd_per_year", run.energy_usd_per_year, usd, " USD")
 
 
 def excess(c: PlanPhysics) -> Iterator[Violation]:
-    """Exceed only rules that are soft, no further than they may be, at their price."""
-    units = {"area": "m2", "site_count": "sites"}
+    """Check that only soft rules are exceeded, no further than they may be, in their unit and at their price."""
     for x in c.plan.sites.excess if c.plan.sites else ():
         family = x.rule.partition("[")[0]
         soft = c.grid.rules.soft.get(family)
@@ -201,8 +219,7 @@ def excess(c: PlanPhysics) -> Iterator[Violation]:
         yield from at_most(f"excess[{x.rule}]", 0.0, x.amount, "at least", "stated")
         yield from at_most(f"excess[{x.rule}]", x.amount, soft.max_excess, x.unit, f"{x.unit} at most")
         yield from must_equal(f"excess[{x.rule}]", "usd_per_year", x.usd_per_year, x.amount * soft.usd_per_year, " USD")
-        if x.unit != units.get(family, "MW"):
-            yield broken(f"excess[{x.rule}]", f"unit {x.unit!r} stated, {units.get(family, 'MW')!r} expected")
+        yield from must_be(f"excess[{x.rule}]", "unit", x.unit, SOFT_UNITS[family])
 
 
 RULES: tuple[Rule, ...] = (headroom, generation, balance, rating, scenarios, excess)

@@ -1,4 +1,4 @@
-"""Rules of the site split: the grid, the land, the law of the split and the links between sites."""
+"""Checks of the site split: the grid, the land, how the sites share the racks, and the links between them."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from planner.plan.sites import Link
 
 
 def known_site(c: PlanPhysics) -> Iterator[Violation]:
-    """Stand on a node that may hold a site, once."""
+    """Check that each site is on a node that may hold one, once."""
     sites = c.plan.sites.sites if c.plan.sites else ()
     may = {n.id for n in c.grid.nodes if n.site}
     for s, count in sorted(Counter(s.id for s in sites).items()):
@@ -27,7 +27,7 @@ def known_site(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def site_figures(c: PlanPhysics) -> Iterator[Violation]:
-    """State where a site is, and its racks, GPUs, power and area, as the instance gives them."""
+    """Check that a site's place, racks, GPUs, power and area are those that the instance gives."""
     h = c.instance.hardware
     for x in c.standing:
         s, rule = x.site, f"site_figures[{x.site.id}]"
@@ -40,56 +40,44 @@ def site_figures(c: PlanPhysics) -> Iterator[Violation]:
         yield from must_equal(rule, "it_mw", s.it_mw, power.it_mw(h, s.racks), " MW")
         yield from must_equal(rule, "facility_mw", s.facility_mw, c.load_mw(s.racks), " MW")
         yield from must_equal(rule, "cooling_m2", s.cooling_m2, power.cooling_m2(h, s.racks), " m²")
-        held = (
-            usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0))
-            if c.grid.rules.interconnect.on
-            else None
-        )
-        yield from must_equal(rule, "interconnect_mw", s.interconnect_mw, held, " MW")
+        usable = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0))
+        expected = usable if c.grid.rules.interconnect.on else None
+        yield from must_equal(rule, "interconnect_mw", s.interconnect_mw, expected, " MW")
 
 
 def facility_power(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep the draw of all sites within the limit."""
+    """Check that the draw of all sites is within the limit."""
     limit = c.instance.limits.facility_power_mw
     if limit is not None:
         drawn = c.load_mw(sum(c.racks_by_site.values()))
-        yield from at_most(
-            "facility_power", drawn, limit + c.excess("facility_power"), "MW drawn by all sites", "MW limit"
-        )
+        limit += c.excess("facility_power")
+        yield from at_most("facility_power", drawn, limit, "MW drawn by all sites", "MW limit")
 
 
 def new_circuits(c: PlanPhysics) -> Iterator[Violation]:
-    """Build only where circuits can be built, and no more than can."""
-    most = {x.id: x.max_circuits for x in c.grid.new_lines}
+    """Check that circuits are built only where they can be, and no more than can."""
+    limit = {x.id: x.max_circuits for x in c.grid.new_lines}
     for n in c.plan.sites.new_lines if c.plan.sites else ():
-        if n.line not in most:
-            yield broken(
-                f"new_circuits[{n.line}]",
-                f"{n.circuits} circuits in none of the {len(most)} corridors that can be built",
-            )
-        elif n.circuits < 1 or c.built[n.line] > most[n.line]:
-            yield broken(
-                f"new_circuits[{n.line}]",
-                f"{n.circuits} circuits (in all {c.built[n.line]}) are not from 1 to {most[n.line]}",
-            )
+        rule, circuits = f"new_circuits[{n.line}]", f"{n.circuits} circuits"
+        if n.line not in limit:
+            yield broken(rule, f"{circuits} in none of the {len(limit)} corridors that can be built")
+        elif n.circuits < 1 or c.built[n.line] > limit[n.line]:
+            yield broken(rule, f"{circuits} (in all {c.built[n.line]}) are not from 1 to {limit[n.line]}")
 
 
 def upgrades(c: PlanPhysics) -> Iterator[Violation]:
-    """Buy only interconnect that can be bought, and no more than can."""
-    most = {n.id: n.upgrade.max_steps for n in c.grid.nodes if n.upgrade}
+    """Check that only interconnect that can be bought is bought, and no more than can."""
+    limit = {n.id: n.upgrade.max_steps for n in c.grid.nodes if n.upgrade}
     for u in c.plan.sites.upgrades if c.plan.sites else ():
-        if u.node not in most:
-            yield broken(
-                f"upgrades[{u.node}]", f"{u.steps} steps at a node that is none of the {len(most)} that can be upgraded"
-            )
-        elif u.steps < 1 or c.steps[u.node] > most[u.node]:
-            yield broken(
-                f"upgrades[{u.node}]", f"{u.steps} steps (in all {c.steps[u.node]}) are not from 1 to {most[u.node]}"
-            )
+        rule, steps = f"upgrades[{u.node}]", f"{u.steps} steps"
+        if u.node not in limit:
+            yield broken(rule, f"{steps} at a node that is none of the {len(limit)} that can be upgraded")
+        elif u.steps < 1 or c.steps[u.node] > limit[u.node]:
+            yield broken(rule, f"{steps} (in all {c.steps[u.node]}) are not from 1 to {limit[u.node]}")
 
 
 def ready(c: PlanPhysics) -> Iterator[Violation]:
-    """Use nothing that comes too late."""
+    """Check that nothing in use comes too late."""
     limit = c.grid.rules.ready_within_months
     if limit is None:
         return
@@ -104,7 +92,7 @@ def ready(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def interconnect(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep a share of a site's load on the circuits that remain under the rule's reading."""
+    """Check that a share of a site's load fits on the circuits that remain under the rule's reading."""
     rule = c.grid.rules.interconnect
     fed = c.plan.sites.generation_mw if c.plan.sites else {}
     for x in c.standing if rule.on else ():
@@ -113,18 +101,12 @@ def interconnect(c: PlanPhysics) -> Iterator[Violation]:
         if rule.reading == "import_share":
             own = x.node.generation_mw if c.grid.rules.grid_model == "none" else fed.get(x.node.id, 0.0)
             draw = max(draw - own, 0.0)
-        name = f"interconnect[{x.site.id}]"
-        yield from at_most(
-            name,
-            rule.share * draw,
-            usable + c.excess(name),
-            f"MW, {rule.share:.0%} of the site's draw",
-            f"MW usable ({rule.reading})",
-        )
+        name, left = f"interconnect[{x.site.id}]", f"MW, {rule.share:.0%} of the site's draw"
+        yield from at_most(name, rule.share * draw, usable + c.excess(name), left, f"MW usable ({rule.reading})")
 
 
 def area(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep the cooling of a site on its land."""
+    """Check that the cooling of a site fits on its land."""
     for x in c.standing:
         need = power.cooling_m2(c.instance.hardware, x.site.racks)
         if need is not None and x.node.area_m2 is not None:
@@ -133,76 +115,55 @@ def area(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def site_count(c: PlanPhysics) -> Iterator[Violation]:
-    """Open no more sites than the rules allow."""
+    """Check that no more sites are open than the rules allow."""
     if c.grid.rules.max_sites is not None:
-        yield from at_most(
-            "site_count",
-            len(c.standing),
-            c.grid.rules.max_sites + round(c.excess("site_count")),
-            "open sites",
-            "sites allowed",
-        )
+        limit = c.grid.rules.max_sites + round(c.excess("site_count"))
+        yield from at_most("site_count", len(c.standing), limit, "open sites", "sites allowed")
 
 
 def min_site(c: PlanPhysics) -> Iterator[Violation]:
-    """Open no site smaller than the least size."""
+    """Check that no site is smaller than the minimum size."""
+    minimum = c.grid.rules.min_site_modules
     for x in c.standing:
-        yield from at_most(
-            f"min_site[{x.site.id}]", c.grid.rules.min_site_modules, x.site.modules, "modules at least", "modules held"
-        )
+        yield from at_most(f"min_site[{x.site.id}]", minimum, x.site.modules, "modules at least", "modules at the site")
 
 
 def share_balance(c: PlanPhysics) -> Iterator[Violation]:
-    """Hold no site larger than a multiple of the smallest."""
+    """Check that no site is larger than a multiple of the smallest."""
     rule = c.grid.rules.share_balance
     if rule.on and c.standing:
-        least = min(x.site.racks for x in c.standing)
+        smallest = min(x.site.racks for x in c.standing)
+        limit, right = rule.max_ratio * smallest, f"racks, {rule.max_ratio:g} times {smallest:,}"
         for x in c.standing:
-            yield from at_most(
-                f"share_balance[{x.site.id}]",
-                float(x.site.racks),
-                rule.max_ratio * least,
-                "racks",
-                f"racks, {rule.max_ratio:g} times {least:,}",
-            )
+            yield from at_most(f"share_balance[{x.site.id}]", float(x.site.racks), limit, "racks", right)
 
 
 def fault_split(c: PlanPhysics) -> Iterator[Violation]:
-    """Hold sites in enough interconnections, and no more than a share of all racks in any one."""
+    """Check that sites are in enough interconnections, with no more than a share of all racks in any one."""
     rule = c.grid.rules.fault_split
     if not rule.on or not c.standing:
         return
     racks: Counter[str] = Counter()
     for x in c.standing:
         racks[x.authority.interconnection] += x.site.racks
-    least = rule.min_interconnections
-    yield from at_most("fault_split", least, len(racks), "interconnections at least", "interconnections with a site")
+    minimum, right = rule.min_interconnections, "interconnections with a site"
+    yield from at_most("fault_split", minimum, len(racks), "interconnections at least", right)
     total = sum(racks.values())
-    for i, held in sorted(racks.items()):
-        yield from at_most(
-            f"fault_split[{i}]",
-            float(held),
-            rule.max_share * total,
-            "racks",
-            f"racks, {rule.max_share:.0%} of {total:,}",
-        )
+    limit, right = rule.max_share * total, f"racks, {rule.max_share:.0%} of {total:,}"
+    for i, count in sorted(racks.items()):
+        yield from at_most(f"fault_split[{i}]", float(count), limit, "racks", right)
 
 
 def rtt(c: PlanPhysics) -> Iterator[Violation]:
-    """Open no two sites farther apart than the longest round trip."""
+    """Check that no two sites are farther apart than the longest round trip."""
     limit = c.grid.rules.max_rtt_ms
     for a, b in combinations(c.standing, 2) if limit is not None else ():
-        yield from at_most(
-            f"rtt[{a.site.id}, {b.site.id}]",
-            wan.rtt_ms(c.wan, route_km(c, a, b)),
-            limit or 0.0,
-            "ms round trip",
-            "ms limit",
-        )
+        rule, ms = f"rtt[{a.site.id}, {b.site.id}]", wan.rtt_ms(c.wan, route_km(c, a, b))
+        yield from at_most(rule, ms, limit or 0.0, "ms round trip", "ms limit")
 
 
 def route_km(c: PlanPhysics, a: Standing, b: Standing) -> float:
-    """Length of the fibre route between two sites."""
+    """Return the length of the fibre route between two sites."""
     return c.route_km(a.site.id, b.site.id)
 
 
@@ -215,19 +176,19 @@ def links(c: PlanPhysics) -> Iterator[tuple[str, Link, Standing, Standing]]:
 
 
 def linked(c: PlanPhysics) -> Iterator[Violation]:
-    """Join every two open sites by one link, and nothing else."""
+    """Check that every two open sites are joined by one link, and nothing else is."""
     if c.plan.sites is None:
         return
     pairs = {frozenset(p) for p in combinations((x.site.id for x in c.standing), 2)}
     links = Counter(frozenset((k.a, k.b)) for k in c.plan.sites.links)
     for pair in sorted(pairs | set(links), key=sorted):
-        least = int(pair in pairs and c.instance.wan is not None)
-        if not least <= links[pair] <= int(pair in pairs):
+        minimum = int(pair in pairs and c.instance.wan is not None)
+        if not minimum <= links[pair] <= int(pair in pairs):
             yield broken(f"linked[{', '.join(sorted(pair))}]", f"{links[pair]} links, {int(pair in pairs)} expected")
 
 
 def link_figures(c: PlanPhysics) -> Iterator[Violation]:
-    """State a link's route, round trip, capacity, fibre and price as they follow from its ends and wavelengths."""
+    """Check that a link's route, round trip, capacity, fibre and price follow from its ends and wavelengths."""
     for name, k, a, b in links(c):
         rule, km = f"link_figures[{name}]", route_km(c, a, b)
         yield from must_equal(rule, "route_km", k.route_km, km, " km")
@@ -238,22 +199,17 @@ def link_figures(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def wan_capacity(c: PlanPhysics) -> Iterator[Violation]:
-    """Light each link for what it must carry, within the fibre that can be leased."""
+    """Check that each link has the wavelengths for what it must carry, within the fibre that can be leased."""
     for name, k, _, _ in links(c):
-        rule, most = f"wan_capacity[{name}]", c.wan.max_wavelengths_per_pair * c.wan.max_fibre_pairs
-        yield from at_most(
-            rule,
-            k.required_gbps,
-            k.wavelengths * c.wan.wavelength_gbps,
-            "Gbps required",
-            f"Gbps of {k.wavelengths} wavelengths",
-        )
-        yield from at_most(rule, k.wavelengths, most, "wavelengths", "wavelengths on all fibre that can be leased")
+        rule, limit = f"wan_capacity[{name}]", c.wan.max_wavelengths_per_pair * c.wan.max_fibre_pairs
+        gbps, right = k.wavelengths * c.wan.wavelength_gbps, f"Gbps of {k.wavelengths} wavelengths"
+        yield from at_most(rule, k.required_gbps, gbps, "Gbps required", right)
+        yield from at_most(rule, k.wavelengths, limit, "wavelengths", "wavelengths on all fibre that can be leased")
         yield from at_most(rule, 0, k.wavelengths, "wavelengths at least", "wavelengths")
 
 
 def wan_need(c: PlanPhysics) -> Iterator[Violation]:
-    """Require of each link what the layout exchanges over it: the sites' gradients within the window that hides them, and the headroom."""
+    """Check that each link requires what the layout exchanges within the window that hides it, with headroom."""
     m = c.metrics
     if m is None or c.instance.wan is None or len(c.replicas) < 2:
         return
@@ -262,37 +218,35 @@ def wan_need(c: PlanPhysics) -> Iterator[Violation]:
         if {k.a, k.b} <= set(c.replicas):
             need = wan.exchange_need_gbps(c.wan, size, m.wan_window_seconds, wan.rtt_ms(c.wan, route_km(c, a, b)))
             what = f"Gbps: {show(size)} bytes in {show(m.wan_window_seconds)} s, times {show(c.wan.headroom_factor)}"
-            yield from at_most(
-                f"wan_need[{name}]", need * c.wan.headroom_factor, k.required_gbps, what, "Gbps required"
-            )
+            need *= c.wan.headroom_factor
+            yield from at_most(f"wan_need[{name}]", need, k.required_gbps, what, "Gbps required")
 
 
 def pins(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep what was fixed by hand."""
+    """Check that what is pinned is planned."""
     if c.plan.sites is None:
         return
-    held, fixed = c.racks_by_site, c.instance.pins
-    if "sites.racks" in fixed:
-        yield from must_equal(
-            "pins[sites.racks]", "racks at all sites against the pin", sum(held.values()), fixed["sites.racks"]
-        )
-    if "sites.max_sites" in fixed:
-        yield from at_most("pins[sites.max_sites]", len(held), fixed["sites.max_sites"], "open sites", "sites pinned")
-    for path, racks in sorted(fixed.items()):
+    planned, pinned = c.racks_by_site, c.instance.pins
+    if "sites.racks" in pinned:
+        what = "racks at all sites against the pin"
+        yield from must_equal("pins[sites.racks]", what, sum(planned.values()), pinned["sites.racks"])
+    if "sites.max_sites" in pinned:
+        limit = pinned["sites.max_sites"]
+        yield from at_most("pins[sites.max_sites]", len(planned), limit, "open sites", "sites pinned")
+    for path, racks in sorted(pinned.items()):
         if path.startswith("sites.racks."):
-            yield from must_equal(
-                f"pins[{path}]", "racks against the pin", held.get(path.removeprefix("sites.racks."), 0), racks
-            )
+            stated = planned.get(path.removeprefix("sites.racks."), 0)
+            yield from must_equal(f"pins[{path}]", "racks against the pin", stated, racks)
 
 
 def demand(c: PlanPhysics) -> Iterator[Violation]:
-    """Hold racks: those that the hardware gives where there is no grid, whole positive numbers everywhere."""
+    """Check that every site has racks: a positive number of them."""
     for site, racks in sorted(c.racks_by_site.items()):
         if racks < 1:
             yield broken(f"demand[{site}]", f"{racks:,} racks < 1")
 
 
 RULES: tuple[Rule, ...] = (
-    known_site, site_figures, demand, facility_power, *scenarios.RULES, new_circuits, upgrades, ready, interconnect, area, site_count, min_site,
-    share_balance, fault_split, rtt, linked, link_figures, wan_capacity, wan_need, pins,
+    known_site, site_figures, demand, facility_power, *scenarios.RULES, new_circuits, upgrades, ready, interconnect,
+    area, site_count, min_site, share_balance, fault_split, rtt, linked, link_figures, wan_capacity, wan_need, pins,
 )  # fmt: skip

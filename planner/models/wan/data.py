@@ -24,7 +24,7 @@ class RouteOption:
     backup_gbps: float
 
     def rate(self, edge: str, cut: str | None, cuts: frozenset[str]) -> float:
-        """Return the rate on an edge while another is cut (None: none is), `cuts` being the primary's cuttable edges."""
+        """Return the rate on an edge while another is cut (None: none); `cuts` are the primary's cuttable edges."""
         if cut not in cuts:
             return self.gbps if edge in self.primary else 0.0
         return self.backup_gbps if edge in (self.backup or ()) else 0.0
@@ -94,7 +94,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
 
     window = request.exchange.window_seconds
     forms = gradient_exchange.forms(groups, request.exchange.stage_bytes, rtt)
-    form = wan_demands.chosen(links, forms, window, rtt)
+    form = wan_demands.choose_form(links, forms, window, rtt)
     demands = [*wan_demands.sync_demands(links, form, window, rtt)]
     demands += wan_demands.traffic_demands(links, request.sites, net.node)
     for d in demands:

@@ -15,8 +15,8 @@ from planner.solvers.outcome import Outcome, Stop, relative_gap
 
 FORMULATION = (
     "MILP over routes: whole wavelengths and fibre pairs by edge, each link of the exchange on one route, traffic "
-    "split over routes; under protection a diverse route stands in for each, and spare wavelengths are shared between cuts; "
-    "most traffic by priority first, then least cost"
+    "split over routes; under protection a diverse route stands in for each, and spare wavelengths are shared between "
+    "cuts; most traffic by priority first, then least cost"
 )
 PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
 MIN_SHARE = 1e-7  # of a demand; less on a route is rounding

@@ -1,4 +1,4 @@
-"""DC power flow on sparse matrices: angles, flows, transfer factors, what outages shift, islands and bridges.
+"""DC power flow on sparse matrices: angles, flows, PTDF, LODF, islands and bridges.
 
 Source of the equations: Wood, Wollenberg, Sheblé, Power Generation, Operation, and Control, 3rd ed., chapter 7 (linear
 sensitivity factors) [m]. A corridor of c equal circuits has the susceptance c / x; one of them out leaves c - 1.
@@ -44,17 +44,14 @@ class Network:
 
     @cached_property
     def _laplacian(self) -> Any:
-        ends, other, weight = (
-            np.concatenate([self.a, self.b]),
-            np.concatenate([self.b, self.a]),
-            np.tile(self.susceptance, 2),
-        )
+        ends, other = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
+        weight = np.tile(self.susceptance, 2)
         off = sparse.coo_matrix((weight, (ends, other)), shape=(self.nodes, self.nodes)).tocsr()
         return sparse.diags(np.asarray(off.sum(axis=1)).ravel()) - off
 
     @cached_property
     def island(self) -> Integers:
-        """Number of the connected part that each node is in; parts are numbered in the order of their first nodes."""
+        """Number of the island of each node; islands are numbered in the order of their first nodes."""
         joined = sparse.coo_matrix((np.ones(len(self.a)), (self.a, self.b)), shape=(self.nodes, self.nodes))
         _, labels = connected_components(joined, directed=False)
         _, first = np.unique(labels, return_index=True)
@@ -64,25 +61,24 @@ class Network:
 
     @cached_property
     def _factor(self) -> tuple[Integers, Any]:
-        """Nodes beside each island's first, its reference, and the factors of their Laplacian."""
+        """Nodes but each island's first, its reference, and the factors of their Laplacian."""
         _, reference = np.unique(self.island, return_index=True)
         free: Integers = np.setdiff1d(np.arange(self.nodes), reference)
         reduced = self._laplacian.tocsc()[free][:, free].tocsc()
         # A grounded Laplacian is symmetric and positive definite: it needs no pivoting, and so fills little.
-        return free, splu(
-            reduced, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-        ) if len(free) else None
+        options: dict[str, Any] = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+        return free, splu(reduced, permc_spec="MMD_AT_PLUS_A", **options) if len(free) else None
 
     def angles(self, injection_mw: Floats) -> Floats:
-        """Angles in radians over each island's reference, which takes up what an injection lacks; columns are cases."""
+        """Compute the angles in radians over each island's reference, which balances injections; columns are cases."""
         free, factor = self._factor
-        found = np.zeros_like(injection_mw, dtype=np.float64)
+        theta = np.zeros_like(injection_mw, dtype=np.float64)
         if factor is not None:
-            found[free] = factor.solve(np.ascontiguousarray(injection_mw[free], dtype=np.float64))
-        return found
+            theta[free] = factor.solve(np.ascontiguousarray(injection_mw[free], dtype=np.float64))
+        return theta
 
     def flows(self, injection_mw: Floats) -> Floats:
-        """Flows in MW on the corridors; columns are cases."""
+        """Compute the flows in MW on the corridors; columns are cases."""
         theta = self.angles(injection_mw)
         shape = (-1,) + (1,) * (theta.ndim - 1)
         return np.asarray(self.susceptance.reshape(shape) * (theta[self.a] - theta[self.b]))
@@ -94,16 +90,19 @@ class Network:
         return columns
 
     def ptdf(self, lines: Sequence[int]) -> Floats:
-        """Power transfer factors: a row a line, its flow for one MW into each node and out at the island's reference."""
+        """Compute power transfer distribution factors (PTDF).
+
+        A row a line: its flow for one MW into each node and out at the island's reference.
+        """
         of = np.asarray(lines, dtype=np.int64)
         # The Laplacian is symmetric, so a row of b A B^-1 is a solve with the line's two ends.
         return np.asarray((self.angles(self._incidence(of)) * self.susceptance[of]).T)
 
     def lodf(self, lines: Sequence[int]) -> Floats:
-        """Return what one circuit of each line shifts when it is lost: after it, flow l is f_l + column[l] · f_line.
+        """Compute line outage distribution factors (LODF): after the loss, flow l is f_l + column[l] · f_line.
 
-        Line outage distribution factors, for one of c circuits: the corridor's susceptance drops by 1/c, and what is
-        left of it carries its part. The lines must be no bridges of one circuit: `Network.bridges` names these.
+        They are those of one of c circuits: the corridor's susceptance drops by 1/c, and what is left of it carries its
+        part. The lines must be no bridges of one circuit: `Network.bridges` names these.
         """
         of = np.asarray(lines, dtype=np.int64)
         ends = self.flows(self._incidence(of))
@@ -115,7 +114,7 @@ class Network:
 
     @cached_property
     def bridges(self) -> dict[int, Integers]:
-        """Corridors of a single circuit whose loss parts an island, each with the nodes on one of its sides.
+        """Corridors of a single circuit whose loss splits an island, each with the nodes on one of its sides.
 
         Tarjan's lowest reachable numbers by an explicit stack; the side is the subtree that hangs on the corridor.
         """

@@ -1,4 +1,4 @@
-"""The fibre between sites: its edges, the shortest and the diverse routes over them, and what lighting them costs."""
+"""The fibre between sites: its edges, the shortest and the diverse routes over them, and their prices."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ Route = tuple[str, ...]  # ids of edges, in the order of travel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A stretch of fibre that is lit as a whole; `cut`: one cut can take it out, which does not hold for a site's way to its node."""
+    """A stretch of fibre whose wavelengths run end to end; `cut`: one cut can take it out, unlike a site's access."""
 
     id: str
     a: str
@@ -31,7 +31,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fibre:
-    """The fibre that some sites can use; `node` is where each site stands, reached by the edge `access` where that is elsewhere."""
+    """The fibre that some sites can use; `node` is the fibre node of each, reached by the edge `access`, if any."""
 
     wan: Wan
     edges: dict[str, Edge]
@@ -39,26 +39,26 @@ class Fibre:
     access: dict[str, str]
 
     def km(self, route: Route) -> float:
-        """Length of a route."""
+        """Compute the length of a route."""
         return math.fsum(self.edges[e].route_km for e in route)
 
     def rtt_ms(self, route: Route) -> float:
-        """Round trip over a route."""
+        """Compute the round trip over a route."""
         return wide.rtt_ms(self.wan, self.km(route))
 
     def cuts(self, route: Route) -> frozenset[str]:
-        """Edges of a route that one cut can take out."""
+        """Return the edges of a route that one cut can take out."""
         return frozenset(e for e in route if self.edges[e].cut)
 
-    def ways(self, site: str) -> Route:
-        """Return the way of a site to its node: an edge or none."""
+    def access_route(self, site: str) -> Route:
+        """Return the route of a site to its node: an edge or none."""
         return (self.access[site],) if site in self.access else ()
 
 
 def fibre_of(wan: Wan, places: Mapping[str, Place]) -> Fibre:
-    """Lay out the fibre for sites at some places: each stands at its own fibre node or the nearest; without a graph, every two are joined.
+    """Return the fibre for sites, each at its own fibre node or the nearest one; without a graph, a full mesh.
 
-    The way from a site to a node elsewhere is a great circle times the route factor, and taken to enter by two diverse
+    The access of a site to a node elsewhere is a great circle times the route factor, and taken to enter by two diverse
     paths, so that no one cut takes it out.
     """
     nodes = {n.id: (n.latitude, n.longitude) for n in sorted(wan.fibre_nodes, key=lambda n: n.id)}
@@ -67,19 +67,14 @@ def fibre_of(wan: Wan, places: Mapping[str, Place]) -> Fibre:
         nodes = {s: places[s] for s in sorted(places)}
         given = [FibreEdge(a=a, b=b) for a, b in combinations(nodes, 2)]
     edges = {x.name: _edge(wan, x, nodes[x.a], nodes[x.b]) for x in sorted(given, key=lambda x: x.name)}
-    stands = {
-        s: s if s in nodes else min(nodes, key=lambda n: (wide.great_circle_km(*places[s], *nodes[n]), n))
-        for s in sorted(places)
-        if nodes
-    }
-    ways = {
-        s: _edge(wan, FibreEdge(id=f"{s} access", a=s, b=n), places[s], nodes[n], cut=False)
-        for s, n in stands.items()
-        if n != s
-    }
-    return Fibre(
-        wan=wan, edges=edges | {w.id: w for w in ways.values()}, node=stands, access={s: w.id for s, w in ways.items()}
-    )
+    node, access = {}, {}
+    for s in sorted(places) if nodes else ():
+        node[s] = s if s in nodes else min(nodes, key=lambda n: (wide.great_circle_km(*places[s], *nodes[n]), n))
+        if node[s] != s:
+            edge = FibreEdge(id=f"{s} access", a=s, b=node[s])
+            access[s] = _edge(wan, edge, places[s], nodes[node[s]], cut=False)
+    edges |= {x.id: x for x in access.values()}
+    return Fibre(wan=wan, edges=edges, node=node, access={s: x.id for s, x in access.items()})
 
 
 def _edge(wan: Wan, x: FibreEdge, a: Place, b: Place, *, cut: bool = True) -> Edge:
@@ -97,7 +92,7 @@ def _edge(wan: Wan, x: FibreEdge, a: Place, b: Place, *, cut: bool = True) -> Ed
 
 
 def graph(fibre: Fibre) -> Any:
-    """Return the cuttable edges as a networkx graph, each through a vertex of its own, so that parallel edges stay apart."""
+    """Return the cuttable edges as a graph, each through a vertex of its own, so that parallel edges stay apart."""
     import networkx as nx
 
     g = nx.Graph()
@@ -110,12 +105,12 @@ def graph(fibre: Fibre) -> Any:
 
 
 def routes(fibre: Fibre, g: Any, a: str, b: str, count: int) -> list[Route]:
-    """List the `count` shortest routes between two sites, shortest first (Yen 1971), from each site's way to its node on."""
-    return [_whole(fibre, a, b, path) for path in islice(_paths(g, fibre.node[a], fibre.node[b]), count)]
+    """Return the `count` shortest routes between two sites with their access, shortest first (Yen 1971)."""
+    return [_route(fibre, a, b, path) for path in islice(_paths(g, fibre.node[a], fibre.node[b]), count)]
 
 
-def _whole(fibre: Fibre, a: str, b: str, path: Sequence[tuple[str, str]]) -> Route:
-    return (*fibre.ways(a), *(name for kind, name in path if kind == "edge"), *fibre.ways(b))
+def _route(fibre: Fibre, a: str, b: str, path: Sequence[tuple[str, str]]) -> Route:
+    return (*fibre.access_route(a), *(name for kind, name in path if kind == "edge"), *fibre.access_route(b))
 
 
 def _paths(g: Any, a: str, b: str) -> Iterator[Sequence[tuple[str, str]]]:
@@ -128,27 +123,23 @@ def _paths(g: Any, a: str, b: str) -> Iterator[Sequence[tuple[str, str]]]:
 
 
 def diverse(fibre: Fibre, g: Any, a: str, b: str, count: int) -> list[tuple[Route, Route]]:
-    """List pairs of routes that share no edge which can be cut: of the `count` shortest, and each with the shortest that avoids it.
+    """Return diverse pairs of routes: of the `count` shortest, and each with the shortest that shares no cuttable edge.
 
-    Where none of these is diverse, any two routes that are (a flow of two finds them if there are two).
+    Where none of these is diverse, return any two that are (a flow of two finds them if there are two).
     """
     import networkx as nx
 
     near = routes(fibre, g, a, b, count)
-    found = [(p, q) for p in near for q in near if not fibre.cuts(p) & fibre.cuts(q)]
+    pairs = [(p, q) for p in near for q in near if not fibre.cuts(p) & fibre.cuts(q)]
     for p in near:
         rest = g.copy()
         rest.remove_nodes_from([("edge", e) for e in fibre.cuts(p)])
-        found += [(p, q) for q in routes(fibre, rest, a, b, 1)]
+        pairs += [(p, q) for q in routes(fibre, rest, a, b, 1)]
     ends = ("node", fibre.node[a]), ("node", fibre.node[b])
-    if not found and near:
-        two = (
-            [_whole(fibre, a, b, path) for path in nx.edge_disjoint_paths(g, *ends, cutoff=2)]
-            if nx.edge_connectivity(g, *ends) > 1
-            else []
-        )
-        found = [(p, q) for p in two for q in two if p != q]
-    return list(dict.fromkeys(found))
+    if not pairs and near and nx.edge_connectivity(g, *ends) > 1:
+        two = [_route(fibre, a, b, path) for path in nx.edge_disjoint_paths(g, *ends, cutoff=2)]
+        pairs = [(p, q) for p in two for q in two if p != q]
+    return list(dict.fromkeys(pairs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +151,10 @@ class Reach:
 
 
 def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
-    """Measure the shortest route between every two places; where no graph is given or none joins them, the great circle times the factor.
+    """Compute the route between every two places; where none is, the great circle times the factor.
 
-    Parted are two places without a route, and under protection two that one cut parts: then no form of exchange
-    survives it.
+    Disconnected are two places without a route, and under protection two that one cut separates: no form of the
+    exchange survives that.
     """
     pairs = list(combinations(sorted(places), 2))
     km = {(a, b): wide.great_circle_km(*places[a], *places[b]) * wan.route_factor for a, b in pairs}
@@ -171,43 +162,35 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
         return Reach(km=km, disconnected=frozenset())
     import networkx as nx
 
-    held = fibre_of(wan, places)
-    g = graph(held)
-    near = dict(nx.all_pairs_dijkstra_path_length(g, weight="km"))
-    stands = {s: ("node", n) for s, n in held.node.items()}
-    ways = {s: held.km(held.ways(s)) for s in places}
-    km |= {(a, b): near[stands[a]][stands[b]] + ways[a] + ways[b] for a, b in pairs if stands[b] in near[stands[a]]}
-    part = {
-        v: i
-        for i, whole in enumerate(_safe(g) if wan.protection == "one_cut" else nx.connected_components(g))
-        for v in whole
-    }
-    return Reach(km=km, disconnected=frozenset((a, b) for a, b in pairs if part[stands[a]] != part[stands[b]]))
-
-
-def _safe(g: Any) -> Iterator[set[Any]]:
-    """Yield the parts of the graph that no one cut parts."""
-    import networkx as nx
-
-    rest = g.copy()
-    rest.remove_edges_from(list(nx.bridges(g)))
-    return iter(nx.connected_components(rest))
+    net = fibre_of(wan, places)
+    g = graph(net)
+    distance = dict(nx.all_pairs_dijkstra_path_length(g, weight="km"))
+    node = {s: ("node", n) for s, n in net.node.items()}
+    access = {s: net.km(net.access_route(s)) for s in places}
+    for a, b in pairs:
+        if node[b] in distance[node[a]]:
+            km[a, b] = distance[node[a]][node[b]] + access[a] + access[b]
+    if wan.protection == "one_cut":
+        # Without its bridges, the graph falls into the components that no one cut separates.
+        g.remove_edges_from(list(nx.bridges(g)))
+    component = {v: i for i, vertices in enumerate(nx.connected_components(g)) for v in vertices}
+    apart = frozenset((a, b) for a, b in pairs if component[node[a]] != component[node[b]])
+    return Reach(km=km, disconnected=apart)
 
 
 def capex_usd(edge: Edge, wan: Wan, waves: int) -> float:
-    """Price of an edge's fibre pairs and of the equipment that lights its wavelengths."""
+    """Compute the price of an edge's fibre pairs and of the equipment for its wavelengths."""
     return wide.fibre_pairs(wan, waves) * edge.pair_usd + waves * edge.wavelength_usd
 
 
 def yearly_rates(edge: Edge, wan: Wan, grid: Grid) -> tuple[float, float]:
-    """Yearly price of one fibre pair, over its life, and of one wavelength, over that of equipment."""
+    """Compute the yearly price of one fibre pair, over its life, and of one wavelength, over that of equipment."""
     rate = grid.prices.discount_rate
-    return edge.pair_usd * annuity(rate, wan.fibre_life_years), edge.wavelength_usd * annuity(
-        rate, grid.prices.it_life_years
-    )
+    pair = edge.pair_usd * annuity(rate, wan.fibre_life_years)
+    return pair, edge.wavelength_usd * annuity(rate, grid.prices.it_life_years)
 
 
 def usd_per_year(edge: Edge, wan: Wan, grid: Grid, waves: int) -> float:
-    """Yearly price of an edge by its wavelengths."""
+    """Compute the yearly price of an edge by its wavelengths."""
     pair, wave = yearly_rates(edge, wan, grid)
     return wide.fibre_pairs(wan, waves) * pair + waves * wave

@@ -1,4 +1,4 @@
-"""The exchange of gradients between sites as a ring, a tree or in two levels: its time, and the rate that each link needs."""
+"""The gradient exchange between sites as a ring, a tree or in two levels: its time, and the rate of each link."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,14 +8,14 @@ from itertools import combinations, pairwise, permutations
 from planner.instance.wan import Wan
 from planner.physics.site.wan import exchange_bytes, need_gbps
 
-MOST_ORDERED = 8  # sites up to which every order of a ring is tried
+MAX_ORDERED = 8  # sites up to which every order of a ring is tried: 5,040 orders
 Pair = tuple[str, str]
 Rtt = Callable[[str, str], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Links that work in step: the bytes that each carries one after another, and how many round trips of the slowest it waits."""
+    """Links that work in step: the bytes that each carries, and the round trips of the slowest that all wait."""
 
     links: tuple[Pair, ...]
     link_bytes: float
@@ -24,7 +24,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One way to exchange: its phases follow each other. `order`: sites around the ring, the root first, or group after group."""
+    """A form of the exchange, its phases in turn. `order`: around the ring, root first, or group after group."""
 
     name: str
     order: tuple[str, ...]
@@ -33,7 +33,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkNeed:
-    """What one link of a form carries: bytes each way within its phase's part of the window, waiting some round trips of its own."""
+    """What one link of a form carries: bytes each way in its phase's part of the window, less its own round trips."""
 
     link: Pair
     link_bytes: float
@@ -42,10 +42,10 @@ class LinkNeed:
 
 
 def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Reduce-scatter and all-gather around a ring: 2·(n-1) steps of S/n, each of which waits one way of the slowest link.
+    """Return the ring: reduce-scatter and all-gather in 2·(n-1) steps of S/n, each waiting one way of the slowest link.
 
     That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one
-    with the shortest slowest link, then the shortest sum; beyond `MOST_ORDERED` sites each goes on to the nearest left.
+    with the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
     """
     order = _ring_order(sorted(sites), rtt_ms)
     n = len(order)
@@ -56,9 +56,10 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 
 
 def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
-    """Reduce to a root and broadcast from it: S up, then S down each leaf's link, one round trip (Thakur 2005, for a tree of one level).
+    """Return the tree of one level: reduce to a root, S up each leaf's link, then broadcast, S down (Thakur 2005).
 
-    The root is the site with the shortest slowest link. Deeper trees wait longer and carry as much on each link.
+    That is one round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as
+    much on each link.
     """
     root = min(sorted(sites), key=lambda r: sorted((rtt_ms(r, s) for s in sites if s != r), reverse=True))
     leaves = [s for s in sorted(sites) if s != root]
@@ -67,7 +68,9 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 
 
 def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> Form | None:
-    """Reduce-scatter inside groups, all-reduce the parts across them, all-gather inside; None unless all groups have the same two or more.
+    """Return the two-level form: reduce-scatter inside groups, all-reduce across them, all-gather inside.
+
+    None unless there are two groups or more, all of the same size of two or more.
 
     With m groups of g a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the bytes of one ring
     over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
@@ -86,7 +89,7 @@ def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt
 
 
 def _together(rings: Sequence[Form]) -> Phase:
-    """Run rings of one size at the same time."""
+    """Return the phase of rings of one size at the same time."""
     first = rings[0].phases[0]
     return Phase(
         links=tuple(sorted(p for r in rings for p in r.phases[0].links)), link_bytes=first.link_bytes, trips=first.trips
@@ -102,7 +105,7 @@ def _ring_order(sites: Sequence[str], rtt_ms: Rtt) -> tuple[str, ...]:
         hops = [rtt_ms(a, b) for a, b in pairwise((*order, order[0])) if a != b]
         return (max(hops, default=0.0), sum(hops))
 
-    if len(sites) <= MOST_ORDERED:
+    if len(sites) <= MAX_ORDERED:
         return min(((sites[0], *rest) for rest in permutations(sites[1:])), key=length)
     order, left = [sites[0]], list(sites[1:])
     while left:
@@ -112,8 +115,8 @@ def _ring_order(sites: Sequence[str], rtt_ms: Rtt) -> tuple[str, ...]:
 
 
 def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> tuple[Form, ...]:
-    """Return the forms that the sites of some groups can take; the first of equals is the plainest."""
-    sites = sorted(s for held in groups.values() for s in held)
+    """Return the forms that the sites of some groups can take, the plainest first."""
+    sites = sorted(s for group in groups.values() for s in group)
     if len(sites) < 2:
         return ()
     two_level = hierarchical([sorted(groups[k]) for k in sorted(groups)], size_bytes, rtt_ms)
@@ -131,26 +134,25 @@ def _waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
 
 
 def seconds(form: Form, wan: Wan, gbps: float, rtt_ms: Rtt) -> float:
-    """Time of an exchange with so much on every link of it."""
+    """Compute the time of an exchange at a rate on every link of it."""
     return sum(8 * p.link_bytes / (gbps * 1e9) for p in form.phases) + sum(_waits(form, wan, rtt_ms))
 
 
 def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> float:
-    """Rate on every link at which the exchange takes the whole window, latency folded in: 8·S/(T - k·RTT) summed over phases."""
+    """Compute the rate on every link at which the exchange fills the window: 8·S/(T - k·RTT), summed over phases."""
     return need_gbps(sum(p.link_bytes for p in form.phases), window_seconds, sum(_waits(form, wan, rtt_ms)))
 
 
 def fastest(offered: Sequence[Form], wan: Wan, window_seconds: float, rtt_ms: Rtt) -> Form:
-    """Choose the form that takes least time at the least rate at which any fits the window: so the one that needs least."""
+    """Return the form that needs the lowest rate: at that rate it is the only one within the window."""
     return min(offered, key=lambda f: form_need_gbps(f, wan, window_seconds, rtt_ms))
 
 
 def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tuple[LinkNeed, ...]:
-    """Share the window out over the phases, so that at equal rates they fill it, and say what each link carries in its part.
+    """Return what each link carries, the window shared out over the phases so that at equal rates they fill it.
 
-    Where no rate does, the parts are as the waits, so that none fits its own. A link that waits longer than it was
-    counted on, on a longer route, needs more by its own round trips alone: it keeps its phase's part of the window,
-    and with it every step of it.
+    Where no rate does, the parts are as the waits, so that none fits its own. A link on a longer route than assumed
+    needs more by its own round trips alone: it keeps its phase's part of the window, and with it every step of it.
     """
     rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
     if math.isfinite(rate):
@@ -164,15 +166,14 @@ def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tupl
     )
 
 
-def counted_window_seconds(
+def assumed_window_seconds(
     wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None
 ) -> float:
-    """Time in which the exchange must be done: the window that hides it, or what the step time counted on where that is less."""
+    """Compute the time for the exchange: the window that hides it, or what the step time assumed where that is less."""
     if not gbps:
         return window_seconds
-    return min(
-        window_seconds, 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9) + wan.round_trips * (rtt_ms or 0.0) / 1e3
-    )
+    transfer = 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9)
+    return min(window_seconds, transfer + wan.round_trips * (rtt_ms or 0.0) / 1e3)
 
 
 def every_two(sites: Sequence[str]) -> tuple[Pair, ...]:

@@ -1,6 +1,4 @@
-"""Power and cooling of racks."""
-
-import math
+"""Power and cooling of racks at a site."""
 
 from planner.instance.hardware import Hardware, Rack
 
@@ -13,21 +11,16 @@ def rack_of(hardware: Hardware) -> Rack:
 
 
 def it_mw(hardware: Hardware, racks: int) -> float:
-    """Return the IT power of `racks` racks at full load, in MW."""
+    """Compute the IT power of `racks` racks at full load, in MW."""
     return racks * rack_of(hardware).it_kw / 1e3
 
 
 def facility_mw(hardware: Hardware, racks: int) -> float:
-    """Return the power of `racks` racks at the grid connection: IT power times the facility's overhead (PUE), in MW."""
+    """Compute the power of `racks` racks at the grid connection: IT power times facility overhead (PUE), in MW."""
     return it_mw(hardware, racks) * hardware.facility_overhead_factor
 
 
 def cooling_m2(hardware: Hardware, racks: int) -> float | None:
-    """Return the area that dry cooling of `racks` racks needs, in m²; None where the instance gives no density."""
+    """Compute the area that dry cooling of `racks` racks needs, in m²; None where the instance gives no density."""
     density = hardware.cooling_kw_per_m2
     return None if density is None else facility_mw(hardware, racks) * 1e3 / density
-
-
-def most_racks(hardware: Hardware, limit_mw: float) -> int:
-    """Count the racks that `limit_mw` at the grid connection can feed."""
-    return math.floor(limit_mw / facility_mw(hardware, 1) + 1e-9)

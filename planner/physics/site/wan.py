@@ -1,4 +1,4 @@
-"""The wide area between sites: distance, round trip, need and wavelengths."""
+"""The wide area between two sites: distance, round trip, rate of the exchange, wavelengths and fibre pairs."""
 
 import math
 
@@ -8,7 +8,7 @@ EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius R1
 
 
 def great_circle_km(latitude_a: float, longitude_a: float, latitude_b: float, longitude_b: float) -> float:
-    """Distance on the sphere by the haversine formula; angles in degrees."""
+    """Compute the distance on the sphere by the haversine formula; angles in degrees."""
     a, b = math.radians(latitude_a), math.radians(latitude_b)
     half = (
         math.sin((b - a) / 2) ** 2
@@ -18,17 +18,17 @@ def great_circle_km(latitude_a: float, longitude_a: float, latitude_b: float, lo
 
 
 def rtt_ms(wan: Wan, route_km: float) -> float:
-    """Round trip over a fibre route: 0.98 ms per 100 km at a group index of 1.47."""
+    """Compute the round trip over a fibre route: 0.98 ms per 100 km at a group index of 1.47."""
     return route_km * wan.rtt_ms_per_100_route_km / 100
 
 
 def exchange_bytes(gradient_bytes: float, sites: int) -> float:
-    """Bytes that each link carries, each way, when `sites` rings exchange a gradient: 2·(n-1)/n of it; all of it for two sites."""
+    """Compute the bytes of each link, each way, in a ring all-reduce of a gradient over sites: 2·(n-1)/n of it."""
     return 2 * (sites - 1) / sites * gradient_bytes
 
 
 def exchange_need_gbps(wan: Wan, link_bytes: float, window_seconds: float, link_rtt_ms: float) -> float:
-    """Rate that moves `link_bytes` one way within the window that hides it, latency folded in: 8·S/(T - k·RTT), in Gbps.
+    """Compute the rate in Gbps that moves `link_bytes` one way within the window that hides it: 8·S/(T - k·RTT).
 
     Infinite where the round trips alone fill the window.
     """
@@ -36,7 +36,7 @@ def exchange_need_gbps(wan: Wan, link_bytes: float, window_seconds: float, link_
 
 
 def need_gbps(size_bytes: float, window_seconds: float, wait_seconds: float) -> float:
-    """Rate that moves bytes within a window of which some is spent waiting, in Gbps; infinite where the wait fills it."""
+    """Compute the rate in Gbps that moves bytes within a window less a wait; infinite where the wait fills it."""
     left = window_seconds - wait_seconds
     return 8 * size_bytes / left / 1e9 if left > 0 else math.inf
 

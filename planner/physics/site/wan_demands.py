@@ -14,7 +14,10 @@ SYNC = "sync"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Bytes between two places, as many each way, within a window of which round trips are waiting. Priority 0: carried whole, on one route."""
+    """Bytes between two places, as many each way, within a window of which round trips are spent waiting.
+
+    Priority 0 is the gradient exchange: carried whole, on one route.
+    """
 
     name: str
     a: str
@@ -27,15 +30,13 @@ class Demand:
 
     @property
     def key(self) -> str:
-        """Name that tells demands apart: `sync[a,b]`."""
+        """Return the name that tells demands apart: `sync[a,b]`."""
         return f"{self.name}[{self.a},{self.b}]"
 
     def gbps(self, rtt_ms: float) -> float:
-        """Rate over a route of so long a round trip; infinite where the waiting fills the window."""
-        return (
-            need_gbps(self.size_bytes, self.window_seconds, self.trips * rtt_ms / 1e3 if self.trips else 0.0)
-            * self.factor
-        )
+        """Compute the rate over a route of a round trip; infinite where the waiting fills the window."""
+        wait = self.trips * rtt_ms / 1e3 if self.trips else 0.0
+        return need_gbps(self.size_bytes, self.window_seconds, wait) * self.factor
 
 
 def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt) -> tuple[Demand, ...]:
@@ -58,16 +59,16 @@ def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt
 
 
 def traffic_demands(wan: Wan, sites: Sequence[str], known: Mapping[str, object]) -> tuple[Demand, ...]:
-    """Return the demands of the traffic whose ends are there; traffic with an end where no site is open does not arise."""
-    found = []
+    """Return the demands of the traffic between known places; traffic that ends at a closed site does not arise."""
+    demands = []
     for t in wan.traffic:
         pairs = every_two(sites) if t.a is None or t.b is None else ((t.a, t.b),)
-        found += [_traffic(t, a, b) for a, b in pairs if a in known and b in known and a != b]
-    return tuple(found)
+        demands += [_traffic(t, a, b) for a, b in pairs if a in known and b in known and a != b]
+    return tuple(demands)
 
 
 def _traffic(t: Traffic, a: str, b: str) -> Demand:
-    """Spread over a period, or done by a deadline of which one round trip is waiting."""
+    """Return a demand spread over a period, or done by a deadline of which one round trip is waiting."""
     window = t.period_seconds or t.deadline_seconds or math.nan
     return Demand(
         name=t.name,
@@ -87,7 +88,7 @@ def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
     return {**nodes, **sites}
 
 
-def chosen(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
-    """Return the form that the instance names, or the fastest where it leaves the choice or the sites cannot take that form."""
+def choose_form(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
+    """Return the form that the instance names; the fastest where it names none that the sites can take."""
     named = [f for f in offered if f.name == wan.exchange]
     return named[0] if named else fastest(offered, wan, window_seconds, rtt_ms) if offered else None

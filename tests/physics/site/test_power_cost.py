@@ -40,19 +40,6 @@ def test_cooling_area() -> None:
     assert power.cooling_m2(HARDWARE.model_copy(update={"cooling_kw_per_m2": None}), 1) is None
 
 
-@pytest.mark.parametrize(("mw", "racks"), [(0.0, 0), (0.156, 0), (0.15625, 1), (1.5624, 9), (1.5625, 10), (1.5626, 10)])
-def test_most_racks_at_the_edge(mw: float, racks: int) -> None:
-    """156.25 kW feed one rack, a watt less none."""
-    assert power.most_racks(HARDWARE, mw) == racks
-
-
-@given(st.integers(0, 10**6), st.floats(0.1, 1000), st.floats(1, 2))
-def test_most_racks_is_the_inverse_of_their_power(racks: int, kw: float, overhead: float) -> None:
-    """Exactly the power of some racks feeds these racks."""
-    hardware = Hardware(accelerator="x", rack=RACK.model_copy(update={"it_kw": kw}), facility_overhead_factor=overhead)
-    assert power.most_racks(hardware, power.facility_mw(hardware, racks)) == racks
-
-
 def test_a_rack_by_name_is_refused() -> None:
     """A name left unresolved is an error that says so."""
     with pytest.raises(TypeError, match="is a name"):
