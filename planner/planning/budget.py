@@ -7,7 +7,7 @@ import math
 
 from planner.plan.certificate import Conflict
 from planner.planning.incumbent import Run, in_time, over
-from planner.planning.pipeline import Refusal, Trial
+from planner.planning.trials import Refusal, Trial
 
 FIRST_GUESS = 0.97  # of the racks that the budget covers with the least fabric
 ABOVE = 1.002  # of the racks that like plans tell
@@ -17,8 +17,8 @@ EVALUATIONS = 40  # of whole plans on the way to the budget; three to six are us
 def spend(run: Run, most: int) -> Conflict | None:
     """Find the most racks whose whole plan the budget covers: feasible at `low`, not at the next module."""
     low, high = 0, most + run.module
-    # Where like plans were billed before, what they tell and a little more, since what is proven of layouts holds for fewer racks;
-    # else a guess that the budget is likely to cover, for there to be a plan early.
+    # From the bills of like plans and a little more, since what is proven of layouts holds for fewer racks; else a
+    # guess that the budget is likely to cover, for there to be a plan early.
     told = run.learned.racks_for(run.budget)
     first = FIRST_GUESS * most if told is None else min(most, told * ABOVE)
     guess = max(run.module, int(first) // run.module * run.module)
@@ -70,7 +70,7 @@ def _next_guess(run: Run, last: Trial | Refusal | None, low: int, high: int) -> 
 
 
 def _usd_of_one_more(run: Run, held: Trial) -> float:
-    """Estimate what a rack more costs: along the line to the nearest other bill, unless that is far from what racks cost on average."""
+    """Estimate what a rack more costs: the slope to the nearest other bill, or the average where they differ much."""
     usd = held.cost.total_usd
     bills = [*run.learned.bills, *((t.racks, t.cost.total_usd) for t in run.tried.values() if isinstance(t, Trial))]
     slopes = [
@@ -82,7 +82,7 @@ def _usd_of_one_more(run: Run, held: Trial) -> float:
 
 
 def _climb(run: Run) -> None:
-    """Add modules at any one site for as long as the budget and every rule allow it: then one more anywhere breaks them."""
+    """Add modules at any one site while budget and rules allow it: then one more anywhere breaks them."""
     grown = True
     while grown and run.best is not None:
         grown = False
@@ -96,7 +96,7 @@ def _climb(run: Run) -> None:
 
 
 def _grow(run: Run, site: str) -> bool:
-    """Add as many modules at one site as can be had, by doubling steps and halving them again; tell whether any were."""
+    """Add modules at one site in doubling, then halving steps; return whether any were added."""
     start, step = run.best.racks_by_site if run.best else {}, run.module
     added, most = 0, math.inf
     while added + step < most:

@@ -7,8 +7,8 @@ from typing import Literal
 
 from planner.instance.instance import Instance
 from planner.plan.certificate import Conflict
-from planner.planning.pipeline import Decider, Refusal, Trial
-from planner.planning.warm_start import Learned
+from planner.planning.pipeline import Decider
+from planner.planning.trials import Learned, Refusal, Trial
 
 Progress = Callable[[str], None]
 

@@ -3,34 +3,10 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from planner.errors import InputError
-from planner.instance.nearest import hint
-from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
-from planner.physics.network.locality import expert_racks
-from planner.plan.fabric import WanGateway
-from planner.plan.layout import LayoutPlan
+from planner.errors import InputError, hint
+from planner.models.requests import FABRIC_AXES, Alternative, Options
 from planner.plan.plan import Plan
-
-
-def request_of(
-    layout: LayoutPlan, site: str, racks: int, gpus_per_rack: int, wan_gateway: WanGateway | None = None
-) -> FabricRequest:
-    """Return what a site's fabric must carry: the layout's traffic, no slower than it assumes, and the WAN gateway."""
-    m, a = layout.metrics, layout.assumptions
-    return FabricRequest(
-        racks=racks,
-        group_racks=max(1, layout.racks_per_stage_by_site[site]),
-        groups=layout.rack_stages,
-        pipeline_send_seconds=m.pipeline_send_nic_seconds,
-        pipeline_send_window_seconds=m.pipeline_send_window_seconds,
-        allreduce_seconds=m.allreduce_layer_seconds,
-        allreduce_window_seconds=m.allreduce_window_seconds,
-        pipeline_send_limit=a.pipeline_send_slowdown,
-        allreduce_limit=a.allreduce_slowdown,
-        exchange_racks=expert_racks(layout.expert_parallel, gpus_per_rack),
-        wan_gbps=wan_gateway.wan_gbps if wan_gateway else 0.0,
-        exchange_gbps=wan_gateway.exchange_gbps if wan_gateway else 0.0,
-    )
+from planner.planning.fabric_requests import request_of
 
 
 def frontier(
@@ -69,7 +45,9 @@ def frontier(
             pins = {**plan.instance.pins} | ({} if size is None else {"fabric.leaf_domain_racks": size})
             instance = plan.instance.model_copy(update={"pins": pins})
             built = plan.fabric.sites.get(site)
-            request = request_of(plan.layout, site, racks, physics.gpus_per_rack, built.wan_gateway if built else None)
+            gateway = built.wan_gateway if built else None
+            gateway_gbps = (gateway.wan_gbps, gateway.exchange_gbps) if gateway else (0.0, 0.0)
+            request = request_of(plan.layout, site, racks, physics.gpus_per_rack, gateway_gbps=gateway_gbps)
             messages: list[str] = []
             options = Options(time_limit=time_limit, seed=plan.seed)
             designs = alternatives(instance, request, options, axes=axes, every=every, report=messages.append)

@@ -1,23 +1,26 @@
-"""The order of the decisions, round a number of racks that the budget or the deadline sets, and the plan that they make."""
+"""The order of the decisions for a number of racks that budget or deadline set, and the plan that they make."""
 
 import math
 
 from planner.checks.registry import check
 from planner.errors import InputError, InternalError
+from planner.instance.hardware import Accelerator
 from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
-from planner.models.requests import Options, SitesRequest, resolved_switches
+from planner.models.layout import solve as layout
+from planner.models.layout.solution_cache import SolutionCache
+from planner.models.requests import LayoutRequest, Options, SitesRequest, resolved_switches
 from planner.models.sites import solve as sites
 from planner.physics.network.price import min_endpoint_usd
 from planner.physics.site.power import facility_mw, rack_of
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.plan.certificate import Conflict, ObjectiveValue, Status, Violation
 from planner.plan.plan import Plan
-from planner.planning import heterogeneous, joint_bound, model_size
+from planner.planning import heterogeneous, model_size
 from planner.planning.budget import spend
 from planner.planning.incumbent import Progress, Run, in_time, over
-from planner.planning.pipeline import Decider, Refusal, Trial
-from planner.planning.warm_start import Learned
+from planner.planning.pipeline import Decider
+from planner.planning.trials import Learned, Refusal, Trial
 from planner.simulation.reference_tree import factor
 from planner.solvers.outcome import relative_gap
 from planner.solvers.registry import solver_named
@@ -27,8 +30,8 @@ from planner.version import __version__
 def solve_instance(instance: Instance, options: Options, progress: Progress, learned: Learned | None = None) -> Plan:
     """Take all decisions that a loaded instance asks for, the model's choice among them, and return the checked plan.
 
-    `learned` is what solves before this one found out, and this one adds to. A limit or an interrupt ends the search with the
-    best plan so far; without one, the error is raised again.
+    `learned` is what earlier solves left, and this one adds to. A limit or an interrupt ends the search with the best
+    plan so far; without one, the error is raised again.
     """
     learned = learned or Learned(shared=False)
     if instance.hardware.pools:
@@ -50,7 +53,7 @@ def _hold(broken: list[Violation]) -> None:
 
 
 def _decided(instance: Instance, options: Options, progress: Progress, learned: Learned, *, twice: bool = True) -> Plan:
-    """Take all decisions for the instance's model and return the checked plan; `twice`: CP-SAT decides the layout again."""
+    """Take all decisions for the instance's model and return the checked plan; `twice`: CP-SAT verifies the layout."""
     decider = Decider(
         instance=instance, options=options, progress=progress, layouts=learned.layouts, alone=not learned.shared
     )
@@ -70,7 +73,7 @@ def _decided(instance: Instance, options: Options, progress: Progress, learned: 
     plan = _plan(run, conflict if run.best is None else None)
     broken = check(plan)
     if broken and all(v.rule.startswith("spend_budget") for v in broken):
-        # A module more could be paid with the layout as it is, though not with the one that suits it: not proven the most.
+        # The budget pays one more module with this layout, though not with its own best one: not proven the most.
         run.stopped = "limit"
         plan = _plan(run, None)
         broken = check(plan)
@@ -112,7 +115,7 @@ def _as_told(run: Run) -> Conflict | None:
 
 
 def _most_racks(run: Run) -> int | Conflict:
-    """Bound the racks that any plan can have: the site split alone, every GPU's link and leaf port at their least price."""
+    """Bound the racks of any plan: the site split alone, every GPU's link and leaf port at their least price."""
     request = SitesRequest(fabric_usd_per_rack=least_fabric_usd_per_rack(run.instance))
     out = sites.solve(run.instance, request, run.decider.left())
     if out.solution is None:
@@ -134,9 +137,9 @@ def least_fabric_usd_per_rack(instance: Instance) -> float:
 
 
 def _joint(run: Run, most: int) -> tuple[float | None, ParallelStrategy | None]:
-    """Bound the days to train over all four decisions, with some racks at most, and return the layout that comes nearest."""
+    """Bound the days to train over all four decisions with some racks at most; return the nearest layout too."""
     limit, memory = run.decider.options.time_limit, run.decider.layouts
-    return joint_bound.bound(run.instance, most, run.decider.transport_slowdown, time_limit=limit, memory=memory) or (
+    return joint_bound(run.instance, most, run.decider.transport_slowdown, time_limit=limit, memory=memory) or (
         None,
         None,
     )
@@ -196,7 +199,7 @@ def _plan(run: Run, conflict: Conflict | None) -> Plan:
     )
     joint = run.joint_days if best is not None and name == "days_to_train" else None
     joint = None if joint is None or value is None else min(joint, value)
-    # A search that was cut short has proven nothing of the racks it chose: then only the bound over all decisions holds.
+    # A search cut short has proven nothing of its racks: then only the bound over all decisions holds.
     bound = _bound_in_order(best, name) if run.stopped == "proved" else joint
     status: Status = (
         "optimal"
@@ -262,3 +265,50 @@ def options_of(
     if threads is not None and threads < 1:
         raise InputError(f"threads: must be at least 1 (is {threads})")
     return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver_named(solver))
+
+
+JOINT_BOUND_SITES = 4  # up to which racks are split over sites
+
+
+def joint_bound(
+    instance: Instance, racks: int, slowdown: float, *, time_limit: float | None, memory: SolutionCache
+) -> tuple[float, ParallelStrategy | None] | None:
+    """Bound the days to train on some racks at most, and return the layout that comes nearest; None where none fits.
+
+    Racks are split as evenly as can be over as many sites as a plan may have. Nothing takes time between sites, in them
+    the network is as fast as its NICs with the transport's own slowdown, ZeRO shards over all replicas, and sites may
+    be idle: a split of any other kind, or over fewer sites, has larger all-reduces and no more shards, and is no faster.
+    Where more sites are allowed the racks stand at one, and the NICs take no time either.
+    """
+    pins = {k: v for k, v in instance.pins.items() if k != "layout.data_parallel_by_site"}
+    instance, sites = instance.model_copy(update={"pins": pins}), _most_sites(instance)
+    if sites > JOINT_BOUND_SITES:
+        return layout.bound_days(_swift(instance), evenly(racks, 1, 1.0), time_limit=time_limit, cache=memory)
+    return layout.bound_days(instance, evenly(racks, sites, slowdown), time_limit=time_limit, cache=memory)
+
+
+def evenly(racks: int, sites: int, slowdown: float) -> LayoutRequest:
+    """Ask for a layout on some racks, split over sites as suits it."""
+    by_site = {f"{k + 1} of {sites}": racks for k in range(sites)}
+    return LayoutRequest(
+        racks_by_site=by_site, racks_in_all=racks, pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown
+    )
+
+
+def _most_sites(instance: Instance) -> int:
+    """Return how many sites a plan may have."""
+    if instance.grid is None:
+        return 1
+    asked = [n for n in (instance.grid.rules.max_sites, instance.pins.get("sites.max_sites")) if n is not None]
+    return min([len(instance.grid.nodes), *asked])
+
+
+def _swift(instance: Instance) -> Instance:
+    """Return the instance with NICs that take no time."""
+    gpu = instance.hardware.accelerator
+    if not isinstance(gpu, Accelerator):
+        raise TypeError("the instance still holds catalogue names")
+    swift = gpu.model_copy(update={"nic_bytes_per_second": gpu.nic_bytes_per_second * 1e9, "nic_latency_seconds": 0.0})
+    return instance.model_copy(
+        update={"hardware": instance.hardware.model_copy(update={"accelerator": swift, "nic_bytes_per_second": None})}
+    )

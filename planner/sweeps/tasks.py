@@ -92,7 +92,7 @@ def point_text(point: Mapping[str, Any]) -> str:
 def solve_point(task: Task) -> Answer:
     """Solve one point; whatever goes wrong is the reason of its row."""
     from planner.planning.solve import solve_instance
-    from planner.planning.warm_start import Learned
+    from planner.planning.trials import Learned
 
     started = time.perf_counter()
     try:

@@ -7,7 +7,7 @@ import planner
 from planner.instance.instance import Instance
 from planner.plan.plan import Plan
 from planner.planning.solve import options_of, solve_instance
-from planner.planning.warm_start import Learned
+from planner.planning.trials import Learned
 
 
 def solved(instance: Instance, learned: Learned | None = None) -> tuple[Plan, list[str]]:

@@ -9,7 +9,8 @@ from worked_plan import small
 
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.planning.pareto import frontier, request_of
+from planner.planning.fabric_requests import request_of
+from planner.planning.pareto import frontier
 
 PLAN = small()
 

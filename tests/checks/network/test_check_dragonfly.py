@@ -1,4 +1,7 @@
-"""Rules of the fabric over dragonflies: a plan passes as solved, and each edit names its rule; exports agree with it."""
+"""Rules of the fabric over dragonflies: a plan passes as solved, and each edit names its rule.
+
+Exports agree with it.
+"""
 
 import csv
 import io
@@ -20,7 +23,7 @@ from planner.models.fabric import solve as fabric
 from planner.models.requests import Options
 from planner.plan.plan import Plan
 from planner.planning.pareto import request_of
-from planner.planning.pipeline import crossings
+from planner.planning.fabric_requests import crossings
 from planner.simulation.from_plan import part_of_plan
 
 INSTANCES = Path(__file__).parents[3] / "instances"
