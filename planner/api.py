@@ -261,7 +261,7 @@ def simulate(
         The input cannot be used; the message says where and what to do.
     """
     from planner.errors import InputError
-    from planner.simulation.request import PATTERNS, ask, transport_named
+    from planner.simulation.request import PATTERNS, Options, simulation_request, transport_named
     from planner.simulation.run import simulate as run
 
     minima = {"--seeds": (seeds, 1), "--failed-links": (failed_links, 0), "--hosts": (hosts, 2), "--group": (group, 1)}
@@ -273,8 +273,7 @@ def simulate(
     if pattern not in PATTERNS and not Path(pattern).suffix:
         known = f"{', '.join(PATTERNS)}, or a CSV file with the header src,dst,bytes"
         raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
-    question = ask(
-        network,
+    options = Options(
         pattern=pattern,
         transport=transport_named(transport),
         site=site,
@@ -283,7 +282,7 @@ def simulate(
         size=bytes_per_host,
         group=group,
     )
-    return run(question, range(seeds))
+    return run(simulation_request(network, options), range(seeds))
 
 
 def solve(

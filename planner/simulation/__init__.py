@@ -1,1 +1,1 @@
-"""Flow-level simulation of a fabric's real wiring: who sends to whom, over which cables, how fast, and who is paused."""
+"""Flows on a wired fabric: routes by transport, max-min fair rates, pauses, and the slowdowns that follow."""

@@ -4,16 +4,16 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.simulation import rng
-from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.live_cables import Alive, Flows
 from planner.simulation.rng import Floats, Ints
 from planner.simulation.routing import Entries, Routes
 from planner.simulation.tree import Tree
 
-FLOWLETS = 8  # parts of a flow that choose a path each
+FLOWLETS = 8  # parts of a flow that choose a path each: few enough to stay quick, enough to leave a full link
 
 
 class Loads:
-    """What every bundle of every plane carries, over its rate; dead bundles carry more than anything."""
+    """What every bundle of every plane carries, over its rate; failed bundles carry more than anything."""
 
     def __init__(self, tree: Tree, alive: Alive) -> None:
         """Start with nothing on the links."""
@@ -45,9 +45,8 @@ class Loads:
         second = int(flat[:shift].argmin()) if shift else first
         pick = first if flat[first] <= flat[second] else second
         if np.isinf(flat[pick]):
-            raise InputError(
-                f"simulate: with the failed links no path leads from leaf {ends[0][1]} to leaf {ends[1][1]}; fail fewer links"
-            )
+            leaves = f"leaf {ends[0][1]} to leaf {ends[1][1]}"
+            raise InputError(f"simulate: with the failed links no path leads from {leaves}; fail fewer links")
         plane, position = divmod(pick, last)
         for t in range(tier):
             at = position // (last // tree.widths[t + 1])
@@ -57,9 +56,10 @@ class Loads:
 
 
 def adaptive(tree: Tree, flows: Flows, seed: int, alive: Alive) -> Routes:
-    """Send flowlet after flowlet, flows in random order, over the plane and the path whose most loaded link is least loaded.
+    """Return the routes of flowlets, one after another, each over the path whose most loaded link is least loaded.
 
-    The choice sees the whole path (as a transport that probes, or switches that tell each other, would) and is never
+    Flows take turns in random order. The choice sees all of the path (as a transport that probes, or switches that
+    exchange their loads, would) and is never
     reconsidered: between a fully adaptive network and one that sees its own ports alone. Parallel cables share evenly.
     """
     loads, merged = Loads(tree, alive), tree.bundled()
@@ -75,8 +75,8 @@ def adaptive(tree: Tree, flows: Flows, seed: int, alive: Alive) -> Routes:
 
 
 def _routes(tree: Tree, merged: Tree, flows: Flows, picks: Ints, capacity: Floats) -> Routes:
-    """Turn the chosen planes and positions into entries; what a flow sends twice over one link is added up."""
-    held, flow = Entries([], [], []), np.arange(len(flows))
+    """Return the chosen planes and positions as routes; what a flow sends twice over one link is added up."""
+    entries, flow = Entries([], [], []), np.arange(len(flows))
     meeting = tree.meeting_tier(flows.source, flows.target)
     for n in range(len(picks)):
         plane = picks[n, :, 0]
@@ -85,5 +85,5 @@ def _routes(tree: Tree, merged: Tree, flows: Flows, picks: Ints, capacity: Float
             at = picks[n, f, 1] // (np.asarray(tree.widths)[meeting[f]] // tree.widths[t + 1])
             for down, end in enumerate((flows.source[f], flows.target[f])):
                 link = merged.cable(t, tree.subtree(end, t), at) + (2 * plane[f] + down) * sum(merged.cables)
-                held.add(f, link, 1 / len(picks))
-    return held.routes(flow, flows.size.astype(float), capacity)
+                entries.add(f, link, 1 / len(picks))
+    return entries.routes(flow, flows.size.astype(float), capacity)

@@ -13,14 +13,14 @@ from planner.instance.base import Count, Positive, Sourced
 from planner.instance.read import read_json, validated
 from planner.simulation.tree import Tree
 
-MOST_HOSTS = 1 << 20
+MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
 
 
 class Fabric(Sourced):
-    """A fat tree of equal switches; without down_ports it is the k-ary tree: half of the ports face down below the top."""
+    """A fat tree of equal switches; without down_ports it is k-ary: half of the ports face down below the top."""
 
     name: str = "fabric"
-    hosts: Annotated[int, Field(ge=2, le=MOST_HOSTS)] = Field(description="Hosts, each with one port on a leaf.")
+    hosts: Annotated[int, Field(ge=2, le=MAX_HOSTS)] = Field(description="Hosts, each with one port on a leaf.")
     ports_per_switch: Annotated[int, Field(ge=2, le=4096)]
     tiers: Annotated[int, Field(ge=1, le=4)] = 3
     oversubscription: tuple[Annotated[float, Field(ge=1)], ...] = Field(
@@ -35,43 +35,39 @@ class Fabric(Sourced):
     )
     failed_cables: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (),
-        description="Cables between switches that are out, by number: leaf by leaf to its spines, then spine by spine, plane after plane.",
+        description="Cables between switches that are out, by number: leaf by leaf, spine by spine, plane by plane.",
     )
 
     @model_validator(mode="after")
     def _wirable(self) -> Self:
-        """Refuse what no ports can be found for."""
+        """Refuse a fabric for which no ports can be found."""
         for key in ("oversubscription", "down_ports"):
             if len(getattr(self, key)) > self.tiers - 1:
-                raise ValueError(
-                    f"{key} must have at most {self.tiers - 1} entries, one for each tier below the top (has {len(getattr(self, key))})"
-                )
+                given = f"one for each tier below the top (has {len(getattr(self, key))})"
+                raise ValueError(f"{key} must have at most {self.tiers - 1} entries, {given}")
         if abs(sum(self.plane_shares)) > 1 + 1e-9:
             raise ValueError(f"plane_shares must add up to 1 at most (add up to {sum(self.plane_shares):g})")
         for t, (down, ratio) in enumerate(zip(self.downs, self.ratios, strict=True)):
             up = down / ratio
             if round(up) < 1 or abs(up - round(up)) > 1e-9:
+                hint = f"give another or down_ports[{t}]"
                 raise ValueError(
-                    f"oversubscription[{t}] leaves {up:g} ports up of {down} down, which is not whole; give another or down_ports[{t}]"
+                    f"oversubscription[{t}] leaves {up:g} ports up of {down} down, not a whole number; {hint}"
                 )
             if down + round(up) > self.ports_per_switch:
-                raise ValueError(
-                    f"tier {t} takes {down} ports down + {round(up)} up > {self.ports_per_switch} ports; lower down_ports[{t}]"
-                )
+                ports = f"{down} ports down + {round(up)} up > {self.ports_per_switch} ports"
+                raise ValueError(f"tier {t} takes {ports}; lower down_ports[{t}]")
         reach = math.prod(self.downs) * self.ports_per_switch
         if self.hosts > reach:
-            raise ValueError(
-                f"hosts must be at most {reach}, which {self.tiers} tiers of {self.ports_per_switch} ports reach (is {self.hosts})"
-            )
+            tiers = f"{self.tiers} tiers of {self.ports_per_switch} ports"
+            raise ValueError(f"hosts must be at most {reach}, which {tiers} reach (is {self.hosts})")
         return self
 
     @property
     def downs(self) -> tuple[int, ...]:
         """Ports down of each tier below the top."""
-        return tuple(
-            self.down_ports[t] if t < len(self.down_ports) else self.ports_per_switch // 2
-            for t in range(self.tiers - 1)
-        )
+        half = (self.ports_per_switch // 2,)
+        return self.down_ports + half * (self.tiers - 1 - len(self.down_ports))
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -90,14 +86,13 @@ def load_fabric(given: Mapping[str, Any] | Path) -> Fabric:
     where = str(given) if isinstance(given, Path) else "fabric"
     data = read_json(given) if isinstance(given, Path) else given
     if not isinstance(data, Mapping):
-        raise InputError(
-            f'{where}: must be a plan or a fabric (is {type(data).__name__}), such as {{"hosts": 1024, "ports_per_switch": 16}}'
-        )
+        example = '{"hosts": 1024, "ports_per_switch": 16}'
+        raise InputError(f"{where}: must be a plan or a fabric (is {type(data).__name__}), such as {example}")
     return validated(Fabric, dict(data), where)
 
 
 def tree_of_fabric(f: Fabric) -> Tree:
-    """Wire a fabric: single cables, subtrees filled one after the other."""
+    """Return the wiring of a fabric: single cables, subtrees filled one after the other."""
     ups = tuple(round(d / o) for d, o in zip(f.downs, f.ratios, strict=True))
     rate = f.host_gbps * 1e9 / 8
     return Tree(

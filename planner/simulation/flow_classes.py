@@ -1,9 +1,9 @@
 """Spraying around failed cables, with all positions that no failure touches as one.
 
-Two positions of a tier below the same switch carry alike where no cable to either, or to what stands above it, has failed in
-any subtree: a flow that splits evenly over living next hops sends as much to each. So they and their cables are one class
-with their joint rate, and what is left apart are the positions that failures touch: as many as there are failures, and
-the rest of their siblings, not one for each switch.
+Two positions of a tier below the same switch carry the same load where no cable to either, or to what stands above it,
+has failed in any subtree: a flow that splits evenly over live next hops sends as much to each. So they and their cables
+are one class with their joint rate. Apart stand only the positions that failures touch: as many as there are failures,
+and the rest of their siblings, not one for each switch.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.errors import InputError
-from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.live_cables import Alive, Flows, refuse_cut_off
 from planner.simulation.rng import Floats, Ints
 
 
@@ -58,13 +57,13 @@ class Classes:
 
     def _touched(self) -> list[np.ndarray]:
         """Return the positions of each tier, leaves first, to which, or above which, a cable has failed anywhere."""
-        tree, found = self.tree, []
+        tree, tiers = self.tree, []
         above = np.zeros(tree.widths[-1], bool)
         for t in reversed(range(tree.tiers)):
-            held = (self.counts[t] < tree.bundle[t]).any(axis=(0, 1)) | above
-            found.append(held)
-            above = held.reshape(tree.widths[t], tree.up[t]).any(axis=1)
-        return found[::-1]
+            touched = (self.counts[t] < tree.bundle[t]).any(axis=(0, 1)) | above
+            tiers.append(touched)
+            above = touched.reshape(tree.widths[t], tree.up[t]).any(axis=1)
+        return tiers[::-1]
 
     @cached_property
     def offsets(self) -> list[int]:
@@ -72,22 +71,22 @@ class Classes:
         sizes = [self.tree.subtrees[t] * len(level.parent) for t, level in enumerate(self.levels[1:])]
         return [0, *np.cumsum(sizes).tolist()]
 
-    def living(self, t: int, plane: int) -> Ints:
-        """Return living cables from one switch below tier t + 1 to each class, by subtree."""
+    def live(self, t: int, plane: int) -> Ints:
+        """Return live cables from one switch below tier t + 1 to each class, by subtree."""
         level = self.levels[t + 1]
         return np.where(level.apart, self.counts[t][plane][:, level.first], level.each * self.tree.bundle[t])
 
     def capacity(self) -> Floats:
         """Return bytes per second of every class of cables in every direction of every plane."""
-        found = []
+        rates = []
         for plane, share in enumerate(self.tree.planes):
             one = []
             for t, rate in enumerate(self.tree.rates):
                 level = self.levels[t + 1]
-                cables = np.where(level.apart, self.living(t, plane), level.many * self.tree.bundle[t])
+                cables = np.where(level.apart, self.live(t, plane), level.many * self.tree.bundle[t])
                 one.append((cables * rate).ravel())
-            found += [share * np.concatenate(one)] * 2
-        return np.concatenate(found)
+            rates += [share * np.concatenate(one)] * 2
+        return np.concatenate(rates)
 
     def link(self, t: int, subtree: Ints, *, down: bool, plane: int) -> Ints:
         """Return the number of the cable class from each subtree to every class of tier t + 1: subtree by class."""
@@ -99,22 +98,22 @@ class Classes:
         return 2 * sum(len(level.parent) for level in self.levels[1 : tier + 1])
 
     def shared(self, flows: Flows, f: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
-        """Return the cable classes of every hop, and each flow's share on them when every hop splits evenly over its living next hops."""
+        """Return the cable classes of every hop, with each flow's share when it splits evenly over live next hops."""
         ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in (flows.source[f], flows.target[f])]
-        ups = [self.living(t, plane)[ends[0][t]] for t in range(tier)]
-        alive = self._reaching(ups, [self.living(t, plane)[ends[1][t]] for t in range(tier)])
+        ups = [self.live(t, plane)[ends[0][t]] for t in range(tier)]
+        alive = self._reaching(ups, [self.live(t, plane)[ends[1][t]] for t in range(tier)])
         if not alive[0].all():
-            self._lost(flows, f[np.flatnonzero(~alive[0][:, 0])[0]], plane)
-        share, found = np.ones((len(f), 1)), []
+            refuse_cut_off(self.tree, flows, int(f[np.flatnonzero(~alive[0][:, 0])[0]]), plane)
+        share, loads = np.ones((len(f), 1)), []
         for t in range(tier):
             level, here = self.levels[t + 1], ups[t] * alive[t + 1]
             total = np.add.reduceat(here, level.starts, axis=1)
             share = share[:, level.parent] * here / np.maximum(total, 1)[:, level.parent]
-            found += [(self.link(t, ends[down][t], down=bool(down), plane=plane), share) for down in (0, 1)]
-        return found
+            loads += [(self.link(t, ends[down][t], down=bool(down), plane=plane), share) for down in (0, 1)]
+        return loads
 
     def _reaching(self, ups: list[Ints], downs: list[Ints]) -> list[np.ndarray]:
-        """Tell for each flow, tier by tier, which classes lead to its target."""
+        """Return for each flow, tier by tier, which classes lead to its target."""
         valid = [np.ones((len(ups[0]), 1), bool)]
         for t, (up, down) in enumerate(zip(ups, downs, strict=True)):
             valid.append(valid[-1][:, self.levels[t + 1].parent] & (up > 0) & (down > 0))
@@ -122,20 +121,12 @@ class Classes:
             valid[t] &= np.logical_or.reduceat(valid[t + 1], self.levels[t + 1].starts, axis=1)
         return valid
 
-    def _lost(self, flows: Flows, lost: int, plane: int) -> None:
-        leaf = self.tree.down[0]
-        raise InputError(
-            f"simulate: with the failed links no path leads from leaf {flows.source[lost] // leaf} to leaf {flows.target[lost] // leaf} "
-            f"in plane {plane}; fail fewer links"
-        )
-
 
 def _above(below: Level, touched: np.ndarray, up: int) -> Level:
-    """Return the classes above those of a tier: each position that a failure touches, and the rest of its siblings together."""
+    """Return the classes above those of a tier: each position that a failure touches, and its other siblings as one."""
     columns: list[tuple[int, int, int, int, bool]] = []
-    for c, (first, many, apart) in enumerate(
-        zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)
-    ):
+    classes = zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)
+    for c, (first, many, apart) in enumerate(classes):
         own = np.flatnonzero(touched[first * up : (first + 1) * up]) if apart else np.empty(0, np.int64)
         columns += [(c, first * up + int(y), 1, 1, True) for y in own]
         rest = up - len(own)

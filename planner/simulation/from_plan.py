@@ -7,14 +7,14 @@ import numpy as np
 from planner.cluster import hostlist
 from planner.errors import InputError
 from planner.instance.hardware import Accelerator
-from planner.physics.network.dragonfly import Dragonfly
+from planner.physics.network.families import TREE, wiring_of
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.simulation.rng import Ints
 from planner.simulation.tree import Tree
 
-MOST_HOSTS = 65_536  # hosts that are simulated where no number is asked for
+MAX_HOSTS = 65_536  # simulated where no number is given: seconds for a seed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,17 +41,18 @@ def tree_of_design(
     racks: int | None = None,
     rails: int | None = None,
 ) -> Part:
-    """Wire a design as `planner.physics.network.topology` counts it; `racks` and `rails` keep the first of each, switches as they are.
+    """Return the wiring of a design as `topology` counts it; `racks` and `rails` keep the first of each.
 
-    The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the third, a zone or the whole site.
+    All switches stay. The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the
+    third, a zone or the whole site.
     """
-    held_racks, held_rails = min(racks or d.racks, d.racks), min(rails or d.rails, d.rails)
-    rack, rail = np.arange(held_racks)[:, None], np.arange(held_rails)[None, :]
+    racks, rails = min(racks or d.racks, d.racks), min(rails or d.rails, d.rails)
+    rack, rail = np.arange(racks)[:, None], np.arange(rails)[None, :]
     rates, shares = (host_rate,) + (cable_rate,) * (d.tiers - 1), (1 / planes,) * planes
     if d.tiers == 1:
         slots = rack * d.rails + rail
         tree = Tree(down=(d.endpoint_links,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
-        return Part(tree=tree, slots=slots, described=_described(d, held_racks, held_rails))
+        return Part(tree=tree, slots=slots, described=_described(d, racks, rails))
     domain, x, y = rack // d.leaf_down, d.rails_per_pod, d.domains_per_pod
     row, column, rows = domain // y, rail // x, -(-d.domains // y)
     pod = column * rows + row
@@ -70,21 +71,16 @@ def tree_of_design(
         planes=shares,
         slots=slots.ravel(),
     )
-    return Part(tree=tree, slots=slots, described=_described(d, held_racks, held_rails))
+    return Part(tree=tree, slots=slots, described=_described(d, racks, rails))
 
 
 def _described(d: Design, racks: int, rails: int) -> str:
-    """Say what of the design is simulated."""
+    """Return which part of the design is simulated, in words."""
     every = "all" if racks == d.racks else "the first"
     what = f"GPU indices 0 to {rails - 1} of {d.rails} in {every} {racks:,} of {d.racks:,} racks"
     if racks == d.racks and rails < d.rails and d.tiers > 1:
-        pods = (
-            "whole zones"
-            if d.zones
-            else "one pod"
-            if d.domains_per_pod >= d.domains and rails == d.rails_per_pod
-            else "whole pods"
-        )
+        one_pod = d.domains_per_pod >= d.domains and rails == d.rails_per_pod
+        pods = "whole zones" if d.zones else "one pod" if one_pod else "whole pods"
         what += f" ({pods}; traffic that keeps its index loads no link of the others)"
     elif racks < d.racks:
         what += ": a sample, on which what would go to the other racks is missing"
@@ -92,7 +88,9 @@ def _described(d: Design, racks: int, rails: int) -> str:
 
 
 def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, Part]:
-    """Return the site and the part of it to simulate: by default the pods, or zones, of the first indices, all racks where they are few enough.
+    """Return the site and the part of it to simulate: by default the pods, or zones, of the first GPU indices.
+
+    All racks where they are few enough.
 
     Raises
     ------
@@ -105,29 +103,27 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     name = site or max(sorted(c.wired), key=lambda s: c.wired[s].racks)
     if name not in c.wired:
         raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(c.wired))}")
-    gpu, d, box = plan.instance.hardware.accelerator, c.wired[name], c.switches[plan.fabric.sites[name].switch]
+    gpu, d, switch = plan.instance.hardware.accelerator, c.wired[name], c.switches[plan.fabric.sites[name].switch]
     if not isinstance(gpu, Accelerator):
         raise InputError("simulate: the plan's accelerator is a bare name; solve the instance again")
-    if isinstance(d, Dragonfly):
-        raise InputError(
-            f"simulate: {name} has a {plan.fabric.sites[name].family}; only trees are simulated, so plan with other families"
-        )
+    if wiring_of(d) is not TREE:
+        family = plan.fabric.sites[name].family
+        raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")
     block = d.rails_per_zone or d.rails_per_pod or d.rails
-    wanted = hosts or min(block * d.racks, MOST_HOSTS)
+    wanted = hosts or min(block * d.racks, MAX_HOSTS)
     rails = min(d.rails, -(-max(1, wanted // d.racks) // block) * block)
     racks = min(d.racks, -(-wanted // rails))
-    rate = box.port_gbps * 1e9 / 8
-    return name, tree_of_design(
-        d, cable_rate=rate, host_rate=min(rate, gpu.nic_bytes_per_second), planes=box.planes, racks=racks, rails=rails
-    )
+    rate = switch.port_gbps * 1e9 / 8
+    rates = {"cable_rate": rate, "host_rate": min(rate, gpu.nic_bytes_per_second)}
+    return name, tree_of_design(d, **rates, planes=switch.planes, racks=racks, rails=rails)
 
 
 def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
-    """Return the slots of every stage's racks in rank order, for each index simulated: what is beyond the sample is left out."""
-    held = plan.placement.sites.get(site) if plan.placement else None
-    if held is None or plan.layout is None:
+    """Return the slots of every stage's racks in rank order, for each GPU index simulated, within the sample."""
+    placed = plan.placement.sites.get(site) if plan.placement else None
+    if placed is None or plan.layout is None:
         raise InputError(f"simulate: nothing is placed at {site!r}; choose another site or --pattern permutation")
     ranks: list[list[int]] = [[] for _ in range(plan.layout.rack_stages)]
-    for a in held.assignment:
+    for a in placed.assignment:
         ranks[a.stage] += [r for r in hostlist.parse(a.racks) if r < len(part.slots)]
     return [[part.slots[np.asarray(r, np.int64), rail] for r in ranks] for rail in range(part.slots.shape[1])]

@@ -1,4 +1,4 @@
-"""The transport's slowdown that plans count on, from runs on a reference tree of the switches at hand."""
+"""The transport's slowdown that plans assume, from runs on a reference tree of the instance's switches."""
 
 import math
 from functools import lru_cache
@@ -12,7 +12,7 @@ from planner.simulation.run import ideal_seconds, routed
 from planner.simulation.traffic import permutation
 from planner.simulation.tree import Tree
 
-MOST_TIERS = 4
+MAX_TIERS = 4
 
 
 def factor(network: Network | None) -> TransportFactor | None:
@@ -27,7 +27,7 @@ def factor(network: Network | None) -> TransportFactor | None:
 
 
 def transport_slowdown_of(network: Network | None) -> float:
-    """Return the transport's own slowdown over the fluid ideal (phi): simulated where the instance asks for it, else its constant."""
+    """Return the transport's slowdown over the fluid ideal: simulated where the instance asks, else its constant."""
     simulated = factor(network)
     if simulated is not None:
         return simulated.slowdown
@@ -35,43 +35,42 @@ def transport_slowdown_of(network: Network | None) -> float:
 
 
 @lru_cache(maxsize=64)
-def _slowest(asked: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given: float) -> TransportFactor:
-    worst, ports, planes, name = max(
-        (slowdown(asked, ports, planes), ports, planes, name) for ports, planes, name in kinds
-    )
-    tree = reference_tree(asked, ports, planes)
+def _slowest(runs: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given: float) -> TransportFactor:
+    worst, ports, planes, name = max((slowdown(runs, *kind[:2]), *kind) for kind in kinds)
+    tree = reference_tree(runs, ports, planes)
     return TransportFactor(
-        transport=asked.transport,
+        transport=runs.transport,
         switch=name,
         tiers=tree.tiers,
         hosts=tree.hosts,
         oversubscription=tree.down[0] / tree.up[1],
-        seeds=asked.seeds,
-        percentile=asked.percentile,
+        seeds=runs.seeds,
+        percentile=runs.percentile,
         slowdown=worst,
         configured_slowdown=given,
     )
 
 
 @lru_cache(maxsize=64)
-def slowdown(asked: TransportRuns, ports: int, planes: int) -> float:
+def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
     """Return the percentile over the seeds of the tail of a random permutation over its ideal.
 
-    With equal flows the tail is the largest load of a link over its rate (`planner.simulation.max_min_fair`), so none need be timed.
+    With equal flows the tail is the largest load of a link over its rate (`planner.simulation.max_min_fair`), so none
+    need be timed.
     """
-    tree, found = reference_tree(asked, ports, planes), []
-    for seed in range(asked.seeds):
+    tree, tails = reference_tree(runs, ports, planes), []
+    for seed in range(runs.seeds):
         flows = permutation(tree.slots, 1.0, seed)
-        found.append(static_tail_seconds(routed(tree, flows, asked.transport, seed)) / ideal_seconds(tree, flows))
-    return float(np.percentile(found, asked.percentile))
+        tails.append(static_tail_seconds(routed(tree, flows, runs.transport, seed)) / ideal_seconds(tree, flows))
+    return float(np.percentile(tails, runs.percentile))
 
 
-def reference_tree(asked: TransportRuns, ports: int, planes: int) -> Tree:
-    """Wire the fat tree of fewest tiers, two at least, that holds the hosts: half of the ports face down below the top."""
+def reference_tree(runs: TransportRuns, ports: int, planes: int) -> Tree:
+    """Return the fat tree of the fewest tiers, at least two, for the hosts: half of the ports face down."""
     half = max(1, ports // 2)
-    tiers = next((t for t in range(2, MOST_TIERS) if half ** (t - 1) * ports >= asked.hosts), MOST_TIERS)
-    hosts = max(2, min(asked.hosts, half ** (tiers - 1) * ports))
-    ups = (max(1, math.floor(half / asked.oversubscription)), *(half,) * (tiers - 2))
+    tiers = next((t for t in range(2, MAX_TIERS) if half ** (t - 1) * ports >= runs.hosts), MAX_TIERS)
+    hosts = max(2, min(runs.hosts, half ** (tiers - 1) * ports))
+    ups = (max(1, math.floor(half / runs.oversubscription)), *(half,) * (tiers - 2))
     return Tree(
         down=(*(half,) * (tiers - 1), -(-hosts // half ** (tiers - 1))),
         up=(1, *ups),

@@ -11,7 +11,10 @@ _STEP, _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np
 
 
 def words(*keys: ArrayLike) -> Words:
-    """Hash integer keys, broadcast together, into 64 bits each (SplitMix64; Steele, Lea and Flood 2014, figure 16, once a key)."""
+    """Hash integer keys, broadcast together, into 64 bits each.
+
+    SplitMix64 (Steele, Lea and Flood 2014, figure 16), once a key.
+    """
     state = np.zeros((), np.uint64)
     with np.errstate(over="ignore"):
         for key in keys:

@@ -11,12 +11,12 @@ import numpy as np
 from planner.errors import InputError
 from planner.simulation import rng
 from planner.simulation.flow_classes import Classes
-from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.live_cables import Alive, Flows
 from planner.simulation.rng import Floats, Ints
 from planner.simulation.tree import Tree
 
-MOST_ENTRIES = 40_000_000  # pairs of flow and link that are held at once: about 90 bytes each at work
-CHUNK = 1 << 22  # pairs of flow and switch that are looked at together
+MAX_ENTRIES = 40_000_000  # pairs of flow and link in memory at once: about 90 bytes each at work
+CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,10 +69,10 @@ class Entries:
     def add(self, part: Ints, link: Ints, weight: Floats | float) -> None:
         """Add one entry a part; a weight of 0 is left out."""
         weights = np.broadcast_to(np.asarray(weight, float), link.shape)
-        held = weights > 0
-        self.part.append(part[held])
-        self.link.append(link[held])
-        self.weight.append(weights[held])
+        kept = weights > 0
+        self.part.append(part[kept])
+        self.link.append(link[kept])
+        self.weight.append(weights[kept])
 
     def routes(self, flow: Ints, size: Floats, capacity: Floats) -> Routes:
         """Sort what was added by part."""
@@ -91,25 +91,22 @@ class Entries:
 
 
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
-    """Route every flow over one path of each plane, picked hop by hop by a hash; a message is cut evenly over the planes.
+    """Return every flow's route over one path of each plane, picked hop by hop by a hash.
 
     Parallel cables are next hops of their own. Hashes at different switches are independent (no polarisation).
     """
-    held, planes = Entries([], [], []), len(tree.planes)
+    entries, planes = Entries([], [], []), len(tree.planes)
     flow = np.arange(len(flows))
     for plane in range(planes):
         part = plane * len(flows) + flow
         for tier, who in _by_meeting_tier(tree, flows):
             chunks = [who] if alive is None else np.array_split(who, max(1, len(who) * tree.widths[tier] // CHUNK))
             for f in chunks:
-                hops = (
-                    _hashed(tree, flows, f, tier, (seed, plane))
-                    if alive is None
-                    else alive.hashed(flows, f, tier, (seed, plane))
-                )
-                for link in hops:
-                    held.add(part[f], link, 1.0)
-    return held.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), tree.capacity())
+                key = seed, plane
+                links = alive.hashed(flows, f, tier, key) if alive else _hashed(tree, flows, f, tier, key)
+                for link in links:
+                    entries.add(part[f], link, 1.0)
+    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), tree.capacity())
 
 
 def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
@@ -119,51 +116,51 @@ def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
 
 
 def _hashed(tree: Tree, flows: Flows, f: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
-    """Pick a position and a lane at every hop, all of them alive."""
-    found, position = [], np.zeros(len(f), np.int64)
+    """Return the links of each flow over a position and a lane picked at every hop, all of them alive."""
+    links, position = [], np.zeros(len(f), np.int64)
     for t in range(tier):
         pick = rng.below(tree.up[t] * tree.bundle[t], *seed, 2 * t, f)
         position = position * tree.up[t] + pick // tree.bundle[t]
         lane = rng.below(tree.bundle[t], *seed, 2 * t + 1, f)
         up = tree.cable(t, tree.subtree(flows.source[f], t), position, pick % tree.bundle[t])
         down = tree.cable(t, tree.subtree(flows.target[f], t), position, lane)
-        found += [tree.link(up, down=False, plane=seed[1]), tree.link(down, down=True, plane=seed[1])]
-    return found
+        links += [tree.link(up, down=False, plane=seed[1]), tree.link(down, down=True, plane=seed[1])]
+    return links
 
 
 def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
-    """Split every flow evenly over all equal-cost next hops at every hop, planes included: packet spraying that knows no load.
+    """Return the routes of flows split evenly over all equal-cost next hops and planes: packet spraying.
 
-    The split is even over living next hops and not weighted by what they lead to, so where links have failed, and where
-    planes differ, the weaker path sets the pace of the whole flow.
+    The split is even over live next hops and not weighted by what they lead to, so where links have failed, and where
+    planes differ, the weaker path slows the entire flow.
     """
     if alive is not None:
         return _sprayed_around(tree, flows, Classes(alive))
     flow, planes = np.arange(len(flows)), len(tree.planes)
-    held, merged = Entries([], [], []), tree.condensed()
+    entries, merged = Entries([], [], []), tree.condensed()
     for plane in range(planes):
         for tier, who in _by_meeting_tier(tree, flows):
             for link in _hashed(merged, flows, who, tier, (0, plane)):
-                held.add(who, link, 1 / planes)
-    return held.routes(flow, flows.size.astype(float), merged.capacity())
+                entries.add(who, link, 1 / planes)
+    return entries.routes(flow, flows.size.astype(float), merged.capacity())
 
 
 def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
-    """Spray over what failures leave, cables that are alike as one."""
-    flow, planes, held = np.arange(len(flows)), len(tree.planes), Entries([], [], [])
+    """Return the routes of flows sprayed over what failures leave, cables that are alike as one."""
+    flow, planes, entries = np.arange(len(flows)), len(tree.planes), Entries([], [], [])
     turns = _by_meeting_tier(tree, flows)
     _refuse_large(planes * sum(len(who) * classes.entries(tier) for tier, who in turns))
     for plane in range(planes):
         for tier, who in turns:
             for f in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
                 for link, share in classes.shared(flows, f, tier, plane):
-                    held.add(np.repeat(f, share.shape[1]), link.ravel(), share.ravel() / planes)
-    return held.routes(flow, flows.size.astype(float), classes.capacity())
+                    entries.add(np.repeat(f, share.shape[1]), link.ravel(), share.ravel() / planes)
+    return entries.routes(flow, flows.size.astype(float), classes.capacity())
 
 
 def _refuse_large(entries: int) -> None:
-    if entries > MOST_ENTRIES:
+    if entries > MAX_ENTRIES:
         raise InputError(
-            f"simulate: spraying around failed links loads {entries:,} pairs of flow and link > {MOST_ENTRIES:,} that fit; "
-            "take fewer hosts, or fewer failed links"
+            f"simulate: spraying around failed links loads {entries:,} pairs of flow and link > {MAX_ENTRIES:,}; take "
+            "fewer hosts, or fewer failed links"
         )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from planner.instance.base import Frozen
 from planner.simulation.adaptive import adaptive
-from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.live_cables import Alive, Flows
 from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
 from planner.simulation.rng import Floats
 from planner.simulation.routing import Routes, ecmp, spray
@@ -33,7 +33,7 @@ class Run(Frozen):
 
     seed: int
     ideal_seconds: float = Field(
-        description="Time of the exchange if every link of the network as built were loaded evenly: no transport is faster."
+        description="Time of the exchange if every link as built were loaded evenly: no transport is faster."
     )
     tail_seconds: float = Field(description="When the last flow ended.")
     slowdown: float = Field(description="Tail over ideal.")
@@ -55,7 +55,7 @@ class Simulation(Frozen):
     failed_links: int
     resolution: float = Field(
         0.0,
-        description="Share of the time within which completions are one event; of equal flows the tail is exact anyway.",
+        description="Share of the time within which completions are one event; of equal flows the tail is exact.",
     )
     runs: tuple[Run, ...]
     fct_seconds: Percentiles = Field(description="Completion times of the flows of all seeds.")
@@ -65,7 +65,7 @@ class Simulation(Frozen):
     mean_line_rates: float = Field(
         description="Tail over the time of the largest flow at the rate of an idle host, mean of the seeds."
     )
-    assumed_line_rates: float | None = Field(None, description="The same as the plan counts on, transport included.")
+    assumed_line_rates: float | None = Field(None, description="The same as the plan assumes, transport included.")
 
 
 EXACT_PARTS = 16_384  # parts of flows whose every completion is an event of its own
@@ -73,8 +73,8 @@ COARSE = 0.005  # share of the time within which the completions of more parts a
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Question:
-    """What to simulate; `flows` draws the flows of a seed."""
+class SimulationRequest:
+    """A network, a pattern and a transport to simulate; `flows` draws the flows of a seed."""
 
     name: str
     simulated: str
@@ -88,7 +88,7 @@ class Question:
 
 
 def routed(tree: Tree, flows: Flows, transport: TransportName, seed: int, failed: int | Sequence[int] = 0) -> Routes:
-    """Route flows by a transport around the failed cables."""
+    """Return the routes of flows by a transport around the failed cables."""
     out = failed_cables(tree, failed, seed)
     alive = Alive(tree, out) if len(out) or transport == "adaptive" else None
     if transport == "ecmp":
@@ -99,23 +99,20 @@ def routed(tree: Tree, flows: Flows, transport: TransportName, seed: int, failed
 
 
 def ideal_seconds(tree: Tree, flows: Flows) -> float:
-    """Return the time that no transport beats: every link between the same subtrees loaded alike, planes by their rates, nothing failed."""
+    """Return the time that no transport beats: nothing failed, parallel links and planes loaded evenly."""
     return static_tail_seconds(spray(replace(tree, planes=(sum(tree.planes),)), flows))
 
 
-def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
-    """Run every seed and gather the completion times."""
-    runs, times, ratios, flows, coarsest = [], [], [], q.flows(seeds[0]), 0.0
+def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
+    """Return the completion times of every seed, and their distribution."""
+    runs, times, ratios, flows, coarsest = [], [], [], request.flows(seeds[0]), 0.0
     for seed in seeds:
-        flows = q.flows(seed)
-        routes = routed(q.tree, flows, q.transport, seed, q.failed)
-        ideal, found, coarsest = (
-            ideal_seconds(q.tree, flows),
-            flow_seconds(routes, len(flows)),
-            resolution(routes.parts),
-        )
-        line = float(flows.size.max()) / q.tree.host_rate
-        tail = float(found.max())
+        flows = request.flows(seed)
+        routes = routed(request.tree, flows, request.transport, seed, request.failed)
+        ideal, coarsest = ideal_seconds(request.tree, flows), resolution(routes.parts)
+        completions = flow_seconds(routes, len(flows))
+        line = float(flows.size.max()) / request.tree.host_rate
+        tail = float(completions.max())
         runs.append(
             Run(
                 seed=seed,
@@ -123,22 +120,22 @@ def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
                 tail_seconds=tail,
                 slowdown=tail / ideal,
                 line_rates=tail / line,
-                fct_seconds=percentiles(found),
+                fct_seconds=percentiles(completions),
             )
         )
-        times.append(found)
-        ratios.append(found / ideal)
+        times.append(completions)
+        ratios.append(completions / ideal)
     tails = np.asarray([r.slowdown for r in runs])
     return Simulation(
-        name=q.name,
-        simulated=q.simulated,
-        pattern=q.pattern,
-        transport=q.transport,
-        hosts=q.tree.hosts,
+        name=request.name,
+        simulated=request.simulated,
+        pattern=request.pattern,
+        transport=request.transport,
+        hosts=request.tree.hosts,
         flows=len(flows),
-        steps=q.steps,
+        steps=request.steps,
         flow_bytes=float(flows.size.max()),
-        failed_links=q.failed if isinstance(q.failed, int) else len(q.failed),
+        failed_links=request.failed if isinstance(request.failed, int) else len(request.failed),
         resolution=coarsest,
         runs=tuple(runs),
         fct_seconds=percentiles(np.concatenate(times)),
@@ -146,41 +143,45 @@ def simulate(q: Question, seeds: Sequence[int]) -> Simulation:
         slowdown=percentiles(tails),
         mean_slowdown=float(tails.mean()),
         mean_line_rates=float(np.mean([r.line_rates for r in runs])),
-        assumed_line_rates=q.assumed,
+        assumed_line_rates=request.assumed,
     )
 
 
 def flow_seconds(routes: Routes, flows: int) -> Floats:
     """Return when each flow's last part ends."""
-    found = np.zeros(flows)
-    np.maximum.at(found, routes.flow, completion_seconds(routes, resolution=resolution(routes.parts)))
-    return found
+    ends = np.zeros(flows)
+    np.maximum.at(ends, routes.flow, completion_seconds(routes, resolution=resolution(routes.parts)))
+    return ends
 
 
 def resolution(parts: int) -> float:
-    """Return how finely completions are told apart: exactly, but where there are very many."""
+    """Return how finely completions are resolved: exactly, but where there are very many."""
     return 0.0 if parts <= EXACT_PARTS else COARSE
 
 
 def percentiles(values: Floats) -> Percentiles:
-    """Describe a distribution."""
-    p50, p90, p99, most = (float(x) for x in np.percentile(values, [50, 90, 99, 100]))
-    return Percentiles(p50=p50, p90=p90, p99=p99, max=most)
+    """Return the percentiles of a distribution."""
+    p50, p90, p99, largest = (float(x) for x in np.percentile(values, [50, 90, 99, 100]))
+    return Percentiles(p50=p50, p90=p90, p99=p99, max=largest)
 
 
 def summary(s: Simulation) -> str:
-    """Tell a simulation in a few lines."""
+    """Return a simulation in a few lines."""
     fct, over, tail = s.fct_seconds, s.fct_over_ideal, s.slowdown
-    steps = f"; a ring of {s.steps} such steps takes {s.steps * fct.max * 1e3:.3f} ms" if s.steps > 1 else ""
-    assumed = "" if s.assumed_line_rates is None else f"; the plan counts on {s.assumed_line_rates:.2f}"
+    steps = f"; an all-reduce of {s.steps} such steps takes {s.steps * fct.max * 1e3:.3f} ms" if s.steps > 1 else ""
+    assumed = "" if s.assumed_line_rates is None else f"; the plan assumes {s.assumed_line_rates:.2f}"
     failed = f", {s.failed_links:,} links failed" if s.failed_links else ""
+    ms = {"p50": fct.p50 * 1e3, "p90": fct.p90 * 1e3, "p99": fct.p99 * 1e3, "max": fct.max * 1e3}
+    sizes = f"{s.hosts:,} hosts, {s.flows:,} flows of up to {s.flow_bytes / 1e6:,.4g} MB"
     return "\n".join(
         [
-            f"{s.name}: {s.pattern} over {s.transport}, {s.hosts:,} hosts, {s.flows:,} flows of up to {s.flow_bytes / 1e6:,.4g} MB{failed}",
+            f"{s.name}: {s.pattern} over {s.transport}, {sizes}{failed}",
             f"SIMULATED  {s.simulated}",
-            f"FCT        p50 {fct.p50 * 1e3:.3f}, p90 {fct.p90 * 1e3:.3f}, p99 {fct.p99 * 1e3:.3f}, max {fct.max * 1e3:.3f} ms{steps}",
-            f"           over the ideal: p50 {over.p50:.2f}, p90 {over.p90:.2f}, p99 {over.p99:.2f}, max {over.max:.2f}",
-            f"SLOWDOWN   tail over ideal, {len(s.runs)} seed(s): mean {s.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
+            f"FCT        {', '.join(f'{name} {x:.3f}' for name, x in ms.items())} ms{steps}",
+            f"           over the ideal: p50 {over.p50:.2f}, p90 {over.p90:.2f}, "
+            f"p99 {over.p99:.2f}, max {over.max:.2f}",
+            f"SLOWDOWN   tail over ideal, {len(s.runs)} seed(s): "
+            f"mean {s.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
             f"           tail over the line-rate time of a flow: mean {s.mean_line_rates:.2f}{assumed}",
         ]
     )

@@ -10,22 +10,22 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.simulation import rng
-from planner.simulation.living_cables import Flows
+from planner.simulation.live_cables import Flows
 from planner.simulation.rng import Ints
 from planner.simulation.tree import Tree
 
-MOST_FLOWS = 1 << 22
+MAX_FLOWS = 1 << 22  # of an all-to-all: a few GB at work
 HEADER = ["src", "dst", "bytes"]
 
 
 def permutation(slots: Ints, size: float, seed: int) -> Flows:
-    """Let every host send to one other and receive from one other: along a random cycle through all."""
+    """Return flows in which every host sends to one other and receives from one: along a random cycle through all."""
     order = slots[rng.order(len(slots), seed, 1)]
     return _flows(order, np.roll(order, -1), size)
 
 
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
-    """Let rank q of every stage send to rank q of the next; `wrap`: the last stage sends to the first."""
+    """Return flows from rank q of every stage to rank q of the next; `wrap`: the last stage sends to the first."""
     pairs = [(a[: min(len(a), len(b))], b[: min(len(a), len(b))]) for a, b in pairwise(groups)]
     if wrap and len(groups) > 1:
         shared = min(len(groups[0]), len(groups[-1]))
@@ -34,22 +34,22 @@ def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
 
 
 def allreduce(groups: list[Ints], size: float) -> Flows:
-    """Let every host send a step's piece to the next of its ring, each group a ring of its own; `size` is a group's whole buffer."""
-    rings = [g for g in groups if len(g) > 1]
-    each = np.concatenate([np.full(len(g), size / len(g)) for g in rings]) if rings else np.empty(0)
-    return Flows(source=_joined(rings), target=_joined([np.roll(g, -1) for g in rings]), size=each)
+    """Return the flows of one step of ring all-reduces, a ring to each group; `size` is the buffer of a group."""
+    several = [g for g in groups if len(g) > 1]
+    each = np.concatenate([np.full(len(g), size / len(g)) for g in several]) if several else np.empty(0)
+    return Flows(source=_joined(several), target=_joined([np.roll(g, -1) for g in several]), size=each)
 
 
-def ring_steps(groups: list[Ints]) -> int:
+def allreduce_steps(groups: list[Ints]) -> int:
     """Return the steps of a ring all-reduce of the largest group: 2·(n - 1)."""
     return 2 * (max((len(g) for g in groups), default=1) - 1)
 
 
 def alltoall(groups: list[Ints], size: float) -> Flows:
-    """Let every host send to all others of its group at once; `size` is what one host sends in all."""
+    """Return flows from every host to all others of its group at once; `size` is the total that one host sends."""
     flows = sum(len(g) * (len(g) - 1) for g in groups)
-    if flows > MOST_FLOWS:
-        raise InputError(f"alltoall: {flows:,} flows > {MOST_FLOWS:,}; take fewer hosts or smaller groups")
+    if flows > MAX_FLOWS:
+        raise InputError(f"alltoall: {flows:,} flows > {MAX_FLOWS:,}; take fewer hosts or smaller groups")
     source, target, each = [], [], []
     for g in (g for g in groups if len(g) > 1):
         n = len(g)
@@ -60,7 +60,7 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
 
 
 def blocks(slots: Ints, size: int) -> list[Ints]:
-    """Cut hosts into groups of neighbours; the last may be smaller."""
+    """Return hosts cut into groups of neighbours; the last may be smaller."""
     return [slots[k : k + size] for k in range(0, len(slots), size)]
 
 
@@ -75,21 +75,18 @@ def from_file(path: Path, slots: Ints) -> Flows:
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     except FileNotFoundError:
-        raise InputError(
-            f"--pattern {path}: is no pattern and no such file; give permutation, p2p, allreduce, alltoall or a CSV file"
-        ) from None
+        known = "give permutation, p2p, allreduce, alltoall or a CSV file"
+        raise InputError(f"--pattern {path}: is no pattern and no such file; {known}") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(
-            f"{path}: cannot be read as a CSV file ({error}); give one with the header {','.join(HEADER)}"
-        ) from None
+        expected = f"give one with the header {','.join(HEADER)}"
+        raise InputError(f"{path}: cannot be read as a CSV file ({error}); {expected}") from None
     if not rows or [c.strip() for c in rows[0]] != HEADER:
-        raise InputError(
-            f"{path}: line 1: must be the header {','.join(HEADER)} (is {','.join(rows[0]) if rows else 'empty'}); add it"
-        )
-    held = [_row(path, n, row, len(slots)) for n, row in enumerate(rows[1:], start=2) if row]
-    if not held:
+        first = ",".join(rows[0]) if rows else "empty"
+        raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {first}); add it")
+    flows = [_row(path, n, row, len(slots)) for n, row in enumerate(rows[1:], start=2) if row]
+    if not flows:
         raise InputError(f"{path}: has no flows; add lines such as 0,1,1e6")
-    source, target, size = (np.asarray(column) for column in zip(*held, strict=True))
+    source, target, size = (np.asarray(column) for column in zip(*flows, strict=True))
     return Flows(source=slots[source], target=slots[target], size=size.astype(float))
 
 
@@ -104,18 +101,16 @@ def _row(path: Path, line: int, row: list[str], hosts: int) -> tuple[int, int, f
         except ValueError:
             host = -1
         if not 0 <= host < hosts:
-            raise InputError(
-                f"{where}: {name}: must be a host from 0 to {hosts - 1} (is {text.strip()!r}); fix it there"
-            )
+            known = f"a host from 0 to {hosts - 1}"
+            raise InputError(f"{where}: {name}: must be {known} (is {text.strip()!r}); fix it there")
         ends.append(host)
     try:
         size = float(row[2])
     except ValueError:
         size = math.nan
     if not (math.isfinite(size) and size > 0):
-        raise InputError(
-            f"{where}: bytes: must be a finite number greater than 0 (is {row[2].strip()!r}); fix it there"
-        )
+        given = row[2].strip()
+        raise InputError(f"{where}: bytes: must be a finite number greater than 0 (is {given!r}); fix it there")
     if ends[0] == ends[1]:
         raise InputError(f"{where}: dst: must be another host than src (both are {ends[0]}); remove the line")
     return ends[0], ends[1], size
@@ -142,16 +137,14 @@ def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
     InputError
         There are not so many cables.
     """
-    held = switch_cables(tree)
+    cables = switch_cables(tree)
     if isinstance(failed, int):
-        if not 0 <= failed <= held:
-            raise InputError(
-                f"--failed-links {failed}: must be from 0 to {held}, the cables between switches; give another number"
-            )
-        return np.sort(rng.order(held, seed, 9)[:failed])
-    wrong = [c for c in failed if not 0 <= c < held]
+        if not 0 <= failed <= cables:
+            known = f"from 0 to {cables}, the cables between switches"
+            raise InputError(f"--failed-links {failed}: must be {known}; give another number")
+        return np.sort(rng.order(cables, seed, 9)[:failed])
+    wrong = [c for c in failed if not 0 <= c < cables]
     if wrong:
-        raise InputError(
-            f"failed_cables: {wrong[0]} is not the number of a cable between switches (there are {held}); give one from 0 to {held - 1}"
-        )
+        known = f"the number of a cable between switches (there are {cables})"
+        raise InputError(f"failed_cables: {wrong[0]} is not {known}; give one from 0 to {cables - 1}")
     return np.unique(np.asarray(failed, np.int64))

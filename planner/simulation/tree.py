@@ -1,8 +1,9 @@
-"""A folded Clos of any number of tiers, by numbers alone: which cable joins which switches is computed, never stored.
+"""A folded Clos of any number of tiers, by numbers: which cable joins which switches is computed, never stored.
 
 A switch of tier l is named by the subtree S below it and by its position P among the switches that serve that subtree.
-Its parents are the w positions P·w + y of tier l + 1, each over b parallel cables; hosts are tier 0. So leaves, the spines
-of a pod and groups of cores (`planner.physics.network.topology`) are one tree, and so are the k-ary fat trees of the literature.
+Its parents are the w positions P·w + y of tier l + 1, each over b parallel cables; hosts are tier 0. So leaves, the
+spines of a pod and groups of cores (`planner.physics.network.topology`) are one tree, and so are the k-ary fat trees of
+the literature.
 """
 
 import math
@@ -93,13 +94,16 @@ class Tree:
 
     def meeting_tier(self, a: Ints, b: Ints) -> Ints:
         """Return the lowest tier whose switches reach both slots; 0 where they are the same."""
-        found = np.zeros(len(a), np.int64)
+        meeting = np.zeros(len(a), np.int64)
         for tier in range(self.tiers):
-            found += self.subtree(a, tier) != self.subtree(b, tier)
-        return found
+            meeting += self.subtree(a, tier) != self.subtree(b, tier)
+        return meeting
 
     def cable(self, tier: int, subtree: Ints, position: Ints, lane: Ints | int = 0) -> Ints:
-        """Return the numbers of the cables from a subtree below `tier` (0: leaves) to the switch at `position`, `lane` of their bundle."""
+        """Return the numbers of cables from a subtree below `tier` (0: leaves) to the switch at `position`.
+
+        `lane`: the cable of their bundle.
+        """
         return self.offsets[tier] + (subtree * self.widths[tier + 1] + position) * self.bundle[tier] + lane
 
     def link(self, cable: Ints, *, down: bool, plane: int) -> Ints:
@@ -116,15 +120,16 @@ class Tree:
         return np.concatenate([share * one for share in self.planes for _ in (0, 1)])
 
     def condensed(self) -> "Tree":
-        """Merge all switches that serve a subtree, and all cables from it to them, into one of their joint rate.
+        """Return the tree with the switches of a subtree, and the cables to them, merged into one of their joint rate.
 
-        An even split over equal-cost paths loads them alike, so that one link tells of all: what spraying does where nothing fails.
+        An even split over equal-cost paths loads them evenly, so that one link stands for all: spraying without
+        failures.
         """
         ones = (1,) * self.tiers
         rates = tuple(r * self.widths[t + 1] * self.bundle[t] for t, r in enumerate(self.rates))
         return replace(self, up=ones, bundle=ones, rates=rates)
 
     def bundled(self) -> "Tree":
-        """Merge the parallel cables between two switches into one of their joint rate."""
+        """Return the tree with parallel cables between two switches merged into one of their joint rate."""
         rates = tuple(r * self.bundle[t] for t, r in enumerate(self.rates))
         return replace(self, bundle=(1,) * self.tiers, rates=rates)

@@ -27,14 +27,14 @@ E1 = built_fabric(PLAN, "e1")
 
 
 def test_cable_list_names_each_port_once() -> None:
-    """A line a cable; no port of a box or GPU stands in two of them, and none is beyond the box."""
+    """A line a cable; no port of a switch or GPU stands in two of them, and none is beyond the switch."""
     rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(E1)))))
     assert len(rows) == E1.fabric.endpoint_links + E1.fabric.switch_links
     ports = Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows])
     assert set(ports.values()) == {1}
     assert max(int(p) for _, p in ports) < E1.fabric.ports_per_switch
-    boxes = {name for name, _ in ports if "gpu" not in name}
-    assert len(boxes) == E1.fabric.switches
+    switches = {name for name, _ in ports if "gpu" not in name}
+    assert len(switches) == E1.fabric.switches
 
 
 def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
@@ -96,7 +96,7 @@ def test_slurm_tree_has_pods_and_a_core() -> None:
 
 
 def test_picture_is_xml_with_the_counts() -> None:
-    """The picture parses and names boxes and cables of every tier."""
+    """The picture parses and names switches and cables of every tier."""
     root = ET.fromstring("".join(picture.picture(E1)))
     text = " ".join(t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text"))
     for t in E1.fabric.tiers:
@@ -162,7 +162,7 @@ def test_command_writes_files(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_named(tmp_path: Path, options: list[str], message: str) -> None:
-    """A wrong option is told with what it may be."""
+    """A wrong option is refused with what it may be."""
     (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
     done = CliRunner().invoke(
         app, ["fabric", "export", str(tmp_path / "plan.json"), "-o", str(tmp_path / "out"), *options]

@@ -20,7 +20,10 @@ def divisors(n: int) -> list[int]:
 
 
 def sizes(items: int, *, fewest: bool) -> list[int]:
-    """Return the sizes of parts of so many items; of those that make as many parts only the smallest, where `fewest` says so."""
+    """Return the sizes of parts of so many items.
+
+    Of those that make as many parts only the smallest, where `fewest` says so.
+    """
     return sorted({-(-items // n) for n in range(1, items + 1)}) if fewest else list(range(1, items + 1))
 
 
@@ -43,7 +46,7 @@ def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool) -> Itera
 
 
 def with_zones(three: Design, ports: int, domains: int, *, fewest: bool) -> Iterator[Design]:
-    """Yield every zone and every super-core over three tiers."""
+    """Yield every zone and every super-spine over three tiers."""
     across, along = math.ceil(three.rails / three.rails_per_pod), math.ceil(domains / three.domains_per_pod)
     for wide, deep in itertools.product(sizes(across, fewest=fewest), sizes(along, fewest=fewest)):
         zone = {"rails_per_zone": wide * three.rails_per_pod, "domains_per_zone": deep * three.domains_per_pod}

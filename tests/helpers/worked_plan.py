@@ -175,15 +175,15 @@ def worked(
     designs = {s: Design(racks=n, **{**WIRING, **wiring}) for s, n in racks.items()}
     stages = {s: _stages(a, strategy.pipeline_parallel) for s, a in assignment.items()}
     where = {s: _where(designs[s], stages[s], wrap=strategy.virtual_stages > 1) for s in racks}
-    hop, ring = (max(found) for found in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
+    send, allreduce = (max(s) for s in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
     quick = LayoutMetrics.model_validate(
-        step.metrics(instance, Conditions(pipeline_send_slowdown=hop, allreduce_slowdown=ring), strategy)
+        step.metrics(instance, Conditions(pipeline_send_slowdown=send, allreduce_slowdown=allreduce), strategy)
     )
     link = _link(instance, quick)
     waves = link.wavelengths
     a = {
-        "pipeline_send_slowdown": hop,
-        "allreduce_slowdown": ring,
+        "pipeline_send_slowdown": send,
+        "allreduce_slowdown": allreduce,
         "wan_gbps": waves * 0.001 / instance.wan.headroom_factor,
         "wan_rtt_ms": link.rtt_ms,
     }
@@ -231,15 +231,15 @@ def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
 
 
 def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:
-    """Return the slowdowns of the exchange and of the rings."""
-    hop = transport.pipeline_send_slowdown(
+    """Return the slowdowns of pipeline sends and all-reduces."""
+    send = transport.pipeline_send_slowdown(
         instance.network.transport.slowdown,
         d,
         where.share_leaving_leaf,
         where.share_leaving_pod,
         where.share_leaving_zone,
     )
-    return hop, transport.allreduce_slowdown(
+    return send, transport.allreduce_slowdown(
         instance.network.transport.slowdown,
         d,
         where.allreduces_leaving_leaf,
@@ -391,7 +391,7 @@ def _usd(instance: Instance, d: Design) -> float:
 
 def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> SiteFabric:
     network, box = instance.network, instance.network.switches[0]
-    hop, ring = _slowdowns(instance, d, where)
+    send, allreduce = _slowdowns(instance, d, where)
     found = [
         ("leaf", d.leaves, d.leaf_down, d.leaf_up, d.leaf_bundle, d.leaf_oversubscription),
         ("spine", d.spines, d.spine_down, d.spine_up, d.spine_bundle, d.spine_oversubscription),
@@ -422,9 +422,9 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
             "share_leaving_leaf": where.share_leaving_leaf,
             "share_leaving_pod": where.share_leaving_pod,
             "share_leaving_zone": where.share_leaving_zone,
-            "p2p_seconds": m.pipeline_send_nic_seconds * hop,
-            "pipeline_send_slowdown": hop,
-            "allreduce_slowdown": ring,
+            "p2p_seconds": m.pipeline_send_nic_seconds * send,
+            "pipeline_send_slowdown": send,
+            "allreduce_slowdown": allreduce,
         }
     )
 

@@ -1,4 +1,7 @@
-"""Spraying around failures by classes of positions: held against every path of every flow walked cable by cable, and small where there are few."""
+"""Spraying around failures by classes of positions.
+
+Tested against every path of every flow walked cable by cable, and small where there are few.
+"""
 
 from collections import defaultdict
 
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 from planner.errors import InputError
 from planner.simulation.fat_tree import Fabric, tree_of_fabric
 from planner.simulation.flow_classes import Classes
-from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.live_cables import Alive, Flows
 from planner.simulation.max_min_fair import completion_seconds
 from planner.simulation.routing import Routes, spray
 from planner.simulation.traffic import failed_cables, permutation, switch_cables
@@ -19,14 +22,17 @@ from planner.simulation.tree import Tree
 Cable = tuple[int, int, int, int, bool]  # tier, subtree below, position above, plane, down
 
 
-def living(tree: Tree, alive: Alive, t: int, subtree: int, position: int, plane: int) -> int:
+def live(tree: Tree, alive: Alive, t: int, subtree: int, position: int, plane: int) -> int:
     """Count the cables of a bundle that live, one by one."""
     first = int(tree.cable(t, np.array([subtree]), np.array([position]))[0])
     return int(alive.lanes[plane, first : first + tree.bundle[t]].sum())
 
 
 def walked(tree: Tree, alive: Alive, source: int, target: int, plane: int) -> dict[Cable, float]:
-    """Return the share of a flow on every bundle: at every switch evenly over the living cables that still lead to the target."""
+    """Return the share of a flow on every bundle.
+
+    At every switch evenly over the live cables that still lead to the target.
+    """
     turn = int(tree.meeting_tier(np.array([source]), np.array([target]))[0])
     ends = [[slot // tree.spans[t] for t in range(turn)] for slot in (source, target)]
     load: dict[Cable, float] = defaultdict(float)
@@ -34,7 +40,7 @@ def walked(tree: Tree, alive: Alive, source: int, target: int, plane: int) -> di
     def ways(t: int, position: int) -> list[tuple[int, int]]:
         found = []
         for q in range(position * tree.up[t], (position + 1) * tree.up[t]):
-            up, down = (living(tree, alive, t, end[t], q, plane) for end in ends)
+            up, down = (live(tree, alive, t, end[t], q, plane) for end in ends)
             if up and down and (t + 1 == turn or ways(t + 1, q)):
                 found.append((q, up))
         return found
@@ -64,7 +70,7 @@ def by_paths(tree: Tree, flows: Flows, alive: Alive) -> Routes:
                 link.append(number.setdefault(cable, len(number)))
                 weight.append(share / len(tree.planes))
         start.append(len(link))
-    rates = [living(tree, alive, t, s, q, p) * tree.rates[t] * tree.planes[p] for t, s, q, p, _ in number]
+    rates = [live(tree, alive, t, s, q, p) * tree.rates[t] * tree.planes[p] for t, s, q, p, _ in number]
     own = {"flow": np.arange(len(flows)), "size": flows.size.astype(float), "capacity": np.array(rates)}
     return Routes(start=np.array(start), link=np.array(link), weight=np.array(weight), **own)
 
@@ -79,7 +85,10 @@ SHAPES = [
 @settings(deadline=None, max_examples=40)
 @given(st.sampled_from(SHAPES), st.integers(0, 1000), st.integers(0, 12))
 def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -> None:
-    """Each flow of a permutation ends when it does with every bundle a link of its own; where one finds no path, both say so."""
+    """Each flow of a permutation ends when it does with every bundle a link of its own.
+
+    Where one finds no path, both say so.
+    """
     tree = tree_of_fabric(fabric)
     flows = permutation(tree.slots, 1.0, seed)
     alive = Alive(tree, failed_cables(tree, min(failed, switch_cables(tree)), seed))
@@ -94,8 +103,11 @@ def test_agrees_with_every_path_walked(fabric: Fabric, seed: int, failed: int) -
 
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(SHAPES), st.integers(0, 1000), st.integers(0, 20))
-def test_classes_hold_all_living_cables(fabric: Fabric, seed: int, failed: int) -> None:
-    """The joint rates of all classes are the rates of all living cables, and no tier has many more classes than failures leave apart."""
+def test_classes_hold_all_live_cables(fabric: Fabric, seed: int, failed: int) -> None:
+    """The joint rates of all classes are the rates of all live cables.
+
+    No tier has many more classes than failures leave apart.
+    """
     tree = tree_of_fabric(fabric)
     alive = Alive(tree, failed_cables(tree, min(failed, switch_cables(tree)), seed))
     held = Classes(alive)
@@ -106,7 +118,10 @@ def test_classes_hold_all_living_cables(fabric: Fabric, seed: int, failed: int) 
 
 
 def test_few_failures_leave_few_links_at_full_size() -> None:
-    """Sixteen failures on 65,536 hosts leave no more than a hundred entries a flow, of the two thousand that all bundles are."""
+    """Sixteen failures on 65,536 hosts leave no more than a hundred entries a flow.
+
+    Of the two thousand that all bundles are.
+    """
     tree = tree_of_fabric(Fabric(hosts=65_536, ports_per_switch=64))
     held = Classes(Alive(tree, failed_cables(tree, 16, 0)))
     assert held.entries(3) <= 2 * (1 + 17 + 33)

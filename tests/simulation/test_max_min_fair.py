@@ -42,7 +42,10 @@ def test_links_that_cannot_fill_change_no_rate(network: Network) -> None:
 @settings(deadline=None, max_examples=100)
 @given(networks(most_links=40, most_flows=120))
 def test_every_flow_has_a_bottleneck(network: Network) -> None:
-    """No link is over its rate, and every flow has a full link on which no flow is faster: the certificate of max-min fairness."""
+    """No link is over its rate, and every flow has a full link on which no flow is faster.
+
+    The certificate of max-min fairness.
+    """
     r = routes_of(*floats(network))
     rate, owner = max_min_rates(r), r.owner()
     load = r.load(rate)
@@ -56,7 +59,10 @@ def test_every_flow_has_a_bottleneck(network: Network) -> None:
 @settings(deadline=None, max_examples=60)
 @given(networks(), st.randoms(use_true_random=False))
 def test_bytes_are_conserved_and_no_link_is_outrun(network: Network, random: object) -> None:
-    """Rates integrated up to each completion give each flow's bytes; the last completion is no earlier than any link's load allows."""
+    """Rates integrated up to each completion give each flow's bytes.
+
+    The last completion is no earlier than any link's load allows.
+    """
     links, capacity = floats(network)
     size = [random.choice([1.0, 2.0, 3.0, 7.0]) for _ in links]  # type: ignore[attr-defined]
     r = routes_of(links, capacity, size)
@@ -81,7 +87,10 @@ def test_equal_flows_end_with_the_most_loaded_link(network: Network) -> None:
 @settings(deadline=None, max_examples=60)
 @given(networks(), st.sampled_from([0.01, 0.5]))
 def test_coarse_events_leave_the_tail_of_equal_flows(network: Network, resolution: float) -> None:
-    """Completions that are told apart coarsely move no tail of equal flows, and no flow ends before its link rates allow."""
+    """Completions that are kept apart coarsely move no tail of equal flows.
+
+    No flow ends before its link rates allow.
+    """
     r = routes_of(*floats(network))
     coarse = completion_seconds(r, resolution=resolution)
     assert coarse.max() == pytest.approx(static_tail_seconds(r), rel=1e-7)

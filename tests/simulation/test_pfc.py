@@ -1,11 +1,14 @@
-"""Pauses: they are lossless, match packet-level figures where those are known, and spread to flows that fair sharing spares."""
+"""Pauses.
+
+They are lossless, match packet-level figures where those are known, and spread to flows that fair sharing spares.
+"""
 
 import numpy as np
 import pytest
 
 from planner.errors import InputError
 from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.living_cables import Flows
+from planner.simulation.live_cables import Flows
 from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
 from planner.simulation.pfc import Pauses, incast, spread
 from planner.simulation.routing import ecmp
@@ -45,7 +48,7 @@ def test_two_into_one_pause_the_senders() -> None:
 
 
 def test_an_incast_slows_a_flow_that_only_crosses_it() -> None:
-    """Six hosts send to host 4; host 3's flow to host 5 shares an uplink with three of them and waits behind their pauses.
+    """Six hosts send to host 4; host 3's flow to host 5 shares an uplink with three of them and waits.
 
     Shared fairly it has half of the uplink, since the receiver holds the three to half together.
     """
@@ -58,7 +61,10 @@ def test_an_incast_slows_a_flow_that_only_crosses_it() -> None:
 
 @pytest.mark.parametrize("ratio", sorted(PACKETS))
 def test_hashed_tails_are_those_of_a_packet_level_simulator(ratio: int) -> None:
-    """With pauses the mean tail under ECMP is within 15 % of packet-level figures, and never below what the links allow."""
+    """With pauses the mean tail under ECMP is within 15 % of packet-level figures.
+
+    Never below what the links allow.
+    """
     tree, found = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8, oversubscription=(ratio,))), []
     for seed in range(8):
         routes = routed(tree, permutation(tree.slots, SIZE, seed), "ecmp", seed)
@@ -76,4 +82,4 @@ def test_an_incast_needs_hosts_and_time() -> None:
     assert len(set(flows.source.tolist())) == 127
     assert set(flows.target[100:].tolist()).isdisjoint(flows.source.tolist())
     with pytest.raises(InputError, match="have not ended after 5e-06 s"):
-        spread(tree, ecmp(tree, flows, 0), waited, Pauses(most_steps=10))
+        spread(tree, ecmp(tree, flows, 0), waited, Pauses(max_steps=10))

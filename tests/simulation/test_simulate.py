@@ -40,7 +40,10 @@ def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_patterns_send_and_receive_once() -> None:
-    """Every host of a permutation sends to one other and receives once; stages send rank to rank; rings and all-to-all stay in their group."""
+    """Every host of a permutation sends to one other and receives once; stages send rank to rank.
+
+    Rings and all-to-all stay in their group.
+    """
     slots = np.arange(10) * 3
     p = traffic.permutation(slots, 5.0, 1)
     assert sorted(p.source) == sorted(p.target) == slots.tolist()
@@ -61,7 +64,7 @@ def test_patterns_send_and_receive_once() -> None:
     assert list(zip(ring.source.tolist(), ring.target.tolist(), ring.size.tolist(), strict=True))[:5] == [
         (0, 3, 2.0), (3, 6, 2.0), (6, 9, 2.0), (9, 0, 2.0), (12, 15, 2.0)
     ]  # fmt: skip
-    assert (len(ring), traffic.ring_steps(groups)) == (10, 6)
+    assert (len(ring), traffic.allreduce_steps(groups)) == (10, 6)
     every = traffic.alltoall(groups, 6.0)
     assert sorted(zip(every.source.tolist(), every.target.tolist(), strict=True)) == sorted(
         (a, b) for g in groups for a in g.tolist() for b in g.tolist() if a != b
@@ -83,16 +86,16 @@ def test_a_fabric_over_some_seeds() -> None:
 def at_port_rate(plan: Plan) -> Plan:
     """Return the plan with ports as fast as its NICs, which the plan's formula takes them to be."""
     network, gbps = plan.instance.network, plan.instance.hardware.accelerator.nic_bytes_per_second * 8 / 1e9
-    boxes = tuple(s.model_copy(update={"port_gbps": gbps}) for s in network.switches)
+    switches = tuple(s.model_copy(update={"port_gbps": gbps}) for s in network.switches)
     return plan.model_copy(
         update={
-            "instance": plan.instance.model_copy(update={"network": network.model_copy(update={"switches": boxes})})
+            "instance": plan.instance.model_copy(update={"network": network.model_copy(update={"switches": switches})})
         }
     )
 
 
 def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
-    """Sprayed, the pipeline exchange of a planned site takes the time of the plan's formula less the transport's own slowdown."""
+    """Sprayed, the pipeline exchange of a site takes the time of the plan's formula but for the transport's."""
     plan = at_port_rate(plan)
     for site, held in plan.fabric.sites.items():
         s = planner.simulate(plan, pattern="p2p", transport="spray", site=site)
@@ -209,14 +212,17 @@ def test_a_plan_that_cannot_be_simulated_is_named(plan: Plan) -> None:
 
 
 def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: Plan) -> None:
-    """The command prints a summary, or the result as JSON and nothing else; a mistake ends in exit code 2 and a message."""
+    """The command prints a summary, or the result as JSON and nothing else.
+
+    A mistake ends in exit code 2 and a message.
+    """
     fabric, planned = tmp_path / "fabric.json", tmp_path / "plan.json"
     fabric.write_text(json.dumps(K8))
     planned.write_text(plan.model_dump_json())
     out = run(fabric, "--seeds", "2", "--json")
     assert (out.returncode, out.stderr) == (0, "")
     assert Simulation.model_validate_json(out.stdout) == planner.simulate(fabric, seeds=2)
-    assert "the plan counts on" in run(planned, "--pattern", "p2p", "--transport", "spray").stdout
+    assert "the plan assumes" in run(planned, "--pattern", "p2p", "--transport", "spray").stdout
     for wrong in (
         [fabric, "--transport", "x"],
         [tmp_path / "none.json"],
@@ -283,7 +289,10 @@ def test_the_checker_replays_the_factor() -> None:
 
 
 def test_the_constant_is_read_in_one_place() -> None:
-    """Nothing but the simulated reference tree and the plan's own physics reads the constant, so that no decision misses the runs."""
+    """Nothing but the simulated reference tree and the plan's own physics reads the constant.
+
+    So no decision misses the runs.
+    """
     readers = [
         p.relative_to(ROOT).as_posix()
         for p in sorted((ROOT / "planner").rglob("*.py"))

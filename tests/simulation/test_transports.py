@@ -1,4 +1,7 @@
-"""The transports: spraying is ideal where nothing fails, hashing is as far from it as published, failures and planes cost what they must."""
+"""The transports.
+
+Spraying is ideal where nothing fails, hashing is as far from it as published, failures and planes cost what they must.
+"""
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from planner.errors import InputError
 from planner.physics.network.topology import Design, unwirable
 from planner.simulation.fat_tree import Fabric, tree_of_fabric
 from planner.simulation.from_plan import tree_of_design
-from planner.simulation.living_cables import Alive, Flows
+from planner.simulation.live_cables import Alive, Flows
 from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
 from planner.simulation.rng import order, words
 from planner.simulation.routing import ecmp, spray
@@ -17,9 +20,11 @@ from planner.simulation.run import TransportName, ideal_seconds, routed
 from planner.simulation.traffic import permutation
 from planner.simulation.tree import Tree
 
-# Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers, counted by hand-written code.
+# Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers,
+# counted by hand-written code.
 COUNTED = {(8, 1): 4.3, (8, 2): 5.8, (8, 4): 7.9, (16, 1): 5.8, (16, 2): 7.7, (16, 4): 10.8}
-# Tail completion over line-rate time of a packet-level simulator: 128 hosts, 24 MB flows, RoCE with ECMP and PFC, mean of 5 seeds.
+# Tail completion over line-rate time of a packet-level simulator: 128 hosts, 24 MB flows, RoCE with ECMP and PFC, mean
+# of 5 seeds.
 PACKETS = {1: 5.0, 2: 6.7, 4: 8.8}
 
 
@@ -46,7 +51,10 @@ def test_hashing_is_as_far_from_ideal_as_counted(ports: int, ratio: int) -> None
 
 @pytest.mark.parametrize("ratio", [1, 2, 4])
 def test_spraying_is_ideal_on_a_symmetric_tree(ratio: int) -> None:
-    """Every flow of a sprayed permutation ends within 1 % of the oversubscription, and none before the line rate allows."""
+    """Every flow of a sprayed permutation ends within 1 % of the oversubscription.
+
+    None before the line rate allows.
+    """
     tree = k_ary(16, ratio)
     end = completion_seconds(spray(tree, permutation(tree.slots, 1.0, 0)))
     assert end.max() == pytest.approx(ratio, rel=0.01)
@@ -55,7 +63,10 @@ def test_spraying_is_ideal_on_a_symmetric_tree(ratio: int) -> None:
 
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
-    """A designed tree of four tiers in zones is sprayed within 1 % of the ideal, hashing is not; the ideal is the design's oversubscription."""
+    """A designed tree of four tiers in zones is sprayed within 1 % of the ideal, hashing is not.
+
+    The ideal is the design's oversubscription.
+    """
     pod = {"leaf_bundle": 1, "rails_per_pod": 1, "domains_per_pod": 4, "spine_up": 4, "spine_bundle": 1}
     zone = {"rails_per_zone": 1, "domains_per_zone": 16, "core_up": 4 // ratio, "core_bundle": 1}
     d = Design(ports=8, rails=1, racks=512, leaf_down=4, leaf_up=4, **pod, **zone)
@@ -101,7 +112,10 @@ def test_a_failed_uplink_slows_spraying_by_what_is_left() -> None:
 
 
 def test_a_slow_plane_holds_up_what_does_not_see_it() -> None:
-    """With planes of 0.3, 0.3, 0.3 and 0.1 an even split takes 2.5 times as long as its rate allows; the adaptive one at most half more."""
+    """With planes of 0.3, 0.3, 0.3 and 0.1 an even split takes 2.5 times as long as its rate allows.
+
+    The adaptive one at most half more.
+    """
     tree = k_ary(8, plane_shares=(0.3, 0.3, 0.3, 0.1))
     assert tail(tree, "spray", 0) == pytest.approx(2.5)
     assert tail(tree, "adaptive", 0) <= 1.5

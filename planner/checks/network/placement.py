@@ -1,4 +1,4 @@
-"""Rules of the placement: every stage on whole racks of its own, each piece in its leaf domain, and what that adds up to."""
+"""Rules of the placement: every stage on racks of its own, each fragment in its leaf domain, and their figures."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,18 +10,18 @@ from planner.plan.certificate import Violation
 
 
 def every_site(c: PlanPhysics) -> Iterator[Violation]:
-    """Place the replicas of every site, and of no other."""
-    held = set(c.plan.placement.sites) if c.plan.placement else set()
+    """Check that the replicas of every site are placed, and of no other."""
+    placed = set(c.plan.placement.sites) if c.plan.placement else set()
     wanted = {s for s in c.racks_by_site if s in c.replicas}
-    for s in sorted((held - set(c.racks_by_site)) | (wanted - held)) if c.plan.placement else ():
-        yield broken(f"every_site[{s}]", f"{int(s in held)} placements, {int(s in wanted)} expected")
+    for s in sorted((placed - set(c.racks_by_site)) | (wanted - placed)) if c.plan.placement else ():
+        yield broken(f"every_site[{s}]", f"{int(s in placed)} placements, {int(s in wanted)} expected")
 
 
 def known_racks(c: PlanPhysics) -> Iterator[Violation]:
-    """Name racks and stages that exist."""
+    """Check that the racks and stages named exist."""
     stages = c.plan.layout.rack_stages if c.plan.layout else 0
-    for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
-        for a in held.assignment if s in c.racks_by_site else ():
+    for s, placed in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
+        for a in placed.assignment if s in c.racks_by_site else ():
             racks = racks_of(a.racks, c.racks_by_site[s])
             if isinstance(racks, str):
                 yield broken(f"known_racks[{s}]", f"stage {a.stage}: {racks}")
@@ -30,7 +30,7 @@ def known_racks(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def one_stage_per_rack(c: PlanPhysics) -> Iterator[Violation]:
-    """Let no rack carry two pieces."""
+    """Check that no rack carries two fragments."""
     for s, stages in sorted(c.stages.items()):
         times = Counter(rack for ranks in stages for rack in ranks)
         twice = sorted(rack for rack, n in times.items() if n > 1)
@@ -44,12 +44,12 @@ def one_stage_per_rack(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def leaf_domain(c: PlanPhysics) -> Iterator[Violation]:
-    """Keep every piece within the leaf domain it names."""
-    for s, held in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
+    """Check that every fragment is within the leaf domain it names."""
+    for s, placed in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
         if s not in c.wired or s not in c.stages:
             continue
         size, total = c.wired[s].domain_racks, c.racks_by_site[s]
-        for a in held.assignment:
+        for a in placed.assignment:
             first, last = a.leaf_domain * size, min((a.leaf_domain + 1) * size, total) - 1
             racks = racks_of(a.racks, total)
             outside = [r for r in racks if not first <= r <= last] if not isinstance(racks, str) else []
@@ -61,7 +61,7 @@ def leaf_domain(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def group_size(c: PlanPhysics) -> Iterator[Violation]:
-    """Give every stage the racks of its replica group at every site with replicas."""
+    """Check that every stage has the racks of its replica group at every site with replicas."""
     for s, stages in sorted(c.stages.items()):
         wanted = c.plan.layout.racks_per_stage_by_site.get(s, 0) if c.plan.layout else 0
         wrong = [(i, len(ranks)) for i, ranks in enumerate(stages) if len(ranks) != wanted]
@@ -71,33 +71,33 @@ def group_size(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def figures(c: PlanPhysics) -> Iterator[Violation]:
-    """Count groups, split groups, pieces and groups across pods as the assignment makes them."""
+    """Check that groups, split groups, fragments and groups across pods are counted as the assignment makes them."""
     p, y = c.plan.placement, c.plan.layout
     if p is None or y is None or set(c.crossings) != set(p.sites):
         return
     groups, split = y.rack_stages * len(c.replicas), sum(x.groups_split for x in c.crossings.values())
-    found = {
+    figures_of_assignment = {
         "groups": groups,
         "groups_leaf_local": groups - split,
         "groups_split": split,
         "extra_pieces": sum(x.extra_pieces for x in c.crossings.values()),
         "groups_cross_pod": sum(x.groups_cross_pod for x in c.crossings.values()),
     }
-    for name, value in found.items():
+    for name, value in figures_of_assignment.items():
         yield from must_equal("figures", name, getattr(p, name), value)
 
 
 def lower_bound(c: PlanPhysics) -> Iterator[Violation]:
-    """State the closed form's bound on split groups; no placement is below it."""
+    """Check that the closed form's bound on split groups is stated; no placement is below it."""
     p = c.plan.placement
-    bound = least_split(c)
+    bound = min_split(c)
     if p is not None and bound is not None:
         yield from must_equal("lower_bound", "lower_bound_split", p.lower_bound_split, bound)
         yield from at_most("lower_bound", bound, p.groups_split, "groups split in any placement", "groups split")
 
 
-def least_split(c: PlanPhysics) -> int | None:
-    """Return the split groups that no placement avoids, over all sites; None where a site has no leaf domains."""
+def min_split(c: PlanPhysics) -> int | None:
+    """Recompute the split groups that no placement avoids, over all sites; None where a site has no leaf domains."""
     y = c.plan.layout
     if y is None or not set(c.replicas) <= set(c.wired):
         return None

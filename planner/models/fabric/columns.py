@@ -298,8 +298,8 @@ def spine_group(p: Problem, key: Ints, up: Ints) -> tuple[Ints, Ints]:
     row = dict(zip(KEYS, key.tolist(), strict=True))
     networks = p.modes[row["mode"]].networks
     if row["tiers"] == 4:
-        found = four_tier_groups.group_costs(four_tier_groups.group_request(p, row))
-        return found.cost[up], networks * found.switches[up]
+        costs = four_tier_groups.group_costs(four_tier_groups.group_request(p, row))
+        return costs.cost[up], networks * costs.switches[up]
     bundle = core_bundle(p, row, up)
     switches: Ints = row["pods"] + up // np.maximum(bundle, 1)
     cost: Ints = np.where(bundle == 0, INFINITE_COST, p.switch_cost(row["mode"]) * switches + row["core_cost"] * up)

@@ -151,7 +151,7 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
         np.maximum(1, np.ceil(np.where(largest > 1, leaf / x, 0.0) * (1 - TOLERANCE))).astype(np.int64)
         for x in (even, share)
     )
-    found = []
+    completed = []
     # A larger bundle may do with fewer links between groups.
     for more in range(int((enough - fewest).max(initial=0)) + 1):
         at = np.nonzero(fewest + more <= enough)[0]
@@ -161,8 +161,8 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
         own[:, COL["router_bundle"]], own[:, COL["group_links"]] = bundle, np.maximum(links[at], wanted)
         total = others[at] * own[:, COL["group_links"]]
         used = np.max([(s[at] - 1) * bundle + -(-total // s[at]) + -(-wan_gateway[at] // s[at]) for s in sizes], axis=0)
-        found.append(own[used <= left])
-    rows = np.concatenate(found)
+        completed.append(own[used <= left])
+    rows = np.concatenate(completed)
     return _priced(p, mode, domain, rows, _local(m, rows), prices)
 
 

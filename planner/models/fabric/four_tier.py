@@ -26,12 +26,12 @@ def zone_table(p: Problem, prices: LinkPrices, cutoff: float) -> tuple[Ints, dic
     for mode in range(len(p.modes)) if wanted else ():
         for domain in reversed(domain_sizes(p, mode) if not p.modes[mode].grouped else []):
             space["zone_leaf_domain_sizes"] += 1
-            found, bound = _zone_shapes(p, mode, domain, prices)
-            space["zone_leaf_domain_sizes_excluded_by_bound"] += not len(found) and bound > prices.cutoff
+            shapes, bound = _zone_shapes(p, mode, domain, prices)
+            space["zone_leaf_domain_sizes_excluded_by_bound"] += not len(shapes) and bound > prices.cutoff
             lowest = min(lowest, bound)
-            parts.append(found)
+            parts.append(shapes)
             if math.isinf(cutoff):
-                tighten_cutoff(p, found, prices)
+                tighten_cutoff(p, shapes, prices)
     table = np.concatenate(parts)
     table = table[table[:, COL["bound"]] <= prices.cutoff]
     table = table[np.argsort(table[:, COL["bound"]], kind="stable")]

@@ -69,10 +69,10 @@ def group_costs(a: GroupRequest) -> GroupCosts:
     switches = a.pods + cores * (a.zones + top % (a.ports + 1))
     cost = a.switch * (a.pods + a.zones * cores) + a.spine_link * up + cores * (top // (a.ports + 1))
     order = np.lexsort((switches, cost, up))
-    found, first = np.unique(up[order], return_index=True)
+    uplinks, first = np.unique(up[order], return_index=True)
     columns = [np.full(a.ports + 1, INFINITE_COST, dtype=np.int64) for _ in range(3)]
     for column, values in zip(columns, (cost, switches, cores), strict=True):
-        column[found] = values[order][first]
+        column[uplinks] = values[order][first]
     return GroupCosts(*columns)
 
 

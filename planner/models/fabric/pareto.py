@@ -3,7 +3,7 @@
 Cost is the objective of the search. Time, leaf size and splits are capped, one within the other, each cap below the
 worst that the designs within the last one had: so no design of the frontier is passed over, but for those between the
 steps of the ladder of slowdowns, where it is used. Power has no cap in the model; a watt is given prices instead, so of
-the trade of cost against power the designs on its convex hull are found. A design is kept only when each capped axis
+the trade of cost against power the designs on its convex hull are chosen. A design is kept only when each capped axis
 has been tightened past it and nothing as good came out: as its cost, and the price of its watts, is minimal within its
 caps, no other dominates it.
 """
@@ -162,22 +162,22 @@ class Frontier:
             raise OutOfTimeError
         return None if out.solution is None else self._alternative(out.solution)
 
-    def _alternative(self, found: FabricDesign) -> Alternative:
+    def _alternative(self, chosen: FabricDesign) -> Alternative:
         """Return a design with its merits at worst: every flow leaves its leaf, and its pod and zone of several."""
-        d, p = found.design, self.problem
-        free = free_at_worst(p.request, d, found.switch.port_gbps)
+        d, p = chosen.design, self.problem
+        free = free_at_worst(p.request, d, chosen.switch.port_gbps)
         crossed = (d.domains > 1, 0 < d.domains_per_pod < d.domains, 0 < d.domains_per_zone < d.domains)
         slow = pipeline_send_slowdown(transport_slowdown_of(p.network), d, *map(float, crossed), free=free)
         figures: dict[str, float] = {
-            "cost_usd": found.cost_usd,
+            "cost_usd": chosen.cost_usd,
             "pipeline_send_slowdown": slow,
-            "power_mw": found.power_mw,
+            "power_mw": chosen.power_mw,
             "racks_outside_leaf": max(0, p.request.racks - d.domain_racks),
-            "unavoidable_splits": found.unavoidable_splits,
+            "unavoidable_splits": chosen.unavoidable_splits,
         }
         merits = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in self.axes}
-        mode = found.mode
-        choices: dict[str, object] = {"switches": d.switches, "switch": found.switch.name, "planes": mode.planes}
+        mode = chosen.mode
+        choices: dict[str, object] = {"switches": d.switches, "switch": chosen.switch.name, "planes": mode.planes}
         choices |= {"family": mode.family, "tiers": d.tiers, "leaf_domain_racks": d.domain_racks}
         choices |= {name: getattr(d, name) for name in (*DESIGN_CHOICES, *(ZONE_CHOICES if d.zones else ()))}
         return Alternative(merits=merits, choices=figures | choices)

@@ -40,30 +40,30 @@ FORMULATION = (
 
 
 def site_fabric(
-    instance: Instance, request: FabricRequest, found: FabricDesign, x: Locality, free: FreeUplinks = ALL_FREE
+    instance: Instance, request: FabricRequest, chosen: FabricDesign, x: Locality, free: FreeUplinks = ALL_FREE
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that its placement causes."""
-    network, d = network_of(instance), found.design
+    network, d = network_of(instance), chosen.design
     own, shares = transport_slowdown_of(network), (x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone)
     groups = x.allreduces_leaving_leaf, x.allreduces_leaving_pod, x.allreduces_leaving_zone
     send = pipeline_send_slowdown(own, d, *shares, free=free)
     return SiteFabric(
-        switch=found.switch.name,
-        family=found.mode.family,
+        switch=chosen.switch.name,
+        family=chosen.mode.family,
         lanes=d.lanes,
         leaf_spare_ports=d.leaf_spare,
         split=d.split,
         group_links=d.group_links,
-        planes=found.mode.planes,
-        ports_per_switch=found.switch.ports,
+        planes=chosen.mode.planes,
+        ports_per_switch=chosen.switch.ports,
         tiers=tuple(_tiers(d)),
         switches=d.switches,
-        chips=d.switches * found.switch.planes,
+        chips=d.switches * chosen.switch.planes,
         switch_links=d.switch_links,
         endpoint_links=d.endpoint_links,
-        cost_usd=found.cost_usd,
-        power_mw=found.power_mw,
-        wan_gateway=_wan_gateway(network, request, found, free),
+        cost_usd=chosen.cost_usd,
+        power_mw=chosen.power_mw,
+        wan_gateway=_wan_gateway(network, request, chosen, free),
         leaf_domain_racks=d.domain_racks,
         leaf_domains=d.domains,
         rails_per_pod=d.rails_per_pod,
@@ -113,12 +113,14 @@ def certificate(outcomes: dict[str, Outcome[FabricDesign]], seed: int) -> Certif
     )
 
 
-def _wan_gateway(network: Network, request: FabricRequest, found: FabricDesign, free: FreeUplinks) -> WanGateway | None:
+def _wan_gateway(
+    network: Network, request: FabricRequest, chosen: FabricDesign, free: FreeUplinks
+) -> WanGateway | None:
     """Return the plan's section for the WAN gateway, of a site that has one."""
-    d = found.design
+    d = chosen.design
     if not d.wan_ports:
         return None
-    price = wan_gateway_bill(network, found.switch, d)
+    price = wan_gateway_bill(network, chosen.switch, d)
     counts = {"wan_ports": d.wan_gateway_links, "switches": d.wan_gateways, "uplinks": d.wan_gateway_links}
     taken = {"leaf_uplink_share": 1 - free.leaf, "pod_uplink_share": 1 - free.pod, "zone_uplink_share": 1 - free.zone}
     return WanGateway(

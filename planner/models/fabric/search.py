@@ -165,6 +165,9 @@ def _in_dollars(s: Search, space: dict[str, int]) -> Outcome[FabricDesign]:
     o, p = s.outcome, s.problem
     solution = None if s.chosen is None else fabric_design(p, s.chosen, space)
     cost = None if solution is None else solution.cost_usd
-    bound = cost if cost is not None and s.bound == s.cost else p.usd(s.bound)
-    bound = None if o.infeasible else bound
+    bound: float | None = p.usd(s.bound)
+    if o.infeasible:
+        bound = None
+    elif cost is not None and s.bound == s.cost:
+        bound = cost
     return replace(o.with_solution(solution), objective=cost, bound=bound, seconds=s.deadline.elapsed)

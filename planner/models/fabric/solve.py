@@ -41,5 +41,5 @@ def still_cheapest(network: Network, before: FabricRequest, now: FabricRequest, 
 
 def _without_times(r: FabricRequest) -> FabricRequest:
     """Return a request without what bounds its slowdowns."""
-    send = {"pipeline_send_seconds": 0.0, "pipeline_send_window_seconds": 0.0, "pipeline_send_limit": None}
-    return replace(r, **send, allreduce_seconds=0.0, allreduce_window_seconds=0.0, allreduce_limit=None)
+    r = replace(r, pipeline_send_seconds=0.0, pipeline_send_window_seconds=0.0, pipeline_send_limit=None)
+    return replace(r, allreduce_seconds=0.0, allreduce_window_seconds=0.0, allreduce_limit=None)

@@ -11,18 +11,16 @@ from planner.physics.network.links import Metres
 def least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
     """Return the uplinks that hide what leaves a leaf: D·w/ratio for sends, groups·w/ratio for all-reduces.
 
-    One where one domain has all racks. The exchange between sites takes its ports' worth beside these, the more of a stage
-    it has.
+    One where one domain has all racks. The exchange between sites takes its ports' worth beside these, the more of a
+    stage it has.
     """
     gone = m.exchange_ports(p.request) * min(1.0, domain / p.request.group_racks)
     if domains == 1:
         return max(1, math.ceil(gone))
-    hop, ring = (
-        domain * m.rail_gpus / p.ratios.send,
-        crossing_groups(p.request, domain) * m.rail_gpus / p.ratios.allreduce,
-    )
+    sends = domain * m.rail_gpus / p.ratios.send
+    allreduces = crossing_groups(p.request, domain) * m.rail_gpus / p.ratios.allreduce
     exchange = exchange_flows(p.request, domain) * m.rail_gpus
-    return max(1, *(math.ceil(flows / m.split + gone) for flows in (hop, ring, exchange)))
+    return max(1, *(math.ceil(flows / m.split + gone) for flows in (sends, allreduces, exchange)))
 
 
 def least_block_up(p: Problem, m: Mode, domain: Ints, domains: Ints, rails: Ints, width: Ints, blocks: Ints) -> Ints:

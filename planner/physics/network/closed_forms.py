@@ -1,4 +1,4 @@
-"""Closed forms of non-blocking and relaxed trees, which the counts of a design are held against."""
+"""Closed forms of non-blocking and relaxed trees, against which the counts of a design are tested."""
 
 import math
 

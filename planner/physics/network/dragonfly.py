@@ -52,12 +52,12 @@ class Dragonfly(Design):
     @property
     def group_sizes(self) -> Counter[int]:
         """Leaves of a group, and how many groups of a network have so many."""
-        found: Counter[int] = Counter()
+        sizes: Counter[int] = Counter()
         domains = part_sizes(self.domains, self.domains_per_pod)
         for x, nx in part_sizes(self.rails, self.rails_per_pod).items():
             for y, ny in domains.items():
-                found[x * y] += nx * ny
-        return found
+                sizes[x * y] += nx * ny
+        return sizes
 
     @property
     def spines_per_pod(self) -> int:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from worked_plan import STRATEGY, INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
+from worked_plan import INSTANCE, STRATEGY, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api import check
 from planner.physics.training import layer_time, step
@@ -85,7 +85,7 @@ def test_tiers_allowed(tiers: int, broken: set[str]) -> None:
 
 @pytest.mark.parametrize(("nic", "broken"), [(6320.0, set()), (6280.0, {"hidden_exchange"})])
 def test_hidden_exchange(nic: float, broken: set[str]) -> None:
-    """8,192 bytes at 1.575 times the ideal add no more than 3 % of the step to the six exchanges that nothing hides, or do."""
+    """8,192 bytes at 1.575 times the ideal add at most 3 % of the step to the six exchanges that nothing hides."""
     assert M.pipeline_send_window_seconds == pytest.approx(M.pipeline_send_nic_seconds + 0.03 * M.step_seconds / 6)
     assert rules(small(hardware__accelerator__nic_bytes_per_second=nic)) - {"wan_need", "wan_capacity"} == broken
 
@@ -94,7 +94,10 @@ def test_hidden_exchange(nic: float, broken: set[str]) -> None:
     ("share", "broken"), [(0.031, set()), (0.029, {"hidden_exchange"}), (0.0, {"hidden_exchange"})]
 )
 def test_the_share_of_the_step_is_the_instances(share: float, broken: set[str]) -> None:
-    """NICs of 6,300 bytes a second stand just beyond three hundredths of the step, and within what an instance allows besides."""
+    """NICs of 6,300 bytes a second stand just beyond three hundredths of the step.
+
+    Within what an instance allows besides.
+    """
     slow = {"hardware__accelerator__nic_bytes_per_second": 6300.0}
     m = small(**slow, network__pipeline_send_step_share=share).layout.metrics
     assert m.pipeline_send_window_seconds == pytest.approx(m.pipeline_send_nic_seconds + share * m.step_seconds / 6)
@@ -103,7 +106,10 @@ def test_the_share_of_the_step_is_the_instances(share: float, broken: set[str]) 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.2])
 def test_rings_show_no_more_than_their_share_of_the_step(share: float) -> None:
-    """At the slowdown that fills the window the step is longer by the share, or all is hidden by the backward pass of a layer."""
+    """At the slowdown that fills the window the step is longer by the share.
+
+    Or all is hidden by the backward pass of a layer.
+    """
     instance = instance_with(hardware__accelerator__nic_bytes_per_second=6300.0, network__allreduce_step_share=share)
     m, ideal = step.machine_of(instance), Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
     found = LayoutMetrics.model_validate(step.metrics(instance, ideal, STRATEGY))
@@ -129,7 +135,7 @@ def test_what_nothing_hides_may_still_take_the_transport_as_it_is() -> None:
 def test_hidden_allreduce() -> None:
     """A ring over two leaves at twice its ideal is too slow for a layer's backward pass, one uplink more hides it."""
     slow = instance_with(hardware__accelerator__nic_bytes_per_second=2.2e4)
-    # Both stages of e1 stand on both leaf domains: two rings share each leaf's uplinks.
+    # Both stages of e1 stand on both leaf domains: two all-reduces share each leaf's uplinks.
     both = {
         "e1": [(0, 0, "r[0-1]"), (0, 1, "r4"), (1, 0, "r[2-3]"), (1, 1, "r5")],
         "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")],
@@ -172,7 +178,7 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
     ],
 )
 def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
-    """A box or cable too many or too few is found by laying every cable."""
+    """A switch or cable too many or too few is found by laying every cable."""
     assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
 
 
@@ -228,7 +234,10 @@ def test_cables_beyond_every_medium_are_named() -> None:
 
 @pytest.mark.parametrize(("gbps", "broken"), [(0.016, set()), (0.0159, {"switch"})])
 def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
-    """Two NICs of 1 MB/s on one port need 16 Mbps, and a box that splits its ports; half the uplinks then carry as much."""
+    """Two NICs of 1 MB/s on one port need 16 Mbps, and a switch that splits its ports.
+
+    Half the uplinks then carry as much.
+    """
     switch = {**INSTANCE["network"]["switches"][0], "port_gbps": gbps, "breakout": 2}
     plan = worked(instance_with(network__switches=[switch]), split=2, leaf_up=2, leaf_bundle=1)
     assert {n.partition("[")[0] for n in named(plan)} == broken
@@ -237,7 +246,10 @@ def test_a_split_port_carries_its_nics(gbps: float, broken: set[str]) -> None:
 
 @pytest.mark.parametrize(("experts", "leaf_up", "broken"), [(4, 1, False), (8, 1, True), (8, 2, False)])
 def test_hidden_alltoall(experts: int, leaf_up: int, broken: bool) -> None:
-    """Experts on two racks under two leaves send whole racks' rates up: two of 4 racks fit two uplinks of a leaf, not one; in a rack none goes up."""
+    """Experts on two racks under two leaves send whole racks' rates up.
+
+    Two of 4 racks fit two uplinks of a leaf, not one; in a rack none goes up.
+    """
     split = {
         "e1": [(0, 0, "r3"), (0, 1, "r[4-5]"), (1, 0, "r2"), (1, 1, "r[6-7]")],
         "w1": [(0, 0, "r[0-1]"), (1, 0, "r[2-3]")],

@@ -1,4 +1,7 @@
-"""A plan of four tiers under check and on its way out: silent where it holds, each slip named; cables, graph, picture, trees and page."""
+"""A plan of four tiers under check and on its way out: silent where it holds, each slip named.
+
+Cables, graph, picture, trees and page.
+"""
 
 import csv
 import io
@@ -143,7 +146,7 @@ def test_cable_list_joins_zones() -> None:
 
 @pytest.mark.parametrize("by_pod", [False, True])
 def test_graph_holds_every_cable(by_pod: bool) -> None:
-    """Edges sum to the cables and nodes to the switches; by pod the cores are told apart by zone."""
+    """Edges sum to the cables and nodes to the switches; by pod the cores are kept apart by zone."""
     g = nx.parse_graphml("\n".join(nx.generate_graphml(graph.graph(E1, by_pod=by_pod))))
     assert sum(c for *_, c in g.edges(data="cables")) == E1.fabric.endpoint_links + E1.fabric.switch_links
     assert sum(n.get("switches", 0) for _, n in g.nodes(data=True)) == E1.fabric.switches

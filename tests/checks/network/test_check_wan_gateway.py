@@ -24,7 +24,7 @@ AT = f"fabric.sites.{SITE}"
 
 
 def test_a_wan_gateway_of_five_ports() -> None:
-    """Each end of the link has a box with five ports out and five up, paid with the fabric; nothing is broken."""
+    """Each end of the link has a switch with five ports out and five up, paid with the fabric; nothing is broken."""
     assert check(PLAN) == []
     assert [k.wavelengths for k in PLAN.sites.links] == [1]
     for f in PLAN.fabric.sites.values():
@@ -90,7 +90,10 @@ def test_gradients_fit_the_uplinks() -> None:
 
 
 def test_the_exchange_slows_what_stays() -> None:
-    """On slow ports gradients take three quarters of a leaf's uplinks: rings over the rest are four times as slow as without a WAN gateway."""
+    """On slow ports gradients take three quarters of a leaf's uplinks.
+
+    All-reduces over the rest are four times as slow as without a WAN gateway.
+    """
     plan = planner.solve(
         instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={"fabric.leaf_domain_racks": 2})
     )
@@ -114,7 +117,10 @@ def test_the_exchange_slows_what_stays() -> None:
 
 
 def test_a_wan_gateway_only_where_it_is_asked_for() -> None:
-    """A plan without wan_gateways breaks the rule of each site once the instance asks for them, and the other way round."""
+    """A plan without wan_gateways breaks the rule of each site once the instance asks for them.
+
+    The other way round.
+    """
     assert {"wan_gateway[e1]", "wan_gateway[w1]"} <= named(small(network__wan_gateway=True))
     assert f"wan_gateway[{SITE}]" in named(edited(PLAN, instance__network__wan_gateway=False))
     assert named(small()) == set()
@@ -129,7 +135,7 @@ def test_a_wan_gateway_finds_no_ports() -> None:
 
 
 def test_exports_name_the_wan_gateway() -> None:
-    """Cable list, graph and picture hold the WAN gateway's box and its five links."""
+    """Cable list, graph and picture hold the WAN gateway's switch and its five links."""
     x = built_fabric(PLAN, SITE)
     assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("wan-gateway-0-0,")]) == 5
     for by_pod in (False, True):
@@ -169,7 +175,10 @@ def zoned() -> Plan:
 
 
 def test_super_spines_join_a_wan_gateway(zoned: Plan) -> None:
-    """Every rule holds, the WAN gateway's links end at super-spines, and gradients take a part of what leaves a zone."""
+    """Every rule holds, the WAN gateway's links end at super-spines.
+
+    Gradients take a part of what leaves a zone.
+    """
     assert check(zoned) == []
     f = zoned.fabric.sites[SITE]
     assert 0 < f.wan_gateway.zone_uplink_share < 1
@@ -215,7 +224,10 @@ def grouped(request: pytest.FixtureRequest) -> Plan:
 
 
 def test_a_dragonfly_has_a_wan_gateway(grouped: Plan) -> None:
-    """Every rule holds, the WAN gateway's five links among the cables laid; the picture, graph and cable list name it."""
+    """Every rule holds, the WAN gateway's five links among the cables laid.
+
+    The picture, graph and cable list name it.
+    """
     assert check(grouped) == []
     site = min(grouped.fabric.sites)
     f, x = grouped.fabric.sites[site], built_fabric(grouped, site)

@@ -22,11 +22,11 @@ from planner.physics.network.topology import Design, unwirable
 from planner.physics.site.cost import fabric_usd
 from planner.solvers.outcome import Stop
 
-# --- brute force ----------------------------------------------------------------------------------------------------------
+# --- brute force ----------------------------------------------------------------------------------------------------
 
 
 def every_design(ports: int, rails: int, racks: int) -> Iterator[Design]:
-    """Yield every design of a box, by plain loops; most cannot be wired."""
+    """Yield every design of a switch, by plain loops; most cannot be wired."""
     base = Design(ports=ports, rails=rails, racks=racks, leaf_down=racks * rails)
     yield base
     for down in range(1, ports):
@@ -65,7 +65,7 @@ def pinned(i: Instance, s: Switch, d: Design) -> bool:
 
 
 def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int, int] | None:
-    """Return cost, unavoidable splits and boxes of the best design that the rules accept, by plain loops."""
+    """Return cost, unavoidable splits and switches of the best design that the rules accept, by plain loops."""
     best = None
     for s in i.network.switches:
         for d in every_design(s.ports, i.hardware.rack.gpus, r.racks):
@@ -85,7 +85,9 @@ def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int, int] | None:
 def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a small site, its traffic and perhaps pins."""
     r = random.Random(seed)
-    boxes = [switch(r.randint(4, 10), r.choice([500, 2000, 9000]), planes) for planes in range(1, r.randint(1, 2) + 1)]
+    switches = [
+        switch(r.randint(4, 10), r.choice([500, 2000, 9000]), planes) for planes in range(1, r.randint(1, 2) + 1)
+    ]
     pins: dict[str, object] = {}
     if seed % 2 == 0:
         pin = r.choice(
@@ -101,7 +103,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
         )
         pins = {f"fabric.{pin}": r.randint(1, 5) if pin not in ("tiers", "planes") else r.randint(1, 3)}
     i = instance(
-        r.randint(1, 4), *boxes, optics_usd=r.choice([0, 100, 1000]), max_tiers=r.choice([2, 3, 3, 3]), pins=pins
+        r.randint(1, 4), *switches, optics_usd=r.choice([0, 100, 1000]), max_tiers=r.choice([2, 3, 3, 3]), pins=pins
     )
     racks = r.randint(1, 12)
     group = r.randint(1, racks)
@@ -122,7 +124,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", range(140))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """Cost, splits and boxes are those of the best design that wiring and time rules accept, or there is none."""
+    """Cost, splits and switches are those of the best design that wiring and time rules accept, or there is none."""
     i, r = random_case(seed)
     best = brute_force(i, r)
     found = solve(i, r)
@@ -141,7 +143,10 @@ FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only
 
 
 def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Design]]:
-    """Yield every design of every switch, family and number of lanes that the instance allows, with the spare ports that it asks for."""
+    """Yield every design of every switch, family and number of lanes that the instance allows.
+
+    With the spare ports that it asks for.
+    """
     n, gpus = i.network, i.hardware.rack.gpus
     for s, family in itertools.product(n.switches, n.families):
         rails, width, apart = FAMILIES[family](gpus)
@@ -166,7 +171,7 @@ def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, D
 def family_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a small site with families, lanes, spares, a floor between rails, and perhaps prices by reach."""
     r = random.Random(seed)
-    boxes = [
+    switches = [
         switch(r.randint(4, 8), r.choice([500, 2000, 9000]), n, port_gbps=800 / n)
         for n in range(1, r.randint(1, 2) + 1)
     ]
@@ -191,7 +196,7 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
             "power_watts": 16,
         }
         rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
-    i = instance(r.randint(1, 3), *boxes, optics_usd=r.choice([0, 100]), **rules)
+    i = instance(r.randint(1, 3), *switches, optics_usd=r.choice([0, 100]), **rules)
     racks = r.randint(1, 9)
     group = r.randint(1, racks)
     return i, request(
@@ -206,7 +211,7 @@ def enough_between_pods(i: Instance, d: Design) -> bool:
 
 
 def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
-    """Draw a small site of boxes whose ports are some times faster than a NIC, and can be split."""
+    """Draw a small site of switches whose ports are some times faster than a NIC, and can be split."""
     i, asked = family_case(seed)
     r = random.Random(seed)
     factor = r.choice([1, 0.25, 2])
@@ -231,7 +236,10 @@ def test_split_ports_agree_with_brute_force(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_families_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, spares, the floor between pods and prices by reach, the cost is that of the best design of all."""
+    """Over families, lanes, spares, the floor between pods and prices by reach.
+
+    The cost is that of the best design of all.
+    """
     compare_families(*family_case(seed))
 
 
@@ -265,7 +273,7 @@ def test_alternatives_hold_the_optimum_and_none_dominates(seed: int) -> None:
         assert any(a.merits[m] < b.merits[m] for m in a.merits)
 
 
-# --- rules at their edges -------------------------------------------------------------------------------------------------
+# --- rules at their edges -------------------------------------------------------------------------------------------
 
 
 def test_one_switch_holds_exactly_its_ports() -> None:
@@ -299,7 +307,10 @@ def test_nothing_sent_has_no_limit() -> None:
 
 
 def suffered(i: Instance, r: FabricRequest, d: Design) -> tuple[float, float]:
-    """Return the slowdowns of exchange and rings at the worst placement: those that a shade less would not hide."""
+    """Return the slowdowns of pipeline sends and all-reduces at the worst placement.
+
+    Those that a shade less would not hide.
+    """
     limits = [PHI * k / 8 for k in range(8, 200)]
     free = dataclasses.replace(r, pipeline_send_window_seconds=1e9, allreduce_window_seconds=1e9)
     found = (
@@ -312,7 +323,10 @@ def suffered(i: Instance, r: FabricRequest, d: Design) -> tuple[float, float]:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_a_design_that_less_allowance_admits_is_still_the_cheapest(seed: int) -> None:
-    """Where it is said to be, solving again finds no other cost; a limit that the design does not keep, or more allowance, says nothing."""
+    """Where it is said to be, solving again finds no other cost.
+
+    A limit that the design does not keep, or more allowance, says nothing.
+    """
     i, r = random_case(seed)
     held = solve(i, r).solution
     if held is None:
@@ -351,7 +365,10 @@ def test_limit_equal_to_the_transport_is_met() -> None:
 
 
 def test_rings_need_uplinks() -> None:
-    """Three groups can share the edge of a leaf of eight racks, so an all-reduce that fills its window needs three uplinks."""
+    """Three groups can share the edge of a leaf of eight racks.
+
+    So an all-reduce that fills its window needs three uplinks.
+    """
     i = instance(1, switch(16, 5000), pins={"fabric.leaf_down_ports": 8})
     free = solve(i, request(64, group=4, groups=16, send=8.0))
     rings = solve(i, request(64, group=4, groups=16, send=8.0, allreduce=1.0))
@@ -365,7 +382,7 @@ def test_equal_cost_prefers_whole_groups() -> None:
 
 
 def test_ports_slower_than_the_nic_are_refused() -> None:
-    """A cheap box whose ports carry half a NIC is no choice."""
+    """A cheap switch whose ports carry half a NIC is no choice."""
     dear, cheap = switch(16, 5000), switch(32, 10, planes=2, port_gbps=400)
     assert solve(instance(1, dear, cheap), request(20)).solution.switch == dear
     assert solve(instance(1, cheap), request(20)).infeasible
@@ -385,14 +402,17 @@ def test_unknown_port_pin_is_infeasible() -> None:
 
 
 def test_published_two_tier_cluster() -> None:
-    """128 nodes of 8 rails behind 64-port boxes at full bisection: 32 leaves and 16 spines, as published (DGX SuperPOD B200, 4 SU)."""
+    """128 nodes of 8 rails behind 64-port switches at full bisection.
+
+    32 leaves and 16 spines, as published (DGX SuperPOD B200, 4 SU).
+    """
     found = solve(instance(8, switch(64, 40e3)), request(128, group=16, groups=8, send=1.0))
     d = found.solution.design
     assert (d.leaves, d.spines, d.cores, d.switch_links) == (32, 16, 0, 1024)
 
 
 def test_pins_of_the_paper_are_met() -> None:
-    """200/50 leaves and 168/88 spines on a 4-plane box of 256 ports: 58 domains of 200 racks on each of 72 rails."""
+    """200/50 leaves and 168/88 spines on a 4-plane switch of 256 ports: 58 domains of 200 racks on each of 72 rails."""
     names = ("leaf_down_ports", "leaf_up_ports", "spine_down_ports", "spine_up_ports", "planes")
     pins: dict[str, object] = {
         f"fabric.{name}": value for name, value in zip(names, (200, 50, 168, 88, 4), strict=True)
@@ -412,7 +432,10 @@ def test_pins_of_the_paper_are_met() -> None:
 
 @pytest.mark.parametrize(("domain", "split"), [(200, 108), (128, 43), (208, 1), (210, 4)])
 def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None:
-    """23,200 racks in 224 groups of 103: leaf domains of 200 racks split 108 groups whatever the placement, 208 split one."""
+    """23,200 racks in 224 groups of 103.
+
+    Leaf domains of 200 racks split 108 groups whatever the placement, 208 split one.
+    """
     asked = request(23_200, group=103, groups=224, send=8.0)
     assert unavoidable_splits(asked, domain) == split
     found = solve(instance(72, switch(256, 600e3, 4), pins={"fabric.leaf_domain_racks": domain}), asked)
@@ -420,7 +443,10 @@ def test_leaf_domain_and_group_size_go_together(domain: int, split: int) -> None
 
 
 def test_frontier_trades_cost_for_whole_groups() -> None:
-    """Without a pin the cheapest splits groups; the frontier goes on to leaf domains of a multiple of the group that split fewer."""
+    """Without a pin the cheapest splits groups.
+
+    The frontier goes on to leaf domains of a multiple of the group that split fewer.
+    """
     several = fabric.alternatives(
         instance(4, switch(64, 600e3, 4)), request(960, group=11, groups=87, send=8.0), Options()
     )
@@ -431,7 +457,10 @@ def test_frontier_trades_cost_for_whole_groups() -> None:
 
 
 def test_a_floor_between_rails_makes_the_core_a_choice() -> None:
-    """Where groups stay within pods the cheapest core is a token; a floor of half a pod's rate makes it half, and costs more."""
+    """Where groups stay within pods the cheapest core is a token.
+
+    A floor of half a pod's rate makes it half, and costs more.
+    """
     asked = request(64, group=8, groups=8, send=1.0)
     token, half = (solve(instance(8, switch(16, 5000), min_core_share=x), asked).solution for x in (0, 0.5))
     share = [
@@ -451,7 +480,10 @@ def test_slow_ports_serve_a_nic_in_lanes() -> None:
 
 
 def test_no_time_still_gives_a_design_and_a_bound() -> None:
-    """With no time at all a design that can be wired is held, no proof is claimed, and the bound is below the optimum."""
+    """With no time at all a design that can be wired is returned, no proof is claimed.
+
+    The bound is below the optimum.
+    """
     i, r = instance(72, switch(256, 130e3), switch(512, 200e3, 8)), request(5000, group=50, groups=100, send=2.0)
     best, rushed = solve(i, r), solve(i, r, time_limit=0.0)
     assert rushed.stop is Stop.LIMIT
@@ -465,7 +497,7 @@ def test_same_seed_same_design() -> None:
     assert solve(i, r).solution == solve(i, r).solution
 
 
-# --- what the plan gets ---------------------------------------------------------------------------------------------------
+# --- what the plan gets ---------------------------------------------------------------------------------------------
 
 
 NOTHING_LEAVES = locality([], leaf_domain_racks=1, domains_per_pod=1, wrap=False)

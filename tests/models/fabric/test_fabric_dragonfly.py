@@ -1,4 +1,7 @@
-"""Dragonflies as choices of the fabric: agreement with a brute force over every group shape and number of links, and what pays."""
+"""Dragonflies as choices of the fabric.
+
+Agreement with a brute force over every group shape and number of links, and what pays.
+"""
 
 import dataclasses
 import itertools
@@ -23,7 +26,7 @@ KINDS = {"dragonfly": Dragonfly, "dragonfly+": DragonflyPlus}
 
 
 def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Dragonfly]]:
-    """Yield every dragonfly of every box that the instance offers, by plain loops; most cannot be wired."""
+    """Yield every dragonfly of every switch that the instance offers, by plain loops; most cannot be wired."""
     n, rails = i.network, i.hardware.rack.gpus
     kinds = ((s, family, split) for s in n.switches for family in n.families for split in range(1, s.breakout + 1))
     for (s, family, split), down in itertools.product(kinds, range(1, 2 * max(s.ports for s in n.switches))):
@@ -117,7 +120,10 @@ def with_gateway(seed: int, i: Instance, r: FabricRequest) -> FabricRequest:
 
 @pytest.mark.parametrize("seed", range(75))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """The cost is that of the best dragonfly that wiring, time rules, floor and WAN gateway accept, or there is none."""
+    """The cost is that of the best dragonfly that wiring, time rules, floor and WAN gateway accept.
+
+    Or there is none.
+    """
     i, r = random_case(seed)
     r = with_gateway(seed, i, r)
     cost = min((bill(i.network, s, d).usd for s, d in every_dragonfly(i, r) if accepted(i, r, d)), default=math.inf)

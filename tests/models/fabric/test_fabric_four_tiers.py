@@ -22,7 +22,7 @@ PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_port
 
 
 def brute_force(i: Instance, r: FabricRequest) -> tuple[float, int, int] | None:
-    """Return cost, unavoidable splits and boxes of the best design that the rules accept."""
+    """Return cost, unavoidable splits and switches of the best design that the rules accept."""
     best = None
     for s in i.network.switches:
         for d in every_design(i, r, s):
@@ -45,11 +45,13 @@ def with_exchange(seed: int, r: FabricRequest) -> FabricRequest:
 
 
 def case(seed: int, pins: dict[str, object]) -> tuple[Instance, FabricRequest]:
-    """Draw a site that small boxes serve in three or four tiers, with pins on any tier."""
+    """Draw a site that small switches serve in three or four tiers, with pins on any tier."""
     r = random.Random(seed)
-    boxes = [switch(r.randint(3, 5), r.choice([500, 2000, 9000]), planes) for planes in range(1, r.randint(1, 2) + 1)]
+    switches = [
+        switch(r.randint(3, 5), r.choice([500, 2000, 9000]), planes) for planes in range(1, r.randint(1, 2) + 1)
+    ]
     rules: dict[str, object] = {"min_core_share": r.choice([0, 0, 0.1, 0.25])}
-    i = instance(r.randint(1, 2), *boxes, optics_usd=r.choice([0, 100, 1000]), max_tiers=4, pins=pins, **rules)
+    i = instance(r.randint(1, 2), *switches, optics_usd=r.choice([0, 100, 1000]), max_tiers=4, pins=pins, **rules)
     racks = r.randint(6, 18)
     group = r.randint(1, 4)
     more: dict[str, object] = {"exchange_racks": group} if group > 1 and r.random() < 0.2 else {}
@@ -82,7 +84,7 @@ def compare(i: Instance, r: FabricRequest) -> int:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """Cost, splits and boxes are those of the best design of one to four tiers, or there is none."""
+    """Cost, splits and switches are those of the best design of one to four tiers, or there is none."""
     compare(*case(seed, {}))
 
 
@@ -97,9 +99,9 @@ def test_pins_agree_with_brute_force(seed: int) -> None:
 def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a site of any family, with lanes, ports that split, spares, a WAN gateway, and perhaps prices by length."""
     r = random.Random(seed)
-    boxes = [switch(r.randint(3, 5), r.choice([500, 9000]), 1, port_gbps=800 / r.choice([1, 1, 2]))]
+    switches = [switch(r.randint(3, 5), r.choice([500, 9000]), 1, port_gbps=800 / r.choice([1, 1, 2]))]
     if r.random() < 0.3:
-        boxes = [
+        switches = [
             switch(
                 r.randint(3, 4),
                 r.choice([500, 9000]),
@@ -131,7 +133,7 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
         }
         rules |= {"media": [near, far], "power_usd_per_watt": r.choice([0, 5])}
     pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.5 else {}
-    i = instance(r.randint(1, 2), *boxes, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, **rules)
+    i = instance(r.randint(1, 2), *switches, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, **rules)
     racks = r.randint(8, 20)
     group = r.randint(1, 4)
     asked = request(
@@ -142,15 +144,18 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
-    """Over families, lanes, split ports, spares, a WAN gateway and prices by length, the cost is that of the best design of all."""
+    """Over families, lanes, split ports, spares, a WAN gateway and prices by length.
+
+    The cost is that of the best design of all.
+    """
     compare(*wide_case(seed))
 
 
-# --- the ways to build one spine group --------------------------------------------------------------------------------------
+# --- the ways to build one spine group ------------------------------------------------------------------------------
 
 
 def slow_ways(a: GroupRequest) -> dict[int, tuple[int, int]]:
-    """Return the least (cost, boxes) by spine uplinks, by plain loops over bundles and uplinks of cores."""
+    """Return the least (cost, switches) by spine uplinks, by plain loops over bundles and uplinks of cores."""
     best: dict[int, tuple[int, int]] = {}
     for up in range(1, a.ports):
         for bundle in (b for b in divisors(up) if not a.core_down or b * a.zone_pods == a.core_down):
@@ -168,7 +173,10 @@ def slow_ways(a: GroupRequest) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
-    """For every number of spine uplinks cost and switches are those of the best bundles, and the bundles returned are of that cost."""
+    """For every number of spine uplinks cost and switches are those of the best bundles.
+
+    The bundles returned are of that cost.
+    """
     r = random.Random(seed)
     ports, zones, pods = r.randint(3, 16), r.randint(1, 6), r.randint(1, 6)
     sizes = {
@@ -192,11 +200,14 @@ def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
         )  # fmt: skip
 
 
-# --- rules at their edges, and what bounds shut out -------------------------------------------------------------------------
+# --- rules at their edges, and what bounds shut out -----------------------------------------------------------------
 
 
 def test_four_tiers_reach_what_three_do_not() -> None:
-    """Boxes of 4 ports reach 16 endpoints at 1:1 in three tiers and 32 in four: 32 are the full tree, a 33rd is refused."""
+    """Boxes of 4 ports reach 16 endpoints at 1:1 in three tiers and 32 in four.
+
+    32 are the full tree, a 33rd is refused.
+    """
     three, four = (instance(1, switch(4, 5000), max_tiers=n) for n in (3, 4))
     assert solve(three, request(16)).solution.design.tiers == 3
     assert solve(three, request(17)).infeasible
@@ -206,7 +217,10 @@ def test_four_tiers_reach_what_three_do_not() -> None:
 
 
 def test_bounds_shut_four_tiers_out() -> None:
-    """Where three tiers do, no shape of four enters: what they cost at least is above what three cost, and the optimum is the same."""
+    """Where three tiers do, no shape of four enters.
+
+    What they cost at least is above what three cost, and the optimum is the same.
+    """
     asked = request(1200, group=8, groups=150, send=1.0)
     three, four = (solve(instance(8, switch(64, 40e3), max_tiers=n), asked).solution for n in (3, 4))
     assert three.design == four.design
@@ -216,7 +230,10 @@ def test_bounds_shut_four_tiers_out() -> None:
 
 
 def test_a_window_for_the_zone_sets_its_uplinks() -> None:
-    """Zones of many groups' pipelines need uplinks that hide what leaves them: half the window takes twice the links out of a zone."""
+    """Zones of many groups' pipelines need uplinks that hide what leaves them.
+
+    Half the window takes twice the links out of a zone.
+    """
     found = [
         solve(
             instance(1, switch(4, 5000), max_tiers=4, pins={"fabric.tiers": 4}), request(16, send=hop)
@@ -229,7 +246,7 @@ def test_a_window_for_the_zone_sets_its_uplinks() -> None:
 
 
 def test_no_time_keeps_a_sound_bound() -> None:
-    """With no time at all a design that can be wired is held, and the bound covers four tiers too."""
+    """With no time at all a design that can be wired is returned, and the bound covers four tiers too."""
     i, r = instance(1, switch(4, 5000), max_tiers=4), request(32)
     rushed = solve(i, r, time_limit=0.0)
     assert rushed.stop is Stop.LIMIT
@@ -238,7 +255,7 @@ def test_no_time_keeps_a_sound_bound() -> None:
 
 
 def test_alternatives_know_zones() -> None:
-    """The first alternative is the optimum of four tiers, with its zones told, and slower ones cost less."""
+    """The first alternative is the optimum of four tiers, with its zones named, and slower ones cost less."""
     i, r = instance(1, switch(4, 5000), max_tiers=4), request(24, send=4.0)
     several = fabric.alternatives(i, r, Options())
     assert several[0].merits["cost_usd"] == pytest.approx(solve(i, r).objective)

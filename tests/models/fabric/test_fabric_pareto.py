@@ -1,11 +1,14 @@
-"""Frontiers of fabrics in any axes: agreement with a brute force over every design of small sites, and what steps and time leave out."""
+"""Frontiers of fabrics in any axes.
+
+Agreement with a brute force over every design of small sites, and what steps and time leave out.
+"""
 
 import dataclasses
 import itertools
 import random
 
 import pytest
-from fabric_cases import hidden, instance, free_by_exchange, request, switch
+from fabric_cases import free_by_exchange, hidden, instance, request, switch
 from fabric_zone_cases import every_design as every_tall_design
 from test_fabric import every_design
 from test_fabric_dragonfly import accepted, every_dragonfly
@@ -69,14 +72,14 @@ def points_of(found: list[Alternative], axes: tuple[str, ...]) -> list[Point]:
 
 
 def random_case(seed: int) -> tuple[Instance, FabricRequest]:
-    """Draw a small site of boxes that are cheap, or that draw little."""
+    """Draw a small site of switches that are cheap, or that draw little."""
     rng = random.Random(seed)
-    boxes = []
+    switches = []
     for k, ports in enumerate(rng.choices(range(4, 9 - (seed % 4 == 3)), k=2)):
         own = {"name": f"{ports}-{k}", "power_watts": rng.choice([200.0, 1000.0, 5000.0])}
-        boxes.append(switch(ports, rng.choice([500, 2000, 9000])).model_copy(update=own))
+        switches.append(switch(ports, rng.choice([500, 2000, 9000])).model_copy(update=own))
     rules = {"families": ["dragonfly"]} if seed % 4 == 3 else {}
-    i = instance(rng.randint(1, 3), *boxes, optics_usd=rng.choice([0, 100, 1000]), **rules)
+    i = instance(rng.randint(1, 3), *switches, optics_usd=rng.choice([0, 100, 1000]), **rules)
     racks = rng.randint(6, 11)
     group = rng.randint(1, 4)
     return i, request(
@@ -85,13 +88,13 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 
 def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
-    """Draw a site of small boxes, one of which may draw little."""
+    """Draw a site of small switches, one of which may draw little."""
     rng = random.Random(3000 + seed)
-    boxes = [
+    switches = [
         switch(4, rng.choice([500, 2000])),
         switch(3, 900).model_copy(update={"power_watts": rng.choice([200.0, 1000.0])}),
     ]
-    i = instance(rng.randint(1, 2), *boxes[: rng.randint(1, 2)], optics_usd=rng.choice([0, 100, 1000]), max_tiers=4)
+    i = instance(rng.randint(1, 2), *switches[: rng.randint(1, 2)], optics_usd=rng.choice([0, 100, 1000]), max_tiers=4)
     racks, group, gbps = rng.randint(8, 13), rng.randint(1, 4), rng.choice([0, 0, 800, 1600]) * 1.0
     r = request(racks, group=group, groups=racks // group, send=rng.choice([4, 8, 30]), allreduce=rng.choice([4, 1e9]))
     return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0.3, 1]))
@@ -99,13 +102,16 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", range(36))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """No design of any is better than one found, none of the frontier without power is missing, and none is worth less at a price of a watt."""
+    """No design of any is better than one found, none of the frontier without power is missing.
+
+    None is worth less at a price of a watt.
+    """
     agree(*random_case(seed), ("cost", *AXES[seed % len(AXES)]))
 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_four_tiers_agree_with_brute_force(seed: int) -> None:
-    """The same of sites that small boxes serve in up to four tiers, gradients on the uplinks of some."""
+    """The same of sites that small switches serve in up to four tiers, gradients on the uplinks of some."""
     agree(*tall_case(seed), ("cost", *AXES[seed % len(AXES)]))
 
 
@@ -138,7 +144,7 @@ def test_steps_are_of_the_frontier(seed: int) -> None:
 
 
 def test_a_cheap_box_against_one_that_draws_little() -> None:
-    """With power as an axis both boxes stand on the frontier; without it the cheap one alone."""
+    """With power as an axis both switches stand on the frontier; without it the cheap one alone."""
     thrifty = switch(8, 9000).model_copy(update={"name": "thrifty", "power_watts": 200.0})
     i, r = instance(1, switch(8, 500), thrifty), request(6)
     both = fabric.alternatives(i, r, Options(), axes=("cost", "power"))
@@ -147,7 +153,10 @@ def test_a_cheap_box_against_one_that_draws_little() -> None:
 
 
 def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
-    """Each larger leaf domain is worth its price, so sizes and prices rise together, up to the whole site on one switch."""
+    """Each larger leaf domain is worth its price.
+
+    So sizes and prices rise together, up to the whole site on one switch.
+    """
     i, r = instance(2, switch(8, 500), switch(16, 9000)), request(12, send=4.0)
     found = fabric.alternatives(i, r, Options(), axes=("cost", "leaf"))
     sizes = [int(a.choices["leaf_domain_racks"]) for a in found]

@@ -30,12 +30,12 @@ def min_usd(i: Instance, r: FabricRequest) -> float | None:
 def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Return a small site whose WAN gateway takes 1 to 12 ports: often more than the cheapest wiring leaves free."""
     rng = random.Random(seed)
-    boxes = [
+    switches = [
         switch(ports, rng.choice([50_000, 150_000]) * ports / 8)
         for ports in rng.sample([4, 6, 7, 8], rng.randint(1, 2))
     ]
     racks = rng.randint(1, 12)
-    i = instance(rng.randint(1, 3), *boxes, optics_usd=rng.choice([0, 1_000, 40_000]))
+    i = instance(rng.randint(1, 3), *switches, optics_usd=rng.choice([0, 1_000, 40_000]))
     r = request(racks, group=rng.randint(1, racks), groups=rng.randint(1, 3), send=rng.choice([1.0, 2.0, 4.0]))
     gbps = rng.choice([1, 2, 3, 5, 8, 12]) * 800.0
     return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0, 0.3, 0.5, 1]))
@@ -56,7 +56,10 @@ def test_agrees_with_brute_force(seed: int) -> None:
     ("gbps", "tiers", "wan_gateways"), [(0, 1, 0), (800, 1, 1), (1600, 1, 1), (1601, 2, 1), (3200, 2, 1), (3201, 2, 2)]
 )
 def test_a_wan_gateway_that_finds_no_port_makes_another_tier(gbps: float, tiers: int, wan_gateways: int) -> None:
-    """Six GPUs on a box of eight ports leave two; the third port of the wide area needs a spine, the fifth a second WAN gateway box."""
+    """Six GPUs on a switch of eight ports leave two.
+
+    The third port of the wide area needs a spine, the fifth a second WAN gateway switch.
+    """
     d = solve(instance(1, switch(8, 100_000)), dataclasses.replace(request(6), wan_gbps=gbps)).solution.design
     assert (d.tiers, d.wan_gateways) == (tiers, wan_gateways)
 
@@ -66,14 +69,17 @@ def test_a_wan_gateway_that_finds_no_port_makes_another_tier(gbps: float, tiers:
     [(800, ""), (801, "no mode, leaf domain and pod shape has the ports for 3 racks and 801 Gbps of the wide area")],
 )
 def test_no_room_is_said(gbps: float, said: str) -> None:
-    """Three GPUs on the one box of four ports allowed leave one port; who asks for two is told what for."""
+    """Three GPUs on the one switch of four ports allowed leave one port.
+
+    A request for two is refused with the reason.
+    """
     out = solve(instance(1, switch(4, 100_000), max_tiers=1), dataclasses.replace(request(3), wan_gbps=gbps))
     assert out.infeasible == bool(said)
     assert said in out.detail
 
 
 def test_the_wan_gateway_is_paid() -> None:
-    """One box, two links of two modules each, and nothing for what faces the wide area."""
+    """One switch, two links of two modules each, and nothing for what faces the wide area."""
     i = instance(1, switch(8, 100_000), optics_usd=1_000)
     with_gateway, without = (solve(i, dataclasses.replace(request(6), wan_gbps=g)).solution for g in (1600.0, 0.0))
     assert with_gateway.cost_usd - without.cost_usd == pytest.approx(100_000 + 2 * 2 * 1_000)
@@ -83,7 +89,10 @@ def test_the_wan_gateway_is_paid() -> None:
 
 
 def test_rails_apart_have_a_wan_gateway_each() -> None:
-    """Rails that nothing joins share the rate: two ports for 1,600 Gbps over two networks, one in each, and four for a little more."""
+    """Rails that nothing joins share the rate.
+
+    Two ports for 1,600 Gbps over two networks, one in each, and four for a little more.
+    """
     i = instance(2, switch(8, 100_000), families=["rail-only"])
     found = [solve(i, dataclasses.replace(request(4), wan_gbps=g)).solution.design for g in (1600.0, 1601.0)]
     assert [(d.wan_gateways, d.wan_gateway_links) for d in found] == [(2, 2), (2, 4)]
@@ -113,7 +122,10 @@ def test_bundles_leave_the_wan_gateway_its_ports(wan_gateway: int, bundle: int) 
     ("gbps", "group", "up"), [(0, 1, 1), (1, 1, 2), (800, 1, 2), (801, 1, 3), (800, 8, 2), (1600, 8, 2), (1601, 8, 3)]
 )
 def test_the_exchange_takes_uplinks(gbps: float, group: int, up: int) -> None:
-    """A hop of four flows on one uplink is hidden; gradients at a port's rate need one more, or twice the rate where half of a stage is there."""
+    """A hop of four flows on one uplink is hidden.
+
+    Gradients at a port's rate need one more, or twice the rate where half of a stage is there.
+    """
     i = instance(1, switch(16, 5000), pins={"fabric.leaf_down_ports": 4})
     r = dataclasses.replace(
         request(16, group=group, groups=16 // group, send=4.0), wan_gbps=max(gbps, 1), exchange_gbps=gbps
@@ -122,7 +134,10 @@ def test_the_exchange_takes_uplinks(gbps: float, group: int, up: int) -> None:
 
 
 def test_the_exchange_needs_a_way_out_of_the_only_domain() -> None:
-    """Rails of one leaf domain meet at spines for nothing but the exchange, which then says how many uplinks they have."""
+    """Rails of one leaf domain meet at spines for nothing but the exchange.
+
+    Which then says how many uplinks they have.
+    """
     i = instance(4, switch(16, 5000), pins={"fabric.leaf_down_ports": 8})
     r = dataclasses.replace(request(8), wan_gbps=12_800, exchange_gbps=12_800)
     d = solve(i, r).solution.design

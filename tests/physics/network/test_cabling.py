@@ -29,7 +29,7 @@ GOOD = Design(
 
 
 def counted(d: Design, stream=None) -> Count:
-    """Tick off the cables of a design, or of another stream for its boxes."""
+    """Tick off the cables of a design, or of another stream for its switches."""
     shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
         tier: (n, d.ports * d.split) for tier, n in switch_counts(d).items()
     }
@@ -38,7 +38,10 @@ def counted(d: Design, stream=None) -> Count:
 
 @st.composite
 def wirable(draw: st.DrawFn) -> Design:
-    """Draw a design that can be wired, of up to four tiers, some with a WAN gateway, with ports sized to what it needs."""
+    """Draw a design that can be wired, of up to four tiers, some with a WAN gateway.
+
+    With ports sized to what it needs.
+    """
     d, wan_gateway = draw(trees()), draw(st.integers(0, 5))
     joined = dataclasses.replace(d, wan_ports=wan_gateway)
     return (
@@ -109,13 +112,13 @@ def test_every_port_is_used_once_and_counts_agree(d: Design) -> None:
     assert edge == d.wan_gateway_links * d.split
     assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
-    assert all(found.used[tier].any(axis=1).all() for tier in switch_counts(d)), "a box without a cable"
+    assert all(found.used[tier].any(axis=1).all() for tier in switch_counts(d)), "a switch without a cable"
 
 
 @settings(deadline=None)
 @given(wirable())
 def test_bundles_are_equal(d: Design) -> None:
-    """Two boxes that are joined at all are joined by exactly the bundle of their tier."""
+    """Two switches that are joined at all are joined by exactly the bundle of their tier."""
     bundle = {"leaf": d.leaf_bundle, "spine": d.spine_bundle, "core": d.core_bundle}
     for c in lay(d, block=10**6):
         if c.low_tier not in ("gpu", "wan-gateway"):
@@ -141,7 +144,7 @@ def test_all_gpus_of_a_network_meet(d: Design) -> None:
 @settings(deadline=None)
 @given(wirable())
 def test_one_port_fewer_is_refused(d: Design) -> None:
-    """The designs drawn use every port of some box: with one port fewer none can be wired."""
+    """The designs drawn use every port of some switch: with one port fewer none can be wired."""
     assert unwirable(dataclasses.replace(d, ports=d.ports - 1), cross_rail=True)
 
 
@@ -188,7 +191,7 @@ def test_a_port_named_twice_is_found(d: Design, pick: int) -> None:
 
 
 def test_a_port_that_is_not_there_is_found() -> None:
-    """A cable beyond the last port, or at a box beyond the last, is named."""
+    """A cable beyond the last port, or at a switch beyond the last, is named."""
     c = next(lay(GOOD))
     for change in ({"high_port": c.high_port + 5}, {"high": c.high + 6}, {"low_port": c.low_port - 1}):
         assert len(counted(GOOD, [dataclasses.replace(c, **change)]).absent) == 1
@@ -211,7 +214,10 @@ def test_lengths_by_hand() -> None:
 
 
 def test_lengths_of_four_tiers_by_hand() -> None:
-    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods: cores amid four racks, super-spines amid all eight."""
+    """Eight racks in one row, two to a leaf, two leaves to a zone of two pods.
+
+    Cores amid four racks, super-spines amid all eight.
+    """
     floor = Floor(rack_pitch_m=1, racks_per_row=8, rise_m=2, spread_m=5)
     pod = {"rails_per_pod": 1, "domains_per_pod": 1, "spine_up": 1, "spine_bundle": 1}
     zone = {"rails_per_zone": 1, "domains_per_zone": 2, "core_up": 1, "core_bundle": 1}

@@ -1,4 +1,7 @@
-"""Dragonflies: published sizes, every cable laid once, each pair joined alike, and what flows can count on held against fluid loads."""
+"""Dragonflies.
+
+Published sizes, every cable laid once, each pair joined alike, and what links assured to flows against fluid loads.
+"""
 
 import dataclasses
 import itertools
@@ -65,7 +68,8 @@ def counted(d: Design) -> Count:
     return count(in_parts(lay(d, block=97), d.split), shapes)
 
 
-# Kim et al. 2008: figure 5 (p = h = 2, a = 4, 72 endpoints), and section 3.1's 64-port routers (balanced a = 2p = 2h: p + a + h - 1 = 63).
+# Kim et al. 2008: figure 5 (p = h = 2, a = 4, 72 endpoints), and section 3.1's 64-port routers (balanced a = 2p = 2h: p
+# + a + h - 1 = 63).
 @pytest.mark.parametrize(("p", "a", "h", "groups", "endpoints"), [(2, 4, 2, 9, 72), (16, 32, 16, 513, 262_656)])
 def test_published_dragonflies(p: int, a: int, h: int, groups: int, endpoints: int) -> None:
     """The largest dragonfly has g = a·h + 1 groups and N = a·p·g endpoints; one more group finds no port."""
@@ -81,7 +85,10 @@ def test_published_dragonflies(p: int, a: int, h: int, groups: int, endpoints: i
 
 
 def test_largest_dragonfly_plus() -> None:
-    """Shpiner et al. 2017: switches of k ports, half down and half up, make groups of (k/2)² endpoints and (k/2)² + 1 groups."""
+    """Shpiner et al. 2017.
+
+    Switches of k ports, half down and half up, make groups of (k/2)² endpoints and (k/2)² + 1 groups.
+    """
     half = 4
     side = {
         "rails": 1,
@@ -115,7 +122,7 @@ def test_every_port_is_used_once_and_counts_agree(d: Dragonfly) -> None:
     )
     assert (ends, sum(found.cables.values())) == (d.endpoint_links, d.switch_links * d.split)
     assert found.used["gpu"].all()
-    assert all(found.used[tier].any(axis=1).all() for tier in switch_counts(d)), "a box without a cable"
+    assert all(found.used[tier].any(axis=1).all() for tier in switch_counts(d)), "a switch without a cable"
     assert (
         max(int(u.sum(axis=1).max()) for tier, u in found.used.items() if tier not in ("gpu", "wan-gateway"))
         + d.leaf_spare * (d.tiers == 1)
@@ -142,7 +149,10 @@ def groups_of(d: Dragonfly, tier: str, box: np.ndarray) -> np.ndarray:
 @settings(deadline=None)
 @given(dragonflies())
 def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
-    """Every two routers of a group have one bundle, every two groups of a network the same links, spread over switches within one."""
+    """Every two routers of a group have one bundle, every two groups of a network the same links.
+
+    Spread over switches within one.
+    """
     local: dict[tuple[int, int], int] = {}
     between: dict[tuple[int, int], int] = {}
     at: dict[int, int] = {}
@@ -168,7 +178,10 @@ def test_all_pairs_are_joined_alike(d: Dragonfly) -> None:
 @settings(deadline=None)
 @given(dragonflies())
 def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
-    """Its links go to every group of its network alike, and inside a group to every switch alike, give or take one; no box has more up than out."""
+    """Its links go to every group of its network alike, and inside a group to every switch alike, give or take one.
+
+    No switch has more up than out.
+    """
     held = [c for c in lay(d, block=10**6) if c.low_tier == "wan-gateway"]
     tier, n = d.top[0], d.top[1] * d.networks
     at = np.zeros(n, np.int64)
@@ -196,7 +209,10 @@ def test_a_wan_gateway_is_spread(d: Dragonfly) -> None:
     ],
 )
 def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int], most: int, said: str) -> None:
-    """As many links as switches have ports free for them can be wired, one more cannot; both sides are said in numbers."""
+    """As many links as switches have ports free for them can be wired, one more cannot.
+
+    Both sides are said in numbers.
+    """
     same = {"rails": 1, "racks": 18, "leaf_down": 3, "leaf_bundle": 1, "rails_per_pod": 1, "group_links": 2, **side}
     d = dataclasses.replace(made(kind, **same), ports=8)
     assert dataclasses.replace(d, wan_ports=most).faults() == []
@@ -206,7 +222,10 @@ def test_a_wan_gateway_finds_no_port(kind: type[Dragonfly], side: dict[str, int]
 @settings(deadline=None)
 @given(dragonflies(), st.integers(0, 10**6))
 def test_shortest_paths_carry_what_is_counted_on(d: Dragonfly, seed: int) -> None:
-    """With any partner for every endpoint no link between routers or groups carries more than the exits say, on shortest paths."""
+    """With any partner for every endpoint no link between routers or groups carries more than the exits say.
+
+    On shortest paths.
+    """
     if d.valiant or d.tiers == 2 or d.networks > 1:
         return
     loads = _loads(d, np.random.default_rng(seed))
@@ -217,7 +236,10 @@ def test_shortest_paths_carry_what_is_counted_on(d: Dragonfly, seed: int) -> Non
 
 
 def _loads(d: Dragonfly, rng: np.random.Generator) -> tuple[dict, dict, dict, dict]:
-    """Send one flow from every endpoint to its partner: flows leaving (or entering) routers and groups, loads by bundle link and group link."""
+    """Send one flow from every endpoint to its partner.
+
+    Flows leaving (or entering) routers and groups, loads by bundle link and group link.
+    """
     n = d.racks * d.rails * d.rail_gpus
     ends = next(c for c in lay(d, block=10**6) if c.low_tier == "gpu")
     leaf = dict(zip(ends.low.tolist(), ends.high.tolist(), strict=False))

@@ -1,4 +1,7 @@
-"""What flows of a dragonfly can count on, held against the load of every link: each path of each flow walked over the cables as laid."""
+"""What flows of a dragonfly can count on, tested against the load of every link.
+
+Each path of each flow walked over the cables as laid.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -85,7 +88,10 @@ def inside(w: Wires, a: int, b: int, *, spread: bool) -> Path:
 
 
 def valiant(w: Wires, a: int, b: int) -> Path:
-    """Return the hops of a flow by way of a random link out of its group, and a random leaf of the group that this leads to."""
+    """Return the hops of a flow by way of a random link out of its group.
+
+    A random leaf of the group that this leads to.
+    """
     g, h = w.group["leaf"][a], w.group["leaf"][b]
     if g == h:
         return inside(w, a, b, spread=True)
@@ -118,7 +124,10 @@ def partners(d: Dragonfly, w: Wires, rng: np.random.Generator, *, shifted: bool)
 
 
 def loads(d: Dragonfly, w: Wires, pairs: list[tuple[int, int]]) -> tuple[float, float]:
-    """Return the largest load of a cable inside groups and of one between groups, with one flow for each pair of endpoints."""
+    """Return the largest load of a cable inside groups and of one between groups.
+
+    With one flow for each pair of endpoints.
+    """
     load: dict[Hop, float] = defaultdict(float)
     known: dict[tuple[int, int], Path] = {}
     for src, dst in pairs:
@@ -134,7 +143,10 @@ def loads(d: Dragonfly, w: Wires, pairs: list[tuple[int, int]]) -> tuple[float, 
 @settings(deadline=None, max_examples=80)
 @given(dragonflies(), st.integers(0, 10**6), st.booleans())
 def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
-    """Where as much leaves a leaf and a group as their exits say, no link carries more than it can, whoever sends to whom."""
+    """Where as much leaves a leaf and a group as their exits say, no link carries more than it can.
+
+    Whoever sends to whom.
+    """
     if d.networks > 1:
         return
     w = Wires(d)
@@ -146,7 +158,10 @@ def test_no_link_is_overrun(d: Dragonfly, seed: int, shifted: bool) -> None:
 @pytest.mark.parametrize("kind", [Dragonfly, DragonflyPlus])
 @pytest.mark.parametrize(("size", "groups", "links"), [(4, 9, 1), (4, 9, 2), (3, 5, 1), (4, 7, 1), (2, 9, 2)])
 def test_groups_that_all_send_to_one_other_come_near(kind: type[Dragonfly], size: int, groups: int, links: int) -> None:
-    """Of every shift of groups the worst loads links between groups exactly as counted, and those inside by at least half of it."""
+    """Of every shift of groups the worst loads links between groups exactly as counted.
+
+    Those inside by at least half of it.
+    """
     side = {
         "rails": 1,
         "leaf_down": 2,

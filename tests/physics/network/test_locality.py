@@ -62,7 +62,10 @@ def test_agrees_with_loops(seed: int, wrap: bool) -> None:
 
 
 def test_by_hand() -> None:
-    """Domains of four racks in pods of two: two stages are split, the last one over pods; three flows leave domain 0."""
+    """Domains of four racks in pods of two: two stages are split, the last one over pods.
+
+    Three flows leave domain 0.
+    """
     stages = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert locality(stages, leaf_domain_racks=4, domains_per_pod=2, wrap=False) == Locality(
         share_leaving_leaf=3 / 4,
@@ -172,7 +175,7 @@ def test_exchange_leaving(stages: list[list[int]], group: int, share: float) -> 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(2, 6), st.integers(1, 8))
 def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
-    """Stages laid out one after another never send more out of a block than the bound says of the pieces that it holds."""
+    """Stages laid out one after another never send more out of a block than the bound of its fragments."""
     ends = list(itertools.accumulate(sizes))
     stages = [list(range(b - n, b)) for n, b in zip(sizes, ends, strict=True)]
     pieces = max(sum(any(r // block == k for r in s) for s in stages) for k in range(-(-ends[-1] // block)))

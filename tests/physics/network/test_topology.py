@@ -22,7 +22,7 @@ from planner.physics.network.topology import (
 
 
 def two_tiers(nodes: int, rails: int, bundle: int) -> Design:
-    """Return 64-port boxes at full bisection: 32 nodes a leaf, one pod of all rails and domains."""
+    """Return 64-port switches at full bisection: 32 nodes a leaf, one pod of all rails and domains."""
     ports = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": bundle}
     return Design(
         ports=64, rails=rails, racks=nodes, **ports, rails_per_pod=rails, domains_per_pod=math.ceil(nodes / 32)
@@ -46,14 +46,17 @@ TWO_TIERS = [
 def test_published_two_tier_counts(
     source: str, nodes: int, rails: int, bundle: int, leaves: int, spines: int, links: int
 ) -> None:
-    """Published designs of 64-port boxes are reproduced box by box and cable by cable."""
+    """Published designs of 64-port switches are reproduced switch by switch and cable by cable."""
     d = two_tiers(nodes, rails, bundle)
     assert not unwirable(d, cross_rail=True), source
     assert (d.leaves, d.spines, d.cores, d.switch_links, d.endpoint_links) == (leaves, spines, 0, links, nodes * rails)
 
 
 def three_tiers(nodes: int, rails: int, domains: int, core_bundle: int) -> Design:
-    """Return 64-port boxes at full bisection: pods of 32 leaves, 32 spines each, one link between a leaf and a spine."""
+    """Return 64-port switches at full bisection.
+
+    Pods of 32 leaves, 32 spines each, one link between a leaf and a spine.
+    """
     leaf = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": 1}
     return Design(
         ports=64,
@@ -98,39 +101,48 @@ def test_h100_bom_sums() -> None:
 
 @pytest.mark.parametrize("gpus", [131072, 262144])
 def test_h100_bom_rows_beyond_three_tiers_are_refused(gpus: int) -> None:
-    """The BOM's 5N/k for 131,072 and 262,144 GPUs would need more core ports than a tree of 64-port boxes has."""
+    """The BOM's 5N/k for 131,072 and 262,144 GPUs would need more core ports than a tree of 64-port switches has."""
     assert gpus > fat_tree_endpoints(64, 3) == 65536
     bad = unwirable(three_tiers(gpus // 8, 8, 4, 1), cross_rail=True)
     assert bad == [f"core ports: {gpus // 1024} pods x 1 links > 64 ports"]
 
 
 def test_agache_full_fat_tree() -> None:
-    """Agache et al. 2024, section 5: 2.4M links in four tiers of 64 ports hold; 75K switches leave out the 12,500 of the top tier."""
+    """Agache et al. 2024, section 5: 2.4M links in four tiers of 64 ports hold.
+
+    75K switches leave out the 12,500 of the top tier.
+    """
     assert fat_tree_links(800_000, 4) == 2_400_000
     assert fat_tree_switches(800_000, 64, 4) == 87_500
     assert fat_tree_endpoints(64, 4) >= 800_000 > fat_tree_endpoints(64, 3)
 
 
 def test_agache_three_tiers_not_oversubscribed() -> None:
-    """Agache et al. 2024, section 5: 256 ports and three tiers need a third fewer links, 15,625 boxes by ports alone."""
+    """Agache et al. 2024, section 5.
+
+    256 ports and three tiers need a third fewer links, 15,625 switches by ports alone.
+    """
     assert relaxed_tiers(800_000, ((128, 128), (128, 128)), 256) == [6250, 6250, 3125]
     assert fat_tree_switches(800_000, 256, 3) == 15_625
     assert fat_tree_links(800_000, 3) == 1_600_000
 
 
 def test_agache_oversubscribed() -> None:
-    """Agache et al. 2024: 200/50 leaves and 168/88 spines take 5,601 boxes, 22,404 chips and 304,808 links, not the 4,300 and 240K printed."""
+    """Agache et al. 2024.
+
+    200/50 leaves and 168/88 spines take 5,601 switches, 22,404 chips and 304,808 links, not the 4,300 and 240K printed.
+    """
     printed_switches, printed_links = 4300, 240_000
     leaf, spine, core = relaxed_tiers(800_000, ((200, 50), (168, 88)), 256)
-    boxes, links = leaf + spine + core, leaf * 50 + spine * 88
+    switches, links = leaf + spine + core, leaf * 50 + spine * 88
     assert [leaf, spine, core] == [4000, 1191, 410]
-    assert (boxes, 4 * boxes, links) == (5601, 22_404, 304_808)
-    assert boxes > 1.3 * printed_switches
+    assert (switches, 4 * switches, links) == (5601, 22_404, 304_808)
+    assert switches > 1.3 * printed_switches
     assert links > 1.25 * printed_links
 
 
 def test_agache_oversubscribed_with_equal_bundles() -> None:
-    """The same ports with equal bundles take 5,660 boxes, 440 of them cores, and 307,360 links at the least."""
+    """The same ports with equal bundles take 5,660 switches, 440 of them cores, and 307,360 links at the least."""
     several = [agache(b1, b2) for b1 in (1, 2, 5, 10, 25, 50) for b2 in (1, 2, 4, 8, 11)]
     best = min((d for d in several if not unwirable(d, cross_rail=True)), key=lambda d: d.switches)
     assert (best.switches, best.cores, best.switch_links) == (5660, 440, 307_360)
@@ -154,7 +166,10 @@ def test_agache_two_tier_reach() -> None:
 
 
 def test_agache_wirable_needs_more_than_relaxed() -> None:
-    """800,000 endpoints at 1:1 behind 256 ports: 15,625 boxes by ports alone, 15,850 once bundles are equal (128/128 leaves)."""
+    """800,000 endpoints at 1:1 behind 256 ports.
+
+    15,625 switches by ports alone, 15,850 once bundles are equal (128/128 leaves).
+    """
     found = []
     for bundle in (1, 2, 4, 8, 16, 32, 64, 128):
         for width in range(1, 128 // bundle + 1):
@@ -167,7 +182,10 @@ def test_agache_wirable_needs_more_than_relaxed() -> None:
 
 
 def test_rails_apart_are_networks_of_their_own() -> None:
-    """H100 cluster BOM: 8,192 GPUs are eight networks of 1,024, 256 leaves and 128 spines in all, 8,192 links between them."""
+    """H100 cluster BOM.
+
+    8,192 GPUs are eight networks of 1,024, 256 leaves and 128 spines in all, 8,192 links between them.
+    """
     one = {
         "ports": 64,
         "rails": 1,
@@ -212,7 +230,7 @@ def test_rack_leaves_take_whole_racks() -> None:
 
 
 def test_lanes_multiply_boxes_and_cables() -> None:
-    """Two lanes of every NIC are two networks: twice the boxes, twice the cables."""
+    """Two lanes of every NIC are two networks: twice the switches, twice the cables."""
     d = Design(ports=8, rails=2, racks=8, leaf_down=4, leaf_up=4, leaf_bundle=1, rails_per_pod=2, domains_per_pod=2)
     two = dataclasses.replace(d, lanes=2)
     assert (
@@ -222,7 +240,7 @@ def test_lanes_multiply_boxes_and_cables() -> None:
     )
 
 
-# --- ports counted twice --------------------------------------------------------------------------------------------------
+# --- ports counted twice --------------------------------------------------------------------------------------------
 
 GOOD = Design(
     ports=8,
@@ -287,7 +305,10 @@ def test_a_port_counted_twice_is_refused(values: dict[str, int], rule: str) -> N
 
 
 def test_four_tiers_are_wirable_at_every_edge() -> None:
-    """The design that the cases of zones break uses every port of a core, and every one of a super-spine with 32 racks."""
+    """The design that the cases of zones break uses every port of a core.
+
+    Every one of a super-spine with 32 racks.
+    """
     d = changed(**ZONE, racks=32)
     assert not unwirable(d, cross_rail=True)
     assert (d.tiers, d.zones, d.core_pods) == (4, 4, 2)
@@ -296,10 +317,14 @@ def test_four_tiers_are_wirable_at_every_edge() -> None:
 
 @pytest.mark.parametrize("ports", [2, 4, 6, 8])
 def test_four_tiers_of_a_k_ary_tree(ports: int) -> None:
-    """The full tree of 2·(k/2)^4 endpoints has the switches and links that the closed forms say, and one endpoint more cannot be wired."""
+    """The full tree of 2·(k/2)^4 endpoints has the switches and links that the closed forms say.
+
+    One endpoint more cannot be wired.
+    """
     half = ports // 2
     d = Design(
-        ports=ports, rails=1, racks=2 * half**4, leaf_down=half, leaf_up=half, leaf_bundle=1, rails_per_pod=1, domains_per_pod=half,
+        ports=ports, rails=1, racks=2 * half**4, leaf_down=half, leaf_up=half, leaf_bundle=1,
+        rails_per_pod=1, domains_per_pod=half,
         spine_up=half, spine_bundle=1, rails_per_zone=1, domains_per_zone=half**2, core_up=half, core_bundle=1,
     )  # fmt: skip
     assert not unwirable(d, cross_rail=True)
@@ -317,14 +342,17 @@ def test_rails_may_stay_apart_where_nothing_crosses_them() -> None:
     assert unwirable(d, cross_rail=True) == ["reach: 2 pods and no core to join them"]
 
 
-# --- cables laid one by one -----------------------------------------------------------------------------------------------
+# --- cables laid one by one -----------------------------------------------------------------------------------------
 
 
 TIERS = ("leaf", "spine", "core", "super-spine")
 
 
 def cables(d: Design) -> nx.MultiGraph:
-    """Lay every cable of a small design: GPU to leaf, leaf to each spine of its pod, spine to the cores of its zone, core to super-spines."""
+    """Lay every cable of a small design.
+
+    GPU to leaf, leaf to each spine of its pod, spine to the cores of its zone, core to super-spines.
+    """
     g = nx.MultiGraph()
     down = d.leaf_down if d.tiers > 1 else d.racks
     for rack in range(d.racks):
@@ -375,7 +403,7 @@ def designs(draw: st.DrawFn) -> Design:
 
 @given(designs())
 def test_cables_agree_with_the_counts(d: Design) -> None:
-    """Every count of boxes and cables is what is laid, wirable or not."""
+    """Every count of switches and cables is what is laid, wirable or not."""
     g = cables(d)
     of = {kind: sum(n[0] == kind for n in g) for kind in ("gpu", *TIERS)}
     assert tuple(of.values()) == (d.endpoint_links, d.leaves, d.spines, d.cores, d.super_spines)
@@ -400,7 +428,7 @@ def test_links_have_two_ends(d: Design) -> None:
 
 @given(designs())
 def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
-    """In an accepted design no box has more cables than ports, and every GPU reaches every other."""
+    """In an accepted design no switch has more cables than ports, and every GPU reaches every other."""
     if not unwirable(d, cross_rail=True):
         g = cables(d)
         assert max(g.degree(n) for n in g if n[0] != "gpu") <= d.ports
@@ -409,7 +437,10 @@ def test_wirable_means_that_cables_fit_and_all_gpus_meet(d: Design) -> None:
 
 @given(designs())
 def test_refused_means_that_full_boxes_overflow_or_gpus_are_apart(d: Design) -> None:
-    """Where every domain and pod is full, a refused design has a box without enough ports, or GPUs that never meet."""
+    """Where every domain and pod is full, a refused design has a switch without enough ports.
+
+    Or GPUs that never meet.
+    """
     full = d.tiers == 1 or (
         d.racks % d.leaf_down == 0 and d.domains % d.domains_per_pod == 0 and d.rails % d.rails_per_pod == 0
     )

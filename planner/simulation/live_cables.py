@@ -1,4 +1,4 @@
-"""Flows, and what failed cables leave of their next hops."""
+"""Flows, and the next hops that failed cables leave them."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Flows:
 
 
 class Alive:
-    """Which cables live, and what that leaves of the next hops."""
+    """Which cables are alive, and the next hops that they leave."""
 
     def __init__(self, tree: Tree, failed: Ints) -> None:
         """Take the failed cables out; `failed` numbers cables between switches, plane after plane."""
@@ -45,7 +45,7 @@ class Alive:
         return np.concatenate([share * x for share, x in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
 
     def hops(self, flows: Flows, f: Ints, tier: int, plane: int) -> list[Ints]:
-        """Return, for every tier below the turn, how many living next hops lead to each position (flow by position)."""
+        """Return, for every tier below the turn, how many live next hops lead to each position (flow by position)."""
         tree, last = self.tree, self.tree.widths[tier]
         valid, ups = np.ones((len(f), last), bool), []
         for t in range(tier):
@@ -54,16 +54,12 @@ class Alive:
             valid &= np.repeat((up > 0) & (down > 0), last // tree.widths[t + 1], axis=1)
             ups.append(up)
         if not valid.any(axis=1).all():
-            lost = f[np.flatnonzero(~valid.any(axis=1))[0]]
-            raise InputError(
-                f"simulate: with the failed links no path leads from leaf {flows.source[lost] // tree.down[0]} to leaf "
-                f"{flows.target[lost] // tree.down[0]} in plane {plane}; fail fewer links"
-            )
+            refuse_cut_off(tree, flows, int(f[np.flatnonzero(~valid.any(axis=1))[0]]), plane)
         return [u * valid.reshape(len(f), tree.widths[t + 1], -1).any(axis=2) for t, u in enumerate(ups)]
 
     def hashed(self, flows: Flows, f: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
-        """Pick a living next hop at every hop by a hash."""
-        tree, found, rows = self.tree, [], np.arange(len(f))
+        """Return the links of each flow over a live next hop at every hop, picked by a hash."""
+        tree, links, rows = self.tree, [], np.arange(len(f))
         position = np.zeros(len(f), np.int64)
         for t, hops in enumerate(self.hops(flows, f, tier, seed[1])):
             here = hops.reshape(len(f), tree.widths[t], tree.up[t])[rows, position]
@@ -75,7 +71,15 @@ class Alive:
             back = rng.words(*seed, 2 * t + 1, f)
             for down, end in enumerate((flows.source[f], flows.target[f])):
                 cable = tree.cable(t, tree.subtree(end, t), position)
-                living = np.cumsum(self.lanes[seed[1]][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
-                wanted = (back % living[:, -1].astype(np.uint64)).astype(np.int64) if down else rank
-                found.append(tree.link(cable + (living <= wanted[:, None]).sum(axis=1), down=bool(down), plane=seed[1]))
-        return found
+                alive = np.cumsum(self.lanes[seed[1]][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
+                wanted = (back % alive[:, -1].astype(np.uint64)).astype(np.int64) if down else rank
+                lane = (alive <= wanted[:, None]).sum(axis=1)
+                links.append(tree.link(cable + lane, down=bool(down), plane=seed[1]))
+        return links
+
+
+def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int) -> None:
+    """Refuse failed cables that leave a flow without a path in a plane."""
+    source, target = flows.source[flow] // tree.down[0], flows.target[flow] // tree.down[0]
+    path = f"no path leads from leaf {source} to leaf {target} in plane {plane}"
+    raise InputError(f"simulate: with the failed links {path}; fail fewer links")
