@@ -40,6 +40,9 @@ RENAMED_KEYS = {
     **{(above, old): new for above in ("breakdown_seconds", "lost") for old, new in BREAKDOWN_PARTS.items()},
 }
 
+# (a key above it, the key, the value of version 1): the value of version 2.
+RENAMED_VALUES = {("tiers", "name", "super-core"): "super-spine"}
+
 Location = tuple[int | str, ...]
 
 
@@ -50,10 +53,14 @@ def renamed(location: Location) -> str | None:
 
 
 def renames_in(location: Location, value: Any) -> Iterator[tuple[Location, str]]:
-    """Return each key of version 1 at a location and inside its value, with its new name."""
+    """Return the location of each key (or value) of version 1 at a location and below it, with its new name."""
     new = renamed(location) if location else None
     if new is not None:
         yield location, new
+    if isinstance(value, str):
+        for (above, key, old), new in RENAMED_VALUES.items():
+            if (location[-1], value) == (key, old) and above in location:
+                yield location, new
     entries: Iterable[tuple[int | str, Any]] = ()
     if isinstance(value, dict):
         entries = value.items()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import planner
 from planner.cli.schemas import SCHEMAS, schema_text
 from planner.errors import InputError
-from planner.instance.renamed_keys import BREAKDOWN_PARTS, RENAMED_KEYS
+from planner.instance.renamed_keys import BREAKDOWN_PARTS, RENAMED_KEYS, renames_in
 from planner.plan.files import read_plan
 from planner.planning.evaluate import BEHIND
 from planner.planning.load import load_instance
@@ -192,6 +193,8 @@ def test_a_plan_of_version_1_is_told_what_to_rename(tmp_path: Path) -> None:
         assert old in text
     assert "instance.hardware.accelerator.matrix_efficiency to gemm_efficiency," in text
     assert "instance.hardware.accelerator.matrix_efficiency.most to max_share" in text
+    tiers = {"tiers": [{"name": "leaf"}, {"name": "super-core"}]}
+    assert list(renames_in((), tiers)) == [(("tiers", 1, "name"), "super-spine")]
 
 
 def test_every_new_name_is_a_key_of_a_schema() -> None:
@@ -200,3 +203,8 @@ def test_every_new_name_is_a_key_of_a_schema() -> None:
     for (above, old), new in RENAMED_KEYS.items():
         assert above == "space" or (new in BEHIND if old in BREAKDOWN_PARTS else f'"{new}"' in text)
         assert above or f'"{old}":' not in text
+
+
+def test_public_functions_are_no_modules() -> None:
+    """`planner.solve` is the function, whatever is imported: no module of the package has the name of a public one."""
+    assert [name for name in planner.__all__ if find_spec(f"planner.{name}") is not None] == []
