@@ -13,8 +13,8 @@ from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
 FLASH = {
-    "name": "flash", "launch_seconds": 1e-6, "microbatch_seconds": 1e-4, "step_seconds": 1e-3, "tensor_overlap": 0.5, "pipeline_overlap": 0.5,
-    "data_exposed": 0.2, "sharding_exposed": 0.1, "schedules": ["1f1b"],
+    "name": "flash", "launch_seconds": 1e-6, "microbatch_seconds": 1e-4, "step_seconds": 1e-3, "tensor_overlap": 0.5,
+    "pipeline_overlap": 0.5, "data_exposed": 0.2, "sharding_exposed": 0.1, "schedules": ["1f1b"],
 }  # fmt: skip
 ZERO_BUBBLE = {**FLASH, "name": "zero-bubble", "schedules": ["1f1b", "zb-h1"]}
 UNFUSED = {
@@ -180,7 +180,7 @@ def _recomputes(flash: bool, split: tuple[int, ...], pin: dict[str, Any]) -> lis
 
 
 def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, ParallelStrategy]]:
-    """Yield every layout that fits memory with its seconds per sequence. What depends on the shape alone is computed once."""
+    """Yield every layout that fits memory with its seconds per sequence; the times of a shape are computed once."""
     m, limit = step.machine_of(i), step.memory_limit_bytes(i)
     c = Conditions(
         pipeline_send_slowdown=1.5, allreduce_slowdown=1.2, wan_gbps=asked.wan_gbps, wan_rtt_ms=asked.wan_rtt_ms or 0.0
@@ -242,7 +242,7 @@ def random_case(seed: int) -> tuple[Instance, LayoutRequest]:
 
 
 def batch_limited_case(seed: int) -> tuple[Instance, LayoutRequest]:
-    """Return a small random problem in which the batch leaves max_sequences racks idle; pins keep the brute force short."""
+    """Return a small random problem in which the batch leaves most racks idle; pins keep the brute force short."""
     r = random.Random(seed)
     pins: dict[str, Any] = {"layout.zero_stage": r.randint(0, 3), "layout.tensor_parallel": r.choice([1, 2, 4])}
     pins["layout.sequence_parallel"] = pins["layout.tensor_parallel"] > 1

@@ -16,8 +16,8 @@ from planner.models.layout.bounds import (
     bound_strategy,
     column_table,
 )
+from planner.models.layout.candidates import CountRanges
 from planner.models.layout.columns import Column, ColumnTable, Flags, Ints, max_counts
-from planner.models.layout.counts import CountRanges
 from planner.models.layout.data import LayerStrategy, Problem, list_layer_strategies, with_send_times
 from planner.models.layout.nodes import NARROW_RATIO, BestFirstQueue, Leaf
 from planner.models.layout.pricing import Solution, price_column

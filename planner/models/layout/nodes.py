@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from planner.models.layout.bounds import bound_ranges, min_layer_seconds
+from planner.models.layout.candidates import CountRanges
 from planner.models.layout.columns import Column, ColumnTable, Flags, Floats, Ints, max_counts, max_replicas_by_site
-from planner.models.layout.counts import CountRanges
 from planner.models.layout.data import LayerStrategy, Problem
 from planner.models.layout.memory_bounds import min_stage_of_divisible_layers, min_stage_of_whole_layers
 

@@ -4,16 +4,14 @@ import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from planner.models.layout.bounds import min_slowest_stage_seconds
-from planner.models.layout.columns import Column, Floats, Ints, max_replicas_by_site
-from planner.models.layout.counts import Candidates, CountRanges, candidates
+from planner.models.layout.candidates import Candidates, CountRanges, StepTimes, candidates
+from planner.models.layout.columns import Column, Floats, Ints
 from planner.models.layout.data import Problem
 from planner.models.layout.layer_split import EPS, Stages
-from planner.physics.training import step
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import ShardedTimes
 
@@ -36,14 +34,14 @@ def price_column(
     """Find the fastest layout of a column, or of ranges of its counts, under the cutoff; None where there is none.
 
     Exact unless `stopped` ends the search. Counts are taken up in the order of their bounds: first those of even
-    stages, then, for all that have as many micro-batches in flight, those of the splits that the easiest of them
-    allows.
+    stages, then, for all with as many micro-batches in flight, those of the splits that the easiest of them allows.
     """
     c = candidates(problem, column, cutoff, ranges)
     if c is None:
         return None
-    times, depths = StepTimes(problem=problem, column=column), Depths(problem=problem, column=column, candidates=c)
-    bound, best = depths.bounds(times, depths.even_stage_seconds, np.arange(len(c.replicas))), None
+    times = StepTimes(problem=problem, column=column)
+    depths = Depths(problem=problem, column=column, times=times, candidates=c)
+    bound, best = depths.bounds(depths.even_stage_seconds, np.arange(len(c.replicas))), None
     bound[depths.depth > depths.deepest] = math.inf
     sharpened: set[int] = set()
     while not stopped():
@@ -53,12 +51,12 @@ def price_column(
         depth = int(depths.depth[i])
         if depth not in sharpened:
             sharpened.add(depth)
-            bound[depths.depth == depth] = depths.sharpen(times, bound, depth, cutoff)
+            bound[depths.depth == depth] = depths.sharpen(bound, depth, cutoff)
             continue
         bound[i] = math.inf
         if not depths.infeasible(i):
             one = c.select(slice(i, i + 1))
-            better = _fastest_split(times, one, sharded_times_of(problem, column, one.racks), cutoff)
+            better = _fastest_split(times, one, times.layer(one.racks), cutoff)
             best, cutoff = (better, better.seconds) if better is not None else (best, cutoff)
     return best
 
@@ -69,6 +67,7 @@ class Depths:
 
     problem: Problem
     column: Column
+    times: StepTimes
     candidates: Candidates
     infeasible_shards: dict[int, int] = field(default_factory=dict)  # most proven too few, by micro-batches
 
@@ -81,7 +80,7 @@ class Depths:
     @cached_property
     def layer_seconds(self) -> Floats:
         """Seconds of a layer by candidate."""
-        layer = sharded_times_of(self.problem, self.column, self.candidates.racks).layer_seconds
+        layer = self.times.layer(self.candidates.racks).layer_seconds
         return np.broadcast_to(np.asarray(layer, dtype=np.float64), self.depth.shape)
 
     @property
@@ -115,35 +114,35 @@ class Depths:
             low, high = (middle + 1, high) if stages.feasible else (low, middle)
         return int(depths[low - 1]) if low else 0
 
-    def sharpen(self, times: "StepTimes", bound: Floats, depth: int, cutoff: float) -> Floats:
+    def sharpen(self, bound: Floats, depth: int, cutoff: float) -> Floats:
         """Sharpen the bounds of the candidates of one depth by the least stage that memory allows, then by splits.
 
         Whatever any of them holds in a time the easiest holds too, which has the most shards and the least layer time.
         """
         raised, own = bound[self.depth == depth], np.flatnonzero(self.depth == depth)
         open_ = np.flatnonzero(raised < cutoff)
-        raised[open_] = self.bounds(times, self._min_stage_seconds(times, own[open_], cutoff), own[open_])
+        raised[open_] = self.bounds(self._min_stage_seconds(own[open_], cutoff), own[open_])
         open_ = np.flatnonzero(raised < cutoff)
         if len(open_) > 1 and self.free:
-            raised[open_] = self._bound_by_splits(times, own[open_], cutoff)
+            raised[open_] = self._bound_by_splits(own[open_], cutoff)
         return np.asarray(raised, dtype=np.float64)
 
-    def _min_stage_seconds(self, times: "StepTimes", own: Ints, cutoff: float) -> float:
+    def _min_stage_seconds(self, own: Ints, cutoff: float) -> float:
         """Return the least budget with which memory holds all layers; infinite where none under the cutoff does."""
         if not self.free:
             return self.even_stage_seconds
-        easiest = self._easiest(times, own, cutoff)
+        easiest = self._easiest(own, cutoff)
         return math.inf if easiest.first_budget is None else float(easiest.budgets[easiest.first_budget])
 
-    def _bound_by_splits(self, times: "StepTimes", own: Ints, cutoff: float) -> Floats:
+    def _bound_by_splits(self, own: Ints, cutoff: float) -> Floats:
         """Bound some candidates by the splits of the easiest of them; infinite where none is under the cutoff."""
-        c, easiest = self.candidates.select(own), self._easiest(times, own, cutoff)
-        bound, sharded_times = np.full(len(own), math.inf), sharded_times_of(self.problem, self.column, c.racks)
-        tried = splits(times, c, sharded_times, easiest, np.full(len(own), cutoff))
+        c, easiest = self.candidates.select(own), self._easiest(own, cutoff)
+        bound, layer_times = np.full(len(own), math.inf), self.times.layer(c.racks)
+        tried = splits(self.times, c, layer_times, easiest, np.full(len(own), cutoff))
         split = next(tried, None)
         while split is not None:
-            seconds = times.per_sequence(
-                c, sharded_times, slowest=split.slowest, stage_seconds=split.budget, largest=split.largest
+            seconds = self.times.per_sequence(
+                c, layer_times, slowest=split.slowest, stage_seconds=split.budget, largest=split.largest
             )
             bound = np.minimum(bound, seconds)
             split = _next_split(tried, np.minimum(bound, cutoff))
@@ -154,16 +153,15 @@ class Depths:
         if not self.free or self.column.zero_stage == 0:
             return False
         m, shards = int(self.candidates.micro_batches[i]), int(self.candidates.shards[i])
-        if shards > self.infeasible_shards.get(m, 0):
-            if self._stages(shards, m, float(self.layer_seconds[i])).feasible:
-                return False
-            self.infeasible_shards[m] = shards
-        return True
+        proven = self.infeasible_shards.get(m, 0)
+        if shards > proven and not self._stages(shards, m, float(self.layer_seconds[i])).feasible:
+            self.infeasible_shards[m] = proven = shards
+        return shards <= proven
 
-    def _easiest(self, times: "StepTimes", own: Ints, cutoff: float) -> Stages:
+    def _easiest(self, own: Ints, cutoff: float) -> Stages:
         """Return the stages of candidates of one depth, with the most shards and the least layer time among them."""
         c, depth = self.candidates.select(own), int(self.depth[own[0]])
-        longest = times.max_stage_seconds(c, sharded_times_of(self.problem, self.column, c.racks), cutoff) * (1 + EPS)
+        longest = self.times.max_stage_seconds(c, self.times.layer(c.racks), cutoff) * (1 + EPS)
         stages = self._stages(int(c.shards.max()), depth, float(self.layer_seconds[own].min()))
         return replace(stages, max_seconds=longest)
 
@@ -179,7 +177,7 @@ class Depths:
             max_layers=most,
         )
 
-    def bounds(self, times: "StepTimes", budget: float, which: Ints) -> Floats:
+    def bounds(self, budget: float, which: Ints) -> Floats:
         """Bound the seconds per sequence of some candidates whose largest stage takes at least a budget."""
         if not math.isfinite(budget):
             return np.full(len(which), math.inf)
@@ -190,8 +188,8 @@ class Depths:
             stage + (strategy.head_seconds if p == 1 else 0.0),
             min_slowest_stage_seconds(self.problem.machine.model.layers, p, layer, strategy.head_seconds),
         )
-        sharded_times = sharded_times_of(self.problem, self.column, c.racks)
-        return times.per_sequence(c, sharded_times, slowest=slowest, stage_seconds=stage, largest=self.even_layers)
+        layer_times = self.times.layer(c.racks)
+        return self.times.per_sequence(c, layer_times, slowest=slowest, stage_seconds=stage, largest=self.even_layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +202,7 @@ class Split:
 
 
 def splits(
-    times: "StepTimes", c: Candidates, sharded_times: ShardedTimes, stages: Stages, cutoff: Floats
+    times: StepTimes, c: Candidates, layer_times: ShardedTimes, stages: Stages, cutoff: Floats
 ) -> Generator[Split, Floats, None]:
     """Yield the splits of layers with which some candidate may be under its cutoff; take back the cutoffs as they fall.
 
@@ -219,7 +217,7 @@ def splits(
     fastest = float(min_slowest_stage_seconds(layers, column.pipeline, stages.layer_seconds, head))
 
     def too_slow(slowest: float, budget: float) -> bool:
-        seconds = times.per_sequence(c, sharded_times, slowest=slowest, stage_seconds=budget, largest=even)
+        seconds = times.per_sequence(c, layer_times, slowest=slowest, stage_seconds=budget, largest=even)
         return bool(np.all(seconds >= cutoff))
 
     while start < len(stages.budgets):
@@ -247,11 +245,11 @@ def _next_split(tried: Generator[Split, Floats, None], cutoff: Floats) -> Split 
         return None
 
 
-def _fastest_split(times: "StepTimes", c: Candidates, sharded_times: ShardedTimes, cutoff: float) -> Solution | None:
+def _fastest_split(times: StepTimes, c: Candidates, layer_times: ShardedTimes, cutoff: float) -> Solution | None:
     """Find the fastest split of layers for one count of replicas and micro-batches."""
-    problem, column, layer = times.problem, times.column, float(np.asarray(sharded_times.layer_seconds).ravel()[0])
+    problem, column, layer = times.problem, times.column, float(np.asarray(layer_times.layer_seconds).ravel()[0])
     layers, p, pinned = problem.machine.model.layers, column.pipeline, problem.pin("layers_per_stage")
-    longest = times.max_stage_seconds(c, sharded_times, cutoff)
+    longest = times.max_stage_seconds(c, layer_times, cutoff)
     max_layers = max(1, min(layers - (p - 1) * column.virtual_stages, math.floor(min(layers, longest / layer)) + 1))
     stages = Stages(
         problem=problem,
@@ -263,12 +261,12 @@ def _fastest_split(times: "StepTimes", c: Candidates, sharded_times: ShardedTime
         max_seconds=longest * (1 + EPS),
     )
     if pinned is not None or problem.pin("recomputed_layers_per_stage") is not None:
-        return _pinned_split(times, c, sharded_times, stages, cutoff)
-    best, tried = None, splits(times, c, sharded_times, stages, np.array([cutoff]))
+        return _pinned_split(times, c, layer_times, stages, cutoff)
+    best, tried = None, splits(times, c, layer_times, stages, np.array([cutoff]))
     split = next(tried, None)
     while split is not None:
         sizes, recomputed = stages.split_layers(split.budget, split.slowest * (1 + EPS), split.largest)
-        seconds = times.of_split(c, sharded_times, sizes, recomputed)
+        seconds = times.of_split(c, layer_times, sizes, recomputed)
         if seconds < cutoff:
             best, cutoff = Solution(seconds=seconds, strategy=times.strategy(c, sizes, recomputed)), seconds
         split = _next_split(tried, np.array([cutoff]))
@@ -276,7 +274,7 @@ def _fastest_split(times: "StepTimes", c: Candidates, sharded_times: ShardedTime
 
 
 def _pinned_split(
-    times: "StepTimes", c: Candidates, sharded_times: ShardedTimes, stages: Stages, cutoff: float
+    times: StepTimes, c: Candidates, layer_times: ShardedTimes, stages: Stages, cutoff: float
 ) -> Solution | None:
     """Time the split that pins give: the layers of every stage, those recomputed, or both."""
     problem, p = times.problem, times.column.pipeline
@@ -298,112 +296,6 @@ def _pinned_split(
         ]
         if any(n < k for n, k in zip(in_flight, stages.chunks_in_flight, strict=True)):
             return None
-    seconds = times.of_split(c, sharded_times, tuple(layers), recomputed)
+    seconds = times.of_split(c, layer_times, tuple(layers), recomputed)
     solution = Solution(seconds=seconds, strategy=times.strategy(c, tuple(layers), recomputed))
     return solution if seconds < cutoff else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepTimes:
-    """The step time of a column, as physics.training.step adds it up, with the split of layers left open."""
-
-    problem: Problem
-    column: Column
-
-    def max_stage_seconds(self, c: Candidates, sharded_times: ShardedTimes, cutoff: float) -> float:
-        """Return the most time that the slowest stage may take for some candidate to be under a cutoff.
-
-        What the cutoff leaves beside pipeline bubble and tails, both of even stages.
-        """
-        even = math.ceil(self.problem.machine.model.layers / self.column.pipeline)
-        stage = even * np.asarray(sharded_times.layer_seconds)
-        once, each = self.terms(sharded_times, c.racks, c.shards, c.micro_batches, stage, even)
-        total = cutoff * c.replicas * c.micro_batches * self.column.layer_strategy.shape.micro_batch
-        return float(np.max((total - once) / self.column.effective_micro_batches(c.micro_batches) - each))
-
-    def per_sequence(
-        self, c: Candidates, sharded_times: ShardedTimes, *, slowest: Any, stage_seconds: Any, largest: Any
-    ) -> Floats:
-        """Return seconds per sequence; broadcasts over candidates.
-
-        `slowest`: seconds of the slowest stage with its head; `stage_seconds`: of the largest stage without the head;
-        `largest`: its layers.
-        """
-        once, each = self.terms(sharded_times, c.racks, c.shards, c.micro_batches, stage_seconds, largest)
-        total = self.column.effective_micro_batches(c.micro_batches) * (slowest + each) + once
-        sequences = c.replicas * c.micro_batches * self.column.layer_strategy.shape.micro_batch
-        return np.asarray(total / sequences, dtype=np.float64)
-
-    def of_split(
-        self, c: Candidates, sharded_times: ShardedTimes, layers: tuple[int, ...], recomputed: tuple[int, ...]
-    ) -> float:
-        """Return the seconds per sequence of a single candidate with the layers of every stage."""
-        layer, strategy = float(np.asarray(sharded_times.layer_seconds).ravel()[0]), self.column.layer_strategy
-        stage = [n * layer + r * strategy.times.recompute_seconds for n, r in zip(layers, recomputed, strict=True)]
-        slowest = max([*stage[:-1], stage[-1] + strategy.head_seconds])
-        seconds = self.per_sequence(c, sharded_times, slowest=slowest, stage_seconds=max(stage), largest=max(layers))
-        return float(seconds[0])
-
-    def terms(
-        self, sharded_times: ShardedTimes, racks: Any, shards: Any, micro_batches: Any, stage_seconds: Any, largest: Any
-    ) -> tuple[Any, Any]:
-        """Return what a step takes once (bubble and tails) and what each micro-batch takes beside the slowest stage."""
-        column, strategy, m = self.column, self.column.layer_strategy, self.problem.machine
-        p, v, send = column.pipeline, column.virtual_stages, column.send_seconds
-        bubble = step.pipeline_bubble_seconds(
-            sharded_times, strategy.schedule, p, v, stage_seconds, send_seconds=send, micro_batches=micro_batches
-        )
-        each = m.software.microbatch_seconds + step.exposed_send_seconds(m, sharded_times, v, m.model.layers / p, send)
-        tails = step.tail_parts(
-            m,
-            strategy.shape,
-            self.problem.conditions,
-            pipeline=p,
-            zero_stage=column.zero_stage,
-            replicas_per_rack=column.replicas_per_rack,
-            racks=racks,
-            replicas=shards,
-            max_layers=largest,
-            backward_seconds=strategy.times.backward_seconds,
-            sites=self._sites(),
-        )
-        return bubble + sum(tails.values()), each
-
-    def _sites(self) -> int:
-        """Count the sites that train."""
-        pinned = self.problem.pin("data_parallel_by_site")
-        if pinned is not None:
-            return sum(d > 0 for d in pinned.values())
-        caps = max_replicas_by_site(self.problem, self.column.layer_strategy, self.column.pipeline)
-        return int((caps > 0).sum())
-
-    def strategy(self, c: Candidates, layers: tuple[int, ...], recomputed: tuple[int, ...]) -> ParallelStrategy:
-        """Return the parallel strategy of a single candidate with the layers of every stage."""
-        column, shape = self.column, self.column.layer_strategy.shape
-        return ParallelStrategy.of_shape(
-            shape,
-            pipeline_parallel=column.pipeline,
-            data_parallel_by_site=tuple(int(x) for x in c.by_site[:, 0]),
-            virtual_stages=column.virtual_stages,
-            micro_batches=int(c.micro_batches[0]),
-            recompute="full" if any(recomputed) else shape.recompute,
-            zero_stage=column.zero_stage,
-            layers_per_stage=layers,
-            replicas_per_rack=column.replicas_per_rack,
-            schedule=column.layer_strategy.schedule,
-            stages_per_rack=column.stages_per_rack,
-            recomputed_layers_per_stage=recomputed if any(recomputed) else (),
-        )
-
-
-def sharded_times_of(problem: Problem, column: Column, racks: Any) -> ShardedTimes:
-    """Return the times of a layer in a column with what ZeRO exposes; broadcasts over the racks of a group."""
-    return step.sharded_times(
-        problem.machine,
-        column.layer_strategy.shape,
-        column.layer_strategy.times,
-        zero_stage=column.zero_stage,
-        replicas_per_rack=column.replicas_per_rack,
-        racks=racks,
-        slowdown=problem.conditions.allreduce_slowdown,
-    )

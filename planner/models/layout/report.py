@@ -16,8 +16,8 @@ FULL_MEMORY = 0.95  # of the limit; above, the next larger micro-batch or less r
 FORMULATION = (
     "Every combination of the declared space is a column with a lower bound (most even stages, most replicas, largest "
     "batch, least tails). Columns are branched on ranges of their replicas and micro-batches; those whose bound "
-    "reaches the incumbent, or whose stages cannot hold the layers in memory, are excluded. In every other all counts and all "
-    "splits of the layers, recomputed or not, are timed exactly. "
+    "reaches the incumbent, or whose stages cannot hold the layers in memory, are excluded. In every other all counts "
+    "and all splits of the layers, recomputed or not, are timed exactly. "
 )
 
 

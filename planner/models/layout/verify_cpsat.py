@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from planner.models.layout.candidates import Candidates, StepTimes, candidates
 from planner.models.layout.columns import Column, Floats, Ints, max_replicas_by_site
-from planner.models.layout.counts import Candidates, candidates
 from planner.models.layout.data import Problem
 from planner.models.layout.layer_split import Stages
-from planner.models.layout.pricing import Solution, StepTimes, sharded_times_of
+from planner.models.layout.pricing import Solution
 from planner.models.requests import Options
 from planner.physics.training import schedule
 from planner.solvers import cpsat
@@ -202,7 +202,7 @@ def _stages(f: ColumnModel, shards: int) -> Stages:
 def bound_stage_times(f: ColumnModel) -> None:
     """Bound the largest stage's time by every stage's, and the slowest stage's by the last one's with its head."""
     units, strategy, racks = f.units_per_second, f.column.layer_strategy, _range_of(f.racks)
-    layer = sharded_times_of(f.problem, f.column, racks).layer_seconds
+    layer = StepTimes(problem=f.problem, column=f.column).layer(racks).layer_seconds
     rounded = np.ceil(np.broadcast_to(np.asarray(layer, dtype=np.float64), racks.shape) * units).astype(np.int64)
     recompute = math.ceil(strategy.times.recompute_seconds * units)
     layer_units: Any = int(rounded[0])
@@ -229,10 +229,11 @@ def time_the_step(f: ColumnModel) -> None:
     """
     m, p, v = f.model, f.column.pipeline, f.column.virtual_stages
     racks, sizes = _range_of(f.racks), _range_of(f.largest)
-    sharded_times = sharded_times_of(f.problem, f.column, racks[None, :])
+    times = StepTimes(problem=f.problem, column=f.column)
+    layer_times = times.layer(racks[None, :])
     # The bubble is linear in the largest stage: what it is without one, here, and (p-1)/v of it below.
-    once, each = StepTimes(problem=f.problem, column=f.column).terms(
-        sharded_times, racks[None, :], _max_shards(f, racks)[None, :], highest(f.micro_batches), 0.0, sizes[:, None]
+    once, each = times.terms(
+        layer_times, racks[None, :], _max_shards(f, racks)[None, :], highest(f.micro_batches), 0.0, sizes[:, None]
     )
     fixed, per_micro_batch = _tabulate(f, "once", once), _tabulate(f, "each", each)
     counts = _effective(f)

@@ -1,4 +1,4 @@
-"""From counts to racks: which leaf domains a cluster's groups take, which stage a group is, which racks carry its ranks.
+"""From counts to racks: the leaf domains of a cluster's groups, the stage of a group, the racks of its ranks.
 
 No choice is made here: clusters and their parts come from the formulation, and racks of a leaf are interchangeable.
 """
@@ -16,7 +16,7 @@ Group = list[tuple[int, int]]  # (leaf domain, racks) in rank order
 class Shape:
     """A site's leaf domains seen by groups of one size: F full ones of D racks, and perhaps a part-full one at the end.
 
-    A hole is what whole groups leave of a domain; it is always smaller than a group.
+    A hole is what unsplit groups leave of a domain; it is always smaller than a group.
     """
 
     racks: int
@@ -37,12 +37,12 @@ class Shape:
 
     @property
     def hole(self) -> int:
-        """Racks that whole groups leave of a full domain."""
+        """Racks that unsplit groups leave of a full domain."""
         return self.domain % self.group
 
     @property
     def rest_hole(self) -> int:
-        """Racks that whole groups leave of the part-full domain."""
+        """Racks that unsplit groups leave of the part-full domain."""
         return self.rest % self.group
 
     @property
@@ -87,12 +87,12 @@ class Cluster:
     parts: tuple[Part, ...]
 
     def crossing(self, shape: Shape) -> int:
-        """Count the groups that must cross pods: those that no part can hold by itself."""
+        """Count the groups that must cross pods: those that fit no part by itself."""
         return max(0, self.groups - sum(shape.capacity(p.leaves, last=p.last) // shape.group for p in self.parts))
 
 
 def place(shape: Shape, clusters: Sequence[Cluster]) -> list[Group]:
-    """Return the groups in stage order: pod by pod, then leaf by leaf, a split group after the whole ones of its first leaf."""
+    """Return groups in stage order: by pod, then by leaf, a split group after the unsplit ones of its first leaf."""
     left = shape.groups - sum(c.groups for c in clusters)
     leaves = _leaves_of_parts(shape, clusters)
     split = sorted(
@@ -101,9 +101,9 @@ def place(shape: Shape, clusters: Sequence[Cluster]) -> list[Group]:
     )
     groups: list[Group] = []
     for leaf, free in enumerate(shape.free):
-        whole = min(left, free // shape.group)
-        left -= whole
-        groups.extend([[(leaf, shape.group)]] * whole)
+        unsplit = min(left, free // shape.group)
+        left -= unsplit
+        groups.extend([[(leaf, shape.group)]] * unsplit)
         groups.extend(g for g in split if g[0][0] == leaf)
     return groups
 
@@ -122,7 +122,7 @@ def assign(shape: Shape, groups: Sequence[Group]) -> tuple[Assignment, ...]:
 
 
 def _leaves_of_parts(shape: Shape, clusters: Sequence[Cluster]) -> list[list[list[int]]]:
-    """Give numbers to the leaf domains of each cluster's parts: within a pod, clusters from earlier pods first, those that go on last."""
+    """Return numbers for the leaf domains of each cluster's parts: in a pod those from earlier pods come first."""
 
     def rank(place: tuple[int, int]) -> tuple[int, bool, bool, bool]:
         cluster, part = place
@@ -140,7 +140,7 @@ def _leaves_of_parts(shape: Shape, clusters: Sequence[Cluster]) -> list[list[lis
 
 
 def _split_groups(shape: Shape, cluster: Cluster, leaves: list[list[int]]) -> Iterator[Group]:
-    """Cut a cluster's groups along its holes: each part fills itself with groups, those over fill what is left in turn."""
+    """Split a cluster's groups over its holes: each part takes all it can, the other groups take what is left."""
     local, over = [], cluster.groups
     for p in cluster.parts:
         local.append(min(over, shape.capacity(p.leaves, last=p.last) // shape.group))

@@ -1,8 +1,8 @@
 """Clusters of split groups over pods: counts of parts by pod, fewest groups across pods at no extra piece.
 
-A cluster is cut into parts, one per pod; u holes of one pod hold floor(u·h/G) groups within the pod, all other groups of
-the cluster cross, and no cut needs more to. Parts are arcs of two flows: clusters are paths over the holes still to place,
-pods are paths over the holes still free. Equal clusters and equal pods are counted, never told apart.
+A cluster is divided into parts, one per pod; u holes of one pod take floor(u·h/G) groups within the pod, all other
+groups of the cluster cross, and no division needs more to. Parts are arcs of two flows: clusters are paths over the
+holes still to place, pods are paths over the holes still free. Equal clusters and equal pods are counted together.
 """
 
 import math
@@ -22,7 +22,10 @@ Arcs = dict[Arc, cp_model.IntVar]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formulation:
-    """The model and its variables: `last[a, u]` cuts the mixed cluster of a groups so that u holes stand beside the part-full domain."""
+    """The model and its variables.
+
+    `last[a, u]`: the part of the mixed cluster of a groups beside the part-full domain has u other holes.
+    """
 
     shape: Shape
     sizes: Sizes
@@ -33,34 +36,34 @@ class Formulation:
     packs: Arcs
 
 
-def fewest_across_pods(
+def min_crossing_pods(
     shape: Shape, sizes: Sizes, choice: Choice, run: Run, *, search: bool
 ) -> tuple[list[Cluster], int]:
-    """Cut clusters into parts by pod so that the fewest groups cross, and say what is proven of their number.
+    """Return clusters divided by pod so that the fewest groups cross pods, with a lower bound on their number.
 
     Without `search` the first packing is returned, as it is where the analytic bound proves it.
     """
-    held = pack_first_fit(shape, choice)
+    clusters = pack_first_fit(shape, choice)
     bound = analytic_cross_pod(shape, choice.groups)
-    if not search or _crossing(shape, held) <= bound:
-        return held, bound
+    if not search or _crossing(shape, clusters) <= bound:
+        return clusters, bound
     proven = bound
     for coarse in (True, False):
         f = _formulation(shape, sizes, choice, bound, coarse=coarse)
         if not coarse:
-            _hint(f, held)
+            _hint(f, clusters)
         outcome = run(f.model)
         if outcome.solution is not None:
-            held = min(held, _clusters(f, outcome.solution), key=lambda c: _crossing(shape, c))
+            clusters = min(clusters, _clusters(f, outcome.solution), key=lambda c: _crossing(shape, c))
         if not coarse:
             proven = max(bound, math.ceil((outcome.bound or 0.0) - 1e-6))
-        if _crossing(shape, held) <= bound:
+        if _crossing(shape, clusters) <= bound:
             break
-    return held, proven
+    return clusters, proven
 
 
 def analytic_cross_pod(shape: Shape, split: int) -> int:
-    """Bound the groups across pods without a solver: each pod holds no more split groups than its holes together do."""
+    """Bound the groups across pods without a solver: each pod takes no more split groups than its holes together do."""
     holes = [f % shape.group for f in shape.free]
     return max(
         0, split - sum(sum(holes[i : i + shape.per_pod]) // shape.group for i in range(0, len(holes), shape.per_pod))
@@ -68,9 +71,9 @@ def analytic_cross_pod(shape: Shape, split: int) -> int:
 
 
 def pack_first_fit(shape: Shape, choice: Choice) -> list[Cluster]:
-    """Place clusters whole in the fullest pod that has room, the largest first, and cut the others along the pods."""
+    """Place clusters in the fullest pod with room, the largest first, and divide those that fit none along the pods."""
     room = [shape.per_pod] * shape.full_pods + [shape.tail] * (shape.pods - shape.full_pods)
-    found = [_take(room, *choice.mixed, last=True)] if choice.mixed else []
+    clusters = [_take(room, *choice.mixed, last=True)] if choice.mixed else []
     over = []
     for groups, holes in choice.plain:
         fits = [p for p, free in enumerate(room) if free >= holes]
@@ -79,27 +82,27 @@ def pack_first_fit(shape: Shape, choice: Choice) -> list[Cluster]:
             continue
         best = min(fits, key=lambda p: (room[p], p))
         room[best] -= holes
-        found.append(Cluster(groups=groups, parts=(Part(pod=best, leaves=holes),)))
-    return found + [_take(room, groups, holes, last=False) for groups, holes in over]
+        clusters.append(Cluster(groups=groups, parts=(Part(pod=best, leaves=holes),)))
+    return clusters + [_take(room, groups, holes, last=False) for groups, holes in over]
 
 
 def place_the_part_full_domain(f: Formulation) -> None:
-    """Cut the mixed cluster in one way, if there is one."""
+    """Require one division of the mixed cluster, if there is one."""
     for a, v in f.counts.mixed.items():
         f.model.add(sum(w for (c, _), w in f.last.items() if c == a) == v).with_name(f"place_the_part_full_domain[{a}]")
 
 
-def cut_clusters_whole(f: Formulation) -> None:
-    """Cut every cluster into parts until none of its holes is left to place."""
+def divide_clusters(f: Formulation) -> None:
+    """Require that every cluster is divided into parts until none of its holes is left to place."""
     coming, going = _by_node(f.cuts)
     for t in sorted(going):
         begins = [f.counts.plain[a] for a, b in f.sizes.plain.items() if b == t]
         begins += [v for (a, u), v in f.last.items() if f.sizes.mixed[a] - u == t]
-        f.model.add(sum(begins) + sum(coming[t]) == sum(going[t])).with_name(f"cut_clusters_whole[{t}]")
+        f.model.add(sum(begins) + sum(coming[t]) == sum(going[t])).with_name(f"divide_clusters[{t}]")
 
 
 def pack_pods(f: Formulation) -> None:
-    """Put no more parts into a pod than it has holes; the pod that is not full may give some to the mixed cluster first."""
+    """Limit the parts in a pod to its holes; the pod that is not full may give some to the mixed cluster first."""
     coming, going = _by_node(f.packs)
     tail = f.shape.tail
     for t in sorted(going):
@@ -110,7 +113,7 @@ def pack_pods(f: Formulation) -> None:
 
 
 def pack_every_part(f: Formulation) -> None:
-    """Give each part a place in a pod."""
+    """Require a place in a pod for each part."""
     for u in sorted({u for _, u in [*f.cuts, *f.packs]}):
         cut, packed = ([v for (_, w), v in arcs.items() if w == u] for arcs in (f.cuts, f.packs))
         f.model.add(sum(cut) == sum(packed)).with_name(f"pack_every_part[{u}]")
@@ -140,7 +143,7 @@ def _formulation(shape: Shape, sizes: Sizes, choice: Choice, bound: int, *, coar
     cuts, packs = arcs("cut", largest, coarse), arcs("pack", shape.per_pod, False)
     f = Formulation(shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs)
     f.model.add(extra_pieces(sizes, f.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
-    for rule in (place_the_part_full_domain, cut_clusters_whole, pack_pods, pack_every_part):
+    for rule in (place_the_part_full_domain, divide_clusters, pack_pods, pack_every_part):
         rule(f)
     crossing = choice.groups - _local_groups(f)
     if coarse:
@@ -174,7 +177,7 @@ def _crossing(shape: Shape, clusters: Sequence[Cluster]) -> int:
 
 
 def _take(room: list[int], groups: int, holes: int, *, last: bool) -> Cluster:
-    """Take holes pod by pod, from the last pod backwards for the cluster that holds the part-full domain."""
+    """Take holes pod by pod, from the last pod backwards for the cluster with the part-full domain."""
     parts = []
     left = holes
     for p in range(len(room) - 1, -1, -1) if last else range(len(room)):
@@ -188,7 +191,7 @@ def _take(room: list[int], groups: int, holes: int, *, last: bool) -> Cluster:
 
 
 def _hint(f: Formulation, clusters: Sequence[Cluster]) -> None:
-    """Start from a placement that is held already."""
+    """Hint the model at a placement that is known already."""
     counts: Counter[int] = Counter()
     start = [f.shape.per_pod] * f.shape.full_pods + [f.shape.tail] * (f.shape.pods - f.shape.full_pods)
     for c in clusters:
@@ -220,17 +223,14 @@ def _clusters(f: Formulation, values: Values) -> list[Cluster]:
     chosen = next((key for key, v in f.last.items() if values.of(v)), None)
     pods = _pods_by_part(f, values, chosen[1] if chosen else 0)
     cuts = {arc: values.of(v) for arc, v in f.cuts.items()}
-    found = []
+    clusters = []
     if chosen:
         a, beside = chosen
-        found.append(
-            _joined(
-                a, _walk(cuts, f.sizes.mixed[a] - beside), pods, Part(pod=f.shape.pods - 1, leaves=beside, last=True)
-            )
-        )
+        last = Part(pod=f.shape.pods - 1, leaves=beside, last=True)
+        clusters.append(_joined(a, _walk(cuts, f.sizes.mixed[a] - beside), pods, last))
     for a, v in sorted(f.counts.plain.items(), reverse=True):
-        found.extend(_joined(a, _walk(cuts, f.sizes.plain[a]), pods, None) for _ in range(values.of(v)))
-    return found
+        clusters.extend(_joined(a, _walk(cuts, f.sizes.plain[a]), pods, None) for _ in range(values.of(v)))
+    return clusters
 
 
 def _pods_by_part(f: Formulation, values: Values, taken: int) -> dict[int, list[int]]:
@@ -254,11 +254,11 @@ def _walk(flow: dict[Arc, int], start: int) -> list[int]:
 
 
 def _joined(groups: int, parts: Sequence[int], pods: dict[int, list[int]], last: Part | None) -> Cluster:
-    """Give each part the first pod that holds one of its size; parts that meet in a pod are one."""
+    """Give each part the first pod that takes one of its size; parts that meet in a pod are one."""
     leaves: Counter[int] = Counter()
     if last:
         leaves[last.pod] = last.leaves
     for u in sorted(parts, reverse=True):
         leaves[pods[u].pop()] += u
-    found = tuple(Part(pod=p, leaves=n, last=last is not None and p == last.pod) for p, n in sorted(leaves.items()))
-    return Cluster(groups=groups, parts=found)
+    joined = (Part(pod=p, leaves=n, last=last is not None and p == last.pod) for p, n in sorted(leaves.items()))
+    return Cluster(groups=groups, parts=tuple(joined))

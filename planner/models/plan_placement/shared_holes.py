@@ -1,4 +1,4 @@
-"""Split groups over the holes that whole groups leave: counts of clusters by size, fewest extra pieces.
+"""Split groups over the holes that unsplit groups leave: counts of clusters by size, fewest extra pieces.
 
 Groups and holes joined by pieces fall into clusters. a groups over b holes need a + b - 1 pieces (more would close a
 cycle, along which racks can be moved until a piece is gone), so extra pieces are sum(b - 1) with b = ceil(a·G/h). A
@@ -21,7 +21,7 @@ Run = Callable[[cp_model.CpModel], Outcome[Values]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Clusters worth having: groups -> holes of full domains; `mixed` ones hold the part-full domain's hole besides."""
+    """Clusters worth having: groups -> holes of full domains; `mixed` ones have the part-full domain's hole besides."""
 
     plain: dict[int, int]
     mixed: dict[int, int]
@@ -29,7 +29,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Clusters as (groups, holes of full domains), the largest first; `mixed` is the one that holds the part-full domain."""
+    """Clusters as (groups, holes of full domains), the largest first; `mixed` is the one with the part-full domain."""
 
     plain: tuple[tuple[int, int], ...] = ()
     mixed: tuple[int, int] | None = None
@@ -60,8 +60,8 @@ def cluster_sizes(shape: Shape, split: int) -> Sizes:
     return Sizes(plain=plain, mixed={a: m for a, m in mixed.items() if m < _holes(shape, a)})
 
 
-def fewest_pieces(shape: Shape, sizes: Sizes, split: int, run: Run) -> tuple[Choice, int]:
-    """Cover the split groups with clusters that leave the fewest pieces, and say what is proven of the number of extra ones."""
+def min_pieces(shape: Shape, sizes: Sizes, split: int, run: Run) -> tuple[Choice, int]:
+    """Return clusters that cover the split groups with the fewest pieces, and a lower bound on the extra ones."""
     if split == 0:
         return Choice(), 0
     model = cp_model.CpModel()
@@ -98,7 +98,7 @@ def extra_pieces(sizes: Sizes, counts: Counts) -> cp_model.LinearExprT:
 
 
 def analytic_extra_pieces(shape: Shape, split: int) -> int:
-    """Bound the extra pieces without a solver: a group fits in no fewer holes than the largest ones, and all in no fewer than hold them."""
+    """Bound the extra pieces without a solver: one group needs as many of the largest holes, and all groups as many."""
     if split == 0:
         return 0
     holes = sorted((f % shape.group for f in shape.free), reverse=True)
@@ -109,19 +109,19 @@ def analytic_extra_pieces(shape: Shape, split: int) -> int:
 
 
 def _records(shape: Shape, split: int, *, besides: int) -> dict[int, int]:
-    """Return groups -> least holes for which fewer racks are left over than with any smaller number of groups."""
-    found: dict[int, int] = {}
-    least = shape.group
+    """Return groups -> fewest holes, where fewer racks are left over than with any smaller number of groups."""
+    holes: dict[int, int] = {}
+    smallest = shape.group
     for a in range(1, split + 1 if shape.hole else 1):
         b = _holes(shape, a, besides=besides)
         over = b * shape.hole + besides - a * shape.group
-        if b <= shape.full and over < least:
-            found[a], least = b, over
-    return found
+        if b <= shape.full and over < smallest:
+            holes[a], smallest = b, over
+    return holes
 
 
 def _holes(shape: Shape, groups: int, *, besides: int = 0) -> int:
-    """Return the least holes of full domains that hold so many groups, with racks besides."""
+    """Return the fewest holes of full domains that take so many groups, with racks besides."""
     return math.ceil((groups * shape.group - besides) / shape.hole)
 
 

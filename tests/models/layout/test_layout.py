@@ -22,12 +22,12 @@ from planner.models.layout import data as layout_data
 from planner.models.layout import solve as layout
 from planner.models.layout.best_first import is_column_of
 from planner.models.layout.bounds import column_table
-from planner.models.layout.counts import split_replicas
+from planner.models.layout.candidates import split_replicas
 from planner.models.layout.nodes import BestFirstQueue
 from planner.models.layout.pricing import price_column
 from planner.models.requests import LayoutRequest, Options
 from planner.physics.training import schedule
-from planner.planning.joint_bound import evenly
+from planner.planning.solve import evenly
 from planner.planning.solve import solve_instance
 
 
@@ -58,7 +58,7 @@ def test_column_bounds_are_bounds(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_agrees_with_brute_force_where_the_batch_is_small(seed: int) -> None:
-    """Where the batch leaves most racks idle, the search finds the fastest of all layouts, or none where there is none."""
+    """Where the batch leaves most racks idle, the search finds the fastest of all layouts, or none if there is none."""
     i, asked = batch_limited_case(seed)
     expected = min_seconds_per_sequence(i, asked)
     result = layout.search(layout_data.problem_of(i, asked))
@@ -112,7 +112,7 @@ def test_more_never_hurts(seed: int) -> None:
 
 @pytest.mark.parametrize("hbm", [0.4e9 + 0.02e9 * k for k in range(40)])
 def test_interleaved_stages_keep_more_past_the_first_round(hbm: float) -> None:
-    """At every memory limit CP-SAT and the search agree on interleaved stages, whose chunks in flight grow from one round to the next."""
+    """At every memory limit CP-SAT and the search agree on interleaved stages, whose chunks in flight grow by round."""
     i = instance(
         layers=4,
         sequences=8,
@@ -133,7 +133,7 @@ def test_even_split_over_sites() -> None:
 
 
 def test_conflict_names_memory() -> None:
-    """A model that no layout fits into memory is infeasible by memory, with the bytes that the smallest layout needs."""
+    """A model that fits memory with no layout is infeasible by memory, with the bytes of the smallest layout."""
     result = layout.conflict(instance(hbm=2e8), request(a=1))
     assert "memory" in result.rules
     assert "GB a GPU" in result.reason
@@ -162,7 +162,7 @@ def test_zero_bubble_is_taken_where_the_framework_has_it() -> None:
 
 
 def test_memory_decides_how_many_layers_recompute() -> None:
-    """Between the memory that keeps everything and that which keeps nothing, some layers are recomputed (never one alone: it is rebuilt in work)."""
+    """Between memory for all activations and for none, some layers are recomputed; never one alone, rebuilt in work."""
     pins = {
         "layout.tensor_parallel": 1,
         "layout.pipeline_parallel": 1,
@@ -212,7 +212,7 @@ def test_verification_ends_at_its_effort(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_split_is_faster_than_the_even_one(seed: int) -> None:
-    """Racks split over one or two sites in any way, behind any network, train no sooner than split evenly behind the fastest."""
+    """Racks split over sites in any way, behind any network, train no sooner than split evenly behind the fastest."""
     i = random_case(seed)[0].model_copy(update={"pins": {}})
     racks = 2 + seed % 4
     bound = days(i, evenly(racks, 2, 1.0))

@@ -33,7 +33,7 @@ def min_otherwise(i: Instance, asked: LayoutRequest, choice: str, value: object)
 
 @pytest.mark.parametrize("seed", [2, 5, 11])
 def test_runners_up_are_the_best_with_the_choice_made_otherwise(seed: int) -> None:
-    """No layout with another value of the choice is faster than its runner-up, and none of them is faster than the layout."""
+    """No layout with another value of the choice is faster than its runner-up, and no runner-up than the layout."""
     i, asked = random_case(seed)
     small = i.model_copy(update={"pins": {**i.pins, "layout.tensor_parallel": 1, "layout.sequence_parallel": False}})
     found = layout_explain.runners_up(small, asked, Options())

@@ -9,14 +9,14 @@ from layout_cases import FLASH, UNFUSED, ZERO_BUBBLE, instance, request
 
 from planner.models.layout import memory_bounds
 from planner.models.layout.bounds import column_table
+from planner.models.layout.candidates import StepTimes
 from planner.models.layout.data import problem_of
 from planner.models.layout.layer_split import Stages
-from planner.models.layout.pricing import sharded_times_of
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_least_stage_is_a_bound(seed: int) -> None:
-    """No split of a column's layers has a smaller largest stage; of whole layers the bisection ends close to the best split's."""
+    """No split of layers has a smaller largest stage than the bounds; with whole layers the best is close to them."""
     r = random.Random(seed)
     i = instance(
         layers=r.choice([9, 16, 23]),
@@ -32,7 +32,7 @@ def test_the_least_stage_is_a_bound(seed: int) -> None:
         p, v = column.pipeline, column.virtual_stages
         replicas = r.choice([1, 2, 8])
         micro_batches = p + r.randint(0, p) if column.filled else r.randint(1, p - 1)
-        layer = float(np.asarray(sharded_times_of(problem, column, 1).layer_seconds))
+        layer = float(np.asarray(StepTimes(problem=problem, column=column).layer(1).layer_seconds))
         stages = Stages(
             problem=problem,
             column=column,

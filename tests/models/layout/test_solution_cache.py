@@ -94,7 +94,7 @@ def test_more_replicas_or_a_faster_network_take_no_bounds() -> None:
 
 
 def test_a_relaxed_split_takes_bounds_of_relaxed_splits_alone() -> None:
-    """Sites that share shards fit more: bounds of sites that do not share say nothing of them, but the other way round."""
+    """Sites that share shards fit more: bounds of sites that do not share are not valid for them; the reverse is."""
     problem = next(
         p
         for p in (problem_of(*random_case(seed)) for seed in range(40))

@@ -1,4 +1,4 @@
-"""The counts of replicas and micro-batches of a column that could be fastest, with what follows from them."""
+"""The counts of replicas and micro-batches of a column that could be fastest, and their step time."""
 
 import math
 from dataclasses import dataclass
@@ -9,6 +9,9 @@ import numpy as np
 from planner.models.layout.bounds import min_step_terms
 from planner.models.layout.columns import Column, Floats, Ints, max_replicas, max_replicas_by_site
 from planner.models.layout.data import Problem
+from planner.physics.training import step
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import ShardedTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +166,108 @@ def candidates(problem: Problem, column: Column, cutoff: float, ranges: CountRan
         bound=bound,
     ).select(shards * shape.gpus >= shape.expert_parallel)
     return c if len(c.replicas) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """The step time of a column's candidates, as the physics adds it up, for any split of layers."""
+
+    problem: Problem
+    column: Column
+
+    def layer(self, racks: Any) -> ShardedTimes:
+        """Return the times of a layer with what ZeRO exposes; broadcasts over the racks of a group."""
+        return step.sharded_times(
+            self.problem.machine,
+            self.column.layer_strategy.shape,
+            self.column.layer_strategy.times,
+            zero_stage=self.column.zero_stage,
+            replicas_per_rack=self.column.replicas_per_rack,
+            racks=racks,
+            slowdown=self.problem.conditions.allreduce_slowdown,
+        )
+
+    def max_stage_seconds(self, c: Candidates, layer_times: ShardedTimes, cutoff: float) -> float:
+        """Return the most time that the slowest stage may take for some candidate to be under a cutoff.
+
+        What the cutoff leaves beside pipeline bubble and tails, both of even stages.
+        """
+        even = math.ceil(self.problem.machine.model.layers / self.column.pipeline)
+        stage = even * np.asarray(layer_times.layer_seconds)
+        once, each = self.terms(layer_times, c.racks, c.shards, c.micro_batches, stage, even)
+        total = cutoff * c.replicas * c.micro_batches * self.column.layer_strategy.shape.micro_batch
+        return float(np.max((total - once) / self.column.effective_micro_batches(c.micro_batches) - each))
+
+    def per_sequence(
+        self, c: Candidates, layer_times: ShardedTimes, *, slowest: Any, stage_seconds: Any, largest: Any
+    ) -> Floats:
+        """Return seconds per sequence; broadcasts over candidates.
+
+        `slowest`: seconds of the slowest stage with its head; `stage_seconds`: of the largest stage without the head;
+        `largest`: its layers.
+        """
+        once, each = self.terms(layer_times, c.racks, c.shards, c.micro_batches, stage_seconds, largest)
+        total = self.column.effective_micro_batches(c.micro_batches) * (slowest + each) + once
+        sequences = c.replicas * c.micro_batches * self.column.layer_strategy.shape.micro_batch
+        return np.asarray(total / sequences, dtype=np.float64)
+
+    def of_split(
+        self, c: Candidates, layer_times: ShardedTimes, layers: tuple[int, ...], recomputed: tuple[int, ...]
+    ) -> float:
+        """Return the seconds per sequence of a single candidate with the layers of every stage."""
+        layer, strategy = float(np.asarray(layer_times.layer_seconds).ravel()[0]), self.column.layer_strategy
+        stage = [n * layer + r * strategy.times.recompute_seconds for n, r in zip(layers, recomputed, strict=True)]
+        slowest = max([*stage[:-1], stage[-1] + strategy.head_seconds])
+        seconds = self.per_sequence(c, layer_times, slowest=slowest, stage_seconds=max(stage), largest=max(layers))
+        return float(seconds[0])
+
+    def terms(
+        self, layer_times: ShardedTimes, racks: Any, shards: Any, micro_batches: Any, stage_seconds: Any, largest: Any
+    ) -> tuple[Any, Any]:
+        """Return what a step takes once (bubble and tails) and what each micro-batch takes beside the slowest stage."""
+        column, strategy, m = self.column, self.column.layer_strategy, self.problem.machine
+        p, v, send = column.pipeline, column.virtual_stages, column.send_seconds
+        bubble = step.pipeline_bubble_seconds(
+            layer_times, strategy.schedule, p, v, stage_seconds, send_seconds=send, micro_batches=micro_batches
+        )
+        each = m.software.microbatch_seconds + step.exposed_send_seconds(m, layer_times, v, m.model.layers / p, send)
+        tails = step.tail_parts(
+            m,
+            strategy.shape,
+            self.problem.conditions,
+            pipeline=p,
+            zero_stage=column.zero_stage,
+            replicas_per_rack=column.replicas_per_rack,
+            racks=racks,
+            replicas=shards,
+            max_layers=largest,
+            backward_seconds=strategy.times.backward_seconds,
+            sites=self._sites(),
+        )
+        return bubble + sum(tails.values()), each
+
+    def _sites(self) -> int:
+        """Count the sites that train."""
+        pinned = self.problem.pin("data_parallel_by_site")
+        if pinned is not None:
+            return sum(d > 0 for d in pinned.values())
+        caps = max_replicas_by_site(self.problem, self.column.layer_strategy, self.column.pipeline)
+        return int((caps > 0).sum())
+
+    def strategy(self, c: Candidates, layers: tuple[int, ...], recomputed: tuple[int, ...]) -> ParallelStrategy:
+        """Return the parallel strategy of a single candidate with the layers of every stage."""
+        column, shape = self.column, self.column.layer_strategy.shape
+        return ParallelStrategy.of_shape(
+            shape,
+            pipeline_parallel=column.pipeline,
+            data_parallel_by_site=tuple(int(x) for x in c.by_site[:, 0]),
+            virtual_stages=column.virtual_stages,
+            micro_batches=int(c.micro_batches[0]),
+            recompute="full" if any(recomputed) else shape.recompute,
+            zero_stage=column.zero_stage,
+            layers_per_stage=layers,
+            replicas_per_rack=column.replicas_per_rack,
+            schedule=column.layer_strategy.schedule,
+            stages_per_rack=column.stages_per_rack,
+            recomputed_layers_per_stage=recomputed if any(recomputed) else (),
+        )
