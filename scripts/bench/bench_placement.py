@@ -1,7 +1,7 @@
-"""Measure placements side by side: the planner, a greedy that takes leaf by leaf, and nodes in their order; then the latency of a warm cluster.
+"""Measure placements of the planner, of a greedy leaf by leaf and of nodes in order; then latency on a warm cluster.
 
-Run `scripts/bench/bench_placement.py`; with `--controller` a slurmctld of its own (Debian's packages) with the same topology and the same
-nodes drained is asked too: for one job, its ranks in node order, and for one job a group.
+Run `scripts/bench/bench_placement.py`; with `--controller` a slurmctld of its own (Debian's packages) with the same
+topology and the same nodes drained is asked too: for one job, its ranks in node order, and for one job a group.
 """
 
 import argparse
@@ -120,9 +120,8 @@ def latency(nodes: int, calls: int, limit: float) -> None:
         cpu.append(time.process_time() - started[1])
         proven += placed.certificate.status == "optimal"
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{nodes:>7,} nodes: CPU {percentiles(cpu)}; wall {percentiles(seconds)}; {proven} of {calls} proven; {memory:.0f} MB"
-    )
+    times = f"CPU {percentiles(cpu)}; wall {percentiles(seconds)}"
+    print(f"{nodes:>7,} nodes: {times}; {proven} of {calls} proven; {memory:.0f} MB")
 
 
 def percentiles(seconds: Sequence[float]) -> str:
@@ -154,7 +153,7 @@ def main() -> None:
     ]:
         if given.only in (None, nodes):
             compare(nodes, share, kinds, given.limit, controller=given.controller)
-    # What a long-running service does after loading: the solver's many modules are then no work for the garbage collector.
+    # As a long-running service does after loading, so that the garbage collector skips the solver's many modules.
     Cluster.warm_up()
     gc.freeze()
     print("\nlatency of a warm cluster, 25 % busy, states changing between calls")

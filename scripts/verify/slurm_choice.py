@@ -1,4 +1,4 @@
-"""What a real Slurm controller chooses on the same free nodes: one job whose ranks are in node order, and one job for each group."""
+"""What a Slurm controller chooses on the same free nodes: for one job with ranks in node order, for a job per group."""
 
 import sys
 import tempfile
@@ -19,58 +19,62 @@ MAX_SECONDS = 180.0
 
 
 def choices(cluster: Cluster, job: Job) -> dict[str, Choice]:
-    """Return nodes in the job's rank order, and seconds, for each way to ask a controller of one's own; raise where there can be none.
+    """Return nodes in the job's rank order, and seconds, for each way to ask a controller of one's own.
 
-    The seconds of the one job are those of `sbatch --test-only`; those of a job for each group last from the first submission to the
-    last allocation.
+    The seconds of the one job are those of `sbatch --test-only`; those of a job for each group last from the first
+    submission to the last allocation.
+
+    Raises
+    ------
+    SystemExit
+        If there can be no controller here.
     """
     if reason := why_not():
         raise SystemExit(f"--controller: {reason}")
     names = [n for leaf in cluster.leaves for n in leaf.nodes]
     with (
         tempfile.TemporaryDirectory() as folder,
-        controller(Path(folder) / "run", fold_names(names), write_conf(cluster.topology)) as held,
+        controller(Path(folder) / "run", fold_names(names), write_conf(cluster.topology)) as slurm,
     ):
-        if cluster.busy:
-            held.run("scontrol", "update", f"nodename={fold_names(sorted(cluster.busy))}", "state=drain", "reason=busy")
-        return {"controller, node order": _one_job(held, job), "controller, job per group": _job_per_group(held, job)}
+        if busy := fold_names(sorted(cluster.busy)):
+            slurm.run("scontrol", "update", f"nodename={busy}", "state=drain", "reason=busy")
+        return {"controller, node order": _one_job(slurm, job), "controller, job per group": _job_per_group(slurm, job)}
 
 
-def _one_job(held: Controller, job: Job) -> Choice:
+def _one_job(slurm: Controller, job: Job) -> Choice:
     """Submit one job; its ranks follow the names of its nodes, as Slurm numbers them."""
     asked = ("-N", str(job.nodes), "--exclusive")
     started = time.perf_counter()
-    held.submit("--test-only", *asked)
+    slurm.submit("--test-only", *asked)
     seconds = time.perf_counter() - started
-    number = held.submit(*asked)
-    nodes = sorted(expand(held.allocated(number, MAX_SECONDS)))
-    held.run("scancel", number)
-    _wait_until_idle(held)
+    number = slurm.submit(*asked)
+    nodes = sorted(expand(slurm.allocated(number, MAX_SECONDS)))
+    slurm.run("scancel", number)
+    _wait_until_idle(slurm)
     return nodes, seconds
 
 
-def _wait_until_idle(held: Controller) -> None:
+def _wait_until_idle(slurm: Controller) -> None:
     """Wait until no node is allocated or completing any more."""
     end = time.monotonic() + MAX_SECONDS
-    while held.run("squeue", "-h").strip() or held.run("sinfo", "-h", "-N", "-t", "alloc,comp", "-o", "%N").strip():
+    while slurm.run("squeue", "-h").strip() or slurm.run("sinfo", "-h", "-N", "-t", "alloc,comp", "-o", "%N").strip():
         if time.monotonic() > end:
             raise SystemExit("--controller: the nodes of a cancelled job do not come back")
         time.sleep(0.2)
 
 
-def _job_per_group(held: Controller, job: Job) -> Choice:
+def _job_per_group(slurm: Controller, job: Job) -> Choice:
     """Submit the groups of each kind as an array of jobs, the largest kind first, and wait until all hold nodes."""
     started = time.perf_counter()
     numbers = dict[int, str]()
     for k in sorted(range(len(job.kinds)), key=lambda k: -job.kinds[k].size):
         kind = job.kinds[k]
-        numbers[k] = held.submit(f"--array=0-{kind.count - 1}", "-N", str(kind.size), "--exclusive")
+        numbers[k] = slurm.submit(f"--array=0-{kind.count - 1}", "-N", str(kind.size), "--exclusive")
     end = time.monotonic() + MAX_SECONDS
-    while len(rows := _running(held)) < sum(k.count for k in job.kinds):
+    while len(rows := _running(slurm)) < sum(k.count for k in job.kinds):
         if time.monotonic() > end:
-            raise SystemExit(
-                f"--controller: {len(rows):,} of {sum(k.count for k in job.kinds):,} groups hold nodes after {MAX_SECONDS:g} s"
-            )
+            groups = sum(k.count for k in job.kinds)
+            raise SystemExit(f"--controller: {len(rows):,} of {groups:,} groups have nodes after {MAX_SECONDS:g} s")
         time.sleep(0.2)
     seconds = time.perf_counter() - started
     nodes = [""] * job.nodes
@@ -83,7 +87,8 @@ def _job_per_group(held: Controller, job: Job) -> Choice:
     return nodes, seconds
 
 
-def _running(held: Controller) -> dict[str, str]:
+def _running(slurm: Controller) -> dict[str, str]:
     """Return the hostlist of each task of an array that holds nodes."""
-    rows: Sequence[list[str]] = [line.split() for line in held.run("squeue", "-h", "-r", "-o", "%F_%K %N").splitlines()]
+    lines = slurm.run("squeue", "-h", "-r", "-o", "%F_%K %N").splitlines()
+    rows: Sequence[list[str]] = [line.split() for line in lines]
     return {row[0]: row[1] for row in rows if len(row) == 2}

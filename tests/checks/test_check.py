@@ -104,7 +104,7 @@ FIGURES = [
 
 @pytest.mark.parametrize("path", FIGURES)
 def test_no_figure_can_be_shaved(path: str) -> None:
-    """Every figure of a plan is held by a rule: 1 % less, or one less, does not pass."""
+    """Every figure of a plan has a rule: 1 % less, or one less, does not pass."""
     shaved = edited_at(PLAN, path, lambda x: x - 1 if isinstance(x, int) or x == 0 else x * 0.99 - 1e-9)
     assert check(shaved)
 

@@ -29,7 +29,7 @@ def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
 
 
 def test_the_bill_is_not_read_off_the_plan() -> None:
-    """A fabric priced lower breaks the budget still: the bill counts boxes and cables, not what the plan says they cost."""
+    """A fabric priced lower breaks the budget still: the bill counts switches and cables, not the plan's own prices."""
     over = small(limits__budget_usd=TOTAL - 1000)
     cheap = edited(
         over, fabric__sites__e1__cost_usd=over.fabric.sites["e1"].cost_usd - 1000, cost__total_usd=TOTAL - 1000
@@ -68,7 +68,7 @@ RICH = {"limits__budget_usd": 1e9}
     ],
 )
 def test_another_rule_may_stop_the_next_module(reason: dict[str, Any]) -> None:
-    """Money may be left where power, plants or a pin allow no module at w1, or where it is to be saved; e1 is at its share of the racks."""
+    """Money may be left where power, plants or a pin allow no module at w1, or cost is minimized; e1 has its share."""
     assert GRID["rules"]["fault_split"]["max_share"] == 0.6
     assert "spend_budget" in rules(small(**RICH))
     assert rules(small(**RICH, **reason)) == set()

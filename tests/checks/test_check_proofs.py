@@ -1,4 +1,4 @@
-"""Rules of the proofs: certificates about the decision held, bounds on their side."""
+"""Rules of the proofs: certificates about the plan's decisions, bounds on their side."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ DAYS = PLAN.layout.metrics.days_to_train
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
-def test_a_certificate_is_about_the_decision_held(decision: str) -> None:
+def test_a_certificate_is_about_its_decision(decision: str) -> None:
     """An objective 1 % (or a group) better than the decision's own figure is found, bound and gap adjusted or not."""
-    held = getattr(PLAN, decision).certificate.objective
-    better = held * 0.99 if held else -1.0
+    objective = getattr(PLAN, decision).certificate.objective
+    better = objective * 0.99 if objective else -1.0
     path = f"{decision}__certificate__"
     assert f"certified[{decision}]" in named(edited(PLAN, **{f"{path}objective": better, f"{path}bound": better}))
 
@@ -22,13 +22,13 @@ def test_a_certificate_is_about_the_decision_held(decision: str) -> None:
 @pytest.mark.parametrize("decision", DECISIONS)
 def test_a_bound_above_the_objective_is_none(decision: str) -> None:
     """All four decisions make their objective least."""
-    held = getattr(PLAN, decision).certificate.objective
-    bound = held * 1.01 + 1
+    objective = getattr(PLAN, decision).certificate.objective
+    bound = objective * 1.01 + 1
     plan = edited(
         PLAN,
         **{
             f"{decision}__certificate__bound": bound,
-            f"{decision}__certificate__gap": (bound - held) / max(held, 1e-12),
+            f"{decision}__certificate__gap": (bound - objective) / max(objective, 1e-12),
         },
     )
     assert f"bound_side[{decision}]" in named(plan)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def held() -> dict[str, Any]:
+def free() -> dict[str, Any]:
     """Return the plan of the main instance, as JSON."""
     plan = planner.solve(ROOT / "instances" / "5gw.json")
     return json.loads(plan.model_dump_json())
@@ -35,19 +35,19 @@ def broken(data: dict[str, Any], edit: Callable[[dict[str, Any]], None]) -> list
     return [f"{v.rule}: {v.message}" for v in planner.check(Plan.model_validate(copied))]
 
 
-def test_plans_hold(held: dict[str, Any], pinned: dict[str, Any]) -> None:
+def test_solved_plans_break_nothing(free: dict[str, Any], pinned: dict[str, Any]) -> None:
     """The plans as solved break nothing and are proven."""
-    for plan in (held, pinned):
+    for plan in (free, pinned):
         assert broken(plan, lambda _: None) == []
         assert plan["status"] == "optimal"
         assert all(plan[k]["certificate"]["status"] == "optimal" for k in ("sites", "layout", "fabric", "placement"))
 
 
-def test_one_more_module_breaks_the_budget(held: dict[str, Any]) -> None:
+def test_one_more_module_breaks_the_budget(free: dict[str, Any]) -> None:
     """What is left of the budget does not buy the rack, the building and the links of one more module."""
-    left = held["instance"]["limits"]["budget_usd"] - held["cost"]["total_usd"]
-    rack = held["instance"]["hardware"]["rack"]["price_usd"]
-    assert 0 <= left < rack + held["instance"]["grid"]["prices"]["building_usd_per_it_mw"] * 0.125
+    left = free["instance"]["limits"]["budget_usd"] - free["cost"]["total_usd"]
+    rack = free["instance"]["hardware"]["rack"]["price_usd"]
+    assert 0 <= left < rack + free["instance"]["grid"]["prices"]["building_usd_per_it_mw"] * 0.125
 
 
 def fill_srp(plan: dict[str, Any]) -> None:
@@ -111,10 +111,10 @@ EDITS = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_edit_is_named(held: dict[str, Any], pinned: dict[str, Any], name: str) -> None:
+def test_edit_is_named(free: dict[str, Any], pinned: dict[str, Any], name: str) -> None:
     """An edit is found in the free plan and in the pinned one, and the rule says what it is about."""
     edit, word = EDITS[name]
-    for plan in (held, pinned):
+    for plan in (free, pinned):
         if name == "headroom" and not any(s["balancing_authority"] == "SRP" for s in plan["sites"]["sites"]):
             continue
         rules = broken(plan, edit)

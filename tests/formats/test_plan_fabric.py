@@ -21,7 +21,7 @@ from planner.plan.sites import Site, SitesPlan
 
 def _plan(fabrics: dict[str, tuple[int, int]], racks: dict[str, int] | int) -> Plan:
     """Return the parts of a plan that say where racks stand: (racks a leaf domain, leaf domains a pod) by site."""
-    held = {
+    fabrics = {
         s: SiteFabric.model_construct(leaf_domain_racks=size, leaf_domains_per_pod=pod)
         for s, (size, pod) in fabrics.items()
     }
@@ -32,7 +32,9 @@ def _plan(fabrics: dict[str, tuple[int, int]], racks: dict[str, int] | int) -> P
     )
     hardware = Hardware.model_construct(racks=racks if isinstance(racks, int) else None)
     return Plan.model_construct(
-        fabric=FabricPlan.model_construct(sites=held), sites=sites, instance=Instance.model_construct(hardware=hardware)
+        fabric=FabricPlan.model_construct(sites=fabrics),
+        sites=sites,
+        instance=Instance.model_construct(hardware=hardware),
     )
 
 
@@ -49,7 +51,7 @@ def test_one_cluster() -> None:
 
 
 def test_pods_and_sites() -> None:
-    """Pods stand between leaves and site where there are several; sites are told apart by name and joined by the WAN."""
+    """Pods stand between leaves and site where there are several; sites have names of their own, joined by the WAN."""
     found = plan_topology(_plan({"east": (2, 2), "west": (3, 9)}, {"east": 11, "west": 3}), "plan.json")
     parents = {s.name: s.parent for s in found.switches}
     assert {n: p for n, p in parents.items() if "pod" in n} == {f"east-pod{i}": "east" for i in range(3)}

@@ -1,8 +1,9 @@
-"""What Kueue, Volcano and Open MPI publish of their formats, held against the files that are written for them.
+"""What Kueue, Volcano and Open MPI publish of their formats, and the files that are written for them.
 
-Sources, each restated here in few words: kubernetes-sigs/kueue, config/components/crd/bases/kueue.x-k8s.io_topologies.yaml and
-kueue.x-k8s.io_resourceflavors.yaml; volcano-sh/volcano, config/crd/volcano/bases/topology.volcano.sh_hypernodes.yaml; the
-annotations of kueue's apis/kueue/v1alpha1/tas_types.go; Open MPI 4.1, mpirun(1), section "Rankfiles".
+Sources, each restated here in few words: kubernetes-sigs/kueue, kueue.x-k8s.io_topologies.yaml and
+kueue.x-k8s.io_resourceflavors.yaml in config/components/crd/bases; volcano-sh/volcano,
+config/crd/volcano/bases/topology.volcano.sh_hypernodes.yaml; the annotations of kueue's
+apis/kueue/v1alpha1/tas_types.go; Open MPI 4.1, mpirun(1), section "Rankfiles".
 """
 
 import re
@@ -24,7 +25,7 @@ RANK_LINE = re.compile(r"rank (\d+)=(\S+) slot=(\d+)")
 
 @pytest.mark.parametrize("text", [write_topology(TREE, "kueue"), write_placed(PLACED, TREE, "kueue")])
 def test_kueue_topology_levels(text: str) -> None:
-    """One to eight levels, each a label's key of 316 letters at most, none twice, the host's name last if it is there at all."""
+    """One to eight levels, each a label's key of 316 letters at most, none twice, the host's name last if at all."""
     (topology,) = _of_kind(text, "Topology")
     assert topology["apiVersion"] == "kueue.x-k8s.io/v1beta1" and topology["spec"].keys() == {"levels"}
     levels = [x["nodeLabel"] for x in topology["spec"]["levels"]]
@@ -39,7 +40,7 @@ def test_kueue_topology_levels(text: str) -> None:
 
 
 def test_kueue_annotations() -> None:
-    """A podset asks for slices with their topology and their size together, or for no topology; a level that it asks for is one of the Topology's."""
+    """A podset asks for slices with topology and size, or for no topology; its level is one of the Topology's."""
     text = write_placed(_on(*range(1, 9), groups=4), TREE, "kueue")
     asked = _of_kind(text, "Job")[0]["spec"]["template"]["metadata"]["annotations"]
     assert asked.keys() == {"kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8s.io/podset-slice-size"}
@@ -49,7 +50,7 @@ def test_kueue_annotations() -> None:
 
 
 def test_volcano_hypernode_schema() -> None:
-    """A tier is a whole number; each member says Node or HyperNode and selects by one matcher, an exact name as objects are named."""
+    """A tier is a whole number; each member is a Node or HyperNode, selected by one matcher of an exact object name."""
     for hypernode in _objects(write_topology(TREE, "volcano")):
         assert (hypernode["apiVersion"], hypernode["kind"]) == ("topology.volcano.sh/v1alpha1", "HyperNode")
         spec = hypernode["spec"]

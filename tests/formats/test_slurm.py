@@ -40,8 +40,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     reason = why_not()
     if reason:
         pytest.skip(reason)
-    with controller(tmp_path_factory.mktemp("slurm") / "run", fold_names(NODES), write_conf(_topology())) as held:
-        yield held
+    with controller(tmp_path_factory.mktemp("slurm") / "run", fold_names(NODES), write_conf(_topology())) as running:
+        yield running
 
 
 def _placed(seed: int, size: int) -> Placed:
@@ -49,7 +49,7 @@ def _placed(seed: int, size: int) -> Placed:
 
 
 def test_the_controller_reads_the_tree_as_written(slurm: Controller) -> None:
-    """What scontrol shows of the topology has every switch with the planner's nodes and children, and so many levels."""
+    """What scontrol shows of the topology has every switch with the planner's nodes and children, and all levels."""
     shown = dict[str, dict[str, str]]()
     for line in slurm.run("scontrol", "show", "topology").splitlines():
         words = dict(word.split("=", 1) for word in line.split())
@@ -79,7 +79,7 @@ def test_the_controller_allocates_exactly_the_list(slurm: Controller, seed: int,
 
 
 def test_the_controller_takes_the_hostfile(slurm: Controller, tmp_path: Path) -> None:
-    """A job of arbitrary distribution gets the nodes of the planner's SLURM_HOSTFILE and a task for each of its lines."""
+    """A job of arbitrary distribution gets the nodes of the planner's SLURM_HOSTFILE, a task for each of its lines."""
     placed = _placed(5, 20)
     file = tmp_path / "ranks"
     file.write_text(hostfile(placed, _topology()))
@@ -92,7 +92,7 @@ def test_the_controller_takes_the_hostfile(slurm: Controller, tmp_path: Path) ->
 
 
 def test_a_list_shorter_than_its_count_is_no_list(slurm: Controller) -> None:
-    """The trap that the planner's arguments keep clear of: a trial refuses such a list, a job gets nodes that nobody asked for."""
+    """The trap that the planner's arguments avoid: a trial refuses such a list, a job gets nodes nobody asked for."""
     asked = _placed(6, 13).nodes
     short = ("-N14", "--exclusive", "-w", fold_names(asked))
     with pytest.raises(RuntimeError, match="not available"):
@@ -127,8 +127,8 @@ def test_what_the_controller_accepts_the_reader_refuses(
 ) -> None:
     """A node under two leaves, or pods that nothing joins, start a controller all the same."""
     text = write_conf(_topology()).replace(found, instead)
-    with controller(tmp_path / "run", fold_names(NODES), text) as held:
-        assert len(held.run("scontrol", "show", "topology").splitlines()) == text.count("SwitchName")
+    with controller(tmp_path / "run", fold_names(NODES), text) as running:
+        assert len(running.run("scontrol", "show", "topology").splitlines()) == text.count("SwitchName")
     with pytest.raises(InputError, match=complaint):
         read_conf(text, "topology.conf")
 

@@ -139,7 +139,7 @@ def test_json_holds_what_a_script_needs() -> None:
 
 
 def test_kueue_orders_pods_as_the_ranks() -> None:
-    """Kueue sorts by the levels' values as text: sorted so, the labelled nodes are in rank order, each group in one domain."""
+    """Kueue sorts by the levels' values as text: labelled nodes are then in rank order, each group in one domain."""
     placed = _on(*range(16, 4, -1), groups=4)
     text = write_placed(placed, TREE, "kueue")
     levels = [x["nodeLabel"] for x in _of_kind(text, "Topology")[0]["spec"]["levels"]]

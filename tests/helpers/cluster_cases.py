@@ -1,4 +1,4 @@
-"""Small clusters and jobs at random, and the best of all ways to place them, by counts and without the code under test."""
+"""Small clusters and jobs at random, and the best of all ways to place them, without the code under test."""
 
 import itertools
 import random
@@ -25,7 +25,7 @@ def random_problem(seed: int, *, tiers: int = 1) -> Problem:
 
 
 def crowded_problem(seed: int, *, tiers: int) -> Problem:
-    """Return five leaves, most in a pod of its own, that groups as large as the leaves fill to the last units: some groups must cross."""
+    """Return five leaves, most in a pod of its own, filled to the last units by groups as large: some must cross."""
     r = random.Random(seed)
     while True:
         pods = sorted(r.randrange(6) for _ in range(5))
@@ -79,5 +79,5 @@ def cost(q: Problem, placed: tuple[tuple[int, Way], ...]) -> tuple[int, ...]:
 
 
 def best(q: Problem) -> tuple[int, ...]:
-    """Return the least cost over all placements."""
+    """Return the minimum cost over all placements."""
     return min(cost(q, p) for p in placements(q))

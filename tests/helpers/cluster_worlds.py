@@ -26,7 +26,7 @@ def some_busy(topology: Topology, share: float, seed: int) -> list[str]:
 
 
 def renamed(topology: Topology, seed: int) -> tuple[Topology, dict[str, str]]:
-    """Return the same cluster with the names of each leaf's nodes permuted, and the new name at the place of each old one."""
+    """Return the cluster with the names of each leaf's nodes permuted, and the new name of each old one."""
     r, names = random.Random(seed), {}
     for s in topology.switches:
         names.update(zip(s.nodes, r.sample(s.nodes, len(s.nodes)), strict=True))

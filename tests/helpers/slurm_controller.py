@@ -64,7 +64,7 @@ def why_not() -> str | None:
         return "slurmctld is not installed and there is no apt-get to install it"
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *PACKAGES]
     for command in (install, ["apt-get", "update", "-q"], install):
-        said = subprocess.run(
+        done = subprocess.run(
             command,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
             capture_output=True,
@@ -74,7 +74,7 @@ def why_not() -> str | None:
         )
         if _installed():
             return None
-    return f"Debian's slurm packages cannot be installed: {said.stderr.strip()[-200:]}"
+    return f"Debian's slurm packages cannot be installed: {done.stderr.strip()[-200:]}"
 
 
 def _installed() -> bool:
@@ -99,8 +99,8 @@ class Controller:
 
     def submit(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         """Submit a job that sleeps; return its number."""
-        said = self.run("sbatch", "--parsable", *arguments, "--wrap=sleep 600", environment=environment)
-        return said.strip().partition(";")[0]
+        done = self.run("sbatch", "--parsable", *arguments, "--wrap=sleep 600", environment=environment)
+        return done.strip().partition(";")[0]
 
     def allocated(self, job: str, seconds: float = 20) -> str:
         """Return the hostlist that a job holds, waiting until it holds one."""
@@ -154,14 +154,14 @@ def controller(
             nodes=nodes,
         )
     )
-    held = Controller(directory)
+    slurm = Controller(directory)
     with (directory / "out").open("w") as out:
         process = subprocess.Popen(
             ["slurmctld", "-D", "-c", "-f", str(directory / "slurm.conf")], stdout=out, stderr=out
         )
     try:
-        _wait(held, process)
-        yield held
+        _wait(slurm, process)
+        yield slurm
     finally:
         process.terminate()
         try:
@@ -171,17 +171,17 @@ def controller(
             process.wait()
 
 
-def _wait(held: Controller, process: subprocess.Popen[bytes], seconds: float = 30) -> None:
+def _wait(slurm: Controller, process: subprocess.Popen[bytes], seconds: float = 30) -> None:
     end = time.monotonic() + seconds
-    while "UP" not in _ping(held):
+    while "UP" not in _ping(slurm):
         if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError((held.directory / "out").read_text()[-3000:])
+            raise RuntimeError((slurm.directory / "out").read_text()[-3000:])
         time.sleep(0.1)
 
 
-def _ping(held: Controller) -> str:
+def _ping(slurm: Controller) -> str:
     try:
-        return held.run("scontrol", "ping")
+        return slurm.run("scontrol", "ping")
     except RuntimeError:
         return ""
 

@@ -72,7 +72,7 @@ def test_more_free_nodes_never_hurt(seed: int) -> None:
 
 @pytest.mark.parametrize("busy", [0.05, 0.25])
 def test_groups_of_13_reach_the_bound(busy: int) -> None:
-    """1,024 nodes in leaves of 32: no more groups split than the closed form says must, in a tenth of a second's search."""
+    """1,024 nodes in leaves of 32: no more groups split than the closed form has, in a tenth of a second's search."""
     topology = tree([32] * 32, 8)
     taken = some_busy(topology, busy, 1)
     job = Job(name="j", mesh={"pipeline": (1024 - len(taken)) // 13, "data": 13})
@@ -91,7 +91,7 @@ def test_mesh_is_in_rank_order() -> None:
 
 
 def test_segments_stay_in_blocks() -> None:
-    """Blocks of 4 with a node missing hold one segment of 3; leaves of 8 then hold two, and a group of two segments is whole."""
+    """Blocks of 4 with a node missing fit one segment of 3; leaves of 8 then fit two, and a group of two is whole."""
     topology = tree([8, 8], 2, block=4)
     job = Job(name="j", groups=(GroupKind(name="g", size=6, count=2),), segment_nodes=3)
     placed = planner.place(topology, job, busy=["n00001"])
@@ -151,7 +151,7 @@ def in_a_tenth(call: tuple[Cluster, Job]) -> tuple[Placement, list[str]]:
 
 
 def test_many_callers_with_little_time() -> None:
-    """Eight threads, then four processes, on one fragmented cluster: each call has a valid placement, and a gap where it is not proven."""
+    """Eight threads, then four processes, on one cluster: each placement is valid, with a gap unless proven."""
     topology = tree([16] * 96, 8)
     cluster = Cluster(topology, busy=some_busy(topology, 0.25, 3))
     cluster.warm_up()

@@ -1,4 +1,4 @@
-"""The bound of the step-time objective: below the best of all placements on small clusters, and what the shape of a job must send."""
+"""The bound of the step-time objective: below the best of all placements on small clusters."""
 
 import itertools
 from collections import Counter
@@ -40,8 +40,8 @@ def small_clock(plan: Plan, cluster: Cluster, *, leaf: int, per_pod: int, wrap: 
     """Time jobs on leaves of so many nodes, three times as many ports down as up at each tier."""
     whole = clock_of(Cluster(plan_topology(plan, "plan")), plan, "plan")
     design = Design(
-        ports=64, rails=8, racks=len(cluster.leaf_of), leaf_down=leaf, leaf_up=1, leaf_bundle=1, rails_per_pod=8, domains_per_pod=per_pod, spine_up=1,
-        spine_bundle=1,
+        ports=64, rails=8, racks=len(cluster.leaf_of), leaf_down=leaf, leaf_up=1, leaf_bundle=1, rails_per_pod=8,
+        domains_per_pod=per_pod, spine_up=1, spine_bundle=1,
     )  # fmt: skip
     places = {n: i * leaf + at for i, x in enumerate(cluster.leaves) for at, n in enumerate(x.nodes)}
     return replace(whole, design=design, places=places, wrap=wrap)
@@ -61,7 +61,7 @@ def all_placements(cluster: Cluster, job: Job) -> Iterator[tuple[str, ...]]:
     [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2), (2, 4, 3, 3)],
 )
 def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int, leaves: int, wrap: bool) -> None:
-    """No rank order is faster than the bound; the placement is no slower than the best of all, or its certificate says that it may be."""
+    """No rank order is faster than the bound; the placement is the best of all, or its certificate leaves that open."""
     cluster = Cluster(tree([leaf] * leaves, 2))
     clock, job = (
         small_clock(plan, cluster, leaf=leaf, per_pod=2, wrap=wrap),
@@ -90,5 +90,5 @@ def test_no_spread_crosses_less(stages: int, replicas: int, rooms: tuple[int, ..
         flows += [(on[groups[-1][d]], on[groups[0][d]]) for d in range(replicas) if wrap and stages > 1]
         leaving, entering = Counter(a for a, b in flows if a != b), Counter(b for a, b in flows if a != b)
         worst = max([*leaving.values(), *entering.values()], default=0)
-        held = Counter(i for g in groups for i in {on[r] for r in g} if len({on[r] for r in g}) > 1)
-        assert any(worst >= b and max(held.values(), default=0) >= a for b, a in pairs), (on, pairs)
+        leaving = Counter(i for g in groups for i in {on[r] for r in g} if len({on[r] for r in g}) > 1)
+        assert any(worst >= b and max(leaving.values(), default=0) >= a for b, a in pairs), (on, pairs)

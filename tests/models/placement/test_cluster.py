@@ -49,7 +49,7 @@ def test_agrees_with_brute_force(seed: int, tiers: int) -> None:
 @pytest.mark.parametrize("tiers", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(40))
 def test_full_clusters_agree_with_brute_force(seed: int, tiers: int) -> None:
-    """Where groups must cross pods and the switches above them, as few do as in the best of all placements, and proven so."""
+    """Where groups must cross pods and switches above, as few do as in the best of all placements, and proven so."""
     q = crowded_problem(seed, tiers=tiers)
     f = found(q)
     assert f.values == replayed(q, f) == best(q)
@@ -58,7 +58,7 @@ def test_full_clusters_agree_with_brute_force(seed: int, tiers: int) -> None:
 
 @pytest.mark.parametrize(("sizes", "seed"), [((8, 6), 0), ((16, 12, 8), 1), ((13,), 2)])
 def test_a_full_cluster_is_proven_pod_by_pod(sizes: tuple[int, ...], seed: int) -> None:
-    """64 leaves in four pods, all free nodes taken: more groups cross pods than the closed form says must, and no fewer could."""
+    """64 leaves in four pods, all nodes taken: more groups cross pods than the closed form has, and no fewer could."""
     r = random.Random(seed)
     leaves = tuple(Leaf((i // 16,), sum(r.random() > 0.15 for _ in range(16)), 16) for i in range(64))
     need = sum(leaf.free for leaf in leaves)
@@ -99,10 +99,10 @@ def test_no_time_still_places(seed: int) -> None:
 def test_regular_clusters_agree_with_the_plan(busy: int) -> None:
     """Equal groups on equal leaves in equal pods are what the plan's own placement makes of them, proofs included."""
     leaves, size, per_pod = 24, 10, 6
-    held = [Leaf((i // per_pod,), size - busy * (i == leaves - 1), size) for i in range(leaves)]
-    racks = sum(leaf.free for leaf in held)
+    placed_leaves = [Leaf((i // per_pod,), size - busy * (i == leaves - 1), size) for i in range(leaves)]
+    racks = sum(leaf.free for leaf in placed_leaves)
     groups = racks // 13
-    q = Problem(leaves=tuple(held), kinds=(Kind(13, groups),), line=groups)
+    q = Problem(leaves=tuple(placed_leaves), kinds=(Kind(13, groups),), line=groups)
     plan = place_racks(
         PlacementRequest(racks=racks, groups=groups, group_racks=13, leaf_domain_racks=size, domains_per_pod=per_pod),
         Options(),
@@ -116,7 +116,7 @@ def test_regular_clusters_agree_with_the_plan(busy: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_chains_prove_the_pieces_of_a_full_cluster(seed: int) -> None:
-    """With 99 % taken by groups of several sizes the closed forms say nothing of pieces; the flow of chains proves them."""
+    """With 99 % taken by groups of several sizes no closed form bounds the pieces; the flow of chains proves them."""
     r = random.Random(seed)
     leaves = tuple(Leaf((), r.randint(18, 29), 32) for _ in range(64))
     free = sum(leaf.free for leaf in leaves)
@@ -161,7 +161,7 @@ def min_boundaries(free: tuple[int, ...], line: int, lines: int) -> int:
     return further(free, lines)
 
 
-# Several of these were called proven at one boundary more than needed: the model of the level excluded the best numbering.
+# Most of these were called proven at one boundary too many: the model of the level excluded the best numbering.
 LINES = [
     ((5, 5), 2, 3),
     ((3, 6, 5), 4, 3),
@@ -185,7 +185,7 @@ def test_boundaries_of_several_lines_are_not_bounded_too_high(
 
 
 def test_a_run_proves_only_what_it_searched() -> None:
-    """A failure proves nothing, a contradiction only that nothing is below what was excluded, a bound no more than that."""
+    """A failure proves nothing, a contradiction no more than what was excluded, and so does a bound."""
     assert _proven(Outcome(stop=Stop.FAILED, bound=9.0), None) == 0
     assert _proven(Outcome(stop=Stop.FAILED, infeasible=True), 4) == 0
     assert _proven(Outcome(stop=Stop.PROVED, infeasible=True), None) == 0

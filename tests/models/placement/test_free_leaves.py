@@ -33,7 +33,7 @@ def test_fragmentation_is_proven(seed: int, sizes: tuple[int, ...]) -> None:
 
 
 def test_a_bound_is_given_where_it_is_not_searched() -> None:
-    """Best fit leaves more part-free than needed here; its bound says no more than what is so, and no proof is claimed of it."""
+    """Best fit leaves more part-free than needed here; its bound is valid, and no proof is claimed of it."""
     q = half_free(0, (12, 5))
     best_fit, searched = (solve(q, Options(time_limit=100.0), fragmentation=f) for f in (False, True))
     assert best_fit.solution is not None and searched.solution is not None

@@ -15,10 +15,10 @@ def test_holes_of_two_pods_meet_in_one() -> None:
     """Two holes of 2 in leaves of different pods come together by one exchange of leaves that have equal room."""
     q = Problem(leaves=tuple(Leaf((i // 2,), 6, 6) for i in range(4)), kinds=(Kind(4, 3), Kind(6, 2)), line=5)
     packing = Packing(whole=Counter({(0, 0): 1, (1, 1): 1, (2, 0): 1, (3, 1): 1}))
-    held = Exchange(q, packing, {2: [0, 2], 0: [1, 3]}).gather(Counter({2: 2}))
-    assert held is not None
-    assert len({q.pod_of[i] for i, _ in held}) == 1
-    assert all(q.leaves[i].free - used(q, packing, i) == 2 for i, _ in held)
+    pieces = Exchange(q, packing, {2: [0, 2], 0: [1, 3]}).gather(Counter({2: 2}))
+    assert pieces is not None
+    assert len({q.pod_of[i] for i, _ in pieces}) == 1
+    assert all(q.leaves[i].free - used(q, packing, i) == 2 for i, _ in pieces)
     assert Counter(k for (_, k), n in packing.whole.items() for _ in range(n)) == {0: 2, 1: 2}
 
 
