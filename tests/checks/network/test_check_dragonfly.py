@@ -22,8 +22,8 @@ from planner.exports.from_plan import built_fabric
 from planner.models.fabric import solve as fabric
 from planner.models.requests import Options
 from planner.plan.plan import Plan
-from planner.planning.pareto import request_of
 from planner.planning.fabric_requests import crossings
+from planner.planning.pareto import request_of
 from planner.simulation.from_plan import part_of_plan
 
 INSTANCES = Path(__file__).parents[3] / "instances"

@@ -10,7 +10,7 @@ import planner
 from planner.api import check
 from planner.exports.cable_list import cable_list
 from planner.exports.from_plan import built_fabric
-from planner.exports.graph import graph
+from planner.exports.graph import edges, graph
 from planner.exports.picture import picture
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
@@ -235,6 +235,8 @@ def test_a_dragonfly_has_a_wan_gateway(grouped: Plan) -> None:
     assert 0 < f.wan_gateway.leaf_uplink_share < 1
     assert len([line for line in "".join(cable_list(x)).splitlines() if line.startswith("wan-gateway-0-0,")]) == 5
     assert "wan-gateway" in nx.get_node_attributes(graph(x, by_pod=False), "tier").values()
+    counted = x.design.leaves + x.design.switch_pairs + f.wan_gateway.uplinks
+    assert graph(x, by_pod=False).number_of_edges() <= edges(x) == counted
     assert "WAN gateway: 1 switches, 5 ports to the wide area" in "".join(picture(x))
 
 

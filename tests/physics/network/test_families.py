@@ -1,0 +1,22 @@
+"""The registry of fabric families: complete, and each family's designs found by their type."""
+
+from typing import get_args
+
+import pytest
+
+from planner.instance.network import FabricFamily
+from planner.physics.network.families import FAMILIES, WIRINGS
+
+
+def test_every_family_is_registered() -> None:
+    """An instance may name just the families of the registry, and every wiring serves one of them."""
+    assert set(FAMILIES) == set(get_args(FabricFamily))
+    assert {f.wiring.design for f in FAMILIES.values()} == set(WIRINGS)
+
+
+@pytest.mark.parametrize("gpus", [1, 4, 72])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_gpu_of_a_rack_has_a_port(family: FabricFamily, gpus: int) -> None:
+    """The sets of a rack's GPUs over all networks are its GPUs."""
+    ports = FAMILIES[family].rack_ports(gpus)
+    assert ports.rails * ports.rail_gpus * ports.apart == gpus
