@@ -277,7 +277,7 @@ def joint_bound(
 
     Racks are split as evenly as can be over as many sites as a plan may have. Nothing takes time between sites, in them
     the network is as fast as its NICs with the transport's own slowdown, ZeRO shards over all replicas, and sites may
-    be idle: a split of any other kind, or over fewer sites, has larger all-reduces and no more shards, and is no faster.
+    be idle: a split of any other kind, or over fewer sites, has larger all-reduces, no more shards and no less time.
     Where more sites are allowed the racks stand at one, and the NICs take no time either.
     """
     pins = {k: v for k, v in instance.pins.items() if k != "layout.data_parallel_by_site"}

@@ -59,9 +59,6 @@ def picture() -> str:
         label = escape(name.removeprefix("planner."))
         boxes.append(f'<rect x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{BOX}" rx="6"/>')
         boxes.append(f'<text x="{x + w / 2:.0f}" y="{y + 28:.0f}" class="name">{label}</text>')
-        boxes.append(
-            f'<text x="{x + w / 2:.0f}" y="{y + 37:.0f}" class="count">{count} file{"s" * (count != 1)}</text>'
-        )
     words = [f'<text x="10" y="{10 + i * ROW + 28}" class="what">{escape(WHAT[i])}</text>' for i in range(len(LAYERS))]
     style = (
         "rect{fill:#eef3f8;stroke:#35506b}line{stroke:#35506b;stroke-opacity:.25}text{font-family:sans-serif;fill:#1c2b3a}"
