@@ -58,13 +58,13 @@ def renames_in(location: Location, value: Any) -> Iterator[tuple[Location, str]]
     if new is not None:
         yield location, new
     if isinstance(value, str):
-        for (above, key, old), new in RENAMED_VALUES.items():
+        for (above, key, old), new_value in RENAMED_VALUES.items():
             if (location[-1], value) == (key, old) and above in location:
-                yield location, new
+                yield location, new_value
     entries: Iterable[tuple[int | str, Any]] = ()
     if isinstance(value, dict):
         entries = value.items()
     elif isinstance(value, list):
         entries = enumerate(value)
-    for key, inner in entries:
-        yield from renames_in((*location, key), inner)
+    for at, inner in entries:
+        yield from renames_in((*location, at), inner)
