@@ -19,8 +19,8 @@ def spend(run: Run, most: int) -> Conflict | None:
     low, high = 0, most + run.module
     # From the bills of like plans and a little more, since what is proven of layouts holds for fewer racks; else a
     # guess that the budget is likely to cover, for there to be a plan early.
-    told = run.learned.racks_for(run.budget)
-    first = FIRST_GUESS * most if told is None else min(most, told * ABOVE)
+    estimate = run.learned.racks_for(run.budget)
+    first = FIRST_GUESS * most if estimate is None else min(most, estimate * ABOVE)
     guess = max(run.module, int(first) // run.module * run.module)
     for _ in range(EVALUATIONS):
         last = run.at(guess)
@@ -69,14 +69,16 @@ def _next_guess(run: Run, last: Trial | Refusal | None, low: int, high: int) -> 
     return max(low + module, min(guess, high - module))
 
 
-def _usd_of_one_more(run: Run, held: Trial) -> float:
+def _usd_of_one_more(run: Run, trial: Trial) -> float:
     """Estimate what a rack more costs: the slope to the nearest other bill, or the average where they differ much."""
-    usd = held.cost.total_usd
+    usd = trial.cost.total_usd
     bills = [*run.learned.bills, *((t.racks, t.cost.total_usd) for t in run.tried.values() if isinstance(t, Trial))]
     slopes = [
-        (abs(racks - held.racks), (cost - usd) / (racks - held.racks)) for racks, cost in bills if racks != held.racks
+        (abs(racks - trial.racks), (cost - usd) / (racks - trial.racks))
+        for racks, cost in bills
+        if racks != trial.racks
     ]
-    average = usd / held.racks
+    average = usd / trial.racks
     _, each = min(slopes, default=(0, average))
     return each if average / 2 <= each <= average * 2 else average
 
@@ -114,5 +116,5 @@ def _grow(run: Run, site: str) -> bool:
 
 def _split_so(run: Run, split: dict[str, int]) -> Trial | Refusal:
     """Take all decisions for racks by site, or return the trial that chose them by itself."""
-    held = (t for t in run.tried.values() if isinstance(t, Trial) and t.racks_by_site == split)
-    return next(held, None) or run.decider.trial(None, fixed=split)
+    same = (t for t in run.tried.values() if isinstance(t, Trial) and t.racks_by_site == split)
+    return next(same, None) or run.decider.trial(None, fixed=split)

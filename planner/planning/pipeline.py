@@ -101,25 +101,25 @@ class Decider:
             if isinstance(split, Refusal):
                 return split
             by_site, sites_plan = split
-            found = self._cut(by_site, sites_plan)
-            if isinstance(found, Refusal):
-                return found
-            if self._needs_more_wan(found, sites_plan):
+            layout_plan = self._cut(by_site, sites_plan)
+            if isinstance(layout_plan, Refusal):
+                return layout_plan
+            if self._needs_more_wan(layout_plan, sites_plan):
                 continue
-            joined = self._join(sites_plan, found)
+            joined = self._join(sites_plan, layout_plan)
             if isinstance(joined, Refusal):
                 if fixed or frozenset(by_site) not in self.refused:
                     return joined
                 continue
             if self.instance.network is None:
-                return self._trial(by_site, sites_plan, joined, found, None, None)
-            built = self._build(by_site, found, sites_plan, joined)
+                return self._trial(by_site, sites_plan, joined, layout_plan, None, None)
+            built = self._build(by_site, layout_plan, sites_plan, joined)
             if built is None:
                 continue
             if isinstance(built, Refusal):
                 return built
             fabric_plan, placement_plan = built
-            return self._trial(by_site, sites_plan, joined, found, fabric_plan, placement_plan)
+            return self._trial(by_site, sites_plan, joined, layout_plan, fabric_plan, placement_plan)
         raise InternalError(f"the decisions did not settle in {ROUNDS + REFUSALS} rounds at {racks} racks")
 
     def _trial(
@@ -127,18 +127,18 @@ class Decider:
         by_site: dict[str, int],
         s: SitesPlan | None,
         w: WanPlan | None,
-        found: LayoutPlan,
+        layout_plan: LayoutPlan,
         f: FabricPlan | None,
         p: PlacementPlan | None,
     ) -> Trial:
         cost = bill(self.instance, sum(by_site.values()), s, f, w)
-        certificates = [x.certificate for x in (s, w, found, f, p) if x is not None]
+        certificates = [x.certificate for x in (s, w, layout_plan, f, p) if x is not None]
         proved = all(c.status == "optimal" for c in certificates)
         return Trial(
-            racks_by_site=by_site, sites=s, wan=w, layout=found, fabric=f, placement=p, cost=cost, proved=proved
+            racks_by_site=by_site, sites=s, wan=w, layout=layout_plan, fabric=f, placement=p, cost=cost, proved=proved
         )
 
-    def _join(self, s: SitesPlan | None, found: LayoutPlan) -> WanPlan | Refusal | None:
+    def _join(self, s: SitesPlan | None, layout_plan: LayoutPlan) -> WanPlan | Refusal | None:
         """Design what joins the sites where that is asked for: the exchange takes no longer than the step assumes.
 
         Sites that are proven not to be joined by any design are remembered, so that the split looks elsewhere.
@@ -146,8 +146,8 @@ class Decider:
         links = self.instance.wan
         if s is None or links is None or not links.designed or len(s.sites) < 2:
             return None
-        m, a = found.metrics, found.assumptions
-        training = tuple(sorted(x for x, d in found.data_parallel_by_site.items() if d))
+        m, a = layout_plan.metrics, layout_plan.assumptions
+        training = tuple(sorted(x for x, d in layout_plan.data_parallel_by_site.items() if d))
         window = assumed_window_seconds(
             links, m.gradient_bytes_per_stage, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms
         )
@@ -173,21 +173,21 @@ class Decider:
         )
         if out.solution is None:
             return self._refusal("sites", out, partial(self.why_no_split, instance, request, out))
-        held = out.solution if not fixed else self._told(out.solution, sorted(pins))
-        return {s.id: s.racks for s in held.sites}, held
+        split = out.solution if not fixed else self._stated(out.solution, sorted(pins))
+        return {s.id: s.racks for s in split.sites}, split
 
-    def _told(self, held: SitesPlan, pins: list[str]) -> SitesPlan:
+    def _stated(self, split: SitesPlan, pins: list[str]) -> SitesPlan:
         """State of a split with racks fixed by the budget loop that it did so, in place of pins that no user gave."""
-        c = held.certificate
+        c = split.certificate
         own = tuple(b for b in c.binding if b not in {f"pins[{p}]" for p in pins if p not in self.instance.pins})
         given = f"{c.given}; racks by site, to which the loop on the budget grew a split of least yearly cost"
-        return held.model_copy(update={"certificate": c.model_copy(update={"binding": own, "given": given})})
+        return split.model_copy(update={"certificate": c.model_copy(update={"binding": own, "given": given})})
 
     def why_no_split(self, instance: Instance, request: SitesRequest, out: Outcome[SitesPlan]) -> Conflict:
         """Return the rules that leave no split, or say that none was found."""
-        found = sites_conflict.conflict(instance, request, self.options) if out.infeasible else None
-        self.unproven_refusals |= found is None
-        return found or Conflict(decision="sites", rules=(), reason=f"no split was found: {out.detail}")
+        conflict = sites_conflict.conflict(instance, request, self.options) if out.infeasible else None
+        self.unproven_refusals |= conflict is None
+        return conflict or Conflict(decision="sites", rules=(), reason=f"no split was found: {out.detail}")
 
     def _cut(self, by_site: dict[str, int], sites_plan: SitesPlan | None) -> LayoutPlan | Refusal:
         links = sites_plan.links if sites_plan else ()
@@ -244,30 +244,30 @@ class Decider:
         """Return the layout found last, from which the next search may start."""
         return [strategy_of(self.requests[-1][0])] if self.requests else []
 
-    def confirmed(self, held: Trial) -> Trial:
+    def confirmed(self, trial: Trial) -> Trial:
         """Return the trial with its layout verified by CP-SAT: done once, for the plan that is returned.
 
         The tables are searched afresh where no other solve shares the cache, so that CP-SAT sees every column left.
         Where the time is out the plan stands as it is.
         """
         if self.out_of_time():
-            return held
-        request = next(r for found, r in self.requests if found is held.layout)
+            return trial
+        request = next(r for kept, r in self.requests if kept is trial.layout)
         memory = None if self.alone else self.layouts
-        out = layout.solve(self.instance, request, self.left(), warm_starts=[strategy_of(held.layout)], cache=memory)
+        out = layout.solve(self.instance, request, self.left(), warm_starts=[strategy_of(trial.layout)], cache=memory)
         if out.solution is None:
             raise InternalError("layout: the search does not find again what it found before")
-        return replace(held, layout=out.solution)
+        return replace(trial, layout=out.solution)
 
-    def _needs_more_wan(self, found: LayoutPlan, sites_plan: SitesPlan | None) -> bool:
+    def _needs_more_wan(self, layout_plan: LayoutPlan, sites_plan: SitesPlan | None) -> bool:
         """Return whether the layout exchanges more, or faster, than the links were sized for; keep the larger need."""
         if sites_plan is None or self.instance.wan is None or not sites_plan.links:
             return False
-        m, links = found.metrics, sites_plan.links
+        m, links = layout_plan.metrics, sites_plan.links
         size = wan.exchange_bytes(m.gradient_bytes_per_stage, len(sites_plan.sites))
         need = max(wan.exchange_need_gbps(self.instance.wan, size, m.wan_window_seconds, k.rtt_ms) for k in links)
-        held = min(k.required_gbps for k in links) / self.instance.wan.headroom_factor
-        if self.exchange is not None and need <= held * (1 + 1e-9):
+        carried = min(k.required_gbps for k in links) / self.instance.wan.headroom_factor
+        if self.exchange is not None and need <= carried * (1 + 1e-9):
             return False
         asked = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
         if self.exchange is not None and asked == self.exchange:
@@ -276,20 +276,20 @@ class Decider:
         return True
 
     def _build(
-        self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
+        self, by_site: dict[str, int], layout_plan: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
     ) -> tuple[FabricPlan, PlacementPlan] | Refusal | None:
         """Choose the fabrics and place the ranks; None where the traffic may be slower than the layout assumes."""
-        designed = self._design(by_site, found, split, joined)
+        designed = self._design(by_site, layout_plan, split, joined)
         if isinstance(designed, Refusal):
             return designed
-        return None if self._slower_than_assumed(found, designed.worst) else self._place(found, designed)
+        return None if self._slower_than_assumed(layout_plan, designed.worst) else self._place(layout_plan, designed)
 
     def _design(
-        self, by_site: dict[str, int], found: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
+        self, by_site: dict[str, int], layout_plan: LayoutPlan, split: SitesPlan | None, joined: WanPlan | None
     ) -> Designs | Refusal:
         """Choose the fabric of every site, and tell how slow the traffic may be on them."""
         requests = {
-            s: self._fabric_request(s, racks, found, gateway_gbps(self.instance, s, found, split, joined))
+            s: self._fabric_request(s, racks, layout_plan, gateway_gbps(self.instance, s, layout_plan, split, joined))
             for s, racks in sorted(by_site.items())
         }
         designs: dict[str, Outcome[fabric.FabricDesign]] = {}
@@ -311,31 +311,31 @@ class Decider:
 
     def _fabric(self, site: str, request: FabricRequest) -> Outcome[fabric.FabricDesign]:
         """Choose the fabric of a site, or return the one chosen last where it is still the cheapest."""
-        asked, held = self.designed.get(site, (request, None))
+        asked, previous = self.designed.get(site, (request, None))
         if (
-            held is not None
-            and held.solution is not None
+            previous is not None
+            and previous.solution is not None
             and self.instance.network is not None
-            and held.stop is Stop.PROVED
+            and previous.stop is Stop.PROVED
         ):
-            slowdowns = worst_slowdowns(self.instance, request, held.solution)
+            slowdowns = worst_slowdowns(self.instance, request, previous.solution)
             if fabric.still_cheapest(self.instance.network, asked, request, slowdowns):
-                return held
+                return previous
         out = self._once(("fabric", request), partial(fabric.solve, self.instance, request, self.left(), site=site))
         self.designed[site] = request, out
         return out
 
-    def _place(self, found: LayoutPlan, designed: Designs) -> tuple[FabricPlan, PlacementPlan] | Refusal:
+    def _place(self, layout_plan: LayoutPlan, designed: Designs) -> tuple[FabricPlan, PlacementPlan] | Refusal:
         """Place every site's ranks on the racks of its fabric."""
         placed: dict[str, Outcome[plan_placement.Placed]] = {}
         for site, request in designed.requests.items():
             design = designed.design(site).design
-            if not found.data_parallel_by_site[site]:
+            if not layout_plan.data_parallel_by_site[site]:
                 continue  # too few racks for a single replica: nothing to place
             wanted = PlacementRequest(
                 racks=request.racks,
-                groups=found.rack_stages,
-                group_racks=found.racks_per_stage_by_site[site],
+                groups=layout_plan.rack_stages,
+                group_racks=layout_plan.racks_per_stage_by_site[site],
                 leaf_domain_racks=fabric_data.leaf_domain_racks(design),
                 domains_per_pod=design.domains_per_pod or 1,
             )
@@ -346,23 +346,23 @@ class Decider:
                 why = Conflict(decision="placement", rules=(f"racks[{site}]",), reason=placed[site].detail)
                 return self._refusal("placement", placed[site], partial(_same, why))
         section = plan_placement.plan(placed, seed=self.options.seed)
-        wrap = found.virtual_stages > 1
+        wrap = layout_plan.virtual_stages > 1
         fabrics = {
-            s: site_fabric(self.instance, r, found, designed.design(s), section.sites.get(s), wrap=wrap)
+            s: site_fabric(self.instance, r, layout_plan, designed.design(s), section.sites.get(s), wrap=wrap)
             for s, r in designed.requests.items()
         }
         return FabricPlan(sites=fabrics, certificate=fabric.certificate(designed.outcomes, self.options.seed)), section
 
     def _fabric_request(
-        self, site: str, racks: int, found: LayoutPlan, wide_gbps: tuple[float, float]
+        self, site: str, racks: int, layout_plan: LayoutPlan, wide_gbps: tuple[float, float]
     ) -> FabricRequest:
         gpus, limits = rack_of(self.instance.hardware).gpus, (self.pipeline_send_limit, self.allreduce_limit)
-        return request_of(found, site, racks, gpus, limits=limits, gateway_gbps=wide_gbps)
+        return request_of(layout_plan, site, racks, gpus, limits=limits, gateway_gbps=wide_gbps)
 
-    def _slower_than_assumed(self, found: LayoutPlan, worst: tuple[float, float]) -> bool:
+    def _slower_than_assumed(self, layout_plan: LayoutPlan, worst: tuple[float, float]) -> bool:
         """Return whether a placement on the designs may be slower than the step time assumes; keep the slower."""
         hop, ring = worst
-        a = found.assumptions
+        a = layout_plan.assumptions
         if hop <= a.pipeline_send_slowdown * (1 + 1e-9) and ring <= a.allreduce_slowdown * (1 + 1e-9):
             return False
         self.pipeline_send_limit, self.allreduce_limit = (

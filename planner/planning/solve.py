@@ -191,7 +191,7 @@ def _too_slow(run: Run, deadline: float, most: int) -> str:
 
 
 def _plan(run: Run, conflict: Conflict | None) -> Plan:
-    """Write the plan that is held, or why there is none."""
+    """Return the plan of the incumbent, or why there is none."""
     o, best = run.decider.options, run.best
     name = run.instance.objective.minimize
     value = (

@@ -2,7 +2,23 @@
 
 import re
 
-BANNED: dict[str, str] = {}
+BANNED: dict[str, str] = {
+    "again": "recompute",
+    "beyond": "tolerance",
+    "border": "WAN gateway",
+    "borders": "WAN gateways",
+    "floors": "lower bounds",
+    "hair": "EPS",
+    "handoff": "requests",
+    "held": "incumbent, solution, or the noun that is meant",
+    "pace": "strategy, or the seconds that are meant",
+    "paces": "strategies",
+    "said": "reported",
+    "story": "summary",
+    "tells": "returns",
+    "told": "reported, stated",
+    "vector": "elementwise",
+}
 
 
 def words_of(name: str) -> list[str]:
