@@ -87,7 +87,7 @@ def _search(run: Run) -> Conflict | None:
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     if instance.grid is None or "sites.racks" in instance.pins:
-        return _as_told(run)
+        return _for_given_racks(run)
     most = _most_racks(run)
     if isinstance(most, Conflict):
         return most
@@ -99,7 +99,7 @@ def _search(run: Run) -> Conflict | None:
     return spend(run, most)
 
 
-def _as_told(run: Run) -> Conflict | None:
+def _for_given_racks(run: Run) -> Conflict | None:
     """Plan for the racks that the instance fixes."""
     power = run.instance.limits.facility_power_mw
     racks = run.instance.hardware.racks
