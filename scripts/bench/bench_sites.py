@@ -1,6 +1,6 @@
 """Time the site split on a grid: by transport, by dc and by dc with full N-1, beside the plain formulation by angles.
 
-    .venv/bin/python scripts/bench/bench_sites.py [--buses 2000] [--candidates 100] [--gw 5] [--sites 5] [--seed 1] [--limit 120]
+    .venv/bin/python scripts/bench/bench_sites.py [--buses 2000] [--candidates 100] [--gw 5] [--sites 5] [--limit 120]
     .venv/bin/python scripts/bench/bench_sites.py --grid part.json          the grid of an instance, or of a part of one
     .venv/bin/python scripts/bench/bench_sites.py --only dc,dc-angles
 
@@ -83,8 +83,8 @@ def solved(run: str, grid: dict[str, Any], gw: float, sites: int, limit: float, 
         outcome = split.solve(instance, SitesRequest(racks=racks), Options(time_limit=limit))
         plan = outcome.solution
         space = plan.certificate.space if plan else {}
-        told = ", ".join(f"{k} {space[k]}" for k in ("rounds", "rating_cuts", "outages", "outage_cuts") if k in space)
-        found = outcome.objective, plan.certificate.status if plan else without_plan(outcome, limit), told
+        effort = ", ".join(f"{k} {space[k]}" for k in ("rounds", "rating_cuts", "outages", "outage_cuts") if k in space)
+        found = outcome.objective, plan.certificate.status if plan else without_plan(outcome, limit), effort
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     results.put((time.perf_counter() - started, peak, *found))
 
@@ -108,7 +108,7 @@ def _angles(instance: Any, request: Any, limit: float) -> tuple[float | None, st
 
 
 def without_plan(outcome: Any, limit: float) -> str:
-    """Say why there is no plan; what a solver calls its stop at the limit says little (HiGHS may name an error of its own)."""
+    """Say why there is no plan; at its limit, HiGHS may name an error of its own."""
     if outcome.infeasible:
         return "infeasible"
     return (
@@ -134,10 +134,8 @@ def main() -> None:
     if given.grid is not None:
         data = json.loads(given.grid.read_text(encoding="utf-8"))
         grid = {k: v for k, v in data.get("grid", data).items() if k not in ("rules", "prices", "new_lines")}
-    nodes = len(grid["nodes"])
-    print(
-        f"{nodes} nodes, {len(grid['lines'])} lines, {sum(n.get('site', True) for n in grid['nodes'])} candidate sites, {given.gw:g} GW"
-    )
+    nodes, candidates = len(grid["nodes"]), sum(n.get("site", True) for n in grid["nodes"])
+    print(f"{nodes} nodes, {len(grid['lines'])} lines, {candidates} candidate sites, {given.gw:g} GW")
     print(f"{'run':10} {'seconds':>8} {'ratio':>6} {'peak MB':>8} {'M$ a year':>10}  status, effort")
     context = multiprocessing.get_context("spawn")
     seconds: dict[str, float] = {}

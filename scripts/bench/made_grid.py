@@ -1,4 +1,4 @@
-"""Make a grid of a given size from a seed: planar, meshed, with parallel circuits and radial nodes, for timing and tests.
+"""Make a grid of a given size from a seed: planar, meshed, with parallel circuits and radial nodes.
 
 Places are uniform in a region whose area grows with the buses. Lines are a shortest tree and the shortest edges of a
 triangulation, about 1.4 a bus; an eighth of the buses hang on one line. Voltages, ratings and reactances a mile are

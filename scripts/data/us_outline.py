@@ -1,4 +1,4 @@
-"""Make planner/report/data/us-outline.json, the outline and state wan_gateways of the 48 states, from a GeoJSON file of states.
+"""Make planner/report/data/us-outline.json, the outline and state borders of the 48 states, from a GeoJSON file.
 
 Run it as `.venv/bin/python scripts/data/us_outline.py STATES.geojson`, where STATES is Natural Earth's 1:110m
 "Admin 1 - States, Provinces" (public domain); each feature needs `state_code` or `postal` among its properties.
@@ -20,7 +20,10 @@ OUT = Path(__file__).parents[2] / "planner" / "report" / "data" / "us-outline.js
 ELSEWHERE = {"AK", "HI"}
 COAST, BORDER = 0.0022, 0.0035  # Earth radii that a line may move: 14 and 22 km
 LEAST = 0.01  # Earth radii of the longest side of an island that is kept
-SOURCE = "Natural Earth, 1:110m Admin 1 - States, Provinces (public domain, naturalearthdata.com); simplified by scripts/data/us_outline.py"
+SOURCE = (
+    "Natural Earth, 1:110m Admin 1 - States, Provinces (public domain, naturalearthdata.com); simplified by "
+    "scripts/data/us_outline.py"
+)
 Place = tuple[float, float]  # longitude, latitude
 
 
@@ -91,7 +94,7 @@ def main() -> None:
     degree = Counter(p for edge in times for p in edge)
     ends = {p for p, n in degree.items() if n > 2}
     found = {}
-    for name, count, within in (("outline", 1, COAST), ("wan_gateways", 2, BORDER)):
+    for name, count, within in (("outline", 1, COAST), ("borders", 2, BORDER)):
         lines = chains({e for e, n in times.items() if n == count}, ends)
         found[name] = [
             [[round(y, 2), round(x, 2)] for x, y in simplified(line, within)] for line in lines if large(line)

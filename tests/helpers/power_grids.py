@@ -1,4 +1,4 @@
-"""Small grids with reactances for the tests of the power flow: meshes, parallel circuits, radial nodes, plants of units."""
+"""Small grids with reactances for the tests of the power flow: meshes, parallel circuits, radial nodes, units."""
 
 import itertools
 import random
@@ -29,7 +29,7 @@ def wire(a: str, b: str, x: float = 0.01, **changes: Any) -> dict[str, Any]:
 
 
 def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -> tuple[Instance, SitesRequest]:
-    """Return a question of four to seven nodes: a tree and some meshes, circuits of one to three, plants of one or more units."""
+    """Return a split of four to seven nodes: a tree and some meshes, one to three circuits, plants of several units."""
     r = random.Random(seed)
     names = [f"{r.choice('EW') if seed % 5 == 0 else 'E'}{i}" for i in range(r.randint(4, 7))]
     nodes = [
@@ -136,7 +136,7 @@ def with_years(instance: Instance, mode: str, *scenarios: dict[str, Any], **rule
 
 
 def years_case(seed: int, mode: str, *, n1: str = "off", new: int = 0) -> tuple[Instance, SitesRequest]:
-    """Return a random dc question with a year of a plant out and less headroom, and one of other prices and more plants."""
+    """Return a random dc split with a scenario without a plant and one of other prices and more plants."""
     instance, request = power_case(seed, n1=n1, new=new)
     assert instance.grid is not None
     r = random.Random(seed + 999)

@@ -75,7 +75,7 @@ def paths(edges: dict[str, tuple[str, str]], a: str, b: str, seen: tuple[str, ..
 
 
 def cheapest(instance: Instance, links: list[tuple[str, str, float, float, float]]) -> float | None:
-    """Return the least yearly cost over every choice of routes for links of (a, b, bytes, window, round trips), or None."""
+    """Return the minimum yearly cost over all routes for links of (a, b, bytes, window, round trips), or None."""
     w = instance.wan
     known = {e.name: e for e in w.fibre_edges}
     ends = {name: (e.a, e.b) for name, e in known.items()}
@@ -92,18 +92,18 @@ def cheapest(instance: Instance, links: list[tuple[str, str, float, float, float
             choices.append([(p, q) for p in found for q in found if not set(p[0]) & set(q[0])])
         else:
             choices.append([(p, None) for p in found])
-    costs = [c for held in product(*choices) for c in [_cost(instance, known, held)] if c is not None]
+    costs = [c for choice in product(*choices) for c in [_cost(instance, known, choice)] if c is not None]
     return min(costs, default=None)
 
 
-def _cost(instance: Instance, known: dict[str, Any], held: Any) -> float | None:
+def _cost(instance: Instance, known: dict[str, Any], choice: Any) -> float | None:
     """Price a choice of routes: light each edge for its worst state."""
     prices = instance.grid.prices
     total = 0.0
     for name, e in known.items():
         worst = 0.0
         for cut in [None, *(c for c in known if instance.wan.protection == "one_cut" and c != name)]:
-            used = [(q if q is not None and cut in p[0] else p) for p, q in held]
+            used = [(q if q is not None and cut in p[0] else p) for p, q in choice]
             worst = max(worst, sum(rate for path, rate in used if name in path))
         waves = math.ceil(worst / 100 - 1e-9)
         pairs = math.ceil(waves / 4)

@@ -21,7 +21,7 @@ def with_node(i: int, **figures: Any) -> Plan:
     return small(**{f"grid__nodes__{i}__{k}": v for k, v in figures.items()})
 
 
-# Loads: e1 1.2 MW, w1 0.9 MW. Plants: e1 0.9, e2 0.3, w1 0.9 MW. Flows: 0.1 MW over e1-e2, 0.2 MW over the built circuit.
+# Loads: e1 1.2, w1 0.9 MW. Plants: e1 0.9, e2 0.3, w1 0.9 MW. Flows: e1-e2 0.1, the built circuit 0.2 MW.
 EDGES = [
     ("headroom", "grid__balancing_authorities__0__headroom_mw", 1.2, 1.1999),
     ("headroom", "grid__balancing_authorities__1__headroom_mw", 0.9, 0.8999),
@@ -131,10 +131,10 @@ def test_generation_counts_into_the_headroom() -> None:
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str | None) -> None:
     """Each edited entry breaks the rule about it; a watt of rounding breaks none."""
     data = PLAN.model_dump(mode="json")
-    held = data["sites"]["generation_mw"]
+    generation = data["sites"]["generation_mw"]
     if path.startswith("sites.generation_mw"):
         n = path.rsplit(".", 1)[1]
-        found = named(edited(PLAN, sites__generation_mw={**held, n: change(held.get(n, 0.0))}))
+        found = named(edited(PLAN, sites__generation_mw={**generation, n: change(generation.get(n, 0.0))}))
     else:
         found = named(edited_at(PLAN, path, change))
     assert found == set() if rule is None else rule in found

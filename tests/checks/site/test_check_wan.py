@@ -133,7 +133,7 @@ def test_traffic_beyond_the_fibre_is_stated_as_missing() -> None:
 
 
 def test_the_split_avoids_sites_that_one_cut_parts() -> None:
-    """With the way by D gone no two interconnections hold together under a cut: the fault split and the wide area are in conflict."""
+    """Without the route by D one cut separates the interconnections: the fault split and the WAN are in conflict."""
     plan = solved(fibre_edges=EDGES[:3])
     assert plan.status == "infeasible"
     assert plan.conflict.rules == ("fault_split", "wan_capacity")

@@ -57,7 +57,7 @@ def test_bad_input_is_named(wan: dict[str, Any], said: str) -> None:
 
 
 def test_parallel_edges_stay_apart() -> None:
-    """Two edges between the same nodes, told apart by id, survive a cut of either."""
+    """Two edges between the same nodes, of different ids, survive a cut of either."""
     edges = [{"a": "A", "b": "B", "id": "north"}, {"a": "A", "b": "B", "id": "south"}]
     plan = planner.solve(instance_with(wan__fibre_nodes=NODES, wan__fibre_edges=edges, wan__protection="one_cut"))
     assert plan.status == "optimal"
@@ -79,7 +79,7 @@ def test_three_sites_exchange_around_a_ring() -> None:
 
 
 def test_two_sites_without_a_graph_and_one_cut_are_no_plan() -> None:
-    """With two sites at most and one fibre between them no split is left, and the reason says what the fibre cannot do."""
+    """With two sites at most and one fibre between them no split is left, and the reason names the fibre."""
     plan = planner.solve(instance_with(wan__protection="one_cut"))
     assert plan.status == "infeasible"
     assert "wan_capacity" in plan.conflict.rules

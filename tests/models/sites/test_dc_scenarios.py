@@ -1,4 +1,4 @@
-"""The split under dc and N-1 in years that may come: agreement with a brute force by dense matrices, and with angles stated in full."""
+"""The split under dc and N-1 in scenarios: agreement with a brute force by dense matrices and with rows by angles."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ def solved(instance: Instance, request: SitesRequest = ANY) -> SitesPlan | None:
 @pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 0), ("node", 0), ("full", 0)])
 @pytest.mark.parametrize("seed", range(6))
 def test_agrees_with_angles_of_every_year(seed: int, n1: str, new: int, mode: str) -> None:
-    """Rows found in each year against its own flow lead to the racks and the cost of all rows at once; every year is replayed."""
+    """Lazy rows of each year lead to the racks and the cost of all rows at once; every year is checked."""
     instance, request = years_case(seed, mode, n1=n1, new=new)
     plan = solved(instance, request)
     found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
@@ -87,7 +87,7 @@ class Year:
         return flows, np.array([c * r for c, (_, _, _, r, _) in zip(count, self.lines, strict=True)]), together
 
     def rows(self, g: Grid, draw: Matrix, open_at: set[int]) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-        """Return `A x <= b` and `E x = e` over x: feed by node, then running MW by candidate, which `draw` places on nodes."""
+        """Return `A x <= b` and `E x = e` over x: generation by node, then load by candidate, which `draw` places."""
         n = len(self.nodes)
         feed = np.hstack([np.eye(n), np.zeros_like(draw)])
         load = np.hstack([np.zeros((n, n)), draw])
@@ -187,11 +187,13 @@ def brute(instance: Instance, request: SitesRequest) -> Value:
             circuits = {x.id: n for x, n in zip(g.new_lines, built, strict=True)}
             own = energy(instance, None, modules, circuits)
             later = [energy(instance, s, modules, circuits) for s in g.scenarios] if own is not None else []
-            held = [x for x in (own, *later) if x is not None]
-            if len(held) <= len(g.scenarios):
+            costs = [x for x in (own, *later) if x is not None]
+            if len(costs) <= len(g.scenarios):
                 continue
             weight = [1 - sum(s.weight for s in g.scenarios), *(s.weight for s in g.scenarios)]
-            usd = max(held) if g.rules.scenarios == "robust" else sum(w * x for w, x in zip(weight, held, strict=True))
+            usd = (
+                max(costs) if g.rules.scenarios == "robust" else sum(w * x for w, x in zip(weight, costs, strict=True))
+            )
             capital = sum(x.capex_usd * circuits[x.id] for x in g.new_lines)
             capital += sum(cost.site_capex_usd(g, it_mw=float(m), facility_mw=float(m)) for m in modules.values() if m)
             if best is None or usd + rate * capital < best[1]:
@@ -216,7 +218,7 @@ def test_agrees_with_every_split_tried(seed: int, n1: str, new: int, mode: str) 
 
 
 def test_the_random_years_matter() -> None:
-    """The agreement would prove little if the years never changed an answer, or if one way of counting them were as good as the other."""
+    """The years change answers, and robust differs from expected: else the agreement would prove little."""
     kinds = [(n1, new, seed) for n1, new in (("off", 0), ("full", 0)) for seed in range(6)]
     found = [
         [angles(*years_case(seed, mode, n1=n1, new=new)) for mode in ("off", "robust", "expected")]
@@ -249,7 +251,7 @@ def dry(mode: str, **rules: Any) -> Instance:
     [({}, 10, 6), ({"n1": "margin", "n1_margin": 0.5}, 7, 3), ({"n1": "node"}, 7, 3), ({"n1": "full"}, 7, 3)],
 )
 def test_a_plant_out_leaves_what_the_circuits_carry(rules: dict[str, Any], most: int, least: int) -> None:
-    """Without its own plant the site has its circuits, or those that an outage leaves: robust holds that, expected runs it."""
+    """Without its own plant the site has its circuits, or those that an outage leaves: always, or in the dry year."""
     robust, expected = solved(dry("robust", **rules)), solved(dry("expected", **rules))
     assert robust is not None and sum(s.racks for s in robust.sites) == least
     assert expected is not None and sum(s.racks for s in expected.sites) == most

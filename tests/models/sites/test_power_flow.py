@@ -1,4 +1,4 @@
-"""The site split under dc and N-1: agreement with angles stated in full, with CP-SAT and with what must hold of any grid."""
+"""The site split under dc and N-1: agreement with all rows by angles and with CP-SAT, and properties of any grid."""
 
 import itertools
 import random
@@ -45,7 +45,7 @@ def value(instance: Instance, request: SitesRequest = ANY) -> Value:
 @pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 1), ("node", 0), ("full", 0)])
 @pytest.mark.parametrize("seed", range(12))
 def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None:
-    """Rows found on the way lead to the racks and the cost of all rows at once, and the checker's own power flow agrees."""
+    """Lazy rows lead to the racks and the cost of all rows at once, and the checker's own power flow agrees."""
     instance, request = power_case(seed, n1=n1, new=new)
     plan = solved(instance, request)
     found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
@@ -54,7 +54,7 @@ def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None
 
 
 def with_built(instance: Instance, built: tuple[int, ...]) -> tuple[Instance, float]:
-    """Return the instance with circuits standing, and their yearly price."""
+    """Return the instance with circuits existing, and their yearly price."""
     assert instance.grid is not None
     g = instance.grid
     lines = [x.model_dump() for x in g.lines]
@@ -77,9 +77,9 @@ def test_new_circuits_under_outages_agree_with_trying_all(seed: int, n1: str) ->
     assert instance.grid is not None
     tried = []
     for built in itertools.product(*(range(x.max_circuits + 1) for x in instance.grid.new_lines)):
-        standing, usd = with_built(instance, built)
-        held = angles(standing, request)
-        tried += [] if held is None else [(held[0], held[1] + usd)]
+        existing, usd = with_built(instance, built)
+        by_angles = angles(existing, request)
+        tried += [] if by_angles is None else [(by_angles[0], by_angles[1] + usd)]
     assert same(value(instance, request), min(tried, key=lambda v: (-v[0], v[1]), default=None))
 
 
@@ -206,7 +206,7 @@ def test_a_part_cut_off_feeds_itself(own: float, most: int) -> None:
 
 @pytest.mark.parametrize(("unit", "most"), [(0.0, 8), (2.0, 6), (None, 4)])
 def test_units(unit: float | None, most: int) -> None:
-    """Two plants of 4 MW lose a unit of 2, and the others must hold what it fed; without units named, the whole plant."""
+    """Two plants of 4 MW lose a unit of 2, which the others make up for; without units named, the whole plant."""
     nodes = (
         node("E0", generation_mw=4.0, largest_unit_mw=unit),
         node("E1", generation_mw=4.0, largest_unit_mw=unit, site=False),
@@ -269,8 +269,8 @@ def test_binding_names_what_stops_the_next_module(changes: dict[str, Any], rules
     assert plan is not None and plan.certificate.binding == (name,)
 
 
-def test_a_second_question_starts_from_the_rows_of_the_first() -> None:
-    """Rows found once are stated from the start by every other model of the question, of the rules in force alone."""
+def test_a_second_model_starts_from_the_rows_of_the_first() -> None:
+    """Rows found once are stated from the start by every other model of the split, of the rules in force alone."""
     instance, request = power_case(3, n1="full")
     data = gather(instance, request)
     m = build(data)
@@ -283,7 +283,7 @@ def test_a_second_question_starts_from_the_rows_of_the_first() -> None:
 
 
 def test_the_rule_that_shuts_a_split_out_is_named() -> None:
-    """A site without plants on one line falls with it: these three cannot hold together, and without security a split exists."""
+    """A site without plants on one line is lost with it: without security a split exists."""
     nodes = node("E0", generation_mw=0.0), node("E1", site=False, largest_unit_mw=0.0)
     instance = case(*nodes, lines=[wire("E0", "E1")], rules={"grid_model": "dc", "n1": "full"})
     found = conflict(instance, ANY, OPTIONS)
@@ -340,11 +340,11 @@ def test_a_flow_against_the_reactances_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "infeasible", "told"),
+    ("seconds", "infeasible", "reason"),
     [(5.1, False, "no plan within 5 s"), (1.0, False, "no plan: SolveError after 1.0 s"), (1.0, True, "infeasible")],
 )
-def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool, told: str) -> None:
-    """A run that its limit ended says so, whatever the solver calls it; one that ended before keeps the solver's word."""
+def test_a_measured_run_without_a_plan_says_why(seconds: float, infeasible: bool, reason: str) -> None:
+    """A run that its limit ended says so, whatever the solver calls it; an earlier end keeps the solver's word."""
     stop = Stop.PROVED if infeasible else Stop.FAILED
     outcome: Outcome[SitesPlan] = Outcome(stop=stop, infeasible=infeasible, detail="SolveError", seconds=seconds)
-    assert bench_sites.without_plan(outcome, 5.0) == told
+    assert bench_sites.without_plan(outcome, 5.0) == reason

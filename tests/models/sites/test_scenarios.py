@@ -1,4 +1,4 @@
-"""The split under soft rules, late parts, upgrades, scenarios; its near-ties, what would do, and what limits are worth."""
+"""The split under soft rules, late parts, upgrades and scenarios; its near-ties, relaxations and prices of limits."""
 
 from itertools import combinations
 from typing import Any
@@ -21,7 +21,7 @@ ANY, OPTIONS = SitesRequest(), Options()
 BATCH = {"max_batch_tokens": 12800}
 
 
-def held(instance: Instance, request: SitesRequest = ANY) -> SitesPlan:
+def planned(instance: Instance, request: SitesRequest = ANY) -> SitesPlan:
     plan = sites.solve(instance, request, OPTIONS).solution
     assert plan is not None
     return plan
@@ -33,7 +33,7 @@ def racks(instance: Instance, request: SitesRequest = ANY) -> int:
 
 
 def usd(instance: Instance, request: SitesRequest = ANY) -> float:
-    found = held(instance, request).certificate.objective
+    found = planned(instance, request).certificate.objective
     assert found is not None
     return found
 
@@ -46,7 +46,7 @@ def whole(instance: Instance) -> Plan:
 
 
 def test_own_plants_lighten_the_import() -> None:
-    """A site with 3 MW of its own and one circuit left of 2 MW holds 7 MW when half of what it draws beyond must stay on."""
+    """3 MW of own plants and one circuit left of 2 MW allow 7 MW when half of the import must stay on."""
     rules = {"interconnect": {"on": True, "share": 0.5, "reading": "import_share"}}
     lines = [line("E0", "E1", rating_mw=2, circuits=2), line("E0", "E2", rating_mw=2)]
     nodes = [node("E0", generation_mw=3), node("E1", site=False), node("E2", site=False)]
@@ -92,7 +92,7 @@ def upgradable(**rules: Any) -> Instance:
 def test_interconnect_is_bought_by_the_step() -> None:
     """Two steps of 2 MW carry 7 MW where 3 stand; fewer racks buy fewer steps; each costs its price."""
     assert racks(upgradable()) == 7
-    assert [u.steps for u in held(upgradable(), SitesRequest(racks=4)).upgrades] == [1]
+    assert [u.steps for u in planned(upgradable(), SitesRequest(racks=4)).upgrades] == [1]
     assert usd(upgradable(), SitesRequest(racks=4)) - 4 / 3 * usd(upgradable(), SitesRequest(racks=3)) == pytest.approx(
         1e6 / 10
     )
@@ -107,7 +107,7 @@ def soft(price: float, most: float = 3) -> Instance:
 
 
 def test_a_soft_rule_is_broken_as_far_as_it_may_be_and_no_further() -> None:
-    """Headroom of 4 MW that may be exceeded by 3 holds 7 racks; what is exceeded is told and priced."""
+    """Headroom of 4 MW that may be exceeded by 3 holds 7 racks; the excess is stated and priced."""
     plan = whole(soft(5e5))
     assert plan.sites is not None and sum(s.racks for s in plan.sites.sites) == 7
     assert [(x.rule, x.amount, x.unit, x.usd_per_year) for x in plan.sites.excess] == [
@@ -149,7 +149,7 @@ def test_a_robust_split_runs_whole_in_every_year() -> None:
 
 
 def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
-    """All 8 racks are held; the dry year runs 5 and pays for 3 MW left undone, at a quarter of the weight."""
+    """All 8 racks are open; the dry year runs 5 and pays for 3 MW left undone, at a quarter of the weight."""
     plan = whole(dry("expected"))
     assert plan.sites is not None and sum(s.racks for s in plan.sites.sites) == 8
     own, year = 8 * 40 * 8760, (4 * 80 + 1 * 40 + 3 * 500) * 8760
@@ -158,18 +158,19 @@ def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
 
 @pytest.mark.parametrize("total", [2, 4, 5])
 def test_more_certainty_never_costs_less(total: int) -> None:
-    """For the same racks, one split for all years at the worst one's cost costs no less than the mean, nor that no less than nothing."""
+    """For the same racks, the worst year costs at least the mean, and that at least as much as no scenarios."""
     off, mean, worst = (usd(dry(mode), SitesRequest(racks=total)) for mode in ("off", "expected", "robust"))
     assert off <= mean + 1e-6 <= worst + 2e-6
 
 
 def test_weights_above_one_are_refused() -> None:
-    """Weights that sum to more than 1 are named, and so are a scenario of an unknown authority and one without a name."""
+    """Weights above 1 in all are named, and so are a scenario of an unknown authority and one without a name."""
     data = dry("expected").model_dump(mode="json", exclude_none=True)
     data["grid"]["scenarios"][0] |= {"weight": 0.6, "headroom_mw": {"X": 1}}
     data["grid"]["scenarios"].append({"name": "", "weight": 0.5})
-    told = r"weights must sum to at most 1 \(are 1.1\)[\s\S]*headroom_mw: 'X' does not exist[\s\S]*scenarios\[1\]\.name: is empty"
-    with pytest.raises(InputError, match=told):
+    message = r"weights must sum to at most 1 \(are 1.1\)[\s\S]*headroom_mw: 'X' does not exist"
+    message += r"[\s\S]*scenarios\[1\]\.name: is empty"
+    with pytest.raises(InputError, match=message):
         load_instance(data)
 
 
@@ -203,7 +204,7 @@ def test_near_ties_end_where_they_are_no_longer_near() -> None:
 
 
 def test_the_largest_load_of_each_node() -> None:
-    """Each node stands alone: the one by its land, the other by its plants and its line."""
+    """Each node is alone: the one by its land, the other by its plants and its line."""
     nodes = [node("E0", area_m2=3500, generation_mw=9), node("E1", generation_mw=2)]
     instance = case(*nodes, lines=[line("E0", "E1", rating_mw=3)], hardware={"cooling_kw_per_m2": 1.0})
     found = {x.node: x for x in sites_explain.largest_loads(instance, ANY, OPTIONS)}
@@ -240,7 +241,7 @@ def test_what_would_do_does() -> None:
 
 
 def test_a_longer_route_would_do() -> None:
-    """Two sites that must be in both interconnections are farther apart than the limit; the least km more is their route's."""
+    """Two sites that must be in both interconnections are too far apart; the minimum extra km are their route's."""
     rules = {"max_rtt_ms": 10.0, "fault_split": {"on": True, "min_interconnections": 2, "max_share": 1.0}}
     instance = case(node("E0"), node("W0"), rules=rules)
     found = sites_explain.relaxations(instance, ANY, ("rtt", "fault_split"), OPTIONS)
@@ -258,7 +259,7 @@ def test_a_price_is_the_difference_of_one_more() -> None:
         return case(node("E0"), node("W0"), headroom={"E": mw}, usd_per_mwh={"E": 30, "W": 50})
 
     request = SitesRequest(racks=9)
-    before, after = held(asked(4), request), usd(asked(5), request)
+    before, after = planned(asked(4), request), usd(asked(5), request)
     prices = {p.rule: p for p in sites_explain.shadow_prices(asked(4), request, before)}
     found = sum(p.usd_per_year for name, p in prices.items() if name in ("headroom[E]", "generation[E]"))
     assert before.certificate.objective is not None

@@ -1,4 +1,4 @@
-"""What one more unit of a limit is worth under dc: each price lies between the differences on either side of its limit."""
+"""Shadow prices of limits under dc: each lies between the differences of cost on either side of its limit."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def solved(instance: Instance, request: SitesRequest) -> SitesPlan:
 
 
 def by_angles(instance: Instance, request: SitesRequest, plan: SitesPlan) -> float | None:
-    """Return the yearly cost by angles with sites and circuits as planned and divisible modules; None where there is none."""
+    """Return the yearly cost by angles, sites and circuits as planned, modules divisible; None if infeasible."""
     m, data = angle_formulation.by_angles(instance, request)
     opened, built = {s.id for s in plan.sites}, {n.line: n.circuits for n in plan.new_lines}
     for v in m.component_data_objects(pyo.Var):
@@ -60,7 +60,7 @@ def moved(instance: Instance, line: str, mw: float) -> Instance:
 
 
 def dear(seed: int, n1: str, new: int = 0) -> tuple[Instance, SitesRequest]:
-    """Return a random question whose sites differ in price and hold fewer racks than could be held, so that ratings steer the cost."""
+    """Return a random split whose sites differ in price and are not full, so that ratings steer the cost."""
     instance, _ = power_case(seed, n1=n1, new=new)
     assert instance.grid is not None
     areas = [
@@ -78,7 +78,7 @@ def dear(seed: int, n1: str, new: int = 0) -> tuple[Instance, SitesRequest]:
 @pytest.mark.parametrize(("n1", "new"), [("off", 0), ("margin", 0), ("full", 0), ("off", 1)])
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 6, 7, 8, 9])
 def test_the_prices_of_a_line_are_its_differences(seed: int, n1: str, new: int) -> None:
-    """Before and after outages together, a line's rows are worth what a little more, and a little less, rating changes by angles."""
+    """A line's rows, before and after outages, are worth what a little more or less rating changes by angles."""
     instance, request = dear(seed, n1, new)
     outcome = sites.solve(instance, request, OPTIONS)
     if outcome.solution is None:
@@ -147,7 +147,7 @@ def fed(
 def test_a_price_is_what_one_more_rack_in_the_cheap_east_saves(
     lines: list[dict[str, Any]], rules: dict[str, Any], expected: dict[str, float]
 ) -> None:
-    """The one limit in the way has a price, and so have plants at the site itself, which has none; nothing else has any."""
+    """The one limit in the way has a price, and so have plants at the site itself, which has none; no other has."""
     instance, request = fed(*lines, **rules)
     found = {name: pytest.approx(x * RACK) for name, x in ({"generation[E0]": 1.0} | expected).items()}
     assert prices(instance, request, solved(instance, request)) == found
@@ -155,7 +155,7 @@ def test_a_price_is_what_one_more_rack_in_the_cheap_east_saves(
 
 @pytest.mark.parametrize(("circuits", "n1"), [(1, "off"), (2, "node"), (2, "full")])
 def test_a_price_is_the_difference_of_whole_racks(circuits: int, n1: str) -> None:
-    """A line of one MW more, after an outage or without one, saves its price when the whole question is solved again."""
+    """A line of one MW more, after an outage or without one, saves its price when the split is solved anew."""
     instance, request = fed(wire("E0", "E1", rating_mw=4.0, circuits=circuits), n1=n1)
     before, after = solved(instance, request), solved(moved(instance, "E0-E1", 1.0), request)
     saved = (before.certificate.objective or 0.0) - (after.certificate.objective or 0.0)
@@ -171,7 +171,7 @@ def test_the_price_of_a_limit_in_one_year_names_the_year() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "sentence"),
     [
         ("rating[a-b]", "the rating of a-b"),
         ("rating[a-b] in dry", "the rating of a-b, in dry"),
@@ -185,6 +185,6 @@ def test_the_price_of_a_limit_in_one_year_names_the_year() -> None:
         ("headroom[PJM]", ""),
     ],
 )
-def test_rows_are_told_in_the_terms_of_the_user(rule: str, told: str) -> None:
+def test_rows_are_explained_in_the_terms_of_the_user(rule: str, sentence: str) -> None:
     """A row found on the way is a line's rating, after which outage, in which year."""
-    assert meaning(rule) == told
+    assert meaning(rule) == sentence

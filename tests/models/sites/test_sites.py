@@ -119,9 +119,9 @@ def test_more_never_hurts(seed: int, what: str) -> None:
     if before is None:
         return
     assert after is not None
-    held, now = (sum(s.racks for s in p.sites) for p in (before, after))
-    assert now >= held
-    if now == held:
+    planned, now = (sum(s.racks for s in p.sites) for p in (before, after))
+    assert now >= planned
+    if now == planned:
         assert (after.certificate.objective or 0) <= (before.certificate.objective or 0) + 1.0
 
 
@@ -200,7 +200,7 @@ def test_interconnect_from_circuits(reading: str, most: int) -> None:
 
 @pytest.mark.parametrize(("rating", "most"), [(1.0, 6), (2.0, 8), (5.0, 8)])
 def test_interconnect_loses_the_largest_circuit_built_or_not(rating: float, most: int) -> None:
-    """A new circuit larger than the standing one (2 MW) is the one to lose: it then adds no more than the standing one."""
+    """A new circuit larger than the existing one (2 MW) is the one to lose: it adds no more than the existing one."""
     rules = {"interconnect": {"on": True, "reading": "capacity_n1"}}
     new = [{"id": "k", "a": "E0", "b": "E1", "rating_mw": rating, "capex_usd": 1e3}]
     lines = [line("E0", "E1", rating_mw=2.0, circuits=2)]
@@ -318,10 +318,10 @@ def test_facility_power(mw: float, most: int) -> None:
     assert racks(case(node("E0", generation_mw=2.0), node("W0"), limits={"facility_power_mw": mw})) == most
 
 
-@pytest.mark.parametrize(("asked", "held"), [(10, 10), (11, 0), (6, 6)])
-def test_demand(asked: int, held: int) -> None:
-    """What is asked is held exactly or proven impossible."""
-    assert racks(case(node("E0")), SitesRequest(racks=asked)) == held
+@pytest.mark.parametrize(("asked", "planned"), [(10, 10), (11, 0), (6, 6)])
+def test_demand(asked: int, planned: int) -> None:
+    """What is asked for is planned exactly or proven impossible."""
+    assert racks(case(node("E0")), SitesRequest(racks=asked)) == planned
 
 
 def test_modules_are_whole() -> None:
@@ -332,7 +332,7 @@ def test_modules_are_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pins", "held"),
+    ("pins", "planned"),
     [
         ({"sites.racks": 7}, {7}),
         ({"sites.max_sites": 1}, {10}),
@@ -341,11 +341,11 @@ def test_modules_are_whole() -> None:
         ({"sites.racks.E0": 11}, set()),
     ],
 )
-def test_pins(pins: dict[str, int], held: set[int]) -> None:
+def test_pins(pins: dict[str, int], planned: set[int]) -> None:
     """A pin is kept and the rest chosen around it."""
     plan = solved(case(node("E0"), node("W0"), pins=pins))
     got = {s.racks for s in plan.sites} if plan else set()
-    assert sum(got) == 7 if pins == {"sites.racks": 7} else got == held
+    assert sum(got) == 7 if pins == {"sites.racks": 7} else got == planned
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_pins_that_mean_nothing_are_named(pins: dict[str, Any]) -> None:
 
 
 def test_two_lines_of_one_id_are_refused() -> None:
-    """Flows are told apart by the line's id."""
+    """Flows are distinguished by the line's id."""
     new = [{"id": "E0-E1", "a": "E0", "b": "E1", "rating_mw": 1.0, "capex_usd": 1.0}]
     with pytest.raises(InputError, match=r"grid\.new_lines\[0\]\.id"):
         solved(case(node("E0"), node("E1"), lines=[line("E0", "E1")], new_lines=new))
@@ -567,7 +567,7 @@ def test_the_cases_of_two_sites_are_of_both_kinds() -> None:
 
 
 def test_more_sites_would_do_where_their_number_was_known() -> None:
-    """Two sites, one in each interconnection, hold 4 of 6 racks; the third that would do may stand beside one of them."""
+    """Two sites, one in each interconnection, hold 4 of 6 racks; a third beside one of them would do."""
     nodes = [node("E0", generation_mw=2), node("E1", generation_mw=2), node("W0", generation_mw=2)]
     split = {"on": True, "min_interconnections": 2, "max_share": 0.7}
     instance = case(*nodes, rules={"fault_split": split, "max_sites": 2}, wan={})

@@ -1,4 +1,4 @@
-"""The wide area: agreement with every choice of routes, what fibre, protection and latency cost, and what is missing where."""
+"""The wide area: agreement with every choice of routes, the cost of protection and latency, and missing capacity."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,11 +45,11 @@ def test_agrees_with_every_choice_of_routes(seed: int) -> None:
 def test_random_cases_are_of_both_kinds() -> None:
     """The brute force would prove little if all its cases were alike."""
     found = [solved(*random_case(seed)).solution for seed in range(60)]
-    held = [p for p in found if p]
-    assert 15 <= len(held) <= 55
-    assert {p.protection for p in held} == {"none", "one_cut"}
-    assert any(len(p.demands) == 3 for p in held)
-    assert {p.exchange for p in held} == {"ring", "tree"}
+    design = [p for p in found if p]
+    assert 15 <= len(design) <= 55
+    assert {p.protection for p in design} == {"none", "one_cut"}
+    assert any(len(p.demands) == 3 for p in design)
+    assert {p.exchange for p in design} == {"ring", "tree"}
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -79,8 +79,8 @@ def test_wavelengths_kept_for_a_cut_are_shared() -> None:
     ]
     sites = ("E0", "E1", "W0")
     instance = fibre(edges, sites=sites, protection="one_cut", traffic=traffic, routes=20)
-    held = solved(instance, replace(asked(sites=sites), exchanging=("E0",))).solution
-    assert {e.id: e.wavelengths for e in held.edges} == {"E0-W0": 2, "other": 2, "E0-n2": 2, "E1-n2": 2, "n2-W0": 2}
+    design = solved(instance, replace(asked(sites=sites), exchanging=("E0",))).solution
+    assert {e.id: e.wavelengths for e in design.edges} == {"E0-W0": 2, "other": 2, "E0-n2": 2, "E1-n2": 2, "n2-W0": 2}
 
 
 def test_a_longer_round_trip_allowed_never_costs_more() -> None:
@@ -135,13 +135,13 @@ def test_two_sites_without_a_graph_cannot_survive_a_cut() -> None:
     assert "no two routes that share no edge" in solved(two).detail
     sites = ("E0", "E1", "W0")
     three = fibre([], sites=sites, fibre_nodes=[], protection="one_cut")
-    held = solved(three, sites=sites).solution
-    assert held.protection == "one_cut"
-    assert {len(d.routes[0].backup_edges) for d in held.demands} == {2}
+    design = solved(three, sites=sites).solution
+    assert design.protection == "one_cut"
+    assert {len(d.routes[0].backup_edges) for d in design.demands} == {2}
 
 
 def traffic_on(edges: list[dict[str, Any]], **more: Any) -> WanPlan:
-    """Ask for 300 Gbps of the first, 200 of the second priority beside an exchange of 46.9 Gbps, on edges of one pair: 400 Gbps."""
+    """Ask for 300 and 200 Gbps of two priorities beside an exchange of 46.9 Gbps, on edges of one pair: 400 Gbps."""
     traffic = [
         {"name": "dataset", "bytes": 25e9, "period_seconds": 1.0, "priority": 2},
         {"name": "checkpoint", "bytes": 37.5e9, "period_seconds": 1.0, "priority": 1},
@@ -152,19 +152,19 @@ def traffic_on(edges: list[dict[str, Any]], **more: Any) -> WanPlan:
 
 def test_traffic_is_admitted_by_priority() -> None:
     """One way of 400 Gbps: the exchange, all of the checkpoint, and what is left of the dataset."""
-    held = {d.name: d for d in traffic_on(SQUARE[:2]).demands}
-    assert held["sync"].missing_gbps == 0
-    assert held["checkpoint"].admitted_gbps == pytest.approx(300)
-    assert held["dataset"].admitted_gbps == pytest.approx(400 - 300 - held["sync"].requested_gbps, abs=1e-3)
-    assert held["dataset"].missing_gbps == pytest.approx(200 - held["dataset"].admitted_gbps)
-    assert held["dataset"].saturated_edges == ("E0-n1", "n1-W0")
+    design = {d.name: d for d in traffic_on(SQUARE[:2]).demands}
+    assert design["sync"].missing_gbps == 0
+    assert design["checkpoint"].admitted_gbps == pytest.approx(300)
+    assert design["dataset"].admitted_gbps == pytest.approx(400 - 300 - design["sync"].requested_gbps, abs=1e-3)
+    assert design["dataset"].missing_gbps == pytest.approx(200 - design["dataset"].admitted_gbps)
+    assert design["dataset"].saturated_edges == ("E0-n1", "n1-W0")
 
 
 def test_traffic_splits_over_routes_and_the_exchange_does_not() -> None:
     """On two ways of 400 Gbps all of it fits, though not with each demand on one way only."""
-    held = {d.name: d for d in traffic_on(SQUARE).demands}
-    assert all(d.missing_gbps == 0 for d in held.values())
-    assert len(held["sync"].routes) == 1
+    design = {d.name: d for d in traffic_on(SQUARE).demands}
+    assert all(d.missing_gbps == 0 for d in design.values())
+    assert len(design["sync"].routes) == 1
     bigger = fibre(
         [{**e, "max_fibre_pairs": 1} for e in SQUARE],
         protection="none",
@@ -178,18 +178,18 @@ def test_traffic_splits_over_routes_and_the_exchange_does_not() -> None:
 def test_a_deadline_counts_the_round_trip() -> None:
     """1 GB by 100 ms over 29.4 ms needs 8 Gb in 70.6 ms; over a period of 100 ms it is 80 Gbps."""
     for key, gbps in (("deadline_seconds", 8 / 0.0706), ("period_seconds", 80.0)):
-        held = solved(fibre(SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, key: 0.1}])).solution
-        assert next(d for d in held.demands if d.name == "x").requested_gbps == pytest.approx(gbps)
+        design = solved(fibre(SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, key: 0.1}])).solution
+        assert next(d for d in design.demands if d.name == "x").requested_gbps == pytest.approx(gbps)
 
 
 def test_traffic_to_a_place_without_fibre_is_missing() -> None:
     """A demand that no route serves is not dropped: all of it is missing."""
-    held = solved(
+    design = solved(
         fibre(
             SQUARE, protection="none", traffic=[{"name": "x", "bytes": 1e9, "period_seconds": 1, "a": "E0", "b": "n3"}]
         )
     ).solution
-    x = next(d for d in held.demands if d.name == "x")
+    x = next(d for d in design.demands if d.name == "x")
     assert (x.admitted_gbps, x.routes) == (0, ())
     assert x.missing_gbps == pytest.approx(8)
 
@@ -197,9 +197,9 @@ def test_traffic_to_a_place_without_fibre_is_missing() -> None:
 def test_free_fibre_takes_the_short_way() -> None:
     """Where nothing is priced the fewest wavelength-kilometres are lit."""
     free = [{**e, "usd_per_pair": 0, "wavelength_usd": 0} for e in SQUARE]
-    held = solved(fibre(free, protection="none")).solution
-    assert held.demands[0].routes[0].edges == ("E0-n1", "n1-W0")
-    assert held.certificate.minimizes.startswith("wavelengths")
+    design = solved(fibre(free, protection="none")).solution
+    assert design.demands[0].routes[0].edges == ("E0-n1", "n1-W0")
+    assert design.certificate.minimizes.startswith("wavelengths")
 
 
 def test_a_moment_is_enough_for_an_answer_or_none() -> None:

@@ -1,4 +1,4 @@
-"""The exchange between sites: each form's time by hand and by replaying its steps, and the rate that fits the window."""
+"""The exchange between sites: each form's time by hand and by its steps, and the rate that fits the window."""
 
 import math
 from itertools import pairwise, permutations
@@ -38,13 +38,13 @@ def replayed_ring(order: tuple[str, ...], size: float, gbps: float) -> float:
     n, clock = len(order), 0.0
     part = [{site: {i: {site} for i in range(n)} for site in order}]
     for step in range(2 * (n - 1)):
-        held = part[0]
+        parts_of = part[0]
         sent = [(order[i], order[(i + 1) % n], (i - step) % n) for i in range(n)]
-        arrive = {(b, k): held[a][k] for a, b, k in sent}
+        arrive = {(b, k): parts_of[a][k] for a, b, k in sent}
         for (b, k), got in arrive.items():
-            held[b][k] = held[b][k] | got
+            parts_of[b][k] = parts_of[b][k] | got
         clock += max(8 * size / n / (gbps * 1e9) + rtt(a, b) / 2e3 for a, b, _ in sent)
-    assert all(held[s][k] == set(order) for s in order for k in range(n))
+    assert all(parts_of[s][k] == set(order) for s in order for k in range(n))
     return clock
 
 
@@ -63,7 +63,7 @@ def test_the_ring_takes_the_best_order() -> None:
 
 
 def test_times_by_hand() -> None:
-    """10 GB at 100 Gbps are 0.8 s. Of three sites: a ring sends 4/3 of it and waits 2 x 40 ms, a tree from b twice it and 38 ms."""
+    """10 GB at 100 Gbps are 0.8 s. A ring of three sends 4/3 and waits 2 x 40 ms, a tree from b twice and 38 ms."""
     three = SITES[:3]
     assert seconds(ring(three, 1e10, rtt), WAN, 100.0, rtt) == pytest.approx(0.8 * 4 / 3 + 2 * 0.040)
     root = tree(three, 1e10, rtt)
@@ -72,7 +72,7 @@ def test_times_by_hand() -> None:
 
 
 def test_two_levels_by_hand() -> None:
-    """Two groups of two: S inside (10 ms), then half of it across (40 ms): the bytes of a ring over four, two waits and not three."""
+    """Two groups of two: S inside (10 ms), then half across (40 ms): the bytes of a ring over four, two waits."""
     form = hierarchical([["a", "b"], ["c", "d"]], 1e10, rtt)
     assert form is not None
     assert form.phases[0].links == (("a", "b"), ("c", "d"))
@@ -129,7 +129,7 @@ def test_one_site_exchanges_nothing() -> None:
 
 
 def published(hidden: int, layers: int) -> Form:
-    """Return the exchange of one layer's gradients in FP4, half a byte each, of a model of 12·h² weights a layer, between two sites."""
+    """Return the exchange of one layer's FP4 gradients between two sites, of a model of 12·h² weights a layer."""
     return ring(("east", "west"), 12 * hidden**2 * 0.5 * layers, lambda *_: 39.0)
 
 
@@ -137,7 +137,7 @@ def published(hidden: int, layers: int) -> Form:
     ("hidden", "nominal_bytes", "tbps"), [(192_000, 100e12 / 224 / 2, 17.9), (132_000, 52.5e12 / 252 / 2, 8.3)]
 )
 def test_the_published_exchange(hidden: int, nominal_bytes: float, tbps: float) -> None:
-    """A layer's gradients in 100 ms are 17.9 Tbps for the 24-month model (14 in print) and 8.3 for the 6-month one, before doubling."""
+    """A layer's gradients in 100 ms are 17.9 Tbps for the 24-month model (14 in print), 8.3 for the 6-month one."""
     at_once = Wan(round_trips=0.0)
     rate = form_need_gbps(ring(("east", "west"), nominal_bytes, even), at_once, 0.1, even) / 1e3
     assert rate == pytest.approx(tbps, abs=0.05)
