@@ -27,8 +27,7 @@ from planner.models.layout.nodes import BestFirstQueue
 from planner.models.layout.pricing import price_column
 from planner.models.requests import LayoutRequest, Options
 from planner.physics.training import schedule
-from planner.planning.solve import evenly
-from planner.planning.solve import solve_instance
+from planner.planning.solve import evenly, solve_instance
 
 
 @pytest.mark.parametrize("seed", range(200))
