@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, read_pins
+from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins
 from planner.cli.options import InstanceFile, Pins
 
 
@@ -22,4 +22,4 @@ def explain(
 
     explanation = planner.explain(instance, time_limit=time_limit, pins=read_pins(pin or []), near=near, within=within)
     print(explanation.model_dump_json(indent=1) if as_json else summary(explanation))
-    raise typer.Exit(INFEASIBLE if explanation.status == "infeasible" else DONE)
+    raise typer.Exit({"infeasible": INFEASIBLE, "unknown": LIMIT}.get(explanation.status, DONE))
