@@ -23,11 +23,11 @@ TITLE = (
     "the contiguous US, free to stand in any; notices in us-134-zones-NOTICE.txt"
 )
 SOURCE = (
-    "Zones, interconnections and groups: ReEDS 2.0 (Copyright 2023 Alliance for Sustainable Energy, BSD-3-Clause) by way "
-    "of PyPSA-USA (MIT). Interface limits: NARIS 2024, and existing B2B and LCC ties, the same way. Plants: WRI "
-    "Global Power Plant Database v1.3 (CC BY 4.0) and EIA-860 2019. Peak demand: EIA-930 of 2023-24 as cleaned by Ruggles et "
-    "al. (CC BY 4.0, doi 10.5281/zenodo.3517196). Headroom share: PJM's in Table 1 of Agache et al. 2024 over its "
-    "peak, 9,915 of 151,816 MW, taken for all. Prices from memory [m]"
+    "Zones, interconnections and groups: ReEDS 2.0 (Copyright 2023 Alliance for Sustainable Energy, BSD-3-Clause) by "
+    "way of PyPSA-USA (MIT). Interface limits: NARIS 2024, and existing B2B and LCC ties, the same way. Plants: WRI "
+    "Global Power Plant Database v1.3 (CC BY 4.0) and EIA-860 2019. Peak demand: EIA-930 of 2023-24 as cleaned by "
+    "Ruggles et al. (CC BY 4.0, doi 10.5281/zenodo.3517196). Headroom share: PJM's in Table 1 of Agache et al. 2024 "
+    "over its peak, 9,915 of 151,816 MW, taken for all. Prices from memory [m]"
 )
 NOTE = (
     "made by scripts/data/us_134_zones.py, which does as `planner grid import ZONES INTERFACES PLANTS PEAKS "
