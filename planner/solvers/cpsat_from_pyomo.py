@@ -17,6 +17,8 @@ DIGITS = 9  # Of the largest coefficient of a row; with values up to 1e7 and a h
 OBJECTIVE_SCALE = 1e6  # Objectives in millions of dollars are counted in dollars, which is finer than a rack.
 UNIT = 1e-3  # Megawatts are counted in kilowatts.
 EXACT = 1e-6
+# Widened rows admit solutions a little better than any exact one, and the last of these gains can take for ever.
+PROOF_EFFORT = 10.0
 WHOLE = 2.0**53  # CP-SAT reports objectives as floating point, whole up to here.
 
 
@@ -53,15 +55,18 @@ def run(
     """
     deadline = Deadline(time_limit)
 
-    def solve(translation: _Translation) -> Outcome[cpsat.Values]:
-        limit = deadline.limit
-        return cpsat.run(translation.cp, time_limit=limit, gap=gap, seed=seed, threads=threads, presolve=presolve)
+    def solve(t: _Translation, effort: float | None = None) -> Outcome[cpsat.Values]:
+        limits = {"time_limit": deadline.limit, "gap": gap, "effort": effort, "threads": threads}
+        return cpsat.run(t.cp, seed=seed, presolve=presolve, **limits)  # type: ignore[arg-type]
 
     exact = _translate(model, unit, relax=False, scale=None)
     outcome = proof = solve(exact)
     if not exact.whole:
         relaxed = _translate(model, unit, relax=True, scale=exact.scale)
-        proof = solve(relaxed) if outcome.proved else Outcome(stop=Stop.LIMIT)
+        if outcome.solution is not None:
+            for key, (column, _) in relaxed.columns.items():
+                relaxed.cp.add_hint(column, outcome.solution.of(exact.columns[key][0]))
+        proof = solve(relaxed, PROOF_EFFORT) if outcome.proved else Outcome(stop=Stop.LIMIT)
         exact = replace(exact, error=relaxed.error)
     result = _in_model_units(model, exact, outcome, proof)
     value, bound = result.objective, result.bound

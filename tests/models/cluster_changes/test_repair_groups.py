@@ -28,7 +28,7 @@ def best_fill(leaves: tuple[Leaf, ...], groups: tuple[IncompleteGroup, ...]) -> 
     for each in itertools.product(*(list(ways(tuple(leaf.free for leaf in leaves), g.missing)) for g in groups)):
         if all(sum(way[i] for way in each) <= leaf.free for i, leaf in enumerate(leaves)):
             on = [set(g.stays) | {i for i, n in enumerate(way) if n} for g, way in zip(groups, each, strict=True)]
-            pods = [{leaves[i].path for i in held} for held in on]
+            pods = [{leaves[i].path for i in own} for own in on]
             found = (sum(len(x) > 1 for x in on), sum(len(x) - 1 for x in on), sum(len(p) > 1 for p in pods))
             best = found if best is None else min(best, found)
     return best
