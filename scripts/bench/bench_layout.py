@@ -1,4 +1,4 @@
-"""Time the layout search on named questions, tell the size of the space each was proven over, and enumerate the small one.
+"""Time the layout search on named questions, with the size of each space, and enumerate the small one.
 
     python scripts/bench/bench_layout.py [NAME ...]
 
@@ -108,7 +108,7 @@ def _filled_in(
 
 
 def enumerate_all(instance: Instance, request: LayoutRequest) -> tuple[float, int, float]:
-    """Return the least seconds per sequence by plain enumeration, how many layouts were timed, and how long that took."""
+    """Return the least seconds per sequence by enumeration, the number of layouts timed, and the seconds taken."""
     problem, started, best, count = problem_of(instance, request), time.perf_counter(), float("inf"), 0
     for cut in cuts(problem):
         count += 1
@@ -138,20 +138,24 @@ def bench(name: str) -> None:
         return
     x, space = out.solution, out.solution.certificate.space
     print(
-        f"{name}: {seconds:.2f} s; {space['columns_declared']:,} columns declared, {space['columns_expanded']:,} expanded, "
-        f"{space['verified_by_cpsat']:,} verified by CP-SAT ({space['not_verified_by_cpsat']:,} not); {x.certificate.status}"
+        f"{name}: {seconds:.2f} s; {space['columns_declared']:,} columns declared, "
+        f"{space['columns_expanded']:,} expanded, {space['verified_by_cpsat']:,} verified by CP-SAT "
+        f"({space['not_verified_by_cpsat']:,} not); {x.certificate.status}"
     )
     print(
-        f"  TP {x.tensor_parallel} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel} micro-batch {x.microbatch_sequences} x "
-        f"{x.microbatches_per_step}; recompute {x.recompute}, SP {x.sequence_parallel}, ZeRO {x.zero_stage}, {x.gpus_used:,} GPUs of "
-        f"{x.gpus_used + x.gpus_idle:,}; layers {min(x.layers_per_stage)}-{max(x.layers_per_stage)}; step {x.metrics.step_seconds:.3f} s, "
-        f"MFU {100 * x.metrics.mfu:.1f} %, {x.metrics.tokens_per_step / 2048 / x.metrics.step_seconds:.1f} sequences/s of 2,048"
+        f"  TP {x.tensor_parallel} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel} "
+        f"micro-batch {x.microbatch_sequences} x {x.microbatches_per_step}; recompute {x.recompute}, "
+        f"SP {x.sequence_parallel}, ZeRO {x.zero_stage}, {x.gpus_used:,} GPUs of {x.gpus_used + x.gpus_idle:,}; "
+        f"layers {min(x.layers_per_stage)}-{max(x.layers_per_stage)}; step {x.metrics.step_seconds:.3f} s, "
+        f"MFU {100 * x.metrics.mfu:.1f} %, "
+        f"{x.metrics.tokens_per_step / 2048 / x.metrics.step_seconds:.1f} sequences/s of 2,048"
     )
     if name == "small":
         least, count, took = enumerate_all(instance, request)
         found = x.metrics.step_seconds * instance.workload.sequence_length / x.metrics.tokens_per_step
         print(
-            f"  enumerated {count:,} layouts in {took:.1f} s, {took / seconds:.0f} times as long; least {least:.9f} s a sequence, found {found:.9f}"
+            f"  enumerated {count:,} layouts in {took:.1f} s, {took / seconds:.0f} times as long; "
+            f"least {least:.9f} s a sequence, found {found:.9f}"
         )
 
 

@@ -1,6 +1,6 @@
 """Hold the flow simulation against static counts and packet-level figures, and time it.
 
-Run it as `.venv/bin/python scripts/bench/bench_transport.py [SEEDS]`. Wall times depend on the machine; read them beside each other.
+Run it as `.venv/bin/python scripts/bench/bench_transport.py [SEEDS]`; compare wall times of one run only.
 """
 
 import resource
@@ -17,7 +17,7 @@ from planner.simulation.run import TransportName, flow_seconds, ideal_seconds, r
 from planner.simulation.traffic import permutation
 from planner.simulation.tree import Tree
 
-# Largest number of flows on one link, mean of 40 seeds, random permutation on a k-ary tree of three tiers (hand-written count).
+# Most flows on one link, mean of 40 seeds, random permutation on a k-ary tree of three tiers (counted by hand).
 COUNTED = {(8, 1): 4.3, (8, 2): 5.8, (8, 4): 7.9, (16, 1): 5.8, (16, 2): 7.7, (16, 4): 10.8, (32, 1): 6.0, (64, 1): 8.0}
 # Tail over line-rate time of a packet-level simulator: 128 hosts, 24 MB flows, RoCE with ECMP and PFC, mean of 5 seeds.
 PACKETS = {(8, 1): 5.0, (8, 2): 6.7, (8, 4): 8.8}

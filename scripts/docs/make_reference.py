@@ -16,19 +16,19 @@ from planner.files import write_atomically
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 INTRODUCTIONS = {
     "instance": "What the user gives. Unknown keys are errors. A part that is missing is a decision not asked for: "
-    "an instance without `grid` plans one cluster of `hardware.racks` racks, one without `network` has no fabric and no "
-    "placement.",
-    "plan": "What comes back: the instance as it was solved, a section for each decision with its certificate, the cost, "
-    "and, where there is no plan, the rules in conflict. `planner check` verifies a plan from this file alone.",
-    "job": "What `planner place` places: either a mesh of ranks, or groups of several sizes. A plan's file is a job too. "
-    "Below it, what `planner place --format json` and the library's `place` return; the file has beside it what "
+    "an instance without `grid` plans one cluster of `hardware.racks` racks, one without `network` has no fabric "
+    "and no placement.",
+    "plan": "What comes back: the instance as it was solved, a section for each decision with its certificate, the "
+    "cost, and, where there is no plan, the rules in conflict. `planner check` verifies a plan from this file alone.",
+    "job": "What `planner place` places: either a mesh of ranks, or groups of several sizes. A plan's file is a job "
+    "too. Below it, what `planner place --format json` and the library's `place` return; the file has beside it what "
     "schedulers take (hostlist, arguments).",
 }
 MADE = "<!-- Made by scripts/docs/make_reference.py from the JSON Schema: change the types, not this page. -->"
 PAGES = {"instance": ("instance",), "plan": ("plan",), "job": ("job", "placement")}
 UNITS = (
-    "Keys carry their unit: `_usd`, `_mw`, `_kw`, `_watts`, `_bytes`, `_seconds`, `_tokens`, `_flop`, `_m2`, `_km`, `_m`, "
-    "`_gbps`, `_ms`, `_days`, `_months`, `_years`, `_fraction` and `_share` (0 to 1), `_factor`."
+    "Keys carry their unit: `_usd`, `_mw`, `_kw`, `_watts`, `_bytes`, `_seconds`, `_tokens`, `_flop`, `_m2`, `_km`, "
+    "`_m`, `_gbps`, `_ms`, `_days`, `_months`, `_years`, `_fraction` and `_share` (0 to 1), `_factor`."
 )
 SOURCED = "May carry `source` (where the figures come from: one text, or a text by key) and `note`."
 

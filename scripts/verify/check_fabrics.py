@@ -1,6 +1,6 @@
-"""Reproduce published fabrics: `scripts/verify/check_fabrics.py DESIGNS.csv` prints a line a row and fails where a computable figure differs.
+"""Reproduce published fabrics: `scripts/verify/check_fabrics.py DESIGNS.csv` fails where a computable figure differs.
 
-A row is reproduced where a design with equal bundles has its counts, box by box and cable by cable. Where only the ports
+A row is reproduced where a design with equal bundles has its counts of switches and cables. Where only the ports
 add up, no such design exists, and the row is refused with the fewest boxes that can be wired.
 """
 
@@ -26,7 +26,7 @@ def number(row: Row, name: str) -> int:
 
 
 def designs(row: Row, apart: int) -> Iterator[Design]:
-    """Yield the designs with the row's ports of one rail, in networks side by side: every bundle, every pod that fills its spines."""
+    """Yield the designs with the row's ports of one rail, side by side: every bundle, every pod that fills spines."""
     down, up, spine_down, spine_up = (number(row, f"{t}_{way}") for t in ("leaf", "spine") for way in ("down", "up"))
     racks = number(row, "endpoints") // apart
     leaf = {
@@ -50,7 +50,7 @@ def designs(row: Row, apart: int) -> Iterator[Design]:
 
 
 def zoned(three: Design, core_down: int, core_up: int) -> Iterator[Design]:
-    """Yield the designs of four tiers whose cores have the ports of spines: every zone that fills them, every bundle."""
+    """Yield the designs of four tiers whose cores have the ports of spines: every full zone, every bundle."""
     pods = core_down // three.spine_bundle
     four = replace(
         three, rails_per_zone=1, domains_per_zone=pods * three.domains_per_pod, core_up=core_up, core_bundle=1
@@ -109,7 +109,7 @@ def judge(row: Row) -> tuple[bool, str]:
 
 
 def others(row: Row) -> Iterator[tuple[bool, str]]:
-    """Judge the further sizes that a note names as endpoints:switches, of non-blocking trees or of rails side by side."""
+    """Judge further sizes that a note names as endpoints:switches, of non-blocking trees or of rails."""
     ports, tiers, sides = (
         number(row, "radix_ports"),
         number(row, "tiers"),

@@ -75,7 +75,7 @@ def test_every_command_prints_what_stands_there(page: tuple[Path, list[tuple[str
 
 
 def test_slurm_asks_the_service(page: tuple[Path, list[tuple[str, str]]], port: int, tmp_path: Path) -> None:
-    """A job without a node list gets the planner's nodes; one without a comment goes on; the prolog informs the service."""
+    """A job without a node list gets the planner's nodes; one without a comment goes on; the service is informed."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
