@@ -1,8 +1,29 @@
-"""What all tests share."""
+"""What all tests share: the answer to Ctrl-C, and which tests are left to the slow tier."""
 
 import signal
+
+import pytest
+
+MANY_SEEDS = (
+    30  # of a test over more of them, the quick tier takes every third, which keeps the whole under five minutes
+)
 
 
 def pytest_configure() -> None:
     """Answer Ctrl-C as in a terminal, also where the run was started in the background with the signal ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark two of three seeds as slow in tests over many seeds."""
+    seeds: dict[str, list[tuple[pytest.Item, int]]] = {}
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if call is not None and isinstance(call.params.get("seed"), int):
+            seeds.setdefault(item.nodeid.partition("[")[0], []).append((item, call.params["seed"]))
+    for test in seeds.values():
+        if len({seed for _, seed in test}) > MANY_SEEDS:
+            for item, seed in test:
+                if seed % 3:
+                    item.add_marker(pytest.mark.slow)

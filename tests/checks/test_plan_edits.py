@@ -11,6 +11,8 @@ import pytest
 import planner
 from planner.plan.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

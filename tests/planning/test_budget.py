@@ -9,6 +9,8 @@ from planner.plan.plan import Plan
 from planner.planning.solve import options_of, solve_instance
 from planner.planning.trials import Learned
 
+pytestmark = pytest.mark.slow
+
 
 def solved(instance: Instance, learned: Learned | None = None) -> tuple[Plan, list[str]]:
     """Return the plan and the numbers of racks that were tried on the way."""

@@ -16,6 +16,8 @@ from planner.physics.training.layer_time import wan_tail_seconds
 from planner.planning.load import load_instance
 from planner.report.summary import summary
 
+pytestmark = pytest.mark.slow
+
 INSTANCE = Path(__file__).parents[2] / "instances" / "two-pools.json"
 
 

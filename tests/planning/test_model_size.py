@@ -9,6 +9,8 @@ from planner import check, solve
 from planner.errors import InputError
 from planner.plan.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 FAMILY = {"heads_multiple_of": 2, "head_size": 64, "vocabulary": 32_000, "tolerance": 0.05, "min_aspect": 16}
 
 
