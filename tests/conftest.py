@@ -16,7 +16,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark two of three seeds as slow in tests over many seeds."""
+    """Mark three of four seeds as slow in tests over many seeds."""
     seeds: dict[str, list[tuple[pytest.Item, int]]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
@@ -25,5 +25,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for test in seeds.values():
         if len({seed for _, seed in test}) > MANY_SEEDS:
             for item, seed in test:
-                if seed % 3:
+                if seed % 4:
                     item.add_marker(pytest.mark.slow)

@@ -10,6 +10,8 @@ import planner
 from planner.errors import InputError
 from planner.planning.load import load_instance
 
+pytestmark = pytest.mark.slow
+
 NODES = [{"id": "A", "latitude": 40, "longitude": -77}, {"id": "B", "latitude": 33, "longitude": -112}]
 TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
 
