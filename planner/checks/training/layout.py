@@ -9,6 +9,7 @@ from planner.instance.pins import PINS
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan
 from planner.physics.training import layer_time, step
+from planner.physics.training.blocks.rack_blocks import racks_per_replica
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.certificate import Violation
 from planner.plan.layout import LayoutMetrics, LayoutPlan
@@ -44,7 +45,7 @@ def rack_shape(c: PlanPhysics) -> Iterator[Violation]:
     """Check that a rack has the GPUs of its stages and replicas, and that a larger replica has the racks it needs."""
     for layout in _layouts(c):
         unit = strategy_of(layout).shape.gpus
-        need = math.ceil(unit / c.gpus_per_rack)
+        need = racks_per_replica(c.gpus_per_rack, layout.tensor_parallel, layout.context_parallel)
         yield from must_equal("rack_shape", f"racks_per_replica for {unit} GPUs", layout.racks_per_replica, need)
         gpus = layout.stages_per_rack * layout.replicas_per_rack * unit
         what = f"GPUs of {layout.stages_per_rack} stages of {layout.replicas_per_rack} replicas"

@@ -157,12 +157,14 @@ def candidates(problem: Problem, column: Column, cutoff: float, ranges: CountRan
     else:
         by_site = np.repeat(np.array([pinned.get(s, 0) for s in problem.sites])[:, None], len(d), axis=1)
     shards = d if problem.shared else np.where(by_site > 0, by_site, np.iinfo(np.int64).max).min(axis=0)
+    # The racks of a replica's CP ranks sum gradients too; those that TP takes besides have other weights.
+    spread = min(shape.context_parallel, column.racks_per_replica)
     c = Candidates(
         replicas=d,
         micro_batches=m,
         by_site=by_site,
         shards=shards,
-        racks=np.ceil(by_site.max(axis=0) / column.replicas_per_rack).astype(np.int64),
+        racks=np.ceil(by_site.max(axis=0) / column.replicas_per_rack).astype(np.int64) * spread,
         bound=bound,
     ).select(shards * shape.gpus >= shape.expert_parallel)
     return c if len(c.replicas) else None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from planner.models.layout.data import LayerStrategy, Problem
 from planner.physics.training import schedule
+from planner.physics.training.blocks.rack_blocks import racks_per_replica
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -98,7 +99,8 @@ def packing(problem: Problem, strategy: LayerStrategy, p: Any) -> tuple[Any, Any
     pinned_stages, pinned_replicas = problem.pin("stages_per_rack"), problem.pin("replicas_per_rack")
     q = q if pinned_stages is None else np.full_like(p, pinned_stages)
     r = np.maximum(1, gpus // (q * unit))
-    return q, (r if pinned_replicas is None else np.full_like(r, pinned_replicas)), -(-unit // gpus)
+    r = r if pinned_replicas is None else np.full_like(r, pinned_replicas)
+    return q, r, racks_per_replica(gpus, strategy.shape.tensor_parallel, strategy.shape.context_parallel)
 
 
 def max_replicas_by_site(problem: Problem, strategy: LayerStrategy, p: Any) -> Any:

@@ -4,7 +4,7 @@ Units of the rows are MW, M$, racks and 1000 m², so that coefficients stay with
 be left out by name, which is how a conflict is found; the power balance is a law and always stays.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pyomo.environ as pyo
@@ -21,36 +21,46 @@ from planner.physics.site import cost
 
 
 def build(
-    data: SplitData, *, without: Collection[str] = (), loose: Collection[str] = (), sites: int | None = None
+    data: SplitData,
+    *,
+    without: Collection[str] = (),
+    loose: Collection[str] = (),
+    sites: int | None = None,
+    extend: Callable[[Any], None] | None = None,
+    max_extra_mw: float = 0.0,
 ) -> pyo.ConcreteModel:
     """Build the model without the named rules and without an objective; `sites` fixes the number of open sites.
 
     Rules in `loose` act through their own rows alone: no bound knows of them, so that their limits can be moved or
-    priced.
+    priced. `extend` adds decisions before the rules; where it makes `extra_mw` by site, that is load beside the
+    modules', and no more than `max_extra_mw` in all.
     """
     m = pyo.ConcreteModel()
     rules = registry.without(without)
     bounding = [rule for rule in rules if rule.name not in loose]
     max_modules = bounds.max_modules(data, bounding)
-    _variables(m, data, bounding, sites)
+    max_load_mw = max_modules * data.module_mw + max_extra_mw
+    _variables(m, data, bounding, sites, max_load_mw)
+    if extend is not None:
+        extend(m)
     _balance(m, data)
     for rule in rules:
         rule.rows(m, data)
     soften(m, data)
     for name, year in scenarios(data).items():
         block = add_block(m, year, name, max_modules)
-        _power(block, year, bounding, max_modules * data.module_mw)
+        _power(block, year, bounding, max_load_mw)
         _balance(block, year)
         for rule in reversed(rules):
             if rule.yearly:
                 rule.rows(block, year)
-    lazy_rows.attach(m, data, without, load_mw=max_modules * data.module_mw)
+    lazy_rows.attach(m, data, without, load_mw=max_load_mw)
     if sites is not None:
         m.exact_sites = pyo.Constraint(expr=sum(m.open.values()) == sites)
     return m
 
 
-def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None) -> None:
+def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None, max_load_mw: float) -> None:
     """Create the decisions, and tie modules to open sites: minimum · open[s] <= modules[s] <= maximum · open[s]."""
     total = bounds.max_modules(data, rules)
     minimum = bounds.min_site_modules(data, rules, bounds.max_sites(data, rules) if sites is None else sites)
@@ -66,7 +76,7 @@ def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None) ->
     m.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, s: (0, upgrades[s]))
     if data.network is not None:
         power_flow.count_circuits(m, data.network)
-    _power(m, data, rules, total * data.module_mw)
+    _power(m, data, rules, max_load_mw)
     wan_links.variables(m, data, rules, sites)
 
 

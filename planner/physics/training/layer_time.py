@@ -14,12 +14,12 @@ from planner.physics.training.collectives import (
     exposed_tail_seconds,
     reduce_scatter,
 )
+from planner.physics.training.context_exchange import context_exchange_seconds
 from planner.physics.training.operations import KINDS, Kind, Machine, Operation, Shape, layer_operations
 from planner.physics.training.process_groups import (
     LayerKind,
     Weights,
     group_levels,
-    kv_elements,
     layer_kinds,
     nic,
     scale_up,
@@ -84,20 +84,6 @@ def _linear_layers(m: Machine, kind: LayerKind) -> list[tuple[int, int]]:
     return [(h, inner + 2 * model.kv * model.head), (inner, h), *ffn]
 
 
-def context_exchange_seconds(m: Machine, s: Shape, attention_seconds: float) -> float:
-    """Compute the exposed seconds of passing keys and values round the CP ranks in one pass (Liu 2023, ring attention).
-
-    Exposed is what the framework does not run beside attention.
-    """
-    if s.context_parallel == 1:
-        return 0.0
-    size = s.micro_batch * m.sequence * kv_elements(m.model) / s.tensor_parallel * m.precision.collective_bytes
-    levels = group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel)
-    seconds = float(all_gather(size, levels)) + m.software.collective_seconds
-    beside = m.software.context_overlap * seconds
-    return seconds - beside + max(0.0, beside - attention_seconds)
-
-
 def expert_exchange_seconds(m: Machine, s: Shape) -> float:
     """Compute the exposed seconds of dispatching tokens to experts and combining the results, in one pass.
 
@@ -129,11 +115,14 @@ def _selective_seconds(m: Machine, s: Shape, forward: list[Operation]) -> float:
     return unfused + m.software.selective_gemm_share * _sum(forward, "gemm")
 
 
-def kind_times(m: Machine, s: Shape, kind: LayerKind) -> LayerTimes:
-    """Compute the seconds of one layer of a kind: its operations, its exchanges, and the launches the GPU waits for."""
+def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
+    """Compute the seconds of one layer of a kind: its operations, its exchanges, and the launches the GPU waits for.
+
+    CP over racks meets the NIC's slowdown.
+    """
     ops = layer_operations(m, s, routed=kind.routed, window=kind.window)
     tensor = tensor_exchange_seconds(m, s, kind)
-    context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"))
+    context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)
     expert = expert_exchange_seconds(m, s) if kind.routed else 0.0
     selective = _selective_seconds(m, s, ops.forward)
     forward = math.fsum(o.seconds for o in ops.forward) + tensor + context + expert
@@ -157,9 +146,9 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind) -> LayerTimes:
     )
 
 
-def layer_times(m: Machine, s: Shape) -> LayerTimes:
+def layer_times(m: Machine, s: Shape, nic_slowdown: float = 1.0) -> LayerTimes:
     """Compute the seconds of the model's mean layer: kinds weighted by their numbers, as they alternate on stages."""
-    kinds = [(k.layers / m.model.layers, kind_times(m, s, k)) for k in layer_kinds(m.model)]
+    kinds = [(k.layers / m.model.layers, kind_times(m, s, k, nic_slowdown)) for k in layer_kinds(m.model)]
     return LayerTimes(
         forward_seconds=math.fsum(w * x.forward_seconds for w, x in kinds),
         backward_seconds=math.fsum(w * x.backward_seconds for w, x in kinds),
@@ -212,6 +201,12 @@ def exposed_pipeline_send_seconds(
     return micro_batches * virtual_stages * (2 * (send_seconds - hidden) + excess)
 
 
+def ranks_in_rack(m: Machine, s: Shape, replicas_per_rack: Num) -> Num:
+    """Return the ranks of one rack with the same weights: its replicas and their CP ranks that are in this rack."""
+    one_rack = s.gpus <= m.rack.gpus
+    return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
+
+
 def hierarchical_seconds(
     m: Machine,
     s: Shape,
@@ -226,15 +221,15 @@ def hierarchical_seconds(
 ) -> Num:
     """Compute the seconds to reduce-scatter (or as well to gather) weights over a site's replicas.
 
-    The weights are those of `layers` layers and `end` embeddings. Inside the rack first, then between racks, each GPU
-    its share over its own NIC. Routed experts are shared by fewer GPUs: one in `expert_parallel` of the others.
+    The weights are those of `layers` layers and `end` embeddings. Inside the rack first, then between racks (those of
+    a replica's CP ranks among them), each GPU its share over its own NIC. Routed experts are shared by fewer GPUs:
+    one in `expert_parallel` of the others.
     """
-    one_rack = s.gpus <= m.rack.gpus
-    inside = replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
+    inside = ranks_in_rack(m, s, replicas_per_rack)
     shared = (layers * weights.shared + end * weights.end) * element_bytes
     total = reduce_scatter(shared, (scale_up(m, inside), nic(m, racks, slowdown)))
     if weights.experts:
-        gpus = replicas_per_rack * s.gpus
+        gpus = inside * s.tensor_parallel
         near = np.maximum(1, gpus // s.expert_parallel)
         far = np.maximum(1.0, racks * gpus / (s.expert_parallel * near))
         levels = (scale_up(m, near), nic(m, far, slowdown))
@@ -248,7 +243,7 @@ def allreduce_layer_seconds(m: Machine, s: Shape, weights: Weights, replicas_per
     Each GPU sends its share of the rack's sum round a ring: 2·(n-1)·alpha + 2·(n-1)/n·S/beta (Thakur 2005).
     """
     g = m.gpu
-    size = weights.layer * m.precision.gradient_bytes / (replicas_per_rack * s.context_parallel)
+    size = weights.layer * m.precision.gradient_bytes / ranks_in_rack(m, s, replicas_per_rack)
     return 2 * (racks - 1) * g.nic_latency_seconds + 2 * (racks - 1) / racks * size / g.nic_bytes_per_second
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from planner.physics.training import layer_time
+from planner.physics.training.blocks import rack_blocks
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Shape
 from planner.physics.training.schedule import Schedule
@@ -83,10 +84,10 @@ class ParallelStrategy:
         """Replicas of the smallest site that works: ZeRO shards state over them, never over the WAN."""
         return min(d for d in self.data_parallel_by_site if d)
 
-    @property
-    def group_racks(self) -> int:
-        """Racks of the largest all-reduce group: the replicas of one stage at one site."""
-        return layer_time.group_racks(max(self.data_parallel_by_site), self.replicas_per_rack)
+    def group_racks(self, gpus_per_rack: int) -> int:
+        """Return the racks of the largest all-reduce group: one stage's replicas at one site, with their CP ranks."""
+        spread = rack_blocks.context_racks(gpus_per_rack, self.tensor_parallel, self.context_parallel)
+        return layer_time.group_racks(max(self.data_parallel_by_site), self.replicas_per_rack) * spread
 
     @property
     def rack_stages(self) -> int:
@@ -100,7 +101,7 @@ class ParallelStrategy:
 
     def racks_per_replica(self, gpus_per_rack: int) -> int:
         """Return the racks over which one replica's stage spreads."""
-        return math.ceil(self.shape.gpus / gpus_per_rack)
+        return rack_blocks.racks_per_replica(gpus_per_rack, self.tensor_parallel, self.context_parallel)
 
 
 def read_strategy(layout: Mapping[str, Any]) -> ParallelStrategy:

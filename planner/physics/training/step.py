@@ -112,7 +112,7 @@ def strategy_times(m: Machine, c: Conditions, strategy: ParallelStrategy) -> Sha
         layer_time.layer_times(m, strategy.shape),
         zero_stage=strategy.zero_stage,
         replicas_per_rack=strategy.replicas_per_rack,
-        racks=strategy.group_racks,
+        racks=strategy.group_racks(m.rack.gpus),
         slowdown=c.allreduce_slowdown,
     )
 
@@ -217,7 +217,7 @@ def step_breakdown(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dic
             pipeline=p,
             zero_stage=strategy.zero_stage,
             replicas_per_rack=strategy.replicas_per_rack,
-            racks=strategy.group_racks,
+            racks=strategy.group_racks(m.rack.gpus),
             replicas=strategy.min_replicas,
             max_layers=max(layers),
             backward_seconds=times.backward_seconds,
@@ -307,7 +307,7 @@ def _network_metrics(
     allreduce_share: float | None = network.allreduce_step_share if network else ALLREDUCE_STEP_SHARE
     if any(p.startswith("fabric.") for p in instance.pins):
         send_share = allreduce_share = None
-    group = (strategy.replicas_per_rack, strategy.group_racks)
+    group = (strategy.replicas_per_rack, strategy.group_racks(m.rack.gpus))
     allreduce = float(layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), *group))
     between_racks = strategy.pipeline_parallel > strategy.stages_per_rack
     send = layer_time.pipeline_send_seconds(m, shape, c.pipeline_send_slowdown) if between_racks else 0.0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
-from planner.physics.training import layer_time, memory, operations
+from planner.physics.training import context_exchange, layer_time, memory, operations
 from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.process_groups import LayerKind, weights_of
 
@@ -197,10 +197,10 @@ def test_context_exchange(overlap: float, exposed: float) -> None:
 
     They run beside the attention's 0.256 s, or before it.
     """
-    assert layer_time.context_exchange_seconds(machine(context_overlap=overlap), shape(c=2), 0.256) == pytest.approx(
-        exposed
-    )
-    assert layer_time.context_exchange_seconds(machine(), shape(), 0.256) == 0
+    assert context_exchange.context_exchange_seconds(
+        machine(context_overlap=overlap), shape(c=2), 0.256
+    ) == pytest.approx(exposed)
+    assert context_exchange.context_exchange_seconds(machine(), shape(), 0.256) == 0
 
 
 ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)})

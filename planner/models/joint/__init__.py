@@ -1,0 +1,1 @@
+"""Sites, layout, placement, fabric and fibre as one optimum with one proof."""

@@ -1,0 +1,215 @@
+"""Columns by their lower bounds.
+
+Strategies, their pipelines, and the counts of replicas and micro-batches of these that may be best.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint import bounds
+from planner.models.joint.bounds import Conditions, Rows
+from planner.models.joint.space import Floats, Problem, Strategy
+from planner.models.joint.split import Column, Stages
+from planner.models.joint.world import World
+
+RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bounded by the fewer
+
+
+def max_racks(world: World, rails: int) -> int:
+    """Bound the racks with so many GPUs of each cabled by those with a few less.
+
+    So that few questions are asked of the sites.
+    """
+    return world.max_racks(max(1, rails // RAILS_STEP * RAILS_STEP))
+
+
+def strategy_bound(world: World, s: Strategy) -> float:
+    """Bound a strategy: its layers alone, on as many racks as there can be.
+
+    With the fewest GPUs of each that it can have cabled.
+    """
+    shape, gpus = s.shape, s.problem.gpus
+    unit = gpus // shape.tensor_parallel
+    c = max(1, -(-shape.context_parallel // unit))
+    replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
+    most = min(replicas, s.problem.max_sequences * s.problem.layers)
+    return s.problem.layers * s.min_layer / (most * shape.micro_batch) if most > 0 else math.inf
+
+
+def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
+    """Return the pipelines of a strategy with lower bounds under any ZeRO stage.
+
+    `d` is the most replicas that each may have, `m` the least.
+    """
+    if s in world.rows:
+        known: tuple[Floats, Rows] = world.rows[s]
+        return known
+    t, problem = s.pipelines, s.problem
+    kinds, at = np.unique(t.rails, return_inverse=True)
+    racks = np.array([max_racks(world, int(w)) for w in kinds], dtype=np.int64)[at] if len(t.p) else t.p
+    total = problem.max_sequences // s.shape.micro_batch
+    min_count = np.where(t.v > 1, t.p, 1)
+    d = np.minimum(racks // t.racks * t.replicas, total // min_count)
+    i = np.flatnonzero((d >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
+    rows = Rows(
+        p=t.p[i],
+        v=t.v[i],
+        d=d[i],
+        m=min_count[i],
+        replicas_per_rack=t.replicas_per_rack[i],
+        stage_racks=t.stage_racks[i],
+        block_replicas=t.replicas[i],
+        inside=t.inside[i],
+    )
+    each, once = bounds.min_terms(s, rows, total) if len(i) else (np.empty(0), np.empty(0))
+    keys = (each / rows.d + once / total) / s.shape.micro_batch
+    world.rows[s] = keys, rows
+    return keys, rows
+
+
+def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
+    """Return the pipelines that may hold the model under a ZeRO stage, with sharper bounds under the cutoff."""
+    if not len(rows):
+        return None
+    phi, b = s.problem.transport_slowdown, s.shape.micro_batch
+    free = Conditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
+    t, total = bounds.terms(s, zero, rows, free), s.problem.max_sequences // b
+    once = (
+        t.once
+        if s.order == "1f1b"
+        else np.minimum(t.once, bounds.terms(s, zero, replace(rows, m=np.maximum(rows.p, total)), free).once)
+    )
+    keys = np.maximum(keys, (t.each / rows.d + once / total) / b)
+    few = np.flatnonzero(keys < cutoff)
+    few = few[bounds.may_fit(s, zero, rows.part(few), rows.d[few])] if len(few) else few
+    return Pipes(keys[few], rows.part(few), t.each[few], once[few]) if len(few) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pipes:
+    """Pipelines of a strategy and ZeRO stage.
+
+    Lower bounds, and the least seconds of a micro-batch and of what comes once.
+    """
+
+    keys: Floats
+    rows: Rows
+    each: Floats
+    once: Floats
+
+    def part(self, which: Any) -> "Pipes":
+        """Return some of the pipelines."""
+        return Pipes(self.keys[which], self.rows.part(which), self.each[which], self.once[which])
+
+
+def columns_of(
+    world: World, s: Strategy, zero: int, pipes: Pipes, cutoff: float, *, max_blocks_off: int | None = None
+) -> tuple[Floats, Rows] | None:
+    """Return every count of replicas and micro-batches of pipelines that may be best.
+
+    With lower bounds under the cutoff.
+    """
+    problem, b, rows = s.problem, s.shape.micro_batch, pipes.rows
+    total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
+    picks, counts_d, counts_m = [], [], []
+    for i in range(len(rows)):
+        most, each = int(rows.d[i]), float(pipes.each[i])
+        late = cutoff * b - float(pipes.once[i]) / total
+        low = max(1, math.floor(each / late * (1 - 1e-9))) if late > 0 else most + 1
+        if max_blocks_off is not None:
+            low = max(low, most - max_blocks_off * int(rows.block_replicas[i]))
+        d = (
+            np.arange(low, most + 1)
+            if wanted is None
+            else np.array([wanted] if low <= wanted <= most else [], dtype=np.int64)
+        )
+        d, m = _micro_batches(
+            problem,
+            d,
+            total,
+            int(rows.p[i]),
+            int(rows.v[i]),
+            _Pruning(each, s.min_layer, cutoff * b, max_blocks_off is not None),
+        )
+        picks.append(np.full(len(d), i))
+        counts_d.append(d)
+        counts_m.append(m)
+    which = np.concatenate(picks)
+    if not len(which):
+        return None
+    table = replace(rows.part(which), d=np.concatenate(counts_d), m=np.concatenate(counts_m))
+    phi = problem.transport_slowdown
+    racks = -(-table.blocks() // world.max_open) * table.stage_racks
+    seconds = bounds.even_seconds(s, zero, table, Conditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
+    times = seconds / (table.d * table.m * b)
+    few = np.flatnonzero(times < cutoff)
+    few = few[bounds.may_fit(s, zero, table.part(few), table.d[few])] if len(few) else few
+    return (times[few], table.part(few)) if len(few) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pruning:
+    """Least seconds of a micro-batch and of a layer, and the cutoff in seconds a micro-batch."""
+
+    each: float
+    layer: float
+    cutoff: float
+    likely: bool  # only what is likely to be good is wanted
+
+
+def _micro_batches(problem: Problem, d: Any, total: int, p: int, v: int, pruning: _Pruning) -> tuple[Any, Any]:
+    """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
+
+    And in time by their fill alone. A filled pipeline takes as many as the batch holds. Interleaved, whole rounds may
+    be better, and fewer than p + (p-1)/v hold less in flight. A pipeline that is not interleaved holds less where it
+    is not filled, so it may take any number below p.
+    """
+    most, wanted = total // np.maximum(d, 1), problem.pin("microbatches_per_step")
+    if wanted is not None:
+        fine = (most >= wanted) & ((wanted >= p) if v > 1 else True)
+        return d[fine], np.full(int(np.sum(fine)), wanted)
+    even = math.ceil(problem.layers / p)
+    fill = (p - 1) * math.ceil(even / v) * pruning.layer
+    if v == 1:
+        spare = d * pruning.cutoff - pruning.each
+        min_count = np.where(spare > 0, np.ceil(np.minimum(fill / np.maximum(spare, 1e-300), p) * (1 - 1e-9)), p)
+        min_count = np.full(len(d), p) if pruning.likely else np.clip(min_count, 1, p).astype(np.int64)
+        each = np.maximum(np.minimum(most, p - 1) - min_count + 1, 0)
+        first = np.cumsum(each) - each
+        early = np.repeat(min_count, each) + np.arange(int(each.sum())) - np.repeat(first, each)
+        filled = most >= p
+        found, m = np.concatenate([d[filled], np.repeat(d, each)]), np.concatenate([most[filled], early])
+    else:
+        tried = [most, most // p * p, *(np.minimum(most, p + k) for k in range((p - 1) // v + 1))]
+        pairs = np.concatenate([d * (total + 1) + m for m in tried])
+        found, m = pairs // (total + 1), pairs % (total + 1)
+    fine = (m >= (p if v > 1 else 1)) & (m * pruning.each + fill < pruning.cutoff * m * found)
+    found, m = found[fine], m[fine]
+    if v > 1 and len(m):
+        pairs = np.unique(found * (total + 1) + m)
+        found, m = pairs // (total + 1), pairs % (total + 1)
+    return found, m
+
+
+def column_at(s: Strategy, zero: int, table: Rows, i: int) -> Column:
+    """Return one entry of a table as a column."""
+    return Column(strategy=s, zero=zero, p=int(table.p[i]), v=int(table.v[i]), d=int(table.d[i]), m=int(table.m[i]))
+
+
+def free_seconds(world: World, column: Column, cutoff: float) -> float:
+    """Bound a column by its best split on a network that slows nothing above its transport.
+
+    All replicas sharing ZeRO's state.
+    """
+    block = column.strategy.block(column.p)
+    if block is None:
+        return math.inf
+    phi = world.problem.transport_slowdown
+    racks = -(-block.blocks(column.d) // world.max_open) * block.stage_racks
+    free = Conditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
+    step = cutoff * column.sequences if math.isfinite(cutoff) else math.inf
+    found = Stages(column=column, conditions=free, cutoff=step, exact=False).least()
+    return math.inf if found is None else found.seconds / column.sequences

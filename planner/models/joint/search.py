@@ -1,0 +1,384 @@
+"""The search of one shape: slowdowns and fibre in the order of their time.
+
+Each asked of the sites until one can be paid.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.models.joint.bounds import Rows, even_seconds
+from planner.models.joint.sites import Circuit, Part, Placed
+from planner.models.joint.space import Floats, Ints
+from planner.models.joint.template_tables import Options
+from planner.models.joint.templates import Template
+from planner.models.joint.world import CENTS, CLUSTER, EPS, Plan, ShapeProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Slowdowns that the fabrics of all parts keep, and the least that such fabrics cost together."""
+
+    send: float
+    allreduce: float
+    usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Slowdowns and fibre, with the seconds a sequence that they allow and the least capital that they may take."""
+
+    seconds: float
+    usd: float
+    level: Level
+    wavelengths: int
+    rtt_ms: float
+
+
+@dataclass(kw_only=True)
+class Search:
+    """The search of one shape: candidates in the order of their time, each asked of the sites until one can be paid."""
+
+    shape_problem: ShapeProblem
+    cutoff: float
+    lower_bounds: dict[tuple[int, float], float] = field(
+        default_factory=dict
+    )  # of capital without fabric, by wavelengths and round trip
+    floor_tables: dict[float, tuple[int, Floats]] = field(default_factory=dict)
+    refused: dict[Level, list[tuple[int, float, float]]] = field(
+        default_factory=dict
+    )  # wavelengths, round trip and capital with fabrics
+    timed: dict[tuple[float, float, int], float] = field(default_factory=dict)
+
+    @cached_property
+    def _rtts(self) -> list[float]:
+        sites = self.shape_problem.world.sites
+        return sites.rtts_ms() if self.shape_problem.several and sites is not None else [0.0]
+
+    @cached_property
+    def _wavelengths(self) -> Ints:
+        """Numbers of wavelengths that may join two sites, unless a pin says how many; none of them at one site."""
+        if not self.shape_problem.several:
+            return np.zeros(1, dtype=np.int64)
+        wan, wanted = (
+            self.shape_problem.world.problem.wan,
+            self.shape_problem.world.problem.instance.pins.get("wan.wavelengths"),
+        )
+        most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
+        return np.array([n for n in range(1, most + 1) if wanted in (None, n)], dtype=np.int64)
+
+    @cached_property
+    def levels(self) -> list[Level]:
+        """List the slowdowns that may be worth their price, none beaten by another in all of sends.
+
+        Allreduces and price.
+        """
+        phi, q = self.shape_problem.world.problem.transport_slowdown, self.shape_problem
+        if q.world.templates is None:
+            return [Level(phi, phi, 0.0)]
+        parts = [q.options[g] for g in q.shape.blocks]
+        if any(not len(x) for x in parts):
+            return []
+        sends = np.unique(np.concatenate([x.send for x in parts]))
+        found: list[Level] = []
+        lowest = np.full(len(sends), np.inf)
+        for allreduce in np.unique(np.concatenate([x.allreduce for x in parts])).tolist():
+            usd = np.sum([_least_at(x, sends, allreduce) for x in parts], axis=0)
+            better = usd < lowest * (1 - 1e-15)
+            first = np.append(True, usd[1:] < usd[:-1])
+            found += [
+                Level(float(sends[i]), allreduce, float(usd[i]))
+                for i in np.flatnonzero(better & first & np.isfinite(usd))
+            ]
+            lowest = np.minimum(lowest, usd)
+        return found
+
+    def next(self, cutoff: float) -> Candidate | None:
+        """Return the fastest candidate that the money may pay, as far as is known.
+
+        None where none is under the cutoff.
+        """
+        self.cutoff = min(self.cutoff, cutoff)
+        if not self._rtts or not len(self._wavelengths):
+            return None
+        best: Candidate | None = None
+        for rtt in self._rtts_to_try():
+            for bound, level, waves in self._affordable(rtt):
+                limit = self.cutoff if best is None else best.seconds * (1 + EPS)
+                if bound > limit:
+                    break
+                found = Candidate(
+                    self._seconds(level, waves, rtt, limit),
+                    float(self._lower_bounds(rtt)[waves]) + level.usd,
+                    level,
+                    waves,
+                    rtt,
+                )
+                if found.seconds < self.cutoff and (best is None or _before(found, best)):
+                    best = found
+        return best
+
+    def _seconds(self, level: Level, waves: int, rtt: float, limit: float) -> float:
+        """Return the seconds a sequence of a candidate, infinite over the limit.
+
+        a round trip comes on top of everything.
+        """
+        key, q = (level.send, level.allreduce, waves), self.shape_problem
+        later = self._trips * (rtt - self._rtts[0]) / 1e3 / q.column.sequences
+        if key not in self.timed:
+            found = q.seconds(level.send, level.allreduce, q.fibre(waves, self._rtts[0]), limit)
+            if not math.isfinite(found):
+                return math.inf
+            self.timed[key] = found
+        return self.timed[key] + later
+
+    @property
+    def _trips(self) -> float:
+        return self.shape_problem.world.problem.wan.round_trips if self.shape_problem.several else 0.0
+
+    def _rtts_to_try(self) -> list[float]:
+        """List the round trips that may pay.
+
+        The shortest, and behind each at which the sites were dearer than known before the next.
+        """
+        later = {t for _, t in self.lower_bounds}
+        return [r for i, r in enumerate(self._rtts) if i == 0 or self._rtts[i - 1] in later]
+
+    def _affordable(self, rtt: float) -> list[tuple[float, Level, int]]:
+        """List the slowdowns that the money may pay.
+
+        Each with the most wavelengths and a lower bound on its time, the least first.
+        """
+        lower_bounds = self._lower_bounds(rtt)
+        found: list[tuple[Level, int]] = []
+        for level in self.levels:
+            total = lower_bounds + level.usd
+            for n, t, usd in self.refused.get(level, ()):
+                total = np.maximum(total, self._elsewhere(n, t, usd)) if t >= rtt else total
+            fits = np.flatnonzero(total[self._wavelengths] <= self.shape_problem.world.budget + CENTS)
+            if len(fits):
+                found.append((level, int(self._wavelengths[fits[-1]])))
+        if not found:
+            return []
+        bounds = self._bounds(found, rtt)
+        return [(float(bounds[i]), *found[i]) for i in np.argsort(bounds, kind="stable")]
+
+    def _bounds(self, found: list[tuple[Level, int]], rtt: float) -> Floats:
+        """Bound the seconds a sequence of several slowdowns and wavelengths at once, by even stages."""
+        q, c, n = self.shape_problem, self.shape_problem.column, len(found)
+        send, allreduce = (np.array([getattr(x, name) for x, _ in found]) for name in ("send", "allreduce"))
+        fibre = q.fibre(1, rtt)
+        if fibre is not None:
+            fibre = replace(fibre, gbps=fibre.gbps * np.array([w for _, w in found]))
+        rows = Rows(
+            p=np.full(n, c.p),
+            v=np.full(n, c.v),
+            d=np.full(n, c.d),
+            m=np.full(n, c.m),
+            replicas_per_rack=np.full(n, q.block.replicas_per_rack),
+            stage_racks=np.full(n, q.block.stage_racks),
+            block_replicas=np.full(n, q.block.replicas),
+            inside=np.full(n, q.block.rack_stages == 1),
+        )
+        seconds: Floats = even_seconds(c.strategy, c.zero, rows, q.conditions(send, allreduce, fibre)) / c.sequences
+        return seconds
+
+    def floor(self, waves: int, rtt: float) -> float:
+        """Bound the capital without fabrics from below."""
+        return float(self._lower_bounds(rtt)[waves])
+
+    def _lower_bounds(self, rtt: float) -> Floats:
+        """Bound the capital without fabrics from below by the number of wavelengths.
+
+        The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
+        but for at most the longest route's fibre, and at more by the shortest's.
+        """
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if sites is None or not q.several:
+            return np.array([max([self._first_floor(0), *self.lower_bounds.values()])])
+        if rtt not in self.floor_tables or self.floor_tables[rtt][0] != len(self.lower_bounds):
+            near = self._fibre_usd(sites.min_route_km())
+            found = self._first_floor(1) - near[1] + near
+            for (n, t), usd in self.lower_bounds.items():
+                if t >= rtt:
+                    found = np.maximum(found, self._elsewhere(n, t, usd))
+            self.floor_tables[rtt] = len(self.lower_bounds), found
+        return self.floor_tables[rtt][1]
+
+    def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
+        """Bound what costs so much at n wavelengths and a round trip by the number of wavelengths.
+
+        At that round trip or shorter ones.
+        """
+        sites = self.shape_problem.world.sites
+        if sites is None or not self.shape_problem.several:
+            return np.array([usd])
+        near = self._fibre_usd(sites.min_route_km())
+        far = self._fibre_usd(rtt / sites.data.wan.rtt_ms_per_100_route_km * 100)
+        return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
+
+    def _fibre_usd(self, km: float) -> Floats:
+        """Price of the fibre between every two sites, given the length of each, by the number of wavelengths."""
+        wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
+        n = np.arange(int(self._wavelengths[-1]) + 1)
+        pairs = np.ceil(n / wan.max_wavelengths_per_pair)
+        return np.asarray(
+            sites * (sites - 1) // 2 * (pairs * km * wan.fibre_usd_per_route_km + n * wan.wavelength_usd),
+            dtype=np.float64,
+        )
+
+    def _first_floor(self, waves: int) -> float:
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if sites is None:
+            return q.world.owned_usd
+        racks = [q.traffic.racks(g) for g in q.shape.blocks]
+        fixed = sum(sites.floor_usd(n, 1) for n in racks)
+        pairs = len(racks) * (len(racks) - 1) // 2
+        return fixed + (pairs * sites.fibre_usd(sites.min_route_km(), waves) if waves else 0.0)
+
+    def try_sites(self, c: Candidate) -> Plan | None:
+        """Ask the sites for a candidate; where they cannot pay it, remember what they cost without its fabrics."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        q.world.count("questions")
+        if sites is None:
+            return self._found(c, None)
+        circuit = Circuit(c.wavelengths, c.rtt_ms) if q.several else None
+        placed = sites.cheapest(tuple(self._part(g, c.level) for g in q.shape.blocks), circuit)
+        if placed is not None and placed.capital_usd <= q.world.budget + CENTS:
+            return self._found(c, placed)
+        bare = sites.cheapest(tuple(self._bare(g) for g in q.shape.blocks), circuit)
+        self.refused.setdefault(c.level, []).append(
+            (c.wavelengths, c.rtt_ms, math.inf if placed is None else placed.capital_usd)
+        )
+        self._learn(c, math.inf if bare is None else bare.capital_usd)
+        return None
+
+    def _learn(self, c: Candidate, floor: float) -> None:
+        """Remember what the sites cost without fabrics, and at which round trip they can be paid."""
+        key = c.wavelengths, c.rtt_ms
+        if floor <= self.floor(*key) + CENTS:
+            return
+        self.lower_bounds[key] = floor
+        if self.shape_problem.several and floor + c.level.usd > self.shape_problem.world.budget:
+            self._reach(c)
+
+    def _reach(self, c: Candidate) -> None:
+        """Bisect the shortest round trip at which the sites can be paid, and remember what they cost on the way."""
+        sites, parts = self.shape_problem.world.sites, tuple(self._bare(g) for g in self.shape_problem.shape.blocks)
+        low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
+        probe = high - 1
+        while sites is not None and high - low > 1:
+            placed = sites.cheapest(parts, Circuit(c.wavelengths, self._rtts[probe]))
+            usd = math.inf if placed is None else placed.capital_usd
+            if usd + c.level.usd <= self.shape_problem.world.budget + CENTS:
+                high = probe
+            else:
+                self.lower_bounds[c.wavelengths, self._rtts[probe]] = usd
+                low = probe
+            probe = (low + high) // 2
+
+    def _chosen(self, blocks: int, level: Level) -> list[int]:
+        """List the templates of a part that keep the slowdowns, the cheapest first.
+
+        Where power counts all that may be worth it.
+        """
+        x = self.shape_problem.options[blocks]
+        fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
+        counts = self.shape_problem.world.sites is not None and self.shape_problem.world.sites.counts_power
+        if not counts:
+            return [int(fits[0])]
+        kept: list[int] = []
+        for i in fits.tolist():
+            if not kept or x.mw[i] < x.mw[kept[-1]]:
+                kept.append(i)
+        return kept
+
+    def _part(self, blocks: int, level: Level) -> Part:
+        q = self.shape_problem
+        racks = q.traffic.racks(blocks)
+        if q.world.templates is None:
+            return Part(blocks, racks, ((0.0, 0.0),))
+        x = q.options[blocks]
+        return Part(blocks, racks, tuple((float(x.usd[i]), float(x.mw[i])) for i in self._chosen(blocks, level)))
+
+    def _bare(self, blocks: int) -> Part:
+        """Return a part whose fabric costs nothing and draws the least of any."""
+        q = self.shape_problem
+        mw = float(q.options[blocks].mw.min()) if q.world.templates is not None else 0.0
+        return Part(blocks, q.traffic.racks(blocks), ((0.0, mw),))
+
+    def _found(self, c: Candidate, placed: Placed | None) -> Plan:
+        """Time the plan as it is built: its own templates and its own pair of sites."""
+        q = self.shape_problem
+        where = {CLUSTER: (0, 0)} if placed is None else placed.parts
+        sizes = sorted(set(q.shape.blocks), reverse=True)
+        blocks = {s: sizes[k] for s, (k, _) in where.items()}
+        templates: dict[str, Template] = {}
+        if q.world.templates is not None:
+            for s, (_, f) in where.items():
+                templates[s] = q.world.templates.template(
+                    q.traffic, blocks[s], q.options[blocks[s]], self._chosen(blocks[s], c.level)[f]
+                )
+        phi = q.world.problem.transport_slowdown
+        send, allreduce = (
+            max([phi, *(getattr(t, name) for t in templates.values())]) for name in ("send", "allreduce")
+        )
+        conditions = q.conditions(send, allreduce, q.fibre(c.wavelengths, 0.0 if placed is None else placed.rtt_ms))
+        split = q.split(conditions, math.inf)
+        if split is None:
+            raise RuntimeError("joint: a column that was timed cannot be split")
+        return Plan(
+            seconds=split.seconds,
+            capital_usd=placed.capital_usd
+            if placed is not None
+            else q.world.owned_usd + sum(t.usd for t in templates.values()),
+            column=q.column,
+            split=split,
+            conditions=conditions,
+            shape=q.shape,
+            templates=templates,
+            blocks_by_site=blocks,
+            replicas_by_site=self._replicas(blocks),
+            placed=placed,
+            wavelengths=c.wavelengths,
+        )
+
+    def _replicas(self, blocks: dict[str, int]) -> dict[str, int]:
+        """Share the replicas out: every block whole but the last of one site of most blocks."""
+        q = self.shape_problem
+        missing = sum(blocks.values()) * q.block.replicas - q.column.d
+        short = min(s for s, g in blocks.items() if g == max(blocks.values()))
+        return {s: g * q.block.replicas - (missing if s == short else 0) for s, g in sorted(blocks.items())}
+
+
+def _before(a: Candidate, b: Candidate) -> bool:
+    """Return whether a candidate comes before another: sooner, or as soon and cheaper."""
+    if a.seconds < b.seconds * (1 - EPS):
+        return True
+    return a.seconds <= b.seconds * (1 + EPS) and a.usd < b.usd - CENTS
+
+
+def _least_at(x: Options, sends: Floats, allreduce: float) -> Floats:
+    """Return the least price of a part's templates at each slowdown of sends, allreduces no slower than a limit."""
+    fits = np.flatnonzero(x.allreduce <= allreduce)
+    if not len(fits):
+        return np.full(len(sends), np.inf)
+    order = fits[np.argsort(x.send[fits], kind="stable")]
+    least = np.minimum.accumulate(x.usd[order])
+    at = np.searchsorted(x.send[order], sends, side="right")
+    return np.where(at > 0, least[np.maximum(at - 1, 0)], np.inf)
+
+
+def fastest(shape_problem: ShapeProblem, cutoff: float) -> Plan | None:
+    """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest.
+
+    None where there is none.
+    """
+    search = Search(shape_problem=shape_problem, cutoff=cutoff)
+    while (candidate := search.next(cutoff)) is not None:
+        found = search.try_sites(candidate)
+        if found is not None:
+            return found
+    return None

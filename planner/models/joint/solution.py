@@ -1,0 +1,61 @@
+"""What the joint optimum returns: the plan's choices, its value and bounds, and the counts of its proof."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
+from planner.models.joint.world import Plan
+
+
+class JointStatus(StrEnum):
+    """What is known of the joint shape_problem."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cheaper:
+    """A plan at most a little slower that costs less; not proven the cheapest of all."""
+
+    days: float
+    capital_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointSolution:
+    """The joint optimum of an instance.
+
+    Days to train with lower bounds, over the declared space, and the plan that takes them. `lower_bound` holds over
+    the declared space; `fabric_free_bound` over every fabric, since it counts on the cheapest possible one and on a
+    network that slows nothing above its transport.
+    """
+
+    status: JointStatus
+    days: float | None
+    lower_bound: float | None
+    fabric_free_bound: float | None
+    plan: Plan | None
+    cheaper: Cheaper | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    space: str = ""
+    outside: str = ""
+
+
+SPACE = (
+    "TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to "
+    f"{MOST_CONTEXT_RACKS} racks (micro-batches of one sequence); experts shared evenly; "
+    "every pipeline, interleaved in chunks as equal as can be; "
+    f"micro-batches of 1 to {MICRO_BATCHES[-1]} sequences; ZeRO 0 to 3; stages packed in racks; "
+    "every count of replicas and micro-batches; any layers and recomputed layers by stage; "
+    "whole blocks of racks at any sites; every number of stripes; "
+    "trees of up to three tiers with all leaf domains in a pod, one per site; "
+    "one width of fibre between every two sites"
+)
+OUTSIDE = (
+    "failures and spare racks; NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
+    "several columns at once; pods of some domains, four tiers and dragonflies; media by length; "
+    "designed routes of fibre"
+)

@@ -1,0 +1,334 @@
+"""The declared space of columns: how the model is cut over GPUs, and the blocks of racks that follow from it."""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.instance.wan import Wan
+from planner.physics.training import stage_memory, step
+from planner.physics.training.blocks import block_step
+from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.blocks.rack_blocks import Block, block_of
+from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.process_groups import Weights, weights_of
+from planner.physics.training.schedule import Schedule
+from planner.physics.training.stage_memory import LayerBytes
+from planner.simulation.reference_tree import transport_slowdown_of
+
+MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence take one at a time
+MOST_CONTEXT_RACKS = 16  # over which one replica's CP spreads
+WIDE = 16  # TP ranks from which 2-D tensor parallelism belongs to it
+# Prices of instances/5gw.json, where two sites have no stated fibre: a pair of fibres for 20 years, and the equipment
+# of a wavelength.
+DEFAULT_WAN = Wan(fibre_usd_per_route_km=9700, wavelength_usd=60_000)
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """The joint question: the machine, limits and pins of an instance."""
+
+    instance: Instance
+    machine: Machine
+    transport_slowdown: float
+    max_sequences: int
+    memory_limit: float
+    all_rails: bool
+    pins: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of a rack."""
+        return self.machine.rack.gpus
+
+    @property
+    def layers(self) -> int:
+        """Layers of the model."""
+        return self.machine.model.layers
+
+    @property
+    def wan(self) -> Wan:
+        """What joins the sites, at default prices where the instance states none."""
+        return self.instance.wan or DEFAULT_WAN
+
+    def pin(self, name: str) -> Any:
+        """Return the pinned value of a choice of the layout, or None where it is free."""
+        return self.pins.get(f"layout.{name}")
+
+    def options(self, name: str, free: Iterable[Any]) -> list[Any]:
+        """Return the free values that a pin allows."""
+        wanted = self.pin(name)
+        return [x for x in free if wanted is None or x == wanted]
+
+
+UNSUPPORTED = (
+    "layers_per_stage",
+    "recomputed_layers_per_stage",
+    "replicas_per_rack",
+    "stages_per_rack",
+    "data_parallel_by_site",
+    "tensor_parallel_inner",
+)
+
+
+def problem_of(instance: Instance) -> Problem:
+    """Read the joint question from a loaded instance; refuse a pin outside the declared space."""
+    machine, tokens = step.machine_of(instance), instance.limits.max_batch_tokens
+    if tokens is None:
+        raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
+    for name in UNSUPPORTED:
+        if f"layout.{name}" in instance.pins:
+            raise InputError(f"pins['layout.{name}']: not a choice of the joint optimum; remove the pin")
+    network = instance.network
+    spares = network.spares if network is not None else None
+    problem = Problem(
+        instance=instance,
+        machine=machine,
+        transport_slowdown=transport_slowdown_of(network),
+        max_sequences=math.floor(tokens / machine.sequence),
+        memory_limit=step.memory_limit_bytes(instance),
+        all_rails=spares is not None and (spares.share > 0 or spares.failure_chance > 0),
+        pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},
+    )
+    _refuse_pins(problem)
+    return problem
+
+
+def _refuse_pins(problem: Problem) -> None:
+    """Refuse a pinned degree that no column has, with the degrees that there are."""
+    free: dict[str, list[Any]] = {
+        "tensor_parallel": _tensor_degrees(problem),
+        "context_parallel": sorted(
+            {
+                k
+                for t in problem.options("tensor_parallel", _tensor_degrees(problem))
+                for k in _context_degrees(problem, t)
+            }
+        ),
+        "expert_parallel": _expert_degrees(problem),
+        "pipeline_parallel": list(range(1, problem.layers + 1)),
+        "microbatch_sequences": list(MICRO_BATCHES),
+        "schedule": list(problem.machine.software.schedules),
+    }
+    for name, values in free.items():
+        wanted = problem.pin(name)
+        if wanted is not None and wanted not in values:
+            known = ", ".join(map(str, values[:24]))
+            raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Strategy:
+    """A way to cut a layer, with its times and its bytes; `packed`: as many stages share a rack as fit.
+
+    `recomputes` says which layers may be recomputed whole: none, any number of a stage's, or all of them (as pinned).
+    """
+
+    problem: Problem
+    shape: Shape
+    order: Schedule
+    packed: bool
+    recomputes: str
+    between: Pipeline
+    within: Pipeline
+    weights: Weights
+    bytes: LayerBytes
+
+    def pipeline(self, zero_stage: int, *, inside: bool) -> Pipeline:
+        """Return the times of the pipeline under a ZeRO stage, all stages `inside` a rack or not."""
+        return replace(self.within if inside else self.between, zero_stage=zero_stage)
+
+    @property
+    def machine(self) -> Machine:
+        """The machine with padded sequences."""
+        return self.between.machine
+
+    @property
+    def layer(self) -> float:
+        """Forward and backward of one layer, without what ZeRO exposes."""
+        return self.between.times.forward_seconds + self.between.times.backward_seconds
+
+    @property
+    def min_layer(self) -> float:
+        """The least time of a layer: with its recomputation where all layers are."""
+        return self.layer + (self.between.times.recompute_seconds if self.recomputes == "all" else 0.0)
+
+    def block(self, pipeline: int) -> Block | None:
+        """Return the block of racks of a pipeline of so many stages."""
+        s, problem = self.shape, self.problem
+        degrees = (s.tensor_parallel, s.context_parallel, s.expert_parallel)
+        return _block(problem.gpus, *degrees, pipeline, packed=self.packed, all_rails=problem.all_rails)
+
+    @cached_property
+    def pipelines(self) -> "Pipelines":
+        """Every pipeline of the strategy, as columns of a table."""
+        problem, s = self.problem, self.shape
+        stages = tuple(problem.options("pipeline_parallel", range(1, problem.layers + 1)))
+        where = (problem.gpus, problem.all_rails, problem.layers, stages, problem.pin("virtual_stages"))
+        return _pipelines(
+            s.tensor_parallel, s.context_parallel, s.expert_parallel, self.packed, self.order == "1f1b", where
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """The pipelines of a strategy: stages, virtual stages, and what their blocks are; one entry each."""
+
+    p: Ints
+    v: Ints
+    racks: Ints  # of a block
+    replicas: Ints  # of a block
+    replicas_per_rack: Ints
+    stage_racks: Ints
+    rails: Ints
+    inside: Flags
+
+
+def _block(gpus: int, t: int, c: int, e: int, pipeline: int, *, packed: bool, all_rails: bool) -> Block | None:
+    q = min(pipeline, gpus // (t * c)) if packed else 1
+    found = block_of(
+        gpus, tensor_parallel=t, context_parallel=c, expert_parallel=e, pipeline_parallel=pipeline, stages_per_rack=q
+    )
+    return replace(found, rails=gpus) if found is not None and all_rails else found
+
+
+@lru_cache(maxsize=4096)
+def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: Any) -> Pipelines:
+    gpus, all_rails, layers, stages, wanted = where
+    rows = []
+    for p in stages:
+        block = None if packed and p == 1 else _block(gpus, t, c, e, p, packed=packed, all_rails=all_rails)
+        if block is None:
+            continue
+        most = layers // p if p > 1 and interleaved else 1
+        row = (
+            block.racks,
+            block.replicas,
+            block.replicas_per_rack,
+            block.stage_racks,
+            block.rails,
+            block.rack_stages == 1,
+        )
+        rows += [(p, v, *row) for v in range(1, most + 1) if wanted in (None, v)]
+    table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
+    p, v, racks, replicas, per_rack, stage_racks, rails, inside = table
+    return Pipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
+
+
+def strategies(problem: Problem) -> Iterator[Strategy]:
+    """Yield every way to cut a layer of the declared space, in a fixed order."""
+    software = problem.machine.software
+    for shape, recomputes in _shapes(problem):
+        one = _strategy(problem, shape, recomputes)
+        for order, packed in itertools.product(problem.options("schedule", software.schedules), (False, True)):
+            if not packed or problem.gpus // shape.gpus >= 2:
+                yield one if (order, packed) == (one.order, False) else _reordered(one, order, packed=packed)
+
+
+def _strategy(problem: Problem, shape: Shape, recomputes: str) -> Strategy:
+    order: Schedule = "1f1b"
+    phi = problem.transport_slowdown
+    between = block_step.pipeline_of(
+        problem.machine, shape, zero_stage=0, order=order, inside=False, transport_slowdown=phi
+    )
+    within = block_step.inside_rack(between)
+    m = between.machine
+    return Strategy(
+        problem=problem,
+        shape=shape,
+        order=order,
+        packed=False,
+        recomputes=recomputes,
+        between=between,
+        within=within,
+        weights=weights_of(m, shape),
+        bytes=stage_memory.layer_bytes(m, shape),
+    )
+
+
+def _reordered(one: Strategy, order: Schedule, *, packed: bool) -> Strategy:
+    return replace(
+        one,
+        order=order,
+        packed=packed,
+        between=replace(one.between, order=order),
+        within=replace(one.within, order=order),
+    )
+
+
+def _tensor_degrees(problem: Problem) -> list[int]:
+    """List the TP degrees: those that divide query and KV heads, inside a rack."""
+    model = problem.machine.model
+    shared = math.gcd(model.heads, model.kv)
+    return [t for t in range(1, problem.gpus + 1) if shared % t == 0]
+
+
+def _context_degrees(problem: Problem, t: int) -> list[int]:
+    """List the CP degrees: every one inside a rack, and whole racks of TP groups."""
+    unit = problem.gpus // t
+    return [*range(1, unit + 1), *(unit * c for c in range(2, MOST_CONTEXT_RACKS + 1))]
+
+
+def _inner_degrees(t: int) -> list[int]:
+    """List the inner degrees of TP: one-dimensional, and for many ranks the squarest two-dimensional grid."""
+    if t < WIDE:
+        return [1]
+    square = min((i for i in range(2, t) if t % i == 0), key=lambda i: (abs(math.log(i * i / t)), i), default=1)
+    return sorted({1, square})
+
+
+def _expert_degrees(problem: Problem) -> list[int]:
+    """List the degrees that divide the experts evenly."""
+    experts = problem.machine.model.experts
+    return [1] if experts is None else [e for e in range(1, experts.count + 1) if experts.count % e == 0]
+
+
+def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
+    """Pair what is kept of a layer with which layers may be recomputed whole."""
+    software, wanted = problem.machine.software, problem.pin("recompute")
+    if wanted == "full":
+        return [("selective", "all")]
+    if wanted is not None:
+        return [(wanted, "none")]
+    if software.flash_attention and software.selective_gemm_share == 0:
+        return [("none", "any")]
+    return [("none", "none"), ("selective", "any")]
+
+
+def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
+    sizes = [b for b in problem.options("microbatch_sequences", MICRO_BATCHES) if b <= problem.max_sequences]
+    experts, kept = problem.options("expert_parallel", _expert_degrees(problem)), _recomputations(problem)
+    for t in problem.options("tensor_parallel", _tensor_degrees(problem)):
+        contexts = problem.options("context_parallel", _context_degrees(problem, t))
+        for i, c, e, b in itertools.product(_inner_degrees(t), contexts, experts, sizes):
+            if c > 1 and b > 1:
+                continue
+            for parallel, (mode, recomputes) in itertools.product(
+                problem.options("sequence_parallel", (False, True)), kept
+            ):
+                if not (parallel and t == 1):
+                    yield _shape(t, i, c, e, b, mode, parallel=parallel), recomputes
+
+
+@cache
+def _shape(t: int, inner: int, c: int, e: int, b: int, mode: Any, *, parallel: bool) -> Shape:
+    return Shape(
+        tensor_parallel=t,
+        micro_batch=b,
+        recompute=mode,
+        sequence_parallel=parallel,
+        context_parallel=c,
+        expert_parallel=e,
+        tensor_inner=inner,
+    )

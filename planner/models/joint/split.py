@@ -1,0 +1,310 @@
+"""The fastest split of layers over the stages of one column, with whole layers recomputed where memory asks for it."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from planner.models.joint.bounds import Conditions
+from planner.models.joint.space import Floats, Ints, Strategy
+from planner.physics.training import memory, schedule, stage_memory
+from planner.physics.training.blocks import block_step, interleaving
+from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.step import ShardedTimes
+
+EPS = 1e-12  # relative: sums of the same floats in another order
+NO_FIT = 1 << 30  # layers to recompute where not even that makes room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A strategy with everything chosen that its step depends on, but for the network and the split of layers."""
+
+    strategy: Strategy
+    zero: int
+    p: int
+    v: int
+    d: int
+    m: int
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step."""
+        return self.d * self.m * self.strategy.shape.micro_batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Layers and recomputed layers by stage, with the seconds of a step."""
+
+    seconds: float
+    layers: tuple[int, ...]
+    recomputed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """What a split must keep within, and the seconds of a step that it then takes at most."""
+
+    seconds: float
+    stage: float
+    chunk: float
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """The stages of a column under some conditions; `cutoff`: seconds a step above which no split is of use.
+
+    Everything grows with the layers of a stage: seconds, those of its largest chunk, and layers to recompute. So a
+    split is as fast as the limits that it keeps on the three, and limits admit a split if the most layers that each
+    stage may have sum to the model's.
+    """
+
+    column: Column
+    conditions: Conditions
+    cutoff: float = math.inf
+    exact: bool = True  # unequal chunks by the order of events, else by their lower bound
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """Times of the pipeline."""
+        c = self.column
+        block = c.strategy.block(c.p)
+        return c.strategy.pipeline(c.zero, inside=block is not None and block.rack_stages == 1)
+
+    @cached_property
+    def replicas_per_rack(self) -> int:
+        """Replicas of a stage in a rack."""
+        block = self.column.strategy.block(self.column.p)
+        return block.replicas_per_rack if block is not None else 1
+
+    @cached_property
+    def sharded(self) -> ShardedTimes:
+        """Pace of a layer."""
+        c = self.conditions
+        return block_step.sharded_times(
+            self.pipeline, replicas_per_rack=self.replicas_per_rack, racks=c.racks, slowdown=c.allreduce
+        )
+
+    @cached_property
+    def send(self) -> float:
+        """Seconds of one exchange between stages."""
+        return float(self.pipeline.send(self.conditions.send, self.column.p))
+
+    @cached_property
+    def effective(self) -> float:
+        """Micro-batches with what short rounds lose."""
+        return float(schedule.effective_micro_batches(self.column.m, self.column.p, self.column.v))
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Layers that a stage may hold in time for the cutoff, from one a chunk."""
+        c = self.column
+        most = c.strategy.problem.layers - (c.p - 1) * c.v
+        if math.isfinite(self.cutoff):
+            most = min(
+                most, math.floor(self.cutoff / (self.effective * float(self.sharded.layer_seconds)) * (1 + 1e-9))
+            )
+        return np.arange(c.v, max(most, c.v - 1) + 1)
+
+    @cached_property
+    def recomputed(self) -> Ints:
+        """Fewest layers that each stage must recompute to hold each size, `NO_FIT` where it cannot.
+
+        Shape (stages, sizes).
+        """
+        c, s, m = self.column, self.column.strategy, self.column.strategy.machine
+        stages, sizes = np.arange(c.p), self.sizes[None, :]
+        flying = np.asarray(schedule.chunks_in_flight(s.order, stages, c.p, c.v, c.m) + 0 * stages)[:, None]
+        ends = memory.end_copies(m.model, stages, c.p)
+        room = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends]
+        room = room - (2 * s.weights.layer * m.precision.working_parameter_bytes if c.zero >= 3 else 0.0)
+        room = room - (stages == c.p - 1) * memory.logits_bytes(
+            m.model,
+            m.sequence,
+            s.shape.micro_batch,
+            s.shape.tensor_parallel,
+            context_parallel=s.shape.context_parallel,
+            logit_bytes=m.software.logit_memory_bytes,
+        )
+        left = room[:, None] - self._state(1, 0) * sizes
+        chunks, kept, saved = np.ceil(sizes / c.v), s.bytes.kept, s.bytes.kept - s.bytes.checkpoint
+        fits = (flying * chunks * kept <= left) & (room[:, None] >= 0)
+        if s.recomputes == "none":
+            return np.where(fits, 0, NO_FIT)
+        recompute = self._fewest(left - s.bytes.in_work, flying * chunks, sizes, kept, saved)
+        recompute = np.where(room[:, None] >= 0, recompute, NO_FIT)
+        if s.recomputes == "all":
+            return np.where(recompute <= sizes, sizes, NO_FIT)
+        return np.where(fits, 0, np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT))
+
+    @staticmethod
+    def _fewest(left: Floats, flying: Floats, sizes: Ints, kept: float, saved: float) -> Ints:
+        """Return the fewest layers to recompute so that what is in flight fits.
+
+        Flying·(kept - r/l·saved) within what is left.
+        """
+        need = flying * kept - left
+        if saved <= 0:
+            return np.where(need <= 0, 1, NO_FIT)
+        found = np.ceil(need * sizes / (flying * saved) * (1 - 1e-13) - 1e-12)
+        return np.asarray(np.clip(found, 0, NO_FIT), dtype=np.int64)
+
+    def _state(self, layers: int, ends: int) -> float:
+        c, s = self.column, self.column.strategy
+        shards = self.conditions.shards
+        return float(
+            stage_memory.gpu_state_bytes(
+                s.machine, s.shape, s.weights, layers=layers, ends=ends, zero_stage=c.zero, replicas=shards
+            )
+        )
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Seconds a step of the stages of each size, head and unequal chunks included.
+
+        Infinite where they do not fit.
+        """
+        c, x, recompute, sizes = self.column, self.pipeline, self.recomputed, self.sizes[None, :]
+        fits = recompute < NO_FIT
+        recompute = np.where(fits, recompute, 0)
+        head = np.where(np.arange(c.p) == c.p - 1, x.head, 0.0)[:, None]
+        host = x.machine.software.microbatch_seconds
+        each = block_step.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + head + host
+        found = self.effective * each + self._wait(recompute, fits)
+        return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
+
+    def _wait(self, recompute: Ints, fits: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> Floats:
+        """Return what unequal chunks add.
+
+        By the order of events for the sizes from the mean on, for smaller ones by their bound.
+        """
+        c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
+        found = interleaving.min_excess_seconds(c.p, c.v, c.m, self.sizes[None, :], recompute, layer, repeat)
+        if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
+            return np.asarray(found, dtype=np.float64)
+        mean = c.strategy.problem.layers // c.p
+        patterns = {
+            (int(self.sizes[j]), int(recompute[i, j]))
+            for i, j in zip(*np.nonzero(fits), strict=True)
+            if self.sizes[j] >= mean
+        }
+        for n, r in sorted(patterns):
+            wait = block_step.excess_seconds(self.pipeline, self.sharded, c.p, c.v, c.m, n, r)
+            found[:, n - c.v][recompute[:, n - c.v] == r] = wait
+        return np.asarray(found, dtype=np.float64)
+
+    @cached_property
+    def chunk(self) -> Floats:
+        """Seconds of the largest chunk of the stages of each size."""
+        recompute = np.where(self.recomputed < NO_FIT, self.recomputed, 0)
+        return np.asarray(
+            block_step.chunk_seconds(self.pipeline, self.sharded, self.column.v, self.sizes[None, :], recompute)
+        )
+
+    def once(self, chunk: float, most: int) -> float:
+        """Seconds that a step takes once at a largest chunk and most layers of a stage."""
+        c, x = self.column, self.conditions
+        parts = block_step.once_parts(
+            self.pipeline,
+            self.sharded,
+            x.fibre,
+            pipeline=c.p,
+            virtual_stages=c.v,
+            micro_batches=c.m,
+            chunk=chunk,
+            max_layers=most,
+            replicas_per_rack=self.replicas_per_rack,
+            racks=x.racks,
+            shards=x.shards,
+            send=self.send,
+            slowdown=x.allreduce,
+        )
+        return float(sum(parts.values()))
+
+    def caps(self, stage: float, chunk: float, most: int) -> Ints:
+        """Most layers of each stage within the limits: every size up to it keeps them; `v - 1` where none does."""
+        fine = (self.seconds <= stage) & (self.chunk <= chunk) & (self.sizes <= most)[None, :]
+        return np.asarray(np.cumprod(fine, axis=1).sum(axis=1) + self.column.v - 1)
+
+    def holds(self, stage: float, chunk: float, most: int) -> bool:
+        """Return whether the limits admit a split."""
+        caps = self.caps(stage, chunk, most)
+        return bool(caps.min() >= self.column.v and caps.sum() >= self.column.strategy.problem.layers)
+
+    def limits(self) -> Iterator[Thresholds]:
+        """Yield the limits that could be the best of all.
+
+        For each most layers the least stage at each largest chunk.
+        """
+        if not len(self.sizes):
+            return
+        values, chunks = _increasing(self.seconds), _increasing(self.chunk[self.seconds < np.inf])
+        best = self.cutoff
+        for most in range(math.ceil(self.column.strategy.problem.layers / self.column.p), int(self.sizes[-1]) + 1):
+            if most < self.column.v or self.effective * most * float(self.sharded.layer_seconds) >= best:
+                continue
+            at = len(chunks)
+            while at > 0:
+                stage = self._least_stage(values, float(chunks[at - 1]), most)
+                if stage is None:
+                    break
+                at = self._least_chunk(chunks[:at], stage, most)
+                chunk = float(chunks[at])
+                seconds = stage + self.once(chunk, most)
+                if seconds < best:
+                    best = seconds
+                    yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
+
+    def _least_chunk(self, chunks: Floats, stage: float, most: int) -> int:
+        """Return the index of the least largest chunk that a limit on stages admits.
+
+        The last one is known to be admitted.
+        """
+        low, high = 0, len(chunks) - 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.holds(stage, float(chunks[middle]), most) else (middle + 1, high)
+        return low
+
+    def _least_stage(self, values: Floats, chunk: float, most: int) -> float | None:
+        low, high = 0, len(values)
+        if not high or not self.holds(float(values[-1]), chunk, most):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.holds(float(values[middle]), chunk, most) else (middle + 1, high)
+        return float(values[low])
+
+    def least(self) -> Thresholds | None:
+        """Return the limits of the fastest split; None where none is in time for the cutoff."""
+        return max(self.limits(), key=lambda t: -t.seconds, default=None)
+
+    def spread(self, t: Thresholds) -> Split:
+        """Spread the layers within limits, the largest stages relieved first."""
+        sizes, surplus = self.caps(t.stage, t.chunk, t.most), 0
+        surplus = int(sizes.sum()) - self.column.strategy.problem.layers
+        while surplus > 0:
+            top = sizes.max()
+            for i in np.flatnonzero(sizes == top)[:surplus]:
+                sizes[i] -= 1
+                surplus -= 1
+        recompute = self.recomputed[np.arange(self.column.p), sizes - self.column.v]
+        return Split(
+            seconds=t.seconds, layers=tuple(int(n) for n in sizes), recomputed=tuple(int(r) for r in recompute)
+        )
+
+
+def _increasing(values: Floats) -> Floats:
+    """Return the distinct finite values in order, each once for all that differ by rounding only.
+
+    The largest of them.
+    """
+    found = np.unique(values[np.isfinite(values)])
+    if len(found) < 2:
+        return found
+    apart = np.append(np.diff(found) > EPS * found[1:], True)
+    return np.asarray(found[apart])

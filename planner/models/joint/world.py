@@ -1,0 +1,230 @@
+"""What one column asks of sites, fabrics and fibre: the fastest plan of it, shape by shape.
+
+A shape says how many blocks stand at each site. With it go allreduces, shards and crossings, so that time depends on
+the shape, on the slowdowns that fabrics are allowed, and on the fibre; all of them are tried in the order of their
+time, and the first that the money pays is the fastest.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from planner.models.joint.bounds import Conditions
+from planner.models.joint.sites import Placed, Sites
+from planner.models.joint.space import Problem
+from planner.models.joint.split import Column, Split, Stages
+from planner.models.joint.template_tables import Options
+from planner.models.joint.templates import Template, Templates, Traffic
+from planner.physics.site import power
+from planner.physics.training.blocks.block_step import Fibre
+from planner.physics.training.blocks.rack_blocks import Block
+
+EPS = 1e-9  # relative: times that differ by less are the same
+CENTS = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Blocks by site, the most first, and the fewest replicas of a site.
+
+    The last block of the first site may lack some.
+    """
+
+    blocks: tuple[int, ...]
+    min_replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A plan of a column: its time, capital, split, conditions, and what stands where."""
+
+    seconds: float  # a sequence
+    capital_usd: float
+    column: Column
+    split: Split
+    conditions: Conditions
+    shape: Shape
+    templates: dict[str, Template]
+    blocks_by_site: dict[str, int]
+    replicas_by_site: dict[str, int]
+    placed: Placed | None
+    wavelengths: int
+
+
+CLUSTER = "cluster"  # the id of the one site of an instance without a grid
+
+
+@dataclass(kw_only=True)
+class World:
+    """What all columns share: the problem, its sites and its templates, and counts for the certificate."""
+
+    problem: Problem
+    sites: Sites | None
+    templates: Templates | None
+    counts: dict[str, int] = field(default_factory=dict)
+    rows: dict[Any, Any] = field(default_factory=dict)  # of a strategy, with their bounds
+
+    @property
+    def budget(self) -> float:
+        """Most that the plan may cost."""
+        return self.problem.instance.limits.budget_usd or math.inf
+
+    @property
+    def max_open(self) -> int:
+        """Most sites that may hold blocks."""
+        return 1 if self.sites is None else self.sites.max_open
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Count something for the certificate."""
+        self.counts[name] = self.counts.get(name, 0) + number
+
+    def max_racks(self, rails: int) -> int:
+        """Bound the racks that any plan can have with so many GPUs of each cabled."""
+        if self.sites is not None:
+            return self.sites.max_racks(rails)
+        hardware, limit = self.problem.instance.hardware, self.problem.instance.limits.facility_power_mw
+        racks = hardware.racks or 0
+        if limit is not None and power.facility_mw(hardware, racks) > limit * (1 + 1e-9):
+            return 0
+        return racks if self.owned_usd <= self.budget else 0
+
+    @cached_property
+    def owned_usd(self) -> float:
+        """Price of the racks of a cluster without a grid: all are billed."""
+        hardware = self.problem.instance.hardware
+        return (hardware.racks or 0) * power.rack_of(hardware).price_usd
+
+
+def open_sites(world: World, column: Column) -> range:
+    """Return the numbers of sites over which the blocks of a column may be shared out."""
+    block = column.strategy.block(column.p)
+    total = 0 if block is None else block.blocks(column.d)
+    return range(1 if world.sites is None else world.sites.min_open, min(world.max_open, total) + 1)
+
+
+def shapes(column: Column, sites: int) -> Iterator[Shape]:
+    """Yield every way to share a column's blocks out over so many sites, up to an exchange of sites.
+
+    The most blocks ascending.
+    """
+    s = column.strategy
+    block = s.block(column.p)
+    if block is None:
+        return
+    total = block.blocks(column.d)
+    missing = total * block.replicas - column.d
+    for blocks in _partitions(total, sites, total):
+        replicas = [n * block.replicas for n in blocks]
+        replicas[0] -= missing
+        if min(replicas) * s.shape.gpus >= s.shape.expert_parallel:
+            yield Shape(blocks, min(replicas))
+
+
+def _partitions(total: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to write a total as so many positive parts, none larger than the one before."""
+    if parts == 1:
+        if total <= most:
+            yield (total,)
+        return
+    for first in range(-(-total // parts), min(most, total - parts + 1) + 1):
+        for rest in _partitions(total - first, parts - 1, first):
+            yield (first, *rest)
+
+
+@dataclass(kw_only=True)
+class ShapeProblem:
+    """The fastest plan of one column in one shape.
+
+    Found by asking for the fastest slowdowns and fibre that the money may pay.
+    """
+
+    world: World
+    column: Column
+    shape: Shape
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What fabrics must know of the column."""
+        block = self.block
+        return Traffic(
+            stages=block.rack_stages, unit_racks=block.stage_racks, wrap=self.column.v > 1, rails=block.rails
+        )
+
+    @cached_property
+    def block(self) -> Block:
+        """Racks of the column's replicas."""
+        block = self.column.strategy.block(self.column.p)
+        if block is None:
+            raise ValueError("a column without a block")
+        return block
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one site holds blocks."""
+        return len(self.shape.blocks) > 1
+
+    def conditions(self, send: Any, allreduce: Any, fibre: Fibre | None) -> Conditions:
+        """Return what the column meets at some slowdowns and fibre."""
+        racks = self.shape.blocks[0] * self.block.stage_racks
+        return Conditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
+
+    def fibre(self, wavelengths: int, rtt_ms: float) -> Fibre | None:
+        """Return what joins the sites at so many wavelengths; a share of them is kept free for other traffic."""
+        if not self.several:
+            return None
+        wan = self.world.problem.wan
+        gbps = wavelengths * wan.wavelength_gbps / wan.headroom_factor
+        return Fibre(sites=len(self.shape.blocks), gbps=gbps, rtt_ms=rtt_ms, round_trips=wan.round_trips)
+
+    def split(self, c: Conditions, cutoff: float) -> Split | None:
+        """Return the fastest split of layers under some conditions, with its seconds a sequence.
+
+        None where none is under the cutoff.
+        """
+        step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
+        if self.column.v > 1 and Stages(column=self.column, conditions=c, cutoff=step, exact=False).least() is None:
+            return None
+        stages = Stages(column=self.column, conditions=c, cutoff=step)
+        limits = stages.least()
+        if limits is None:
+            return None
+        found = stages.spread(limits)
+        return Split(seconds=found.seconds / self.column.sequences, layers=found.layers, recomputed=found.recomputed)
+
+    def seconds(self, send: float, allreduce: float, fibre: Fibre | None, cutoff: float) -> float:
+        """Return the least seconds a sequence under some slowdowns and fibre.
+
+        Infinite where they are not under the cutoff.
+        """
+        found = self.split(self.conditions(send, allreduce, fibre), cutoff)
+        return math.inf if found is None else found.seconds
+
+    def bound(self, send: float, allreduce: float, cutoff: float) -> float:
+        """Bound the seconds a sequence at some slowdowns, nothing between sites and unequal chunks at their least."""
+        step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
+        found = Stages(
+            column=self.column, conditions=self.conditions(send, allreduce, None), cutoff=step, exact=False
+        ).least()
+        return math.inf if found is None else found.seconds / self.column.sequences
+
+    @cached_property
+    def options(self) -> dict[int, Options]:
+        """Templates of each number of blocks."""
+        templates = self.world.templates
+        if templates is None:
+            return {}
+        return {g: templates.options(self.traffic, g, self._most_fabric_usd(g)) for g in sorted(set(self.shape.blocks))}
+
+    def _most_fabric_usd(self, blocks: int) -> float:
+        """Return the most that the fabric of a part may cost.
+
+        What the racks of all leave, beside the least fabrics of the others.
+        """
+        world, traffic = self.world, self.traffic
+        if world.sites is None:
+            return world.budget - world.owned_usd
+        racks = [traffic.racks(g) for g in self.shape.blocks]
+        others = (sum(racks) - traffic.racks(blocks)) * world.sites.min_fabric_usd(traffic.rails)
+        return world.budget - sum(world.sites.floor_usd(n, 1) for n in racks) - others

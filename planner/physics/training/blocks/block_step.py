@@ -1,0 +1,319 @@
+"""The step of a layout in whole blocks of racks.
+
+Padded sequences, CP over racks, chunks of whole layers, a queue between sites. Built from the parts of `step`; what
+differs stands here. The pipeline is timed as if every stage were as large as the largest and every chunk of the fill
+as the largest of its stage; what unequal chunks wait for comes besides, from the order of events. For equal stages
+and whole rounds of micro-batches that is what 1F1B takes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.physics.num import Num
+from planner.physics.site import wan
+from planner.physics.training import layer_time, schedule, stage_memory, step
+from planner.physics.training.blocks import interleaving
+from planner.physics.training.blocks.rack_blocks import padded
+from planner.physics.training.context_exchange import context_nic_seconds
+from planner.physics.training.layer_time import LayerTimes
+from planner.physics.training.operations import Machine, Shape, head_seconds
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.schedule import Schedule
+from planner.physics.training.step import Conditions, ShardedTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What the step of a layer strategy depends on beside counts.
+
+    Its padded machine, its times, and how stages follow each other. `times` has the exchange of CP over racks at the
+    transport's own slowdown, which is all that it suffers under one leaf.
+    """
+
+    machine: Machine
+    shape: Shape
+    times: LayerTimes
+    head: float
+    context_nic: float
+    send_at_rate: float
+    send_per_slowdown: float
+    zero_stage: int
+    order: Schedule
+
+    def send(self, slowdown: Num, pipeline: Num) -> Num:
+        """Compute the seconds of one exchange between stages of different racks.
+
+        a fixed part, and the NIC's at its slowdown; none without stages.
+        """
+        return np.where(
+            np.asarray(pipeline) > 1, self.send_at_rate + self.send_per_slowdown * (np.asarray(slowdown) - 1), 0.0
+        )
+
+
+def pipeline_of(
+    machine: Machine, shape: Shape, *, zero_stage: int, order: Schedule, inside: bool, transport_slowdown: float
+) -> Pipeline:
+    """Time a layer strategy; `inside`: all stages share a rack, and exchange within its scale-up domain."""
+    m = padded(machine, shape)
+    one, two = (layer_time.pipeline_send_seconds(m, shape, x, inside=inside) for x in (1.0, 2.0))
+    return Pipeline(
+        machine=m,
+        shape=shape,
+        times=layer_time.layer_times(m, shape, transport_slowdown),
+        head=head_seconds(m, shape),
+        context_nic=context_nic_seconds(m, shape, transport_slowdown),
+        send_at_rate=one,
+        send_per_slowdown=two - one,
+        zero_stage=zero_stage,
+        order=order,
+    )
+
+
+def inside_rack(x: Pipeline) -> Pipeline:
+    """Return the same pipeline with all of its stages in one rack, whose exchange stays in the scale-up domain."""
+    return replace(
+        x, send_at_rate=layer_time.pipeline_send_seconds(x.machine, x.shape, 1.0, inside=True), send_per_slowdown=0.0
+    )
+
+
+def sharded_times(x: Pipeline, *, replicas_per_rack: Num, racks: Num, slowdown: Num) -> ShardedTimes:
+    """Return the times of a layer.
+
+    What CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
+    """
+    own = step.sharded_times(
+        x.machine,
+        x.shape,
+        x.times,
+        zero_stage=x.zero_stage,
+        replicas_per_rack=replicas_per_rack,
+        racks=racks,
+        slowdown=slowdown,
+    )
+    if x.context_nic == 0:
+        return own
+    return replace(
+        own,
+        free_forward_seconds=np.maximum(0.0, own.free_forward_seconds - x.context_nic),
+        free_backward_seconds=np.maximum(0.0, own.free_backward_seconds - 2 * x.context_nic),
+    )
+
+
+def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, send: Num) -> Num:
+    """Compute the seconds of pipeline exchange that a micro-batch exposes on a stage, chunk by chunk.
+
+    l mod v of them have a layer more.
+    """
+    v, overlap = np.asarray(virtual_stages), x.machine.software.pipeline_overlap
+    small, larger = np.asarray(layers) // v, np.asarray(layers) % v
+
+    def chunk(size: Num) -> Num:
+        hidden = (size * sharded.free_forward_seconds, size * sharded.free_backward_seconds)
+        return layer_time.exposed_pipeline_send_seconds(1, v, send, *hidden, overlap=overlap) / v
+
+    return larger * chunk(small + 1) + (v - larger) * chunk(small)
+
+
+def stage_seconds(
+    x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num, send: Num
+) -> Num:
+    """Compute the seconds of a stage and micro-batch without the head.
+
+    Its layers, those recomputed, and the exchange that it exposes.
+    """
+    return (
+        layers * sharded.layer_seconds
+        + recomputed * x.times.recompute_seconds
+        + exposed_seconds(x, sharded, virtual_stages, layers, send)
+    )
+
+
+def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
+    """Compute the seconds of the largest chunk of a stage: whole layers, and whole ones recomputed."""
+    return (
+        np.ceil(layers / virtual_stages) * sharded.layer_seconds
+        + np.ceil(recomputed / virtual_stages) * x.times.recompute_seconds
+    )
+
+
+def passes(x: Pipeline, sharded: ShardedTimes) -> tuple[float, float, float]:
+    """Return the seconds of a layer forward, backward with what ZeRO exposes, and recomputed."""
+    return x.times.forward_seconds, float(sharded.layer_seconds) - x.times.forward_seconds, x.times.recompute_seconds
+
+
+def excess_seconds(
+    x: Pipeline,
+    sharded: ShardedTimes,
+    pipeline: int,
+    virtual_stages: int,
+    micro_batches: int,
+    layers: int,
+    recomputed: int,
+) -> float:
+    """Compute the seconds that the unequal chunks of the slowest stage add, in the order of their events."""
+    return interleaving.excess_seconds(pipeline, virtual_stages, micro_batches, layers, recomputed, passes(x, sharded))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fibre:
+    """What joins the sites of a layout.
+
+    How many exchange, the rate and round trip of the slowest link, and the round trips waited.
+    """
+
+    sites: int
+    gbps: Num
+    rtt_ms: Num
+    round_trips: float
+
+
+def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num:
+    """Compute the seconds that the last of `items` exchanges waits behind the others.
+
+    Which become ready so far apart and share the links. Lindley's recursion (1952) with constant service and spacing:
+    the n-th waits (n-1)·max(0, service - spacing). Stages end their last backward pass one after another, one chunk's
+    pass apart, and an interleaved stage exchanges its chunks one by one.
+    """
+    return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
+
+
+def between_sites_seconds(x: Pipeline, fibre: Fibre | None, *, pipeline: Num, virtual_stages: Num, layers: Num) -> Num:
+    """Compute the exposed exchange of gradients between sites.
+
+    That of the stage that ends last, behind the queue of all stages on the links. Every stage is taken as large as
+    the largest. It becomes ready one backward pass after the stage behind it; under interleaving its chunks do, each
+    1/v of its bytes one chunk's pass apart.
+    """
+    if fibre is None or fibre.sites < 2:
+        return 0.0
+    size = wan.exchange_bytes(
+        stage_memory.stage_gradient_bytes(x.machine, x.shape, layers, stage=0, pipeline=pipeline), fibre.sites
+    )
+    backward = x.times.backward_seconds
+    one = layer_time.wan_tail_seconds(size, fibre.gbps, fibre.rtt_ms, fibre.round_trips, layers, backward)
+    each, v = 8 * size / (fibre.gbps * 1e9), np.asarray(virtual_stages)
+    return one + queue_seconds(np.asarray(pipeline) * v, each / v, layers * backward / v)
+
+
+def once_parts(
+    x: Pipeline,
+    sharded: ShardedTimes,
+    fibre: Fibre | None,
+    *,
+    pipeline: Num,
+    virtual_stages: Num,
+    micro_batches: Num,
+    chunk: Num,
+    max_layers: Num,
+    replicas_per_rack: Num,
+    racks: Num,
+    shards: Num,
+    send: Num,
+    slowdown: Num,
+) -> dict[str, Num]:
+    """Compute the seconds that a step takes once.
+
+    Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead.
+    """
+    conditions = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=slowdown)
+    p, v = pipeline, virtual_stages
+    tails = step.tail_parts(
+        x.machine,
+        x.shape,
+        conditions,
+        pipeline=p,
+        zero_stage=x.zero_stage,
+        replicas_per_rack=replicas_per_rack,
+        racks=racks,
+        replicas=shards,
+        max_layers=max_layers,
+        backward_seconds=x.times.backward_seconds,
+        sites=1,
+    )
+    fill = step.pipeline_bubble_seconds(
+        sharded, x.order, p, v, chunk * v, send_seconds=send, micro_batches=micro_batches
+    )
+    between = between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=max_layers)
+    return {"pipeline_bubble": fill, **tails, "between_sites": between}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaGroup:
+    """The counts of a layout in blocks.
+
+    Racks of the largest allreduce of a stage, and replicas over which ZeRO shards state.
+    """
+
+    replicas_per_rack: int
+    racks: int
+    shards: int
+
+
+def breakdown(
+    machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup, *, transport_slowdown: float
+) -> dict[str, float]:
+    """Compute the seconds of one step by part; the parts sum to the step.
+
+    The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
+    filling and draining take the largest chunk of any stage on every other stage.
+    """
+    inside = strategy.stages_per_rack >= strategy.pipeline_parallel
+    x = pipeline_of(
+        machine,
+        strategy.shape,
+        zero_stage=strategy.zero_stage,
+        order=strategy.schedule,
+        inside=inside,
+        transport_slowdown=transport_slowdown,
+    )
+    sharded = sharded_times(
+        x, replicas_per_rack=group.replicas_per_rack, racks=group.racks, slowdown=c.allreduce_slowdown
+    )
+    p, v, send = (
+        strategy.pipeline_parallel,
+        strategy.virtual_stages,
+        float(x.send(c.pipeline_send_slowdown, strategy.pipeline_parallel)),
+    )
+    layers, recompute = np.array(strategy.layers_per_stage), np.array(strategy.recomputed)
+    heads = np.where(np.arange(p) == p - 1, x.head, 0.0)
+    n, most = float(schedule.effective_micro_batches(strategy.micro_batches, p, v)), int(layers.max())
+    waits = np.array(
+        [
+            excess_seconds(x, sharded, p, v, strategy.micro_batches, int(a), int(b))
+            for a, b in zip(layers, recompute, strict=True)
+        ]
+    )
+    slowest = int(np.argmax(n * (stage_seconds(x, sharded, v, layers, recompute, send) + heads) + waits))
+    slow_layers, repeated = int(layers[slowest]), int(recompute[slowest])
+    parts: dict[str, Num] = {part: n * slow_layers * seconds for part, seconds in x.times.parts.items()}
+    parts |= {"sharding": n * slow_layers * sharded.sharding_seconds, "head": n * heads[slowest]}
+    parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
+    parts |= once_parts(
+        x,
+        sharded,
+        _fibre(c, strategy.data_parallel_by_site),
+        pipeline=p,
+        virtual_stages=v,
+        micro_batches=strategy.micro_batches,
+        chunk=np.max(chunk_seconds(x, sharded, v, layers, recompute)),
+        max_layers=most,
+        replicas_per_rack=group.replicas_per_rack,
+        racks=group.racks,
+        shards=group.shards,
+        send=send,
+        slowdown=c.allreduce_slowdown,
+    )
+    parts["chunk_wait"] = waits[slowest]
+    parts["recompute"] += n * repeated * x.times.recompute_seconds
+    parts["launch"] += n * machine.software.microbatch_seconds
+    return {k: float(v) for k, v in parts.items()}
+
+
+def _fibre(c: Conditions, replicas_by_site: Sequence[int]) -> Fibre | None:
+    """Return what joins the sites that hold replicas; None where one holds all or nothing is said of the links."""
+    sites = sum(d > 0 for d in replicas_by_site)
+    if sites < 2 or c.wan_gbps is None:
+        return None
+    return Fibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)

@@ -1,0 +1,115 @@
+"""Racks that the replicas of a layout fill.
+
+Whole blocks, the GPUs of a rack that work, and sequences that their ranks divide.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from planner.physics.training.operations import Machine, Shape
+
+
+def context_racks(gpus: int, tensor_parallel: int, context_parallel: int) -> int:
+    """Count the racks over which the CP ranks of one replica's stage spread.
+
+    a TP group stays in a rack, which holds floor(g/t) of them. Where TP itself spans racks every CP rank has racks of
+    its own.
+    """
+    if tensor_parallel > gpus:
+        return context_parallel
+    return math.ceil(context_parallel / (gpus // tensor_parallel))
+
+
+def racks_per_replica(gpus: int, tensor_parallel: int, context_parallel: int) -> int:
+    """Count the racks of one replica's stage."""
+    return context_racks(gpus, tensor_parallel, context_parallel) * math.ceil(tensor_parallel / gpus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The racks that hold `replicas` whole replicas.
+
+    `rack_stages` x `stage_racks` of them, so many GPUs of each at work. `context_racks` of the `stage_racks` of a
+    rack stage hold one replica; with experts there are as many more as make both a CP group and an expert group
+    whole. A rack holds `stages_per_rack` stages of `replicas_per_rack` replicas.
+    """
+
+    stages_per_rack: int
+    replicas_per_rack: int
+    context_racks: int
+    stage_racks: int
+    rack_stages: int
+    rails: int
+
+    @property
+    def racks(self) -> int:
+        """Racks of a block."""
+        return self.rack_stages * self.stage_racks
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of a block."""
+        return self.replicas_per_rack * (self.stage_racks // self.context_racks)
+
+    def blocks(self, replicas: int) -> int:
+        """Count the blocks that hold so many replicas."""
+        return -(-replicas // self.replicas)
+
+
+def block_of(
+    gpus: int,
+    *,
+    tensor_parallel: int,
+    context_parallel: int,
+    expert_parallel: int,
+    pipeline_parallel: int,
+    stages_per_rack: int,
+) -> Block | None:
+    """Return the block of a layout on racks of so many GPUs; None where it has none in the declared space.
+
+    CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
+    replicas as it holds, with experts as many as make whole expert groups in a rack, or a group of whole racks.
+    """
+    t, k, e, q = tensor_parallel, context_parallel, expert_parallel, stages_per_rack
+    if t > gpus:
+        return None
+    unit = gpus // t
+    c = math.ceil(k / unit)
+    if c > 1 and (k % unit or q > 1):
+        return None
+    own = t * k // c  # GPUs of a rack that one replica's stage takes
+    r = gpus // (q * own) if c == 1 else 1
+    r = next((n for n in range(r, 0, -1) if (n * own) % e == 0 or e % (n * own) == 0), 0)
+    if r == 0:
+        return None
+    together = math.lcm(c, max(1, e // (r * own)))
+    return Block(
+        stages_per_rack=q,
+        replicas_per_rack=r,
+        context_racks=c,
+        stage_racks=together,
+        rack_stages=-(-pipeline_parallel // q),
+        rails=q * r * own,
+    )
+
+
+def padded_sequence(sequence: int, *, tensor_parallel: int, context_parallel: int, sequence_parallel: bool) -> int:
+    """Return the tokens that a sequence takes once it is padded.
+
+    Under sequence parallelism every CP rank holds two chunks (the causal balance of ring attention, Brandon 2023,
+    arXiv 2311.09431; Megatron-Core pads to a multiple of 2·CP), and TP divides the tokens of a rank: a multiple of
+    CP·lcm(2, TP). Without it, and without CP, whole parts are enough: a multiple of CP.
+    """
+    unit = context_parallel * (math.lcm(2, tensor_parallel) if sequence_parallel else 1)
+    return -(-sequence // unit) * unit
+
+
+def padded(m: Machine, s: Shape) -> Machine:
+    """Return the machine with its sequences padded for a shape: work, bytes and time are those of the padded length."""
+    sequence = padded_sequence(
+        m.sequence,
+        tensor_parallel=s.tensor_parallel,
+        context_parallel=s.context_parallel,
+        sequence_parallel=s.sequence_parallel,
+    )
+    return m if sequence == m.sequence else replace(m, sequence=sequence)

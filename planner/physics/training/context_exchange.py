@@ -1,0 +1,50 @@
+"""The exchange of keys and values between context-parallel ranks: inside a rack, then over racks."""
+
+from planner.physics.training.collectives import Level, all_gather
+from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.process_groups import group_levels, kv_elements
+
+
+def context_levels(m: Machine, s: Shape, slowdown: float) -> tuple[Level, ...]:
+    """Return the levels of a CP group.
+
+    The ranks of a rack, then the racks at the NIC's rate over the network's slowdown.
+    """
+    return group_levels(m, stride=s.tensor_parallel, ranks=s.context_parallel, slowdown=slowdown)
+
+
+def keys_and_values_bytes(m: Machine, s: Shape) -> float:
+    """Count the bytes of one layer's keys and values of a micro-batch, all ranks' together.
+
+    That one TP rank gathers.
+    """
+    return s.micro_batch * m.sequence * kv_elements(m.model) / s.tensor_parallel * m.precision.collective_bytes
+
+
+def context_exchange_seconds(m: Machine, s: Shape, attention: float, slowdown: float = 1.0) -> float:
+    """Compute the exposed seconds of passing keys and values round the CP ranks in one pass.
+
+    What the framework does not run beside attention. A hierarchical all-gather (Thakur 2005): inside the rack, then
+    over c racks, where each GPU carries its share over its own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate
+    over the slowdown. The backward pass pays it twice.
+    """
+    if s.context_parallel == 1:
+        return 0.0
+    time = (
+        float(all_gather(keys_and_values_bytes(m, s), context_levels(m, s, slowdown))) + m.software.collective_seconds
+    )
+    beside = m.software.context_overlap * time
+    return time - beside + max(0.0, beside - attention)
+
+
+def context_nic_seconds(m: Machine, s: Shape, slowdown: float = 1.0) -> float:
+    """Compute the seconds that the exchange of one layer and pass takes of the NIC: none inside a rack.
+
+    A NIC does one thing at a time: what CP takes is lost to the window that hides pipeline exchanges.
+    """
+    if s.context_parallel == 1:
+        return 0.0
+    near, far = context_levels(m, s, slowdown)
+    if far.ranks <= 1:
+        return 0.0
+    return float(all_gather(keys_and_values_bytes(m, s) / near.ranks, (far,)))

@@ -1,0 +1,193 @@
+"""Blocks of racks, padding, chunks of unequal layers in the order of their events.
+
+And the queue between sites as it runs.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.physics.training import schedule
+from planner.physics.training.blocks import interleaving
+from planner.physics.training.blocks.block_step import queue_seconds
+from planner.physics.training.blocks.rack_blocks import block_of, context_racks, padded_sequence, racks_per_replica
+
+Pass = tuple[str, int, int]
+
+
+def orders(p: int, v: int, m: int) -> list[list[Pass]]:
+    """Order every device as interleaved 1F1B does.
+
+    Rounds of p micro-batches through all chunks, a short last one in a whole one's slots.
+    """
+    found, total = [], -(-m // p) * p if v > 1 else m
+    for i in range(p):
+        slots = [(c, k) for first in range(0, total, p) for c in range(v) for k in range(first, min(first + p, total))]
+        forward, backward = [("F", c, k) for c, k in slots], [("B", v - 1 - c, k) for c, k in slots]
+        warm = min(len(slots), p - i - 1 if v == 1 else 2 * (p - i - 1) + (v - 1) * p)
+        pairs = [x for pair in zip(forward[warm:], backward, strict=False) for x in pair]
+        found.append([x for x in forward[:warm] + pairs + backward[len(slots) - warm :] if x[2] < m])
+    return found
+
+
+def run(p: int, v: int, m: int, seconds: Callable[[int, str, int], float]) -> dict[Pass, float]:
+    """Run the passes in order, each as soon as what it needs is there.
+
+    Return when each ends, by kind, place in the pipeline and micro-batch.
+    """
+    done: dict[Pass, float] = {}
+    queues, clock, at = orders(p, v, m), [0.0] * p, [0] * p
+    while any(a < len(q) for a, q in zip(at, queues, strict=True)):
+        for i in range(p):
+            while at[i] < len(queues[i]):
+                kind, c, k = queues[i][at[i]]
+                place = c * p + i
+                needs = [("F", place - 1, k)] if kind == "F" and place else []
+                needs += [("F", place, k)] if kind == "B" else []
+                needs += [("B", place + 1, k)] if kind == "B" and place < p * v - 1 else []
+                if any(n not in done for n in needs):
+                    break
+                clock[i] = done[kind, place, k] = max([clock[i], *(done[n] for n in needs)]) + seconds(i, kind, c)
+                at[i] += 1
+    return done
+
+
+def finish(p: int, v: int, m: int, layers: list[list[int]], f: float, b: float) -> float:
+    """Return when the last pass ends; `layers` by device and chunk."""
+    return max(run(p, v, m, lambda i, kind, c: layers[i][c] * (f if kind == "F" else b)).values())
+
+
+def chunks(layers: int, v: int) -> list[int]:
+    """ParallelStrategy a stage's layers into v chunks, the larger first."""
+    return [layers // v + (c < layers % v) for c in range(v)]
+
+
+def by_formula(p: int, v: int, m: int, most: int, f: float, b: float) -> float:
+    """Seconds by the formulas: the slowest stage for each effective micro-batch.
+
+    The largest chunk on every other stage, and the excess.
+    """
+    whole = float(schedule.effective_micro_batches(m, p, v)) * most * (f + b) + (p - 1) * -(-most // v) * (f + b)
+    return whole + interleaving.excess_seconds(p, v, m, most, 0, (f, b, f))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 4), st.integers(0, 5), st.integers(1, 5), st.integers(1, 9), st.integers(1, 9))
+def test_whole_layers_to_a_chunk(p: int, v: int, more: int, rounds: int, f: int, b: int) -> None:
+    """With equal stages and whole rounds the formulas give what the order of events takes."""
+    layers, m = v + more, rounds * p
+    assert finish(p, v, m, [chunks(layers, v)] * p, f, b) == pytest.approx(by_formula(p, v, m, layers, f, b))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(2, 12),
+    st.integers(2, 5),
+    st.integers(0, 6),
+    st.integers(3, 7),
+    st.data(),
+    st.floats(0.3, 3),
+    st.floats(0.3, 5),
+)
+def test_the_excess_is_bounded_from_below(
+    p: int, v: int, more: int, rounds: int, data: st.DataObject, f: float, b: float
+) -> None:
+    """Unequal chunks, of layers or of recomputed ones, wait at least for what the bound says in the order of events."""
+    recompute = data.draw(st.integers(0, v + more))
+    found = interleaving.excess_seconds(p, v, rounds * p, v + more, recompute, (f, b, f))
+    assert float(interleaving.min_excess_seconds(p, v, rounds * p, v + more, recompute, f + b, f)) <= found + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("p", "v", "layers", "share"), [(24, 3, 5, 0.29), (24, 3, 8, 0.1), (24, 2, 3, 0.3), (24, 3, 6, 0.0)]
+)
+def test_unequal_chunks_cost_about_a_layer_of_every_micro_batch(p: int, v: int, layers: int, share: float) -> None:
+    """Chunks of 2, 2 and 1 layers wait almost as if all had 2.
+
+    a layer of every micro-batch is lost once the pipeline is long.
+    """
+    excess = interleaving.excess_seconds(p, v, 12 * p, layers, 0, (1.0, 2.0, 1.0))
+    assert excess / (12 * p * layers * 3) == pytest.approx(share * (layers % v > 0), abs=0.16)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 17), st.data(), st.integers(1, 9), st.integers(1, 9))
+def test_unequal_stages_take_no_longer_than_the_largest_everywhere(
+    p: int, v: int, m: int, data: st.DataObject, f: int, b: int
+) -> None:
+    """A pipeline of unequal stages, or with a short last round.
+
+    Takes no longer than the formulas say of its largest stage.
+    """
+    layers = [data.draw(st.integers(v, v + 4)) for _ in range(p)]
+    m = m if v == 1 else max(m, p)
+    assert finish(p, v, m, [chunks(n, v) for n in layers], f, b) <= by_formula(p, v, m, max(layers), f, b) * (1 + 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 30), st.floats(0.1, 5), st.floats(0.1, 5))
+def test_stages_queue_on_shared_links(items: int, service: float, spacing: float) -> None:
+    """The last of the exchanges waits as long as a queue that is run one by one makes it wait."""
+    free = 0.0
+    for i in range(items):
+        start = max(free, i * spacing)
+        free = start + service
+    assert start - (items - 1) * spacing == pytest.approx(float(queue_seconds(items, service, spacing)), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("p", "v", "m", "service"), [(4, 1, 8, 3.0), (4, 3, 12, 9.0), (6, 2, 12, 1.0), (3, 2, 6, 20.0)]
+)
+def test_the_queue_covers_interleaved_chunks(p: int, v: int, m: int, service: float) -> None:
+    """Chunks exchanged as their last backward passes end are done no later than the formula says.
+
+    Beside the exchange of one.
+    """
+    f, b = 1.0, 2.0
+    done = run(p, v, m, lambda _, kind, __: f if kind == "F" else b)
+    ends = [t for (kind, _, k), t in done.items() if kind == "B" and k == m - 1]
+    free = 0.0
+    for ready in sorted(ends):
+        free = max(free, ready) + service / v
+    exposed = free - max(ends)
+    assert exposed <= service / v + float(queue_seconds(p * v, service / v, b)) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("tokens", "t", "k", "sp", "padded"),
+    [
+        (32_000, 60, 6, True, 32_040),
+        (32_000, 60, 6, False, 32_004),
+        (8192, 8, 1, True, 8192),
+        (8192, 5, 1, True, 8200),
+        (8192, 5, 1, False, 8192),
+    ],
+)
+def test_padding(tokens: int, t: int, k: int, sp: bool, padded: int) -> None:
+    """Sequences are whole multiples of what their ranks divide."""
+    assert padded_sequence(tokens, tensor_parallel=t, context_parallel=k, sequence_parallel=sp) == padded
+
+
+def test_tp_groups_stay_in_a_rack() -> None:
+    """TP 25 times CP 9 on 72 GPUs takes 5 racks: two groups a rack, and not the 4 racks of 225 GPUs."""
+    assert (context_racks(72, 25, 9), racks_per_replica(72, 25, 9)) == (5, 5)
+    assert (context_racks(72, 144, 3), racks_per_replica(72, 144, 3)) == (3, 6)
+
+
+def test_blocks() -> None:
+    """A block holds whole replicas, with experts as many racks as make a CP group and an expert group whole."""
+
+    def block(t: int, k: int, e: int, p: int, q: int) -> tuple[int, ...] | None:
+        b = block_of(
+            72, tensor_parallel=t, context_parallel=k, expert_parallel=e, pipeline_parallel=p, stages_per_rack=q
+        )
+        return b and (b.context_racks, b.stage_racks, b.racks, b.replicas, b.rails)
+
+    assert block(60, 6, 1, 45, 1) == (6, 6, 270, 1, 60)
+    assert block(10, 1, 1, 7, 3) == (1, 1, 3, 2, 60)
+    assert block(1, 1, 144, 2, 1) == (1, 2, 4, 144, 72)
+    assert block(1, 1, 64, 2, 1) == (1, 1, 2, 64, 64)
+    assert block(10, 8, 1, 1, 1) is None
+    assert block(100, 1, 1, 1, 1) is None
