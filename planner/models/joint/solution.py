@@ -8,20 +8,12 @@ from planner.models.joint.world import Plan
 
 
 class JointStatus(StrEnum):
-    """What is known of the joint shape_problem."""
+    """What is known of a joint optimum."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
     INFEASIBLE = "infeasible"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cheaper:
-    """A plan at most a little slower that costs less; not proven the cheapest of all."""
-
-    days: float
-    capital_usd: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +30,6 @@ class JointSolution:
     lower_bound: float | None
     fabric_free_bound: float | None
     plan: Plan | None
-    cheaper: Cheaper | None = None
     counts: dict[str, int] = field(default_factory=dict)
     space: str = ""
     outside: str = ""

@@ -9,7 +9,6 @@ of their keys until none is below the incumbent. Nothing is left out that a boun
 import heapq
 import itertools
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,6 +26,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.templates import Templates
 from planner.models.joint.world import EPS, Plan, Shape, ShapeProblem, World, open_sites, shapes
 from planner.models.requests import Options
+from planner.solvers.deadline import Deadline
 
 DAY = 86_400
 DIVES = 40  # columns that are tried for a first incumbent
@@ -53,7 +53,7 @@ class Tree:
 
     world: World
     progress: Callable[[str], None]
-    deadline: float | None
+    deadline: Deadline
     heap: list[tuple[float, int, Node]] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
     incumbent: Plan | None = None
@@ -72,7 +72,7 @@ class Tree:
 
     def out_of_time(self) -> bool:
         """Return whether the limit has passed."""
-        return self.deadline is not None and time.perf_counter() > self.deadline
+        return self.deadline.passed
 
 
 def solve_joint(
@@ -83,7 +83,7 @@ def solve_joint(
     overhead_includes_fabric: bool = False,
 ) -> JointSolution:
     """Return the plan of fewest days over the declared space, proven, or the best one in time with its lower bound."""
-    problem = problem_of(instance)
+    deadline, problem = Deadline(options.time_limit), problem_of(instance)
     sites = (
         Sites(instance=instance, overhead_includes_fabric=overhead_includes_fabric, seed=options.seed)
         if instance.grid is not None
@@ -97,7 +97,6 @@ def solve_joint(
         else None
     )
     world = World(problem=problem, sites=sites, templates=templates)
-    deadline = None if options.time_limit is None else time.perf_counter() + options.time_limit
     tree = Tree(world=world, progress=progress, deadline=deadline)
     for s in strategies(problem):
         world.count("strategies")
