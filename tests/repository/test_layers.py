@@ -1,8 +1,9 @@
 """The structure of the package: arrows run down only, folders and files are small, names are the field's words."""
 
 import ast
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 import networkx as nx
 import pytest
@@ -59,15 +60,22 @@ def defined_names(tree: ast.AST) -> Iterator[str]:
             yield node.id
 
 
+@cache
+def names_by_module() -> dict[str, frozenset[str]]:
+    """Return the names that each module defines, its own among them."""
+    trees = {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in modules().items()}
+    return {name: frozenset([name.rsplit(".", 1)[-1], *defined_names(tree)]) for name, tree in trees.items()}
+
+
 @pytest.mark.parametrize("word", sorted(BANNED))
 def test_banned_words(word: str) -> None:
     """Names use the field's words, not private ones."""
-    uses = defaultdict(set)
-    for name, file in modules().items():
-        for defined in [name.rsplit(".", 1)[-1], *defined_names(ast.parse(file.read_text(encoding="utf-8")))]:
-            if word in words_of(defined):
-                uses[name].add(defined)
-    assert dict(uses) == {}, f"write {BANNED[word]} in the place of {word!r}"
+    uses = {
+        module: used
+        for module, names in names_by_module().items()
+        if (used := [name for name in sorted(names) if word in words_of(name)])
+    }
+    assert uses == {}, f"write {BANNED[word]} in the place of {word!r}"
 
 
 def test_every_folder_says_what_it_holds() -> None:

@@ -209,6 +209,7 @@ def test_verification_ends_at_its_effort(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (none.columns, none.unverified) == (0, len(result.expanded))
 
 
+@pytest.mark.slow  # each seed searches every split of several sites
 @pytest.mark.parametrize("seed", range(12))
 def test_no_split_is_faster_than_the_even_one(seed: int) -> None:
     """Racks split over sites in any way, behind any network, train no sooner than split evenly behind the fastest."""
