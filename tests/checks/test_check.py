@@ -116,6 +116,7 @@ def test_no_figure_can_be_padded(path: str) -> None:
     assert check(padded)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_bad_plan_never_raises(data: st.DataObject) -> None:

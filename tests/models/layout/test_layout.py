@@ -110,12 +110,12 @@ def test_more_never_hurts(seed: int) -> None:
 
 
 @pytest.mark.parametrize("hbm", [0.4e9 + 0.02e9 * k for k in range(40)])
-def test_interleaved_stages_keep_more_past_the_first_round(hbm: float) -> None:
+def test_interleaved_stages_keep_more_past_the_first_round(seed: int) -> None:
     """At every memory limit CP-SAT and the search agree on interleaved stages, whose chunks in flight grow by round."""
     i = instance(
         layers=4,
         sequences=8,
-        hbm=hbm,
+        hbm=0.4e9 + 0.02e9 * seed,
         pins={"layout.pipeline_parallel": 2, "layout.virtual_stages": 2, "layout.data_parallel": 1},
     )
     problem = layout_data.problem_of(i, request(a=2))

@@ -21,6 +21,8 @@ from planner.plan.sites import SitesPlan
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
+pytestmark = pytest.mark.slow
+
 ANY, OPTIONS = SitesRequest(), Options()
 Matrix = npt.NDArray[np.float64]
 Value = tuple[int, float] | None  # racks and yearly cost

@@ -13,6 +13,8 @@ from worked_plan import small
 from planner.cli.commands.plot import plot
 from planner.report.page.page import report_page
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
