@@ -40,10 +40,10 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
 
 def _exact(c: PlanPhysics, s: Site) -> Site:
     """Return a site with the figures that its racks and its node give it."""
-    x, h = c.site_named(s.id), c.instance.hardware
+    x = c.site_named(s.id)
     area = x.authority.id if x else s.balancing_authority
     return s.model_copy(
-        update={"balancing_authority": area, "facility_mw": c.load_mw(s.racks), "it_mw": power.it_mw(h, s.racks)}
+        update={"balancing_authority": area, "facility_mw": c.load_mw(s.id, s.racks), "it_mw": c.it_mw(s.id, s.racks)}
     )
 
 
@@ -102,7 +102,7 @@ def _grown(plan: Plan, site: str, c: PlanPhysics) -> PlanPhysics:
     split, h = plan.sites, c.instance.hardware
     if split is None:
         return c
-    mw = c.load_mw(h.racks_per_module)
+    mw = power.facility_mw(h, h.racks_per_module)
     new = tuple(_with_module(c, s) if s.id == site else s for s in split.sites)
     fed = {**split.generation_mw, site: split.generation_mw.get(site, 0.0) + mw}
     return PlanPhysics(
@@ -112,11 +112,11 @@ def _grown(plan: Plan, site: str, c: PlanPhysics) -> PlanPhysics:
 
 def _with_module(c: PlanPhysics, s: Site) -> Site:
     """Return a site with one more module, its figures made to match."""
-    h, racks = c.instance.hardware, s.racks + c.instance.hardware.racks_per_module
+    racks = s.racks + c.instance.hardware.racks_per_module
     figures = {
-        "it_mw": power.it_mw(h, racks),
-        "facility_mw": c.load_mw(racks),
-        "cooling_m2": power.cooling_m2(h, racks),
+        "it_mw": c.it_mw(s.id, racks),
+        "facility_mw": c.load_mw(s.id, racks),
+        "cooling_m2": c.cooling_m2(s.id, racks),
     }
     return s.model_copy(update={"modules": s.modules + 1, "racks": racks, "gpus": racks * c.gpus_per_rack, **figures})
 

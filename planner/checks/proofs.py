@@ -10,7 +10,7 @@ from planner.checks.training import heterogeneous
 from planner.checks.training.model_choice import stated_loss
 from planner.instance.identity import instance_sha256
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import cost, power
+from planner.physics.site import cost
 from planner.plan.certificate import Certificate, Violation
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
@@ -100,10 +100,10 @@ def _yearly_usd(c: PlanPhysics) -> float | None:
     split = c.plan.sites
     if split is None or len(c.standing) != len(split.sites):
         return None
-    h, prices = c.instance.hardware, c.grid.prices
-    energy = sum(cost.energy_usd_per_year(c.load_mw(x.site.racks), x.authority.energy_usd_per_mwh) for x in c.standing)
+    prices, mw = c.grid.prices, {x.site.id: c.load_mw(x.site.id, x.site.racks) for x in c.standing}
+    energy = sum(cost.energy_usd_per_year(mw[x.site.id], x.authority.energy_usd_per_mwh) for x in c.standing)
     built = sum(
-        cost.site_capex_usd(c.grid, it_mw=power.it_mw(h, x.site.racks), facility_mw=c.load_mw(x.site.racks))
+        cost.site_capex_usd(c.grid, it_mw=c.it_mw(x.site.id, x.site.racks), facility_mw=mw[x.site.id])
         for x in c.standing
     )
     price = {line.id: line.capex_usd for line in c.grid.new_lines}
