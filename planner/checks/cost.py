@@ -39,10 +39,10 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
 
 def _exact(c: PlanPhysics, s: Site) -> Site:
     """Return a site with the figures that its racks and its node give it."""
-    x, h = c.site_named(s.id), c.instance.hardware
+    x = c.site_named(s.id)
     area = x.authority.id if x else s.balancing_authority
     return s.model_copy(
-        update={"balancing_authority": area, "facility_mw": c.load_mw(s.racks), "it_mw": power.it_mw(h, s.racks)}
+        update={"balancing_authority": area, "facility_mw": c.load_mw(s.id, s.racks), "it_mw": c.it_mw(s.id, s.racks)}
     )
 
 

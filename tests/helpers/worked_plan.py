@@ -124,6 +124,7 @@ INSTANCE: dict[str, Any] = {
         "rack": {"name": "rack", "gpus": 4, "it_kw": 100, "price_usd": 2e6},
         "racks_per_module": 2,
         "facility_overhead_factor": 1.5,
+        "overhead_includes_fabric": True,
         "cooling_kw_per_m2": 2,
     },
     "grid": GRID,
