@@ -6,7 +6,6 @@ from planner.checks.network.fabric import priced
 from planner.checks.rule import Rule, broken, must_equal, show
 from planner.checks.site import sites, wan
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import power
 from planner.physics.site.cost import bill
 from planner.plan.certificate import Violation
 from planner.plan.plan import Cost, Plan
