@@ -46,10 +46,12 @@ class Proof:
 class Placed:
     """The cheapest sites for some parts.
 
-    The part and the fabric of each, racks and modules, new circuits, and the capital in USD. `designs` are those of
-    other sets of sites that the proof needed, as prices above those of their pairs.
+    The part and the fabric of each, racks and modules, new circuits, and the capital in USD. `asked` and `circuit` are
+    the question; `designs` what the fibre of sets of sites costs above that of their pairs, as far as the proof needed.
     """
 
+    asked: tuple[Part, ...]
+    circuit: Circuit | None
     parts: dict[str, tuple[int, int]]
     racks: dict[str, int]
     circuits: dict[str, int]
@@ -198,6 +200,7 @@ class Sites:
         usd = sum(p.fabrics[f][0] for p, f in zip(parts, fabrics, strict=True))
         return replace(
             found,
+            asked=parts,
             parts={s: (k, kinds[k]) for s, (k, _) in found.parts.items()},
             capital_usd=found.capital_usd + usd,
             proof=replace(
@@ -319,6 +322,8 @@ def _read(m: Any, q: Question, outcome: Outcome[highs.Values]) -> Placed:
     round_follow(m, q, parts)
     pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
     return Placed(
+        asked=tuple(p for p, n in q.kinds for _ in range(n)),
+        circuit=q.circuit,
         parts={x: parts[x] for x in sorted(parts)},
         racks={
             x: round(m.modules[x].value) * q.data.module_racks for x in q.data.candidates if m.modules[x].value > 0.5
