@@ -9,6 +9,8 @@ from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
 from planner.models.fabric.report import site_fabric
 from planner.models.joint import stripes
+from planner.models.joint.places.section import sites_section, wan_section
+from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
@@ -227,7 +229,19 @@ class Assembly:
     @cached_property
     def sites(self) -> tuple[SitesPlan | None, WanPlan | None]:
         """The sites section, and the design of what joins the sites where that is asked for."""
-        return None, None
+        placed = self.choice.placed
+        if placed is None:
+            return None, None
+        sites = Sites(instance=self.instance, seed=self.options.seed)
+        fabric_mw = {s: f.power_mw for s, f in self.fabric.sites.items()} if self.fabric is not None else {}
+        c = self.choice.column
+        given = (
+            f"the column (TP {c.strategy.shape.tensor_parallel}, CP {c.strategy.shape.context_parallel}, PP {c.p}, "
+            f"{c.d} replicas), the blocks of each part with their templates, "
+            f"and {self.choice.wavelengths} wavelengths between sites"
+        )
+        window = self.metrics.wan_window_seconds
+        return sites_section(sites, placed, fabric_mw, given=given), wan_section(sites, placed, window_seconds=window)
 
     @cached_property
     def total_usd(self) -> float:

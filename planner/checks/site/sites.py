@@ -219,7 +219,9 @@ def wan_need(c: PlanPhysics) -> Iterator[Violation]:
     what = f"Gbps: {show(gbps)} Gbps assumed, times {show(c.wan.headroom_factor)}"
     for name, k, _, _ in links(c):
         if {k.a, k.b} <= set(c.replicas):
-            yield from at_most(f"wan_need[{name}]", gbps * c.wan.headroom_factor, k.required_gbps, what, "Gbps required")
+            yield from at_most(
+                f"wan_need[{name}]", gbps * c.wan.headroom_factor, k.required_gbps, what, "Gbps required"
+            )
 
 
 def pins(c: PlanPhysics) -> Iterator[Violation]:

@@ -195,7 +195,7 @@ class Sites:
         found = self._placed(bare, circuit)
         if found is None:
             return None
-        of_kind = {p: f for p, f in zip(bare, fabrics, strict=True)}
+        of_kind = dict(zip(bare, fabrics, strict=True))
         kinds = [of_kind[p] for p, _ in _kinds(bare)]
         usd = sum(p.fabrics[f][0] for p, f in zip(parts, fabrics, strict=True))
         return replace(

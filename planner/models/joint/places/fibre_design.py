@@ -16,7 +16,7 @@ from planner.models.sites.data import Pair, SplitData
 from planner.models.wan import data as wan_data
 from planner.models.wan import solve as wan_design
 from planner.physics.site import wan
-from planner.physics.site.fibre import Fibre, Route
+from planner.physics.site.fibre import Fibre
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.plan.wan import WanPlan
 
@@ -94,9 +94,7 @@ class FibreDesigns:
 
     def _routes(self, pair: Pair) -> _Routes:
         exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
-        found = wan_data.gather(
-            self.instance, WanRequest(sites=pair, exchanging=pair, exchange=exchange, capital=True)
-        )
+        found = wan_data.gather(self.instance, WanRequest(sites=pair, exchanging=pair, exchange=exchange, capital=True))
         options = [o for d, x in found.demands.items() if not x.priority for o in found.options[d]]
         return _Routes(found.fibre, tuple({frozenset((*o.primary, *(o.backup or ()))) for o in options}))
 

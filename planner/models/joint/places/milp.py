@@ -194,7 +194,7 @@ def design_fibre(m: Any, q: Question) -> None:
         x = sets[i]
         other = sum(1 - m.open[s] if s in x.open else m.open[s] for s in q.data.candidates)
         other += sum(1 - holding(m, s) for s in x.holding)
-        return (m.designed[i] if i in m.designed else 0) + other >= 1
+        return m.designed.get(i, 0) + other >= 1
 
     m.design_fibre = pyo.Constraint(range(len(sets)), rule=row)
     m.design_musd = pyo.Expression(expr=sum((q.designs[sets[i]] or 0.0) / 1e6 * m.designed[i] for i in m.designed))

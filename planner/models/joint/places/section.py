@@ -28,9 +28,7 @@ FORMULATION = (
 )
 
 
-def sites_section(
-    sites: Sites, placed: Placed, fabric_mw: dict[str, float], *, given: str = ""
-) -> SitesPlan:
+def sites_section(sites: Sites, placed: Placed, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
     """Return the sites section of a plan; `fabric_mw` is the power of each site's fabric, `given` what it held fixed.
 
     The certificate is that of the question to the MILP, whose capital is that of the whole plan.
@@ -172,9 +170,7 @@ def _excess(data: SplitData, name: str, amount: float) -> Excess:
     return Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd)
 
 
-def _run(
-    data: SplitData, year: SplitData, of: Dispatch, placed: Placed, fabric_mw: dict[str, float]
-) -> ScenarioRun:
+def _run(data: SplitData, year: SplitData, of: Dispatch, placed: Placed, fabric_mw: dict[str, float]) -> ScenarioRun:
     """Return how the sites run in a scenario, at its prices of energy and of curtailed work."""
     usd = 0.0
     for s, racks in sorted(placed.racks.items()):
@@ -223,4 +219,3 @@ def _certificate(sites: Sites, q: Question, placed: Placed, given: str) -> Certi
         given=given,
         space=space,
     )
-
