@@ -1,0 +1,119 @@
+"""What any sites for so many racks cost at least, without fabrics: known at some points, and monotone between them.
+
+A point is a number of sites that hold blocks, their racks in all, the racks of the largest, and the longest round
+trip between two. The least capital grows with both counts of racks and falls with the round trip, so an answer at one
+point is a bound at many others, of other shapes, columns and budgets.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyomo.environ as pyo
+
+from planner.models.joint.sites import (
+    CENT_MUSD,
+    LEFT_OUT,
+    Circuit,
+    Part,
+    Sites,
+    _add_parts,
+    host_blocks,
+    join_sites,
+    limit_round_trips,
+    place_parts,
+    total_musd,
+)
+from planner.models.sites.model import build
+from planner.solvers import highs
+
+EPS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Sites that hold blocks, racks in all and of the largest site, and the longest round trip between two."""
+
+    sites: int
+    racks: int
+    largest: int
+    rtt_ms: float
+
+    def covers(self, other: "Point") -> bool:
+        """Return whether what this point costs at least the other does too: no more racks, no shorter round trip."""
+        return (
+            self.sites == other.sites
+            and self.racks <= other.racks
+            and self.largest <= other.largest
+            and self.rtt_ms >= other.rtt_ms
+        )
+
+
+@dataclass(kw_only=True)
+class SiteFloors:
+    """The least capital of sites by their racks, as far as it was asked for."""
+
+    sites: Sites
+    known: dict[Point, float] = field(default_factory=dict)
+
+    def bound(self, at: Point) -> float:
+        """Bound the capital from below by what is known."""
+        return max((usd for p, usd in self.known.items() if p.covers(at)), default=0.0)
+
+    def ask(self, at: Point) -> float:
+        """Return the capital of the cheapest sites, without fabrics; infinite where there are none."""
+        if at not in self.known:
+            self.known[at] = max(self.bound(at), self._least(at))
+        return self.known[at]
+
+    def exceeds(self, at: Point, usd: float) -> bool:
+        """Return whether the least capital exceeds an amount; ask only where what is known does not decide it."""
+        if self.bound(at) > usd:
+            return True
+        if any(at.covers(p) and least <= usd for p, least in self.known.items()):
+            return False
+        return self.ask(at) > usd
+
+    def shortest(self, sites: int, racks: int, largest: int, usd: float) -> float | None:
+        """Return the shortest round trip at which an amount may pay the sites; None where it pays none."""
+        rtts = self.sites.rtts_ms() if sites > 1 else [0.0]
+        at = first(len(rtts), lambda i: not self.exceeds(Point(sites, racks, largest, rtts[i]), usd))
+        return None if at is None else rtts[at]
+
+    def _least(self, at: Point) -> float:
+        """Ask the sites: one part as large as the largest, others of a rack at least, and all racks somewhere."""
+        s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
+        kinds = [(Part(1, at.largest, ((0.0, 0.0),)), 1)]
+        if at.sites > 1:
+            kinds.append((Part(1, 1, ((0.0, 0.0),)), at.sites - 1))
+        m = build(s.data, without=LEFT_OUT, extend=lambda m: _add_parts(m, s, kinds))
+        for rule in (place_parts, host_blocks, join_sites, limit_round_trips):
+            rule(m, s, kinds, circuit)
+        hold_all_racks(m, s, at.racks)
+        m.fabric.fix(0)
+        m.goal = pyo.Objective(expr=total_musd(m, s, kinds, circuit))
+        outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=s.seed, time_limit=s.deadline.limit)
+        s.solved += 1
+        if outcome.infeasible:
+            return math.inf
+        s.deadline.check()
+        if outcome.bound is None:
+            raise RuntimeError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
+        return outcome.bound * 1e6 * (1 - EPS)
+
+
+def hold_all_racks(m: Any, s: Sites, racks: int) -> None:
+    """Hold so many racks in all, in whole modules."""
+    m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // s.data.module_racks))
+
+
+def first(count: int, fits: Callable[[int], bool]) -> int | None:
+    """Return the first of some ascending places that fits, all behind it fitting too; None where the last does not."""
+    if count == 0 or not fits(count - 1):
+        return None
+    low, high = -1, count - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
