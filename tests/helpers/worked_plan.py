@@ -13,7 +13,7 @@ from planner.physics.network.topology import Design
 from planner.physics.site import cost, power, wan
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.training import step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate
@@ -177,7 +177,7 @@ def worked(
     where = {s: _where(designs[s], stages[s], wrap=strategy.virtual_stages > 1) for s in racks}
     send, allreduce = (max(s) for s in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
     quick = LayoutMetrics.model_validate(
-        step.metrics(instance, Conditions(pipeline_send_slowdown=send, allreduce_slowdown=allreduce), strategy)
+        prediction.metrics(instance, Conditions(pipeline_send_slowdown=send, allreduce_slowdown=allreduce), strategy)
     )
     link = _link(instance, quick)
     waves = link.wavelengths
@@ -187,7 +187,7 @@ def worked(
         "wan_gbps": waves * 0.001 / instance.wan.headroom_factor,
         "wan_rtt_ms": link.rtt_ms,
     }
-    metrics = LayoutMetrics.model_validate(step.metrics(instance, Conditions(**a), strategy))
+    metrics = LayoutMetrics.model_validate(prediction.metrics(instance, Conditions(**a), strategy))
     sites = _sites(instance, racks, link)
     fabric = FabricPlan(
         sites={s: _fabric(instance, designs[s], where[s], metrics) for s in racks},

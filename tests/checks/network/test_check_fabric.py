@@ -8,6 +8,7 @@ from worked_plan import INSTANCE, STRATEGY, edited, edited_at, instance_with, na
 
 from planner.api import check
 from planner.physics.training import layer_time, step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.step import Conditions
 from planner.plan.layout import LayoutMetrics
 
@@ -112,10 +113,10 @@ def test_rings_show_no_more_than_their_share_of_the_step(share: float) -> None:
     """
     instance = instance_with(hardware__accelerator__nic_bytes_per_second=6300.0, network__allreduce_step_share=share)
     m, ideal = step.machine_of(instance), Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
-    found = LayoutMetrics.model_validate(step.metrics(instance, ideal, STRATEGY))
+    found = LayoutMetrics.model_validate(prediction.metrics(instance, ideal, STRATEGY))
     slowed = replace(ideal, allreduce_slowdown=found.allreduce_window_seconds / found.allreduce_layer_seconds)
     longer = (
-        sum(step.step_breakdown(m, slowed, STRATEGY).values()) / sum(step.step_breakdown(m, ideal, STRATEGY).values())
+        sum(prediction.step_breakdown(m, slowed, STRATEGY).values()) / sum(prediction.step_breakdown(m, ideal, STRATEGY).values())
         - 1
     )
     hidden = layer_time.layer_times(m, STRATEGY.shape).backward_seconds
