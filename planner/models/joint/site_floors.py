@@ -75,12 +75,6 @@ class SiteFloors:
             return False
         return self.ask(at) > usd
 
-    def shortest(self, sites: int, racks: int, largest: int, usd: float) -> float | None:
-        """Return the shortest round trip at which an amount may pay the sites; None where it pays none."""
-        rtts = self.sites.rtts_ms() if sites > 1 else [0.0]
-        at = first(len(rtts), lambda i: not self.exceeds(Point(sites, racks, largest, rtts[i]), usd))
-        return None if at is None else rtts[at]
-
     def _least(self, at: Point) -> float:
         """Ask the sites: one part as large as the largest, others of a rack at least, and all racks somewhere."""
         s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
@@ -91,13 +85,12 @@ class SiteFloors:
         for rule in (place_parts, host_blocks, join_sites, limit_round_trips):
             rule(m, s, kinds, circuit)
         hold_all_racks(m, s, at.racks)
-        m.fabric.fix(0)
         m.goal = pyo.Objective(expr=total_musd(m, s, kinds, circuit))
         outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=s.seed, time_limit=s.deadline.limit)
         s.solved += 1
+        s.deadline.check()
         if outcome.infeasible:
             return math.inf
-        s.deadline.check()
         if outcome.bound is None:
             raise RuntimeError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
         return outcome.bound * 1e6 * (1 - EPS)

@@ -24,6 +24,7 @@ from planner.models.sites.soft_rules import penalty_musd
 from planner.physics.network.price import min_endpoint_usd
 from planner.physics.site import cost, power
 from planner.solvers import highs
+from planner.solvers.deadline import Deadline
 
 LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
 CENT_MUSD = 1e-8
@@ -75,6 +76,7 @@ class Sites:
     solved: int = 0
     placed: dict[Any, Placed | None] = field(default_factory=dict)
     most: dict[int, int] = field(default_factory=dict)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
         """Gather the question once."""
@@ -150,8 +152,9 @@ class Sites:
         data = gather(self.data.instance, SitesRequest(fabric_usd_per_rack=self.min_fabric_usd(rails)))
         m = build(data)
         m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
-        outcome = highs.run(m, absolute_gap=0.99, seed=self.seed)
+        outcome = highs.run(m, absolute_gap=0.99, seed=self.seed, time_limit=self.deadline.limit)
         self.solved += 1
+        self.deadline.check()
         if outcome.infeasible:
             return 0
         limit = max_modules(data, registry.without())
@@ -173,8 +176,9 @@ class Sites:
         for rule in (place_parts, host_blocks, choose_fabrics, join_sites, limit_round_trips):
             rule(m, self, kinds, circuit)
         m.goal = pyo.Objective(expr=total_musd(m, self, kinds, circuit))
-        outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=self.seed)
+        outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=self.seed, time_limit=self.deadline.limit)
         self.solved += 1
+        self.deadline.check()
         if outcome.solution is None:
             if not outcome.infeasible:
                 raise RuntimeError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
