@@ -6,7 +6,6 @@ from planner.checks.network.fabric import priced
 from planner.checks.rule import Rule, broken, must_equal, show
 from planner.checks.site import sites, wan
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import power
 from planner.physics.site.cost import bill
 from planner.plan.certificate import Violation
 from planner.plan.plan import Cost, Plan
@@ -39,10 +38,10 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
 
 def _exact(c: PlanPhysics, s: Site) -> Site:
     """Return a site with the figures that its racks and its node give it."""
-    x, h = c.site_named(s.id), c.instance.hardware
+    x = c.site_named(s.id)
     area = x.authority.id if x else s.balancing_authority
     return s.model_copy(
-        update={"balancing_authority": area, "facility_mw": c.load_mw(s.racks), "it_mw": power.it_mw(h, s.racks)}
+        update={"balancing_authority": area, "facility_mw": c.load_mw(s.id, s.racks), "it_mw": c.it_mw(s.id, s.racks)}
     )
 
 

@@ -54,7 +54,7 @@ class PlanPhysics:
 
     @property
     def wan(self) -> Wan:
-        """What joins the sites; an instance without it has free and unlimited fibre on the default route."""
+        """What joins the sites; an instance without it has fibre on the default route at default prices."""
         return self.instance.wan or Wan()
 
     @property
@@ -89,6 +89,23 @@ class PlanPhysics:
             return {CLUSTER: self.instance.hardware.racks or 0}
         return {s.id: s.racks for s in self.plan.sites.sites} if self.plan.sites else {}
 
+    def fabric_mw(self, site: str) -> float:
+        """Return the power of a site's fabric, in MW; 0 without one."""
+        fabrics = self.plan.fabric.sites if self.plan.fabric else {}
+        return fabrics[site].power_mw if site in fabrics else 0.0
+
+    def it_mw(self, site: str, racks: int) -> float:
+        """Return the IT power of racks at a site with its fabric, in MW."""
+        return power.it_mw(self.instance.hardware, racks, self.fabric_mw(site))
+
+    def load_mw(self, site: str, racks: int) -> float:
+        """Return the power of racks at a site with its fabric at the grid connection, in MW."""
+        return power.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
+
+    def cooling_m2(self, site: str, racks: int) -> float | None:
+        """Return the area that cools racks at a site with its fabric, in m²."""
+        return power.cooling_m2(self.instance.hardware, racks, self.fabric_mw(site))
+
     @cached_property
     def racks_in_use(self) -> dict[str, int]:
         """Racks of each site that carry replicas."""
@@ -102,10 +119,6 @@ class PlanPhysics:
         """Return the racks of a site that its fabric joins."""
         fabric = self.plan.fabric.sites.get(site) if self.plan.fabric else None
         return (fabric.cabled_racks if fabric else 0) or self.racks_by_site.get(site, 0)
-
-    def load_mw(self, racks: int) -> float:
-        """Return the power of racks at the grid connection, in MW."""
-        return power.facility_mw(self.instance.hardware, racks)
 
     @cached_property
     def built(self) -> dict[str, int]:

@@ -193,7 +193,8 @@ def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, Paral
         for x in every_layout(i, asked):
             if sum(stage_memory.worst_memory(m, x).values()) <= limit:
                 yield (
-                    sum(prediction.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch),
+                    sum(prediction.step_breakdown(m, c, x).values())
+                    / (x.data_parallel * x.micro_batches * x.micro_batch),
                     x,
                 )
     finally:

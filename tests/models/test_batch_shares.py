@@ -133,6 +133,6 @@ def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
         n = sequences_of(strategy)
         assert n <= 40
         assert sum(stage_memory.worst_memory(asked.machine, strategy).values()) <= asked.memory_limit
-        assert sum(prediction.step_breakdown(asked.machine, asked.conditions, strategy).values()) >= n * pool.rate(n) * (
-            1 - 1e-9
-        )
+        assert sum(prediction.step_breakdown(asked.machine, asked.conditions, strategy).values()) >= n * pool.rate(
+            n
+        ) * (1 - 1e-9)

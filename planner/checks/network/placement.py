@@ -112,7 +112,10 @@ def min_split(c: PlanPhysics) -> int | None:
 def blocks(c: PlanPhysics) -> Iterator[Violation]:
     """Check that blocks hold whole replicas, and that racks stand in the order that the stripes say."""
     p, y = c.plan.placement, c.plan.layout
-    if p is None or y is None or c.faults or not p.stripes:
+    if p is None or y is None or c.faults:
+        return
+    if not p.stripes:
+        yield from must_equal("blocks", "block_racks of racks in no order of stripes", p.block_racks, 0)
         return
     unit = strategy_of(y).unit_racks(c.gpus_per_rack)
     yield from must_equal("blocks", "block_racks", p.block_racks, y.rack_stages * unit)

@@ -15,6 +15,7 @@ from planner.models.joint.space import Floats, Ints
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Template
 from planner.models.joint.world import CENTS, CLUSTER, EPS, Plan, ShapeProblem, Target
+from planner.physics.training import stage_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,8 @@ class Search:
         sites = self.shape_problem.world.sites
         if sites is None or not self.shape_problem.several:
             return np.array([usd])
+        if sites.designed:  # more of them never cost less
+            return np.where(np.arange(int(self._wavelengths[-1]) + 1) >= n, usd, 0.0)
         near = self._fibre_usd(sites.min_route_km())
         far = self._fibre_usd(rtt / sites.data.wan.rtt_ms_per_100_route_km * 100)
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
@@ -275,6 +278,8 @@ class Search:
         """Price of the fibre between every two sites, given the length of each, by the number of wavelengths."""
         wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
         n = np.arange(int(self._wavelengths[-1]) + 1)
+        if self.shape_problem.world.sites is not None and self.shape_problem.world.sites.designed:
+            return np.zeros(len(n))
         pairs = np.ceil(n / wan.max_wavelengths_per_pair)
         return np.asarray(
             sites * (sites - 1) // 2 * (pairs * km * wan.fibre_usd_per_route_km + n * wan.wavelength_usd),
@@ -288,7 +293,7 @@ class Search:
         racks = [q.traffic.racks(g) for g in q.shape.blocks]
         fixed = sum(sites.floor_usd(n, 1) for n in racks)
         pairs = len(racks) * (len(racks) - 1) // 2
-        return fixed + (pairs * sites.fibre_usd(sites.min_route_km(), waves) if waves else 0.0)
+        return fixed + (pairs * sites.fibre_usd(sites.min_route_km(), waves) if waves and not sites.designed else 0.0)
 
     def try_sites(self, c: Candidate, target: Target) -> Plan | None:
         """Ask the sites for a candidate; where they cannot pay it, remember what they cost without its fabrics."""
@@ -298,16 +303,30 @@ class Search:
             found = self._found(c, None)
             self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, found.capital_usd))
             return found
-        circuit = Circuit(c.wavelengths, c.rtt_ms) if q.several else None
+        circuit = self._circuit(c)
         placed = sites.cheapest(tuple(self._part(g, c.level) for g in q.shape.blocks), circuit)
         self.asked.setdefault(c.level, []).append(
             (c.wavelengths, c.rtt_ms, math.inf if placed is None else placed.capital_usd)
         )
         if placed is not None and placed.capital_usd <= most + CENTS:
             return self._found(c, placed)
-        bare = sites.cheapest(tuple(self._bare(g) for g in q.shape.blocks), circuit)
-        self._learn(c, math.inf if bare is None else bare.capital_usd, most)
+        self._learn(c, sites.least(tuple(self._bare(g) for g in q.shape.blocks), circuit), most)
         return None
+
+    def _circuit(self, c: Candidate) -> Circuit | None:
+        """Return what a candidate asks to join its sites with; a design needs to know how large a stage is."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if not q.several:
+            return None
+        if sites is None or not sites.designed:
+            return Circuit(c.wavelengths, c.rtt_ms)
+        conditions = q.conditions(c.level.send, c.level.allreduce, q.fibre(c.wavelengths, c.rtt_ms))
+        split = q.split(conditions, c.seconds * (1 + EPS))
+        if split is None:
+            raise RuntimeError("joint: a column that was timed cannot be split")
+        x = q.column.strategy.between
+        size = stage_memory.stage_gradient_bytes(x.machine, x.shape, max(split.layers), stage=0, pipeline=q.column.p)
+        return Circuit(c.wavelengths, c.rtt_ms, float(size))
 
     def _learn(self, c: Candidate, floor: float, most: float) -> None:
         """Remember what the sites cost without fabrics, and at which round trip they can be paid."""
@@ -324,8 +343,7 @@ class Search:
         low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
         while sites is not None and high - low > 1:
-            placed = sites.cheapest(parts, Circuit(c.wavelengths, self._rtts[probe]))
-            usd = math.inf if placed is None else placed.capital_usd
+            usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe]))
             if usd + c.level.usd <= most + CENTS:
                 high = probe
             else:

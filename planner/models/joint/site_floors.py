@@ -12,19 +12,20 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from planner.models.joint.sites import (
-    CENT_MUSD,
+from planner.models.joint.places.milp import (
     LEFT_OUT,
     Circuit,
     Part,
-    Sites,
-    _add_parts,
-    host_blocks,
+    Question,
+    add_parts,
+    choose_fabrics,
+    design_fibre,
     join_sites,
     limit_round_trips,
     place_parts,
     total_musd,
 )
+from planner.models.joint.sites import CENT_MUSD, Sites
 from planner.models.sites.model import build
 from planner.solvers import highs
 
@@ -78,14 +79,13 @@ class SiteFloors:
     def _least(self, at: Point) -> float:
         """Ask the sites: one part as large as the largest, others of a rack at least, and all racks somewhere."""
         s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
-        kinds = [(Part(1, at.largest, ((0.0, 0.0),)), 1)]
-        if at.sites > 1:
-            kinds.append((Part(1, 1, ((0.0, 0.0),)), at.sites - 1))
-        m = build(s.data, without=LEFT_OUT, extend=lambda m: _add_parts(m, s, kinds))
-        for rule in (place_parts, host_blocks, join_sites, limit_round_trips):
-            rule(m, s, kinds, circuit)
-        hold_all_racks(m, s, at.racks)
-        m.goal = pyo.Objective(expr=total_musd(m, s, kinds, circuit))
+        parts = (Part(1, at.largest, ((0.0, 0.0),)), *[Part(0, 1, ((0.0, 0.0),))] * (at.sites - 1))
+        q = s.question(parts, circuit, {})
+        m = build(s.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
+        for rule in (place_parts, host_parts, choose_fabrics, join_sites, limit_round_trips, design_fibre):
+            rule(m, q)
+        hold_all_racks(m, q, at.racks)
+        m.goal = pyo.Objective(expr=total_musd(m, q))
         outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=s.seed, time_limit=s.deadline.limit)
         s.solved += 1
         s.deadline.check()
@@ -96,9 +96,18 @@ class SiteFloors:
         return outcome.bound * 1e6 * (1 - EPS)
 
 
-def hold_all_racks(m: Any, s: Sites, racks: int) -> None:
-    """Hold so many racks in all, in whole modules."""
-    m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // s.data.module_racks))
+def host_parts(m: Any, q: Question) -> None:
+    """Buy at least the racks of a site's part."""
+
+    def row(m: Any, x: str) -> Any:
+        return m.modules[x] >= sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
+
+    m.host_parts = pyo.Constraint(list(q.data.candidates), rule=row)
+
+
+def hold_all_racks(m: Any, q: Question, racks: int) -> None:
+    """Buy so many racks in all, in whole modules."""
+    m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // q.data.module_racks))
 
 
 def first(count: int, fits: Callable[[int], bool]) -> int | None:

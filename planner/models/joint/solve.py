@@ -44,7 +44,8 @@ def solve_joint(
         Values of choices, by the paths of their pins, that no plan may have.
     """
     deadline = Deadline(options.time_limit)
-    world = _world(instance, options, deadline, overhead_includes_fabric=overhead_includes_fabric, without=without or {})
+    included, excluded = overhead_includes_fabric, without or {}
+    world = _world(instance, options, deadline, overhead_includes_fabric=included, without=excluded)
     tree = Tree(world=world, progress=progress, deadline=deadline, gap=options.gap or 0.0)
     return _solution(tree, stopped=_search(tree))
 

@@ -7,6 +7,7 @@ import pyomo.environ as pyo
 
 from planner.models.sites.data import SplitData
 from planner.models.sites.grid.power_flow import flows_of
+from planner.models.sites.rules.rule import load_mw
 from planner.models.sites.scenarios import block_of, scenarios
 from planner.models.sites.soft_rules import excess_of
 from planner.solvers import highs
@@ -62,7 +63,7 @@ def _counts(variables: Any) -> dict[str, int]:
 
 
 def _dispatch(block: Any, data: SplitData) -> Dispatch:
-    load = {s: x.value * data.module_mw for s, x in block.modules.items() if x.value > 1e-9}
+    load = {s: pyo.value(load_mw(block, data, [s])) for s, x in block.modules.items() if x.value > 1e-9}
     network = data.network
     flow = {k: v.value for k, v in block.flow.items()} if network is None else flows_of(block, network)
     return Dispatch(load=load, generated={n: v.value for n, v in block.generated.items()}, flow=flow)

@@ -27,7 +27,8 @@ def min_otherwise(i: Instance, asked: LayoutRequest, choice: str, value: object)
         if getattr(x, FIELDS.get(choice, choice)) == value or sum(stage_memory.worst_memory(m, x).values()) > limit:
             continue
         smallest = min(
-            smallest, sum(prediction.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch)
+            smallest,
+            sum(prediction.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch),
         )
     return smallest
 
