@@ -84,8 +84,14 @@ def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) 
     )
     keys = np.maximum(keys, (t.each / rows.d + once / total) / b)
     few = np.flatnonzero(keys < cutoff)
-    few = few[bounds.may_fit(s, zero, rows.part(few), rows.d[few])] if len(few) else few
-    return Pipes(keys[few], rows.part(few), t.each[few], once[few]) if len(few) else None
+    if not len(few):
+        return None
+    some = rows.part(few)
+    held = bounds.min_held_seconds(s, zero, some, some.d, t.layer[few]) + s.machine.software.microbatch_seconds
+    each, once = np.maximum(t.each[few], held), once[few]
+    keys = np.maximum(keys[few], (each / some.d + once / total) / b)
+    fine = np.flatnonzero(keys < cutoff)
+    return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +149,14 @@ def columns_of(
     table = replace(rows.part(which), d=np.concatenate(counts_d), m=np.concatenate(counts_m))
     phi = problem.transport_slowdown
     racks = -(-table.blocks() // world.max_open) * table.stage_racks
-    seconds = bounds.even_seconds(s, zero, table, Conditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
-    times = seconds / (table.d * table.m * b)
+    terms = bounds.terms(s, zero, table, Conditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
+    few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) < cutoff)
+    if not len(few):
+        return None
+    table, terms = table.part(few), terms.part(few)
+    held = bounds.min_held_seconds(s, zero, table, table.d, terms.layer) + s.machine.software.microbatch_seconds
+    times = replace(terms, each=np.maximum(terms.each, held)).seconds(table) / (table.d * table.m * b)
     few = np.flatnonzero(times < cutoff)
-    few = few[bounds.may_fit(s, zero, table.part(few), table.d[few])] if len(few) else few
     return (times[few], table.part(few)) if len(few) else None
 
 
