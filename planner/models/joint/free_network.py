@@ -5,15 +5,103 @@ No grid, no fabric and no prices: the network slows sends and allreduces by its 
 
 import heapq
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from planner.instance.instance import Instance
-from planner.models.joint.solve import EXPAND, Tree, _likely, _run, SAMPLED
 from planner.models.joint.columns import strategy_bound
+from planner.models.joint.solve import EXPAND, SAMPLED, Tree, _likely, _run
 from planner.models.joint.space import Problem, problem_of, strategies
 from planner.models.joint.world import EPS, Plan, World
+from planner.physics.training import layer_time
+from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.solvers.deadline import Deadline
+from planner.solvers.outcome import Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fastest:
+    """The fastest layout on so many racks: seconds a sequence with a lower bound; infinite where none fits."""
+
+    seconds: float
+    bound: float
+    plan: Plan | None
+    stop: Stop
+
+    @property
+    def strategy(self) -> ParallelStrategy | None:
+        """The layout in full."""
+        return None if self.plan is None else strategy_of(self.plan)
+
+
+def fastest_on(
+    instance: Instance,
+    racks: int,
+    *,
+    max_sequences: int | None = None,
+    pins: dict[str, Any] | None = None,
+    time_limit: float | None = None,
+) -> Fastest:
+    """Return the fastest layout of an instance on so many racks, sequences a step at most and further pins."""
+    problem = problem_on(instance, racks)
+    most = problem.max_sequences if max_sequences is None else max_sequences
+    return fastest_of(replace(problem, max_sequences=most, pins=problem.pins | (pins or {})), time_limit=time_limit)
+
+
+def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
+    """Return the fastest layout of a problem on the racks of its cluster."""
+    world = World(problem=problem, sites=None, templates=None)
+    tree = Tree(world=world, progress=lambda _: None, deadline=Deadline(time_limit))
+    for s in strategies(problem):
+        tree.push(strategy_bound(world, s), "strategy", s)
+    stopped = _run(tree)
+    seconds = math.inf if tree.incumbent is None else tree.incumbent.seconds
+    left = min((key for key, _, _ in tree.heap), default=math.inf) if stopped else math.inf
+    stop = Stop.LIMIT if stopped else Stop.PROVED
+    return Fastest(seconds=seconds, bound=min(seconds, left), plan=tree.incumbent, stop=stop)
+
+
+def problem_on(instance: Instance, racks: int) -> Problem:
+    """Read the joint question of one cluster of so many racks, without grid, wide area, money and limits of power."""
+    limits = instance.limits.model_copy(update={"budget_usd": None, "facility_power_mw": None})
+    hardware = instance.hardware.model_copy(update={"racks": racks})
+    alone = instance.model_copy(update={"limits": limits, "hardware": hardware, "grid": None, "wan": None})
+    return problem_of(alone)
+
+
+def racks_of(plan: Plan) -> int:
+    """Return the racks that a plan's blocks fill."""
+    block = plan.column.strategy.block(plan.column.p)
+    return 0 if block is None else sum(plan.shape.blocks) * block.racks
+
+
+def strategy_of(plan: Plan) -> ParallelStrategy:
+    """Spell the layout of a plan in full."""
+    c, split = plan.column, plan.split
+    s, block = c.strategy, c.strategy.block(c.p)
+    if block is None:
+        raise ValueError("a plan without a block")
+    recomputed = any(split.recomputed)
+    return ParallelStrategy.of_shape(
+        s.shape,
+        pipeline_parallel=c.p,
+        data_parallel_by_site=tuple(n for _, n in sorted(plan.replicas_by_site.items())),
+        virtual_stages=c.v,
+        micro_batches=c.m,
+        recompute="full" if recomputed else s.shape.recompute,
+        zero_stage=c.zero,
+        layers_per_stage=split.layers,
+        recomputed_layers_per_stage=split.recomputed if recomputed else (),
+        replicas_per_rack=block.replicas_per_rack,
+        stages_per_rack=block.stages_per_rack,
+        schedule=s.order,
+    )
+
+
+def days_of(instance: Instance, seconds_per_sequence: float) -> float:
+    """Return the days to train at so many seconds a sequence."""
+    w = instance.workload
+    return float(layer_time.days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
 
 
 @dataclass(kw_only=True)

@@ -6,7 +6,6 @@ choice of slowdowns needs a least number of wavelengths; more of them allow long
 
 import heapq
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from planner.models.joint.least_cost.floors import Floor
+from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.search import Candidate, Level, Search, _least_at
 from planner.models.joint.sites import Circuit, Part, Placed
-from planner.models.joint.space import Floats
 from planner.models.joint.world import EPS, Plan
 
 
@@ -34,16 +33,19 @@ class CheapestSearch(Search):
     """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
 
     floor_usd: Floor
-    bare: list[tuple[int, float, float]] = field(default_factory=list)  # wavelengths, round trip, capital
+    all_prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)  # of all shapes
 
     def steps(self) -> Iterator[float | Plan]:
         """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
         if not self._rtts or not len(self._wavelengths):
             return
-        first, order = int(self._wavelengths[0]), itertools.count()
-        self._ask_bare(first, self._rtts[-1])
-        yield self._base(first, self._rtts[-1]) + self._least_fabric_usd
-        heap = [(self._base(c.waves, self._rtts[0]) + c.level.usd, next(order), c) for c in self._first_choices()]
+        first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
+        self._ask(first, last)
+        yield self._base(first, last) + self._least_fabric_usd
+        choices = self._first_choices()
+        for waves in {c.waves for c in (*choices[:1], *choices[-1:])}:
+            self._ask(waves, last)
+        heap = [(self._base(c.waves, self._rtts[0]) + c.level.usd, next(order), c) for c in choices]
         heapq.heapify(heap)
         while heap:
             usd, _, choice = heapq.heappop(heap)
@@ -115,6 +117,9 @@ class CheapestSearch(Search):
             waves = c.waves if fits else self._fewest(c.level, self._rtts[0], c.waves)
             return [] if waves is None else [self._bounded(replace(c, waves=waves, timed=True))]
         at = self._longest(c)
+        if self._prices is not None and not self._prices.settled(c.waves, self._rtts[at]):
+            self._ask(c.waves, self._rtts[at])
+            return [self._bounded(c)]
         found: list[tuple[float, Choice | Plan]] = []
         if at + 1 < len(self._rtts):
             waves = self._fewest(c.level, self._rtts[at + 1], c.waves)
@@ -126,10 +131,7 @@ class CheapestSearch(Search):
 
     def _bounded(self, c: Choice) -> tuple[float, Choice]:
         """Return a choice behind the lower bound of its capital at the longest round trip that it allows."""
-        rtt = self._rtts[self._longest(c)]
-        if self.shape_problem.several:
-            self._ask_bare(c.waves, rtt)
-        return self._base(c.waves, rtt) + c.level.usd, c
+        return self._base(c.waves, self._rtts[self._longest(c)]) + c.level.usd, c
 
     def _longest(self, c: Choice) -> int:
         """Return the place of the longest round trip at which a choice is in time."""
@@ -163,7 +165,7 @@ class CheapestSearch(Search):
             if sites.counts_power:
                 placed = sites.cheapest(tuple(self._part(g, c.level) for g in q.shape.blocks), circuit)
             else:
-                placed = sites.cheapest(self._bare_parts(), circuit)
+                placed = self._prices.known(c.waves, rtt) if self._prices is not None else None
                 placed = placed and replace(placed, capital_usd=placed.capital_usd + self._fabric_usd(c.level))
             if placed is None:
                 return None
@@ -187,16 +189,16 @@ class CheapestSearch(Search):
         if q.world.sites is None:
             racks = [q.traffic.racks(g) for g in q.shape.blocks]
             return replace(self.floor_usd, rail_usd=0.0).usd_over(racks, q.traffic.rails)
-        if not q.several:
-            return max((usd for _, _, usd in self.bare), default=0.0)
-        near = self._near_usd
-        known = [usd + near[waves] - near[n] for n, t, usd in self.bare if n <= waves and t >= rtt]
-        return max(known, default=0.0)
+        return self._prices.lower(waves, rtt) if self._prices is not None else 0.0
 
     @cached_property
-    def _near_usd(self) -> Floats:
+    def _prices(self) -> Prices | None:
+        """What the racks cost at sites without fabrics, shared by all shapes with as many racks by site."""
         sites = self.shape_problem.world.sites
-        return self._fibre_usd(sites.min_route_km()) if sites is not None else np.zeros(1)
+        if sites is None:
+            return None
+        parts = self._bare_parts()
+        return self.all_prices.setdefault(parts, Prices(sites=sites, parts=parts))
 
     def _bare_parts(self) -> tuple[Part, ...]:
         """Return parts whose fabrics cost nothing; the same for every column with as many racks by site."""
@@ -206,11 +208,7 @@ class CheapestSearch(Search):
         racks = [q.traffic.racks(g) for g in q.shape.blocks]
         return tuple(Part(n, n, ((0.0, 0.0),)) for n in racks)
 
-    def _ask_bare(self, waves: int, rtt: float) -> None:
-        """Ask what the sites cost without fabrics, and remember it."""
-        q = self.shape_problem
-        if q.world.sites is None or any((n, t) == (waves, rtt) for n, t, _ in self.bare):
-            return
-        circuit = Circuit(waves, rtt) if q.several else None
-        placed = q.world.sites.cheapest(self._bare_parts(), circuit)
-        self.bare.append((waves, rtt, math.inf if placed is None else placed.capital_usd))
+    def _ask(self, waves: int, rtt: float) -> None:
+        """Ask what the sites cost without fabrics, unless it is known."""
+        if self._prices is not None:
+            self._prices.ask(waves, rtt)

@@ -25,8 +25,10 @@ from planner.models.joint.columns import (
     under_zero,
 )
 from planner.models.joint.least_cost.floors import Floor
+from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.least_cost.shapes import CheapestSearch
 from planner.models.joint.search import fastest
+from planner.models.joint.sites import Part
 from planner.models.joint.solve import Node
 from planner.models.joint.space import Floats, Ints, Strategy, strategies
 from planner.models.joint.split import Column
@@ -34,7 +36,8 @@ from planner.models.joint.bounds import Rows
 from planner.models.joint.world import CENTS, EPS, Plan, Shape, ShapeProblem, World, open_sites, shapes
 from planner.solvers.deadline import Deadline
 
-SLICE = 1.005  # of capital: columns are listed for so much of it at a time
+SLICE = 1.02  # of capital: columns are listed for so much of it at a time
+KNOWN = 1.5  # times the least capital of a strategy: up to a cheapest plan no dearer its columns are listed at once
 
 
 @dataclass(kw_only=True)
@@ -53,6 +56,7 @@ class CostTree:
     incumbent: Plan | None = None
     heap: list[tuple[float, float, int, Node]] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
+    prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)
     bound: float = 0.0  # on the capital of every plan
 
     @property
@@ -158,7 +162,9 @@ def _expand_strategy(tree: CostTree, usd: float, _: float, s: Strategy) -> None:
     cutoff, sizes = tree.cutoff(usd), _sizes(s)
     keys, rows = pipelines_of(tree.world, s)
     tree.world.count("pipelines", len(keys))
-    kept = np.flatnonzero(keys < cutoff)
+    most = tree.floor.max_blocks(tree.capital, sizes.racks[rows.p], sizes.rails[rows.p]) * rows.block_replicas
+    rows = replace(rows, d=np.minimum(rows.d, most))
+    kept = np.flatnonzero((keys < cutoff) & (rows.d >= 1) & (rows.d * s.shape.gpus >= s.shape.expert_parallel))
     if not len(kept):
         return
     total, b = s.problem.max_sequences // s.shape.micro_batch, s.shape.micro_batch
@@ -185,7 +191,8 @@ def _push_pipes(tree: CostTree, node: PipesNode) -> None:
 
 def _expand_pipes(tree: CostTree, usd: float, _: float, node: PipesNode) -> None:
     """Open the columns of the next slice of capital, and what is left behind it."""
-    top, s, floor = max(usd * SLICE, usd + CENTS), node.strategy, tree.floor
+    s, floor = node.strategy, tree.floor
+    top = tree.capital if tree.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
     some = np.flatnonzero(node.floors <= top)
     x = node.pipes.part(some)
     racks, rails = node.sizes.racks[x.rows.p], node.sizes.rails[x.rows.p]
@@ -280,7 +287,9 @@ def _expand_shape(tree: CostTree, usd: float, seconds: float, node: ShapeNode) -
         return
     if node.steps is None:
         problem = replace(node.problem, world=_capped(tree))
-        node.steps = CheapestSearch(shape_problem=problem, cutoff=tree.cutoff(usd), floor_usd=tree.floor).steps()
+        node.steps = CheapestSearch(
+            shape_problem=problem, cutoff=tree.cutoff(usd), floor_usd=tree.floor, all_prices=tree.prices
+        ).steps()
     step = next(node.steps, None)
     if isinstance(step, Plan):
         tree.keep(step)
