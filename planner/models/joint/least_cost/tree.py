@@ -37,6 +37,10 @@ from planner.models.joint.world import CENTS, EPS, Plan, Shape, ShapeProblem, Wo
 from planner.solvers.deadline import Deadline
 
 SLICE = 1.02  # of capital: columns are listed for so much of it at a time
+SAMPLED = 400  # strategies in which a first plan is sought
+LIKELY_ZEROS = (1, 3)
+LIKELY_PIPELINES = 4  # of a strategy under a ZeRO stage
+DIVES = 20  # columns that are priced for it
 KNOWN = 1.5  # times the least capital of a strategy: up to a cheapest plan no dearer its columns are listed at once
 
 
@@ -85,6 +89,8 @@ class CostTree:
             for s in strategies(self.world.problem):
                 self.world.count("strategies")
                 self.push(*_strategy_key(self, s), "strategy", s)
+            if self.incumbent is None:
+                _dive(self)
             while self.heap:
                 if self.deadline.passed:
                     return True
@@ -159,27 +165,30 @@ class PipesNode:
 
 def _expand_strategy(tree: CostTree, usd: float, _: float, s: Strategy) -> None:
     """Open the pipelines of a strategy under each ZeRO stage."""
+    for zero in s.problem.options("zero_stage", range(4)):
+        node = _pipes(tree, usd, s, zero)
+        if node is not None:
+            _push_pipes(tree, node)
+
+
+def _pipes(tree: CostTree, usd: float, s: Strategy, zero: int) -> "PipesNode | None":
+    """List the pipelines of a strategy under a ZeRO stage that may be in time and in memory, with their floors."""
     cutoff, sizes = tree.cutoff(usd), _sizes(s)
     keys, rows = pipelines_of(tree.world, s)
-    tree.world.count("pipelines", len(keys))
     most = tree.floor.max_blocks(tree.capital, sizes.racks[rows.p], sizes.rails[rows.p]) * rows.block_replicas
     rows = replace(rows, d=np.minimum(rows.d, most))
     kept = np.flatnonzero((keys < cutoff) & (rows.d >= 1) & (rows.d * s.shape.gpus >= s.shape.expert_parallel))
-    if not len(kept):
-        return
+    pipes = under_zero(s, zero, rows.part(kept), keys[kept], cutoff)
+    if pipes is None:
+        return None
     total, b = s.problem.max_sequences // s.shape.micro_batch, s.shape.micro_batch
-    for zero in s.problem.options("zero_stage", range(4)):
-        pipes = under_zero(s, zero, rows.part(kept), keys[kept], cutoff)
-        if pipes is None:
-            continue
-        late = np.maximum(tree.limit * (1 + EPS) * b - pipes.once / total, 1e-300)
-        fewest = np.maximum(1, np.ceil(pipes.each / late * (1 - 1e-9))) if math.isfinite(tree.limit) else 1
-        x, p = pipes.rows, pipes.rows.p
-        floors = tree.floor.usd(np.ceil(fewest / x.block_replicas) * sizes.racks[p], sizes.rails[p])
-        node = PipesNode(
-            strategy=s, zero=zero, pipes=pipes, sizes=sizes, floors=np.asarray(floors, dtype=np.float64), above=-1.0
-        )
-        _push_pipes(tree, node)
+    late = np.maximum(tree.limit * (1 + EPS) * b - pipes.once / total, 1e-300)
+    fewest = np.maximum(1, np.ceil(pipes.each / late * (1 - 1e-9))) if math.isfinite(tree.limit) else 1
+    x, p = pipes.rows, pipes.rows.p
+    floors = tree.floor.usd(np.ceil(fewest / x.block_replicas) * sizes.racks[p], sizes.rails[p])
+    return PipesNode(
+        strategy=s, zero=zero, pipes=pipes, sizes=sizes, floors=np.asarray(floors, dtype=np.float64), above=-1.0
+    )
 
 
 def _push_pipes(tree: CostTree, node: PipesNode) -> None:
@@ -191,25 +200,39 @@ def _push_pipes(tree: CostTree, node: PipesNode) -> None:
 
 def _expand_pipes(tree: CostTree, usd: float, _: float, node: PipesNode) -> None:
     """Open the columns of the next slice of capital, and what is left behind it."""
-    s, floor = node.strategy, tree.floor
     top = tree.capital if tree.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
+    found = _columns(tree, usd, node, top)
+    _push_columns(tree, found, 0)
+    rest, rows = node.floors.copy(), node.pipes.rows
+    whole = _most(tree, node, top) >= rows.d
+    rest[node.floors <= top] = np.nextafter(top, math.inf)
+    left = np.flatnonzero((rest <= tree.capital) & ~whole)
+    _push_pipes(tree, node.part(left, rest[left], top))
+
+
+def _most(tree: CostTree, node: PipesNode, top: float) -> Ints:
+    """Return the most replicas of each pipeline that a capital can pay."""
+    x = node.pipes.rows
+    found: Ints = tree.floor.max_blocks(top, node.sizes.racks[x.p], node.sizes.rails[x.p]) * x.block_replicas
+    return found
+
+
+def _columns(tree: CostTree, usd: float, node: PipesNode, top: float) -> "ColumnsNode":
+    """List the columns of pipelines up to a capital that were not opened before, in its order, then that of time."""
     some = np.flatnonzero(node.floors <= top)
     x = node.pipes.part(some)
-    racks, rails = node.sizes.racks[x.rows.p], node.sizes.rails[x.rows.p]
-    most = np.minimum(x.rows.d, floor.max_blocks(top, racks, rails) * x.rows.block_replicas)
+    most = np.minimum(x.rows.d, _most(tree, node, top)[some])
+    pipes, s = replace(x, rows=replace(x.rows, d=most)), node.strategy
     tree.world.count("pipelines under the limits", len(some))
-    found = columns_of(tree.world, s, node.zero, replace(x, rows=replace(x.rows, d=most)), tree.cutoff(usd))
-    if found is not None:
-        times, table = found
-        prices = floor.usd(table.blocks() * node.sizes.racks[table.p], node.sizes.rails[table.p])
-        kept = np.flatnonzero((prices > node.above) & (prices <= min(top, tree.capital)))
-        kept = kept[np.lexsort((times[kept], prices[kept]))]
-        tree.world.count("columns under the limits", len(kept))
-        _push_columns(tree, ColumnsNode(s, node.zero, table.part(kept), prices[kept], times[kept]), 0)
-    rest = node.floors.copy()
-    rest[some] = np.where(most < x.rows.d, np.nextafter(top, math.inf), math.inf)
-    left = np.flatnonzero(rest <= tree.capital)
-    _push_pipes(tree, node.part(left, rest[left], top))
+    found = columns_of(tree.world, s, node.zero, pipes, tree.cutoff(usd)) if len(some) else None
+    if found is None:
+        return ColumnsNode(s, node.zero, pipes.rows.part(slice(0, 0)), np.empty(0), np.empty(0))
+    times, table = found
+    prices = tree.floor.usd(table.blocks() * node.sizes.racks[table.p], node.sizes.rails[table.p])
+    kept = np.flatnonzero((prices > node.above) & (prices <= min(top, tree.capital)))
+    kept = kept[np.lexsort((times[kept], prices[kept]))]
+    tree.world.count("columns under the limits", len(kept))
+    return ColumnsNode(s, node.zero, table.part(kept), prices[kept], times[kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +346,48 @@ def _priced(tree: CostTree, plan: Plan) -> Plan:
     racks = [g * block.racks for g in plan.shape.blocks] if block is not None else []
     fabrics = sum(t.usd for t in plan.templates.values())
     return replace(plan, capital_usd=replace(tree.floor, rail_usd=0.0).usd_over(racks, 0) + fabrics)
+
+
+def _dive(tree: CostTree) -> None:
+    """Find a first plan: price the columns of least floor among those of a sample of strategies."""
+    best, found = math.inf, []
+    nodes = sorted(tree.heap)
+    for key, _, _, node in nodes[:: max(1, len(nodes) // SAMPLED)]:
+        if key > best or tree.deadline.passed:
+            break
+        usd, s = node.what
+        for zero in (z for z in s.problem.options("zero_stage", range(4)) if z in LIKELY_ZEROS):
+            pipes = _pipes(tree, usd, s, zero)
+            if pipes is None or pipes.floors.min() > best:
+                continue
+            few = np.lexsort((pipes.pipes.keys, pipes.floors))[:LIKELY_PIPELINES]
+            likely = pipes.part(few, pipes.floors[few], -1.0)
+            columns = _columns(tree, usd, likely, float(likely.floors.min()) * SLICE + CENTS)
+            if len(columns.times):
+                best = min(best, float(columns.floors[0]))
+                found.append((float(columns.floors[0]), len(found), columns))
+    for usd, _, columns in sorted(found, key=lambda x: x[:2])[:DIVES]:
+        if tree.incumbent is not None or tree.deadline.passed:
+            return
+        _price(tree, usd, column_at(columns.strategy, columns.zero, columns.table, 0))
+
+
+def _price(tree: CostTree, usd: float, column: Column) -> None:
+    """Keep the first plan of the most even shape of a column."""
+    for sites in open_sites(tree.world, column):
+        shape = next(shapes(column, sites), None)
+        if shape is None:
+            continue
+        problem = ShapeProblem(world=_capped(tree), column=column, shape=shape)
+        search = CheapestSearch(
+            shape_problem=problem, cutoff=tree.cutoff(usd), floor_usd=tree.floor, all_prices=tree.prices
+        )
+        for step in search.steps():
+            if isinstance(step, Plan):
+                tree.keep(step)
+                return
+            if step > tree.capital:
+                break
 
 
 EXPAND: dict[str, Callable[[CostTree, float, float, Any], None]] = {
