@@ -10,13 +10,19 @@ from typing import Any
 
 from planner.instance.instance import Instance
 from planner.models.joint.columns import strategy_bound
+from planner.models.joint.least_cost.expand import run
+from planner.models.joint.least_cost.floor import RACKS_ALONE
+from planner.models.joint.least_cost.tree import CostTree
 from planner.models.joint.solve import EXPAND, SAMPLED, Tree, _likely, _run
 from planner.models.joint.space import Problem, problem_of, strategies
 from planner.models.joint.world import EPS, Plan, World
 from planner.physics.training import layer_time
 from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.plan.certificate import Status
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
+
+NO_LIMIT = 10**9  # racks; no column has as many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,3 +144,49 @@ def least_seconds(world: World, deadline: Deadline) -> float | None:
             return key
         EXPAND[node.kind](tree, key, node.what)
     return math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewestRacks:
+    """The fewest racks that have a layout in time, and the most that are proven too few."""
+
+    status: Status
+    racks: int | None
+    too_few: int  # racks with which no layout is in time, proven
+    days: float | None
+    plan: Plan | None
+
+    @property
+    def strategy(self) -> ParallelStrategy | None:
+        """The fastest layout on so many racks."""
+        return None if self.plan is None else strategy_of(self.plan)
+
+
+def fewest_racks(instance: Instance, days: float, *, time_limit: float | None = None) -> FewestRacks:
+    """Return the fewest racks that train in so many days, and the fastest layout on them; no budget, any racks."""
+    world = World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None)
+    tree = CostTree(
+        world=world,
+        floor=RACKS_ALONE,
+        limit=days / days_of(instance, 1.0),
+        budget=float(NO_LIMIT),
+        deadline=Deadline(time_limit),
+        progress=lambda _: None,
+    )
+    stopped, plan = run(tree), tree.incumbent
+    if plan is None:
+        status: Status = "unknown" if stopped else "infeasible"
+        return FewestRacks(status=status, racks=None, too_few=_below(tree.bound), days=None, plan=None)
+    racks = racks_of(plan)
+    return FewestRacks(
+        status="feasible" if stopped and tree.bound < racks - 0.5 else "optimal",
+        racks=racks,
+        too_few=_below(tree.bound) if stopped else racks - 1,
+        days=days_of(instance, plan.seconds),
+        plan=plan,
+    )
+
+
+def _below(bound: float) -> int:
+    """Return the most racks below a lower bound."""
+    return max(0, round(bound) - 1)

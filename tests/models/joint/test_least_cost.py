@@ -1,7 +1,6 @@
 """The least cost by a deadline: equal to full enumeration, never dearer with more time, and the fastest of equals."""
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import joint_brute_force
@@ -9,19 +8,13 @@ import pytest
 from joint_brute_force import includes_fabric, toy
 from joint_cost_brute_force import CostToy, without
 
-from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint.least_cost.solve import (
-    LeastCost,
-    cheaper_within,
     cheapest_by,
     days_of,
-    seconds_of,
-    solve_joint_cost,
     world_of,
 )
 from planner.models.joint.solution import JointStatus
-from planner.models.joint.solve import solve_joint
 from planner.models.joint.world import World
 from planner.models.requests import Options
 

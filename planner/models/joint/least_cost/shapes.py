@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.models.joint.least_cost.floors import Floor
+from planner.models.joint.least_cost.floor import Floor
 from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.search import Candidate, Level, Search, _least_at
 from planner.models.joint.sites import Circuit, Part, Placed

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint.free_network import least_seconds
-from planner.models.joint.least_cost.floors import floor_of
+from planner.models.joint.least_cost.expand import run
+from planner.models.joint.least_cost.floor import floor_of
 from planner.models.joint.least_cost.tree import CostTree
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointStatus
@@ -85,7 +86,7 @@ def cheapest_by(
     """
     problem = world.problem
 
-    def told(plan: Plan) -> None:
+    def report(plan: Plan) -> None:
         c = plan.column
         progress(
             f"${plan.capital_usd / 1e9:,.3f}B, {days_of(problem, plan.seconds):,.2f} days: "
@@ -100,10 +101,10 @@ def cheapest_by(
         limit=deadline_seconds_per_sequence,
         budget=world.budget,
         deadline=Deadline(time_limit),
-        progress=told,
+        progress=report,
         incumbent=known,
     )
-    return _result(tree, stopped=tree.run())
+    return _result(tree, stopped=run(tree))
 
 
 def _described(plan: Plan) -> str:
