@@ -21,7 +21,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "pools": heterogeneous.RULES,
     "fabric": (*fabric.RULES, *wan_gateway.RULES, *cables.RULES),
     "placement": placement.RULES,
-    "cost": (*cost.RULES, cost.spend_budget),
+    "cost": cost.RULES,
     "choice": model_choice.RULES,
     "proofs": proofs.RULES,
 }

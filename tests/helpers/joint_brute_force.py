@@ -413,12 +413,9 @@ SOFTWARE = {
 }
 
 
-FABRIC_INCLUDED = ", its overhead factor with the fabric's power"
-
-
 def includes_fabric(i: Instance) -> bool:
-    """Return whether the overhead factor of a toy includes the power of its fabric, as its name says."""
-    return i.name.endswith(FABRIC_INCLUDED)
+    """Return whether the overhead factor of a toy includes the power of its fabric."""
+    return i.hardware.overhead_includes_fabric
 
 
 def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> Instance:
@@ -478,8 +475,7 @@ def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> I
         given["hardware"]["racks"] = 6
         given["limits"]["budget_usd"] = 6 * rack_usd * r.uniform(1.15, 1.5)
     if sites:
-        given["hardware"] |= {"facility_overhead_factor": 1.2}
-        given["name"] += FABRIC_INCLUDED if r.random() < 0.5 else ""
+        given["hardware"] |= {"facility_overhead_factor": 1.2, "overhead_includes_fabric": r.random() < 0.5}
         given["hardware"].pop("racks")
         given["grid"] = _grid(r, sites)
         given["wan"] = {

@@ -10,11 +10,14 @@ from functools import cached_property
 import numpy as np
 
 from planner.models.joint.bounds import Rows, even_seconds
+from planner.models.joint.built import built, exchanged_bytes, where
 from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats, Ints
-from planner.models.joint.template_tables import Options
+from planner.models.joint.template_tables import least_at
 from planner.models.joint.templates import Template
-from planner.models.joint.world import CENTS, CLUSTER, EPS, Plan, ShapeProblem
+from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem
+
+SETTLED = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class Search:
         found: list[Level] = []
         lowest = np.full(len(sends), np.inf)
         for allreduce in np.unique(np.concatenate([x.allreduce for x in parts])).tolist():
-            usd = np.sum([_least_at(x, sends, allreduce) for x in parts], axis=0)
+            usd = np.sum([least_at(x, sends, allreduce) for x in parts], axis=0)
             better = usd < lowest * (1 - 1e-15)
             first = np.append(True, usd[1:] < usd[:-1])
             found += [
@@ -143,7 +146,7 @@ class Search:
 
         The shortest, and behind each at which the sites were dearer than known before the next.
         """
-        later = {t for _, t in self.lower_bounds}
+        later = {t for _, t in self.lower_bounds} | {t for found in self.refused.values() for _, t, _ in found}
         return [r for i, r in enumerate(self._rtts) if i == 0 or self._rtts[i - 1] in later]
 
     def _affordable(self, rtt: float) -> list[tuple[float, Level, int]]:
@@ -156,7 +159,7 @@ class Search:
         for level in self.levels:
             total = lower_bounds + level.usd
             for n, t, usd in self.refused.get(level, ()):
-                total = np.maximum(total, self._elsewhere(n, t, usd)) if t >= rtt else total
+                total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
             fits = np.flatnonzero(total[self._wavelengths] <= self.shape_problem.world.budget + CENTS)
             if len(fits):
                 found.append((level, int(self._wavelengths[fits[-1]])))
@@ -215,12 +218,27 @@ class Search:
         sites = self.shape_problem.world.sites
         if sites is None or not self.shape_problem.several:
             return np.array([usd])
+        if sites.designed:  # more wavelengths need no less fibre; how much less fewer need is not known
+            return np.where(np.arange(int(self._wavelengths[-1]) + 1) >= n, usd, 0.0)
         near = self._fibre_usd(sites.min_route_km())
         far = self._fibre_usd(rtt / sites.data.wan.rtt_ms_per_100_route_km * 100)
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
 
+    def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
+        """Bound what the sites asked for at n wavelengths and a round trip, by the number of wavelengths.
+
+        Designed fibre of more wavelengths may carry less of other traffic, so that one price says nothing of others.
+        """
+        sites = self.shape_problem.world.sites
+        if sites is None or not self.shape_problem.several or not sites.designed:
+            return self._elsewhere(n, rtt, usd)
+        return np.where(np.arange(int(self._wavelengths[-1]) + 1) == n, usd, 0.0)
+
     def _fibre_usd(self, km: float) -> Floats:
         """Price of the fibre between every two sites, given the length of each, by the number of wavelengths."""
+        found = self.shape_problem.world.sites
+        if found is not None and found.designed:
+            return np.zeros(int(self._wavelengths[-1]) + 1)
         wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
         n = np.arange(int(self._wavelengths[-1]) + 1)
         pairs = np.ceil(n / wan.max_wavelengths_per_pair)
@@ -236,24 +254,60 @@ class Search:
         racks = [q.traffic.racks(g) for g in q.shape.blocks]
         fixed = sum(sites.floor_usd(n, 1) for n in racks)
         pairs = len(racks) * (len(racks) - 1) // 2
-        return fixed + (pairs * sites.fibre_usd(sites.min_route_km(), waves) if waves else 0.0)
+        return fixed + (pairs * sites.fibre_usd(sites.min_route_km(), waves) if waves and not sites.designed else 0.0)
 
     def try_sites(self, c: Candidate) -> Plan | None:
         """Ask the sites for a candidate; where they cannot pay it, remember what they cost without its fabrics."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         q.world.count("questions")
         if sites is None:
-            return self._found(c, None)
-        circuit = Circuit(c.wavelengths, c.rtt_ms) if q.several else None
-        placed = sites.cheapest(tuple(self._part(g, c.level) for g in q.shape.blocks), circuit)
-        if placed is not None and placed.capital_usd <= q.world.budget + CENTS:
-            return self._found(c, placed)
-        bare = sites.cheapest(tuple(self._bare(g) for g in q.shape.blocks), circuit)
-        self.refused.setdefault(c.level, []).append(
-            (c.wavelengths, c.rtt_ms, math.inf if placed is None else placed.capital_usd)
-        )
-        self._learn(c, math.inf if bare is None else bare.capital_usd)
-        return None
+            return built(q, c.wavelengths, None, self._templates(c.level, None))
+        parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
+        size = self._stage_bytes(c)
+        for _ in range(SETTLED):
+            placed = sites.cheapest(parts, Circuit(c.wavelengths, c.rtt_ms, size) if q.several else None)
+            if placed is None or placed.capital_usd > q.world.budget + CENTS:
+                self._refuse(c, math.inf if placed is None else placed.capital_usd)
+                return None
+            plan, asked = built(q, c.wavelengths, placed, self._templates(c.level, placed)), size
+            size = exchanged_bytes(q.column, plan.split)
+            if size == asked or not (sites.designed and q.several):
+                return plan
+        raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
+
+    def _stage_bytes(self, c: Candidate) -> float:
+        """Return the gradients that a stage exchanges between sites, where their fibre is designed for them."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if sites is None or not sites.designed or not q.several:
+            return 0.0
+        split = q.split(q.conditions(c.level.send, c.level.allreduce, q.fibre(c.wavelengths, c.rtt_ms)), math.inf)
+        if split is None:
+            raise RuntimeError("joint: a column that was timed cannot be split")
+        return exchanged_bytes(q.column, split)
+
+    def _refuse(self, c: Candidate, usd: float) -> None:
+        """Remember what the sites cost with the fabrics of a candidate, and without them."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        self.refused.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
+        if sites is None:
+            return
+        bare = tuple(self._bare(g) for g in q.shape.blocks)
+        floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms) if q.several else None)
+        if sites.designed and q.several and floor + c.level.usd > q.world.budget + CENTS:
+            self._narrow(c, bare)
+        self._learn(c, floor)
+
+    def _narrow(self, c: Candidate, bare: tuple[Part, ...]) -> None:
+        """Bisect the fewest wavelengths of which not even the exchange alone can be paid, and remember their price."""
+        sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
+        while sites is not None and high - low > 1:
+            probe = (low + high) // 2
+            usd = sites.least(bare, Circuit(probe, c.rtt_ms))
+            if usd + c.level.usd <= self.shape_problem.world.budget + CENTS:
+                low = probe
+            else:
+                self.lower_bounds[probe, c.rtt_ms] = usd
+                high = probe
 
     def _learn(self, c: Candidate, floor: float) -> None:
         """Remember what the sites cost without fabrics, and at which round trip they can be paid."""
@@ -270,8 +324,7 @@ class Search:
         low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
         while sites is not None and high - low > 1:
-            placed = sites.cheapest(parts, Circuit(c.wavelengths, self._rtts[probe]))
-            usd = math.inf if placed is None else placed.capital_usd
+            usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe]))
             if usd + c.level.usd <= self.shape_problem.world.budget + CENTS:
                 high = probe
             else:
@@ -295,6 +348,17 @@ class Search:
                 kept.append(i)
         return kept
 
+    def _templates(self, level: Level, placed: Placed | None) -> dict[str, Template]:
+        """Return the template that each site was given."""
+        q = self.shape_problem
+        sizes, found = sorted(set(q.shape.blocks), reverse=True), {}
+        for s, (k, f) in (where(placed) if q.world.templates is not None else {}).items():
+            n = sizes[k]
+            at = self._chosen(n, level)[f]
+            if q.world.templates is not None:
+                found[s] = q.world.templates.template(q.traffic, n, q.options[n], at)
+        return found
+
     def _part(self, blocks: int, level: Level) -> Part:
         q = self.shape_problem
         racks = q.traffic.racks(blocks)
@@ -309,66 +373,12 @@ class Search:
         mw = float(q.options[blocks].mw.min()) if q.world.templates is not None else 0.0
         return Part(blocks, q.traffic.racks(blocks), ((0.0, mw),))
 
-    def _found(self, c: Candidate, placed: Placed | None) -> Plan:
-        """Time the plan as it is built: its own templates and its own pair of sites."""
-        q = self.shape_problem
-        where = {CLUSTER: (0, 0)} if placed is None else placed.parts
-        sizes = sorted(set(q.shape.blocks), reverse=True)
-        blocks = {s: sizes[k] for s, (k, _) in where.items()}
-        templates: dict[str, Template] = {}
-        if q.world.templates is not None:
-            for s, (_, f) in where.items():
-                templates[s] = q.world.templates.template(
-                    q.traffic, blocks[s], q.options[blocks[s]], self._chosen(blocks[s], c.level)[f]
-                )
-        phi = q.world.problem.transport_slowdown
-        send, allreduce = (
-            max([phi, *(getattr(t, name) for t in templates.values())]) for name in ("send", "allreduce")
-        )
-        conditions = q.conditions(send, allreduce, q.fibre(c.wavelengths, 0.0 if placed is None else placed.rtt_ms))
-        split = q.split(conditions, math.inf)
-        if split is None:
-            raise RuntimeError("joint: a column that was timed cannot be split")
-        return Plan(
-            seconds=split.seconds,
-            capital_usd=placed.capital_usd
-            if placed is not None
-            else q.world.owned_usd + sum(t.usd for t in templates.values()),
-            column=q.column,
-            split=split,
-            conditions=conditions,
-            shape=q.shape,
-            templates=templates,
-            blocks_by_site=blocks,
-            replicas_by_site=self._replicas(blocks),
-            placed=placed,
-            wavelengths=c.wavelengths,
-        )
-
-    def _replicas(self, blocks: dict[str, int]) -> dict[str, int]:
-        """Share the replicas out: every block whole but the last of one site of most blocks."""
-        q = self.shape_problem
-        missing = sum(blocks.values()) * q.block.replicas - q.column.d
-        short = min(s for s, g in blocks.items() if g == max(blocks.values()))
-        return {s: g * q.block.replicas - (missing if s == short else 0) for s, g in sorted(blocks.items())}
-
 
 def _before(a: Candidate, b: Candidate) -> bool:
     """Return whether a candidate comes before another: sooner, or as soon and cheaper."""
     if a.seconds < b.seconds * (1 - EPS):
         return True
     return a.seconds <= b.seconds * (1 + EPS) and a.usd < b.usd - CENTS
-
-
-def _least_at(x: Options, sends: Floats, allreduce: float) -> Floats:
-    """Return the least price of a part's templates at each slowdown of sends, allreduces no slower than a limit."""
-    fits = np.flatnonzero(x.allreduce <= allreduce)
-    if not len(fits):
-        return np.full(len(sends), np.inf)
-    order = fits[np.argsort(x.send[fits], kind="stable")]
-    least = np.minimum.accumulate(x.usd[order])
-    at = np.searchsorted(x.send[order], sends, side="right")
-    return np.where(at > 0, least[np.maximum(at - 1, 0)], np.inf)
 
 
 def fastest(shape_problem: ShapeProblem, cutoff: float) -> Plan | None:

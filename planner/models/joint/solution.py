@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
 from planner.models.joint.world import Plan
@@ -33,6 +34,7 @@ class JointSolution:
     counts: dict[str, int] = field(default_factory=dict)
     space: str = ""
     outside: str = ""
+    stopped: Literal["proved", "limit", "interrupted"] = "proved"
 
 
 SPACE = (

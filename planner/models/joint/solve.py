@@ -385,6 +385,7 @@ def _solution(tree: Tree, *, stopped: bool) -> JointSolution:
     free = min(tree.free, least, best.seconds)
     return JointSolution(
         status=JointStatus.FEASIBLE if stopped else JointStatus.OPTIMAL,
+        stopped="limit" if stopped else "proved",
         days=_days(problem, best.seconds),
         lower_bound=_days(problem, bound),
         fabric_free_bound=_days(problem, free),

@@ -26,9 +26,7 @@ from planner.simulation.reference_tree import transport_slowdown_of
 MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence take one at a time
 MOST_CONTEXT_RACKS = 16  # over which one replica's CP spreads
 WIDE = 16  # TP ranks from which 2-D tensor parallelism belongs to it
-# Prices of instances/5gw.json, where two sites have no stated fibre: a pair of fibres for 20 years, and the equipment
-# of a wavelength.
-DEFAULT_WAN = Wan(fibre_usd_per_route_km=9700, wavelength_usd=60_000)
+DEFAULT_WAN = Wan()  # default prices, where two sites have no stated fibre
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
