@@ -19,6 +19,7 @@ from planner.physics.network.links import spare_ports
 from planner.physics.network.locality import locality
 from planner.physics.network.price import bill
 from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.transport import pipeline_send_slowdown
 from planner.physics.site.cost import fabric_usd
 from planner.solvers.outcome import Stop
 
@@ -489,6 +490,6 @@ def test_site_fabric_counts_add_up() -> None:
     assert made.chips == 4 * made.switches
     assert made.switch_links == sum(t.switches * t.up_ports for t in made.tiers)
     assert made.cost_usd == pytest.approx(found.cost_usd)
-    assert made.p2p_seconds == pytest.approx(4.0 * made.pipeline_send_slowdown)
-    assert made.pipeline_send_slowdown == pytest.approx(PHI * max(1.0, found.design.leaf_oversubscription))
+    assert made.p2p_seconds == pytest.approx(r.pipeline_send_seconds * made.pipeline_send_slowdown)
+    assert made.pipeline_send_slowdown == pipeline_send_slowdown(PHI, found.design, 1.0, 0.0)
     assert made.leaf_domain_racks * made.leaf_domains >= r.racks
