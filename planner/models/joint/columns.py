@@ -64,10 +64,29 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
         block_replicas=t.replicas[i],
         inside=t.inside[i],
     )
-    each, once = bounds.min_terms(s, rows, total) if len(i) else (np.empty(0), np.empty(0))
+    each, once = (x[i] for x in _min_terms(world, s, total))
     keys = (each / rows.d + once / total) / s.shape.micro_batch
     world.rows[s] = keys, rows
     return keys, rows
+
+
+def _min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
+    """Return the least terms of all pipelines of a strategy, whatever the budget."""
+    if s not in world.cache.terms:
+        t = s.pipelines
+        min_count = np.where(t.v > 1, t.p, 1)
+        rows = Rows(
+            p=t.p,
+            v=t.v,
+            d=np.ones(len(t.p), dtype=np.int64),
+            m=min_count,
+            replicas_per_rack=t.replicas_per_rack,
+            stage_racks=t.stage_racks,
+            block_replicas=t.replicas,
+            inside=t.inside,
+        )
+        world.cache.terms[s] = bounds.min_terms(s, rows, total) if len(t.p) else (np.empty(0), np.empty(0))
+    return world.cache.terms[s]
 
 
 def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
@@ -212,8 +231,20 @@ def column_at(s: Strategy, zero: int, table: Rows, i: int) -> Column:
 def free_seconds(world: World, column: Column, cutoff: float) -> float:
     """Bound a column by its best split on a network that slows nothing above its transport.
 
-    All replicas sharing ZeRO's state.
+    All replicas sharing ZeRO's state; infinite over the cutoff.
     """
+    cache = world.cache
+    if column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf):
+        found = _free_seconds(world, column, cutoff)
+        if math.isfinite(found):
+            cache.free[column] = found
+        else:
+            cache.slower[column] = cutoff
+    seconds = cache.free.get(column, math.inf)
+    return seconds if seconds < cutoff else math.inf
+
+
+def _free_seconds(world: World, column: Column, cutoff: float) -> float:
     block = column.strategy.block(column.p)
     if block is None:
         return math.inf

@@ -209,13 +209,12 @@ class Search:
         budget = self.shape_problem.world.budget + CENTS
         most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - self._level_usd, side="right")
         found: list[tuple[Level, int]] = []
-        for level, affordable in zip(self.levels, most.tolist(), strict=True):
-            n = affordable
+        for level, count in zip(self.levels, most.tolist(), strict=True):
             if level in self.asked:
-                fits = np.flatnonzero(self._totals(level, rtt)[self._wavelengths] <= budget)
-                n = int(fits[-1]) + 1 if len(fits) else 0
-            if n:
-                found.append((level, int(self._wavelengths[n - 1])))
+                fits = self._totals(level, rtt)[self._wavelengths] <= budget
+                found += [(level, int(n)) for n in self._wavelengths[fits][-1:]]
+            elif count:
+                found.append((level, int(self._wavelengths[count - 1])))
         if not found:
             return []
         bounds = self._bounds(found, rtt)

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.instance.instance import Instance
+from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
-from planner.models.joint.space import problem_of, strategies
+from planner.models.joint.space import problem_of
 from planner.models.joint.templates import Templates
 from planner.models.joint.tree.dive import dive
 from planner.models.joint.tree.expand import EXPAND
@@ -32,6 +33,7 @@ def solve_joint(
     *,
     overhead_includes_fabric: bool = False,
     without: dict[str, Any] | None = None,
+    cache: JointCache | None = None,
 ) -> JointSolution:
     """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
@@ -42,22 +44,27 @@ def solve_joint(
         limit, or when interrupted, it returns the best plan so far; interrupted before the first, it raises.
     without
         Values of choices, by the paths of their pins, that no plan may have.
+    cache
+        What earlier searches of the instance under other budgets left; it changes how long the search takes.
     """
-    deadline = Deadline(options.time_limit)
-    included, excluded = overhead_includes_fabric, without or {}
-    world = _world(instance, options, deadline, overhead_includes_fabric=included, without=excluded)
+    deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
+    cache.serve(instance, without or {}, overhead_includes_fabric, options.seed)
+    world = _world(instance, options, deadline, cache, overhead_includes_fabric=overhead_includes_fabric)
     tree = Tree(world=world, progress=progress, deadline=deadline, gap=options.gap or 0.0)
-    return _solution(tree, stopped=_search(tree))
+    solution = _solution(tree, stopped=_search(tree))
+    if solution.plan is not None:
+        cache.plans[world.budget] = solution.plan
+    return solution
 
 
 def _search(tree: Tree) -> Stopped:
     """Expand nodes by their keys until none can matter; return why the search ended."""
     try:
-        for s in strategies(tree.world.problem):
+        for s in tree.world.cache.strategies:
             tree.world.count("strategies")
             tree.push(strategy_bound(tree.world, s), "strategy", s)
         tree.current = math.inf
-        dive(tree)
+        dive(tree, tree.world.cache.warm_starts(tree.world.budget))
         while (found := tree.pop()) is not None:
             tree.tick()
             key, node = found
@@ -73,29 +80,21 @@ def _search(tree: Tree) -> Stopped:
 
 
 def _world(
-    instance: Instance,
-    options: Options,
-    deadline: Deadline,
-    *,
-    overhead_includes_fabric: bool,
-    without: dict[str, Any],
+    instance: Instance, options: Options, deadline: Deadline, cache: JointCache, *, overhead_includes_fabric: bool
 ) -> World:
     """Gather what all columns share."""
-    problem, sites, templates = problem_of(instance, without), None, None
-    if instance.grid is not None:
-        sites = Sites(
-            instance=instance,
-            overhead_includes_fabric=overhead_includes_fabric,
-            seed=options.seed,
-            deadline=deadline,
-        )
-    if instance.network is not None:
-        templates = Templates(
+    problem = problem_of(instance, cache.without)
+    if instance.grid is not None and cache.sites is None:
+        cache.sites = Sites(instance=instance, overhead_includes_fabric=overhead_includes_fabric, seed=options.seed)
+    if cache.sites is not None:
+        cache.sites.deadline, cache.sites.solved = deadline, 0
+    if instance.network is not None and cache.templates is None:
+        cache.templates = Templates(
             instance=instance,
             transport_slowdown=problem.transport_slowdown,
-            power_counts=sites is not None and sites.counts_power,
+            power_counts=cache.sites is not None and cache.sites.counts_power,
         )
-    return World(problem=problem, sites=sites, templates=templates)
+    return World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
 
 
 def _solution(tree: Tree, *, stopped: Stopped) -> JointSolution:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from planner.models.joint.bounds import Conditions
+from planner.models.joint.cache import JointCache
 from planner.models.joint.site_floors import Point, SiteFloors, first
 from planner.models.joint.sites import Placed, Sites
 from planner.models.joint.space import Problem
@@ -92,12 +93,17 @@ class World:
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[Any, Any] = field(default_factory=dict)  # of a strategy, with their bounds
-    floors: SiteFloors | None = None
+    cache: JointCache = field(default_factory=JointCache)
 
     def __post_init__(self) -> None:
         """Bound the capital of sites where there are several to choose from."""
-        if self.floors is None and self.sites is not None:
-            self.floors = SiteFloors(sites=self.sites)
+        if self.sites is not None and (self.cache.floors is None or self.cache.floors.sites is not self.sites):
+            self.cache.floors = SiteFloors(sites=self.sites)
+
+    @property
+    def floors(self) -> SiteFloors | None:
+        """Lower bounds on the capital of sites."""
+        return self.cache.floors if self.sites is not None else None
 
     @property
     def budget(self) -> float:
@@ -302,7 +308,8 @@ class ShapeProblem:
         templates = self.world.templates
         if templates is None:
             return {}
-        return {g: templates.options(self.traffic, g, self._most_fabric_usd(g)) for g in sorted(set(self.shape.blocks))}
+        table, most = self.world.cache.table, self._most_fabric_usd
+        return {g: table(templates, self.traffic, g, most(g)) for g in sorted(set(self.shape.blocks))}
 
     def _most_fabric_usd(self, blocks: int) -> float:
         """Return the most that the fabric of a part may cost.

@@ -12,7 +12,7 @@ from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.tree.shapes import first_shape
 from planner.models.joint.tree.tree import Tree
-from planner.models.joint.world import EPS, World
+from planner.models.joint.world import EPS, Plan, World
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
 DIVES = 40  # columns that are tried for a first incumbent
@@ -20,8 +20,15 @@ LIKELY_ZEROS = (1, 3)
 FEWER_BLOCKS = 8  # with which a first incumbent is sought
 
 
-def dive(tree: Tree) -> None:
-    """Find a first incumbent among the columns that are fastest on a free network, of a sample of strategies."""
+def dive(tree: Tree, known: list[tuple[float, Plan]]) -> None:
+    """Find a first incumbent: from the plans of other budgets, else among a sample of strategies.
+
+    Of these, the columns that are fastest on a free network.
+    """
+    for budget, plan in known:
+        descend(tree, _rescaled(plan.column, tree.world.budget / budget))
+    if tree.incumbent is not None:
+        return
     nodes = [(bound, node.what) for bound, _, node in sorted(tree.heap)]
     best, found = math.inf, []
     for bound, s in nodes[:: max(1, len(nodes) // SAMPLED)]:
@@ -33,6 +40,15 @@ def dive(tree: Tree) -> None:
     for _, _, column in sorted(found)[:DIVES]:
         if descend(tree, column):
             return
+
+
+def _rescaled(column: Column, share: float) -> Column:
+    """Return a column with as many replicas more as there is money more, and a block."""
+    block, s = column.strategy.block(column.p), column.strategy
+    more = 1 if block is None else block.replicas
+    most = s.problem.max_sequences // s.shape.micro_batch // (column.p if column.v > 1 else 1)
+    d = max(1, min(most, math.ceil(column.d * share) + more if math.isfinite(share) else column.d))
+    return replace(column, d=d, m=min(column.m, most * (column.p if column.v > 1 else 1) // d))
 
 
 def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Column]]:
