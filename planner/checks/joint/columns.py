@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
@@ -147,7 +148,7 @@ class Space:
 def inner_degrees(t: int) -> list[int]:
     """Return the inner degrees of TP: one-dimensional, and for many ranks the most nearly square grid."""
     divisors = [i for i in range(2, t) if t % i == 0] if t >= MIN_GRID_TENSOR_PARALLEL else []
-    square = sorted(divisors, key=lambda i: (abs(2 * math.log(i) - math.log(t)), i))[:1]
+    square = sorted(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i))[:1]
     return sorted({1, *square})
 
 
