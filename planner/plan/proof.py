@@ -22,7 +22,8 @@ class ExcludedColumn(Frozen):
     microbatch_sequences: int = 1
     sequence_parallel: bool = False
     recompute: Literal["none", "selective"] = Field(
-        "none", description="What a layer that is not recomputed whole keeps; whole layers are recomputed as memory asks."
+        "none",
+        description="What a layer that is not recomputed whole keeps; whole layers are recomputed as memory asks.",
     )
     zero_stage: Literal[0, 1, 2, 3] = 0
     schedule: Literal["1f1b", "zb-h1"] = "1f1b"

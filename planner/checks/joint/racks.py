@@ -108,7 +108,9 @@ def _by_sites(instance: Instance, grid: Grid) -> float:
     limit = sum(every[:largest])
     if headroom:
         limit = min(limit, sum(min(x, areas[a].headroom_mw / load) for a, x in by_area.items()))
-    return _within_split(grid, limit, {k: sum(sorted(x, reverse=True)[:largest]) for k, x in by_interconnection.items()})
+    return _within_split(
+        grid, limit, {k: sum(sorted(x, reverse=True)[:largest]) for k, x in by_interconnection.items()}
+    )
 
 
 def _within_split(grid: Grid, limit: float, rooms: Mapping[str, float]) -> float:

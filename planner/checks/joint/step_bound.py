@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.joint.columns import Cut, Floats, Ints, Pipelines, Space
+from planner.checks.joint.columns import Cut, Floats, Ints, Pipelines
 from planner.checks.joint.racks import MaxRacks, max_sites
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
@@ -64,9 +64,9 @@ def min_micro_batches(x: Pipelines) -> Ints:
     return np.where(x.v > 1, x.p, 1)
 
 
-def first_rows(cut: Cut, racks: MaxRacks, limit: float) -> Rows:
+def first_rows(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Rows:
     """Bound every pipeline of a cut, and return those whose least seconds a sequence are below a limit."""
-    x, b = cut.pipelines(), cut.shape.micro_batch
+    b = cut.shape.micro_batch
     d = most_replicas(cut, x, racks) if len(x) else x.p
     crude = cut.space.layers * _layer_seconds(cut) / np.maximum(x.p * d * b, 1)
     few = np.flatnonzero((d > 0) & (crude < limit))
@@ -317,9 +317,7 @@ class Counts:
         cut = self.cut
         phi, pipeline = cut.space.transport_slowdown, cut.timed(zero_stage, inside=False)
         racks = -(-(-(-fewest // x.block_replicas)) // max_sites(cut.space.instance)) * x.stage_racks
-        sharded = block_step.sharded_times(
-            pipeline, replicas_per_rack=x.replicas_per_rack, racks=racks, slowdown=phi
-        )
+        sharded = block_step.sharded_times(pipeline, replicas_per_rack=x.replicas_per_rack, racks=racks, slowdown=phi)
         stages = EvenStages(cut, zero_stage, x, sharded)
         parts = block_step.once_parts(
             pipeline,
@@ -366,6 +364,3 @@ class Counts:
 def limited(rows: Rows, limit: float) -> Rows:
     """Return the rows whose least seconds a sequence are below a limit."""
     return rows.part(np.flatnonzero(rows.seconds < limit))
-
-
-__all__ = ["Cells", "Counts", "Rows", "Space", "first_rows", "limited", "replace", "rows_of"]
