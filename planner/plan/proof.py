@@ -23,7 +23,7 @@ class ExcludedColumn(Frozen):
     sequence_parallel: bool = False
     recompute: Literal["none", "selective"] = Field(
         "none",
-        description="What a layer that is not recomputed whole keeps; whole layers are recomputed as memory asks.",
+        description="What a layer keeps that is not recomputed whole; others are, as memory asks.",
     )
     zero_stage: Literal[0, 1, 2, 3] = 0
     schedule: Literal["1f1b", "zb-h1"] = "1f1b"
@@ -43,8 +43,8 @@ class JointProof(Frozen):
     counts: dict[str, int] = Field(default_factory=dict, description="How often each step of the search was taken.")
     max_racks_by_wired_gpus: dict[int, int] = Field(
         default_factory=dict,
-        description="Most racks that the sites allow with so many GPUs of each cabled, by the sites' MILP; it holds for "
-        "as many GPUs or more, up to the next entry. Absent: what budget and power alone allow.",
+        description="Most racks that the sites allow with so many GPUs of each cabled, by the sites' MILP; an entry "
+        "holds for as many GPUs or more, up to the next. Absent: what budget, power and sites allow one by one.",
     )
     min_fabric_usd_per_wired_gpu: float | None = Field(
         None, description="Least price of a GPU's link and leaf port, which those racks leave room for."

@@ -9,7 +9,7 @@ import numpy as np
 from planner.checks.joint.columns import Cut, Ints, Pipelines, Space
 from planner.checks.joint.racks import MaxRacks
 from planner.checks.joint.split import witness
-from planner.checks.joint.step_bound import Cells, Counts, Rows, first_rows, most_replicas, min_micro_batches
+from planner.checks.joint.step_bound import Cells, Counts, Rows, first_rows, min_micro_batches, most_replicas
 from planner.checks.rule import broken, show
 from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
@@ -93,7 +93,9 @@ class Inspection:
 
     def violations(self) -> Iterator[Violation]:
         """Yield every column that is faster than the proof says, up to so many."""
-        cuts, counts, found = [], [], []
+        cuts: list[Cut] = []
+        counts: list[int] = []
+        found: list[tuple[float, int, Cut, Rows]] = []
         for cut in self.space.cuts():
             x = cut.pipelines()
             self._meet(cut, x)

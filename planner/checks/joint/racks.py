@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from planner.instance.grid import Grid, PowerNode
-from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.physics.network.price import min_endpoint_usd
@@ -17,7 +16,7 @@ CENT = 0.01
 
 
 def min_fabric_usd(instance: Instance) -> float:
-    """Return the least price of a GPU's link and of the leaf port at its end, over all switches; 0 without a network."""
+    """Return the least price of a GPU's link and of the leaf port at its end; 0 without a network."""
     network = instance.network
     if network is None:
         return 0.0
@@ -37,7 +36,8 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     modules = min(limits)
     whole = 0 if modules <= 0 else math.floor(min(modules, 1e9) * (1 + SLACK))
     racks = whole * hardware.racks_per_module
-    return min(racks, int(pins["sites.racks"])) if "sites.racks" in pins else racks
+    wanted = pins.get("sites.racks", racks)
+    return wanted if wanted <= racks else 0
 
 
 def max_sites(instance: Instance) -> int:

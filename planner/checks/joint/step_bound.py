@@ -202,7 +202,7 @@ def holds(cut: Cut, zero_stage: int, x: Pipelines, d: Ints, m: Ints, limit: floa
         p, v = x.p[some, None], x.v[some, None]
         flying = np.maximum(schedule.chunks_in_flight(cut.schedule, stage, p, v, m[some, None]), 0)
         most = np.floor(cut.space.memory_limit / (state[some, None] + kept * flying / v) * (1 + ROUNDING))
-        return np.minimum(most, in_time[some, None])
+        return np.asarray(np.minimum(most, in_time[some, None]), dtype=np.float64)
 
     roomy = np.minimum(np.floor(cut.space.memory_limit / state * (1 + ROUNDING)), in_time) * x.p >= cut.space.layers
     few = np.flatnonzero(roomy)
@@ -316,7 +316,8 @@ class Counts:
         """Time pipelines whose replicas share ZeRO's state and fill the racks of the fewest."""
         cut = self.cut
         phi, pipeline = cut.space.transport_slowdown, cut.timed(zero_stage, inside=False)
-        racks = -(-(-(-fewest // x.block_replicas)) // max_sites(cut.space.instance)) * x.stage_racks
+        blocks = -(-fewest // x.block_replicas)
+        racks = -(-blocks // max_sites(cut.space.instance)) * x.stage_racks
         sharded = block_step.sharded_times(pipeline, replicas_per_rack=x.replicas_per_rack, racks=racks, slowdown=phi)
         stages = EvenStages(cut, zero_stage, x, sharded)
         parts = block_step.once_parts(
