@@ -26,6 +26,8 @@ def max_racks_stated(
         rule = f"max_racks_stated[{w}]"
         what = f"racks at most with {w} GPUs of each cabled"
         yield from at_most(rule, most, racks.max_racks(instance, w), what, "racks by budget, power and sites")
+        if instance.grid is None:
+            yield from must_equal(rule, "racks of a cluster without a grid", most, racks.max_racks(instance, w))
         if w <= wired_gpus:
             yield from at_most(rule, racks_in_use, most, f"racks in use with {wired_gpus} GPUs of each cabled", what)
     for (a, more), (b, fewer) in pairwise(stated.items()):

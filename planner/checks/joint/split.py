@@ -87,10 +87,11 @@ class Split:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Layers that a stage may hold: one a chunk at least, and no more than are in time."""
-        most = self.cut.space.layers - (self.p - 1) * self.v
+        """Layers that a stage may hold: one a chunk at least, no more than are in time, and all that others cannot."""
+        layers, others = self.cut.space.layers, self.p - 1
         in_time = self.limit / (self.rounds * float(self.sharded.layer_seconds)) * (1 + ROUNDING)
-        return np.arange(self.v, max(self.v - 1, math.floor(min(most, in_time))) + 1)
+        most = math.floor(min(layers - others * self.v, in_time))
+        return np.arange(max(self.v, layers - others * most), most + 1)
 
     def _bytes(self, recomputed: Any) -> Floats:
         """Bytes on a GPU of every stage with each size."""
@@ -131,18 +132,16 @@ class Split:
 
         From the first recomputed layer on, memory falls by as much with each.
         """
-        shape = self.p, len(self.sizes)
-        every = np.broadcast_to(self.sizes[None, :], shape)
+        every = np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
         if self.cut.repeats == "all":
             return np.where(self._bytes(every) <= 1, every, NEVER)
-        free = np.broadcast_to(self._bytes(0) <= 1, shape)
-        if self.cut.repeats == "no" or bool(free.all()):
-            return np.where(free, 0, NEVER)
-        one, full = self._bytes(np.minimum(1, every)), self._bytes(every)
+        if self.cut.repeats == "no":
+            return np.where(self._bytes(0) <= 1, 0 * every, NEVER)
+        none, one, full = self._bytes(np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :])
         saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
         more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
         fewest = np.clip(1 + np.maximum(more, 0), 1, every)
-        return np.where(free, 0, np.where(np.minimum(one, full) <= 1, fewest, NEVER)).astype(np.int64)
+        return np.where(none <= 1, 0, np.where(np.minimum(one, full) <= 1, fewest, NEVER)).astype(np.int64)
 
     @cached_property
     def fits(self) -> NDArray[np.bool_]:
@@ -200,9 +199,10 @@ class Split:
         layers, best = self.cut.space.layers, self.limit
         if not len(self.sizes) or not bool(self.fits.any(axis=1).all()):
             return math.inf
-        for most in range(max(self.v, -(-layers // self.p)), int(self.sizes[-1]) + 1):
-            allowed = self.seconds[:, : most - self.v + 1]
-            chunks = self.chunk[:, : most - self.v + 1]
+        least = int(self.sizes[0])
+        for most in range(max(least, -(-layers // self.p)), int(self.sizes[-1]) + 1):
+            allowed = self.seconds[:, : most - least + 1]
+            chunks = self.chunk[:, : most - least + 1]
             stage = self._slowest(allowed, best)
             if stage is None or stage + self.once(float(chunks[np.isfinite(allowed)].min()), most) >= best:
                 continue
