@@ -81,7 +81,7 @@ def _expand_strategy(tree: CostTree, usd: float, _: float, s: Strategy) -> None:
 
 
 def _pipes(tree: CostTree, usd: float, s: Strategy, zero: int) -> "PipesNode | None":
-    """List the pipelines of a strategy under a ZeRO stage that may be in time and in memory, with their least_usd."""
+    """List the pipelines of a strategy under a ZeRO stage that may be in time and in memory, with the least capital of each."""
     cutoff, sizes = tree.cutoff(usd), _sizes(s)
     keys, rows = pipelines_of(tree.world, s)
     most = tree.floor.max_blocks(tree.capital, sizes.racks[rows.p], sizes.rails[rows.p]) * rows.block_replicas
@@ -101,7 +101,7 @@ def _pipes(tree: CostTree, usd: float, s: Strategy, zero: int) -> "PipesNode | N
 
 
 def _push_pipes(tree: CostTree, node: PipesNode) -> None:
-    """Open pipelines at the least of their least_usd."""
+    """Open pipelines at the least of their bounds on capital."""
     if len(node.least_usd):
         cheap = node.least_usd <= node.least_usd.min() + CENTS
         tree.push(float(node.least_usd.min()), float(node.pipes.keys[cheap].min()), "pipes", node)

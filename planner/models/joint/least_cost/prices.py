@@ -3,10 +3,12 @@
 At a limit on round trips every choice of sites costs a fixed part, wavelengths, and fibre pairs times the length of
 its routes. The least of such lines is concave in the pairs of fibres: between two known prices it lies on or above
 the straight line, and no higher than what known sites cost with other fibre. Where both meet nothing is asked.
+Where the fibre is designed only this holds: more wavelengths and shorter round trips cost no less than the bound that
+the sites return for fewer and longer ones.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from planner.models.joint.sites import Circuit, Part, Placed, Sites
 from planner.models.joint.world import CENTS
@@ -14,16 +16,12 @@ from planner.models.joint.world import CENTS
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The cheapest sites at some wavelengths and longest round trip; None where there are none."""
+    """The least capital at some wavelengths and longest round trip, and the sites where it is exact."""
 
     waves: int
     max_rtt_ms: float
+    usd: float
     placed: Placed | None
-
-    @property
-    def usd(self) -> float:
-        """Capital, infinite where no sites hold the racks."""
-        return math.inf if self.placed is None else self.placed.capital_usd
 
 
 @dataclass(kw_only=True)
@@ -39,27 +37,30 @@ class Prices:
         """Whether more than one site is open."""
         return len(self.parts) > 1
 
+    @property
+    def exact(self) -> bool:
+        """Whether prices at other wavelengths follow from known ones."""
+        return not (self.several and self.sites.designed)
+
     def lower(self, waves: int, rtt: float) -> float:
         """Bound the price from below."""
         if not self.several:
             return max((a.usd for a in self.answers), default=0.0)
         known = [a for a in self.answers if a.max_rtt_ms >= rtt]
-        if any(a.placed is None for a in known):
+        below, above = [a for a in known if a.waves <= waves], [a for a in known if a.waves >= waves]
+        if not self.exact:
+            return max((a.usd for a in below), default=0.0)
+        if any(a.usd == math.inf for a in known):
             return math.inf
         near = self.sites.min_route_km()
-        below, above = [a for a in known if a.waves <= waves], [a for a in known if a.waves >= waves]
         found = max((a.usd + self._fibre(near, waves) - self._fibre(near, a.waves) for a in below), default=0.0)
-        for a in below:
-            for b in above:
-                found = max(found, self._between(a, b, waves))
-        return found
+        return max([found, *(self._between(a, b, waves) for a in below for b in above)])
 
     def _between(self, a: Answer, b: Answer, waves: int) -> float:
         """Return the price on the straight line between two answers, in pairs of fibres."""
-        pairs = [self._pairs(n) for n in (a.waves, waves, b.waves)]
+        low, at, high = (self._pairs(n) for n in (a.waves, waves, b.waves))
         ends = [x.usd - self._fibre(0.0, x.waves) for x in (a, b)]
-        share = 0.0 if pairs[2] == pairs[0] else (pairs[1] - pairs[0]) / (pairs[2] - pairs[0])
-        own = min(ends) if pairs[2] == pairs[0] else ends[0] + share * (ends[1] - ends[0])
+        own = min(ends) if high == low else ends[0] + (at - low) / (high - low) * (ends[1] - ends[0])
         return own + self._fibre(0.0, waves)
 
     def _pairs(self, waves: int) -> int:
@@ -70,28 +71,29 @@ class Prices:
         n = len(self.parts)
         return n * (n - 1) // 2 * self.sites.fibre_usd(km, waves)
 
-    def known(self, waves: int, rtt: float) -> Placed | None:
-        """Return the cheapest of the known sites within a round trip, with so many wavelengths between them."""
-        found = [self._with_waves(a, waves) for a in self.answers if a.placed is not None and a.placed.rtt_ms <= rtt]
-        return min(found, key=lambda x: x.capital_usd, default=None)
+    def upper(self, waves: int, rtt: float) -> float:
+        """Price the cheapest of the known sites within a round trip, with so many wavelengths between them."""
+        fits = [(a, a.placed) for a in self.answers if a.placed is not None and a.placed.rtt_ms <= rtt]
+        return min((a.usd + self._more(a, placed, waves) for a, placed in fits), default=math.inf)
 
-    def _with_waves(self, a: Answer, waves: int) -> Placed:
-        if a.placed is None:
-            raise ValueError("no sites")
-        s = self.sites
-        km = [s.data.pairs[p] for p in a.placed.pairs]
-        more = sum(s.fibre_usd(x, waves) - s.fibre_usd(x, a.waves) for x in km) if a.waves != waves else 0.0
-        return replace(a.placed, capital_usd=a.placed.capital_usd + more)
+    def _more(self, a: Answer, placed: Placed, waves: int) -> float:
+        """Price other wavelengths between the sites of an answer, less its own."""
+        if waves == a.waves:
+            return 0.0
+        km = [self.sites.data.pairs[p] for p in placed.pairs]
+        return sum(self.sites.fibre_usd(x, waves) - self.sites.fibre_usd(x, a.waves) for x in km)
 
     def settled(self, waves: int, rtt: float) -> bool:
-        """Return whether the price is known to half a cent."""
-        lower, known = self.lower(waves, rtt), self.known(waves, rtt)
-        if known is None:
-            return lower == math.inf
-        return bool(self.answers) and known.capital_usd <= lower + CENTS
+        """Return whether nothing more is to be learned of a price."""
+        if not self.exact:
+            return any((a.waves, a.max_rtt_ms) == (waves, rtt) for a in self.answers)
+        return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
     def ask(self, waves: int, rtt: float) -> None:
         """Ask the MILP for a price that is not known."""
-        if not self.settled(waves, rtt):
-            circuit = Circuit(waves, rtt) if self.several else None
-            self.answers.append(Answer(waves, rtt, self.sites.cheapest(self.parts, circuit)))
+        if self.settled(waves, rtt):
+            return
+        circuit = Circuit(waves, rtt) if self.several else None
+        placed = self.sites.cheapest(self.parts, circuit) if self.exact else None
+        usd = self.sites.least(self.parts, circuit) if placed is None else placed.capital_usd
+        self.answers.append(Answer(waves, rtt, usd, placed))

@@ -12,10 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
+from planner.models.joint.built import built, exchanged_bytes
 from planner.models.joint.least_cost.floor import Floor
 from planner.models.joint.least_cost.prices import Prices
-from planner.models.joint.search import Candidate, Level, Search, _least_at
-from planner.models.joint.sites import Circuit, Part, Placed
+from planner.models.joint.search import SETTLED, Candidate, Level, Search
+from planner.models.joint.sites import Circuit, Part
+from planner.models.joint.template_tables import least_at
 from planner.models.joint.world import EPS, Plan
 
 
@@ -77,7 +79,7 @@ class CheapestSearch(Search):
         sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
         found = []
         for allreduce in allreduces.tolist():
-            usd = np.sum([_least_at(x, sends, allreduce) for x in parts], axis=0)
+            usd = np.sum([least_at(x, sends, allreduce) for x in parts], axis=0)
             found += [Level(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(np.isfinite(usd))]
         return found
 
@@ -120,14 +122,24 @@ class CheapestSearch(Search):
         if self._prices is not None and not self._prices.settled(c.waves, self._rtts[at]):
             self._ask(c.waves, self._rtts[at])
             return [self._bounded(c)]
-        found: list[tuple[float, Choice | Plan]] = []
-        if at + 1 < len(self._rtts):
-            waves = self._fewest(c.level, self._rtts[at + 1], c.waves)
-            found = [] if waves is None else [self._bounded(replace(c, waves=waves))]
+        found = self._behind(c, at)
         if self._beaten(c, self._rtts[at]):
             return found
         plan = self._placed(c, self._rtts[at])
         return found if plan is None else [(plan.capital_usd, plan), *found]
+
+    def _behind(self, c: Choice, at: int) -> list[tuple[float, Choice | Plan]]:
+        """Return the same slowdowns with the wavelengths that come next: those that allow a longer round trip.
+
+        Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
+        """
+        if self._prices is not None and not self._prices.exact:
+            later = self._wavelengths[self._wavelengths > c.waves]
+            return [self._bounded(replace(c, waves=int(later[0])))] if len(later) else []
+        if at + 1 >= len(self._rtts):
+            return []
+        waves = self._fewest(c.level, self._rtts[at + 1], c.waves)
+        return [] if waves is None else [self._bounded(replace(c, waves=waves))]
 
     def _bounded(self, c: Choice) -> tuple[float, Choice]:
         """Return a choice behind the lower bound of its capital at the longest round trip that it allows."""
@@ -154,34 +166,28 @@ class CheapestSearch(Search):
         return any(self._in_time(x, c.waves, rtt) for x in slower)
 
     def _placed(self, c: Choice, rtt: float) -> Plan | None:
-        """Return the cheapest plan of a choice; None where no sites hold it."""
+        """Return the cheapest plan of a choice as built; None where no sites have it."""
         q = self.shape_problem
         sites = q.world.sites
         q.world.count("questions")
-        candidate = Candidate(0.0, 0.0, c.level, c.waves, rtt)
-        placed: Placed | None = None
-        if sites is not None:
-            circuit = Circuit(c.waves, rtt) if q.several else None
-            if sites.counts_power:
-                placed = sites.cheapest(tuple(self._part(g, c.level) for g in q.shape.blocks), circuit)
-            else:
-                placed = self._prices.known(c.waves, rtt) if self._prices is not None else None
-                placed = placed and replace(placed, capital_usd=placed.capital_usd + self._fabric_usd(c.level))
+        if sites is None:
+            plan = built(q, c.waves, None, self._templates(c.level, None))
+            return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
+        parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
+        size = self._stage_bytes(Candidate(0.0, 0.0, c.level, c.waves, rtt))
+        for _ in range(SETTLED):
+            placed = sites.cheapest(parts, Circuit(c.waves, rtt, size) if q.several else None)
             if placed is None:
                 return None
-        plan = self._found(candidate, placed)
-        if sites is None:
-            plan = replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
+            plan, asked = built(q, c.waves, placed, self._templates(c.level, placed)), size
+            size = exchanged_bytes(q.column, plan.split)
+            if size == asked or not (sites.designed and q.several):
+                break
+        else:
+            raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
         if plan.seconds > self.cutoff * (1 + EPS):
             raise RuntimeError("joint: a plan that was timed is late as built")
         return plan
-
-    def _fabric_usd(self, level: Level) -> float:
-        """Price of the cheapest fabrics that keep the slowdowns."""
-        q = self.shape_problem
-        if q.world.templates is None:
-            return 0.0
-        return sum(float(q.options[g].usd[self._chosen(g, level)[0]]) for g in q.shape.blocks)
 
     def _base(self, waves: int, rtt: float) -> float:
         """Bound the capital without fabrics at so many wavelengths and no longer round trips."""

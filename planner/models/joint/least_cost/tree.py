@@ -103,7 +103,7 @@ class PipesNode:
     above: float
 
     def part(self, which: Any, least_usd: Floats, above: float) -> "PipesNode":
-        """Return some of the pipelines, with other least_usd."""
+        """Return some of the pipelines, with other bounds on capital."""
         return replace(self, pipes=self.pipes.part(which), least_usd=least_usd, above=above)
 
 
