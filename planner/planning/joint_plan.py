@@ -30,6 +30,7 @@ from planner.plan.placement import Assignment, PlacementPlan, SitePlacement
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
+from planner.planning.joint_proof import proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers.outcome import relative_gap
 from planner.version import __version__
@@ -295,6 +296,7 @@ def plan_of(instance: Instance, solution: JointSolution, options: Options, secon
         transport=factor(instance.network),
         placement=a.placement,
         cost=a.bill,
+        proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
         stopped=solution.stopped,
         threads=options.threads or 1,
         seed=options.seed,

@@ -120,6 +120,8 @@ def _solution(tree: Tree, *, stopped: Stopped) -> JointSolution:
         space=SPACE,
         outside=OUTSIDE,
         stopped=stopped,
+        excluded=tuple((days(problem, key), c) for key, c in tree.opened if key < bound),
+        max_racks=dict(tree.world.sites.most) if tree.world.sites is not None else {},
     )
 
 
