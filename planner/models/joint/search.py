@@ -188,13 +188,9 @@ class Search:
 
         The shortest, and behind each at which the sites were dearer than known before the next.
         """
-        later, q = {t for _, t in self.lower_bounds} | self._asked_rtts, self.shape_problem
-        floors = [0.0 if q.world.floors is None else q.world.floors.bound(q.point(r)) for r in self._rtts]
-        return [
-            r
-            for i, r in enumerate(self._rtts)
-            if i == 0 or self._rtts[i - 1] in later or floors[i] < floors[i - 1] - CENTS
-        ]
+        later, rtts = {t for _, t in self.lower_bounds} | self._asked_rtts, self._rtts
+        known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.floors_by_rtt.tolist(), strict=True))
+        return [r for a, r in zip([None, *rtts], rtts, strict=False) if a is None or a in later or known[r] < known[a]]
 
     @property
     def _asked_rtts(self) -> set[float]:
@@ -251,7 +247,7 @@ class Search:
         but for at most the longest route's fibre, and at more by the shortest's.
         """
         q, sites = self.shape_problem, self.shape_problem.world.sites
-        known = 0.0 if q.world.floors is None else q.world.floors.bound(q.point(rtt))
+        known = float(q.floors_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
             return np.array([max([self._first_floor(0), known, *self.lower_bounds.values()])])
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != (len(self.lower_bounds), known):

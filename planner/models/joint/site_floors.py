@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyomo.environ as pyo
 
 from planner.models.joint.places.milp import (
@@ -26,6 +27,7 @@ from planner.models.joint.places.milp import (
     total_musd,
 )
 from planner.models.joint.sites import CENT_MUSD, Sites
+from planner.models.joint.space import Floats
 from planner.models.sites.model import build
 from planner.solvers import highs
 
@@ -57,10 +59,23 @@ class SiteFloors:
 
     sites: Sites
     known: dict[Point, float] = field(default_factory=dict)
+    tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
 
     def bound(self, at: Point) -> float:
         """Bound the capital from below by what is known."""
         return max((usd for p, usd in self.known.items() if p.covers(at)), default=0.0)
+
+    def by_rtt(self, at: Point, rtts_ms: list[float]) -> Floats:
+        """Bound the capital at each of all longest round trips that there are, ascending."""
+        key = at.sites, at.racks, at.largest
+        count, table = self.tables.get(key, (-1, np.empty(0)))
+        if count != len(self.known) or len(table) != len(rtts_ms):
+            table, rtts = np.zeros(len(rtts_ms)), np.array(rtts_ms)
+            for p, usd in self.known.items():
+                if p.sites == at.sites and p.racks <= at.racks and p.largest <= at.largest:
+                    table[rtts <= p.rtt_ms] = np.maximum(table[rtts <= p.rtt_ms], usd)
+            self.tables[key] = len(self.known), table
+        return table
 
     def ask(self, at: Point) -> float:
         """Return the capital of the cheapest sites, without fabrics; infinite where there are none."""

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.cache import JointCache
 from planner.models.joint.site_floors import Point, SiteFloors, first
 from planner.models.joint.sites import Placed, Sites
-from planner.models.joint.space import Problem
+from planner.models.joint.space import Floats, Problem
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Template, Templates, Traffic
@@ -280,10 +282,16 @@ class ShapeProblem:
     @property
     def near_rtts_ms(self) -> list[float]:
         """List the round trips from the shortest on at which the money may pay the sites, as far as is known."""
-        floors, usd = self.world.floors, self.world.budget - self.min_fabrics_usd
-        if floors is None or not self.several:
+        if self.world.floors is None or not self.several:
             return self.rtts_ms
-        return [r for r in self.rtts_ms if floors.bound(self.point(r)) <= usd]
+        usd = self.world.budget - self.min_fabrics_usd
+        return [r for r, least in zip(self.rtts_ms, self.floors_by_rtt.tolist(), strict=True) if least <= usd]
+
+    @property
+    def floors_by_rtt(self) -> Floats:
+        """Bound the capital of the sites without fabrics at each longest round trip, as far as is known."""
+        floors = self.world.floors
+        return np.zeros(len(self.rtts_ms)) if floors is None else floors.by_rtt(self.point(0.0), self.rtts_ms)
 
     @property
     def best_fibre(self) -> Fibre | None:
