@@ -27,10 +27,14 @@ def test_every_placement_is_within(seed: int, sites: int) -> None:
     assert most < 20 * racks
 
 
+@pytest.mark.parametrize("years", [0.0, 3.0])
 @pytest.mark.parametrize("seed", range(6))
-def test_the_sites_milp_is_within(seed: int) -> None:
-    """The most racks that the sites' MILP finds are no more, with few and with many GPUs cabled."""
+def test_the_sites_milp_is_within(seed: int, years: float) -> None:
+    """The most racks that the sites' MILP finds are no more, with few and with many GPUs cabled, energy counted."""
     i = toy(seed, sites=2)
+    assert i.limits.budget_usd is not None
+    limits = {"operation_years": years, "budget_usd": i.limits.budget_usd + years * 1e6}
+    i = i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
     sites = Sites(instance=i, overhead_includes_fabric=includes_fabric(i))
     for wired in (1, 2, 3):
         assert sites.max_racks(wired) <= max_racks(i, wired)
