@@ -67,3 +67,14 @@ def undominated(parts: list[Options], *, power_counts: bool) -> Options:
         front.append(i)
         kept[i] = True
     return Options(send[kept], allreduce[kept], usd[kept], mw[kept], key[kept])
+
+
+def least_at(x: Options, sends: Floats, allreduce: float) -> Floats:
+    """Return the least price of a part's templates at each slowdown of sends, allreduces no slower than a limit."""
+    fits = np.flatnonzero(x.allreduce <= allreduce)
+    if not len(fits):
+        return np.full(len(sends), np.inf)
+    order = fits[np.argsort(x.send[fits], kind="stable")]
+    least = np.minimum.accumulate(x.usd[order])
+    at = np.searchsorted(x.send[order], sends, side="right")
+    return np.where(at > 0, least[np.maximum(at - 1, 0)], np.inf)
