@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from joint_brute_force import PHI, toy
 from joint_proof import solved_with_proof
+from joint_toys import PHI, toy
 
 from planner.checks.joint.rules import joint_proof, proof_violations
 from planner.instance.instance import Instance
