@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joint_brute_force import toy, with_pins
+from joint_toys import toy, with_pins
 
 from planner.checks.joint.columns import Space, inner_degrees
 from planner.checks.joint.split import Split

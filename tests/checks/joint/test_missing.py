@@ -1,16 +1,17 @@
 """The checker's own least time of the declared space: exact on toys, and no proof that forgets a column passes."""
 
+import itertools
 import math
 from typing import Any
 
 import pytest
-from joint_brute_force import PHI, Placement, Toy, toy, with_pins
+from joint_brute_force import Column, Toy
 from joint_proof import solved_with_proof
+from joint_toys import PHI, case, toy, with_pins
 
 from planner.checks.joint.missing import missing_columns
 from planner.checks.joint.racks import MaxRacks, max_sites
 from planner.instance.instance import Instance
-from planner.physics.training.blocks.rack_blocks import block_of
 from planner.plan.proof import JointProof
 
 TOYS: list[tuple[int, dict[str, Any]]] = [
@@ -33,29 +34,16 @@ def messages(i: Instance, days: float, proof: JointProof) -> list[str]:
 def least_on_a_free_network(i: Instance) -> float:
     """Time every plan of a toy by plain loops as if its network were free; return the least seconds a sequence."""
     t, most, best = Toy(i), MaxRacks(i), math.inf
-    for shape, p, v, q in t.shapes():
-        block = block_of(
-            t.m.rack.gpus,
-            tensor_parallel=shape.tensor_parallel,
-            context_parallel=shape.context_parallel,
-            expert_parallel=1,
-            pipeline_parallel=p,
-            stages_per_rack=q,
-        )
-        if block is None:
-            continue
+    for shape, p, v, block in t.pipelines():
         for d in range(1, t.most // shape.micro_batch + 1):
-            blocks = block.blocks(d)
-            if blocks * block.racks > most(block.rails):
-                continue
-            where = Placement((blocks,), 0.0, (), 0.0, 0.0, 0.0)
-            racks = -(-blocks // max_sites(i)) * block.stage_racks
-            for zero in (z for z in range(4) if t.fine(zero_stage=z)):
-                for m in range(p if v > 1 else 1, t.most // shape.micro_batch // d + 1):
-                    if t.fine(microbatches_per_step=m, data_parallel=d):
-                        for split in t.splits(shape, p, v, m, zero, d):
-                            seconds = t.seconds(shape, p, v, m, zero, block, racks, d, PHI, PHI, where, split)
-                            best = min(best, seconds / (d * m * shape.micro_batch))
+            if block.blocks(d) * block.racks > most(block.rails):
+                break
+            racks = -(-block.blocks(d) // max_sites(i)) * block.stage_racks
+            for zero, m in itertools.product(range(4), range(p if v > 1 else 1, t.most // shape.micro_batch // d + 1)):
+                fits = d * shape.gpus >= shape.expert_parallel
+                if fits and t.fine(zero_stage=zero, microbatches_per_step=m, data_parallel=d):
+                    column = Column(shape, p, v, block, d, zero, m)
+                    best = min(best, t.times.seconds(column, racks, d, PHI, PHI, None))
     return best
 
 
@@ -79,6 +67,17 @@ def test_an_honest_proof_passes(seed: int, how: dict[str, Any]) -> None:
     i = toy(seed, **how)
     found, proof = solved_with_proof(i)
     assert found.days is None or messages(i, found.days, proof) == []
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_an_honest_proof_of_a_richer_toy_passes(seed: int) -> None:
+    """So it is with experts, CP over racks, lines to build, upgrades and rules of the grid that bind."""
+    i = case(seed)
+    found, proof = solved_with_proof(i)
+    assert i.network is not None
+    phi = i.network.transport.slowdown
+    if found.lower_bound is not None:
+        assert [v.message for v in missing_columns(i, found.lower_bound, proof, transport_slowdown=phi)] == []
 
 
 REFUSED: list[tuple[int, dict[str, Any]]] = [

@@ -1,10 +1,12 @@
 """The most racks by arithmetic are never below what a plan may have."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from joint_brute_force import includes_fabric, placements, toy, with_pins
+from joint_brute_sites import SiteCosts
+from joint_toys import case, includes_fabric, toy, with_pins
 
 from planner.checks.joint.racks import MaxRacks, max_racks, max_sites
 from planner.instance.instance import Instance
@@ -14,23 +16,32 @@ from planner.planning.load import load_instance
 INSTANCES = Path(__file__).parents[3] / "instances"
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("sites", [1, 2, 3])
-def test_every_placement_is_within(seed: int, sites: int) -> None:
+def affordable(i: Instance, racks: int) -> bool:
+    """Return whether some sites hold so many racks within the budget, without fabrics and fibre, by plain loops."""
+    costs, budget = SiteCosts(i=i), (i.limits.budget_usd or math.inf)
+    none = (0.0,) * len(costs.nodes)
+    return any(costs.least(counts, 0, none) <= budget for counts in costs.splits(racks))
+
+
+CASES = [toy(seed, sites=sites) for seed in range(8) for sites in (1, 2)]
+CASES += [i for i in map(case, range(40)) if i.grid is not None][:16]
+
+
+@pytest.mark.parametrize("i", CASES, ids=[i.name for i in CASES])
+def test_every_placement_is_within(i: Instance) -> None:
     """No way to put racks on the sites of a toy, fabrics left out, has more."""
-    i = toy(seed, sites=sites)
     most = max_racks(i, 0)
-    racks = 1
-    while any(True for _ in placements(i, 1, racks)):
-        assert racks <= most
-        racks += 1
-    assert most < 20 * racks
+    assert not any(affordable(i, racks) for racks in range(most + 1, most + 4))
 
 
+@pytest.mark.parametrize("years", [0.0, 3.0])
 @pytest.mark.parametrize("seed", range(6))
-def test_the_sites_milp_is_within(seed: int) -> None:
-    """The most racks that the sites' MILP finds are no more, with few and with many GPUs cabled."""
+def test_the_sites_milp_is_within(seed: int, years: float) -> None:
+    """The most racks that the sites' MILP finds are no more, with few and with many GPUs cabled, energy counted."""
     i = toy(seed, sites=2)
+    assert i.limits.budget_usd is not None
+    limits = {"operation_years": years, "budget_usd": i.limits.budget_usd + years * 1e6}
+    i = i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
     sites = Sites(instance=i, overhead_includes_fabric=includes_fabric(i))
     for wired in (1, 2, 3):
         assert sites.max_racks(wired) <= max_racks(i, wired)

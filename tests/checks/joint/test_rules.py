@@ -1,15 +1,18 @@
 """The rules of the proof as a whole: an honest one passes, and every figure bent by hand is named."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from joint_brute_force import PHI, toy
 from joint_proof import solved_with_proof
+from joint_toys import PHI, toy
 
-from planner.checks.joint.rules import proof_violations
+from planner.checks.joint.rules import joint_proof, proof_violations
 from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
+from planner.plan.certificate import ObjectiveValue
+from planner.plan.layout import LayoutPlan
 from planner.plan.proof import JointProof
 from planner.planning.load import load_instance
 
@@ -103,3 +106,50 @@ def test_a_space_without_its_best_degree_is_refused() -> None:
     assert len(rest) < len(proof.columns)
     missing = violations(i, found, proof.model_copy(update={"columns": rest}), 1.05)
     assert missing and all(f"x CP {best} x" in x for x in missing)
+
+
+def plan_under_check(i: Instance, found: JointSolution, proof: JointProof | None) -> Any:
+    """Return what the rule reads of a plan under check: layout, objective, replicas and proof."""
+    assert found.plan is not None
+    c = found.plan.column
+    s, block = c.strategy.shape, c.strategy.block(c.p)
+    assert block is not None
+    layout = LayoutPlan.model_construct(
+        tensor_parallel=s.tensor_parallel,
+        context_parallel=s.context_parallel,
+        expert_parallel=s.expert_parallel,
+        pipeline_parallel=c.p,
+        stages_per_rack=block.stages_per_rack,
+    )
+    objective = ObjectiveValue(name="days_to_train", value=found.days, bound=found.lower_bound, gap=0.0)
+    return SimpleNamespace(
+        plan=SimpleNamespace(proof=proof, layout=layout, objective=objective),
+        faults=[],
+        instance=i,
+        gpus_per_rack=c.strategy.problem.gpus,
+        replicas=found.plan.replicas_by_site,
+        transport_slowdown=PHI,
+    )
+
+
+def test_the_rule_reads_the_plan() -> None:
+    """A plan's own layout gives racks and GPUs cabled; a plan without a proof claims nothing."""
+    i = toy(59, sites=2, forced=True)
+    found, proof = solved_with_proof(i)
+    assert list(joint_proof(plan_under_check(i, found, proof))) == []
+    assert list(joint_proof(plan_under_check(i, found, None))) == []
+    assert list(joint_proof(plan_under_check(i, found, proof.model_copy(update={"columns": ()}))))
+    assert found.plan is not None
+    block = found.plan.column.strategy.block(found.plan.column.p)
+    assert block is not None
+    racks = sum(block.racks * n for n in found.plan.blocks_by_site.values())
+    for stated, fine in ((racks, True), (racks - 1, False)):
+        bent = proof.model_copy(update={"max_racks_by_wired_gpus": {block.rails: stated}})
+        named = [v.rule for v in joint_proof(plan_under_check(i, found, bent))]
+        assert (f"max_racks_stated[{block.rails}]" not in named) == fine
+    odd = plan_under_check(i, found, proof)
+    wide = odd.plan.layout.model_copy(update={"tensor_parallel": 5})
+    (one,) = joint_proof(
+        SimpleNamespace(**{**vars(odd), "plan": SimpleNamespace(**{**vars(odd.plan), "layout": wide})})
+    )
+    assert "no block" in one.message

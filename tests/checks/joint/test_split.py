@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joint_brute_force import layer_splits, toy
+from joint_brute_force import layer_splits
+from joint_toys import toy
 
 from planner.checks.joint.columns import Cut, Pipelines, Space
 from planner.checks.joint.racks import MaxRacks
@@ -48,7 +49,7 @@ def every_split(split: Split, m: int) -> list[tuple[float, float]]:
     p, v, machine = split.p, split.v, split.cut.machine
     repeats = {"no": lambda _: (0,), "all": lambda n: (n,), "any": lambda n: range(n + 1)}[cut.repeats]
     group = ReplicaGroup(replicas_per_rack=int(x.replicas_per_rack[0]), racks=split.racks, shards=split.d)
-    conditions = Conditions(pipeline_send_slowdown=PHI, allreduce_slowdown=PHI)
+    conditions = Conditions(pipeline_send_slowdown=PHI, allreduce_slowdown=PHI, transport_slowdown=PHI)
     found = []
     for layers in layer_splits(cut.space.layers, p, v):
         for repeated in itertools.product(*(repeats(n) for n in layers)):
@@ -70,7 +71,7 @@ def every_split(split: Split, m: int) -> list[tuple[float, float]]:
             used = sum(stage_memory.memory_by_stage(machine, strategy).values())
             if np.any(used > cut.space.memory_limit * (1 + 1e-12)):
                 continue
-            parts = block_step.breakdown(cut.space.machine, conditions, strategy, group, transport_slowdown=PHI)
+            parts = block_step.breakdown(cut.space.machine, conditions, strategy, group)
             found.append((sum(parts.values()) / m, _with_least_waits(split, m, layers, repeated)))
     return found
 
