@@ -70,11 +70,20 @@ class Leaving:
 
 
 def leaving(
-    stages: int, blocks: int, stripes: int, unit_racks: int, sizes: tuple[int, ...], *, wrap: bool, exchange_racks: int
+    stages: int,
+    blocks: int,
+    stripes: int,
+    unit_racks: int,
+    sizes: tuple[int, ...],
+    *,
+    wrap: bool,
+    exchange_racks: int = 1,
+    shares: bool = True,
 ) -> Leaving:
     """Count what leaves runs of so many racks, from the first rack on, on the order of racks in stripes.
 
     Every `exchange_racks` ranks of a stage, one after another, exchange tokens with experts (1: none do).
+    `shares`: count the largest share of a stage.
     """
     size = np.asarray(sizes, dtype=np.int64)
     whole = (size % unit_racks == 0) & (unit_racks % exchange_racks == 0)
@@ -83,10 +92,10 @@ def leaving(
     )
     at = units(stages, blocks, stripes)
     for part in _parts(np.flatnonzero(whole), at.size):
-        _count(found, part, at, size[part] // unit_racks, unit_racks, wrap=wrap)
+        _count(found, part, at, size[part] // unit_racks, unit_racks, wrap=wrap, shares=shares)
     racks = (at[:, :, None] * unit_racks + np.arange(unit_racks)).reshape(stages, -1)
     for part in _parts(np.flatnonzero(~whole), racks.size):
-        _count(found, part, racks, size[part], 1, wrap=wrap)
+        _count(found, part, racks, size[part], 1, wrap=wrap, shares=shares)
         if exchange_racks > 1:
             found.exchanges[part] = _exchanges(racks[None, :, :] // size[part, None, None], exchange_racks)
     return found
@@ -98,12 +107,13 @@ def _parts(which: Ints, entries: int) -> list[Ints]:
     return [which[i : i + step] for i in range(0, len(which), step)]
 
 
-def _count(found: Leaving, part: Ints, at: Ints, size: Ints, unit: int, *, wrap: bool) -> None:
+def _count(found: Leaving, part: Ints, at: Ints, size: Ints, unit: int, *, wrap: bool, shares: bool) -> None:
     """Count flows, allreduces and shares of some sizes, in units of so many racks, on the places of units."""
     places = at[None, :, :] // size[:, None, None]
     found.flows[part] = _flows(places, wrap=wrap) * unit
     found.allreduces[part] = _rings(places)
-    found.stage_shares[part] = _together(places) / at.shape[1]
+    if shares:
+        found.stage_shares[part] = _together(places) / at.shape[1]
 
 
 def _together(places: Ints) -> Ints:

@@ -31,6 +31,7 @@ from planner.physics.network.transport import allreduce_slowdown, pipeline_send_
 from planner.physics.network.wan_gateway import free_uplinks, wan_ports
 
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
+MOST_LOADS = 64  # orders of racks whose counts are kept
 MOST_TOPS = 4096  # tables of spines and cores kept
 
 
@@ -60,6 +61,7 @@ class Templates:
     power_counts: bool
     options_of: dict[Any, Options] = field(default_factory=dict)
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
+    loads_of: dict[Any, Loads] = field(default_factory=dict)
     lengths: dict[int, dict[tuple[str, int, int, int], Price]] = field(default_factory=dict)  # by racks
 
     @cached_property
@@ -107,9 +109,19 @@ class Templates:
         """Return the traffic, without that of a WAN gateway where none is designed."""
         return traffic if self.network.wan_gateway else replace(traffic, wan_gbps=0.0, exchange_gbps=0.0)
 
+    def _loads(self, traffic: Traffic, blocks: int) -> Loads:
+        """Return what leaves runs of racks of a site, kept for other columns with the same order of racks."""
+        shares = bool(traffic.exchange_gbps)
+        key = traffic.stages, traffic.unit_racks, traffic.wrap, traffic.exchange_racks, blocks, shares
+        if key not in self.loads_of:
+            if len(self.loads_of) >= MOST_LOADS:
+                self.loads_of.pop(next(iter(self.loads_of)))
+            self.loads_of[key] = Loads(traffic, blocks, shares=shares)
+        return self.loads_of[key]
+
     def _built(self, traffic: Traffic, blocks: int, max_usd: float, pins: Pins) -> Options:
         """Build trees with all domains in a pod first, then the other shapes and families that may beat them."""
-        loads, sites = Loads(traffic, blocks), []
+        loads, sites = self._loads(traffic, blocks), []
         for i, mode in enumerate(self.modes(traffic.rails)):
             if _allowed(mode, pins):
                 sites.append(self._site(i, mode, traffic, blocks, max_usd, pins, loads))
@@ -126,7 +138,8 @@ class Templates:
         for s, domain, tops in later:
             if tops is not None and len(tops.up):
                 stripes, load = every[domain]
-                parts.append(trees.with_all_domains(s, domain, tops, stripes, load))
+                kept = trees.undominated_rows(load)
+                parts.append(trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept]))
         found = undominated([priced_within(x, max_usd) for x in parts], power_counts=self.power_counts)
         return self._others(found, later, every)
 
@@ -141,7 +154,7 @@ class Templates:
         for kind in (_pods, _groups, _zones):
             for s, domain, tops in later:
                 s.front = front
-                more = kind(s, domain, tops, every[domain][1])
+                more = kind(s, domain, tops, *every[domain])
                 if any(len(x) for x in more):
                     found = undominated([found, *more], power_counts=self.power_counts)
                     front = Front(found, power_counts=self.power_counts)
@@ -150,17 +163,13 @@ class Templates:
     def _leaf_loads(
         self, sites: list[Site], later: list[tuple[Site, int, trees.Tops | None]]
     ) -> dict[int, tuple[list[int], Floats]]:
-        """Count what leaves leaf domains of each size under every number of stripes; those not beaten in all loads."""
+        """Count what leaves leaf domains of each size under every number of stripes."""
         sizes = sorted({domain for _, domain, _ in later})
         if not sizes:
             return {}
         loads, stripes = sites[0].loads, list(sites[0].stripes)
         each = np.array([loads.at(n, np.array(sizes)) for n in stripes]).reshape(len(stripes), len(sizes), 4)
-        found = {}
-        for i, size in enumerate(sizes):
-            kept = trees.undominated_rows(each[:, i]) if stripes else np.empty(0, np.int64)
-            found[size] = [stripes[k] for k in kept.tolist()], each[kept, i]
-        return found
+        return {size: (stripes, each[:, i]) for i, size in enumerate(sizes)}
 
     def _site(
         self, index: int, mode: Mode, traffic: Traffic, blocks: int, max_usd: float, pins: Pins, loads: Loads
@@ -231,7 +240,7 @@ class Templates:
         """Return the slowdowns of a design under some stripes, by the physics of the loads counted on their order."""
         leaf, pod, zone = d.domain_racks, d.domain_racks * d.domains_per_pod, d.domain_racks * d.domains_per_zone
         sizes = [size or d.racks for size in (leaf, pod, zone)]
-        loads = Loads(traffic, blocks).at(n, np.array(sizes))
+        loads = Loads(traffic, blocks, shares=True).at(n, np.array(sizes))
         shares = [float(flows) / size for flows, size in zip(loads[:, 0], sizes, strict=True)]
         groups = [int(k) for k in loads[:, 1]]
         together = [float(k) for k in loads[:, 2]]
@@ -248,13 +257,13 @@ def _allowed(mode: Mode, pins: Pins) -> bool:
     return all(pins.get(name, value) == value for name, value in own.items())
 
 
-def _pods(s: Site, domain: int, tops: trees.Tops | None, leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else pods.with_some_domains(s, domain, tops, leaf_loads)
+def _pods(s: Site, domain: int, tops: trees.Tops | None, stripes: list[int], leaf_loads: Floats) -> list[Options]:
+    return [] if tops is None else pods.with_some_domains(s, domain, tops, stripes, leaf_loads)
 
 
-def _groups(s: Site, domain: int, tops: trees.Tops | None, leaf_loads: Floats) -> list[Options]:
-    return dragonflies.with_groups(s, domain, leaf_loads) if tops is None else []
+def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Floats) -> list[Options]:
+    return dragonflies.with_groups(s, domain) if tops is None else []
 
 
-def _zones(s: Site, domain: int, tops: trees.Tops | None, leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else zones.with_zones(s, domain, leaf_loads)
+def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
+    return [] if tops is None else zones.with_zones(s, domain, leaf_loads[trees.undominated_rows(leaf_loads)])

@@ -36,7 +36,7 @@ class Ways(NamedTuple):
     links: Ints
 
 
-def with_groups(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
+def with_groups(s: Site, domain: int) -> list[Options]:
     """Return the dragonflies of a leaf domain that may beat the templates found so far."""
     plus_family = FAMILIES[s.mode.family].wiring is SPINE_GROUPS
     tiers = 1 + plus_family

@@ -1,6 +1,8 @@
 """Trees of three tiers whose pods hold some of the leaf domains: what leaves a pod is counted as what leaves a leaf."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,9 +15,7 @@ from planner.models.joint.templates.trees import (
     Tops,
     Wirings,
     core_groups,
-    least_between,
     rail_sizes,
-    undominated_rows,
     width_sizes,
     wirings,
 )
@@ -32,27 +32,47 @@ class Shape:
     width: int
 
 
-def with_some_domains(s: Site, domain: int, tops: Tops, leaf_loads: Floats) -> list[Options]:
+def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf_loads: Floats) -> list[Options]:
     """Return the templates of a leaf domain with pods of some domains, where they may beat those found so far.
 
     Pods of equal count are cheapest with the fewest domains: only where these may be worth it on leaves as slow as
     theirs, with pods that slow nothing, the others are looked at, and what leaves them is counted. Where prices follow
-    lengths any number of domains may be cheapest.
+    lengths any number of domains may be cheapest. `leaf_loads`: of every number of stripes.
     """
     if s.network.max_tiers < 3 or s.pins.get("tiers", 3) != 3 or "core_up_ports" in s.pins:
         return []
-    domains, max_up, parts = s.domains(domain), s.uplinks(domain), []
-    for rails in rail_sizes(s):
-        by_pods: dict[int, Ints] = {}
-        for width in width_sizes(s, domains, all_sizes=s.prices.places is not None):
-            if width < domains:
-                up = _promising(s, Shape(domain, rails, width), tops, max_up, leaf_loads)
-                by_pods[-(-domains // width)] = np.union1d(by_pods.get(-(-domains // width), up), up)
-        for width in width_sizes(s, domains, all_sizes=True) if by_pods else []:
-            up = by_pods.get(-(-domains // width), np.empty(0, np.int64))
-            if width < domains and len(up):
-                parts += _of_shape(s, Shape(domain, rails, width), up, max_up)
+    domains = s.domains(domain)
+    shapes = [
+        (rails, width)
+        for rails in rail_sizes(s)
+        for width in width_sizes(s, domains, all_sizes=s.prices.places is not None)
+        if width < domains and -(-s.mode.rails // rails) * -(-domains // width) <= s.ports and rails * width < s.ports
+    ]
+    if not shapes:
+        return []
+    by_pods: dict[tuple[int, int], set[int]] = {}
+    row, up, worth = _promising(s, domain, np.array(shapes), tops, leaf_loads)
+    for i, u in zip(row.tolist(), up.tolist(), strict=True):
+        rails, width = shapes[i]
+        by_pods.setdefault((rails, -(-domains // width)), set()).add(u)
+    every = list(_all_widths(s, domains, by_pods))
+    sizes = np.array(sorted({domain, *(domain * width for _, width in every)}))
+    kept = np.flatnonzero(worth)
+    counted = [s.loads.at(stripes[k], sizes) for k in kept.tolist()]
+    parts: list[Options] = []
+    for rails, width in every:
+        at = np.searchsorted(sizes, [domain, domain * width])
+        loads = np.array([x[at] for x in counted]).reshape(-1, 1, 2, 4)
+        ups = np.array(sorted(by_pods[rails, -(-domains // width)]))
+        parts += _of_shape(s, Shape(domain, rails, width), ups, np.array(stripes)[kept], loads)
     return parts
+
+
+def _all_widths(s: Site, domains: int, by_pods: dict[tuple[int, int], set[int]]) -> Iterator[tuple[int, int]]:
+    """Yield rails and domains of every pod whose count of pods is promising."""
+    widths = width_sizes(s, domains, all_sizes=True) if by_pods else []
+    for rails in sorted({r for r, _ in by_pods}):
+        yield from ((rails, y) for y in widths if y < domains and (rails, -(-domains // y)) in by_pods)
 
 
 def _links(s: Site, x: Shape) -> tuple[Price, Price]:
@@ -80,24 +100,38 @@ def _kinds(s: Site, w: Wirings) -> list[tuple[int, Wirings]]:
     return [(k, w.part(np.flatnonzero(kinds == k))) for k in np.unique(kinds).tolist()]
 
 
-def _promising(s: Site, x: Shape, tops: Tops, max_up: int, leaf_loads: Floats) -> Ints:
-    """Return the uplinks of a leaf at which pods of a shape may beat pods of all domains and all found so far."""
-    fixed, found = s.fixed(x.domain), []
-    if _pods(s, x) > s.ports:
-        return np.empty(0, np.int64)
-    leaf = _links(s, x)[0]
-    for kind, w in _kinds(s, wirings(s, x.domain, x.rails, x.width, max_up)):
-        _, group = _group_prices(s, x, kind)
-        least = [group[i][least_between(group[i], w.low, w.high)] for i in (0, 1)]
-        usd, mw = (w.up * leaf[i] + w.spines * least[i] for i in (0, 1))
-        keep = np.isfinite(usd) & _below(s, tops, w.up, usd, mw)
-        up, usd, mw = w.up[keep], usd[keep] + fixed[0], mw[keep] + fixed[1]
-        worth = np.zeros(len(up), dtype=bool)
-        for load in leaf_loads:
-            send, allreduce = s.leaf_slowdowns(x.domain, up, load)
-            worth |= s.worthwhile(send, allreduce, usd, mw)
-        found.append(up[worth])
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+@lru_cache(maxsize=16)
+def _largest_bundles(ports: int) -> Ints:
+    """Return the largest bundle of every number of uplinks (columns) that is not above the row's number."""
+    table = np.ones((ports + 1, ports + 1), dtype=np.int64)
+    for b in range(2, ports + 1):
+        table[b] = table[b - 1]
+        table[b, b::b] = b
+    return table
+
+
+def _promising(
+    s: Site, domain: int, shapes: Ints, tops: Tops, leaf_loads: Floats
+) -> tuple[Ints, Ints, Flags]:
+    """Return shapes with uplinks of a leaf at which they may beat pods of all domains and all templates found so far.
+
+    And which stripes may. They cost at least the fewest spines that ports allow, with one uplink each and one core to
+    a spine position.
+    """
+    m, p, fixed = s.mode, s.prices, s.fixed(domain)
+    rails, width = shapes.T
+    up = np.arange(1, s.uplinks(domain) + 1)
+    spines = up // _largest_bundles(s.ports)[(s.ports - 1) // (rails * width)][:, up]
+    pods = -(-m.rails // rails) * -(-s.domains(domain) // width)
+    leaf, spine = (np.array(each) for each in zip(*(_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True))
+    usd, mw = (
+        up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
+    )
+    row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), usd, mw))
+    usd, mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
+    worth = s.worthwhile(*s.leaf_slowdowns(domain, up[at], leaf_loads[:, None]), usd, mw)
+    kept = worth.any(axis=0)
+    return row[kept], up[at[kept]], worth.any(axis=1)
 
 
 def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
@@ -109,21 +143,19 @@ def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
     return below | (mw < least[1][up]) if s.power_counts else below
 
 
-def _of_shape(s: Site, x: Shape, up: Ints, max_up: int) -> list[Options]:
-    """Return the templates of a shape with some uplinks of a leaf, under every number of stripes worth it."""
-    w = wirings(s, x.domain, x.rails, x.width, max_up)
+def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list[Options]:
+    """Return the templates of a shape with some uplinks of a leaf, under numbers of stripes with such loads."""
+    w = wirings(s, x.domain, x.rails, x.width, s.uplinks(x.domain))
     w = w.part(np.flatnonzero(np.isin(w.up, up)))
-    stripes = list(s.stripes)
-    loads = np.concatenate([s.loads.at(n, np.array([x.domain, x.domain * x.width])).reshape(1, 2, 4) for n in stripes])
-    kept = undominated_rows(loads.reshape(len(stripes), -1)).tolist()
-    parts = []
+    leaf, fixed, parts = _links(s, x)[0], s.fixed(x.domain), []
     for kind, ways in _kinds(s, w):
         bundle, group = _group_prices(s, x, kind)
-        step = max(1, MOST_WAYS // (s.ports + 1))
+        step = max(1, MOST_WAYS // (s.ports + 1) // max(1, len(stripes)))
         for at in range(0, len(ways.up), step):
             row, v = _useful(s, ways.part(np.arange(at, min(at + step, len(ways.up)))), group)
             some = ways.part(at + row)
-            parts += [_under(s, x, some, v, bundle[v], [g[v] for g in group], stripes[k], loads[k]) for k in kept]
+            price = [fixed[i] + some.up * leaf[i] + some.spines * group[i][v] for i in (0, 1)]
+            parts.append(_under(s, x, some, v, bundle[v], price, stripes, loads))
     return [p for p in parts if len(p)]
 
 
@@ -140,28 +172,26 @@ def _useful(s: Site, w: Wirings, group: list[Floats]) -> tuple[Ints, Ints]:
 
 
 def _under(
-    s: Site, x: Shape, w: Wirings, v: Ints, bundle: Ints, group: list[Floats], n_stripes: int, loads: Floats
+    s: Site, x: Shape, w: Wirings, v: Ints, bundle: Ints, price: list[Floats], stripes: Ints, loads: Floats
 ) -> Options:
-    """Return the templates of ways with uplinks of spines under some stripes that may beat those found so far."""
-    leaf, fixed = _links(s, x)[0], s.fixed(x.domain)
-    usd, mw = (fixed[i] + w.up * leaf[i] + w.spines * group[i] for i in (0, 1))
+    """Return the templates of ways with uplinks of spines, under each of some stripes, that may beat those found."""
+    usd, mw = price
     send, allreduce = slowdowns(s, x, w.up, w.bundle, v, loads)
-    fits = s.leaf_fits(w.up, loads[0]) & s.block_fits(w.spines * v, loads[1], np.array(x.rails))
-    keep = fits & s.worthwhile(send, allreduce, usd, mw)
+    fits = s.leaf_fits(w.up, loads[..., 0, :]) & s.block_fits(w.spines * v, loads[..., 1, :], np.array(x.rails))
+    n, i = np.nonzero(fits & s.worthwhile(send, allreduce, usd, mw))
     return s.table(
-        send[keep], allreduce[keep], usd[keep], mw[keep], domain=x.domain, leaf_up=w.up[keep],
-        leaf_bundle=w.bundle[keep], rails=x.rails, width=x.width, spine_up=v[keep], spine_bundle=bundle[keep],
-        stripes=n_stripes,
+        send[n, i], allreduce[n, i], usd[i], mw[i], domain=x.domain, leaf_up=w.up[i], leaf_bundle=w.bundle[i],
+        rails=x.rails, width=x.width, spine_up=v[i], spine_bundle=bundle[i], stripes=stripes[n],
     )  # fmt: skip
 
 
 def slowdowns(s: Site, x: Shape, up: Ints, bundle: Ints, spine_up: Ints, loads: Floats) -> tuple[Floats, Floats]:
     """Return the slowdowns over the transport's own that uplinks of leaves and pods cause; 1 at the least."""
-    m, load = s.mode, loads[1]
-    send, allreduce = s.leaf_slowdowns(x.domain, up, loads[0])
+    m, load = s.mode, loads[..., 1, :]
+    send, allreduce = s.leaf_slowdowns(x.domain, up, loads[..., 0, :])
     links = up // bundle * spine_up
-    free = 1 - s.exchange_ports * load[SHARES] * min(m.rails, x.rails) / links if s.exchange_ports else np.ones(1)
+    free = 1 - s.exchange_ports * load[..., SHARES] * min(m.rails, x.rails) / links if s.exchange_ports else np.ones(1)
     leaf_over, spine_over = x.domain * m.rail_gpus / (up * m.split), x.rails * x.width * bundle / spine_up
-    pod_send = load[FLOWS] / (x.domain * x.width) * leaf_over * spine_over
-    pod_allreduce = load[ALLREDUCES] / (links * m.split / (x.rails * m.rail_gpus))
+    pod_send = load[..., FLOWS] / (x.domain * x.width) * leaf_over * spine_over
+    pod_allreduce = load[..., ALLREDUCES] / (links * m.split / (x.rails * m.rail_gpus))
     return np.maximum(send, over(pod_send, free)), np.maximum(allreduce, over(pod_allreduce, free))

@@ -57,10 +57,14 @@ class Traffic:
 
 @dataclass(slots=True)
 class Loads:
-    """What leaves runs of racks of a site, each counted once: flows, allreduces, largest share of a stage, exchanges."""
+    """What leaves runs of racks of a site, each counted once: flows, allreduces, largest share of a stage, exchanges.
+
+    Shares are left at zero where they are of no account.
+    """
 
     traffic: Traffic
     blocks: int
+    shares: bool = True
     known: dict[int, dict[int, tuple[float, float, float, float]]] = field(default_factory=dict)
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:
@@ -70,8 +74,9 @@ class Loads:
         if new:
             t = self.traffic
             x = stripes.leaving(
-                t.stages, self.blocks, n_stripes, t.unit_racks, new, wrap=t.wrap, exchange_racks=t.exchange_racks
-            )
+                t.stages, self.blocks, n_stripes, t.unit_racks, new, wrap=t.wrap, exchange_racks=t.exchange_racks,
+                shares=self.shares,
+            )  # fmt: skip
             rows = zip(x.flows.tolist(), x.allreduces.tolist(), x.stage_shares.tolist(), x.exchanges.tolist())
             known.update(zip(new, rows, strict=True))
         return np.array([known[n] for n in wanted], dtype=np.float64).reshape(-1, 4)

@@ -259,10 +259,10 @@ def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads
 
 def undominated_rows(loads: Floats) -> Ints:
     """Return the rows that no other is as good as in every column, of equal ones the first."""
-    kept: list[int] = []
-    for i in np.lexsort(loads.T[::-1]).tolist():
-        if not any(np.all(loads[j] <= loads[i]) for j in kept):
-            kept.append(i)
-    return np.array(sorted(kept), dtype=np.int64)
-
-
+    found = np.unique(loads, axis=0, return_index=True)[1] if len(loads) else np.empty(0, dtype=np.int64)
+    each = loads[found]
+    as_good = np.ones((len(each), len(each)), dtype=bool)
+    for column in each.T:
+        as_good &= column[:, None] <= column[None, :]
+    kept: Ints = np.sort(found[as_good.sum(axis=0) == 1])
+    return kept
