@@ -101,6 +101,26 @@ def leaving(
     return found
 
 
+def first_run(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: bool) -> tuple[Ints, Ints]:
+    """Count the flows that leave or enter the first run of so many units, fewer than all, and the allreduces that do.
+
+    In closed form, by stripes (rows) and sizes (columns): no more than the most of any run. The first run holds k whole
+    stripes, and of the next q whole parts of blocks and r stages of one more.
+    """
+    n, size = np.asarray(stripes, dtype=np.int64)[:, None], np.asarray(sizes, dtype=np.int64)[None, :]
+    small, larger = stages // n, stages % n
+    at = size // blocks
+    in_larger = at < larger * (small + 1)
+    k = np.where(in_larger, at // (small + 1), larger + (at - larger * (small + 1)) // small)
+    width = np.where(in_larger, small + 1, small)
+    q, r = np.divmod(size - (k * small + np.minimum(k, larger)) * blocks, width)
+    begun = q + (r > 0)
+    leaves = np.where(k > 0, blocks - begun, 0) + (r > 0) + np.where(k + 1 < n, q, 0)
+    enters = np.where(k + 1 < n, np.where(k > 0, blocks, begun), 0) if wrap else np.zeros_like(leaves)
+    around = np.where(q == 0, r, np.where(q == blocks - 1, width - r, width))
+    return np.maximum(leaves, enters), around if blocks > 1 else np.zeros_like(around)
+
+
 def _parts(which: Ints, entries: int) -> list[Ints]:
     """Cut sizes into parts that are counted at a time."""
     step = max(1, MOST_ENTRIES // max(1, entries * 2))

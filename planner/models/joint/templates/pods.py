@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from planner.models.joint import stripes as stripes_order
 from planner.models.joint.template_tables import Flags, Floats, Ints, Options
 from planner.models.joint.templates.link_prices import Price
 from planner.models.joint.templates.site import Site, over
@@ -51,18 +52,19 @@ def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf
     if not shapes:
         return []
     by_pods: dict[tuple[int, int], set[int]] = {}
-    row, up, worth = _promising(s, domain, np.array(shapes), tops, leaf_loads)
-    for i, u in zip(row.tolist(), up.tolist(), strict=True):
-        rails, width = shapes[i]
-        by_pods.setdefault((rails, -(-domains // width)), set()).add(u)
-    every = list(_all_widths(s, domains, by_pods))
-    sizes = np.array(sorted({domain, *(domain * width for _, width in every)}))
-    kept = np.flatnonzero(worth)
-    counted = [s.loads.at(stripes[k], sizes) for k in kept.tolist()]
+    worth_of: dict[tuple[int, int], Flags] = {}
+    row, up, worth = _promising(s, domain, np.array(shapes), tops, (np.array(stripes), leaf_loads))
+    for i, (at, u) in enumerate(zip(row.tolist(), up.tolist(), strict=True)):
+        key = shapes[at][0], -(-domains // shapes[at][1])
+        by_pods.setdefault(key, set()).add(u)
+        worth_of[key] = worth_of.get(key, False) | worth[:, i]
+    every = [(x, y, np.flatnonzero(worth_of[x, -(-domains // y)])) for x, y in _all_widths(s, domains, by_pods)]
+    for k in sorted({k for *_, kept in every for k in kept.tolist()}):
+        s.loads.at(stripes[k], np.array([domain, *(domain * y for _, y, kept in every if k in kept)]))
     parts: list[Options] = []
-    for rails, width in every:
-        at = np.searchsorted(sizes, [domain, domain * width])
-        loads = np.array([x[at] for x in counted]).reshape(-1, 1, 2, 4)
+    for rails, width, kept in every:
+        counted = [s.loads.at(stripes[k], np.array([domain, domain * width])) for k in kept.tolist()]
+        loads = np.array(counted).reshape(-1, 1, 2, 4)
         ups = np.array(sorted(by_pods[rails, -(-domains // width)]))
         parts += _of_shape(s, Shape(domain, rails, width), ups, np.array(stripes)[kept], loads)
     return parts
@@ -111,27 +113,71 @@ def _largest_bundles(ports: int) -> Ints:
 
 
 def _promising(
-    s: Site, domain: int, shapes: Ints, tops: Tops, leaf_loads: Floats
+    s: Site, domain: int, shapes: Ints, tops: Tops, ordered: tuple[Ints, Floats]
 ) -> tuple[Ints, Ints, Flags]:
     """Return shapes with uplinks of a leaf at which they may beat pods of all domains and all templates found so far.
 
-    And which stripes may. They cost at least the fewest spines that ports allow, with one uplink each and one core to
-    a spine position.
+    And under which stripes, given with the loads of leaves. They cost at least the fewest spines that ports allow, with
+    one uplink each and one core to a spine position, and are at least as slow as the first pod with the most uplinks
+    that may be worth their price.
     """
     m, p, fixed = s.mode, s.prices, s.fixed(domain)
     rails, width = shapes.T
-    up = np.arange(1, s.uplinks(domain) + 1)
+    up, domains = np.arange(1, s.uplinks(domain) + 1), s.domains(domain)
     spines = up // _largest_bundles(s.ports)[(s.ports - 1) // (rails * width)][:, up]
-    pods = -(-m.rails // rails) * -(-s.domains(domain) // width)
+    pods = -(-m.rails // rails) * -(-domains // width)
     leaf, spine = (np.array(each) for each in zip(*(_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True))
     usd, mw = (
         up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
     )
     row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), usd, mw))
+    flows, allreduces = (x[:, -(-domains // width[row])] for x in _first_loads(s, domain, ordered[0]))
+    position = m.networks * (pods[row] + 1) * p.switch[0]
+    price = usd[row, at], spine[row, 0], position
+    most = _most_links(s, (rails * width)[row], up[at], spines[row, at], tops, price)
     usd, mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
-    worth = s.worthwhile(*s.leaf_slowdowns(domain, up[at], leaf_loads[:, None]), usd, mw)
+    send, allreduce = s.leaf_slowdowns(domain, up[at], ordered[1][:, None])
+    each = m.rail_gpus * rails[row] / (most * m.split)
+    worth = s.worthwhile(np.maximum(send, flows * each), np.maximum(allreduce, allreduces * each), usd, mw)
     kept = worth.any(axis=0)
-    return row[kept], up[at[kept]], worth.any(axis=1)
+    return row[kept], up[at[kept]], worth[:, kept]
+
+
+def _first_loads(s: Site, domain: int, stripes: Ints) -> tuple[Floats, Floats]:
+    """Bound the flows and allreduces that leave a pod, by stripes and by pods along the domains.
+
+    By those of the first pod, at the best number of domains that makes as many pods.
+    """
+    t, domains = s.traffic, s.domains(domain)
+    found = np.zeros((2, len(stripes), domains + 1))
+    if domain % t.unit_racks or domains < 2:
+        return found[0], found[1]
+    width = np.arange(domains - 1, 0, -1)
+    counts = -(-domains // width)
+    first = np.flatnonzero(np.append(True, counts[1:] != counts[:-1]))
+    loads = stripes_order.first_run(t.stages, s.blocks, stripes, width * (domain // t.unit_racks), wrap=t.wrap)
+    for i, (load, unit) in enumerate(zip(loads, (t.unit_racks, 1), strict=True)):
+        found[i][:, counts[first]] = np.minimum.reduceat(load * unit, first, axis=1)
+    return found[0], found[1]
+
+
+def _most_links(
+    s: Site, leaves: Ints, up: Ints, spines: Ints, tops: Tops, price: tuple[Floats, Floats, Floats]
+) -> Floats:
+    """Bound the uplinks of a pod of so many leaves: spines have ports for them, and they cost less than other pods do.
+
+    `price`: the least that the shape costs with so many spines, of one uplink more, and of one spine position more.
+    """
+    usd, link, position = price
+    most = (up * (s.ports - leaves)).astype(np.float64)
+    if s.power_counts:
+        return most
+    least = np.full(s.ports + 1, np.inf)
+    np.minimum.at(least, tops.up, tops.usd)
+    left, link = np.minimum(least[up], s.max_usd) - usd, np.maximum(link, 1e-6)
+    # So many uplinks take (uplinks + ports down) / ports spine positions.
+    by_ports = (left + spines * (position + link) - leaves * up * position / s.ports) / (position / s.ports + link)
+    return np.maximum(1.0, np.minimum(most, np.minimum(spines + left / link, by_ports) * (1 + 1e-9)))
 
 
 def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
