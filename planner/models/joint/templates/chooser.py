@@ -18,7 +18,7 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.models.fabric.data import Mode, _modes
-from planner.models.joint.template_tables import AT, Floats, Front, Options, priced_within, undominated
+from planner.models.joint.template_tables import AT, Floats, Front, Options, undominated
 from planner.models.joint.templates import dragonflies, pods, trees, zones
 from planner.models.joint.templates.link_prices import LinkPrices, Price
 from planner.models.joint.templates.site import Pins, Site
@@ -30,6 +30,7 @@ from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import free_uplinks, wan_ports
 
+Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
 MOST_LOADS = 64  # orders of racks whose counts are kept
 MOST_TOPS = 4096  # tables of spines and cores kept
@@ -93,16 +94,24 @@ class Templates:
             raise TypeError("hardware.accelerator is a name; load the instance through planner.load")
         return list(_modes(self.network, rails, {}, gpu.nic_bytes_per_second))
 
-    def options(self, traffic: Traffic, blocks: int, max_usd: float = math.inf, site: str | None = None) -> Options:
+    def options(
+        self,
+        traffic: Traffic,
+        blocks: int,
+        max_usd: float = math.inf,
+        site: str | None = None,
+        *,
+        max_slowdowns: tuple[float, float] = (math.inf, math.inf),
+    ) -> Options:
         """Return the templates of a site with so many blocks of a column.
 
-        Those above the price, rounded up, are left out.
+        Those above the price, rounded up, are left out, and those that slow sends or allreduces more.
         """
         max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
         pins, traffic = self.pins(site), self._asked(traffic)
-        key = traffic, blocks, max_usd, tuple(sorted(pins.items()))
+        key = traffic, blocks, max_usd, tuple(sorted(pins.items())), max_slowdowns
         if key not in self.options_of:
-            self.options_of[key] = self._built(traffic, blocks, max_usd, pins)
+            self.options_of[key] = self._built(traffic, blocks, (max_usd, max_slowdowns), pins)
         return self.options_of[key]
 
     def _asked(self, traffic: Traffic) -> Traffic:
@@ -119,12 +128,12 @@ class Templates:
             self.loads_of[key] = Loads(traffic, blocks, shares=shares)
         return self.loads_of[key]
 
-    def _built(self, traffic: Traffic, blocks: int, max_usd: float, pins: Pins) -> Options:
+    def _built(self, traffic: Traffic, blocks: int, limits: Limits, pins: Pins) -> Options:
         """Build trees with all domains in a pod first, then the other shapes and families that may beat them."""
         loads, sites = self._loads(traffic, blocks), []
         for i, mode in enumerate(self.modes(traffic.rails)):
             if _allowed(mode, pins):
-                sites.append(self._site(i, mode, traffic, blocks, max_usd, pins, loads))
+                sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
         parts, later = [], []
         for s in sites:
             grouped = s.mode.grouped
@@ -132,7 +141,7 @@ class Templates:
             for domain in s.domain_sizes():
                 if grouped:
                     later.append((s, domain, None))
-                elif s.least_usd(domain) <= max_usd:
+                elif s.least_usd(domain) <= s.max_usd:
                     later.append((s, domain, self._tops(s, domain)))
         every = self._leaf_loads(sites, later)
         for s, domain, tops in later:
@@ -140,7 +149,7 @@ class Templates:
                 stripes, load = every[domain]
                 kept = trees.undominated_rows(load)
                 parts.append(trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept]))
-        found = undominated([priced_within(x, max_usd) for x in parts], power_counts=self.power_counts)
+        found = undominated(parts, power_counts=self.power_counts)
         return self._others(found, later, every)
 
     def _others(
@@ -172,7 +181,7 @@ class Templates:
         return {size: (stripes, each[:, i]) for i, size in enumerate(sizes)}
 
     def _site(
-        self, index: int, mode: Mode, traffic: Traffic, blocks: int, max_usd: float, pins: Pins, loads: Loads
+        self, index: int, mode: Mode, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, loads: Loads
     ) -> Site:
         racks = traffic.racks(blocks)
         known = self.lengths.setdefault(racks, {})
@@ -186,7 +195,8 @@ class Templates:
             loads=loads,
             transport_slowdown=self.transport_slowdown,
             power_counts=self.power_counts,
-            max_usd=max_usd,
+            max_usd=limits[0],
+            max_slowdowns=limits[1],
             prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
         )
 

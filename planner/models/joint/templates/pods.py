@@ -17,6 +17,7 @@ from planner.models.joint.templates.trees import (
     Wirings,
     core_groups,
     rail_sizes,
+    undominated_rows,
     width_sizes,
     wirings,
 )
@@ -131,6 +132,10 @@ def _promising(
         up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
     )
     row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), usd, mw))
+    leaf_loads = ordered[1][undominated_rows(ordered[1])][:, None]
+    usd_mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
+    calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], leaf_loads), *usd_mw).any(axis=0)
+    row, at = row[calm], at[calm]
     flows, allreduces = (x[:, -(-domains // width[row])] for x in _first_loads(s, domain, ordered[0]))
     position = m.networks * (pods[row] + 1) * p.switch[0]
     price = usd[row, at], spine[row, 0], position

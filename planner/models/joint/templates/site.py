@@ -34,6 +34,7 @@ class Site:
     transport_slowdown: float
     power_counts: bool
     max_usd: float
+    max_slowdowns: tuple[float, float]
     prices: LinkPrices
     front: Front = field(default_factory=lambda: Front(no_options(), power_counts=False))
 
@@ -137,13 +138,14 @@ class Site:
         key[:, 0] = self.index
         phi = self.transport_slowdown
         x = Options(phi * np.broadcast_to(send, usd.shape), phi * np.broadcast_to(allreduce, usd.shape), usd, mw, key)
-        return x.part(np.isfinite(usd) & (usd <= self.max_usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
+        fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
+        return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
 
     def worthwhile(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
         phi = self.transport_slowdown
         kept: Flags = (usd <= self.max_usd) & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
-        return kept
+        return kept & (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
 
 
 def over(load: Floats, free: Floats) -> Floats:
