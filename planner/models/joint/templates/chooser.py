@@ -23,6 +23,7 @@ from planner.models.joint.templates import dragonflies, pods, trees, zones
 from planner.models.joint.templates.link_prices import LinkPrices, Price
 from planner.models.joint.templates.site import Pins, Site
 from planner.models.joint.templates.traffic import Loads, Traffic
+from planner.models.requests import resolved_switches
 from planner.physics.network.dragonfly import Dragonfly, dragonfly
 from planner.physics.network.families import FAMILIES, ROUTER_GROUPS
 from planner.physics.network.price import bill, by_reach
@@ -83,6 +84,9 @@ class Templates:
         for path, value in self.instance.pins.items():
             if site is not None and path.startswith(f"fabric.{site}."):
                 found[path.removeprefix(f"fabric.{site}.")] = value
+        names = [x.name for x in resolved_switches(self.network.switches)]
+        if found.get("switch", names[0]) not in names:
+            raise InputError(f"pins: switch {found['switch']!r} is none of network.switches ({', '.join(names)})")
         if "placement.stripes" in self.instance.pins:
             found["stripes"] = self.instance.pins["placement.stripes"]
         return found

@@ -241,7 +241,7 @@ def slowdowns(s: Site, x: Shape, up: Ints, bundle: Ints, spine_up: Ints, loads: 
     m, load = s.mode, loads[..., 1, :]
     send, allreduce = s.leaf_slowdowns(x.domain, up, loads[..., 0, :])
     links = up // bundle * spine_up
-    free = 1 - s.exchange_ports * load[..., SHARES] * min(m.rails, x.rails) / links if s.exchange_ports else np.ones(1)
+    free = 1 - s.exchange_ports * load[..., SHARES] * min(m.rails, x.rails) / links if s.exchange_ports else np.asarray(1.0)
     leaf_over, spine_over = x.domain * m.rail_gpus / (up * m.split), x.rails * x.width * bundle / spine_up
     pod_send = load[..., FLOWS] / (x.domain * x.width) * leaf_over * spine_over
     pod_allreduce = load[..., ALLREDUCES] / (links * m.split / (x.rails * m.rail_gpus))

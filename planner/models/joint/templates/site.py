@@ -93,7 +93,7 @@ class Site:
     def leaf_slowdowns(self, domain: int, up: Floats | Ints, load: Floats) -> tuple[Floats, Floats]:
         """Return the slowdowns over the transport's own that the uplinks of leaves cause; 1 at the least."""
         m = self.mode
-        free = 1 - self.exchange_ports * load[..., SHARES] / up if self.exchange_ports else np.ones(1)
+        free = 1 - self.exchange_ports * load[..., SHARES] / up if self.exchange_ports else np.asarray(1.0)
         send = load[..., FLOWS] / domain * (domain * m.rail_gpus / (up * m.split))
         allreduce = load[..., ALLREDUCES] / (up * m.split / m.rail_gpus)
         return np.maximum(1.0, over(send, free)), np.maximum(1.0, over(allreduce, free))
