@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from planner.checks.network.fabric import priced
 from planner.checks.rule import Rule, broken, must_equal, show
 from planner.checks.site import sites, wan
-from planner.physics.network.topology import unwirable
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import power
 from planner.physics.site.cost import bill
 from planner.plan.certificate import Violation
 from planner.plan.plan import Cost, Plan
@@ -40,10 +38,10 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
 
 def _exact(c: PlanPhysics, s: Site) -> Site:
     """Return a site with the figures that its racks and its node give it."""
-    x, h = c.site_named(s.id), c.instance.hardware
+    x = c.site_named(s.id)
     area = x.authority.id if x else s.balancing_authority
     return s.model_copy(
-        update={"balancing_authority": area, "facility_mw": c.load_mw(s.racks), "it_mw": power.it_mw(h, s.racks)}
+        update={"balancing_authority": area, "facility_mw": c.load_mw(s.id, s.racks), "it_mw": c.it_mw(s.id, s.racks)}
     )
 
 
@@ -71,54 +69,6 @@ def budget(c: PlanPhysics) -> Iterator[Violation]:
     limit, cost_now = c.instance.limits.budget_usd, recomputed(c.plan, c)
     if limit is not None and cost_now is not None and cost_now.total_usd > limit + 0.01:
         yield broken("budget", f"{show(cost_now.total_usd)} USD in all > {show(limit)} USD budget")
-
-
-def spend_budget(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the budget left buys no more module at any open site, every other decision kept.
-
-    Only a plan that is called optimal in days to train, with its racks free, is checked: the plan with one more module
-    must break a rule of the split, the wiring or the budget.
-    """
-    limit, cost = c.instance.limits.budget_usd, recomputed(c.plan, c)
-    free = (
-        c.plan.status == "optimal"
-        and c.instance.objective.minimize == "days_to_train"
-        and "sites.racks" not in c.instance.pins
-    )
-    if limit is None or cost is None or c.plan.sites is None or not free:
-        return
-    for s in sorted({x.site.id for x in c.standing}):
-        more = _grown(c.plan, s, c)
-        after = recomputed(more.plan, more)
-        stopped = any(True for rule in sites.RULES for _ in rule(more))
-        unwired = any(unwirable(d, cross_rail=True) for d in more.designs.values())
-        if after is not None and not stopped and not unwired and after.total_usd <= limit:
-            left, price = limit - cost.total_usd, after.total_usd - cost.total_usd
-            yield broken(f"spend_budget[{s}]", f"{show(left)} USD left >= {show(price)} USD for one more module")
-
-
-def _grown(plan: Plan, site: str, c: PlanPhysics) -> PlanPhysics:
-    """Return the plan with one more module at a site, fed by the plants there."""
-    split, h = plan.sites, c.instance.hardware
-    if split is None:
-        return c
-    mw = c.load_mw(h.racks_per_module)
-    new = tuple(_with_module(c, s) if s.id == site else s for s in split.sites)
-    fed = {**split.generation_mw, site: split.generation_mw.get(site, 0.0) + mw}
-    return PlanPhysics(
-        plan=plan.model_copy(update={"sites": split.model_copy(update={"sites": new, "generation_mw": fed})})
-    )
-
-
-def _with_module(c: PlanPhysics, s: Site) -> Site:
-    """Return a site with one more module, its figures made to match."""
-    h, racks = c.instance.hardware, s.racks + c.instance.hardware.racks_per_module
-    figures = {
-        "it_mw": power.it_mw(h, racks),
-        "facility_mw": c.load_mw(racks),
-        "cooling_m2": power.cooling_m2(h, racks),
-    }
-    return s.model_copy(update={"modules": s.modules + 1, "racks": racks, "gpus": racks * c.gpus_per_rack, **figures})
 
 
 RULES: tuple[Rule, ...] = (parts, budget)

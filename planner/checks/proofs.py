@@ -5,12 +5,10 @@ from collections.abc import Iterator
 from planner.checks.cost import recomputed
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
 from planner.checks.site import wan
-from planner.checks.site.sites import links, route_km
 from planner.checks.training import heterogeneous
 from planner.checks.training.model_choice import stated_loss
 from planner.instance.identity import instance_sha256
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import cost, power
 from planner.plan.certificate import Certificate, Violation
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
@@ -82,85 +80,50 @@ def optimal(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def certified(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that each certificate is about its decision: its objective is the decision's own figure, recomputed."""
-    figures = {
-        "sites": _yearly_usd(c),
-        "layout": c.metrics.days_to_train if c.metrics else None,
-        "fabric": _fabric_usd(c),
-        "placement": _split(c),
-    }
+    """Check that each certificate is about its decision: its objective is the figure that it names, recomputed.
+
+    What is decided jointly is proven jointly: layout, fabric and placement state the value of the whole plan.
+    """
+    days = c.metrics.days_to_train if c.metrics else None
+    joint = days if c.instance.objective.minimize == "loss" else _value(c)
+    figures = {"sites": _capital_usd(c), "layout": joint, "fabric": joint, "placement": joint}
     figures |= {"wan": wan.objective(c), "pools": heterogeneous.days(c)}
     for name, x in certificates(c).items():
         if figures[name] is not None:
             yield from must_equal(f"certified[{name}]", f"objective ({x.minimizes})", x.objective, figures[name])
 
 
-def _yearly_usd(c: PlanPhysics) -> float | None:
-    """Compute what the split minimizes: energy, sites and new lines over their life, and links, each year."""
-    split = c.plan.sites
-    if split is None or len(c.standing) != len(split.sites):
+def _capital_usd(c: PlanPhysics) -> float | None:
+    """Recompute the capital that must fit the budget: the bill, and what broken soft rules weigh."""
+    price = recomputed(c.plan, c)
+    if price is None:
         return None
-    h, prices = c.instance.hardware, c.grid.prices
-    energy = sum(cost.energy_usd_per_year(c.load_mw(x.site.racks), x.authority.energy_usd_per_mwh) for x in c.standing)
-    built = sum(
-        cost.site_capex_usd(c.grid, it_mw=power.it_mw(h, x.site.racks), facility_mw=c.load_mw(x.site.racks))
-        for x in c.standing
-    )
-    price = {line.id: line.capex_usd for line in c.grid.new_lines}
-    built += sum(n * price[line] for line, n in c.built.items())
-    step = {n.id: n.upgrade.capex_usd for n in c.grid.nodes if n.upgrade}
-    built += sum(n * step[node] for node, n in c.steps.items())
-    energy = _over_scenarios(c, energy) + sum(x.usd_per_year for x in split.excess)
-    wide = sum(c.link_usd_per_year(k, route_km(c, a, b)) for _, k, a, b in links(c))
-    return energy + built * cost.annuity(prices.discount_rate, prices.site_life_years) + wide
+    return price.total_usd + (sum(x.usd_per_year for x in c.plan.sites.excess) if c.plan.sites else 0.0)
 
 
-def _over_scenarios(c: PlanPhysics, own: float) -> float:
-    """Return the energy of a year over the scenarios: the worst, or the weighted mean with the grid's own year."""
-    split, mode = c.plan.sites, c.grid.rules.scenarios
-    if split is None or mode == "off" or not split.scenarios:
-        return own
-    if mode == "robust":
-        return max(own, *(r.energy_usd_per_year for r in split.scenarios.values()))
-    weight = {s.name: s.weight for s in c.grid.scenarios}
-    rest = max(0.0, 1 - sum(weight.values()))
-    return rest * own + sum(weight.get(n, 0.0) * r.energy_usd_per_year for n, r in split.scenarios.items())
-
-
-def _fabric_usd(c: PlanPhysics) -> float | None:
-    found = recomputed(c.plan, c) if c.plan.fabric is not None else None
-    return None if found is None else found.capex_usd.get("fabric")
-
-
-def _split(c: PlanPhysics) -> float | None:
-    placement = c.plan.placement
-    if placement is None or set(c.crossings) != set(placement.sites):
-        return None
-    return float(sum(x.groups_split for x in c.crossings.values()))
+def _value(c: PlanPhysics) -> float | None:
+    """Recompute the figure of merit."""
+    price, days = recomputed(c.plan, c), c.metrics.days_to_train if c.metrics else heterogeneous.days(c)
+    figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": stated_loss(c)}
+    return figures[c.instance.objective.minimize]
 
 
 def objective(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the objective is the one asked for, as recomputed, with no bound above what is proven."""
-    o, name = c.plan.objective, c.instance.objective.minimize
+    """Check that the objective is the one asked for, as recomputed, with no bound above it."""
+    o, name, value = c.plan.objective, c.instance.objective.minimize, _value(c)
     yield from must_be("objective", "name", o.name, name)
-    price = recomputed(c.plan, c)
-    days = c.metrics.days_to_train if c.metrics else heterogeneous.days(c)
-    figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": stated_loss(c)}
-    value = figures[name]
     if value is not None:
         yield from must_equal("objective", name, o.value, value)
     yield from _gap("objective", o.value, o.bound, o.gap)
     yield from _gap("objective[joint]", o.value, o.joint_bound, o.joint_gap)
-    for which, bound in (("bound", o.bound), ("joint_bound", o.joint_bound)):
+    for which in ("bound", "joint_bound", "fabric_free_bound"):
+        bound = getattr(o, which)
         if bound is not None and o.value is not None:
             yield from at_most("objective", bound, o.value, which, name)
     decision = c.plan.layout or c.plan.pools
-    proven = decision.certificate.bound if decision and name == "days_to_train" else None
+    proven = decision.certificate.bound if decision and name != "loss" else None
     if proven is not None and o.bound is not None:
-        # The bound over all decisions is valid for this layout too, and sharper where a limit ended its search.
-        limit = max(proven, o.joint_bound or proven)
-        by = "proven by the layout's certificate or over all decisions"
-        yield from at_most("objective", o.bound, limit, "bound", by)
+        yield from at_most("objective", o.bound, proven, "bound", "proven by the certificate")
 
 
 def status(c: PlanPhysics) -> Iterator[Violation]:

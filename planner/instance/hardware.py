@@ -78,6 +78,9 @@ class Hardware(Sourced):
     nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU; absent: the accelerator's.")
     racks_per_module: Count = Field(1, description="Racks bought and powered together.")
     facility_overhead_factor: Annotated[float, Field(ge=1)] = Field(1.0, description="Facility over IT power (PUE).")
+    overhead_includes_fabric: bool = Field(
+        False, description="facility_overhead_factor holds the fabric's power; else it is IT load beside the racks'."
+    )
     cooling_kw_per_m2: Positive | None = Field(None, description="Facility power that dry cooling sheds.")
     pools: tuple[Pool, ...] = Field(
         (),

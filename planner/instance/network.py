@@ -123,14 +123,4 @@ class Network(Sourced):
     spares: Spares = Spares()
     power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt over the fabric's years.")
     max_tiers: Annotated[int, Field(ge=1, le=4)] = 4
-    pipeline_send_step_share: Fraction = Field(
-        PIPELINE_SEND_STEP_SHARE,
-        description="Share of a step that pipeline exchanges may add over the NICs' time. "
-        "Of no effect where a fabric decision is pinned.",
-    )
-    allreduce_step_share: Fraction = Field(
-        ALLREDUCE_STEP_SHARE,
-        description="Share of a step that exposed all-reduces and ZeRO traffic may add over the NICs' time. "
-        "Of no effect where a fabric decision is pinned.",
-    )
     wan_gateway: bool = Field(False, description="Design the switches at which the wavelengths end.")

@@ -6,6 +6,10 @@ from pydantic import Field, model_validator
 
 from planner.instance.base import Count, NonNegative, Positive, Sourced
 
+# Sourced defaults, so that no fibre is free unless an instance says so; instances/5gw.json states the same.
+FIBRE_USD_PER_ROUTE_KM = 9_700.0  # a dark fibre pair for 20 years (IRU) at about $15.6K per route-mile [m]
+WAVELENGTH_USD = 60_000.0  # two long-haul 400G transponders of about $20K each, router ports, a share of amplifiers [m]
+
 
 class FibreNode(Sourced):
     """A place where fibre routes meet; one with the id of a grid node stands at that node."""
@@ -63,8 +67,10 @@ class Wan(Sourced):
     wavelength_gbps: Positive = 400.0
     max_wavelengths_per_pair: Count = Field(96, description="Wavelengths per fibre pair.")
     max_fibre_pairs: Count = Field(16, description="Fibre pairs that can be leased between two sites.")
-    fibre_usd_per_route_km: NonNegative = Field(0.0, description="Lease for its life (IRU) of one fibre pair.")
-    wavelength_usd: NonNegative = Field(0.0, description="Transponders and router ports at both ends.")
+    fibre_usd_per_route_km: NonNegative = Field(
+        FIBRE_USD_PER_ROUTE_KM, description="Lease for its life (IRU) of one fibre pair."
+    )
+    wavelength_usd: NonNegative = Field(WAVELENGTH_USD, description="Transponders and router ports at both ends.")
     fibre_life_years: Positive = 20.0
     fibre_nodes: tuple[FibreNode, ...] = Field((), description="Where fibre routes meet; sites stand at the nearest.")
     fibre_edges: tuple[FibreEdge, ...] = Field((), description="Fibre routes; absent: one between every two sites.")

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from planner.models.layout.best_first import search
 from planner.models.layout.data import MICRO_BATCH_SIZES, Problem
-from planner.physics.training import stage_memory, step
+from planner.physics.training import stage_memory
+from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
@@ -120,7 +121,7 @@ def sequences_of(strategy: ParallelStrategy) -> int:
 
 def step_seconds(problem: Problem, strategy: ParallelStrategy) -> float:
     """Return the seconds of a step by physics."""
-    return float(sum(step.step_breakdown(problem.machine, problem.conditions, strategy).values()))
+    return float(sum(prediction.step_breakdown(problem.machine, problem.conditions, strategy).values()))
 
 
 def factorisations(problem: Problem, n: int) -> Iterator[dict[str, int]]:

@@ -15,7 +15,7 @@ from planner.physics.network.locality import Locality, locality
 from planner.physics.network.plan_design import design_fault, design_of
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.site import cost, fibre, power
-from planner.physics.training import step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
 from planner.plan.fabric import SiteFabric
@@ -54,7 +54,7 @@ class PlanPhysics:
 
     @property
     def wan(self) -> Wan:
-        """What joins the sites; an instance without it has free and unlimited fibre on the default route."""
+        """What joins the sites; an instance without it has fibre on the default route at default prices."""
         return self.instance.wan or Wan()
 
     @property
@@ -89,9 +89,36 @@ class PlanPhysics:
             return {CLUSTER: self.instance.hardware.racks or 0}
         return {s.id: s.racks for s in self.plan.sites.sites} if self.plan.sites else {}
 
-    def load_mw(self, racks: int) -> float:
-        """Return the power of racks at the grid connection, in MW."""
-        return power.facility_mw(self.instance.hardware, racks)
+    def fabric_mw(self, site: str) -> float:
+        """Return the power of a site's fabric, in MW; 0 without one."""
+        fabrics = self.plan.fabric.sites if self.plan.fabric else {}
+        return fabrics[site].power_mw if site in fabrics else 0.0
+
+    def it_mw(self, site: str, racks: int) -> float:
+        """Return the IT power of racks at a site with its fabric, in MW."""
+        return power.it_mw(self.instance.hardware, racks, self.fabric_mw(site))
+
+    def load_mw(self, site: str, racks: int) -> float:
+        """Return the power of racks at a site with its fabric at the grid connection, in MW."""
+        return power.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
+
+    def cooling_m2(self, site: str, racks: int) -> float | None:
+        """Return the area that cools racks at a site with its fabric, in m²."""
+        return power.cooling_m2(self.instance.hardware, racks, self.fabric_mw(site))
+
+    @cached_property
+    def racks_in_use(self) -> dict[str, int]:
+        """Racks of each site that carry replicas."""
+        layout = self.plan.layout
+        if layout is None or self.faults:
+            return {}
+        stages, by_site = layout.rack_stages, layout.racks_per_stage_by_site
+        return {s: by_site.get(s, 0) * stages for s in self.replicas}
+
+    def cabled_racks(self, site: str) -> int:
+        """Return the racks of a site that its fabric joins."""
+        fabric = self.plan.fabric.sites.get(site) if self.plan.fabric else None
+        return (fabric.cabled_racks if fabric else 0) or self.racks_by_site.get(site, 0)
 
     @cached_property
     def built(self) -> dict[str, int]:
@@ -159,8 +186,9 @@ class PlanPhysics:
             wan_gbps=a.wan_gbps,
             wan_rtt_ms=a.wan_rtt_ms or 0.0,
             wan_round_trips=self.wan.round_trips,
+            transport_slowdown=self.transport_slowdown,
         )
-        return LayoutMetrics.model_validate(step.metrics(self.instance, conditions, strategy_of(layout)))
+        return LayoutMetrics.model_validate(prediction.metrics(self.instance, conditions, strategy_of(layout)))
 
     @cached_property
     def switches(self) -> dict[str, Switch]:
@@ -172,15 +200,20 @@ class PlanPhysics:
     def designs(self) -> dict[str, Design]:
         """The design behind each site's fabric, of fabrics whose choices can be computed with."""
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
-        racks = self.racks_by_site
-        designs = {s: self._design(f, racks[s]) for s, f in fabrics.items() if s in racks}
+        designs = {s: self._design(f, self.cabled_racks(s)) for s, f in fabrics.items() if s in self.racks_by_site}
         return {s: d for s, d in designs.items() if d is not None}
 
     def _design(self, f: SiteFabric, racks: int) -> Design | None:
         network = self.instance.network
         if network is None or design_fault(f, racks) or f.switch not in self.switches:
             return None
-        return design_of(f, racks, ports=self.switches[f.switch].ports, gpus=self.gpus_per_rack, network=network)
+        return design_of(
+            f,
+            racks,
+            ports=self.switches[f.switch].ports,
+            gpus=f.wired_gpus_per_rack or self.gpus_per_rack,
+            network=network,
+        )
 
     @cached_property
     def wired(self) -> dict[str, Design]:
@@ -198,7 +231,7 @@ class PlanPhysics:
             return None
         ranks: list[list[int]] = [[] for _ in range(self.plan.layout.rack_stages)]
         for a in self.plan.placement.sites[site].assignment:
-            racks = racks_of(a.racks, self.racks_by_site[site])
+            racks = racks_of(a.racks, self.cabled_racks(site))
             if isinstance(racks, str) or not 0 <= a.stage < len(ranks):
                 return None
             ranks[a.stage] += racks

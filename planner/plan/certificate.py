@@ -30,15 +30,27 @@ class Certificate(Frozen):
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
 
 
+class CheaperPlan(Frozen):
+    """A plan that is almost as fast for less money."""
+
+    days_to_train: float
+    capital_usd: float
+    racks: int
+
+
 class ObjectiveValue(Frozen):
     """The plan's figure of merit and what is proven of it."""
 
     name: str
     value: float | None
-    bound: float | None = Field(description="Proven for the decisions taken in order, each given those before it.")
+    bound: float | None = Field(description="No plan of the declared space is better.")
     gap: float | None
-    joint_bound: float | None = Field(None, description="Proven over all four decisions at once.")
+    joint_bound: float | None = Field(None, description="The same bound, for older readers.")
     joint_gap: float | None = None
+    fabric_free_bound: float | None = Field(None, description="No plan is better with any fabric whatever.")
+    space: str = Field("", description="The declared space.")
+    outside: str = Field("", description="What is not in it.")
+    cheaper: CheaperPlan | None = Field(None, description="The cheapest plan within 0.5 % of the days, where cheaper.")
 
 
 class Conflict(Frozen):

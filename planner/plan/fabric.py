@@ -49,6 +49,8 @@ class SiteFabric(Frozen):
     cost_usd: float = Field(description="WanGateway included.")
     power_mw: float = Field(description="WanGateway included.")
     wan_gateway: WanGateway | None = Field(None, description="Where asked for and wavelengths end at the site.")
+    cabled_racks: int = Field(0, description="Racks in use, which alone are cabled; 0: all of the site.")
+    wired_gpus_per_rack: int = Field(0, description="GPUs of a rack that are cabled; 0: all of them.")
     leaf_domain_racks: int = Field(description="Racks whose GPUs of one index share a leaf.")
     family: FabricFamily = "rail"
     lanes: int = Field(1, description="Networks that every NIC is split over.")

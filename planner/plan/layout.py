@@ -31,12 +31,10 @@ class LayoutMetrics(Frozen):
     pipeline_send_seconds: float = Field(description="One pipeline exchange at the assumed slowdown, gather included.")
     pipeline_send_nic_seconds: float = Field(description="NIC time of one pipeline exchange at the ideal rate.")
     pipeline_send_window_seconds: float = Field(
-        description="Time that one exchange may take: hidden by compute, and within network.pipeline_send_step_share."
+        description="Compute of the smallest chunk, beside which one exchange may run."
     )
     allreduce_layer_seconds: float = Field(description="All-reduce of a layer between racks at the ideal rate.")
-    allreduce_window_seconds: float = Field(
-        description="Time that it may take: hidden by the backward pass, and within network.allreduce_step_share."
-    )
+    allreduce_window_seconds: float = Field(description="Backward pass of a layer, beside which it may run.")
     gradient_bytes_per_stage: float = Field(description="What one stage exchanges between sites per step.")
     wan_window_seconds: float = Field(description="Backward pass of one stage, which hides that exchange.")
 

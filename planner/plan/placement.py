@@ -29,5 +29,11 @@ class PlacementPlan(Frozen):
     lower_bound_split: int = Field(description="groups - sum over leaf domains of floor(racks / group size).")
     extra_pieces: int = Field(description="Pieces beyond one per group.")
     groups_cross_pod: int
+    stripes: dict[str, int] = Field(
+        default_factory=dict,
+        description="By site: 1, whole pipelines side by side, up to the rack stages, whole all-reduce groups.",
+    )
+    block_racks: int = Field(0, description="Racks of a block, which holds whole replicas.")
+    blocks_by_site: dict[str, int] = Field(default_factory=dict)
     sites: dict[str, SitePlacement]
     certificate: Certificate

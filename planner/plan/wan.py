@@ -7,6 +7,8 @@ from pydantic import Field
 from planner.instance.base import Frozen
 from planner.plan.certificate import Certificate
 
+LEAST_CAPITAL = "capital of fibre and wavelengths, USD"  # what a certificate says that a design minimizes
+
 
 class ExchangeForm(Frozen):
     """One form that the gradient exchange could take."""

@@ -9,7 +9,8 @@ from pydantic import Field
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
-from planner.physics.training import stage_memory, step
+from planner.physics.training import step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, write_layout
 from planner.physics.training.step import Conditions
@@ -45,11 +46,11 @@ def evaluated(instance: Instance) -> Evaluation:
     """Predict the layout that the instance's pins give in full."""
     strategy = pinned_strategy(instance)
     slowdown = transport_slowdown_of(instance.network)
-    conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown)
-    measured = step.metrics(instance, conditions, strategy)
+    conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
+    measured = prediction.metrics(instance, conditions, strategy)
     metrics = LayoutMetrics.model_validate(measured)
     problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
-    memory = stage_memory.memory_by_stage(step.machine_of(instance), strategy)
+    memory = prediction.stage_bytes(step.machine_of(instance), strategy)
     return Evaluation.model_validate(
         measured
         | {

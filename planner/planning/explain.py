@@ -1,37 +1,65 @@
-"""Explain a plan: what binds each decision, layouts that differ in one choice, what an infeasible layout lacks."""
+"""Explain a plan: what each decision's runner-up costs and each limit is worth jointly, or what a plan would need."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import Field
 
 from planner.instance.base import Frozen
+from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.models.layout import explain as layout_explain
-from planner.models.requests import LayoutRequest, Options
+from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.solve import solve_joint
+from planner.models.requests import Options
 from planner.plan.certificate import Conflict, Status
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.planning import explain_sites
+from planner.planning.conflict import ANY_PLAN
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.explain_sites import SitesExplanation
 from planner.planning.solve import solve_instance
-from planner.simulation.reference_tree import transport_slowdown_of
+
+CHOICES = (
+    "tensor_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "pipeline_parallel",
+    "virtual_stages",
+    "microbatch_sequences",
+    "zero_stage",
+    "sequence_parallel",
+    "schedule",
+)
+SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
+PRECISION = 0.01  # relative, of what an infeasible instance lacks
+DOUBLINGS = 20  # of a limit, in search of a plan
 
 
 class Other(Frozen):
-    """The best layout with one choice made otherwise."""
+    """The best plan with one decision made otherwise."""
 
     choice: str
-    plan_value: str | int | bool
-    value: str | int | bool = Field(description="In the place of the plan's.")
-    loss: float = Field(description="Seconds per sequence over the plan's, less one: 0.11 is 11 % slower.")
-    grown: str = Field(description="Part of the step that grew most.")
-    also: dict[str, tuple[str | int | bool, str | int | bool]] = Field(
-        description="Other choices that answered it, from and to."
-    )
-    proved: bool = Field(description="No layout with the choice made otherwise is faster.")
+    plan_value: str
+    value: str = Field(description="In the place of the plan's.")
+    days: float | None = Field(description="Of that plan; null: there is none.")
+    loss: float | None = Field(description="Days over the plan's, less one: 0.11 is 11 % slower.")
+    proved: bool = Field(description="No plan with the decision made otherwise is faster.")
+
+
+class Worth(Frozen):
+    """What more of a limit saves, every decision taken anew."""
+
+    limit: str
+    more: float
+    unit: str
+    days_saved: float
+    proved: bool
 
 
 class Lack(Frozen):
-    """A limit that, changed alone, lets a layout exist; verified by searching with it."""
+    """A limit that, changed alone, lets a plan exist; verified by solving with it."""
 
     limit: str
     now: float
@@ -40,18 +68,27 @@ class Lack(Frozen):
 
 
 class Explanation(Frozen):
-    """What binds a plan, or why there is none."""
+    """What a plan's decisions and limits are worth, or why there is none."""
 
     name: str
     status: Status
     conflict: Conflict | None = Field(None, description="A smallest set of rules that leaves no plan.")
-    lacks: tuple[Lack, ...] = Field(
-        (), description="Of an infeasible layout: memory, batch or racks that would allow one."
-    )
+    lacks: tuple[Lack, ...] = Field((), description="Memory, batch or racks that alone would allow a plan.")
     sites: SitesExplanation | None = Field(None, description="Of the split, where there is a grid.")
-    binding: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="What binds each decision.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
-    others: tuple[Other, ...] = Field((), description="Layouts that differ in one choice, the least loss first.")
+    others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, the least loss first.")
+    worth: tuple[Worth, ...] = Field((), description="What more of each limit saves.")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The instance with one decision made otherwise."""
+
+    choice: str
+    plan_value: str
+    value: str
+    instance: Instance
+    without: dict[str, Any]
 
 
 def explained(instance: Instance, options: Options, *, near: int = 0, within: float = 0.05) -> Explanation:
@@ -59,61 +96,185 @@ def explained(instance: Instance, options: Options, *, near: int = 0, within: fl
     plan = solve_instance(instance, options, lambda _: None)
     if plan.layout is None:
         return _infeasible(plan, instance, options)
-    sections = {"sites": plan.sites, "layout": plan.layout, "fabric": plan.fabric, "placement": plan.placement}
+    days = plan.layout.metrics.days_to_train
+    others = [_other(v, days, options) for v in _variants(plan)]
     return Explanation(
         name=instance.name,
         status=plan.status,
-        binding={name: x.certificate.binding for name, x in sections.items() if x is not None},
         layout=plan.layout,
         sites=explain_sites.explained_plan(plan, options, near=near, within=within),
-        others=tuple(
-            Other(
-                choice=x.choice,
-                plan_value=x.best_value,
-                value=x.value,
-                loss=x.loss,
-                grown=x.grown,
-                also=x.also,
-                proved=x.proved,
-            )
-            for x in layout_explain.runners_up(instance, _request(plan, plan.layout), options)
-        ),
+        others=tuple(sorted(others, key=lambda x: (x.loss is None, x.loss or 0.0))),
+        worth=tuple(_worth(plan, days, options)),
     )
+
+
+def _variants(plan: Plan) -> Iterator[Variant]:
+    """Yield the instance with each decision of the plan forbidden in turn; a pinned one has no alternative."""
+    instance, layout = plan.instance, plan.layout
+    for name in CHOICES:
+        if f"layout.{name}" not in instance.pins:
+            value = getattr(layout, name)
+            yield Variant(name, str(value), "any other", instance, {f"layout.{name}": value})
+    stripes = plan.placement.stripes if plan.placement else {}
+    if stripes and "placement.stripes" not in instance.pins and layout is not None and layout.rack_stages > 1:
+        value = next(iter(stripes.values()))
+        yield Variant("stripes", str(value), "any other", instance, {"placement.stripes": value})
+    for site in plan.sites.sites if plan.sites else ():
+        path = f"sites.racks.{site.id}"
+        if path not in instance.pins:
+            yield Variant("site", site.id, "closed", _pinned(instance, path, 0), {})
+    yield from _other_switches(plan)
+
+
+def _other_switches(plan: Plan) -> Iterator[Variant]:
+    """Yield the instance without each switch that the plan uses, where others are left."""
+    network = plan.instance.network
+    for name in sorted({f.switch for f in plan.fabric.sites.values()} if plan.fabric else ()):
+        rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
+        if network is not None and rest:
+            other = plan.instance.model_copy(update={"network": network.model_copy(update={"switches": rest})})
+            yield Variant("switch", name, "any other", other, {})
+
+
+def _pinned(instance: Instance, path: str, value: Any) -> Instance:
+    return instance.model_copy(update={"pins": {**instance.pins, path: value}})
+
+
+def _other(v: Variant, days: float, options: Options) -> Other:
+    """Solve with one decision made otherwise."""
+    found = _timed(v.instance, options, v.without)
+    return Other(
+        choice=v.choice,
+        plan_value=v.plan_value,
+        value=_value(v, found),
+        days=found.days,
+        loss=None if found.days is None else found.days / days - 1,
+        proved=found.stopped == "proved",
+    )
+
+
+def _value(v: Variant, found: JointSolution) -> str:
+    """Return the value that the best plan has in the place of the forbidden one."""
+    plan = found.plan
+    if plan is None or not v.without:
+        return v.value
+    if v.choice == "stripes":
+        return str(next((t.stripes for t in plan.templates.values()), v.value))
+    column, shape = plan.column, plan.column.strategy.shape
+    chosen = {
+        "pipeline_parallel": column.p,
+        "virtual_stages": column.v,
+        "zero_stage": column.zero,
+        "microbatch_sequences": shape.micro_batch,
+        "schedule": column.strategy.order,
+    }
+    return str(chosen.get(v.choice, getattr(shape, v.choice, v.value)))
+
+
+def _timed(instance: Instance, options: Options, without: dict[str, Any] | None = None) -> JointSolution:
+    """Return the fewest days of an instance, whatever it minimizes."""
+    objective = instance.objective.model_copy(update={"minimize": "days_to_train"})
+    asked = instance.model_copy(update={"objective": objective})
+    return solve_joint(asked, options, lambda _: None, without=without or {})
+
+
+def _worth(plan: Plan, days: float, options: Options) -> Iterator[Worth]:
+    """Yield what a little more of each limit saves, by solving with it."""
+    instance, limits = plan.instance, plan.instance.limits
+    gpu, wan = instance.hardware.accelerator, plan.sites.links if plan.sites else ()
+    asked: list[tuple[str, float, str, Instance]] = []
+    if limits.budget_usd:
+        more = limits.budget_usd * SMALL_CHANGE
+        asked.append(("limits.budget_usd", more, "USD", _limited(instance, "budget_usd", limits.budget_usd + more)))
+    if limits.max_batch_tokens:
+        more = limits.max_batch_tokens * SMALL_CHANGE
+        bigger = _limited(instance, "max_batch_tokens", limits.max_batch_tokens + more)
+        asked.append(("limits.max_batch_tokens", more, "tokens of batch", bigger))
+    if isinstance(gpu, Accelerator):
+        hardware = instance.hardware.model_copy(
+            update={"accelerator": gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes + 1e9})}
+        )
+        asked.append(("memory", 1.0, "GB of HBM", instance.model_copy(update={"hardware": hardware})))
+    if instance.grid is not None:
+        areas = tuple(
+            b.model_copy(update={"headroom_mw": b.headroom_mw * (1 + SMALL_CHANGE)})
+            for b in instance.grid.balancing_authorities
+        )
+        more = sum(b.headroom_mw for b in instance.grid.balancing_authorities) * SMALL_CHANGE
+        grid = instance.grid.model_copy(update={"balancing_authorities": areas})
+        asked.append(("grid headroom", more, "MW", instance.model_copy(update={"grid": grid})))
+    if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
+        pair = instance.wan.max_wavelengths_per_pair
+        lit = _pinned(instance, "wan.wavelengths", wan[0].wavelengths + pair)
+        asked.append(("wan", 1.0, "fibre pair", lit))
+    for limit, more, unit, changed in asked:
+        found = _timed(changed, options)
+        if found.days is not None:
+            proved = found.stopped == "proved"
+            yield Worth(limit=limit, more=more, unit=unit, days_saved=days - found.days, proved=proved)
+
+
+def _limited(instance: Instance, name: str, value: float) -> Instance:
+    return instance.model_copy(update={"limits": instance.limits.model_copy(update={name: value})})
 
 
 def _infeasible(plan: Plan, instance: Instance, options: Options) -> Explanation:
     """Explain why there is no plan."""
     why, split = plan.conflict, None
-    lacks: tuple[Lack, ...] = ()
-    if why is not None and why.rules and why.decision == "layout":
-        lacks = _lacks(instance)
     if why is not None and why.rules and why.decision == "sites" and instance.grid is not None:
         split = explain_sites.explained_infeasible(instance, why, options)
+    lacks = tuple(_lacks(instance, why, options)) if why is not None and why.rules and split is None else ()
     return Explanation(name=instance.name, status=plan.status, conflict=why, lacks=lacks, sites=split)
 
 
-def _lacks(instance: Instance) -> tuple[Lack, ...]:
-    """Return what a single cluster lacks; where a grid decides the racks, their number is no given."""
-    if instance.hardware.racks is None:
-        return ()
-    slowdown = transport_slowdown_of(instance.network)
-    asked = LayoutRequest(
-        racks_by_site={"cluster": instance.hardware.racks}, pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown
-    )
-    return tuple(Lack.model_validate(x, from_attributes=True) for x in layout_explain.relief(instance, asked))
+def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack]:
+    """Yield the limits in conflict that alone, and least, let a plan exist."""
+    gpu, h, batch = instance.hardware.accelerator, instance.hardware, instance.limits.max_batch_tokens
+    if "memory" in why.rules and isinstance(gpu, Accelerator):
+        needed = _least(instance, gpu.hbm_bytes, _with_hbm, options)
+        if needed is not None:
+            yield Lack(limit="memory", now=gpu.hbm_bytes / 1e9, needed=needed / 1e9, unit="GB of HBM a GPU")
+    if "limits.max_batch_tokens" in why.rules and batch is not None:
+        needed = _least(instance, batch, lambda x, v: _limited(x, "max_batch_tokens", v), options)
+        if needed is not None:
+            yield Lack(limit="limits.max_batch_tokens", now=batch, needed=needed, unit="tokens a step")
+    if "hardware.racks" in why.rules and h.racks is not None:
+        needed = _least(instance, h.racks, _with_racks, options, whole=True)
+        if needed is not None:
+            yield Lack(limit="hardware.racks", now=h.racks, needed=needed, unit="racks")
 
 
-def _request(plan: Plan, layout: LayoutPlan) -> LayoutRequest:
-    """Return the request that the plan's layout answers."""
-    a = layout.assumptions
-    racks = {s.id: s.racks for s in plan.sites.sites} if plan.sites else {"cluster": plan.instance.hardware.racks or 0}
-    return LayoutRequest(
-        racks_by_site=racks,
-        pipeline_send_slowdown=a.pipeline_send_slowdown,
-        allreduce_slowdown=a.allreduce_slowdown,
-        wan_gbps=a.wan_gbps,
-        wan_rtt_ms=a.wan_rtt_ms,
-    )
+def _with_hbm(instance: Instance, value: float) -> Instance:
+    gpu = instance.hardware.accelerator
+    if not isinstance(gpu, Accelerator):
+        raise TypeError("the instance still has catalogue names; load it through planner.load")
+    more = gpu.model_copy(update={"hbm_bytes": value})
+    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"accelerator": more})})
+
+
+def _with_racks(instance: Instance, value: float) -> Instance:
+    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"racks": int(value)})})
+
+
+def _least(instance: Instance, now: float, changed: Any, options: Options, *, whole: bool = False) -> float | None:
+    """Return the least value of a limit, to the precision, with which a plan was found; None where none was."""
+    any_plan = replace(options, gap=ANY_PLAN)
+
+    def exists(value: float) -> bool:
+        found = _timed(changed(instance, value), any_plan)
+        return found.status in (JointStatus.OPTIMAL, JointStatus.FEASIBLE)
+
+    low, high = now, 2 * now
+    for _ in range(DOUBLINGS):
+        if exists(high):
+            break
+        low, high = high, 2 * high
+    else:
+        return None
+    while high - low > (1 if whole else PRECISION * low):
+        middle = (low + high) // 2 if whole else (low + high) / 2
+        low, high = (low, middle) if exists(middle) else (middle, high)
+    return high
 
 
 def summary(e: Explanation) -> str:
@@ -121,25 +282,26 @@ def summary(e: Explanation) -> str:
     lines = [f"{e.name}: {e.status}"]
     if e.conflict is not None:
         lines += [f"  no plan: {e.conflict.reason}"]
-        lines += (
-            [f"  rules in conflict ({e.conflict.decision}): {', '.join(e.conflict.rules)}"] if e.conflict.rules else []
-        )
+        if e.conflict.rules:
+            lines += [f"  rules in conflict ({e.conflict.decision}): {', '.join(e.conflict.rules)}"]
     lines += [f"  would do: {x.limit} {x.needed:,.6g} {x.unit} (is {x.now:,.6g})" for x in e.lacks]
-    lines += [f"BINDS      {decision}: {', '.join(names) or 'nothing'}" for decision, names in e.binding.items()]
     if e.sites is not None:
         lines += explain_sites.summary(e.sites)
     if e.layout is not None:
         m = e.layout.metrics
         lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m), *memory_lines(m)]
-        lines += ["INSTEAD    the best layout with one choice made otherwise"]
-    return "\n".join([*lines, *(_other_line(x) for x in e.others)])
+        lines += ["INSTEAD    the best plan with one decision made otherwise"]
+    lines += map(_other_line, e.others)
+    lines += ["MORE       of a limit, every decision taken anew"] if e.worth else []
+    return "\n".join([*lines, *map(_worth_line, e.worth)])
 
 
 def _other_line(x: Other) -> str:
-    """Return a line on the best layout with one choice made otherwise."""
-    changed = ", ".join(f"{k} {b}" for k, (_, b) in x.also.items())
-    line = f"  {x.choice.replace('_', ' ')} {x.value} instead of {x.plan_value}: {100 * x.loss:+.1f} %, "
-    return (
-        f"{line}{x.grown.replace('_', ' ')}{f' (with {changed})' if changed else ''}"
-        f"{'' if x.proved else '; not proven'}"
-    )
+    """Return a line on the best plan with one decision made otherwise."""
+    cost = "no plan" if x.loss is None else f"{100 * x.loss:+.2f} % ({x.days:,.1f} days)"
+    unproven = "" if x.proved else "; not proven"
+    return f"  {x.choice.replace('_', ' ')} {x.value} instead of {x.plan_value}: {cost}{unproven}"
+
+
+def _worth_line(x: Worth) -> str:
+    return f"  {x.more:,.6g} {x.unit}: {x.days_saved:,.4g} days sooner{'' if x.proved else '; not proven'}"

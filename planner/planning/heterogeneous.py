@@ -12,7 +12,8 @@ from planner.models.layout.data import Problem, problem_of
 from planner.models.layout.report import given_by, plan_of
 from planner.models.requests import LayoutRequest, Options
 from planner.physics.site.cost import bill
-from planner.physics.training import heterogeneous, layer_time, step
+from planner.physics.training import heterogeneous, layer_time
+from planner.physics.training.blocks import prediction
 from planner.plan.certificate import Conflict, ObjectiveValue, Status
 from planner.plan.layout import LayoutMetrics, LayoutPlan, PoolsPlan
 from planner.plan.plan import Plan
@@ -56,7 +57,7 @@ class PoolProblems:
     def metrics(self, k: int, point: Point) -> LayoutMetrics:
         """Predict what a pool's layout does."""
         alone = heterogeneous.pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
-        return LayoutMetrics.model_validate(step.metrics(alone, self.problems[k].conditions, point.strategy))
+        return LayoutMetrics.model_validate(prediction.metrics(alone, self.problems[k].conditions, point.strategy))
 
     def exchanges(self, points: tuple[Point | None, ...]) -> list[float]:
         """Return the exposed exchange of each pool that trains, 0 of the others."""

@@ -10,6 +10,7 @@ from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.models import minimum_racks, model_size
 from planner.physics.training import scaling_laws, step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import layout_values
 
 DAY = 86_400.0
@@ -83,7 +84,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
             else "the time limit came first"
         )
         return LimitPoint.model_validate(known | {"reason": why})
-    breakdown = step.step_breakdown(machine, minimum_racks.conditions(asked), found.strategy)
+    breakdown = prediction.step_breakdown(machine, minimum_racks.conditions(asked), found.strategy)
     seconds = sum(breakdown.values())
     return LimitPoint.model_validate(
         known

@@ -14,6 +14,7 @@ from planner.units import money, percent, words
 
 INDENT = 11  # columns of a section's name
 OBJECTIVE_UNITS = {"days_to_train": "days to train", "cost_usd": "USD", "loss": "nats a token"}
+PROVEN = 1e-9  # relative: a gap of rounding alone
 SMALL = 5e-4  # share of a total below which a part prints as 0.0 % and is left out
 
 
@@ -35,13 +36,36 @@ def _headline(plan: Plan) -> Iterator[str]:
         yield f"  no plan: {plan.conflict.reason}"
         yield f"  rules in conflict ({plan.conflict.decision}): {', '.join(plan.conflict.rules) or 'not determined'}"
     elif o.value is not None:
-        joint = ""
-        if o.joint_bound is not None:
-            away = f"({percent(o.joint_gap or 0)} away)"
-            joint = f"; over all decisions at once no plan is under {o.joint_bound:,.1f} {away}"
-        value = f"{o.value:,.4f}" if o.name == "loss" else f"{o.value:,.1f}"
-        proven = f"decision by decision proven to {100 * (o.gap or 0):.2g} %"
-        yield f"  {value} {OBJECTIVE_UNITS[o.name]}, {proven}{joint}"
+        yield f"  {_figure(o.name, o.value)} {OBJECTIVE_UNITS[o.name]}; {_proven(plan)}"
+        yield from _around(plan)
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{value:,.4f}" if name == "loss" else money(value) if name == "cost_usd" else f"{value:,.1f}"
+
+
+def _proven(plan: Plan) -> str:
+    """Write what no plan of the declared space is below."""
+    o = plan.objective
+    if o.bound is None:
+        return "no bound is proven"
+    if not o.gap or o.gap < PROVEN:
+        return "no plan of the declared space is better"
+    return f"no plan of the declared space is under {_figure(o.name, o.bound)} (gap {percent(o.gap)})"
+
+
+def _around(plan: Plan) -> Iterator[str]:
+    """Write the bound over all fabrics, and the plan that is almost as fast for less."""
+    o = plan.objective
+    if o.value is not None and o.fabric_free_bound is not None and o.name == "days_to_train":
+        away = percent((o.value - o.fabric_free_bound) / o.value)
+        yield f"  with any fabric whatever: no plan is under {o.fabric_free_bound:,.1f} ({away} away)"
+    if o.cheaper is not None and plan.cost is not None:
+        x = o.cheaper
+        yield (
+            f"  {_figure(o.name, o.value or 0.0)} days for {money(plan.cost.total_usd)}; "
+            f"{x.days_to_train:,.1f} for {money(x.capital_usd)} ({x.racks:,} racks)"
+        )
 
 
 def _decisions(plan: Plan) -> Iterator[str]:
@@ -148,7 +172,11 @@ def _carried(demands: list[WanDemand]) -> str:
 
 def _layout(x: LayoutPlan) -> Iterator[str]:
     m = x.metrics
-    degrees = f"TP {x.tensor_parallel} x PP {x.pipeline_parallel} (v {x.virtual_stages}) x DP {x.data_parallel:,}"
+    inner = f" ({x.tensor_parallel_inner} inner)" if x.tensor_parallel_inner > 1 else ""
+    context = f" x CP {x.context_parallel}" if x.context_parallel > 1 else ""
+    expert = f", EP {x.expert_parallel}" if x.expert_parallel > 1 else ""
+    pipeline = f" x PP {x.pipeline_parallel} (v {x.virtual_stages}, {x.schedule})"
+    degrees = f"TP {x.tensor_parallel}{inner}{context}{pipeline} x DP {x.data_parallel:,}{expert}"
     batch = f"{x.microbatches_per_step} micro-batches of {x.microbatch_sequences}"
     sequence = ", sequence parallel" if x.sequence_parallel else ""
     yield f"{degrees}; {batch}; ZeRO-{x.zero_stage}, recompute {x.recompute}{sequence}"
@@ -185,7 +213,6 @@ def _stages(layers: tuple[int, ...]) -> str:
 def _fabric(x: FabricPlan) -> Iterator[str]:
     for site, f in sorted(x.sites.items()):
         yield from _site_fabric(site, f)
-    yield proof(x.certificate)
 
 
 def _site_fabric(site: str, f: SiteFabric) -> Iterator[str]:
@@ -195,8 +222,9 @@ def _site_fabric(site: str, f: SiteFabric) -> Iterator[str]:
     yield f"{site}: {f.planes} plane(s) of {f.switch}{family}: {tiers}; {total}"
     crossing = f"{100 * f.share_leaving_leaf:.0f} % leaves the leaf, {100 * f.share_leaving_pod:.0f} % the pod"
     crossing += f", {100 * f.share_leaving_zone:.0f} % the zone" if f.zones else ""
-    slowdown = f"{f.pipeline_send_slowdown:.2f}x ideal; {crossing}"
-    yield f"exchange {f.p2p_seconds * 1e3:.2f} ms ({slowdown}); leaf domain {f.leaf_domain_racks} racks"
+    slowdown = f"{f.pipeline_send_slowdown:.2f}x ideal, all-reduces {f.allreduce_slowdown:.2f}x; {crossing}"
+    wired = f"; {f.wired_gpus_per_rack} GPUs a rack cabled" if f.wired_gpus_per_rack else ""
+    yield f"exchange {f.p2p_seconds * 1e3:.2f} ms ({slowdown}); leaf domain {f.leaf_domain_racks} racks{wired}"
     if f.wan_gateway is not None:
         g = f.wan_gateway
         ports = f"{g.wan_ports:,} port(s) to the wide area, {g.uplinks:,} up"
@@ -209,10 +237,12 @@ def _transport(x: TransportFactor) -> Iterator[str]:
 
 
 def _placement(x: PlacementPlan) -> Iterator[str]:
+    for site, stripes in sorted(x.stripes.items()):
+        blocks = f"{x.blocks_by_site.get(site, 0):,} blocks of {x.block_racks:,} racks"
+        yield f"{site}: {blocks} in {stripes} stripe{'s' if stripes > 1 else ''}"
     local = f"{x.groups_leaf_local:,} of {x.groups:,} all-reduce groups under one leaf domain"
     split = f"{x.groups_split:,} split (at least {x.lower_bound_split:,})"
     yield f"{local}; {split}, {x.extra_pieces:,} extra pieces, {x.groups_cross_pod:,} across pods"
-    yield proof(x.certificate)
 
 
 def proof(c: Certificate) -> str:

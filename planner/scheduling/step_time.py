@@ -15,7 +15,7 @@ from planner.physics.network.locality import Locality, locality, min_crossings
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training import step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
 from planner.plan.files import read_plan
@@ -69,10 +69,12 @@ class Clock:
         layout, transport_slowdown = self.plan.layout, transport_slowdown_of(self.network)
         if layout is None:
             raise InputError("step-time: the plan has no layout; solve an instance with one")
-        metrics = step.metrics(
+        metrics = prediction.metrics(
             self.plan.instance,
             Conditions(
-                pipeline_send_slowdown=transport_slowdown * send, allreduce_slowdown=transport_slowdown * allreduce
+                pipeline_send_slowdown=transport_slowdown * send,
+                allreduce_slowdown=transport_slowdown * allreduce,
+                transport_slowdown=transport_slowdown,
             ),
             strategy_of(layout),
         )

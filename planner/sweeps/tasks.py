@@ -24,7 +24,6 @@ from planner.version import __version__
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Two solves in threads of one process would fight over the solvers' signal handlers and thread pools.
 _one_at_a_time = threading.Lock()
-_learned: dict[str, Any] = {}  # what this process keeps from point to point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +91,11 @@ def point_text(point: Mapping[str, Any]) -> str:
 def solve_point(task: Task) -> Answer:
     """Solve one point; whatever goes wrong is the reason of its row."""
     from planner.planning.solve import solve_instance
-    from planner.planning.trials import Learned
 
     started = time.perf_counter()
     try:
         with _one_at_a_time:
-            plan = solve_instance(
-                load_instance(task.data), task.options, _silent, _learned.setdefault("solves", Learned())
-            )
+            plan = solve_instance(load_instance(task.data), task.options, _silent)
     except Exception as error:  # a defect at one point must not end a sweep of thousands
         reason = f"{type(error).__name__}: {error}"
         return Answer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))

@@ -15,7 +15,8 @@ from planner.instance.instance import Instance
 from planner.models.layout import solve as layout
 from planner.models.layout.data import Problem, problem_of
 from planner.models.requests import LayoutRequest, Options
-from planner.physics.training import stage_memory, step
+from planner.physics.training import stage_memory
+from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.planning.load import load_instance
 
@@ -113,7 +114,7 @@ def enumerate_all(instance: Instance, request: LayoutRequest) -> tuple[float, in
     for cut in cuts(problem):
         count += 1
         if sum(stage_memory.worst_memory(problem.machine, cut).values()) <= problem.memory_limit:
-            seconds = sum(step.step_breakdown(problem.machine, problem.conditions, cut).values())
+            seconds = sum(prediction.step_breakdown(problem.machine, problem.conditions, cut).values())
             best = min(best, seconds / (cut.data_parallel * cut.micro_batches * cut.micro_batch))
     return best, count, time.perf_counter() - started
 

@@ -15,7 +15,8 @@ from typing import Any
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software
-from planner.physics.training import memory, stage_memory, step
+from planner.physics.training import memory, stage_memory
+from planner.physics.training.blocks import prediction
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
@@ -69,7 +70,7 @@ class Case:
     def predict(self) -> float:
         """Predict the seconds of a step."""
         return math.fsum(
-            step.step_breakdown(
+            prediction.step_breakdown(
                 self.machine, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), self.strategy
             ).values()
         )

@@ -9,6 +9,7 @@ from typing import Any
 from planner.instance.instance import Instance
 from planner.models.requests import LayoutRequest
 from planner.physics.training import layer_time, stage_memory, step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
@@ -192,7 +193,8 @@ def every_time(i: Instance, asked: LayoutRequest) -> Iterator[tuple[float, Paral
         for x in every_layout(i, asked):
             if sum(stage_memory.worst_memory(m, x).values()) <= limit:
                 yield (
-                    sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch),
+                    sum(prediction.step_breakdown(m, c, x).values())
+                    / (x.data_parallel * x.micro_batches * x.micro_batch),
                     x,
                 )
     finally:

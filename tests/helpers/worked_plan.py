@@ -13,7 +13,7 @@ from planner.physics.network.topology import Design
 from planner.physics.site import cost, power, wan
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.physics.training import step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate
@@ -124,6 +124,7 @@ INSTANCE: dict[str, Any] = {
         "rack": {"name": "rack", "gpus": 4, "it_kw": 100, "price_usd": 2e6},
         "racks_per_module": 2,
         "facility_overhead_factor": 1.5,
+        "overhead_includes_fabric": True,
         "cooling_kw_per_m2": 2,
     },
     "grid": GRID,
@@ -176,8 +177,11 @@ def worked(
     stages = {s: _stages(a, strategy.pipeline_parallel) for s, a in assignment.items()}
     where = {s: _where(designs[s], stages[s], wrap=strategy.virtual_stages > 1) for s in racks}
     send, allreduce = (max(s) for s in zip(*(_slowdowns(instance, designs[s], where[s]) for s in racks), strict=True))
+    own = {"transport_slowdown": instance.network.transport.slowdown}
     quick = LayoutMetrics.model_validate(
-        step.metrics(instance, Conditions(pipeline_send_slowdown=send, allreduce_slowdown=allreduce), strategy)
+        prediction.metrics(
+            instance, Conditions(pipeline_send_slowdown=send, allreduce_slowdown=allreduce, **own), strategy
+        )
     )
     link = _link(instance, quick)
     waves = link.wavelengths
@@ -187,16 +191,14 @@ def worked(
         "wan_gbps": waves * 0.001 / instance.wan.headroom_factor,
         "wan_rtt_ms": link.rtt_ms,
     }
-    metrics = LayoutMetrics.model_validate(step.metrics(instance, Conditions(**a), strategy))
-    sites = _sites(instance, racks, link)
-    fabric = FabricPlan(
-        sites={s: _fabric(instance, designs[s], where[s], metrics) for s in racks},
-        certificate=_proof(sum(_usd(instance, d) for d in designs.values())),
-    )
-    layout = _layout(instance, strategy, racks, a, metrics)
-    money = bill(instance, sum(racks.values()), sites, fabric)
-    days = metrics.days_to_train
+    metrics = LayoutMetrics.model_validate(prediction.metrics(instance, Conditions(**a, **own), strategy))
+    fabrics = {s: _fabric(instance, designs[s], where[s], metrics) for s in racks}
+    sites, days = _sites(instance, racks, link), metrics.days_to_train
+    money = bill(instance, sum(racks.values()), sites, FabricPlan(sites=fabrics, certificate=_proof(0.0)))
     value = days if instance.objective.minimize == "days_to_train" else money.total_usd
+    sites = sites.model_copy(update={"certificate": _proof(money.total_usd)})
+    fabric = FabricPlan(sites=fabrics, certificate=_proof(value))
+    layout = _layout(instance, strategy, racks, a, metrics, value)
     return Plan.model_validate(
         {
             "planner_version": "0",
@@ -208,13 +210,13 @@ def worked(
                 "value": value,
                 "bound": value,
                 "gap": 0,
-                "joint_bound": value / 2,
-                "joint_gap": 0.5,
+                "joint_bound": value,
+                "joint_gap": 0,
             },
             "sites": sites,
             "layout": layout,
             "fabric": fabric,
-            "placement": _placement(assignment, where, strategy, racks),
+            "placement": _placement(assignment, where, strategy, racks, value),
             "cost": money,
         }
     )
@@ -306,7 +308,7 @@ def _link(instance: Instance, m: LayoutMetrics) -> Link:
         b="w1",
         route_km=km,
         rtt_ms=rtt,
-        required_gbps=need,
+        required_gbps=waves * w.wavelength_gbps,
         wavelengths=waves,
         capacity_gbps=waves * w.wavelength_gbps,
         fibre_pairs=wan.fibre_pairs(w, waves),
@@ -337,13 +339,6 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
                 interconnect_mw=usable_interconnect_mw(grid, x, BUILT) if grid.rules.interconnect.on else None,
             )
         )
-    prices = grid.prices
-    energy = sum(cost.energy_usd_per_year(s.facility_mw, areas[s.balancing_authority].energy_usd_per_mwh) for s in held)
-    capital = (
-        sum(cost.site_capex_usd(grid, it_mw=s.it_mw, facility_mw=s.facility_mw) for s in held)
-        + grid.new_lines[0].capex_usd
-    )
-    yearly = energy + capital * cost.annuity(prices.discount_rate, prices.site_life_years) + link.usd_per_year
     # Plants at e2 send 0.1 MW over the standing circuits, against their direction, and 0.2 MW over the built one.
     fed = {"e1": held[0].facility_mw - 0.3, "e2": 0.3, "w1": held[1].facility_mw}
     flows = [{"line": "e1-e2", "mw": -0.1}, {"line": "e1-e2-new", "mw": 0.2}]
@@ -355,13 +350,18 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
             "new_lines": built,
             "generation_mw": fed,
             "flows": flows,
-            "certificate": _proof(yearly),
+            "certificate": _proof(0.0),
         }
     )
 
 
 def _layout(
-    instance: Instance, strategy: ParallelStrategy, racks: dict[str, int], a: dict[str, float], metrics: LayoutMetrics
+    instance: Instance,
+    strategy: ParallelStrategy,
+    racks: dict[str, int],
+    a: dict[str, float],
+    metrics: LayoutMetrics,
+    value: float,
 ) -> dict[str, Any]:
     by_site = dict(zip(sorted(racks), strategy.data_parallel_by_site, strict=True))
     used, total = (
@@ -377,7 +377,7 @@ def _layout(
         "gpus_idle": total - used,
         "assumptions": a,
         "metrics": metrics,
-        "certificate": _proof(metrics.days_to_train),
+        "certificate": _proof(value),
     }
 
 
@@ -430,7 +430,7 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
 
 
 def _placement(
-    assignment: dict[str, Any], where: Any, strategy: ParallelStrategy, racks: dict[str, int]
+    assignment: dict[str, Any], where: Any, strategy: ParallelStrategy, racks: dict[str, int], value: float
 ) -> dict[str, Any]:
     groups, split = strategy.pipeline_parallel * len(racks), sum(x.groups_split for x in where.values())
     held = {
@@ -445,5 +445,5 @@ def _placement(
         "extra_pieces": sum(x.extra_pieces for x in where.values()),
         "groups_cross_pod": sum(x.groups_cross_pod for x in where.values()),
         "sites": held,
-        "certificate": _proof(float(split)).model_dump(),
+        "certificate": _proof(value).model_dump(),
     }

@@ -10,7 +10,8 @@ from planner.models.batch_shares import Pool, balance, factorisations, sequences
 from planner.models.layout.best_first import search
 from planner.models.layout.data import problem_of
 from planner.models.requests import LayoutRequest
-from planner.physics.training import stage_memory, step
+from planner.physics.training import stage_memory
+from planner.physics.training.blocks import prediction
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 
@@ -132,6 +133,6 @@ def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
         n = sequences_of(strategy)
         assert n <= 40
         assert sum(stage_memory.worst_memory(asked.machine, strategy).values()) <= asked.memory_limit
-        assert sum(step.step_breakdown(asked.machine, asked.conditions, strategy).values()) >= n * pool.rate(n) * (
-            1 - 1e-9
-        )
+        assert sum(prediction.step_breakdown(asked.machine, asked.conditions, strategy).values()) >= n * pool.rate(
+            n
+        ) * (1 - 1e-9)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from planner.checks.rule import Rule, at_most, broken, must_equal
 from planner.physics.network import locality
 from planner.physics.plan_physics import PlanPhysics, racks_of
+from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.certificate import Violation
 
 
@@ -22,7 +23,7 @@ def known_racks(c: PlanPhysics) -> Iterator[Violation]:
     stages = c.plan.layout.rack_stages if c.plan.layout else 0
     for s, placed in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
         for a in placed.assignment if s in c.racks_by_site else ():
-            racks = racks_of(a.racks, c.racks_by_site[s])
+            racks = racks_of(a.racks, c.cabled_racks(s))
             if isinstance(racks, str):
                 yield broken(f"known_racks[{s}]", f"stage {a.stage}: {racks}")
             if not 0 <= a.stage < stages:
@@ -48,7 +49,7 @@ def leaf_domain(c: PlanPhysics) -> Iterator[Violation]:
     for s, placed in sorted(c.plan.placement.sites.items()) if c.plan.placement else ():
         if s not in c.wired or s not in c.stages:
             continue
-        size, total = c.wired[s].domain_racks, c.racks_by_site[s]
+        size, total = c.wired[s].domain_racks, c.cabled_racks(s)
         for a in placed.assignment:
             first, last = a.leaf_domain * size, min((a.leaf_domain + 1) * size, total) - 1
             racks = racks_of(a.racks, total)
@@ -108,4 +109,38 @@ def min_split(c: PlanPhysics) -> int | None:
     return sum(locality.lower_bound_split(domains[s], y.rack_stages, g) for s, g in sizes.items())
 
 
-RULES: tuple[Rule, ...] = (every_site, known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound)
+def blocks(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that blocks hold whole replicas, and that racks stand in the order that the stripes say."""
+    p, y = c.plan.placement, c.plan.layout
+    if p is None or y is None or c.faults:
+        return
+    if not p.stripes:
+        yield from must_equal("blocks", "block_racks of racks in no order of stripes", p.block_racks, 0)
+        return
+    unit = strategy_of(y).unit_racks(c.gpus_per_rack)
+    yield from must_equal("blocks", "block_racks", p.block_racks, y.rack_stages * unit)
+    for s, racks in sorted(y.racks_per_stage_by_site.items()):
+        number, stripes = racks // unit, p.stripes.get(s, 0)
+        yield from must_equal(f"blocks[{s}]", "blocks_by_site", p.blocks_by_site.get(s), number)
+        if not 1 <= stripes <= y.rack_stages:
+            yield broken(f"blocks[{s}]", f"{stripes} stripes, from 1 to {y.rack_stages} expected")
+        elif s in c.stages and c.stages[s] != striped(y.rack_stages, number, stripes, unit):
+            yield broken(f"blocks[{s}]", f"racks do not stand in the order of {stripes} stripes of {number} blocks")
+
+
+def striped(stages: int, blocks: int, stripes: int, unit: int) -> list[list[int]]:
+    """List the racks of each rack stage: stripe by stripe, in it block by block, in that stage by stage.
+
+    The first `stages` mod `stripes` stripes have a stage more than the others; a stage of a block has `unit` racks.
+    """
+    order: list[list[int]] = []
+    for k in range(stripes):
+        first, size = len(order), stages // stripes + (k < stages % stripes)
+        places = [[first * blocks + b * size + i for b in range(blocks)] for i in range(size)]
+        order += [[place * unit + rack for place in row for rack in range(unit)] for row in places]
+    return order
+
+
+RULES: tuple[Rule, ...] = (
+    every_site, known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound, blocks,
+)  # fmt: skip

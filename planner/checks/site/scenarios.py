@@ -34,7 +34,7 @@ def years(c: PlanPhysics) -> Iterator[Year]:
         return
     headroom = {b.id: b.headroom_mw for b in c.grid.balancing_authorities}
     available = {n.id: n.generation_mw for n in c.grid.nodes}
-    load = {x.site.id: c.load_mw(x.site.racks) for x in c.standing}
+    load = {x.site.id: c.load_mw(x.site.id, x.site.racks) for x in c.standing}
     yield Year(
         suffix="",
         headroom=headroom,
@@ -195,7 +195,7 @@ def scenarios(c: PlanPhysics) -> Iterator[Violation]:
 def _scenario(c: PlanPhysics, scenario: Scenario, run: ScenarioRun) -> Iterator[Violation]:
     usd, name, rules = 0.0, scenario.name, c.grid.rules
     for x in c.standing:
-        rule, full = f"scenarios[{name}, {x.site.id}]", c.load_mw(x.site.racks)
+        rule, full = f"scenarios[{name}, {x.site.id}]", c.load_mw(x.site.id, x.site.racks)
         drawn = run.running_mw.get(x.site.id, 0.0)
         yield from at_most(rule, drawn, full + BALANCE_MW, "MW drawn", "MW that the site holds")
         if rules.scenarios == "robust":

@@ -7,7 +7,7 @@ from itertools import combinations
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
 from planner.checks.site import scenarios
 from planner.physics.plan_physics import PlanPhysics, Standing
-from planner.physics.site import power, wan
+from planner.physics.site import wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import Violation
 from planner.plan.sites import Link
@@ -37,9 +37,9 @@ def site_figures(c: PlanPhysics) -> Iterator[Violation]:
         yield from must_be(rule, "longitude", s.longitude, x.node.longitude)
         yield from must_equal(rule, f"racks of {s.modules:,} modules", s.racks, s.modules * h.racks_per_module)
         yield from must_equal(rule, "gpus", s.gpus, s.racks * c.gpus_per_rack)
-        yield from must_equal(rule, "it_mw", s.it_mw, power.it_mw(h, s.racks), " MW")
-        yield from must_equal(rule, "facility_mw", s.facility_mw, c.load_mw(s.racks), " MW")
-        yield from must_equal(rule, "cooling_m2", s.cooling_m2, power.cooling_m2(h, s.racks), " m²")
+        yield from must_equal(rule, "it_mw", s.it_mw, c.it_mw(s.id, s.racks), " MW")
+        yield from must_equal(rule, "facility_mw", s.facility_mw, c.load_mw(s.id, s.racks), " MW")
+        yield from must_equal(rule, "cooling_m2", s.cooling_m2, c.cooling_m2(s.id, s.racks), " m²")
         usable = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0))
         expected = usable if c.grid.rules.interconnect.on else None
         yield from must_equal(rule, "interconnect_mw", s.interconnect_mw, expected, " MW")
@@ -49,7 +49,7 @@ def facility_power(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the draw of all sites is within the limit."""
     limit = c.instance.limits.facility_power_mw
     if limit is not None:
-        drawn = c.load_mw(sum(c.racks_by_site.values()))
+        drawn = sum(c.load_mw(site, racks) for site, racks in c.racks_by_site.items())
         limit += c.excess("facility_power")
         yield from at_most("facility_power", drawn, limit, "MW drawn by all sites", "MW limit")
 
@@ -97,7 +97,7 @@ def interconnect(c: PlanPhysics) -> Iterator[Violation]:
     fed = c.plan.sites.generation_mw if c.plan.sites else {}
     for x in c.standing if rule.on else ():
         usable = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0)) or 0.0
-        draw = c.load_mw(x.site.racks)
+        draw = c.load_mw(x.site.id, x.site.racks)
         if rule.reading == "import_share":
             own = x.node.generation_mw if c.grid.rules.grid_model == "none" else fed.get(x.node.id, 0.0)
             draw = max(draw - own, 0.0)
@@ -108,7 +108,7 @@ def interconnect(c: PlanPhysics) -> Iterator[Violation]:
 def area(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the cooling of a site fits on its land."""
     for x in c.standing:
-        need = power.cooling_m2(c.instance.hardware, x.site.racks)
+        need = c.cooling_m2(x.site.id, x.site.racks)
         if need is not None and x.node.area_m2 is not None:
             name = f"area[{x.site.id}]"
             yield from at_most(name, need, x.node.area_m2 + c.excess(name), "m² of cooling", "m² of land")
@@ -182,8 +182,7 @@ def linked(c: PlanPhysics) -> Iterator[Violation]:
     pairs = {frozenset(p) for p in combinations((x.site.id for x in c.standing), 2)}
     links = Counter(frozenset((k.a, k.b)) for k in c.plan.sites.links)
     for pair in sorted(pairs | set(links), key=sorted):
-        minimum = int(pair in pairs and c.instance.wan is not None)
-        if not minimum <= links[pair] <= int(pair in pairs):
+        if links[pair] != int(pair in pairs):
             yield broken(f"linked[{', '.join(sorted(pair))}]", f"{links[pair]} links, {int(pair in pairs)} expected")
 
 
@@ -209,17 +208,20 @@ def wan_capacity(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def wan_need(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that each link requires what the layout exchanges within the window that hides it, with headroom."""
-    m = c.metrics
-    if m is None or c.instance.wan is None or len(c.replicas) < 2:
+    """Check that each link requires the rate at which the layout counts on exchanging gradients, with headroom."""
+    layout = c.plan.layout
+    if layout is None or len(c.replicas) < 2:
         return
-    size = wan.exchange_bytes(m.gradient_bytes_per_stage, len(c.replicas))
-    for name, k, a, b in links(c):
+    gbps = layout.assumptions.wan_gbps
+    if gbps is None:
+        yield broken("wan_need", f"{len(c.replicas)} sites exchange gradients > 1, and no rate is assumed between them")
+        return
+    what = f"Gbps: {show(gbps)} Gbps assumed, times {show(c.wan.headroom_factor)}"
+    for name, k, _, _ in links(c):
         if {k.a, k.b} <= set(c.replicas):
-            need = wan.exchange_need_gbps(c.wan, size, m.wan_window_seconds, wan.rtt_ms(c.wan, route_km(c, a, b)))
-            what = f"Gbps: {show(size)} bytes in {show(m.wan_window_seconds)} s, times {show(c.wan.headroom_factor)}"
-            need *= c.wan.headroom_factor
-            yield from at_most(f"wan_need[{name}]", need, k.required_gbps, what, "Gbps required")
+            yield from at_most(
+                f"wan_need[{name}]", gbps * c.wan.headroom_factor, k.required_gbps, what, "Gbps required"
+            )
 
 
 def pins(c: PlanPhysics) -> Iterator[Violation]:

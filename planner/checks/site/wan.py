@@ -15,7 +15,7 @@ from planner.physics.site.fibre import Fibre
 from planner.physics.site.gradient_exchange import Form
 from planner.physics.site.wan_demands import Demand
 from planner.plan.certificate import Violation
-from planner.plan.wan import WanDemand, WanPlan
+from planner.plan.wan import LEAST_CAPITAL, WanDemand, WanPlan
 
 ROUNDING_GBPS = 1e-6
 
@@ -245,12 +245,14 @@ def repriced(c: PlanPhysics) -> WanPlan | None:
 
 
 def objective(c: PlanPhysics) -> float | None:
-    """Return what the design minimizes: yearly cost, or wavelengths times route-km where nothing is priced."""
+    """Return what the design minimizes: capital or yearly cost, or wavelengths times route-km without prices."""
     req, design = requirements(c), c.plan.wan
     if req is None or design is None:
         return None
     known = [(req.fibre.edges[e.id], e.wavelengths) for e in design.edges if e.id in req.fibre.edges]
     if any(e.pair_usd or e.wavelength_usd for e in req.fibre.edges.values()):
+        if design.certificate.minimizes == LEAST_CAPITAL:
+            return priced(req, c.wan, design)
         return sum(fibre.usd_per_year(e, c.wan, c.grid, n) for e, n in known)
     return sum(e.route_km * n for e, n in known)
 

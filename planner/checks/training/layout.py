@@ -8,7 +8,7 @@ from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
 from planner.instance.pins import PINS
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan
-from planner.physics.training import layer_time, step
+from planner.physics.training import step
 from planner.physics.training.blocks.rack_blocks import racks_per_replica
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.certificate import Violation
@@ -50,14 +50,6 @@ def rack_shape(c: PlanPhysics) -> Iterator[Violation]:
         gpus = layout.stages_per_rack * layout.replicas_per_rack * unit
         what = f"GPUs of {layout.stages_per_rack} stages of {layout.replicas_per_rack} replicas"
         yield from at_most("rack_shape", gpus, c.gpus_per_rack * layout.racks_per_replica, what, "GPUs in their racks")
-
-
-def context_parallel(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that context parallelism divides the tokens of a sequence."""
-    tokens = c.instance.workload.sequence_length
-    for layout in _layouts(c):
-        if tokens % layout.context_parallel:
-            yield broken("context_parallel", f"{layout.context_parallel} does not divide {tokens} tokens of a sequence")
 
 
 def expert_parallel(c: PlanPhysics) -> Iterator[Violation]:
@@ -130,7 +122,7 @@ def racks(c: PlanPhysics) -> Iterator[Violation]:
             yield broken(f"racks[{s}]", "stands in only 1 of data_parallel_by_site and racks_per_stage_by_site")
         for s, d in sorted(layout.data_parallel_by_site.items()):
             rule, bought = f"racks[{s}]", c.racks_by_site.get(s, 0)
-            need = layer_time.group_racks(d, layout.replicas_per_rack) * layout.racks_per_replica
+            need = strategy_of(layout).site_group_racks(d, c.gpus_per_rack)
             what = f"racks of a stage for {d:,} replicas"
             yield from must_equal(rule, what, layout.racks_per_stage_by_site.get(s), need)
             what = f"racks for {layout.pipeline_parallel} stages"
@@ -244,7 +236,6 @@ RULES: tuple[Rule, ...] = (
     well_formed,
     tensor_parallel,
     rack_shape,
-    context_parallel,
     expert_parallel,
     layers,
     interleaving,

@@ -1,61 +1,58 @@
-"""Which sites hold the blocks of a column, on which fabrics, and what joins them.
+"""Which sites hold the blocks of a column, on which fabrics, and what joins them: the cheapest, by a MILP.
 
-a MILP over the grid, cheapest first. The grid's rules are those of the site split; the rules here tie them to the
-blocks. A part is a number of blocks that stand at one site.
+A part is a number of blocks that stand at one site.
 """
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyomo.environ as pyo
 
-from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models.joint.places.fibre_design import FibreDesigns
+from planner.models.joint.places.milp import LEFT_OUT, Circuit, Joined, Part, Question, stated, total_musd
 from planner.models.joint.space import DEFAULT_WAN
 from planner.models.requests import SitesRequest, resolved_switches
 from planner.models.sites.bounds import max_modules, max_sites
 from planner.models.sites.costs import capital_musd, energy_musd, site_musd
-from planner.models.sites.data import SplitData, gather
+from planner.models.sites.data import Pair, SplitData, gather
 from planner.models.sites.model import build
 from planner.models.sites.rules import registry
 from planner.models.sites.soft_rules import penalty_musd
-from planner.physics.network.price import min_endpoint_usd
+from planner.physics.network.price import min_endpoint_mw, min_endpoint_usd
 from planner.physics.site import cost, power
+from planner.plan.wan import WanPlan
 from planner.solvers import highs
+from planner.solvers.deadline import Deadline
+from planner.solvers.outcome import Outcome
 
-LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
 CENT_MUSD = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Blocks at one site: their number, racks in use, and the fabrics that it may have.
+class Proof:
+    """What was proven of the cheapest sites: no others cost less than the bound."""
 
-    As prices in USD and power in MW.
-    """
-
-    blocks: int
-    racks: int
-    fabrics: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Circuit:
-    """What joins every two sites with blocks: wavelengths, and the longest round trip that they may have."""
-
-    wavelengths: int
-    max_rtt_ms: float
+    proved: bool
+    bound_usd: float | None
+    solver: str
+    variables: int
+    constraints: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
     """The cheapest sites for some parts.
 
-    The part and the fabric of each, racks and modules, new circuits, and the capital in USD.
+    The part and the fabric of each, racks and modules, new circuits, and the capital in USD. `asked` and `circuit` are
+    the question; `designs` what the fibre of sets of sites costs above that of their pairs, as far as the proof needed.
     """
 
+    asked: tuple[Part, ...]
+    circuit: Circuit | None
     parts: dict[str, tuple[int, int]]
     racks: dict[str, int]
     circuits: dict[str, int]
@@ -63,6 +60,14 @@ class Placed:
     pairs: tuple[tuple[str, str], ...]
     rtt_ms: float
     capital_usd: float
+    proof: Proof
+    wan: WanPlan | None = None
+    designs: dict[Joined, float | None] = field(default_factory=dict)
+
+    @property
+    def joined(self) -> Joined:
+        """The sites that are open, and those that hold parts."""
+        return Joined(frozenset(self.racks), frozenset(self.parts))
 
 
 @dataclass(kw_only=True)
@@ -75,22 +80,27 @@ class Sites:
     solved: int = 0
     placed: dict[Any, Placed | None] = field(default_factory=dict)
     most: dict[int, int] = field(default_factory=dict)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
         """Gather the question once."""
-        instance = (
-            self.instance if self.instance.wan is not None else self.instance.model_copy(update={"wan": DEFAULT_WAN})
-        )
-        self.data: SplitData = gather(instance, SitesRequest())
-        if self.data.wan.designed:
-            raise InputError("wan: a design of routes and protection has no place in the joint optimum yet")
-        if self.counts_power and self.data.network is not None:
-            raise InputError("grid.rules.grid_model: under dc the overhead factor must include the fabric's power")
+        known = self.instance if self.instance.wan is not None else _with(self.instance, wan=DEFAULT_WAN)
+        if self.overhead_includes_fabric:
+            hardware = known.hardware.model_copy(update={"overhead_includes_fabric": True})
+            known = _with(known, hardware=hardware)
+        self.instance = known
+        self.data: SplitData = gather(known, SitesRequest())
+        self.fibre = FibreDesigns(instance=known, data=self.data, seed=self.seed)
 
     @property
     def counts_power(self) -> bool:
         """Whether a fabric's power is load beside that of the racks."""
-        return self.instance.network is not None and not self.overhead_includes_fabric
+        return self.instance.network is not None and not self.instance.hardware.overhead_includes_fabric
+
+    @property
+    def designed(self) -> bool:
+        """Whether the fibre between sites is designed, not a pair of ends for each two."""
+        return self.data.wan.designed
 
     @property
     def max_open(self) -> int:
@@ -99,9 +109,9 @@ class Sites:
 
     @property
     def min_open(self) -> int:
-        """Fewest sites that may be open."""
-        split = self.data.grid.rules.fault_split
-        return split.min_interconnections if split.on else 1
+        """Fewest sites that may hold parts; pinned racks may open others."""
+        split, pins = self.data.grid.rules.fault_split, self.data.pins
+        return split.min_interconnections if split.on and pins.racks is None and not pins.racks_by_site else 1
 
     def rtts_ms(self) -> list[float]:
         """List the round trips of all pairs, the shortest first."""
@@ -121,13 +131,13 @@ class Sites:
         return float(1e6 * (fixed * sites + module * modules) + racks_usd)
 
     def fibre_usd(self, km: float, wavelengths: int) -> float:
-        """Price of the fibre of a pair of sites."""
+        """Price of the fibre of a pair of sites so far apart, where it is not designed."""
         return cost.wan_fibre_usd(self.data.wan, km, wavelengths) + cost.wan_wavelength_usd(self.data.wan, wavelengths)
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks that any plan can have with so many GPUs of each cabled.
+        """Bound the racks that any plan can use with so many GPUs of each cabled.
 
-        The cheapest link and leaf port for each, free fibre.
+        The cheapest link and leaf port for each, which draws the least, free fibre.
         """
         if rails not in self.most:
             self.most[rails] = self._most_racks(rails)
@@ -139,161 +149,217 @@ class Sites:
         For each its link and a port of the cheapest leaf.
         """
         network = self.instance.network
-        return (
-            0.0
-            if network is None
-            else rails * min(min_endpoint_usd(network, s) for s in resolved_switches(network.switches))
-        )
+        if network is None:
+            return 0.0
+        return rails * min(min_endpoint_usd(network, s) for s in resolved_switches(network.switches))
+
+    def min_fabric_mw(self, rails: int) -> float:
+        """Bound the power of the fabric of a rack with so many GPUs cabled, where it counts."""
+        network = self.instance.network
+        if network is None or not self.counts_power:
+            return 0.0
+        return rails * min(min_endpoint_mw(network, s) for s in resolved_switches(network.switches))
 
     def _most_racks(self, rails: int) -> int:
-        h = self.data.hardware
-        data = gather(self.data.instance, SitesRequest(fabric_usd_per_rack=self.min_fabric_usd(rails)))
-        m = build(data)
-        m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
-        outcome = highs.run(m, absolute_gap=0.99, seed=self.seed)
+        """Solve for the most racks in use: pinned ones that are idle take no fabric."""
+        h, each = self.data.hardware, self.data.module_racks
+        limits = [max_modules(self.data, registry.without())]
+        mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
+        m = build(
+            self.data,
+            without=LEFT_OUT,
+            extend=lambda m: _use_racks(m, mw, limits[0]),
+            max_extra_mw=mw * limits[0],
+            max_modules=limits[0],
+        )
+        used = sum(m.used.values())
+        _limit_budget(m, self, used * each * self.min_fabric_usd(rails) / 1e6)
+        m.goal = pyo.Objective(expr=used, sense=pyo.maximize)
+        outcome = highs.run(m, absolute_gap=0.99, seed=self.seed, time_limit=self.deadline.limit)
         self.solved += 1
+        self.deadline.check()
         if outcome.infeasible:
             return 0
-        limit = max_modules(data, registry.without())
-        most = limit if outcome.bound is None else min(limit, math.floor(outcome.bound + 1e-6))
-        return most * h.racks_per_module
+        most = limits[0] if outcome.bound is None else min(limits[0], math.floor(outcome.bound + 1e-6))
+        return most * each
 
     def cheapest(self, parts: tuple[Part, ...], circuit: Circuit | None) -> Placed | None:
-        """Return the cheapest sites for some parts, each at a site of its own; None where there are none."""
+        """Return the cheapest sites for some parts, each at a site of its own; None where there are none.
+
+        The capital is exact, the design of the fibre included.
+        """
+        if not self.designed and circuit is not None:
+            circuit = replace(circuit, stage_bytes=0.0)
+        fabrics = [min(range(len(p.fabrics)), key=lambda f: (p.fabrics[f][0], f)) for p in parts]
+        bare = tuple(replace(p, fabrics=((0.0, 0.0),)) for p in parts)
+        if self.counts_power or len(set(bare)) < len(set(parts)):
+            return self._placed(parts, circuit)
+        # The power of fabrics moves nothing, so that each takes its cheapest, and the sites are those of bare parts.
+        found = self._placed(bare, circuit)
+        if found is None:
+            return None
+        of_kind = dict(zip(bare, fabrics, strict=True))
+        kinds = [of_kind[p] for p, _ in _kinds(bare)]
+        usd = sum(p.fabrics[f][0] for p, f in zip(parts, fabrics, strict=True))
+        return replace(
+            found,
+            asked=parts,
+            parts={s: (k, kinds[k]) for s, (k, _) in found.parts.items()},
+            capital_usd=found.capital_usd + usd,
+            proof=replace(
+                found.proof, bound_usd=None if found.proof.bound_usd is None else found.proof.bound_usd + usd
+            ),
+        )
+
+    def least(self, parts: tuple[Part, ...], circuit: Circuit | None) -> float:
+        """Bound the capital of some parts at so many wavelengths or more; infinite where no sites hold them.
+
+        Where the fibre is designed this asks for no design: each pair costs at least what the exchange alone takes.
+        """
+        if not self.designed:
+            found = self.cheapest(parts, circuit)
+            return math.inf if found is None else found.capital_usd
+        key = "least", parts, None if circuit is None else replace(circuit, stage_bytes=0.0)
+        if key not in self.placed:
+            self.placed[key] = self._solved(self.question(parts, circuit, {}))
+        placed = self.placed[key]
+        return math.inf if placed is None else placed.capital_usd
+
+    def question(
+        self, parts: tuple[Part, ...], circuit: Circuit | None, designs: dict[Joined, float | None]
+    ) -> Question:
+        """Return the question that some parts ask."""
+        pairs: dict[Pair, float] = {}
+        if circuit is not None and not self.designed:
+            pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
+        elif circuit is not None and len(parts) == 2:
+            pairs = dict(self.fibre.pair_floors(circuit.wavelengths))
+        return Question(
+            data=self.data,
+            kinds=_kinds(parts),
+            circuit=circuit,
+            pair_usd=pairs,
+            designs=designs,
+            counts_power=self.counts_power,
+        )
+
+    def _placed(self, parts: tuple[Part, ...], circuit: Circuit | None) -> Placed | None:
         key = parts, circuit
         if key not in self.placed:
-            self.placed[key] = self._cheapest(parts, circuit)
+            found = self._designed(parts, circuit) if self.designed else self._solved(self.question(parts, circuit, {}))
+            self.placed[key] = found
         return self.placed[key]
 
-    def _cheapest(self, parts: tuple[Part, ...], circuit: Circuit | None) -> Placed | None:
-        kinds = sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks))
-        overhead = self.data.hardware.facility_overhead_factor
-        extra = sum(max(mw for _, mw in p.fabrics) for p in parts) * overhead if self.counts_power else 0.0
-        m = build(self.data, without=LEFT_OUT, extend=lambda m: _add_parts(m, self, kinds), max_extra_mw=extra)
-        for rule in (place_parts, host_blocks, choose_fabrics, join_sites, limit_round_trips):
-            rule(m, self, kinds, circuit)
-        m.goal = pyo.Objective(expr=total_musd(m, self, kinds, circuit))
-        outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=self.seed)
+    def _designed(self, parts: tuple[Part, ...], circuit: Circuit | None) -> Placed | None:
+        """Ask for sites, design their fibre, and ask again knowing its price, until the cheapest has a known one."""
+        designs: dict[Joined, float | None] = {}
+        plans: dict[Joined, WanPlan | None] = {}
+        while True:
+            q = self.question(parts, circuit, designs)
+            found = self._solved(q)
+            if found is None:
+                return None
+            sites = found.joined
+            if len(sites.open) < 2 or sites in plans:
+                return replace(found, wan=plans.get(sites), designs=designs)
+            plans[sites] = plan = self.fibre.design(sites, circuit)
+            floor = sum(q.pair_usd.get(p, 0.0) for p in found.pairs)
+            designs[sites] = None if plan is None else max(0.0, plan.capex_usd - floor)
+
+    def _solved(self, q: Question) -> Placed | None:
+        m = stated(q)
+        outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=self.seed, time_limit=self.deadline.limit)
         self.solved += 1
+        self.deadline.check()
         if outcome.solution is None:
             if not outcome.infeasible:
                 raise RuntimeError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
             return None
-        return _read(m, self, kinds, outcome.solution, circuit)
+        return _read(m, q, outcome)
 
 
-Kinds = list[tuple[Part, int]]
+def _with(instance: Instance, **changes: Any) -> Instance:
+    return instance.model_copy(update=changes)
 
 
-def _add_parts(m: Any, s: Sites, kinds: Kinds) -> None:
-    """Create what holds which part, on which fabric, and the fabrics' load where it counts."""
-    candidates = list(s.data.candidates)
-    m.part = pyo.Var(candidates, range(len(kinds)), domain=pyo.Binary)
-    choices = [(x, k, f) for x in candidates for k, (p, _) in enumerate(kinds) for f in range(len(p.fabrics))]
-    m.fabric = pyo.Var(
-        choices,
-        domain=pyo.NonNegativeReals if all(len(p.fabrics) == 1 for p, _ in kinds) else pyo.Binary,
-        bounds=(0, 1),
-    )
-    if s.counts_power:
-        overhead = s.data.hardware.facility_overhead_factor
-        m.extra_mw = pyo.Expression(
-            candidates,
-            rule=lambda m, x: (
-                overhead * sum(kinds[k][0].fabrics[f][1] * m.fabric[y, k, f] for y, k, f in choices if y == x)
-            ),
-        )
+def _kinds(parts: tuple[Part, ...]) -> tuple[tuple[Part, int], ...]:
+    """Return the parts with their numbers, those of most blocks first."""
+    return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
 
 
-def place_parts(m: Any, s: Sites, kinds: Kinds, _: Circuit | None) -> None:
-    """Place every part at a site, and no two at one."""
-    m.place_parts = pyo.Constraint(
-        range(len(kinds)), rule=lambda m, k: sum(m.part[x, k] for x in s.data.candidates) == kinds[k][1]
-    )
-    m.one_part = pyo.Constraint(
-        list(s.data.candidates), rule=lambda m, x: sum(m.part[x, k] for k in range(len(kinds))) <= m.open[x]
-    )
+def _use_racks(m: Any, mw: float, most: int) -> None:
+    """Create the modules in use by site, which draw the power of their fabric."""
+    sites = list(m.modules)
+    m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, most))
+    m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
+    if mw:
+        m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * most))
+        m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
 
 
-def host_blocks(m: Any, s: Sites, kinds: Kinds, _: Circuit | None) -> None:
-    """Hold the racks of a site's blocks, in whole modules."""
-    modules = [-(-p.racks // s.data.module_racks) for p, _ in kinds]
-    m.host_blocks = pyo.Constraint(
-        list(s.data.candidates), rule=lambda m, x: m.modules[x] >= sum(n * m.part[x, k] for k, n in enumerate(modules))
-    )
-
-
-def choose_fabrics(m: Any, s: Sites, kinds: Kinds, _: Circuit | None) -> None:
-    """Build one fabric for each part."""
-    where = [(x, k) for x in s.data.candidates for k in range(len(kinds))]
-    m.choose_fabrics = pyo.Constraint(
-        where, rule=lambda m, x, k: sum(m.fabric[x, k, f] for f in range(len(kinds[k][0].fabrics))) == m.part[x, k]
-    )
-
-
-def join_sites(m: Any, s: Sites, kinds: Kinds, circuit: Circuit | None) -> None:
-    """Light the fibre between every two sites that hold blocks."""
-    m.lit = pyo.Var(list(s.data.pairs) if circuit else [], domain=pyo.NonNegativeReals, bounds=(0, 1))
-    holds = {x: sum(m.part[x, k] for k in range(len(kinds))) for x in s.data.candidates}
-    m.join_sites = pyo.Constraint(list(m.lit), rule=lambda m, a, b: m.lit[a, b] >= holds[a] + holds[b] - 1)
-
-
-def limit_round_trips(m: Any, s: Sites, kinds: Kinds, circuit: Circuit | None) -> None:
-    """Hold no blocks at two sites farther apart than the exchange is timed for."""
-    far = [p for p in s.data.pairs if circuit is not None and s.data.rtt_ms(p) > circuit.max_rtt_ms * (1 + 1e-12)]
-    holds = {x: sum(m.part[x, k] for k in range(len(kinds))) for x in s.data.candidates}
-    m.limit_round_trips = pyo.Constraint(far, rule=lambda _, a, b: holds[a] + holds[b] <= 1)
-
-
-def total_musd(m: Any, s: Sites, kinds: Kinds, circuit: Circuit | None) -> Any:
-    """Capital of sites, racks, lines, fabrics and fibre, the counted years of energy.
-
-    And a year's penalties of soft rules, in M$.
-    """
-    prices, h = s.data.grid.prices, s.data.hardware
-    fabrics = sum(kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
-    fibre = (
-        sum(s.fibre_usd(s.data.pairs[p], circuit.wavelengths) / 1e6 * m.lit[p] for p in m.lit)
-        if circuit is not None
-        else 0.0
-    )
-    total = capital_musd(m, s.data) + fabrics + fibre + penalty_musd(m, s.data)
-    years = s.instance.limits.operation_years
-    total += years * energy_musd(m, s.data) if years else 0.0
-    if s.counts_power:
+def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:
+    """Keep capital, penalties of soft rules and the counted years of energy within the budget."""
+    limits, prices, h = s.instance.limits, s.data.grid.prices, s.data.hardware
+    if limits.budget_usd is None:
+        return
+    spent = capital_musd(m, s.data) + fabrics + penalty_musd(m, s.data)
+    spent += limits.operation_years * energy_musd(m, s.data)
+    if m.component("extra_mw") is not None:
         each = prices.building_usd_per_it_mw / h.facility_overhead_factor + prices.interconnection_usd_per_mw
-        total += sum(m.extra_mw[x] * (each / 1e6 + years * _energy_musd_per_mw(s, x)) for x in s.data.candidates)
-    return total
+        spent += each / 1e6 * sum(m.extra_mw.values())
+    m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 
-def _energy_musd_per_mw(s: Sites, site: str) -> float:
-    return s.data.energy_musd(site) / s.data.module_mw
-
-
-def _read(m: Any, s: Sites, kinds: Kinds, values: highs.Values, circuit: Circuit | None) -> Placed:
-    """Read a solution; the capital is added up recompute from whole decisions."""
+def _read(m: Any, q: Question, outcome: Outcome[highs.Values]) -> Placed:
+    """Read a solution; the capital is added up again from whole decisions."""
+    values = outcome.solution
+    if values is None:
+        raise ValueError("joint sites: no solution to read")
     for var in m.component_data_objects(pyo.Var):
         x = values.of(var)
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
     parts: dict[str, tuple[int, int]] = {}
     for x, k in m.part:
         if m.part[x, k].value > 0.5:
-            f = max(range(len(kinds[k][0].fabrics)), key=lambda f: m.fabric[x, k, f].value)
+            f = max(range(len(q.kinds[k][0].fabrics)), key=lambda f: m.fabric[x, k, f].value)
             parts[x] = k, f
-            for other in range(len(kinds[k][0].fabrics)):
-                m.fabric[x, k, other].set_value(float(other == f))
-    sites = sorted(parts)
-    pairs = tuple(p for p in s.data.pairs if p[0] in parts and p[1] in parts)
-    for p in m.lit:
-        m.lit[p].set_value(float(p in pairs))
+    round_follow(m, q, parts)
+    pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
     return Placed(
-        parts={x: parts[x] for x in sites},
+        asked=tuple(p for p, n in q.kinds for _ in range(n)),
+        circuit=q.circuit,
+        parts={x: parts[x] for x in sorted(parts)},
         racks={
-            x: round(m.modules[x].value) * s.data.module_racks for x in s.data.candidates if m.modules[x].value > 0.5
+            x: round(m.modules[x].value) * q.data.module_racks for x in q.data.candidates if m.modules[x].value > 0.5
         },
         circuits={k: round(m.circuits[k].value) for k in m.circuits if m.circuits[k].value > 0.5},
         steps={k: round(m.steps[k].value) for k in m.steps if m.steps[k].value > 0.5},
-        pairs=pairs if circuit is not None else (),
-        rtt_ms=max((s.data.rtt_ms(p) for p in pairs), default=0.0),
-        capital_usd=float(pyo.value(total_musd(m, s, kinds, circuit))) * 1e6,
+        pairs=pairs if q.circuit is not None else (),
+        rtt_ms=max((q.data.rtt_ms(p) for p in pairs), default=0.0),
+        capital_usd=float(pyo.value(total_musd(m, q))) * 1e6,
+        proof=Proof(
+            proved=outcome.proved,
+            bound_usd=None if outcome.bound is None else outcome.bound * 1e6,
+            solver=outcome.solver,
+            variables=outcome.variables,
+            constraints=outcome.constraints,
+            seconds=outcome.seconds,
+        ),
     )
+
+
+def round_follow(m: Any, q: Question, parts: dict[str, tuple[int, int]]) -> None:
+    """Set what follows from where parts stand: fabrics, their power, lit fibre and designs."""
+    for x, k, f in m.fabric:
+        m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))
+    for p in m.lit:
+        m.lit[p].set_value(float(p[0] in parts and p[1] in parts))
+    for i in m.designed:
+        m.designed[i].set_value(round(m.designed[i].value))
+    overhead = q.data.hardware.facility_overhead_factor
+    for x in m.component("extra_mw") or ():
+        k, f = parts.get(x, (-1, -1))
+        m.extra_mw[x].set_value(0.0 if k < 0 else overhead * q.kinds[k][0].fabrics[f][1])
+
+
+__all__ = ["Circuit", "Part", "Placed", "Sites"]

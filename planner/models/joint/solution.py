@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
+from planner.models.joint.split import Column
 from planner.models.joint.world import Plan
 
 
@@ -22,7 +24,9 @@ class JointSolution:
 
     Days to train with lower bounds, over the declared space, and the plan that takes them. `lower_bound` holds over
     the declared space; `fabric_free_bound` over every fabric, since it counts on the cheapest possible one and on a
-    network that slows nothing above its transport.
+    network that slows nothing above its transport. `excluded` has the columns whose least days on such a network are
+    below the bound: sites and budget refuse each faster choice of them. `max_racks` are the most racks of any plan by
+    the GPUs of each that are cabled.
     """
 
     status: JointStatus
@@ -33,6 +37,9 @@ class JointSolution:
     counts: dict[str, int] = field(default_factory=dict)
     space: str = ""
     outside: str = ""
+    stopped: Literal["proved", "limit", "interrupted"] = "proved"
+    excluded: tuple[tuple[float, Column], ...] = ()
+    max_racks: dict[int, int] = field(default_factory=dict)
 
 
 SPACE = (

@@ -17,7 +17,8 @@ from planner.models.layout.bounds import column_table
 from planner.models.layout.columns import ColumnTable, Flags, max_replicas_by_site
 from planner.models.layout.data import LayerStrategy, Problem, list_layer_strategies, problem_of
 from planner.models.requests import LayoutRequest, Options
-from planner.physics.training import stage_memory, step
+from planner.physics.training import stage_memory
+from planner.physics.training.blocks import prediction
 from planner.physics.training.memory import RECOMPUTE_MODES
 from planner.physics.training.parallel_strategy import LAYOUT_KEYS, ParallelStrategy
 from planner.solvers.outcome import Stop
@@ -141,7 +142,7 @@ def _compare(problem: Problem, choice: str, best: ParallelStrategy, other: Searc
 def _parts_per_sequence(problem: Problem, strategy: ParallelStrategy) -> dict[str, float]:
     """Return the seconds of a sequence by part of the step."""
     sequences = strategy.data_parallel * strategy.micro_batches * strategy.micro_batch
-    parts = step.step_breakdown(problem.machine, problem.conditions, strategy)
+    parts = prediction.step_breakdown(problem.machine, problem.conditions, strategy)
     return {k: v / sequences for k, v in parts.items()}
 
 

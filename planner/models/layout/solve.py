@@ -23,7 +23,8 @@ from planner.models.layout.report import FORMULATION, Verification, binding, dec
 from planner.models.layout.solution_cache import SolutionCache
 from planner.models.layout.verify_cpsat import solve_column
 from planner.models.requests import LayoutRequest, Options
-from planner.physics.training import layer_time, stage_memory, step
+from planner.physics.training import layer_time, stage_memory
+from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.plan.certificate import Conflict
 from planner.plan.layout import LayoutMetrics, LayoutPlan
@@ -63,7 +64,7 @@ def solve(
     strategy, verification = result.best.strategy, Verification()
     if verified:
         verification = verify(problem, result, replace(options, time_limit=deadline.limit))
-    metrics = LayoutMetrics.model_validate(step.metrics(instance, problem.conditions, strategy))
+    metrics = LayoutMetrics.model_validate(prediction.metrics(instance, problem.conditions, strategy))
     days = metrics.days_to_train
     proved = result.bound >= result.best.seconds
     outcome = Outcome(
@@ -140,7 +141,7 @@ def _verify_column(
 
 def _is_faster(problem: Problem, strategy: ParallelStrategy, seconds: float) -> bool:
     """Return whether a layout fits memory and is under a time per sequence, by physics alone."""
-    total = sum(step.step_breakdown(problem.machine, problem.conditions, strategy).values())
+    total = sum(prediction.step_breakdown(problem.machine, problem.conditions, strategy).values())
     fits = sum(stage_memory.worst_memory(problem.machine, strategy).values()) <= problem.memory_limit
     return fits and total / (strategy.data_parallel * strategy.micro_batches * strategy.micro_batch) < seconds
 

@@ -11,12 +11,13 @@ def _floor(x: float) -> int:
     return math.floor(x + 1e-9)
 
 
-def max_modules(data: SplitData, rules: Iterable[Rule]) -> int:
-    """Bound the modules of the whole campus by each rule alone."""
+def max_modules(data: SplitData, rules: Iterable[Rule], known: int | None = None) -> int:
+    """Bound the modules of the whole campus by each rule alone, and by what is `known` of them beside the rules."""
     rules = list(rules)
     racks = [rule.racks(data) for rule in rules]
     limits = [float(n // data.module_racks) for n in racks if n is not None]
     limits += [x for rule in rules if (x := rule.max_modules(data)) is not None]
+    limits += [] if known is None else [float(known)]
     if limits:
         return max(_floor(min(limits)), 0)
     # Only the partial splits of a conflict come here; a hundred times every minimum size and pin is no limit to them.

@@ -28,19 +28,21 @@ def build(
     sites: int | None = None,
     extend: Callable[[Any], None] | None = None,
     max_extra_mw: float = 0.0,
+    max_modules: int | None = None,
 ) -> pyo.ConcreteModel:
     """Build the model without the named rules and without an objective; `sites` fixes the number of open sites.
 
     Rules in `loose` act through their own rows alone: no bound knows of them, so that their limits can be moved or
     priced. `extend` adds decisions before the rules; where it makes `extra_mw` by site, that is load beside the
-    modules', and no more than `max_extra_mw` in all.
+    modules', and no more than `max_extra_mw` in all. `max_modules` bounds the modules of all sites where more is known
+    of them than the rules say.
     """
     m = pyo.ConcreteModel()
     rules = registry.without(without)
     bounding = [rule for rule in rules if rule.name not in loose]
-    max_modules = bounds.max_modules(data, bounding)
-    max_load_mw = max_modules * data.module_mw + max_extra_mw
-    _variables(m, data, bounding, sites, max_load_mw)
+    total = bounds.max_modules(data, bounding, max_modules)
+    max_load_mw = total * data.module_mw + max_extra_mw
+    _variables(m, data, bounding, sites, max_load_mw, total)
     if extend is not None:
         extend(m)
     _balance(m, data)
@@ -48,7 +50,7 @@ def build(
         rule.rows(m, data)
     soften(m, data)
     for name, year in scenarios(data).items():
-        block = add_block(m, year, name, max_modules)
+        block = add_block(m, year, name, total)
         _power(block, year, bounding, max_load_mw)
         _balance(block, year)
         for rule in reversed(rules):
@@ -60,9 +62,8 @@ def build(
     return m
 
 
-def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None, max_load_mw: float) -> None:
+def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None, max_load_mw: float, total: int) -> None:
     """Create the decisions, and tie modules to open sites: minimum · open[s] <= modules[s] <= maximum · open[s]."""
-    total = bounds.max_modules(data, rules)
     minimum = bounds.min_site_modules(data, rules, bounds.max_sites(data, rules) if sites is None else sites)
     maximum = {s: bounds.max_site_modules(data, s, total, rules) for s in data.candidates}
     candidates = list(data.candidates)

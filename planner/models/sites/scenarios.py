@@ -57,12 +57,18 @@ def add_block(m: Any, data: SplitData, name: str, max_modules: int) -> Any:
     block.open = pyo.Reference(dict(m.open.items()))
     if data.network is not None:
         block.installed = pyo.Reference(dict(m.installed.items()))
+    extra = m.component("extra_mw")
     if data.grid.rules.scenarios == "robust":
         block.modules = pyo.Reference(dict(m.modules.items()))
+        if extra is not None:
+            block.extra_mw = pyo.Reference(dict(extra.items()))
         return block
     sites = list(data.candidates)
     block.modules = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, max_modules))
     block.running = pyo.Constraint(sites, rule=lambda b, s: b.modules[s] <= m.modules[s])
+    if extra is not None:
+        block.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=lambda _, s: (0, extra[s].ub))
+        block.running_extra = pyo.Constraint(sites, rule=lambda b, s: b.extra_mw[s] <= extra[s])
     return block
 
 
@@ -94,8 +100,14 @@ def block_of(m: Any, name: str) -> Any:
 def energy_musd(m: Any, block: Any, data: SplitData) -> Any:
     """Return the price of a year's energy in a scenario, and of the curtailed work, in M$."""
     curtailed = data.grid.rules.curtailment_usd_per_mwh * HOURS_PER_YEAR * data.module_mw / 1e6
-    drawn = sum(data.energy_musd(s) * block.modules[s] for s in data.candidates)
-    return drawn + curtailed * sum(m.modules[s] - block.modules[s] for s in data.candidates)
+    total = sum(data.energy_musd(s) * block.modules[s] for s in data.candidates)
+    total += curtailed * sum(m.modules[s] - block.modules[s] for s in data.candidates)
+    extra = m.component("extra_mw")
+    if extra is None:
+        return total
+    beside = sum(data.energy_musd(s) * block.extra_mw[s] for s in data.candidates)
+    beside += curtailed * sum(extra[s] - block.extra_mw[s] for s in data.candidates)
+    return total + beside / data.module_mw
 
 
 def expected_musd(m: Any, data: SplitData, own_musd: Any) -> Any:

@@ -93,9 +93,11 @@ def priced(data: WanData) -> bool:
 
 
 def cost(m: Any, data: WanData) -> Any:
-    """Return the yearly cost in M$; where nothing is priced, wavelengths times 1000 km."""
+    """Return the capital or the yearly cost in M$, as asked; where nothing is priced, wavelengths times 1000 km."""
     edges = {e: data.fibre.edges[e] for e in m.waves}
     if not priced(data):
         return sum(edges[e].route_km / 1e3 * m.waves[e] for e in edges)
-    rates = {e: fibre.yearly_rates(x, data.wan, data.grid) for e, x in edges.items()}
+    rates = {e: (x.pair_usd, x.wavelength_usd) for e, x in edges.items()}
+    if not data.request.capital:
+        rates = {e: fibre.yearly_rates(x, data.wan, data.grid) for e, x in edges.items()}
     return sum(rates[e][0] / 1e6 * m.pairs[e] + rates[e][1] / 1e6 * m.waves[e] for e in edges)

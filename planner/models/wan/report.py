@@ -8,7 +8,7 @@ from typing import Any
 from planner.models.wan.data import WanData
 from planner.models.wan.model import loads, priced
 from planner.physics.site import fibre, gradient_exchange, wan
-from planner.plan.wan import ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
+from planner.plan.wan import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop, relative_gap
@@ -18,6 +18,7 @@ FORMULATION = (
     "split over routes; under protection a diverse route stands in for each, and spare wavelengths are shared between "
     "cuts; most traffic by priority first, then least cost"
 )
+LEAST_YEARLY = "yearly cost of fibre and wavelengths, USD"
 PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
 MIN_SHARE = 1e-7  # of a demand; less on a route is rounding
 WHOLE_SHARE = 1 - 1e-6  # of a demand; more is all of it
@@ -31,7 +32,9 @@ def with_plan(
     of = outcome.solution.of if outcome.solution else float
     shares: Shares = {key: min(x, 1.0) for key, v in m.share.items() if (x := of(v)) > MIN_SHARE}
     edges = tuple(_edges(data, shares))
-    value = sum(e.usd_per_year if priced(data) else e.route_km * e.wavelengths for e in edges)
+    capital = math.fsum(fibre.capex_usd(data.fibre.edges[e.id], data.wan, e.wavelengths) for e in edges)
+    yearly = capital if data.request.capital else sum(e.usd_per_year for e in edges)
+    value = yearly if priced(data) else sum(e.route_km * e.wavelengths for e in edges)
     scale = 1e6 if priced(data) else 1e3
     bound = None if outcome.bound is None else min(outcome.bound * scale, value)
     gap = relative_gap(value, bound)
@@ -47,7 +50,7 @@ def with_plan(
     size, window = r.exchange.stage_bytes, r.exchange.window_seconds
     certificate = result.certificate(
         formulation=FORMULATION,
-        minimizes="yearly cost of fibre and wavelengths, USD" if priced(data) else unpriced,
+        minimizes=(LEAST_CAPITAL if r.capital else LEAST_YEARLY) if priced(data) else unpriced,
         seed=seed,
         given=f"sites {', '.join(r.sites)}; {size:.6g} bytes a stage within {window:.6g} s",
         space={
@@ -65,7 +68,7 @@ def with_plan(
         protection="one_cut" if data.protected else "none",
         demands=tuple(_demand(data, d, shares, edges) for d in data.demands),
         edges=edges,
-        capex_usd=math.fsum(fibre.capex_usd(data.fibre.edges[e.id], data.wan, e.wavelengths) for e in edges),
+        capex_usd=capital,
         certificate=certificate,
     )
     return replace(result.with_solution(plan), stop=outcome.stop if proven else Stop.LIMIT, detail="")

@@ -112,3 +112,12 @@ def min_endpoint_usd(network: Network, switch: Switch) -> float:
         powered = float(usd[0] + watts[0] * network.power_usd_per_watt)
         link = min(endpoint_factor(switch, split) for split in splits) * powered
     return link + switch_usd(network, switch) / (switch.ports * switch.breakout)
+
+
+def min_endpoint_mw(network: Network, switch: Switch) -> float:
+    """Bound the power of a GPU's link and of the leaf's port at its end; by length, the link may be copper without."""
+    link = 0.0
+    if not by_reach(network):
+        factor = min(endpoint_factor(switch, split) for split in (1, switch.breakout))
+        link = network.cables.endpoint_transceivers * network.optics.power_watts * factor
+    return (link + switch.power_watts / (switch.ports * switch.breakout)) / 1e6

@@ -42,10 +42,7 @@ def fabric_usd(network: Network, switch: Switch, *, switches: int, switch_links:
 
 
 def fabric_mw(network: Network, switch: Switch, *, switches: int, switch_links: int, endpoint_links: int) -> float:
-    """Compute the power of a fabric's switches and transceivers.
-
-    It is part of the facility's overhead, not of the racks' IT power.
-    """
+    """Compute the power of a fabric's switches and transceivers."""
     cables = network.cables
     modules = switch_links * cables.switch_transceivers + endpoint_links * cables.endpoint_transceivers
     return (switches * switch.power_watts + modules * network.optics.power_watts) / 1e6
@@ -90,8 +87,8 @@ def bill(
         capex |= _sites_capex(instance.grid, sites)
         if design is not None:
             capex["wan"] = design.capex_usd
-        elif instance.wan is not None:
-            capex["wan"] = _links_capex_usd(instance.wan, sites)
+        elif instance.wan is not None or sites.links:
+            capex["wan"] = _links_capex_usd(instance.wan or Wan(), sites)
         price = {b.id: b.energy_usd_per_mwh for b in instance.grid.balancing_authorities}
         opex["energy"] = sum(energy_usd_per_year(s.facility_mw, price[s.balancing_authority]) for s in sites.sites)
     years = instance.limits.operation_years

@@ -169,11 +169,14 @@ def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tupl
 def assumed_window_seconds(
     wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None
 ) -> float:
-    """Compute the time for the exchange: the window that hides it, or what the step time assumed where that is less."""
+    """Compute the time for the exchange of a stage: what the step time counts on, a ring at a rate and a round trip.
+
+    Where it counts on no rate, the window that hides the exchange.
+    """
     if not gbps:
         return window_seconds
     transfer = 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9)
-    return min(window_seconds, transfer + wan.round_trips * (rtt_ms or 0.0) / 1e3)
+    return transfer + wan.round_trips * (rtt_ms or 0.0) / 1e3
 
 
 def every_two(sites: Sequence[str]) -> tuple[Pair, ...]:

@@ -321,11 +321,6 @@ def layers_per_chunk(layers: Num, virtual_stages: Num) -> Num:
     return np.ceil(layers / virtual_stages)
 
 
-def group_racks(data_parallel: int, replicas_per_rack: int) -> int:
-    """Return the racks of one stage's replicas: the all-reduce group between racks."""
-    return math.ceil(data_parallel / replicas_per_rack)
-
-
 def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:
     """Compute the days of wall time: tokens over those of a step, at the share of time in which steps advance."""
     return tokens / tokens_per_step * step_seconds / availability / 86_400

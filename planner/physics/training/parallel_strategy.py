@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from planner.physics.training import layer_time
 from planner.physics.training.blocks import rack_blocks
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Shape
@@ -84,10 +83,31 @@ class ParallelStrategy:
         """Replicas of the smallest site that works: ZeRO shards state over them, never over the WAN."""
         return min(d for d in self.data_parallel_by_site if d)
 
+    def unit_racks(self, gpus_per_rack: int) -> int:
+        """Return the racks that stand side by side for one rack stage of whole replicas and expert groups."""
+        return rack_blocks.unit_racks(
+            replica_gpus=self.shape.gpus,
+            racks=self.racks_per_replica(gpus_per_rack),
+            replicas_per_rack=self.replicas_per_rack,
+            expert_parallel=self.expert_parallel,
+        )
+
     def group_racks(self, gpus_per_rack: int) -> int:
-        """Return the racks of the largest all-reduce group: one stage's replicas at one site, with their CP ranks."""
-        spread = rack_blocks.context_racks(gpus_per_rack, self.tensor_parallel, self.context_parallel)
-        return layer_time.group_racks(max(self.data_parallel_by_site), self.replicas_per_rack) * spread
+        """Return the racks of the largest all-reduce group: one stage's replicas at one site, with their CP ranks.
+
+        TP ranks of other racks have other weights.
+        """
+        racks = self.site_group_racks(max(self.data_parallel_by_site), gpus_per_rack)
+        return racks // math.ceil(self.tensor_parallel / gpus_per_rack)
+
+    def site_group_racks(self, replicas: int, gpus_per_rack: int) -> int:
+        """Return the racks of one stage's replicas at a site."""
+        return rack_blocks.group_racks(
+            replicas,
+            unit=self.unit_racks(gpus_per_rack),
+            racks=self.racks_per_replica(gpus_per_rack),
+            replicas_per_rack=self.replicas_per_rack,
+        )
 
     @property
     def rack_stages(self) -> int:
@@ -146,8 +166,7 @@ def write_layout(
         data_parallel_by_site=by_site,
         racks_per_replica=spread,
         racks_per_stage_by_site={
-            site: layer_time.group_racks(replicas, strategy.replicas_per_rack) * spread
-            for site, replicas in by_site.items()
+            site: strategy.site_group_racks(replicas, gpus_per_rack) for site, replicas in by_site.items()
         },
         gpus_used=strategy.gpus,
         gpus_idle=racks * gpus_per_rack - strategy.gpus,

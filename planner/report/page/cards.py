@@ -14,7 +14,7 @@ KEYS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("used of the ideal's compute", "model_choice.compute_shares.used", percent),
     ("time to train", "layout.metrics.days_to_train", "{:,.1f} days".format),
     ("total cost", "cost.total_usd", money),
-    ("gap, decision by decision", "objective.gap", gap),
+    ("gap to the proven bound", "objective.gap", gap),
     ("gap, all decisions at once", "objective.joint_gap", percent),
     ("facility power", "sites.sites[*].facility_mw", lambda v: f"{amount(v)} MW"),
     ("racks", "sites.sites[*].racks", "{:,}".format),

@@ -31,7 +31,7 @@ def test_edges(rule: str, path: str, holds: float, breaks: float) -> None:
     [
         ({}, set()),
         ({"tensor_parallel": 4, "replicas_per_rack": 1, "data_parallel_by_site": (3, 2)}, set()),
-        ({"tensor_parallel": 4}, {"rack_shape"}),
+        ({"tensor_parallel": 4}, {"rack_shape", "cabled"}),
         ({"tensor_inner": 2}, set()),
         (
             {"tensor_parallel": 4, "tensor_inner": 3, "replicas_per_rack": 1, "data_parallel_by_site": (3, 2)},
@@ -80,7 +80,7 @@ def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
         ("layout.assumptions.wan_gbps", None, "assumed_wan"),
         ("layout.assumptions.wan_rtt_ms", 39.6, "assumed_wan[e1, w1]"),
         ("layout.context_parallel", 2, "rack_shape"),
-        ("layout.context_parallel", 3, "context_parallel"),
+        ("layout.context_parallel", 3, "rack_shape"),
         ("layout.expert_parallel", 2, "expert_parallel"),
         ("layout.racks_per_replica", 2, "rack_shape"),
         ("layout.stages_per_rack", 2, "rack_shape"),

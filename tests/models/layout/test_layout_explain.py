@@ -11,6 +11,7 @@ from planner.models.layout import explain as layout_explain
 from planner.models.layout import solve as layout
 from planner.models.requests import LayoutRequest, Options
 from planner.physics.training import stage_memory, step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.step import Conditions
 
 FIELDS = {"microbatch_sequences": "micro_batch", "tensor_parallel_inner": "tensor_inner"}
@@ -26,7 +27,8 @@ def min_otherwise(i: Instance, asked: LayoutRequest, choice: str, value: object)
         if getattr(x, FIELDS.get(choice, choice)) == value or sum(stage_memory.worst_memory(m, x).values()) > limit:
             continue
         smallest = min(
-            smallest, sum(step.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch)
+            smallest,
+            sum(prediction.step_breakdown(m, c, x).values()) / (x.data_parallel * x.micro_batches * x.micro_batch),
         )
     return smallest
 

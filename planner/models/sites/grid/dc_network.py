@@ -82,7 +82,7 @@ class DcNetwork:
     """The grid of a split in one year, as the columns that its cuts are stated over.
 
     The columns are, in this order: generation by node, modules and opening by candidate, then installation and flow of
-    each circuit to build.
+    each circuit to build, then the load in MW that each candidate has beside its modules.
 
     Attributes
     ----------
@@ -168,9 +168,14 @@ class DcNetwork:
         return self.first_installed + len(self.circuits_to_build)
 
     @property
+    def first_extra(self) -> int:
+        """First column of the load beside the modules."""
+        return self.first_circuit_flow + len(self.circuits_to_build)
+
+    @property
     def width(self) -> int:
         """Number of columns."""
-        return self.first_circuit_flow + len(self.circuits_to_build)
+        return self.first_extra + len(self.candidates)
 
     @cached_property
     def base(self) -> Topology:
@@ -219,13 +224,13 @@ class DcNetwork:
     def injection(self, x: Floats) -> Floats:
         """Return the power into the network at each node in MW: generation less load."""
         mw = x[: self.first_modules].copy()
-        mw[self.site_nodes] -= self.module_mw * x[self.first_modules : self.first_open]
+        mw[self.site_nodes] -= self.module_mw * x[self.first_modules : self.first_open] + x[self.first_extra :]
         return mw
 
     def injection_into_base(self, x: Floats) -> Floats:
         """Return the power into the existing network: a new circuit is load at one end and generation at the other."""
         mw = self.injection(x)
-        for (k, _), flow in zip(self.circuits_to_build, x[self.first_circuit_flow :], strict=True):
+        for (k, _), flow in zip(self.circuits_to_build, x[self.first_circuit_flow : self.first_extra], strict=True):
             mw[self.nodes[self.corridors[k].a]] -= flow
             mw[self.nodes[self.corridors[k].b]] += flow
         return mw
@@ -235,6 +240,7 @@ class DcNetwork:
         row = np.zeros(self.width)
         row[: self.first_modules] = by_node
         row[self.first_modules : self.first_open] = -self.module_mw * by_node[self.site_nodes]
+        row[self.first_extra :] = -by_node[self.site_nodes]
         for i, (k, _) in enumerate(self.circuits_to_build if new else ()):
             c = self.corridors[k]
             row[self.first_circuit_flow + i] = by_node[self.nodes[c.b]] - by_node[self.nodes[c.a]]

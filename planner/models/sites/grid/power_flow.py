@@ -46,8 +46,10 @@ def balance(m: Any, data: SplitData, network: DcNetwork) -> None:
     terms: list[list[Any]] = [[] for _ in range(int(island.max()) + 1)]
     for n, v in m.generated.items():
         terms[island[network.nodes[n]]].append(v)
+    extra = m.component("extra_mw")
     for s in data.candidates:
-        terms[island[network.nodes[s]]].append(-data.module_mw * m.modules[s])
+        load = data.module_mw * m.modules[s] + (0 if extra is None else extra[s])
+        terms[island[network.nodes[s]]].append(-load)
     for k, j in keys:
         c = network.corridors[k]
         a, b = island[network.nodes[c.a]], island[network.nodes[c.b]]
@@ -158,13 +160,14 @@ def reserves(m: Any, network: DcNetwork) -> None:
 
 def columns(m: Any, network: DcNetwork) -> list[Any]:
     """Return the model's variables in the order of the network's columns; None where there is none."""
-    generated = dict(m.generated.items())
+    generated, extra = dict(m.generated.items()), m.component("extra_mw")
     return [
         *(generated.get(n) for n in network.nodes),
         *(m.modules[s] for s in network.candidates),
         *(m.open[s] for s in network.candidates),
         *(m.installed[key] for key in network.circuits_to_build),
         *(m.circuit_flow[key] for key in network.circuits_to_build),
+        *(None if extra is None else extra[s] for s in network.candidates),
     ]
 
 

@@ -93,8 +93,8 @@ def soft_excess(data: SplitData, rule: str, rows: int = 1) -> float:
 
 
 def load_mw(m: Any, data: SplitData, sites: Any) -> Any:
-    """Return the draw of some sites at the grid: their modules, and where a model has it, the load `extra_mw`."""
-    extra = m.model().component("extra_mw")
+    """Return the draw of some sites at the grid: their modules, and where a block has it, the load `extra_mw`."""
+    extra = m.component("extra_mw")
     return data.module_mw * sum(m.modules[s] for s in sites) + (0 if extra is None else sum(extra[s] for s in sites))
 
 

@@ -29,9 +29,9 @@ def _module_m2(data: SplitData) -> float:
 
 def area(m: Any, data: SplitData) -> None:
     """Limit the cooling of a site to its land, in 1000 m²."""
-    module = power.cooling_m2(data.hardware, data.module_racks)
-    land = {s: n.area_m2 for s, n in data.candidates.items() if n.area_m2 is not None and module is not None}
-    m.area = pyo.Constraint(list(land), rule=lambda m, s: (module or 0.0) / 1e3 * m.modules[s] <= land[s] / 1e3)
+    density = data.hardware.cooling_kw_per_m2
+    land = {s: n.area_m2 for s, n in data.candidates.items() if n.area_m2 is not None and density is not None}
+    m.area = pyo.Constraint(list(land), rule=lambda m, s: load_mw(m, data, [s]) / (density or 1.0) <= land[s] / 1e3)
 
 
 def _area_modules(data: SplitData, site: str, _: int) -> float | None:

@@ -251,9 +251,7 @@ class ReplicaGroup:
     shards: int
 
 
-def breakdown(
-    machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup, *, transport_slowdown: float
-) -> dict[str, float]:
+def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup) -> dict[str, float]:
     """Compute the seconds of one step by part; the parts sum to the step.
 
     The stage whose layers, recomputation, head, exposed exchange and unequal chunks take longest sets the time;
@@ -266,7 +264,7 @@ def breakdown(
         zero_stage=strategy.zero_stage,
         order=strategy.schedule,
         inside=inside,
-        transport_slowdown=transport_slowdown,
+        transport_slowdown=c.transport_slowdown,
     )
     sharded = sharded_times(
         x, replicas_per_rack=group.replicas_per_rack, racks=group.racks, slowdown=c.allreduce_slowdown

@@ -25,6 +25,20 @@ def racks_per_replica(gpus: int, tensor_parallel: int, context_parallel: int) ->
     return context_racks(gpus, tensor_parallel, context_parallel) * math.ceil(tensor_parallel / gpus)
 
 
+def unit_racks(*, replica_gpus: int, racks: int, replicas_per_rack: int, expert_parallel: int) -> int:
+    """Count the racks that stand side by side for one rack stage: whole replicas, and whole expert groups.
+
+    A replica's stage has so many GPUs on so many racks; each rack holds GPUs of as many replicas as given.
+    """
+    in_rack = max(1, replica_gpus // racks * replicas_per_rack)
+    return math.lcm(racks, max(1, math.ceil(expert_parallel / in_rack)))
+
+
+def group_racks(replicas: int, *, unit: int, racks: int, replicas_per_rack: int) -> int:
+    """Count the racks of one stage's replicas at a site in whole units: its all-reduce group between racks."""
+    return math.ceil(replicas / (replicas_per_rack * (unit // racks))) * unit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """The racks that hold `replicas` whole replicas.
@@ -82,7 +96,7 @@ def block_of(
     r = next((n for n in range(r, 0, -1) if (n * own) % e == 0 or e % (n * own) == 0), 0)
     if r == 0:
         return None
-    together = math.lcm(c, max(1, e // (r * own)))
+    together = unit_racks(replica_gpus=t * k, racks=c, replicas_per_rack=r, expert_parallel=e)
     return Block(
         stages_per_rack=q,
         replicas_per_rack=r,

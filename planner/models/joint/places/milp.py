@@ -1,0 +1,228 @@
+"""The MILP behind one question to the sites: which of them hold some parts, at the least capital.
+
+The grid's rules are those of the site split; the rules here tie them to the parts. Rows are in MW, M$ and modules.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyomo.environ as pyo
+
+from planner.models.sites.costs import capital_musd, energy_musd
+from planner.models.sites.data import Pair, SplitData
+from planner.models.sites.model import build
+from planner.models.sites.soft_rules import penalty_musd
+
+LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Blocks at one site: their number, racks in use, and the fabrics that it may have.
+
+    As prices in USD and power in MW.
+    """
+
+    blocks: int
+    racks: int
+    fabrics: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """What joins every two sites with blocks: wavelengths, and the longest round trip that they may have.
+
+    The exchange runs at the rate of the wavelengths over `wan.headroom_factor`. Where the fibre is designed, it is the
+    rate at which a ring would move `stage_bytes` in the time that the step counts on, and every form must keep it.
+    """
+
+    wavelengths: int
+    max_rtt_ms: float
+    stage_bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Sites that are open and those of them that hold parts."""
+
+    open: frozenset[str]
+    holding: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Parts to place, and what the fibre between the sites costs.
+
+    Attributes
+    ----------
+    pair_usd
+        Price of the fibre between two sites that hold parts, or a lower bound on it; infinite where none joins them.
+    designs
+        Price of the fibre of a set of sites above that of its pairs; None: no fibre joins it.
+    counts_power
+        Whether a fabric's power is load beside that of the racks.
+    """
+
+    data: SplitData
+    kinds: tuple[tuple[Part, int], ...]
+    circuit: Circuit | None
+    pair_usd: Mapping[Pair, float]
+    designs: Mapping[Joined, float | None]
+    counts_power: bool
+
+    @property
+    def most_modules(self) -> int:
+        """Modules of all sites: those of the parts, and those that are pinned beside them."""
+        pins, each = self.data.pins, self.data.module_racks
+        if pins.racks is not None:
+            return pins.racks // each
+        return sum(n * self.modules(p) for p, n in self.kinds) + sum(pins.racks_by_site.values()) // each
+
+    def modules(self, part: Part) -> int:
+        """Return the modules that hold a part."""
+        return -(-part.racks // self.data.module_racks)
+
+    def pinned(self, site: str) -> bool:
+        """Return whether a pin may buy racks at a site beyond those of its part."""
+        return self.data.pins.racks is not None or site in self.data.pins.racks_by_site
+
+    @property
+    def most_extra_mw(self) -> float:
+        """Most load that fabrics add."""
+        if not self.counts_power:
+            return 0.0
+        return self.data.hardware.facility_overhead_factor * sum(
+            n * max(mw for _, mw in p.fabrics) for p, n in self.kinds
+        )
+
+
+def stated(q: Question, *, loose: bool = False) -> Any:
+    """State the MILP of a question.
+
+    `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
+    decisions is whole itself.
+    """
+    # Where no rack is pinned, the sites that are open are those that hold the parts.
+    exact = not q.data.pins.racks_by_site and q.data.pins.racks is None
+    m = build(
+        q.data,
+        without=LEFT_OUT,
+        sites=sum(n for _, n in q.kinds) if exact else None,
+        extend=lambda m: add_parts(m, q, loose=loose),
+        max_extra_mw=q.most_extra_mw,
+        max_modules=q.most_modules,
+    )
+    for rule in (place_parts, host_blocks, choose_fabrics, join_sites, limit_round_trips, design_fibre):
+        rule(m, q)
+    if loose:
+        for follows in (m.lit, m.fabric, m.designed):
+            for var in follows.values():
+                var.domain = pyo.Binary
+    m.goal = pyo.Objective(expr=total_musd(m, q))
+    return m
+
+
+def add_parts(m: Any, q: Question, *, loose: bool) -> None:
+    """Create what holds which part, on which fabric, and the fabrics' load where it counts."""
+    candidates = list(q.data.candidates)
+    m.part = pyo.Var(candidates, range(len(q.kinds)), domain=pyo.Binary)
+    choices = [(x, k, f) for x in candidates for k, (p, _) in enumerate(q.kinds) for f in range(len(p.fabrics))]
+    several = any(len(p.fabrics) > 1 for p, _ in q.kinds)
+    m.fabric = pyo.Var(choices, domain=pyo.Binary if several else pyo.NonNegativeReals, bounds=(0, 1))
+    if not q.counts_power:
+        return
+    overhead = q.data.hardware.facility_overhead_factor
+    most = overhead * max(mw for p, _ in q.kinds for _, mw in p.fabrics)
+    m.extra_mw = pyo.Var(candidates, domain=pyo.NonNegativeReals, bounds=(0, most + 1 if loose else most))
+
+    def fabric_power(m: Any, x: str) -> Any:
+        drawn = overhead * sum(q.kinds[k][0].fabrics[f][1] * m.fabric[y, k, f] for y, k, f in choices if y == x)
+        return m.extra_mw[x] >= drawn if loose else m.extra_mw[x] == drawn
+
+    m.fabric_power = pyo.Constraint(candidates, rule=fabric_power)
+
+
+def holding(m: Any, site: str) -> Any:
+    """Return whether a site holds a part."""
+    return sum(m.part[y, k] for y, k in m.part if y == site)
+
+
+def place_parts(m: Any, q: Question) -> None:
+    """Place every part at a site, and no two at one."""
+    kinds = range(len(q.kinds))
+    m.place_parts = pyo.Constraint(
+        kinds, rule=lambda m, k: sum(m.part[x, k] for x in q.data.candidates) == q.kinds[k][1]
+    )
+    m.one_part = pyo.Constraint(
+        list(q.data.candidates), rule=lambda m, x: sum(m.part[x, k] for k in kinds) <= m.open[x]
+    )
+
+
+def host_blocks(m: Any, q: Question) -> None:
+    """Buy the racks of a site's blocks in whole modules, and no others unless they are pinned."""
+
+    def row(m: Any, x: str) -> Any:
+        held = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
+        return m.modules[x] >= held if q.pinned(x) else m.modules[x] == held
+
+    m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
+
+
+def choose_fabrics(m: Any, q: Question) -> None:
+    """Build one fabric for each part."""
+    where = [(x, k) for x in q.data.candidates for k in range(len(q.kinds))]
+    m.choose_fabrics = pyo.Constraint(
+        where, rule=lambda m, x, k: sum(m.fabric[x, k, f] for f in range(len(q.kinds[k][0].fabrics))) == m.part[x, k]
+    )
+
+
+def join_sites(m: Any, q: Question) -> None:
+    """Light the fibre between every two sites that hold parts."""
+    m.lit = pyo.Var(list(q.data.pairs) if q.circuit else [], domain=pyo.NonNegativeReals, bounds=(0, 1))
+    holds = {x: holding(m, x) for x in q.data.candidates}
+    m.join_sites = pyo.Constraint(list(m.lit), rule=lambda m, a, b: m.lit[a, b] >= holds[a] + holds[b] - 1)
+
+
+def limit_round_trips(m: Any, q: Question) -> None:
+    """Hold no parts at two sites farther apart than the exchange is timed for, or that no fibre joins."""
+    limit = math.inf if q.circuit is None else q.circuit.max_rtt_ms * (1 + 1e-12)
+    far = [p for p in q.data.pairs if q.data.rtt_ms(p) > limit or q.pair_usd.get(p) == math.inf]
+    holds = {x: holding(m, x) for x in q.data.candidates}
+    m.limit_round_trips = pyo.Constraint(far, rule=lambda _, a, b: holds[a] + holds[b] <= 1)
+
+
+def design_fibre(m: Any, q: Question) -> None:
+    """Price the fibre of each set of sites that a design is known for: exactly it pays `designs`, or cannot be."""
+    sets = sorted(q.designs, key=lambda x: (sorted(x.open), sorted(x.holding)))
+    m.designed = pyo.Var([i for i, x in enumerate(sets) if q.designs[x] is not None], bounds=(0, 1))
+
+    def row(m: Any, i: int) -> Any:
+        x = sets[i]
+        other = sum(1 - m.open[s] if s in x.open else m.open[s] for s in q.data.candidates)
+        other += sum(1 - holding(m, s) for s in x.holding)
+        priced = [] if q.designs[x] is None else [m.designed[i]]
+        return sum(priced) + other >= 1
+
+    m.design_fibre = pyo.Constraint(range(len(sets)), rule=row)
+    m.design_musd = pyo.Expression(expr=sum((q.designs[sets[i]] or 0.0) / 1e6 * m.designed[i] for i in m.designed))
+
+
+def total_musd(m: Any, q: Question) -> Any:
+    """Capital of sites, racks, lines, fabrics and fibre, the counted years of energy.
+
+    And a year's penalties of soft rules, in M$.
+    """
+    prices, h, years = q.data.grid.prices, q.data.hardware, q.data.instance.limits.operation_years
+    fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
+    usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}
+    fibre = sum(usd.get(p, 0.0) / 1e6 * m.lit[p] for p in m.lit) + m.design_musd
+    total = capital_musd(m, q.data) + fabrics + fibre + penalty_musd(m, q.data)
+    total += years * energy_musd(m, q.data) if years else 0.0
+    if q.counts_power:
+        each = prices.building_usd_per_it_mw / h.facility_overhead_factor + prices.interconnection_usd_per_mw
+        for x, k, f in m.fabric:
+            mw = h.facility_overhead_factor * q.kinds[k][0].fabrics[f][1]
+            total += mw * (each / 1e6 + years * q.data.energy_musd(x) / q.data.module_mw) * m.fabric[x, k, f]
+    return total

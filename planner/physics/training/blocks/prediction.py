@@ -1,0 +1,102 @@
+"""Prediction for one layout given in full: its step by part, its memory, and what it asks of the network."""
+
+import numpy as np
+
+from planner.instance.instance import Instance
+from planner.physics.training import layer_time, step
+from planner.physics.training.blocks import block_step
+from planner.physics.training.blocks.block_step import Pipeline, ReplicaGroup
+from planner.physics.training.blocks.rack_blocks import padded
+from planner.physics.training.operations import Machine
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.process_groups import weights_of
+from planner.physics.training.stage_memory import memory_by_stage, stage_gradient_bytes, worst_memory
+from planner.physics.training.step import Conditions
+from planner.physics.training.transformer import model_flop_per_token
+
+
+def step_breakdown(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
+    """Compute the seconds of one step by part; the parts sum to the step."""
+    return block_step.breakdown(m, c, strategy, _group(m, strategy))
+
+
+def stage_bytes(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """Compute the bytes by part on a GPU of every stage, sequences padded."""
+    return memory_by_stage(padded(m, strategy.shape), strategy)
+
+
+def metrics(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> dict[str, float | dict[str, float]]:
+    """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics.
+
+    Work, bytes and time are those of padded sequences; tokens are counted without what pads them.
+    """
+    m, workload = step.machine_of(instance), instance.workload
+    wide = padded(m, strategy.shape)
+    parts, by_part = step_breakdown(m, c, strategy), worst_memory(wide, strategy)
+    seconds = sum(parts.values())
+    tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
+    flop, peak = tokens * model_flop_per_token(m.model, m.sequence), m.gpu.peak_flop_per_second[m.precision.compute]
+    return {
+        "step_seconds": seconds,
+        "breakdown_seconds": parts,
+        "tokens_per_step": tokens,
+        "memory_bytes_per_gpu": sum(by_part.values()),
+        "memory_breakdown_bytes": by_part,
+        "memory_limit_bytes": step.memory_limit_bytes(instance),
+        "mfu": layer_time.model_flop_utilisation(flop, strategy.gpus, peak, seconds),
+        "days_to_train": layer_time.days_to_train(workload.tokens, tokens, seconds, workload.availability),
+        **_network_metrics(wide, c, strategy),
+        "gradient_bytes_per_stage": _max_gradient_bytes(m, strategy),
+    }
+
+
+def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
+    return ReplicaGroup(
+        replicas_per_rack=strategy.replicas_per_rack,
+        racks=strategy.group_racks(m.rack.gpus),
+        shards=strategy.min_replicas,
+    )
+
+
+def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
+    """Compute the seconds of sends and all-reduces between racks, and of the passes that run beside them.
+
+    A send runs beside the smallest chunk of a stage, less what ZeRO and CP over racks take of the NIC; a layer's
+    all-reduce and the exchange between sites run beside backward passes.
+    """
+    shape, group = strategy.shape, _group(m, strategy)
+    x = pipeline_of(m, c, strategy)
+    sharded = block_step.sharded_times(
+        x, replicas_per_rack=group.replicas_per_rack, racks=group.racks, slowdown=c.allreduce_slowdown
+    )
+    between_racks = strategy.pipeline_parallel > strategy.stages_per_rack
+    chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
+    allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
+    backward = x.times.backward_seconds
+    return {
+        "pipeline_send_seconds": float(x.send(c.pipeline_send_slowdown, 2)) if between_racks else 0.0,
+        "pipeline_send_nic_seconds": layer_time.pipeline_send_nic_seconds(m, shape) if between_racks else 0.0,
+        "pipeline_send_window_seconds": float(
+            chunk * np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
+        ),
+        "allreduce_layer_seconds": float(allreduce),
+        "allreduce_window_seconds": backward,
+        "wan_window_seconds": max(strategy.layers_per_stage) * backward,
+    }
+
+
+def pipeline_of(m: Machine, c: Conditions, strategy: ParallelStrategy) -> Pipeline:
+    """Time the pipeline of a strategy given in full."""
+    return block_step.pipeline_of(
+        m,
+        strategy.shape,
+        zero_stage=strategy.zero_stage,
+        order=strategy.schedule,
+        inside=strategy.stages_per_rack >= strategy.pipeline_parallel,
+        transport_slowdown=c.transport_slowdown,
+    )
+
+
+def _max_gradient_bytes(m: Machine, strategy: ParallelStrategy) -> float:
+    layers, p = np.array(strategy.layers_per_stage), strategy.pipeline_parallel
+    return float(np.max(stage_gradient_bytes(m, strategy.shape, layers, stage=np.arange(p), pipeline=p)))

@@ -1,0 +1,125 @@
+"""Why no plan exists: a smallest set of limits and pins that no plan meets together, each of them needed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from planner.instance.hardware import Accelerator
+from planner.instance.instance import Instance
+from planner.models.joint.solution import JointStatus
+from planner.models.joint.solve import solve_joint
+from planner.models.requests import Options, SitesRequest, resolved_switches
+from planner.models.sites import conflict as sites_conflict
+from planner.physics.network.price import min_endpoint_usd
+from planner.physics.site.power import rack_of
+from planner.physics.training import step
+from planner.plan.certificate import Conflict
+from planner.units import money
+
+ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
+FAR_BEYOND = 1e6  # times what is there: more memory than any layout takes
+MORE_SEQUENCES = 64  # times the batch
+MORE_RACKS = 1024  # times the racks
+Relax = Callable[[Instance], Instance]
+
+
+def conflict_of(instance: Instance, options: Options) -> Conflict:
+    """Return a smallest set of rules that leaves no plan of an instance that is proven to have none.
+
+    With a grid, rules of the sites alone come first: no layout can mend these. Else each limit and pin is left out in
+    turn, for good where there is no plan without it either. One whose removal could not be judged in time stays.
+    """
+    if instance.grid is not None:
+        request = SitesRequest(fabric_usd_per_rack=least_fabric_usd_per_rack(instance))
+        sites = sites_conflict.conflict(instance, request, options)
+        if sites is not None:
+            return sites
+    kept = dict(_relaxations(instance))
+    for name in list(kept):
+        without = {rule: relax for rule, relax in kept.items() if rule != name}
+        if _no_plan(
+            instance, [relax for rule, relax in _relaxations(instance).items() if rule not in without], options
+        ):
+            kept = without
+    return Conflict(decision=_decision(list(kept)), rules=tuple(kept), reason=_reason(instance, list(kept)))
+
+
+def least_fabric_usd_per_rack(instance: Instance) -> float:
+    """Price what no fabric does without, per rack: one cabled GPU's link and a port of the cheapest leaf."""
+    if instance.network is None:
+        return 0.0
+    return min(min_endpoint_usd(instance.network, s) for s in resolved_switches(instance.network.switches))
+
+
+def _relaxations(instance: Instance) -> dict[str, Relax]:
+    """Return how each limit and pin of the instance is taken away, the ones that say most to the user last."""
+    limits, rules = instance.limits, dict[str, Relax]()
+    for path in instance.pins:
+        rules[f"pins.{path}"] = lambda x, path=path: x.model_copy(  # type: ignore[misc]
+            update={"pins": {k: v for k, v in x.pins.items() if k != path}}
+        )
+    rules["limits.max_batch_tokens"] = lambda x: _limit(
+        x, "max_batch_tokens", (x.limits.max_batch_tokens or 0) * MORE_SEQUENCES
+    )
+    for name in ("facility_power_mw", "budget_usd", "deadline_days"):
+        if getattr(limits, name) is not None:
+            rules[f"limits.{name}"] = lambda x, name=name: _limit(x, name, None)  # type: ignore[misc]
+    if instance.hardware.racks is not None:
+        rules["hardware.racks"] = lambda x: _hardware(x, racks=(x.hardware.racks or 0) * MORE_RACKS)
+    rules["memory"] = _with_memory
+    return rules
+
+
+def _limit(instance: Instance, name: str, value: Any) -> Instance:
+    return instance.model_copy(update={"limits": instance.limits.model_copy(update={name: value})})
+
+
+def _hardware(instance: Instance, **values: Any) -> Instance:
+    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update=values)})
+
+
+def _with_memory(instance: Instance) -> Instance:
+    gpu = instance.hardware.accelerator
+    if not isinstance(gpu, Accelerator):
+        raise TypeError("the instance still has catalogue names; load it through planner.load")
+    return _hardware(instance, accelerator=gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes * FAR_BEYOND}))
+
+
+def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool:
+    """Return whether it is proven that there is no plan with some rules relaxed."""
+    for relax in relaxed:
+        instance = relax(instance)
+    found = solve_joint(instance, replace(options, gap=ANY_PLAN), lambda _: None)
+    return found.status is JointStatus.INFEASIBLE
+
+
+def _decision(rules: list[str]) -> Any:
+    """Return the decision that the rules are about."""
+    names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
+    if "limits.budget_usd" in rules:
+        return "budget"
+    if "limits.facility_power_mw" in rules or "sites" in names:
+        return "sites"
+    return next((n for n in ("fabric", "placement", "wan") if n in names), "layout")
+
+
+def _reason(instance: Instance, rules: list[str]) -> str:
+    """Return the rules in numbers."""
+    h, limits, gpus = instance.hardware, instance.limits, rack_of(instance.hardware).gpus
+    sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
+    usable = step.memory_limit_bytes(instance) / 1e9
+    sentences = {
+        "memory": f"{usable:,.1f} GB of a GPU can be used",
+        "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
+        "limits.budget_usd": f"the budget is {money(limits.budget_usd or 0.0)}",
+        "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",
+        "limits.deadline_days": f"training must end in {limits.deadline_days or 0:,.6g} days",
+        "hardware.racks": f"there are {h.racks or 0:,} racks of {gpus} GPUs",
+    }
+    parts = [sentences.get(rule) or _pin_sentence(instance, rule) for rule in rules]
+    return "no plan meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
+
+
+def _pin_sentence(instance: Instance, rule: str) -> str:
+    path = rule.removeprefix("pins.")
+    return f"{rule} = {instance.pins[path]!r}"

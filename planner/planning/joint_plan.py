@@ -1,0 +1,336 @@
+"""The plan that a joint solution stands for: every section from its choices, and what is proven of them together."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from planner.cluster import hostlist
+from planner.instance.identity import instance_sha256
+from planner.instance.instance import Instance
+from planner.models.fabric.report import site_fabric
+from planner.models.joint import stripes
+from planner.models.joint.places.section import sites_section, wan_section
+from planner.models.joint.sites import Sites
+from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.world import Plan as Choice
+from planner.models.requests import Options, resolved_switches
+from planner.physics.network import locality
+from planner.physics.network.locality import Locality
+from planner.physics.network.topology import Design
+from planner.physics.site import cost
+from planner.physics.site.power import rack_of
+from planner.physics.training.blocks import prediction
+from planner.physics.training.blocks.rack_blocks import Block
+from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
+from planner.physics.training.step import Conditions
+from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
+from planner.plan.fabric import FabricPlan
+from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
+from planner.plan.placement import Assignment, PlacementPlan, SitePlacement
+from planner.plan.plan import Plan
+from planner.plan.sites import SitesPlan
+from planner.plan.wan import WanPlan
+from planner.planning.joint_proof import proof_of
+from planner.simulation.reference_tree import factor, transport_slowdown_of
+from planner.solvers.outcome import relative_gap
+from planner.version import __version__
+
+FORMULATION = (
+    "Joint: columns (how the model is cut) in the order of lower bounds on their time; of each the replicas, "
+    "micro-batches, layers by stage, blocks by site, orders of racks, fabrics and fibre whose time is below the "
+    "incumbent, fastest first, until one MILP over sites and grid finds them within the budget"
+)
+UNITS = {"days_to_train": "days to train", "cost_usd": "capital of the whole plan, in dollars"}
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The sections of the plan of one joint solution."""
+
+    instance: Instance
+    solution: JointSolution
+    choice: Choice
+    options: Options
+    seconds: float
+
+    @cached_property
+    def block(self) -> Block:
+        """Racks that hold whole replicas."""
+        found = self.choice.column.strategy.block(self.choice.column.p)
+        if found is None:
+            raise ValueError("joint: a column without a block")
+        return found
+
+    @cached_property
+    def strategy(self) -> ParallelStrategy:
+        """The layout in full."""
+        x, column = self.choice, self.choice.column
+        shape, recomputed = column.strategy.shape, x.split.recomputed
+        full = any(recomputed) or column.strategy.recomputes == "all"
+        return ParallelStrategy.of_shape(
+            shape,
+            pipeline_parallel=column.p,
+            data_parallel_by_site=tuple(d for _, d in sorted(x.replicas_by_site.items())),
+            virtual_stages=column.v,
+            micro_batches=column.m,
+            recompute="full" if full else shape.recompute,
+            zero_stage=column.zero,
+            layers_per_stage=x.split.layers,
+            recomputed_layers_per_stage=tuple(recomputed) if full else (),
+            replicas_per_rack=self.block.replicas_per_rack,
+            schedule=column.strategy.order,
+            stages_per_rack=self.block.stages_per_rack,
+        )
+
+    @cached_property
+    def racks(self) -> dict[str, int]:
+        """Racks bought by site."""
+        if self.choice.placed is not None:
+            return dict(self.choice.placed.racks)
+        return dict.fromkeys(self.choice.blocks_by_site, self.instance.hardware.racks or 0)
+
+    def certificate(self, given: str = "", space: dict[str, int] | None = None) -> Certificate:
+        """Return what is proven of a section: that of the whole plan, since nothing is decided alone."""
+        s, name = self.solution, self.instance.objective.minimize
+        return Certificate(
+            status="optimal" if s.status is JointStatus.OPTIMAL else "feasible",
+            objective=self.value,
+            bound=self.bound,
+            gap=relative_gap(self.value, self.bound),
+            solver="branch and bound over columns; HiGHS" if self.instance.grid else "branch and bound over columns",
+            formulation=FORMULATION,
+            variables=0,
+            constraints=0,
+            seconds=self.seconds,
+            seed=self.options.seed,
+            minimizes=UNITS[name],
+            given=given,
+            space={**(space or {})},
+        )
+
+    @property
+    def value(self) -> float:
+        """The figure of merit."""
+        return self.metrics.days_to_train if self.instance.objective.minimize == "days_to_train" else self.total_usd
+
+    @property
+    def bound(self) -> float | None:
+        """What no plan of the declared space is below."""
+        s = self.solution
+        bound = s.lower_bound
+        return None if bound is None else min(bound, self.value)
+
+    @cached_property
+    def assumptions(self) -> Assumptions:
+        """What the step takes from the network: the slowest of its sites, and the fibre between them."""
+        c = self.choice.conditions
+        return Assumptions(
+            pipeline_send_slowdown=float(c.send),
+            allreduce_slowdown=float(c.allreduce),
+            wan_gbps=None if c.fibre is None else float(c.fibre.gbps),
+            wan_rtt_ms=None if c.fibre is None else float(c.fibre.rtt_ms),
+        )
+
+    @cached_property
+    def metrics(self) -> LayoutMetrics:
+        """What the layout is predicted to do."""
+        c, fibre = self.choice.conditions, self.choice.conditions.fibre
+        conditions = Conditions(
+            pipeline_send_slowdown=float(c.send),
+            allreduce_slowdown=float(c.allreduce),
+            wan_gbps=None if fibre is None else float(fibre.gbps),
+            wan_rtt_ms=0.0 if fibre is None else float(fibre.rtt_ms),
+            wan_round_trips=1.0 if fibre is None else fibre.round_trips,
+            transport_slowdown=transport_slowdown_of(self.instance.network),
+        )
+        return LayoutMetrics.model_validate(prediction.metrics(self.instance, conditions, self.strategy))
+
+    @cached_property
+    def layout(self) -> LayoutPlan:
+        """The layout section."""
+        return write_layout(
+            self.strategy,
+            data_parallel_by_site=dict(sorted(self.choice.replicas_by_site.items())),
+            racks=sum(self.racks.values()),
+            gpus_per_rack=rack_of(self.instance.hardware).gpus,
+            assumptions=self.assumptions,
+            metrics=self.metrics,
+            certificate=self.certificate(space=self.solution.counts),
+        )
+
+    @cached_property
+    def orders(self) -> dict[str, list[list[int]]]:
+        """Racks of each rack stage in rank order, by site."""
+        b = self.block
+        return {
+            s: stripes.rank_order(b.rack_stages, self.choice.blocks_by_site[s], t.stripes, b.stage_racks)
+            for s, t in sorted(self.choice.templates.items())
+        }
+
+    def crossings(self, site: str) -> Locality:
+        """Count what a site's order of racks sends across leaf domains, pods and zones."""
+        d = self.choice.templates[site].design
+        return locality.locality(
+            self.orders[site],
+            leaf_domain_racks=d.domain_racks,
+            domains_per_pod=d.domains_per_pod or 1,
+            domains_per_zone=d.domains_per_zone,
+            wrap=self.choice.column.v > 1,
+        )
+
+    @cached_property
+    def fabric(self) -> FabricPlan | None:
+        """The fabric section; None where the instance has no network."""
+        network, templates = self.instance.network, self.choice.templates
+        if network is None:
+            return None
+        switches = {x.name: x for x in resolved_switches(network.switches)}
+        sites = {
+            s: site_fabric(
+                network,
+                switches[t.switch],
+                t.family,
+                t.design,
+                self.crossings(s),
+                transport_slowdown=transport_slowdown_of(network),
+                nic_seconds=self.metrics.pipeline_send_nic_seconds,
+                wired_gpus_per_rack=self.block.rails,
+            )
+            for s, t in sorted(templates.items())
+        }
+        return FabricPlan(sites=sites, certificate=self.certificate())
+
+    @cached_property
+    def placement(self) -> PlacementPlan | None:
+        """The placement section; None where the instance has no network."""
+        if self.instance.network is None:
+            return None
+        b, x = self.block, self.choice
+        where = {s: self.crossings(s) for s in self.orders}
+        groups, split = b.rack_stages * len(where), sum(w.groups_split for w in where.values())
+        return PlacementPlan(
+            groups=groups,
+            groups_leaf_local=groups - split,
+            groups_split=split,
+            lower_bound_split=sum(self._min_split(s) for s in where),
+            extra_pieces=sum(w.extra_pieces for w in where.values()),
+            groups_cross_pod=sum(w.groups_cross_pod for w in where.values()),
+            stripes={s: t.stripes for s, t in sorted(x.templates.items())},
+            block_racks=b.racks,
+            blocks_by_site=dict(sorted(x.blocks_by_site.items())),
+            sites={s: SitePlacement(assignment=_assignment(o, x.templates[s].design)) for s, o in self.orders.items()},
+            certificate=self.certificate(),
+        )
+
+    def _min_split(self, site: str) -> int:
+        d = self.choice.templates[site].design
+        free = locality.domain_racks(d.racks, d.domain_racks)
+        return locality.lower_bound_split(free, self.block.rack_stages, d.racks // self.block.rack_stages)
+
+    @cached_property
+    def sites(self) -> tuple[SitesPlan | None, WanPlan | None]:
+        """The sites section, and the design of what joins the sites where that is asked for."""
+        placed = self.choice.placed
+        if placed is None:
+            return None, None
+        sites = Sites(instance=self.instance, seed=self.options.seed)
+        fabric_mw = {s: f.power_mw for s, f in self.fabric.sites.items()} if self.fabric is not None else {}
+        c = self.choice.column
+        given = (
+            f"the column (TP {c.strategy.shape.tensor_parallel}, CP {c.strategy.shape.context_parallel}, PP {c.p}, "
+            f"{c.d} replicas), the blocks of each part with their templates, "
+            f"and {self.choice.wavelengths} wavelengths between sites"
+        )
+        window = self.metrics.wan_window_seconds
+        return sites_section(sites, placed, fabric_mw, given=given), wan_section(sites, placed, window_seconds=window)
+
+    @cached_property
+    def total_usd(self) -> float:
+        """What the plan costs."""
+        return self.bill.total_usd
+
+    @cached_property
+    def bill(self) -> "cost.Cost":
+        """The bill."""
+        split, joined = self.sites
+        return cost.bill(self.instance, sum(self.racks.values()), split, self.fabric, joined)
+
+
+def _assignment(order: list[list[int]], d: Design) -> tuple[Assignment, ...]:
+    """Return the pieces of every stage by leaf domain, racks in rank order; a piece ends where the domain changes."""
+    pieces: list[Assignment] = []
+    size = d.domain_racks
+    for stage, racks in enumerate(order):
+        first = 0
+        for k in range(1, len(racks) + 1):
+            if k == len(racks) or racks[k] // size != racks[first] // size:
+                pieces.append(
+                    Assignment(
+                        stage=stage,
+                        leaf_domain=racks[first] // size,
+                        racks=hostlist.fold(racks[first:k], hostlist.width(d.racks)),
+                    )
+                )
+                first = k
+    return tuple(pieces)
+
+
+def plan_of(instance: Instance, solution: JointSolution, options: Options, seconds: float) -> Plan:
+    """Return the plan of a joint solution, or why there is none."""
+    choice = solution.plan
+    if choice is None:
+        return _without(instance, solution, options)
+    a = Assembly(instance, solution, choice, options, seconds)
+    split, joined = a.sites
+    value, bound = a.value, a.bound
+    return Plan(
+        planner_version=__version__,
+        instance=instance,
+        instance_sha256=instance_sha256(instance),
+        status="optimal" if solution.status is JointStatus.OPTIMAL else "feasible",
+        objective=_objective(instance, solution, value, bound),
+        sites=split,
+        wan=joined,
+        layout=a.layout,
+        fabric=a.fabric,
+        transport=factor(instance.network),
+        placement=a.placement,
+        cost=a.bill,
+        proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
+        stopped=solution.stopped,
+        threads=options.threads or 1,
+        seed=options.seed,
+        time_limit_seconds=options.time_limit,
+    )
+
+
+def _objective(instance: Instance, solution: JointSolution, value: float | None, bound: float | None) -> ObjectiveValue:
+    gap, days = relative_gap(value, bound), instance.objective.minimize == "days_to_train"
+    free = solution.fabric_free_bound if days and value is not None else None
+    return ObjectiveValue(
+        name=instance.objective.minimize,
+        value=value,
+        bound=bound,
+        gap=gap,
+        joint_bound=bound,
+        joint_gap=gap,
+        fabric_free_bound=None if free is None or value is None or not math.isfinite(free) else min(free, value),
+        space=solution.space,
+        outside=solution.outside,
+    )
+
+
+def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
+    """Return a plan without decisions: proven that there is none, or none found in time."""
+    return Plan(
+        planner_version=__version__,
+        instance=instance,
+        instance_sha256=instance_sha256(instance),
+        status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
+        objective=_objective(instance, solution, None, None),
+        conflict=Conflict(decision="layout", rules=(), reason="the time limit came before a plan was found"),
+        stopped=solution.stopped,
+        threads=options.threads or 1,
+        seed=options.seed,
+        time_limit_seconds=options.time_limit,
+    )
