@@ -268,19 +268,30 @@ class Toy:
         return found
 
     def _better(self, best: Plan | None, c: Column, sizes: tuple[int, ...], shards: int) -> Plan | None:
+        limit = math.inf if best is None else best.seconds * (1 + SAME)
+        for plan in self.plans(c, sizes, shards, limit):
+            if (
+                best is None
+                or plan.seconds < best.seconds * (1 - SAME)
+                or (plan.seconds <= best.seconds * (1 + SAME) and plan.usd < best.usd)
+            ):
+                best = plan
+        return best
+
+    def plans(self, c: Column, sizes: tuple[int, ...], shards: int, limit: float = math.inf) -> Iterator[Plan]:
+        """Yield the plans of a column in a shape that the budget pays and that take at most so many seconds.
+
+        Of each fibre, round trip and slowdowns the cheapest.
+        """
         racks = sizes[0] * c.block.stage_racks
         for rtt, splits in self.splits_of(c.block.blocks(c.d))[sizes].items():
             for waves, level in itertools.product(self._waves(sizes), self.levels(c.block, sizes, c.v > 1)):
                 fibre = self._fibre(sizes, waves, rtt)
                 seconds = self.times.seconds(c, racks, shards, level.send, level.allreduce, fibre)
-                if best is not None and seconds > best.seconds * (1 + SAME):
-                    continue
-                usd, blocks = min((self._least(c, x, waves, level), x) for x in splits)
-                if usd > self.budget + CENT:
-                    continue
-                if best is None or seconds < best.seconds * (1 - SAME) or usd < best.usd:
-                    best = Plan(seconds, usd, c, blocks, waves, level.send, level.allreduce)
-        return best
+                if math.isfinite(seconds) and seconds <= limit:
+                    usd, blocks = min((self._least(c, x, waves, level), x) for x in splits)
+                    if usd <= self.budget + CENT:
+                        yield Plan(seconds, usd, c, blocks, waves, level.send, level.allreduce)
 
     def _waves(self, sizes: tuple[int, ...]) -> range:
         w = self.i.wan

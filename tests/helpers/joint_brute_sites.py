@@ -1,4 +1,4 @@
-"""What the sites of a toy cost: every number of modules, of new circuits and of steps, fed by a linear program.
+"""What the sites of a toy cost: every number of new circuits and of steps, fed by a linear program.
 
 Imports nothing of planner.models and planner.solvers. What the sites hold and the fabrics draw is given; found is the
 least capital of sites, racks, lines, upgrades and fibre under the rules of the grid.
@@ -19,7 +19,6 @@ from planner.instance.wan import Wan
 from planner.physics.site import cost, power, wan
 from planner.physics.site.grid import normal_share, usable_interconnect_mw
 
-MORE_MODULES = 2  # beyond what blocks need, at each site, where a rule may ask for more
 MW = 1e-9
 
 
@@ -76,13 +75,11 @@ class SiteCosts:
         return self.known[key]
 
     def _least(self, racks: tuple[int, ...], waves: int, extra_mw: tuple[float, ...]) -> float:
-        best = math.inf
-        for built in self._constructions():
-            for modules in self._modules(racks):
-                usd = self._usd(racks, modules, waves, extra_mw) + built.usd
-                if usd < best and self._allowed(modules) and self._powered(modules, extra_mw, built):
-                    best = usd
-        return best
+        modules = tuple(-(-n // self.i.hardware.racks_per_module) for n in racks)  # no rack is bought for nothing
+        if not self._allowed(modules):
+            return math.inf
+        fed = (b.usd for b in self._constructions() if self._powered(modules, extra_mw, b))
+        return self._usd(racks, modules, waves, extra_mw) + next(fed, math.inf)
 
     def _constructions(self) -> list[Built]:
         new, upgraded = self.grid.new_lines, [n for n in self.nodes if n.upgrade]
@@ -94,12 +91,6 @@ class SiteCosts:
                 circuits = {k.id: n for k, n in zip(new, lines, strict=True)}
                 found.append(Built(circuits, {n.id: s for n, s in zip(upgraded, steps, strict=True)}, usd))
         return sorted(found, key=lambda b: b.usd)
-
-    def _modules(self, racks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        rules, size = self.grid.rules, self.i.hardware.racks_per_module
-        more = MORE_MODULES if rules.fault_split.on or rules.min_site_modules > 1 or rules.share_balance.on else 0
-        need = [-(-n // size) for n in racks]
-        yield from itertools.product(*(range(n, n + more + 1) for n in need))
 
     def _usd(self, racks: Sequence[int], modules: Sequence[int], waves: int, extra_mw: Sequence[float]) -> float:
         h, g, years = self.i.hardware, self.grid, self.i.limits.operation_years

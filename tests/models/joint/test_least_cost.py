@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import joint_brute_force
 import pytest
 from joint_brute_force import includes_fabric, toy
 from joint_cost_brute_force import CostToy, without
@@ -36,14 +35,10 @@ def world(i: Instance) -> World:
 
 @pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
 @pytest.mark.parametrize("budget", [True, False], ids=["budget", "no budget"])
-def test_equals_full_enumeration(
-    seed: int, how: dict[str, Any], *, budget: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equals_full_enumeration(seed: int, how: dict[str, Any], *, budget: bool) -> None:
     """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline."""
     i = toy(seed, **how)
     i = i if budget else without(i, budget_usd=None)
-    if i.network is None:
-        monkeypatch.setattr(joint_brute_force, "PHI", 1.0)
     every, w = CostToy(i), world(i)
     fastest = min((x.seconds for x in every.front), default=1.0)
     for limit in (*(fastest * f for f in FACTORS), fastest * 0.99, math.inf):
