@@ -78,6 +78,11 @@ def layer_splits(layers: int, p: int, v: int) -> list[tuple[int, ...]]:
     return [x for x in itertools.product(range(v, layers + 1), repeat=p) if sum(x) == layers]
 
 
+def _before(a: Plan, b: Plan) -> bool:
+    """Return whether a plan is faster than another, or as fast and cheaper."""
+    return a.seconds < b.seconds * (1 - SAME) or (a.seconds <= b.seconds * (1 + SAME) and a.usd < b.usd)
+
+
 class Times:
     """Seconds a sequence of every split of a column, from the physics; they know no money."""
 
@@ -270,11 +275,7 @@ class Toy:
     def _better(self, best: Plan | None, c: Column, sizes: tuple[int, ...], shards: int) -> Plan | None:
         limit = math.inf if best is None else best.seconds * (1 + SAME)
         for plan in self.plans(c, sizes, shards, limit):
-            if (
-                best is None
-                or plan.seconds < best.seconds * (1 - SAME)
-                or (plan.seconds <= best.seconds * (1 + SAME) and plan.usd < best.usd)
-            ):
+            if best is None or _before(plan, best):
                 best = plan
         return best
 

@@ -39,12 +39,9 @@ SOFTWARE = {
 }
 
 
-FABRIC_INCLUDED = ", its overhead factor with the fabric's power"
-
-
 def includes_fabric(i: Instance) -> bool:
-    """Return whether the overhead factor of a toy includes the power of its fabric, as its name says."""
-    return i.name.endswith(FABRIC_INCLUDED)
+    """Return whether the overhead factor of a toy includes the power of its fabric."""
+    return i.hardware.overhead_includes_fabric
 
 
 def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> Instance:
@@ -105,7 +102,7 @@ def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> I
         given["limits"]["budget_usd"] = 6 * rack_usd * r.uniform(1.15, 1.5)
     if sites:
         given["hardware"] |= {"facility_overhead_factor": 1.2}
-        given["name"] += FABRIC_INCLUDED if r.random() < 0.5 else ""
+        given["hardware"]["overhead_includes_fabric"] = r.random() < 0.5
         given["hardware"].pop("racks")
         given["grid"] = _grid(r, sites)
         given["wan"] = {
@@ -220,7 +217,7 @@ def case(seed: int) -> Instance:
     nodes = {"cluster": 0, "site": 1, "grid": r.randint(2, 4), "context": r.choice([0, 2])}.get(kind, r.choice([0, 2]))
     if nodes:
         given["hardware"]["facility_overhead_factor"] = OVERHEAD
-        given["name"] += FABRIC_INCLUDED if r.random() < 0.5 else ""
+        given["hardware"]["overhead_includes_fabric"] = r.random() < 0.5
         given["grid"], given["wan"] = _nodes(r, nodes, given["hardware"]["racks"]), _fibre(r)
         given["limits"]["budget_usd"] += given["hardware"].pop("racks") * (250 if nodes > 1 else 160)
     return Instance.model_validate(given)
