@@ -27,7 +27,7 @@ from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
 from planner.plan.fabric import FabricPlan
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import Assignment, PlacementPlan, SitePlacement
-from planner.plan.plan import Plan
+from planner.plan.plan import Cost, Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 from planner.planning.joint_proof import proof_of
@@ -250,7 +250,7 @@ class Assembly:
         return self.bill.total_usd
 
     @cached_property
-    def bill(self) -> "cost.Cost":
+    def bill(self) -> Cost:
         """The bill."""
         split, joined = self.sites
         return cost.bill(self.instance, sum(self.racks.values()), split, self.fabric, joined)
