@@ -8,6 +8,7 @@ from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 
 
-def solved(i: Instance, *, seed: int = 0) -> JointSolution:
-    """Solve without a limit of time."""
-    return solve_joint(i, Options(seed=seed), lambda _: None, overhead_includes_fabric=includes_fabric(i))
+def solved(i: Instance, *, seed: int = 0, time_limit: float | None = None) -> JointSolution:
+    """Solve, without a limit of time unless one is given."""
+    options = Options(seed=seed, time_limit=time_limit)
+    return solve_joint(i, options, lambda _: None, overhead_includes_fabric=includes_fabric(i))
