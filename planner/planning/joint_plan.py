@@ -27,9 +27,10 @@ from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
 from planner.plan.fabric import FabricPlan
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import Assignment, PlacementPlan, SitePlacement
-from planner.plan.plan import Plan
+from planner.plan.plan import Cost, Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
+from planner.planning.joint_proof import proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers.outcome import relative_gap
 from planner.version import __version__
@@ -249,7 +250,7 @@ class Assembly:
         return self.bill.total_usd
 
     @cached_property
-    def bill(self) -> "cost.Cost":
+    def bill(self) -> Cost:
         """The bill."""
         split, joined = self.sites
         return cost.bill(self.instance, sum(self.racks.values()), split, self.fabric, joined)
@@ -295,6 +296,7 @@ def plan_of(instance: Instance, solution: JointSolution, options: Options, secon
         transport=factor(instance.network),
         placement=a.placement,
         cost=a.bill,
+        proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
         stopped=solution.stopped,
         threads=options.threads or 1,
         seed=options.seed,

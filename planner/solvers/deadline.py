@@ -5,6 +5,10 @@ import time
 from dataclasses import dataclass, field
 
 
+class OutOfTime(Exception):
+    """The limit of a search passed inside one of its questions, whose answer is therefore unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """Seconds that a search may take from now on; None: as long as it needs."""
@@ -31,6 +35,11 @@ class Deadline:
     def passed(self) -> bool:
         """Whether no time is left."""
         return self.left <= 0
+
+    def check(self) -> None:
+        """Raise OutOfTime if no time is left."""
+        if self.passed:
+            raise OutOfTime
 
     def capped(self, seconds: float) -> "Deadline":
         """Return the deadline of a part of the search that may take so many of the seconds left."""

@@ -73,6 +73,16 @@ class Terms:
     each: Floats
     wait: Floats
     once: Floats
+    layer: Floats  # of a micro-batch, nothing recomputed
+
+    def seconds(self, rows: Rows) -> Floats:
+        """Return the least seconds of a step."""
+        effective = schedule.effective_micro_batches(rows.m, rows.p, rows.v)
+        return np.asarray(effective * self.each + self.wait + self.once, dtype=np.float64)
+
+    def part(self, which: Any) -> "Terms":
+        """Return the terms of some of the rows."""
+        return Terms(self.each[which], self.wait[which], self.once[which], self.layer[which])
 
 
 def even_seconds(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Floats:
@@ -80,10 +90,7 @@ def even_seconds(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Floats:
 
     The most even stages, all of them in memory, nothing recomputed unless all is.
     """
-    t = terms(s, zero, rows, c)
-    return np.asarray(
-        schedule.effective_micro_batches(rows.m, rows.p, rows.v) * t.each + t.wait + t.once, dtype=np.float64
-    )
+    return terms(s, zero, rows, c).seconds(rows)
 
 
 def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
@@ -114,7 +121,8 @@ def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
         slowdown=c.allreduce,
     )
     each = np.asarray(slowest + software.microbatch_seconds, dtype=np.float64)
-    return Terms(each, np.asarray(wait, dtype=np.float64), np.asarray(sum(once.values()) + 0 * each, dtype=np.float64))
+    wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, sum(once.values())))
+    return Terms(each, wait, total, np.asarray(sharded.layer_seconds + 0 * each, dtype=np.float64))
 
 
 def min_terms(s: Strategy, rows: Rows, total: int) -> tuple[Floats, Floats]:
@@ -142,27 +150,58 @@ def min_terms(s: Strategy, rows: Rows, total: int) -> tuple[Floats, Floats]:
 
 
 MOST_ENTRIES = 1 << 21  # of a table of rows by stages, worked out at a time
+NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
 
 
-def may_fit(s: Strategy, zero: int, rows: Rows, shards: Any) -> Flags:
-    """Return which rows may hold the model in memory.
+def min_held_seconds(s: Strategy, zero: int, rows: Rows, shards: Any, layer_seconds: Any) -> Floats:
+    """Bound the slowest stage of rows from below by what memory lets the stages hold; infinite where not all layers.
 
-    What the stages can hold, layers divisible and chunks even, must reach all layers. A stage with n chunks in flight
-    keeps at least (state + a·n/v)·l bytes for l layers.
+    Layers divisible and chunks even: a stage with n chunks in flight and l layers, r of them recomputed, keeps at
+    least state·l + n/v·(kept·l - saved·r) bytes, for l·a + r·b seconds. So the most layers of a stage in time T are
+    concave in T: T/a until memory is full, less steep as each further layer takes others to recompute, and no more
+    once all are. Newton's steps towards the T whose layers sum to the model's come from below.
     """
-    problem, widest = s.problem, int(rows.p.max(initial=1))
+    widest = int(rows.p.max(initial=1))
+    found, size = np.zeros(len(rows)), max(1, MOST_ENTRIES // widest)
     state = np.broadcast_to(
         stage_memory.gpu_state_bytes(s.machine, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=shards),
         rows.p.shape,
     )
-    least = s.bytes.kept if s.recomputes == "none" else min(s.bytes.kept, s.bytes.checkpoint)
-    found = np.zeros(len(rows), dtype=bool)
-    size = max(1, MOST_ENTRIES // widest)
+    again = s.between.times.recompute_seconds
+    each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
+    each = each + (again if s.recomputes == "all" else 0.0)
     for at in range(0, len(rows), size):
         some = slice(at, at + size)
-        p, v, m = (x[some, None] for x in (rows.p, rows.v, rows.m))
-        stage = np.arange(int(rows.p[some].max()))[None, :]
-        flying = schedule.chunks_in_flight(s.order, stage, p, v, m)
-        max_layers = problem.memory_limit / (state[some, None] + least * np.maximum(flying, 0) / v)
-        found[some] = np.where(stage < p, max_layers, 0.0).sum(axis=1) >= problem.layers * (1 - EPS)
+        found[some] = _held(s, rows.part(some), state[some, None], each[some, None], again)
     return found
+
+
+def _held(s: Strategy, rows: Rows, state: Floats, a: Floats, again: float) -> Floats:
+    """Take Newton's steps for a table of rows by stages."""
+    limit, layers = s.problem.memory_limit, s.problem.layers * (1 - EPS)
+    p, v, m = (x[:, None] for x in (rows.p, rows.v, rows.m))
+    stage = np.arange(int(rows.p.max(initial=1)))[None, :]
+    flying = np.maximum(schedule.chunks_in_flight(s.order, stage, p, v, m), 1) / v
+    least = s.bytes.kept if s.recomputes == "none" else min(s.bytes.kept, s.bytes.checkpoint)
+    most = np.where(stage < p, limit / (state + least * flying), 0.0)
+    free, saved = most, s.bytes.kept - s.bytes.checkpoint
+    slope = np.zeros_like(most)
+    if s.recomputes == "any" and saved > 0 and again > 0:
+        free = np.where(stage < p, limit / (state + s.bytes.kept * flying), 0.0)
+        slope = 1 / (a + again * (state + flying * s.bytes.kept) / (flying * saved))
+    bent, flat = a * free, a * free + (most - free) / np.where(slope > 0, slope, 1.0)
+    seconds = layers / rows.p * a[:, 0]
+    for _ in range(NEWTON_STEPS):
+        t = seconds[:, None]
+        early, late = t < bent, (t >= bent) & (t < flat)
+        held = np.where(early, t / a, np.where(late, free + (t - bent) * slope, most)).sum(axis=1)
+        rising = np.where(early, np.where(stage < p, 1 / a, 0.0), np.where(late, slope, 0.0)).sum(axis=1)
+        short = np.maximum(layers - held, 0.0)
+        step = np.where(rising > 0, short / np.maximum(rising, 1e-300), np.where(short > 0, np.inf, 0.0))
+        seconds = np.minimum(seconds + step, MOST_SECONDS)
+        if not np.any(short[seconds < MOST_SECONDS] > 0):
+            break
+    return np.asarray(np.where(seconds >= MOST_SECONDS, np.inf, seconds * (1 - EPS)))
+
+
+MOST_SECONDS = 1e30  # beyond any stage: the layers cannot be held

@@ -1,7 +1,5 @@
 """A plan as it is built: on its own templates and at its own sites, timed anew."""
 
-import math
-
 from planner.models.joint.sites import Placed
 from planner.models.joint.split import Column, Split
 from planner.models.joint.templates import Template
@@ -14,14 +12,16 @@ def where(placed: Placed | None) -> dict[str, tuple[int, int]]:
     return {CLUSTER: (0, 0)} if placed is None else placed.parts
 
 
-def built(q: ShapeProblem, wavelengths: int, placed: Placed | None, templates: dict[str, Template]) -> Plan:
-    """Time the plan as it is built: its own templates and its own pair of sites."""
+def built(
+    q: ShapeProblem, wavelengths: int, placed: Placed | None, templates: dict[str, Template], cutoff: float
+) -> Plan:
+    """Time the plan as it is built: its own templates and its own pair of sites, no slower than a cutoff."""
     sizes = sorted(set(q.shape.blocks), reverse=True)
     blocks = {s: sizes[k] for s, (k, _) in where(placed).items()}
     phi = q.world.problem.transport_slowdown
     send, allreduce = (max([phi, *(getattr(t, name) for t in templates.values())]) for name in ("send", "allreduce"))
     conditions = q.conditions(send, allreduce, q.fibre(wavelengths, 0.0 if placed is None else placed.rtt_ms))
-    split = q.split(conditions, math.inf)
+    split = q.split(conditions, cutoff)
     if split is None:
         raise RuntimeError("joint: a column that was timed cannot be split")
     capital = q.world.owned_usd + sum(t.usd for t in templates.values())

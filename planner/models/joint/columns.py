@@ -64,10 +64,29 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
         block_replicas=t.replicas[i],
         inside=t.inside[i],
     )
-    each, once = bounds.min_terms(s, rows, total) if len(i) else (np.empty(0), np.empty(0))
+    each, once = (x[i] for x in _min_terms(world, s, total))
     keys = (each / rows.d + once / total) / s.shape.micro_batch
     world.rows[s] = keys, rows
     return keys, rows
+
+
+def _min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
+    """Return the least terms of all pipelines of a strategy, whatever the budget."""
+    if s not in world.cache.terms:
+        t = s.pipelines
+        min_count = np.where(t.v > 1, t.p, 1)
+        rows = Rows(
+            p=t.p,
+            v=t.v,
+            d=np.ones(len(t.p), dtype=np.int64),
+            m=min_count,
+            replicas_per_rack=t.replicas_per_rack,
+            stage_racks=t.stage_racks,
+            block_replicas=t.replicas,
+            inside=t.inside,
+        )
+        world.cache.terms[s] = bounds.min_terms(s, rows, total) if len(t.p) else (np.empty(0), np.empty(0))
+    return world.cache.terms[s]
 
 
 def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
@@ -84,8 +103,14 @@ def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) 
     )
     keys = np.maximum(keys, (t.each / rows.d + once / total) / b)
     few = np.flatnonzero(keys < cutoff)
-    few = few[bounds.may_fit(s, zero, rows.part(few), rows.d[few])] if len(few) else few
-    return Pipes(keys[few], rows.part(few), t.each[few], once[few]) if len(few) else None
+    if not len(few):
+        return None
+    some = rows.part(few)
+    held = bounds.min_held_seconds(s, zero, some, some.d, t.layer[few]) + s.machine.software.microbatch_seconds
+    each, once = np.maximum(t.each[few], held), once[few]
+    keys = np.maximum(keys[few], (each / some.d + once / total) / b)
+    fine = np.flatnonzero(keys < cutoff)
+    return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +168,14 @@ def columns_of(
     table = replace(rows.part(which), d=np.concatenate(counts_d), m=np.concatenate(counts_m))
     phi = problem.transport_slowdown
     racks = -(-table.blocks() // world.max_open) * table.stage_racks
-    seconds = bounds.even_seconds(s, zero, table, Conditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
-    times = seconds / (table.d * table.m * b)
+    terms = bounds.terms(s, zero, table, Conditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
+    few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) < cutoff)
+    if not len(few):
+        return None
+    table, terms = table.part(few), terms.part(few)
+    held = bounds.min_held_seconds(s, zero, table, table.d, terms.layer) + s.machine.software.microbatch_seconds
+    times = replace(terms, each=np.maximum(terms.each, held)).seconds(table) / (table.d * table.m * b)
     few = np.flatnonzero(times < cutoff)
-    few = few[bounds.may_fit(s, zero, table.part(few), table.d[few])] if len(few) else few
     return (times[few], table.part(few)) if len(few) else None
 
 
@@ -202,8 +231,20 @@ def column_at(s: Strategy, zero: int, table: Rows, i: int) -> Column:
 def free_seconds(world: World, column: Column, cutoff: float) -> float:
     """Bound a column by its best split on a network that slows nothing above its transport.
 
-    All replicas sharing ZeRO's state.
+    All replicas sharing ZeRO's state; infinite over the cutoff.
     """
+    cache = world.cache
+    if column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf):
+        found = _free_seconds(world, column, cutoff)
+        if math.isfinite(found):
+            cache.free[column] = found
+        else:
+            cache.slower[column] = cutoff
+    seconds = cache.free.get(column, math.inf)
+    return seconds if seconds < cutoff else math.inf
+
+
+def _free_seconds(world: World, column: Column, cutoff: float) -> float:
     block = column.strategy.block(column.p)
     if block is None:
         return math.inf

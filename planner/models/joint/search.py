@@ -15,7 +15,7 @@ from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.template_tables import least_at
 from planner.models.joint.templates import Template
-from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem
+from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem, Target
 
 SETTLED = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
 
@@ -49,16 +49,17 @@ class Search:
     lower_bounds: dict[tuple[int, float], float] = field(
         default_factory=dict
     )  # of capital without fabric, by wavelengths and round trip
-    floor_tables: dict[float, tuple[int, Floats]] = field(default_factory=dict)
-    refused: dict[Level, list[tuple[int, float, float]]] = field(
+    floor_tables: dict[float, tuple[tuple[int, float], Floats]] = field(default_factory=dict)
+    asked: dict[Level, list[tuple[int, float, float]]] = field(
         default_factory=dict
     )  # wavelengths, round trip and capital with fabrics
     timed: dict[tuple[float, float, int], float] = field(default_factory=dict)
+    in_time: bool = False  # some candidate is, at the shortest round trip that may be paid as far as is known
 
-    @cached_property
+    @property
     def _rtts(self) -> list[float]:
-        sites = self.shape_problem.world.sites
-        return sites.rtts_ms() if self.shape_problem.several and sites is not None else [0.0]
+        """Round trips that the money may pay: as far as is known, until a candidate is in time at the shortest."""
+        return self.shape_problem.payable_rtts_ms if self.in_time else self.shape_problem.near_rtts_ms
 
     @cached_property
     def _wavelengths(self) -> Ints:
@@ -98,30 +99,70 @@ class Search:
             lowest = np.minimum(lowest, usd)
         return found
 
-    def next(self, cutoff: float) -> Candidate | None:
-        """Return the fastest candidate that the money may pay, as far as is known.
+    @cached_property
+    def _level_usd(self) -> Floats:
+        return np.array([x.usd for x in self.levels])
 
-        None where none is under the cutoff.
+    def next(self, target: Target) -> Candidate | None:
+        """Return the fastest candidate that the money may pay as far as is known, of equal ones the cheapest.
+
+        None where none beats the target.
         """
-        self.cutoff = min(self.cutoff, cutoff)
+        found = self._next(target)
+        if found is None or self.in_time:
+            return found
+        self.in_time = True
+        return self._next(target)
+
+    def _next(self, target: Target) -> Candidate | None:
+        self.cutoff = min(self.cutoff, target.cutoff)
         if not self._rtts or not len(self._wavelengths):
             return None
         best: Candidate | None = None
         for rtt in self._rtts_to_try():
             for bound, level, waves in self._affordable(rtt):
-                limit = self.cutoff if best is None else best.seconds * (1 + EPS)
+                limit = self.cutoff if best is None else min(self.cutoff, best.seconds * (1 + EPS))
                 if bound > limit:
                     break
-                found = Candidate(
-                    self._seconds(level, waves, rtt, limit),
-                    float(self._lower_bounds(rtt)[waves]) + level.usd,
-                    level,
-                    waves,
-                    rtt,
-                )
-                if found.seconds < self.cutoff and (best is None or _before(found, best)):
+                seconds = self._seconds(level, waves, rtt, limit)
+                if seconds > limit or math.isinf(seconds):
+                    continue
+                found = Candidate(seconds, self._usd(level, rtt, waves), level, waves, rtt)
+                if target.ties(seconds):
+                    found = self._fewest_wavelengths(found)
+                    if found.usd > target.max_usd(seconds):
+                        continue
+                if best is None or _before(found, best):
                     best = found
-        return best
+        return None if best is None else self._fewest_wavelengths(best)
+
+    def _fewest_wavelengths(self, c: Candidate) -> Candidate:
+        """Return the candidate with as few wavelengths as keep its time."""
+        limit = c.seconds * (1 + EPS / 2)
+
+        def slower(n: int) -> bool:
+            return self._seconds(c.level, n, c.rtt_ms, limit) > limit
+
+        fewer = self._wavelengths[self._wavelengths < c.wavelengths].tolist()
+        if not fewer or slower(fewer[-1]):
+            return c
+        low, high = -1, len(fewer) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if slower(fewer[middle]) else (low, middle)
+        n = int(fewer[high])
+        return replace(c, wavelengths=n, usd=self._usd(c.level, c.rtt_ms, n))
+
+    def _usd(self, level: Level, rtt: float, waves: int) -> float:
+        """Bound the capital of a candidate from below."""
+        return float(self._totals(level, rtt)[waves])
+
+    def _totals(self, level: Level, rtt: float) -> Floats:
+        """Bound the capital with fabrics that keep some slowdowns, by the number of wavelengths."""
+        total = self._lower_bounds(rtt) + level.usd
+        for n, t, usd in self.asked.get(level, ()):
+            total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
+        return total
 
     def _seconds(self, level: Level, waves: int, rtt: float, limit: float) -> float:
         """Return the seconds a sequence of a candidate, infinite over the limit.
@@ -129,9 +170,10 @@ class Search:
         a round trip comes on top of everything.
         """
         key, q = (level.send, level.allreduce, waves), self.shape_problem
-        later = self._trips * (rtt - self._rtts[0]) / 1e3 / q.column.sequences
+        first = q.rtts_ms[0]
+        later = self._trips * (rtt - first) / 1e3 / q.column.sequences
         if key not in self.timed:
-            found = q.seconds(level.send, level.allreduce, q.fibre(waves, self._rtts[0]), limit)
+            found = q.seconds(level.send, level.allreduce, q.fibre(waves, first), limit - later)
             if not math.isfinite(found):
                 return math.inf
             self.timed[key] = found
@@ -146,23 +188,29 @@ class Search:
 
         The shortest, and behind each at which the sites were dearer than known before the next.
         """
-        later = {t for _, t in self.lower_bounds} | {t for found in self.refused.values() for _, t, _ in found}
-        return [r for i, r in enumerate(self._rtts) if i == 0 or self._rtts[i - 1] in later]
+        later, rtts = {t for _, t in self.lower_bounds} | self._asked_rtts, self._rtts
+        known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.floors_by_rtt.tolist(), strict=True))
+        return [r for a, r in zip([None, *rtts], rtts, strict=False) if a is None or a in later or known[r] < known[a]]
+
+    @property
+    def _asked_rtts(self) -> set[float]:
+        """Round trips at which the sites were asked with fabrics."""
+        return {t for known in self.asked.values() for _, t, _ in known}
 
     def _affordable(self, rtt: float) -> list[tuple[float, Level, int]]:
         """List the slowdowns that the money may pay.
 
         Each with the most wavelengths and a lower bound on its time, the least first.
         """
-        lower_bounds = self._lower_bounds(rtt)
+        budget = self.shape_problem.world.budget + CENTS
+        most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - self._level_usd, side="right")
         found: list[tuple[Level, int]] = []
-        for level in self.levels:
-            total = lower_bounds + level.usd
-            for n, t, usd in self.refused.get(level, ()):
-                total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
-            fits = np.flatnonzero(total[self._wavelengths] <= self.shape_problem.world.budget + CENTS)
-            if len(fits):
-                found.append((level, int(self._wavelengths[fits[-1]])))
+        for level, count in zip(self.levels, most.tolist(), strict=True):
+            if level in self.asked:
+                fits = self._totals(level, rtt)[self._wavelengths] <= budget
+                found += [(level, int(n)) for n in self._wavelengths[fits][-1:]]
+            elif count:
+                found.append((level, int(self._wavelengths[count - 1])))
         if not found:
             return []
         bounds = self._bounds(found, rtt)
@@ -199,14 +247,16 @@ class Search:
         but for at most the longest route's fibre, and at more by the shortest's.
         """
         q, sites = self.shape_problem, self.shape_problem.world.sites
+        known = float(q.floors_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
-            return np.array([max([self._first_floor(), *self.lower_bounds.values()])])
-        if rtt not in self.floor_tables or self.floor_tables[rtt][0] != len(self.lower_bounds):
-            found = self._first_floor() + self._fibre_usd(sites.min_route_km())
+            return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
+        if rtt not in self.floor_tables or self.floor_tables[rtt][0] != (len(self.lower_bounds), known):
+            near = self._first_floor() + self._fibre_usd(sites.min_route_km())
+            found = np.maximum(near, self._elsewhere(1, rtt, known))
             for (n, t), usd in self.lower_bounds.items():
                 if t >= rtt:
                     found = np.maximum(found, self._elsewhere(n, t, usd))
-            self.floor_tables[rtt] = len(self.lower_bounds), found
+            self.floor_tables[rtt] = (len(self.lower_bounds), known), found
         return self.floor_tables[rtt][1]
 
     def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
@@ -253,22 +303,26 @@ class Search:
             return q.world.owned_usd
         return sum(sites.floor_usd(q.traffic.racks(g), 1) for g in q.shape.blocks)
 
-    def try_sites(self, c: Candidate) -> Plan | None:
+    def try_sites(self, c: Candidate, target: Target) -> Plan | None:
         """Ask the sites for a candidate; where they cannot pay it, remember what they cost without its fabrics."""
-        q, sites = self.shape_problem, self.shape_problem.world.sites
+        q, sites, most = self.shape_problem, self.shape_problem.world.sites, target.max_usd(c.seconds)
         q.world.count("questions")
         if sites is None:
-            return built(q, c.wavelengths, None, self._templates(c.level, None))
+            plan = built(q, c.wavelengths, None, self._templates(c.level, None), c.seconds * (1 + EPS))
+            self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, plan.capital_usd))
+            return plan
         parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
         size = self._stage_bytes(c)
         for _ in range(SETTLED):
             placed = sites.cheapest(parts, Circuit(c.wavelengths, c.rtt_ms, size) if q.several else None)
-            if placed is None or placed.capital_usd > q.world.budget + CENTS:
-                self._refuse(c, math.inf if placed is None else placed.capital_usd)
+            if placed is None or placed.capital_usd > most + CENTS:
+                self._refuse(c, math.inf if placed is None else placed.capital_usd, most)
                 return None
-            plan, asked = built(q, c.wavelengths, placed, self._templates(c.level, placed)), size
+            templates = self._templates(c.level, placed)
+            plan, before = built(q, c.wavelengths, placed, templates, c.seconds * (1 + EPS)), size
             size = exchanged_bytes(q.column, plan.split)
-            if size == asked or not (sites.designed and q.several):
+            if size == before or not (sites.designed and q.several):
+                self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, placed.capital_usd))
                 return plan
         raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
 
@@ -282,47 +336,47 @@ class Search:
             raise RuntimeError("joint: a column that was timed cannot be split")
         return exchanged_bytes(q.column, split)
 
-    def _refuse(self, c: Candidate, usd: float) -> None:
+    def _refuse(self, c: Candidate, usd: float, most: float) -> None:
         """Remember what the sites cost with the fabrics of a candidate, and without them."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
-        self.refused.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
+        self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
         if sites is None:
             return
         bare = tuple(self._bare(g) for g in q.shape.blocks)
         floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms) if q.several else None)
-        if sites.designed and q.several and floor + c.level.usd > q.world.budget + CENTS:
-            self._narrow(c, bare)
-        self._learn(c, floor)
+        if sites.designed and q.several and floor + c.level.usd > most + CENTS:
+            self._narrow(c, bare, most)
+        self._learn(c, floor, most)
 
-    def _narrow(self, c: Candidate, bare: tuple[Part, ...]) -> None:
+    def _narrow(self, c: Candidate, bare: tuple[Part, ...], most: float) -> None:
         """Bisect the fewest wavelengths of which not even the exchange alone can be paid, and remember their price."""
         sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
         while sites is not None and high - low > 1:
             probe = (low + high) // 2
             usd = sites.least(bare, Circuit(probe, c.rtt_ms))
-            if usd + c.level.usd <= self.shape_problem.world.budget + CENTS:
+            if usd + c.level.usd <= most + CENTS:
                 low = probe
             else:
                 self.lower_bounds[probe, c.rtt_ms] = usd
                 high = probe
 
-    def _learn(self, c: Candidate, floor: float) -> None:
+    def _learn(self, c: Candidate, floor: float, most: float) -> None:
         """Remember what the sites cost without fabrics, and at which round trip they can be paid."""
         key = c.wavelengths, c.rtt_ms
         if floor <= self.floor(*key) + CENTS:
             return
         self.lower_bounds[key] = floor
-        if self.shape_problem.several and floor + c.level.usd > self.shape_problem.world.budget:
-            self._reach(c)
+        if self.shape_problem.several and floor + c.level.usd > most:
+            self._reach(c, most)
 
-    def _reach(self, c: Candidate) -> None:
+    def _reach(self, c: Candidate, most: float) -> None:
         """Bisect the shortest round trip at which the sites can be paid, and remember what they cost on the way."""
         sites, parts = self.shape_problem.world.sites, tuple(self._bare(g) for g in self.shape_problem.shape.blocks)
         low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
         while sites is not None and high - low > 1:
             usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe]))
-            if usd + c.level.usd <= self.shape_problem.world.budget + CENTS:
+            if usd + c.level.usd <= most + CENTS:
                 high = probe
             else:
                 self.lower_bounds[c.wavelengths, self._rtts[probe]] = usd
@@ -384,8 +438,9 @@ def fastest(shape_problem: ShapeProblem, cutoff: float) -> Plan | None:
     None where there is none.
     """
     search = Search(shape_problem=shape_problem, cutoff=cutoff)
-    while (candidate := search.next(cutoff)) is not None:
-        found = search.try_sites(candidate)
+    target = Target(cutoff, -math.inf, shape_problem.world.budget)
+    while (candidate := search.next(target)) is not None:
+        found = search.try_sites(candidate, target)
         if found is not None:
             return found
     return None

@@ -25,6 +25,7 @@ from planner.physics.network.price import min_endpoint_mw, min_endpoint_usd
 from planner.physics.site import cost, power
 from planner.plan.wan import WanPlan
 from planner.solvers import highs
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome
 
 CENT_MUSD = 1e-8
@@ -79,6 +80,7 @@ class Sites:
     solved: int = 0
     placed: dict[Any, Placed | None] = field(default_factory=dict)
     most: dict[int, int] = field(default_factory=dict)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
         """Gather the question once."""
@@ -173,8 +175,9 @@ class Sites:
         used = sum(m.used.values())
         _limit_budget(m, self, used * each * self.min_fabric_usd(rails) / 1e6)
         m.goal = pyo.Objective(expr=used, sense=pyo.maximize)
-        outcome = highs.run(m, absolute_gap=0.99, seed=self.seed)
+        outcome = highs.run(m, absolute_gap=0.99, seed=self.seed, time_limit=self.deadline.limit)
         self.solved += 1
+        self.deadline.check()
         if outcome.infeasible:
             return 0
         most = limits[0] if outcome.bound is None else min(limits[0], math.floor(outcome.bound + 1e-6))
@@ -265,8 +268,9 @@ class Sites:
 
     def _solved(self, q: Question) -> Placed | None:
         m = stated(q)
-        outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=self.seed)
+        outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=self.seed, time_limit=self.deadline.limit)
         self.solved += 1
+        self.deadline.check()
         if outcome.solution is None:
             if not outcome.infeasible:
                 raise RuntimeError(f"joint sites: the MILP ended without an answer ({outcome.detail})")

@@ -44,6 +44,7 @@ class Problem:
     memory_limit: float
     all_rails: bool
     pins: dict[str, Any] = field(default_factory=dict)
+    without: dict[str, Any] = field(default_factory=dict)  # values that no plan may have, by the paths of their pins
 
     @property
     def gpus(self) -> int:
@@ -66,8 +67,9 @@ class Problem:
 
     def options(self, name: str, free: Iterable[Any]) -> list[Any]:
         """Return the free values that a pin allows."""
-        wanted = self.pin(name)
-        return [x for x in free if wanted is None or x == wanted]
+        wanted, path = self.pin(name), f"layout.{name}"
+        left = (x for x in free if path not in self.without or x != self.without[path])
+        return [x for x in left if wanted is None or x == wanted]
 
 
 UNSUPPORTED = (
@@ -80,7 +82,7 @@ UNSUPPORTED = (
 )
 
 
-def problem_of(instance: Instance) -> Problem:
+def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Problem:
     """Read the joint question from a loaded instance; refuse a pin outside the declared space."""
     machine, tokens = step.machine_of(instance), instance.limits.max_batch_tokens
     if tokens is None:
@@ -98,6 +100,7 @@ def problem_of(instance: Instance) -> Problem:
         memory_limit=step.memory_limit_bytes(instance),
         all_rails=spares is not None and (spares.share > 0 or spares.failure_chance > 0),
         pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},
+        without=without or {},
     )
     _refuse_pins(problem)
     return problem
@@ -173,7 +176,8 @@ class Strategy:
         """Every pipeline of the strategy, as columns of a table."""
         problem, s = self.problem, self.shape
         stages = tuple(problem.options("pipeline_parallel", range(1, problem.layers + 1)))
-        where = (problem.gpus, problem.all_rails, problem.layers, stages, problem.pin("virtual_stages"))
+        virtual = tuple(problem.options("virtual_stages", range(1, problem.layers + 1)))
+        where = (problem.gpus, problem.all_rails, problem.layers, stages, virtual)
         return _pipelines(
             s.tensor_parallel, s.context_parallel, s.expert_parallel, self.packed, self.order == "1f1b", where
         )
@@ -203,7 +207,7 @@ def _block(gpus: int, t: int, c: int, e: int, pipeline: int, *, packed: bool, al
 
 @lru_cache(maxsize=4096)
 def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: Any) -> Pipelines:
-    gpus, all_rails, layers, stages, wanted = where
+    gpus, all_rails, layers, stages, virtual = where
     rows = []
     for p in stages:
         block = None if packed and p == 1 else _block(gpus, t, c, e, p, packed=packed, all_rails=all_rails)
@@ -218,7 +222,7 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
             block.rails,
             block.rack_stages == 1,
         )
-        rows += [(p, v, *row) for v in range(1, most + 1) if wanted in (None, v)]
+        rows += [(p, v, *row) for v in virtual if v <= most]
     table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
     p, v, racks, replicas, per_rack, stage_racks, rails, inside = table
     return Pipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)

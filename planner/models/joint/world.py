@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from planner.models.joint.bounds import Conditions
+from planner.models.joint.cache import JointCache
+from planner.models.joint.site_floors import Point, SiteFloors, first
 from planner.models.joint.sites import Placed, Sites
-from planner.models.joint.space import Problem
+from planner.models.joint.space import Floats, Problem
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Template, Templates, Traffic
@@ -53,6 +57,32 @@ class Plan:
     wavelengths: int
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The best plan so far: its seconds a sequence and capital; and the most that any plan may cost."""
+
+    seconds: float = math.inf
+    usd: float = math.inf
+    budget: float = math.inf
+
+    @property
+    def cutoff(self) -> float:
+        """Seconds a sequence above which no plan matters: plans as fast may be cheaper."""
+        return self.seconds * (1 + EPS)
+
+    def ties(self, seconds: float) -> bool:
+        """Return whether a plan of such a time is not faster."""
+        return seconds >= self.seconds * (1 - EPS)
+
+    def max_usd(self, seconds: float) -> float:
+        """Return the most that a plan of such a time may cost: the budget, or less than the best plan if as fast."""
+        return min(self.budget, self.usd - CENTS) if self.ties(seconds) else self.budget
+
+    def improved_by(self, seconds: float, usd: float) -> bool:
+        """Return whether a plan is better: faster, or as fast and cheaper."""
+        return seconds <= self.cutoff and usd <= self.max_usd(seconds) + CENTS / 2
+
+
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 
 
@@ -65,6 +95,17 @@ class World:
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[Any, Any] = field(default_factory=dict)  # of a strategy, with their bounds
+    cache: JointCache = field(default_factory=JointCache)
+
+    def __post_init__(self) -> None:
+        """Bound the capital of sites where there are several to choose from."""
+        if self.sites is not None and (self.cache.floors is None or self.cache.floors.sites is not self.sites):
+            self.cache.floors = SiteFloors(sites=self.sites)
+
+    @property
+    def floors(self) -> SiteFloors | None:
+        """Lower bounds on the capital of sites."""
+        return self.cache.floors if self.sites is not None else None
 
     @property
     def budget(self) -> float:
@@ -128,9 +169,9 @@ def _partitions(total: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:
         if total <= most:
             yield (total,)
         return
-    for first in range(-(-total // parts), min(most, total - parts + 1) + 1):
-        for rest in _partitions(total - first, parts - 1, first):
-            yield (first, *rest)
+    for largest in range(-(-total // parts), min(most, total - parts + 1) + 1):
+        for rest in _partitions(total - largest, parts - 1, largest):
+            yield (largest, *rest)
 
 
 @dataclass(kw_only=True)
@@ -201,13 +242,73 @@ class ShapeProblem:
         found = self.split(self.conditions(send, allreduce, fibre), cutoff)
         return math.inf if found is None else found.seconds
 
-    def bound(self, send: float, allreduce: float, cutoff: float) -> float:
-        """Bound the seconds a sequence at some slowdowns, nothing between sites and unequal chunks at their least."""
+    def bound(self, send: float, allreduce: float, cutoff: float, fibre: Fibre | None = None) -> float:
+        """Bound the seconds a sequence at some slowdowns and fibre, unequal chunks at their least."""
         step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
-        found = Stages(
-            column=self.column, conditions=self.conditions(send, allreduce, None), cutoff=step, exact=False
-        ).least()
+        conditions = self.conditions(send, allreduce, fibre)
+        found = Stages(column=self.column, conditions=conditions, cutoff=step, exact=False).least()
         return math.inf if found is None else found.seconds / self.column.sequences
+
+    @cached_property
+    def racks(self) -> int:
+        """Racks of all blocks."""
+        return sum(self.traffic.racks(g) for g in self.shape.blocks)
+
+    @property
+    def min_fabrics_usd(self) -> float:
+        """Price of the least fabrics of all racks."""
+        return 0.0 if self.world.sites is None else self.racks * self.world.sites.min_fabric_usd(self.traffic.rails)
+
+    def point(self, rtt_ms: float) -> Point:
+        """Return what the sites are to hold, at a longest round trip."""
+        return Point(len(self.shape.blocks), self.racks, self.traffic.racks(self.shape.blocks[0]), rtt_ms)
+
+    @cached_property
+    def rtts_ms(self) -> list[float]:
+        """List the longest round trips that two sites may have; a single one where none counts."""
+        if not self.several or self.world.sites is None:
+            return [0.0]
+        found = self.world.sites.rtts_ms()
+        return found if self.world.problem.wan.round_trips > 0 else found[-1:]
+
+    @cached_property
+    def may_be_housed(self) -> bool:
+        """Whether the money may pay any sites for all racks, with a part as large as the largest."""
+        floors, usd = self.world.floors, self.world.budget - self.min_fabrics_usd
+        if floors is None:
+            return True
+        return bool(self.rtts_ms) and not floors.exceeds(self.point(self.rtts_ms[-1]), usd)
+
+    @property
+    def near_rtts_ms(self) -> list[float]:
+        """List the round trips from the shortest on at which the money may pay the sites, as far as is known."""
+        if self.world.floors is None or not self.several:
+            return self.rtts_ms
+        usd = self.world.budget - self.min_fabrics_usd
+        return [r for r, least in zip(self.rtts_ms, self.floors_by_rtt.tolist(), strict=True) if least <= usd]
+
+    @property
+    def floors_by_rtt(self) -> Floats:
+        """Bound the capital of the sites without fabrics at each longest round trip, as far as is known."""
+        floors = self.world.floors
+        return np.zeros(len(self.rtts_ms)) if floors is None else floors.by_rtt(self.point(0.0), self.rtts_ms)
+
+    @property
+    def best_fibre(self) -> Fibre | None:
+        """The widest fibre between sites, as near as any that the money may pay as far as is known."""
+        if not self.several:
+            return None
+        wan, near = self.world.problem.wan, self.near_rtts_ms or self.rtts_ms[-1:]
+        return self.fibre(wan.max_wavelengths_per_pair * wan.max_fibre_pairs, near[0] if near else 0.0)
+
+    @cached_property
+    def payable_rtts_ms(self) -> list[float]:
+        """List the round trips from the shortest on at which the money may pay the sites, once they were asked."""
+        floors, usd, near = self.world.floors, self.world.budget - self.min_fabrics_usd, self.near_rtts_ms
+        if floors is None or not self.several or not near or not floors.exceeds(self.point(near[0]), usd):
+            return near
+        at = first(len(near), lambda i: not floors.exceeds(self.point(near[i]), usd))
+        return [] if at is None else near[at:]
 
     @cached_property
     def options(self) -> dict[int, Options]:
@@ -215,7 +316,8 @@ class ShapeProblem:
         templates = self.world.templates
         if templates is None:
             return {}
-        return {g: templates.options(self.traffic, g, self._most_fabric_usd(g)) for g in sorted(set(self.shape.blocks))}
+        table, most = self.world.cache.table, self._most_fabric_usd
+        return {g: table(templates, self.traffic, g, most(g)) for g in sorted(set(self.shape.blocks))}
 
     def _most_fabric_usd(self, blocks: int) -> float:
         """Return the most that the fabric of a part may cost.
@@ -225,6 +327,8 @@ class ShapeProblem:
         world, traffic = self.world, self.traffic
         if world.sites is None:
             return world.budget - world.owned_usd
-        racks = [traffic.racks(g) for g in self.shape.blocks]
-        others = (sum(racks) - traffic.racks(blocks)) * world.sites.min_fabric_usd(traffic.rails)
-        return world.budget - sum(world.sites.floor_usd(n, 1) for n in racks) - others
+        others = (self.racks - traffic.racks(blocks)) * world.sites.min_fabric_usd(traffic.rails)
+        floor = sum(world.sites.floor_usd(traffic.racks(g), 1) for g in self.shape.blocks)
+        if world.floors is not None:
+            floor = max(floor, world.floors.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
+        return world.budget - floor - others

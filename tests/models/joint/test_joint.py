@@ -86,10 +86,10 @@ def test_the_plan_is_timed_as_built(seed: int, how: dict[str, Any]) -> None:
     group = block_step.ReplicaGroup(replicas_per_rack=block.replicas_per_rack, racks=int(x.racks), shards=int(x.shards))
     fibre = {"wan_gbps": x.fibre.gbps, "wan_rtt_ms": x.fibre.rtt_ms} if x.fibre is not None else {}
     phi = c.strategy.problem.transport_slowdown
-    conditions = step.Conditions(pipeline_send_slowdown=x.send, allreduce_slowdown=x.allreduce, **fibre)
-    seconds = sum(
-        block_step.breakdown(step.machine_of(i), conditions, strategy, group, transport_slowdown=phi).values()
+    conditions = step.Conditions(
+        pipeline_send_slowdown=x.send, allreduce_slowdown=x.allreduce, transport_slowdown=phi, **fibre
     )
+    seconds = sum(block_step.breakdown(step.machine_of(i), conditions, strategy, group).values())
     assert seconds / c.sequences == pytest.approx(found.seconds, rel=1e-9)
     assert sum(found.replicas_by_site.values()) == c.d
     switches = {x.name: x for x in i.network.switches if not isinstance(x, str)}

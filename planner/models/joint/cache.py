@@ -1,0 +1,65 @@
+"""What the searches of one instance under several budgets share: all that no budget changes."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from planner.instance.instance import Instance
+from planner.models.joint.site_floors import SiteFloors
+from planner.models.joint.sites import Sites
+from planner.models.joint.space import Floats, Strategy, problem_of, strategies
+from planner.models.joint.split import Column
+from planner.models.joint.template_tables import Options
+from planner.models.joint.templates import Templates, Traffic
+
+
+@dataclass(kw_only=True)
+class JointCache:
+    """Strategies, bounds, times on a free network, tables of fabrics, answers of the sites, and plans by budget.
+
+    It serves instances that differ in `limits.budget_usd` alone; for any other it starts anew.
+    """
+
+    question: Any = None
+    without: dict[str, Any] = field(default_factory=dict)
+    strategies: list[Strategy] = field(default_factory=list)
+    terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
+    free: dict[Column, float] = field(default_factory=dict)
+    slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
+    tables: dict[tuple[Traffic, int], dict[float, Options]] = field(default_factory=dict)
+    templates: Templates | None = None
+    sites: Sites | None = None
+    floors: SiteFloors | None = None
+    plans: dict[float, Any] = field(default_factory=dict)
+
+    def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
+        """Make the cache that of an instance: start anew where more than the budget differs."""
+        limits = instance.limits.model_copy(update={"budget_usd": None})
+        question = instance.model_copy(update={"limits": limits}), without, how
+        if question != self.question:
+            fresh = JointCache(question=question)
+            for name in self.__dataclass_fields__:
+                setattr(self, name, getattr(fresh, name))
+            self.without = without
+            self.strategies = list(strategies(problem_of(instance, without)))
+        if self.sites is not None:
+            self.sites = replace(self.sites, instance=instance, most={})
+            self.floors = SiteFloors(sites=self.sites, known={} if self.floors is None else self.floors.known)
+
+    def table(self, templates: Templates, traffic: Traffic, blocks: int, max_usd: float) -> Options:
+        """Return the templates of so many blocks up to a price; those of a table up to a higher one do as well."""
+        known = self.tables.setdefault((traffic, blocks), {})
+        at = min((usd for usd in known if usd >= max_usd), default=math.nan)
+        if math.isnan(at):
+            known[max_usd] = templates.options(traffic, blocks, max_usd)
+            at = max_usd
+        return known[at]
+
+    def warm_starts(self, budget: float) -> list[tuple[float, Any]]:
+        """Return the plans of the budgets nearest to one, below and above it."""
+        below = max((b for b in self.plans if b <= budget), default=None)
+        above = min((b for b in self.plans if b > budget), default=None)
+        return [(b, self.plans[b]) for b in (below, above) if b is not None]
+
+
+__all__ = ["JointCache"]
