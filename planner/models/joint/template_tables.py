@@ -47,8 +47,10 @@ def joined(parts: list[Options]) -> Options:
     """Join tables."""
     if not parts:
         return no_options()
-    columns = (np.concatenate([getattr(x, name) for x in parts]) for name in ("send", "allreduce", "usd", "mw"))
-    return Options(*columns, np.concatenate([x.key for x in parts]))
+    send, allreduce, usd, mw, key = (
+        np.concatenate([getattr(x, name) for x in parts]) for name in ("send", "allreduce", "usd", "mw", "key")
+    )
+    return Options(send, allreduce, usd, mw, key)
 
 
 def priced_within(x: Options, max_usd: float) -> Options:
@@ -74,7 +76,9 @@ def undominated(parts: list[Options], *, power_counts: bool) -> Options:
     while at < len(x):
         some = x.part(np.arange(at, min(at + AT_A_TIME, len(x))))
         if len(kept):
-            some = some.part(~Front(kept, power_counts=power_counts).beats(some.send, some.allreduce, some.usd, some.mw))
+            some = some.part(
+                ~Front(kept, power_counts=power_counts).beats(some.send, some.allreduce, some.usd, some.mw)
+            )
         kept, at = _undominated(joined([kept, some]), power_counts=power_counts), at + AT_A_TIME
     return kept
 

@@ -92,9 +92,7 @@ def _group_prices(s: Site, x: Shape, spines: int) -> tuple[Ints, list[Floats]]:
     bundle, cores = core_groups(s, _pods(s, x), spines)
     link, v = _links(s, x)[1], np.arange(s.ports + 1)
     n, p = s.mode.networks, s.prices.switch
-    return bundle, [
-        np.where(cores < NONE, n * (_pods(s, x) + cores) * p[i] + v * link[i], np.inf) for i in (0, 1)
-    ]
+    return bundle, [np.where(cores < NONE, n * (_pods(s, x) + cores) * p[i] + v * link[i], np.inf) for i in (0, 1)]
 
 
 def _kinds(s: Site, w: Wirings) -> list[tuple[int, Wirings]]:
@@ -127,7 +125,9 @@ def _promising(
     up, domains = np.arange(1, s.uplinks(domain) + 1), s.domains(domain)
     spines = up // _largest_bundles(s.ports)[(s.ports - 1) // (rails * width)][:, up]
     pods = -(-m.rails // rails) * -(-domains // width)
-    leaf, spine = (np.array(each) for each in zip(*(_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True))
+    leaf, spine = (
+        np.array(each) for each in zip(*(_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True)
+    )
     usd, mw = (
         up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
     )
@@ -182,7 +182,8 @@ def _most_links(
     left, link = np.minimum(least[up], s.max_usd) - usd, np.maximum(link, 1e-6)
     # So many uplinks take (uplinks + ports down) / ports spine positions.
     by_ports = (left + spines * (position + link) - leaves * up * position / s.ports) / (position / s.ports + link)
-    return np.maximum(1.0, np.minimum(most, np.minimum(spines + left / link, by_ports) * (1 + 1e-9)))
+    found: Floats = np.maximum(1.0, np.minimum(most, np.minimum(spines + left / link, by_ports) * (1 + 1e-9)))
+    return found
 
 
 def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
@@ -241,7 +242,11 @@ def slowdowns(s: Site, x: Shape, up: Ints, bundle: Ints, spine_up: Ints, loads: 
     m, load = s.mode, loads[..., 1, :]
     send, allreduce = s.leaf_slowdowns(x.domain, up, loads[..., 0, :])
     links = up // bundle * spine_up
-    free = 1 - s.exchange_ports * load[..., SHARES] * min(m.rails, x.rails) / links if s.exchange_ports else np.asarray(1.0)
+    free = (
+        1 - s.exchange_ports * load[..., SHARES] * min(m.rails, x.rails) / links
+        if s.exchange_ports
+        else np.asarray(1.0)
+    )
     leaf_over, spine_over = x.domain * m.rail_gpus / (up * m.split), x.rails * x.width * bundle / spine_up
     pod_send = load[..., FLOWS] / (x.domain * x.width) * leaf_over * spine_over
     pod_allreduce = load[..., ALLREDUCES] / (links * m.split / (x.rails * m.rail_gpus))

@@ -128,9 +128,7 @@ class Site:
         """Bound the price of trees with leaf domains of so many racks: one uplink and one spine to each leaf's rail."""
         return self.fixed(domain)[0] + self.prices.leaf_uplink(domain, 1)[0] * (not self.prices.places)
 
-    def table(
-        self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Ints | int
-    ) -> Options:
+    def table(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Ints | int) -> Options:
         """Return templates of this mode with the columns of their keys that are not zero."""
         key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
         for i, name in enumerate(KEY):

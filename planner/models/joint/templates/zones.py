@@ -146,9 +146,7 @@ def _rows(s: Site, domain: int, min_up: int, leaf_loads: Floats) -> Iterator[Row
                 for load in leaf_loads:
                     worth |= s.worthwhile(*s.leaf_slowdowns(domain, w.up, load), usd, mw)
                 for i in np.flatnonzero(worth & (zone_pods + 1 <= s.ports)).tolist():
-                    yield Row(
-                        x, z, int(w.up[i]), int(w.bundle[i]), int(w.low[i]), int(w.high[i]), float(usd[i])
-                    )
+                    yield Row(x, z, int(w.up[i]), int(w.bundle[i]), int(w.low[i]), int(w.high[i]), float(usd[i]))
 
 
 def _cheapest(s: Site, rows: list[Row], n: int, target: tuple[float, float]) -> list[Options]:
@@ -163,8 +161,8 @@ def _cheapest(s: Site, rows: list[Row], n: int, target: tuple[float, float]) -> 
     return [] if best is None else [_table(s, best[1], best[2], n)]
 
 
-def _need(s: Site, load: Floats, rails: int, size: int, target: tuple[float, float]) -> float:
-    """Return the links that what leaves a pod or zone of so many racks and rails asks for, to keep a target."""
+def _need(s: Site, load: Floats, rails: int, target: tuple[float, float]) -> float:
+    """Return the links that what leaves a pod or zone of so many rails asks for, to keep a target."""
     m = s.mode
     sent = max(load[FLOWS] / target[0], load[ALLREDUCES] / target[1], load[EXCHANGES])
     gone = s.exchange_ports * load[SHARES] * min(rails, m.rails)
@@ -186,10 +184,8 @@ def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[fl
         return None
     pods, zones, zone_pods = _counts(s, x, z)
     spines = r.up // r.bundle
-    low = max(r.low, math.ceil(_need(s, loads[1], x.rails, x.domain * x.width, target) / spines))
-    zone = max(
-        _need(s, loads[2], z.rails, x.domain * z.width, target), _floor(s, z.rails, x.domain * z.width, zones)
-    )
+    low = max(r.low, math.ceil(_need(s, loads[1], x.rails, target) / spines))
+    zone = max(_need(s, loads[2], z.rails, target), _floor(s, z.rails, x.domain * z.width, zones))
     leaf, spine, core = _links(s, x, z)
     request = GroupRequest(
         ports=s.ports,
@@ -254,5 +250,3 @@ def _table(s: Site, r: Row, c: dict[str, int], n: int) -> Options:
         send, allreduce, usd * np.ones(1), mw * np.ones(1), domain=x.domain, leaf_up=r.up, leaf_bundle=r.bundle,
         rails=x.rails, width=x.width, zone_rails=z.rails, zone_width=z.width, stripes=n, **c,
     )  # fmt: skip
-
-
