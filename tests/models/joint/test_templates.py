@@ -234,6 +234,27 @@ def test_never_dearer_than_the_fabric_decision(seed: int) -> None:
     assert kept.usd.min() <= old.cost_usd * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("seed", [0, 2, 20, 21, 33, 35, 61])
+def test_never_dearer_with_four_tiers(seed: int) -> None:
+    """The same on switches of so few ports that four tiers are needed or allowed."""
+    r = random.Random(seed)
+    families = [r.choice(TREES)]
+    i = instance(r.randint(1, 3), switch(r.choice([3, 4, 5]), 5e4), max_tiers=4, families=families)
+    blocks, stages = r.randint(2, 5), r.randint(2, 4)
+    send, allreduce = r.choice([1.0, 1.5, 2.0, 3.0, 4.0]), r.choice([1.0, 1.5, 3.0])
+    request = FabricRequest(
+        racks=blocks * stages, group_racks=blocks, groups=stages, pipeline_send_seconds=1.0,
+        pipeline_send_window_seconds=PHI * send, allreduce_seconds=1.0, allreduce_window_seconds=PHI * allreduce,
+    )  # fmt: skip
+    old = solve(i, request).solution
+    assert old is not None
+    assert old.design.tiers == 4
+    traffic = Traffic(stages=stages, unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
+    x = templates(i, power_counts=False).options(traffic, blocks)
+    kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
+    assert kept.usd.min(initial=math.inf) <= old.cost_usd * (1 + 1e-9)
+
+
 def test_limits_leave_out_what_they_exclude_only() -> None:
     """Limits on price and slowdowns give the same templates as dropping those above them."""
     i, traffic, blocks = CASES["rail"]

@@ -1,9 +1,11 @@
 """Trees of four tiers: pods in zones that super-spines join.
 
 There are too many of them to list at every slowdown, so each is the cheapest that keeps a target: the slowdowns of
-leaves with some number of uplinks, times 1, 2, 4 or 8 for all tiers, or any slowdown at all.
+leaves with some number of uplinks, those of sends and of allreduces each times 1, 1.5, 2 or 4 for all tiers, or any
+slowdown at all.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from planner.models.joint.templates.site import Site, over
 from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
 from planner.models.joint.templates.trees import rail_sizes, undominated_rows, width_sizes, wirings
 
-FACTORS = (1.0, 2.0, 4.0, 8.0, math.inf)  # of leaves' slowdowns, which all tiers keep
+FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
 CENT = 100.0  # prices of groups of spines are compared in whole cents
 
 
@@ -56,10 +58,13 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     parts = []
     for n in _stripes(s, domain):
         leaf = s.loads.at(n, np.array([domain]))[0]
+        targets: set[tuple[float, float]] = set()
         for up in ups.tolist():
             send, allreduce = (float(x) for x in s.leaf_slowdowns(domain, np.array(up, dtype=np.float64), leaf))
-            for factor in FACTORS:
-                parts += _cheapest(s, rows, n, (send * factor, allreduce * factor))
+            for more in itertools.product(FACTORS, FACTORS):
+                targets.add((send * more[0], allreduce * more[1]))
+        for target in sorted(targets):
+            parts += _cheapest(s, rows, n, target)
     return parts
 
 
