@@ -138,7 +138,8 @@ class Templates:
         for i, mode in enumerate(self.modes(traffic.rails)):
             if _allowed(mode, pins):
                 sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
-        parts, later = [], []
+        parts: list[Options] = []
+        later: list[tuple[Site, int, trees.Tops | None]] = []
         for s in sites:
             grouped = s.mode.grouped
             parts += [] if grouped else [trees.single(s)]
