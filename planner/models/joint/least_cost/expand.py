@@ -81,7 +81,7 @@ def _expand_strategy(tree: CostTree, usd: float, _: float, s: Strategy) -> None:
 
 
 def _pipes(tree: CostTree, usd: float, s: Strategy, zero: int) -> "PipesNode | None":
-    """List the pipelines of a strategy under a ZeRO stage that may be in time and in memory, with the least capital of each."""
+    """List the pipelines of a strategy under a ZeRO stage that may be in time and memory, with bounds on capital."""
     cutoff, sizes = tree.cutoff(usd), _sizes(s)
     keys, rows = pipelines_of(tree.world, s)
     most = tree.floor.max_blocks(tree.capital, sizes.racks[rows.p], sizes.rails[rows.p]) * rows.block_replicas
