@@ -9,12 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.instance.instance import Instance
+from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.least_cost.expand import run
 from planner.models.joint.least_cost.floor import RACKS_ALONE
 from planner.models.joint.least_cost.tree import CostTree
-from planner.models.joint.solve import EXPAND, SAMPLED, Tree, _likely, _run
+from planner.models.joint.solve import search
 from planner.models.joint.space import Problem, problem_of, strategies
+from planner.models.joint.tree.dive import SAMPLED, likely
+from planner.models.joint.tree.expand import EXPAND
+from planner.models.joint.tree.tree import Tree
 from planner.models.joint.world import CENTS, EPS, Plan, World
 from planner.physics.training import layer_time
 from planner.physics.training.parallel_strategy import ParallelStrategy
@@ -57,15 +61,13 @@ def fastest_on(
 
 def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
     """Return the fastest layout of a problem on the racks of its cluster."""
-    world = World(problem=problem, sites=None, templates=None)
+    world = World(problem=problem, sites=None, templates=None, cache=JointCache(strategies=list(strategies(problem))))
     tree = Tree(world=world, progress=lambda _: None, deadline=Deadline(time_limit))
-    for s in strategies(problem):
-        tree.push(strategy_bound(world, s), "strategy", s)
-    stopped = _run(tree)
+    stopped = search(tree)
     seconds = math.inf if tree.incumbent is None else tree.incumbent.seconds
-    left = min((key for key, _, _ in tree.heap), default=math.inf) if stopped else math.inf
-    stop = Stop.LIMIT if stopped else Stop.PROVED
-    return Fastest(seconds=seconds, bound=min(seconds, left), plan=tree.incumbent, stop=stop)
+    proved = stopped == "proved"
+    stop = Stop.PROVED if proved else Stop.LIMIT
+    return Fastest(seconds=seconds, bound=seconds if proved else tree.bound, plan=tree.incumbent, stop=stop)
 
 
 def problem_on(instance: Instance, racks: int) -> Problem:
@@ -141,7 +143,7 @@ def least_seconds(world: World, deadline: Deadline) -> float | None:
     for bound, _, node in nodes[:: max(1, len(nodes) // SAMPLED)]:
         if bound >= tree.ceiling or deadline.passed:
             break
-        for exact, _ in _likely(world, node.what, tree.ceiling):
+        for exact, _ in likely(world, node.what, tree.ceiling):
             tree.ceiling = min(tree.ceiling, exact)
     while tree.heap:
         if deadline.passed:

@@ -240,7 +240,8 @@ def _priced(tree: CostTree, plan: Plan) -> Plan:
 
 def _dive(tree: CostTree) -> None:
     """Find a first plan: price the columns of least floor among those of a sample of strategies."""
-    best, found = math.inf, []
+    best = math.inf
+    found: list[tuple[float, int, ColumnsNode]] = []
     nodes = sorted(tree.heap)
     for key, _, _, node in nodes[:: max(1, len(nodes) // SAMPLED)]:
         if key > best or tree.deadline.passed:

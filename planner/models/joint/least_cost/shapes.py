@@ -183,7 +183,7 @@ class CheapestSearch(Search):
         sites = q.world.sites
         q.world.count("questions")
         if sites is None:
-            plan = built(q, c.waves, None, self._templates(c.level, None))
+            plan = built(q, c.waves, None, self._templates(c.level, None), math.inf)
             return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
         parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
         size = self._stage_bytes(Candidate(0.0, 0.0, c.level, c.waves, rtt))
@@ -191,7 +191,7 @@ class CheapestSearch(Search):
             placed = sites.cheapest(parts, Circuit(c.waves, rtt, size) if q.several else None)
             if placed is None:
                 return None
-            plan, asked = built(q, c.waves, placed, self._templates(c.level, placed)), size
+            plan, asked = built(q, c.waves, placed, self._templates(c.level, placed), math.inf), size
             size = exchanged_bytes(q.column, plan.split)
             if size == asked or not (sites.designed and q.several):
                 break
