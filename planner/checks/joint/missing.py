@@ -1,5 +1,6 @@
 """Columns that a proof of the joint optimum forgets: faster than its bound on a free network, and not listed."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from planner.checks.joint.columns import Cut, Ints, Pipelines, Space
 from planner.checks.joint.racks import MaxRacks
-from planner.checks.joint.split import witness
+from planner.checks.joint.split import Split, witness
 from planner.checks.joint.step_bound import Cells, Counts, Rows, first_rows, min_micro_batches, most_replicas
 from planner.checks.rule import broken, show
 from planner.instance.identity import instance_sha256
@@ -137,10 +138,29 @@ class Inspection:
         counts = Counts(cut=cut, rows=rows, limit=self.limit)
         for cells in counts.cells(zero):
             for some, m in counts.micro_batches(cells):
-                for i, batches in _groups(some, m):
-                    yield from self._column(cut, zero, some.x.part([i]), int(some.d[i]), batches)
-                    if len(self.wrong) >= MOST_NAMED:
-                        return
+                for which in _pipelines(some):
+                    if self._excluded(cut, zero, some.part(which), m[which]):
+                        continue
+                    for i, batches in _groups(some.part(which), m[which]):
+                        at = which[i : i + 1]
+                        yield from self._column(cut, zero, some.x.part(at), int(some.d[at[0]]), batches)
+                        if len(self.wrong) >= MOST_NAMED:
+                            return
+
+    def _excluded(self, cut: Cut, zero: int, cells: Cells, m: Ints) -> bool:
+        """Return whether one bound excludes all replicas and micro-batches of a pipeline."""
+        most = int(cells.d.max())
+        limit = self.limit * most * cut.shape.micro_batch
+        every = Split(
+            cut=cut,
+            zero_stage=zero,
+            x=cells.x.part([0]),
+            d=most,
+            micro_batches=np.unique(m),
+            limit=limit,
+            fewest=int(cells.d.min()),
+        )
+        return math.isinf(every.least())
 
     def _column(self, cut: Cut, zero: int, x: Pipelines, d: int, m: Ints) -> Iterator[Violation]:
         """Compare one column's least time with what the proof says of it."""
@@ -163,14 +183,25 @@ class Inspection:
             yield broken(RULE, f"{own} < {show(self.days)}, the bound, and the proof does not list it")
 
 
-def _groups(cells: Cells, m: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield the first entry of each column and count of replicas, with its micro-batches ascending."""
-    x = cells.x
-    order = np.lexsort((m, cells.d, x.stages_per_rack, x.v, x.p))
-    key = np.stack([x.p, x.v, x.stages_per_rack, cells.d])[:, order]
+def _runs(*columns: Ints) -> Iterator[Ints]:
+    """Yield the places of entries that are alike in all columns, those of the last one ascending."""
+    order = np.lexsort(columns[::-1])
+    key = np.stack(columns[:-1])[:, order]
     starts = np.flatnonzero(np.append(True, np.any(key[:, 1:] != key[:, :-1], axis=0)))
     for a, b in zip(starts, np.append(starts[1:], len(order)), strict=True):
-        yield int(order[a]), m[order[a:b]]
+        yield order[a:b]
+
+
+def _pipelines(cells: Cells) -> Iterator[Ints]:
+    """Yield the places of each pipeline's cells."""
+    x = cells.x
+    yield from _runs(x.p, x.v, x.stages_per_rack, cells.d)
+
+
+def _groups(cells: Cells, m: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield the first place of each count of replicas of a pipeline, with its micro-batches ascending."""
+    for places in _runs(cells.d, m):
+        yield int(places[0]), m[places]
 
 
 def missing_columns(

@@ -113,8 +113,10 @@ def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
             "joint_proof", f"TP {layout.tensor_parallel} x CP {layout.context_parallel} on {racks_are}: no block"
         )
         return
-    o, stated = c.plan.objective, c.instance.network
-    spares = stated is not None and (stated.spares.share > 0 or stated.spares.failure_chance > 0)
+    o, network = c.plan.objective, c.instance.network
+    spares = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
+    what = "bound over every fabric of the objective and of its proof"
+    yield from must_equal("joint_bounds", what, o.fabric_free_bound, proof.fabric_free_bound_days, " days")
     yield from proof_violations(
         c.instance,
         proof,

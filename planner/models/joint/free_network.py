@@ -9,15 +9,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.instance.instance import Instance
+from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.least_cost.expand import run
 from planner.models.joint.least_cost.floor import RACKS_ALONE
 from planner.models.joint.least_cost.tree import CostTree
-from planner.models.joint.solve import EXPAND, SAMPLED, Tree, _likely, _run
+from planner.models.joint.solve import search
 from planner.models.joint.space import Problem, problem_of, strategies
-from planner.models.joint.world import EPS, Plan, World
+from planner.models.joint.tree.dive import SAMPLED, likely
+from planner.models.joint.tree.expand import EXPAND
+from planner.models.joint.tree.tree import Tree
+from planner.models.joint.world import CENTS, EPS, Plan, World
 from planner.physics.training import layer_time
 from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
 from planner.plan.certificate import Status
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
@@ -56,15 +61,13 @@ def fastest_on(
 
 def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
     """Return the fastest layout of a problem on the racks of its cluster."""
-    world = World(problem=problem, sites=None, templates=None)
+    world = World(problem=problem, sites=None, templates=None, cache=JointCache(strategies=list(strategies(problem))))
     tree = Tree(world=world, progress=lambda _: None, deadline=Deadline(time_limit))
-    for s in strategies(problem):
-        tree.push(strategy_bound(world, s), "strategy", s)
-    stopped = _run(tree)
+    stopped = search(tree)
     seconds = math.inf if tree.incumbent is None else tree.incumbent.seconds
-    left = min((key for key, _, _ in tree.heap), default=math.inf) if stopped else math.inf
-    stop = Stop.LIMIT if stopped else Stop.PROVED
-    return Fastest(seconds=seconds, bound=min(seconds, left), plan=tree.incumbent, stop=stop)
+    proved = stopped == "proved"
+    stop = Stop.PROVED if proved else Stop.LIMIT
+    return Fastest(seconds=seconds, bound=seconds if proved else tree.bound, plan=tree.incumbent, stop=stop)
 
 
 def problem_on(instance: Instance, racks: int) -> Problem:
@@ -73,6 +76,12 @@ def problem_on(instance: Instance, racks: int) -> Problem:
     hardware = instance.hardware.model_copy(update={"racks": racks})
     alone = instance.model_copy(update={"limits": limits, "hardware": hardware, "grid": None, "wan": None})
     return problem_of(alone)
+
+
+def conditions_of(problem: Problem) -> Conditions:
+    """Return what a step takes from a network that slows nothing above its transport."""
+    phi = problem.transport_slowdown
+    return Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)
 
 
 def racks_of(plan: Plan) -> int:
@@ -87,7 +96,7 @@ def strategy_of(plan: Plan) -> ParallelStrategy:
     s, block = c.strategy, c.strategy.block(c.p)
     if block is None:
         raise ValueError("a plan without a block")
-    recomputed = any(split.recomputed)
+    recomputed = any(split.recomputed) or s.recomputes == "all"
     return ParallelStrategy.of_shape(
         s.shape,
         pipeline_parallel=c.p,
@@ -134,7 +143,7 @@ def least_seconds(world: World, deadline: Deadline) -> float | None:
     for bound, _, node in nodes[:: max(1, len(nodes) // SAMPLED)]:
         if bound >= tree.ceiling or deadline.passed:
             break
-        for exact, _ in _likely(world, node.what, tree.ceiling):
+        for exact, _ in likely(world, node.what, tree.ceiling):
             tree.ceiling = min(tree.ceiling, exact)
     while tree.heap:
         if deadline.passed:
@@ -162,26 +171,38 @@ class FewestRacks:
         return None if self.plan is None else strategy_of(self.plan)
 
 
-def fewest_racks(instance: Instance, days: float, *, time_limit: float | None = None) -> FewestRacks:
-    """Return the fewest racks that train in so many days, and the fastest layout on them; no budget, any racks."""
-    world = World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None)
+def fewest_racks(
+    instance: Instance, days: float, *, tolerance: float = 0.0, time_limit: float | None = None
+) -> FewestRacks:
+    """Return the fewest racks that train in so many days, without a budget, and the fastest layout on them.
+
+    `tolerance`: a relative width of the bracket between them and those proven too few that is narrow enough.
+    """
+    deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
     tree = CostTree(
-        world=world,
+        world=World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None),
         floor=RACKS_ALONE,
-        limit=days / days_of(instance, 1.0),
+        limit=limit,
         budget=float(NO_LIMIT),
-        deadline=Deadline(time_limit),
+        deadline=deadline,
         progress=lambda _: None,
+        ties=False,
+        gap=tolerance,
     )
     stopped, plan = run(tree), tree.incumbent
     if plan is None:
         status: Status = "unknown" if stopped else "infeasible"
         return FewestRacks(status=status, racks=None, too_few=_below(tree.bound), days=None, plan=None)
+    most = racks_of(plan)
+    fastest = None if stopped else fastest_on(instance, most, time_limit=deadline.limit).plan
+    if fastest is not None and fastest.seconds <= plan.seconds * (1 + EPS):
+        plan = fastest
     racks = racks_of(plan)
+    too_few = min(racks - 1, _below(tree.bound) if stopped else math.floor(most / (1 + tolerance) - 2 * CENTS))
     return FewestRacks(
-        status="feasible" if stopped and tree.bound < racks - 0.5 else "optimal",
+        status="feasible" if stopped and too_few < racks - 1 else "optimal",
         racks=racks,
-        too_few=_below(tree.bound) if stopped else racks - 1,
+        too_few=too_few,
         days=days_of(instance, plan.seconds),
         plan=plan,
     )
@@ -189,4 +210,4 @@ def fewest_racks(instance: Instance, days: float, *, time_limit: float | None = 
 
 def _below(bound: float) -> int:
     """Return the most racks below a lower bound."""
-    return max(0, round(bound) - 1)
+    return max(0, math.ceil(bound - 2 * CENTS) - 1)

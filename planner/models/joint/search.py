@@ -249,10 +249,10 @@ class Search:
         q, sites = self.shape_problem, self.shape_problem.world.sites
         known = float(q.floors_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
-            return np.array([max([self._first_floor(0), known, *self.lower_bounds.values()])])
+            return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != (len(self.lower_bounds), known):
-            near = self._fibre_usd(sites.min_route_km())
-            found = np.maximum(self._first_floor(1) - near[1] + near, self._elsewhere(1, rtt, known))
+            near = self._first_floor() + self._fibre_usd(sites.min_route_km())
+            found = np.maximum(near, self._elsewhere(1, rtt, known))
             for (n, t), usd in self.lower_bounds.items():
                 if t >= rtt:
                     found = np.maximum(found, self._elsewhere(n, t, usd))
@@ -267,6 +267,7 @@ class Search:
         sites = self.shape_problem.world.sites
         if sites is None or not self.shape_problem.several:
             return np.array([usd])
+        if sites.designed:  # more wavelengths need no less fibre; how much less fewer need is not known
             return np.where(np.arange(int(self._wavelengths[-1]) + 1) >= n, usd, 0.0)
         near = self._fibre_usd(sites.min_route_km())
         far = self._fibre_usd(rtt / sites.data.wan.rtt_ms_per_100_route_km * 100)
@@ -286,7 +287,8 @@ class Search:
         """Price of the fibre between every two sites, given the length of each, by the number of wavelengths."""
         found = self.shape_problem.world.sites
         if found is not None and found.designed:
-            return np.zeros(int(self._wavelengths[-1]) + 1)
+            most = int(self._wavelengths[-1]) + 1
+            return found.fibre.least_usd[:most] if len(self.shape_problem.shape.blocks) == 2 else np.zeros(most)
         wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
         n = np.arange(int(self._wavelengths[-1]) + 1)
         pairs = np.ceil(n / wan.max_wavelengths_per_pair)
@@ -295,14 +297,11 @@ class Search:
             dtype=np.float64,
         )
 
-    def _first_floor(self, waves: int) -> float:
+    def _first_floor(self) -> float:
         q, sites = self.shape_problem, self.shape_problem.world.sites
         if sites is None:
             return q.world.owned_usd
-        racks = [q.traffic.racks(g) for g in q.shape.blocks]
-        fixed = sum(sites.floor_usd(n, 1) for n in racks)
-        pairs = len(racks) * (len(racks) - 1) // 2
-        return fixed + (pairs * sites.fibre_usd(sites.min_route_km(), waves) if waves and not sites.designed else 0.0)
+        return sum(sites.floor_usd(q.traffic.racks(g), 1) for g in q.shape.blocks)
 
     def try_sites(self, c: Candidate, target: Target) -> Plan | None:
         """Ask the sites for a candidate; where they cannot pay it, remember what they cost without its fabrics."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
 from planner.models.joint.split import Column
+from planner.models.joint.templates.declared import TEMPLATE_OUTSIDE, TEMPLATE_SPACE
 from planner.models.joint.world import Plan
 
 
@@ -49,11 +50,10 @@ SPACE = (
     f"micro-batches of 1 to {MICRO_BATCHES[-1]} sequences; ZeRO 0 to 3; stages packed in racks; "
     "every count of replicas and micro-batches; any layers and recomputed layers by stage; "
     "whole blocks of racks at any sites; every number of stripes; "
-    "trees of up to three tiers with all leaf domains in a pod, one per site; "
-    "one width of fibre between every two sites"
+    f"{TEMPLATE_SPACE}; "
+    "one width of fibre between every two sites, its routes and protection designed where the instance asks for it"
 )
 OUTSIDE = (
     "failures and spare racks; NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
-    "several columns at once; pods of some domains, four tiers and dragonflies; media by length; "
-    "designed routes of fibre"
+    f"several columns at once; {TEMPLATE_OUTSIDE}"
 )

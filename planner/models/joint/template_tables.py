@@ -47,8 +47,10 @@ def joined(parts: list[Options]) -> Options:
     """Join tables."""
     if not parts:
         return no_options()
-    columns = (np.concatenate([getattr(x, name) for x in parts]) for name in ("send", "allreduce", "usd", "mw"))
-    return Options(*columns, np.concatenate([x.key for x in parts]))
+    send, allreduce, usd, mw, key = (
+        np.concatenate([getattr(x, name) for x in parts]) for name in ("send", "allreduce", "usd", "mw", "key")
+    )
+    return Options(send, allreduce, usd, mw, key)
 
 
 def priced_within(x: Options, max_usd: float) -> Options:

@@ -121,7 +121,8 @@ def plan_under_check(i: Instance, found: JointSolution, proof: JointProof | None
         pipeline_parallel=c.p,
         stages_per_rack=block.stages_per_rack,
     )
-    objective = ObjectiveValue(name="days_to_train", value=found.days, bound=found.lower_bound, gap=0.0)
+    bounds = {"bound": found.lower_bound, "fabric_free_bound": found.fabric_free_bound}
+    objective = ObjectiveValue(name="days_to_train", value=found.days, gap=0.0, **bounds)
     return SimpleNamespace(
         plan=SimpleNamespace(proof=proof, layout=layout, objective=objective),
         faults=[],

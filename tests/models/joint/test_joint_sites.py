@@ -201,8 +201,6 @@ def test_the_least_power_of_a_fabric_bounds_the_racks() -> None:
     assert Sites(instance=i, overhead_includes_fabric=True).max_racks(8) == 3
 
 
-
-
 @pytest.mark.parametrize("seed", [0, 4, 19, 20])
 def test_cpsat_proves_again_what_is_cheapest(seed: int) -> None:
     """The least capital and a refusal are proven twice; of a capital that is not the least, nothing is."""

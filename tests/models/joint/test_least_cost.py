@@ -22,6 +22,7 @@ CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {"forced": True}) for seed in (2, 7, 8, 12, 19, 20, 26)),
     *((seed, {"forced": True, "network": None}) for seed in (8, 19)),
     *((seed, {"sites": 2, "forced": True}) for seed in (3, 7, 14, 18, 21, 25, 36, 41, 48, 59)),
+    *((seed, {"sites": 3, "forced": True}) for seed in (3, 7, 18, 25, 36)),
     *((seed, {"sites": 2}) for seed in (2, 5)),
 ]
 NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]

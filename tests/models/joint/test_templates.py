@@ -20,7 +20,7 @@ from planner.physics.network.locality import Locality, exchange_leaving, localit
 from planner.physics.network.price import bill
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.network.wan_gateway import free_uplinks, wan_ports
+from planner.physics.network.wan_gateway import free_uplinks
 
 FLOOR = {"rack_pitch_m": 1.0, "row_pitch_m": 2.0, "racks_per_row": 4, "rise_m": 1.0, "spread_m": 2.0}
 MEDIA = [
@@ -107,7 +107,7 @@ def slowdowns(i: Instance, traffic: Traffic, blocks: int, n: int, d: Design) -> 
     return pipeline_send_slowdown(PHI, d, *send, free=free), allreduce_slowdown(PHI, d, *reduced, free=free)
 
 
-def alltoall(i: Instance, traffic: Traffic, blocks: int, n: int, d: Design) -> float:
+def alltoall(traffic: Traffic, blocks: int, n: int, d: Design) -> float:
     """Return the slowdown of the exchange with experts by the checker's functions."""
     order = stripes.rank_order(traffic.stages, blocks, n, traffic.unit_racks)
     sizes = (1, max(1, d.domains_per_pod), *([d.domains_per_zone] if d.zones else []))
@@ -134,7 +134,7 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
         exact = slowdowns(i, traffic, blocks, found.stripes, d)
         assert (found.send, found.allreduce) == exact
         assert (x.send[k], x.allreduce[k]) == exact
-        assert alltoall(i, traffic, blocks, found.stripes, d) <= PHI * (1 + 1e-9)
+        assert alltoall(traffic, blocks, found.stripes, d) <= PHI * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -165,7 +165,8 @@ LISTED: dict[str, dict[str, Any]] = {
 def test_no_tree_of_three_tiers_is_missing(how: str, seed: int) -> None:
     """Every design of up to three tiers, by plain loops, under every number of stripes, is beaten by a template."""
     r = random.Random(f"{how}{seed}")
-    i = instance(r.choice([2, 3]), switch(r.choice([4, 5, 6, 7]), 5e4), optics_usd=r.choice([50, 9000]), **LISTED[how])
+    ports = r.choice([6, 7, 8] if how == "core share" else [4, 5, 6, 7])
+    i = instance(r.choice([2, 3]), switch(ports, 5e4), optics_usd=r.choice([50, 9000]), **LISTED[how])
     gbps = r.choice([800.0, 2400.0]) if how == "gateway" else 0.0
     traffic = Traffic(
         stages=r.randint(2, 4), unit_racks=1, wrap=r.random() < 0.5, rails=i.hardware.rack.gpus,
@@ -231,6 +232,27 @@ def test_never_dearer_than_the_fabric_decision(seed: int) -> None:
     kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
     assert len(kept)
     assert kept.usd.min() <= old.cost_usd * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 20, 21, 33, 35, 61])
+def test_never_dearer_with_four_tiers(seed: int) -> None:
+    """The same on switches of so few ports that four tiers are needed or allowed."""
+    r = random.Random(seed)
+    families = [r.choice(TREES)]
+    i = instance(r.randint(1, 3), switch(r.choice([3, 4, 5]), 5e4), max_tiers=4, families=families)
+    blocks, stages = r.randint(2, 5), r.randint(2, 4)
+    send, allreduce = r.choice([1.0, 1.5, 2.0, 3.0, 4.0]), r.choice([1.0, 1.5, 3.0])
+    request = FabricRequest(
+        racks=blocks * stages, group_racks=blocks, groups=stages, pipeline_send_seconds=1.0,
+        pipeline_send_window_seconds=PHI * send, allreduce_seconds=1.0, allreduce_window_seconds=PHI * allreduce,
+    )  # fmt: skip
+    old = solve(i, request).solution
+    assert old is not None
+    assert old.design.tiers == 4
+    traffic = Traffic(stages=stages, unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
+    x = templates(i, power_counts=False).options(traffic, blocks)
+    kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
+    assert kept.usd.min(initial=math.inf) <= old.cost_usd * (1 + 1e-9)
 
 
 def test_limits_leave_out_what_they_exclude_only() -> None:

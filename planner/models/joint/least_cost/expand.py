@@ -81,7 +81,7 @@ def _expand_strategy(tree: CostTree, usd: float, _: float, s: Strategy) -> None:
 
 
 def _pipes(tree: CostTree, usd: float, s: Strategy, zero: int) -> "PipesNode | None":
-    """List the pipelines of a strategy under a ZeRO stage that may be in time and in memory, with the least capital of each."""
+    """List the pipelines of a strategy under a ZeRO stage that may be in time and memory, with bounds on capital."""
     cutoff, sizes = tree.cutoff(usd), _sizes(s)
     keys, rows = pipelines_of(tree.world, s)
     most = tree.floor.max_blocks(tree.capital, sizes.racks[rows.p], sizes.rails[rows.p]) * rows.block_replicas
@@ -240,7 +240,8 @@ def _priced(tree: CostTree, plan: Plan) -> Plan:
 
 def _dive(tree: CostTree) -> None:
     """Find a first plan: price the columns of least floor among those of a sample of strategies."""
-    best, found = math.inf, []
+    best = math.inf
+    found: list[tuple[float, int, ColumnsNode]] = []
     nodes = sorted(tree.heap)
     for key, _, _, node in nodes[:: max(1, len(nodes) // SAMPLED)]:
         if key > best or tree.deadline.passed:

@@ -6,6 +6,7 @@ choice of slowdowns needs a least number of wavelengths; more of them allow long
 
 import heapq
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,11 +24,15 @@ from planner.models.joint.world import EPS, Plan
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Slowdowns with a number of wavelengths; `timed`: it is in time at the shortest round trip, not only by bound."""
+    """Slowdowns with a number of wavelengths.
+
+    `timed`: they are in time at the shortest round trip, not only by bound; `priced`: the sites were asked for them.
+    """
 
     level: Level
     waves: int
-    timed: bool
+    timed: bool = False
+    priced: bool = False
 
 
 @dataclass(kw_only=True)
@@ -95,7 +100,7 @@ class CheapestSearch(Search):
             middle = (low + high) // 2
             fits = self._bounds([(x, int(n)) for x, n in zip(near, waves[middle], strict=True)], rtt) < self.cutoff
             low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
-        return [Choice(x, int(n), timed=False) for x, n in zip(near, waves[low], strict=True)]
+        return [Choice(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
 
     def _fewest(self, level: Level, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, more than some, with which slowdowns are in time at a round trip."""
@@ -117,29 +122,36 @@ class CheapestSearch(Search):
         if not c.timed:
             fits = self._in_time(c.level, c.waves, self._rtts[0])
             waves = c.waves if fits else self._fewest(c.level, self._rtts[0], c.waves)
-            return [] if waves is None else [self._bounded(replace(c, waves=waves, timed=True))]
+            return [] if waves is None else self._reached(replace(c, waves=waves, timed=True))
         at = self._longest(c)
-        if self._prices is not None and not self._prices.settled(c.waves, self._rtts[at]):
+        if not c.priced:
             self._ask(c.waves, self._rtts[at])
-            return [self._bounded(c)]
-        found = self._behind(c, at)
-        if self._beaten(c, self._rtts[at]):
-            return found
-        plan = self._placed(c, self._rtts[at])
-        return found if plan is None else [(plan.capital_usd, plan), *found]
+            return [self._bounded(replace(c, priced=True)), *self._reached(self._later(c))]
+        plan = None if self._beaten(c, self._rtts[at]) else self._placed(c, self._rtts[at])
+        return [] if plan is None else [(plan.capital_usd, plan)]
 
-    def _behind(self, c: Choice, at: int) -> list[tuple[float, Choice | Plan]]:
+    def _reached(self, c: Choice | None) -> list[tuple[float, Choice | Plan]]:
+        """Return a choice with its lower bound, or the first behind it that sites may have."""
+        while c is not None:
+            usd, _ = self._bounded(c)
+            if usd < math.inf:
+                return [(usd, c)]
+            c = self._later(c)
+        return []
+
+    def _later(self, c: Choice) -> Choice | None:
         """Return the same slowdowns with the wavelengths that come next: those that allow a longer round trip.
 
         Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
         """
-        if self._prices is not None and not self._prices.exact:
-            later = self._wavelengths[self._wavelengths > c.waves]
-            return [self._bounded(replace(c, waves=int(later[0])))] if len(later) else []
-        if at + 1 >= len(self._rtts):
-            return []
-        waves = self._fewest(c.level, self._rtts[at + 1], c.waves)
-        return [] if waves is None else [self._bounded(replace(c, waves=waves))]
+        prices = self._prices
+        if prices is not None and not prices.exact:
+            more = self._wavelengths[self._wavelengths > c.waves]
+            return replace(c, waves=int(more[0]), priced=False) if len(more) else None
+        longer = self._rtts[self._longest(c) + 1 :]
+        rtt = next((t for t in longer if prices is None or prices.lower(c.waves, t) < math.inf), None)
+        waves = None if rtt is None else self._fewest(c.level, rtt, c.waves)
+        return None if waves is None else replace(c, waves=waves, priced=False)
 
     def _bounded(self, c: Choice) -> tuple[float, Choice]:
         """Return a choice behind the lower bound of its capital at the longest round trip that it allows."""
@@ -171,7 +183,7 @@ class CheapestSearch(Search):
         sites = q.world.sites
         q.world.count("questions")
         if sites is None:
-            plan = built(q, c.waves, None, self._templates(c.level, None))
+            plan = built(q, c.waves, None, self._templates(c.level, None), math.inf)
             return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
         parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
         size = self._stage_bytes(Candidate(0.0, 0.0, c.level, c.waves, rtt))
@@ -179,7 +191,7 @@ class CheapestSearch(Search):
             placed = sites.cheapest(parts, Circuit(c.waves, rtt, size) if q.several else None)
             if placed is None:
                 return None
-            plan, asked = built(q, c.waves, placed, self._templates(c.level, placed)), size
+            plan, asked = built(q, c.waves, placed, self._templates(c.level, placed), math.inf), size
             size = exchanged_bytes(q.column, plan.split)
             if size == asked or not (sites.designed and q.several):
                 break

@@ -18,8 +18,8 @@ from planner.models.joint.columns import Pipes
 from planner.models.joint.least_cost.floor import Floor
 from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.sites import Part
-from planner.models.joint.solve import Node
 from planner.models.joint.space import Floats, Ints, Strategy
+from planner.models.joint.tree.tree import Node
 from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem, World
 from planner.solvers.deadline import Deadline
 
@@ -28,7 +28,8 @@ from planner.solvers.deadline import Deadline
 class CostTree:
     """The open nodes by capital, and the cheapest plan in time.
 
-    `limit`: the most seconds a sequence; `budget`: the most capital.
+    `limit`: the most seconds a sequence; `budget`: the most capital; `ties`: whether the fastest of the cheapest is
+    sought; without, a plan that is not cheaper by more than `gap` does not matter.
     """
 
     world: World
@@ -37,6 +38,8 @@ class CostTree:
     budget: float
     deadline: Deadline
     progress: Callable[[Plan], None]
+    ties: bool = True
+    gap: float = 0.0
     incumbent: Plan | None = None
     heap: list[tuple[float, float, int, Node]] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
@@ -46,7 +49,10 @@ class CostTree:
     @property
     def capital(self) -> float:
         """Most capital that a plan may have to matter."""
-        return self.budget + CENTS if self.incumbent is None else self.incumbent.capital_usd + CENTS
+        if self.incumbent is None:
+            return self.budget + CENTS
+        usd = self.incumbent.capital_usd
+        return usd + CENTS if self.ties else usd / (1 + self.gap) - 2 * CENTS
 
     def cutoff(self, usd: float) -> float:
         """Seconds a sequence below which a plan must be that costs at least so much."""

@@ -7,12 +7,18 @@ trips of the two sites farthest apart. Other traffic is carried beside it, as fa
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
 from planner.models.joint.places.milp import Circuit, Joined
 from planner.models.requests import GradientExchange, Options, WanRequest
+from planner.models.sites.bounds import max_sites
 from planner.models.sites.data import Pair, SplitData
+from planner.models.sites.rules.registry import without
 from planner.models.wan import data as wan_data
 from planner.models.wan import solve as wan_design
 from planner.physics.site import wan
@@ -81,10 +87,32 @@ class FibreDesigns:
             }
         return self.floors[wavelengths]
 
-    def _floor(self, pair: Pair, wavelengths: int) -> float:
+    @cached_property
+    def least_usd(self) -> NDArray[np.float64]:
+        """Bound the price of the fibre of any two sites by the number of wavelengths; infinite where none has so many.
+
+        Pairs that a rule of the grid bars count as none where no more than two sites may be open.
+        """
+        most = self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs
+        n, found = np.arange(most + 1), np.full(most + 1, np.inf)
+        pairs, open_sites = np.ceil(n / self.data.wan.max_wavelengths_per_pair), max_sites(self.data, without())
+        for pair in (p for p in self.data.pairs if p not in self.data.disconnected):
+            if open_sites == 2 and any(rule.excludes(self.data, pair, 2) for rule in without()):
+                continue
+            known = self._known(pair)
+            for lit in ([known.fibre.edges[e] for e in edges] for edges in known.choices):
+                usd = pairs * sum(e.pair_usd for e in lit) + n * sum(e.wavelength_usd for e in lit)
+                fits = pairs <= min(e.max_pairs for e in lit)
+                found = np.minimum(found, np.where(fits, usd * (1 - 1e-12), np.inf))
+        return found
+
+    def _known(self, pair: Pair) -> _Routes:
         if pair not in self.routes:
             self.routes[pair] = self._routes(pair)
-        found, each = self.routes[pair], wan.fibre_pairs(self.data.wan, wavelengths)
+        return self.routes[pair]
+
+    def _floor(self, pair: Pair, wavelengths: int) -> float:
+        found, each = self._known(pair), wan.fibre_pairs(self.data.wan, wavelengths)
         prices = [math.inf]
         for edges in found.choices:
             lit = [found.fibre.edges[e] for e in edges]

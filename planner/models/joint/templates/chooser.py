@@ -16,7 +16,7 @@ import numpy as np
 from planner.errors import InputError
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.instance.network import Network
+from planner.instance.network import FabricFamily, Network
 from planner.models.fabric.data import Mode, _modes
 from planner.models.joint.template_tables import AT, Floats, Front, Options, undominated
 from planner.models.joint.templates import dragonflies, pods, trees, zones
@@ -45,7 +45,7 @@ class Template:
     """
 
     switch: str
-    family: str
+    family: FabricFamily
     design: Design
     stripes: int
     usd: float
@@ -138,7 +138,8 @@ class Templates:
         for i, mode in enumerate(self.modes(traffic.rails)):
             if _allowed(mode, pins):
                 sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
-        parts, later = [], []
+        parts: list[Options] = []
+        later: list[tuple[Site, int, trees.Tops | None]] = []
         for s in sites:
             grouped = s.mode.grouped
             parts += [] if grouped else [trees.single(s)]

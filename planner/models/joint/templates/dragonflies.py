@@ -24,7 +24,7 @@ from planner.physics.network.families import FAMILIES, SPINE_GROUPS
 class Groups(NamedTuple):
     """The groups of a shape: how many, and the leaves of the smallest (of several routers), smallest and largest."""
 
-    count: int
+    number: int
     sizes: tuple[int, ...]
 
 
@@ -49,9 +49,9 @@ def with_groups(s: Site, domain: int) -> list[Options]:
     for x in _shapes(s, domain):
         groups = _groups(s, x)
         if plus_family:
-            several, ways = groups.count > 1, _spine_ways
+            several, ways = groups.number > 1, _spine_ways
         else:
-            several, ways = groups.count > 1 or max(groups.sizes) > 1, _router_ways
+            several, ways = groups.number > 1 or max(groups.sizes) > 1, _router_ways
         if several:
             parts += _of_shape(s, x, groups, ways(s, x, groups))
     return parts
@@ -86,23 +86,23 @@ def _groups(s: Site, x: Shape) -> Groups:
 
 def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
     """Return the links between two groups that the core share asks for."""
-    if groups.count == 1:
+    if groups.number == 1:
         return 0
     ends = x.domain * s.mode.rail_gpus * x.rails * x.width
     floor = int(np.ceil(ends * s.network.min_core_share / s.mode.split * (1 - TOLERANCE)))
-    return max(1, -(-floor // (groups.count - 1)))
+    return max(1, -(-floor // (groups.number - 1)))
 
 
 def _router_ways(s: Site, x: Shape, groups: Groups) -> Ways:
     """Return every bundle and number of links between groups that the routers of all groups have ports for."""
-    left, others = s.uplinks(x.domain), groups.count - 1
+    left, others = s.uplinks(x.domain), groups.number - 1
     most = [(left // max(1, a - 1) if a > 1 else left, left * a // max(1, others)) for a in groups.sizes]
     bundle = np.arange(1, (min(b for b, _ in most) if max(groups.sizes) > 1 else 1) + 1)
     links = np.arange(_floor_links(s, x, groups), (min(m for _, m in most) if others else 0) + 1)
     if "leaf_bundle" in s.pins:
         bundle = bundle[bundle == s.pins["leaf_bundle"]]
     b, m = (v.ravel() for v in np.meshgrid(bundle, links, indexing="ij"))
-    own = -(-s.wan_ports // groups.count)
+    own = -(-s.wan_ports // groups.number)
     used = [(a - 1) * b - (-others * m // a) - (-own // a) for a in groups.sizes]
     fits = np.max(used, axis=0) <= left
     return Ways(np.zeros_like(b[fits]), b[fits], m[fits])
@@ -117,8 +117,8 @@ def _spine_ways(s: Site, x: Shape, groups: Groups) -> Ways:
         if name in s.pins:
             keep &= value == s.pins[name]
     up, bundle, down = up[keep], bundle[keep], down[keep]
-    spines, others = up // bundle, groups.count - 1
-    free = s.ports - down - -(-s.wan_ports // (groups.count * spines))
+    spines, others = up // bundle, groups.number - 1
+    free = s.ports - down - -(-s.wan_ports // (groups.number * spines))
     most = np.maximum(free, 0) * spines // others
     links = np.arange(_floor_links(s, x, groups), int(most.max(initial=0)) + 1)
     row, at = np.nonzero(links <= most[:, None])
@@ -131,7 +131,7 @@ def _spine_ways(s: Site, x: Shape, groups: Groups) -> Ways:
 
 def _exits(s: Site, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
     """Return the links assured to what leaves a leaf, and to what leaves a group."""
-    valiant, total = s.network.group_routing == "valiant", (groups.count - 1) * w.links
+    valiant, total = s.network.group_routing == "valiant", (groups.number - 1) * w.links
     if FAMILIES[s.mode.family].wiring is SPINE_GROUPS:
         spines = w.up // w.bundle
         if valiant:
@@ -156,13 +156,13 @@ def _prices(s: Site, x: Shape, groups: Groups, w: Ways) -> tuple[Floats, Floats]
     totals = []
     if FAMILIES[m.family].wiring is SPINE_GROUPS:
         ends, link = p.endpoints(x.domain), p.leaf_uplink(x.domain, x.width)
-        local, switches = [w.up * link[i] for i in (0, 1)], leaves + groups.count * (w.up // w.bundle)
+        local, switches = [w.up * link[i] for i in (0, 1)], leaves + groups.number * (w.up // w.bundle)
     else:
         pairs = _local_pairs(s, x)
         ends, link = p.endpoints(x.domain * x.width), p.beside(pairs)
         local, switches = [w.bundle * link[i] for i in (0, 1)], np.full(len(w.links), leaves)
     for i in (0, 1):
-        apart = w.links * between[i] if groups.count > 1 else 0.0
+        apart = w.links * between[i] if groups.number > 1 else 0.0
         totals.append(ends[i] + gateway[i] + m.networks * switches * p.switch[i] + local[i] + apart)
     return totals[0], totals[1]
 
@@ -190,21 +190,9 @@ def _of_shape(s: Site, x: Shape, groups: Groups, w: Ways) -> list[Options]:
         send, allreduce, fits = _slowdowns(s, x, groups, w, loads[k])
         good = fits & s.worthwhile(send, allreduce, usd, mw)
         up, bundle, links = (column[good] for column in w)
-        parts.append(
-            s.table(
-                send[good],
-                allreduce[good],
-                usd[good],
-                mw[good],
-                domain=x.domain,
-                leaf_up=up,
-                leaf_bundle=bundle,
-                rails=x.rails,
-                width=x.width,
-                group_links=links,
-                stripes=stripes[k],
-            )  # fmt: skip
-        )
+        own = {"leaf_up": up, "leaf_bundle": bundle, "group_links": links, "stripes": stripes[k]}
+        own |= {"domain": x.domain, "rails": x.rails, "width": x.width}
+        parts.append(s.table(send[good], allreduce[good], usd[good], mw[good], **own))
     return [p for p in parts if len(p)]
 
 
@@ -213,7 +201,7 @@ def _exchange(s: Site, x: Shape, groups: Groups, loads: Floats) -> tuple[float, 
     if not s.wan_ports:
         return 0.0, 0.0
     one, rails, valiant = s.exchange_ports, s.mode.rails, s.network.group_routing == "valiant"
-    per_group = -(-s.wan_ports // groups.count)
+    per_group = -(-s.wan_ports // groups.number)
     at_router = 0 if FAMILIES[s.mode.family].wiring is SPINE_GROUPS else max(-(-per_group // a) for a in groups.sizes)
     leaf = one * loads[0][SHARES] + one * rails * (at_router / s.wan_ports)
     sent, share = one * loads[1][SHARES] * x.rails, per_group / s.wan_ports
@@ -228,7 +216,7 @@ def _slowdowns(s: Site, x: Shape, groups: Groups, w: Ways, loads: Floats) -> tup
     send = over(loads[0][FLOWS] / x.domain * leaf_over, 1 - at_leaf / leaf)
     allreduce = over(loads[0][ALLREDUCES] / (leaf * m.split / m.rail_gpus), 1 - at_leaf / leaf)
     fits = loads[0][EXCHANGES] * m.rail_gpus / m.split + at_leaf <= leaf * (1 + TOLERANCE)
-    if groups.count > 1:
+    if groups.number > 1:
         pod_over = x.rails * x.width * leaf / pod
         sent = loads[1][FLOWS] / (x.domain * x.width) * leaf_over * pod_over
         send = np.maximum(send, over(sent, 1 - at_pod / pod))

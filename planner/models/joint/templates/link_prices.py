@@ -1,5 +1,6 @@
-"""Price and power of a site's links by kind: one price each, or by their lengths on the floor, as `price.bill` adds up."""
+"""Price and power of a site's links by kind: one price each, or by their lengths on the floor, as in `price.bill`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -69,7 +70,7 @@ class LinkPrices:
         return flat_usd(n, s)[1], watts / 1e6
 
     def endpoints(self, domain: int) -> Price:
-        """All links to GPUs, of leaves amid so many racks."""
+        """Price all links to GPUs, of leaves amid so many racks."""
         m, n = self.mode, self.network
         ends, factor = m.networks * m.rails * m.rail_gpus, endpoint_factor(m.switch, m.split)
         if self.places is None:
@@ -80,7 +81,7 @@ class LinkPrices:
         return times(ends * factor, one)
 
     def leaf_uplink(self, domain: int, width: int) -> Price:
-        """One uplink of every leaf, of pods of so many domains."""
+        """Price one uplink of every leaf, of pods of so many domains."""
         m = self.mode
         if self.places is None:
             return times(m.networks * m.rails * -(-self.racks // domain), self.flat_link)
@@ -92,7 +93,7 @@ class LinkPrices:
         return times(m.networks * m.rails * m.switch.link_factor, one)
 
     def spine_uplink(self, pod: int, rails: int, zone: int = 0) -> Price:
-        """One uplink of one spine of every pod of so many racks, or of one core of every zone.
+        """Price one uplink of one spine of every pod of so many racks, or of one core of every zone.
 
         To switches amid the site, or amid zones of so many racks.
         """
@@ -109,12 +110,12 @@ class LinkPrices:
         return times(m.networks * across * m.switch.link_factor, self._sum(("spine", pod, zone, 0), metres))
 
     def wan_gateway(self, ports: int) -> Price:
-        """The WAN gateways of all networks, without their links to groups; those to a tree's top tier are beside it."""
+        """Price the WAN gateway switches of all networks, without their links."""
         m = self.mode
         return times(m.networks * -(-ports // max(1, m.switch.ports // 2)), self.switch) if ports else FREE
 
     def beside(self, links: int) -> Price:
-        """Links of one network, times all networks, between switches that stand together."""
+        """Price links of one network, times all networks, between switches that stand together."""
         m = self.mode
         if self.places is None:
             return times(links * m.networks, self.flat_link)
@@ -125,7 +126,7 @@ class LinkPrices:
         return times(links * m.networks * m.switch.link_factor, one)
 
     def between(self, pod: int, rails: int) -> Price:
-        """One link between each two groups of so many racks and rails."""
+        """Price one link between each two groups of so many racks and rails."""
         m = self.mode
         across, places = -(-m.rails // rails), self.places
         along = -(-self.racks // pod)
@@ -143,7 +144,7 @@ class LinkPrices:
         return plus(times(m.networks * m.switch.link_factor, apart), together)
 
     def group_wan(self, pod: int, rails: int, ports: int) -> Price:
-        """Links of every network's WAN gateway to groups of so many racks and rails."""
+        """Price links of every network's WAN gateway to groups of so many racks and rails."""
         m = self.mode
         across, places = -(-m.rails // rails), self.places
         if not ports or places is None:
@@ -154,9 +155,9 @@ class LinkPrices:
         total = float((links[some] * usd[some]).sum()), float((links[some] * mw[some]).sum())
         return times(m.networks * m.switch.link_factor, total)
 
-    def _sum(self, key: tuple[str, int, int, int], metres: "object") -> Price:
+    def _sum(self, key: tuple[str, int, int, int], metres: Callable[[], Metres]) -> Price:
         if key not in self.known:
-            usd, mw = self._priced(metres())  # type: ignore[operator]
+            usd, mw = self._priced(metres())
             self.known[key] = float(usd.sum()), float(mw.sum())
         return self.known[key]
 

@@ -182,7 +182,8 @@ def _most_links(
     left, link = np.minimum(least[up], s.max_usd) - usd, np.maximum(link, 1e-6)
     # So many uplinks take (uplinks + ports down) / ports spine positions.
     by_ports = (left + spines * (position + link) - leaves * up * position / s.ports) / (position / s.ports + link)
-    return np.maximum(1.0, np.minimum(most, np.minimum(spines + left / link, by_ports) * (1 + 1e-9)))
+    found: Floats = np.maximum(1.0, np.minimum(most, np.minimum(spines + left / link, by_ports) * (1 + 1e-9)))
+    return found
 
 
 def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:

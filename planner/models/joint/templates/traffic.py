@@ -77,6 +77,8 @@ class Loads:
                 t.stages, self.blocks, n_stripes, t.unit_racks, new, wrap=t.wrap, exchange_racks=t.exchange_racks,
                 shares=self.shares,
             )  # fmt: skip
-            rows = zip(x.flows.tolist(), x.allreduces.tolist(), x.stage_shares.tolist(), x.exchanges.tolist())
+            rows = zip(
+                x.flows.tolist(), x.allreduces.tolist(), x.stage_shares.tolist(), x.exchanges.tolist(), strict=True
+            )
             known.update(zip(new, rows, strict=True))
         return np.array([known[n] for n in wanted], dtype=np.float64).reshape(-1, 4)

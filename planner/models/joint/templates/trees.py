@@ -1,4 +1,4 @@
-"""Trees of one to three tiers: bundles of leaves, pods, spines and cores, and the templates whose pods hold every domain."""
+"""Trees of one to three tiers: bundles of leaves, pods, spines and cores; templates whose pods hold every domain."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -225,7 +225,7 @@ def _three_tiers(s: Site, domain: int, rails: int, domains: int, max_up: int) ->
         ]
         for least in group[: 1 + s.power_counts]:
             best = least_between(least, at.low, at.high)
-            usd, mw = (at.up * leaf[i] + at.spines * group[i][best] for i in (0, 1))
+            usd, mw = (np.asarray(at.up * leaf[i] + at.spines * group[i][best], dtype=np.float64) for i in (0, 1))
             parts.append(Tops(at.up, at.bundle, np.full_like(at.up, rails), best, bundle[best], usd, mw))
     return parts
 
@@ -248,11 +248,10 @@ def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads
     usd, mw = (np.tile(fixed[i] + x, many) for i, x in enumerate((tops.usd, tops.mw)))
     names = {"leaf_up": up, "leaf_bundle": np.tile(tops.bundle, many), "rails": np.tile(tops.rails, many)}
     names |= {"spine_up": np.tile(tops.spine_up, many), "spine_bundle": np.tile(tops.spine_bundle, many)}
-    table = s.table(
+    return s.table(
         np.where(s.leaf_fits(up, load), send, np.inf), allreduce, usd, mw, **names,
         domain=domain, width=s.domains(domain), stripes=np.repeat(stripes, len(tops.up)),
     )  # fmt: skip
-    return table
 
 
 def undominated_rows(loads: Floats) -> Ints:

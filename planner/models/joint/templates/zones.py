@@ -1,9 +1,11 @@
 """Trees of four tiers: pods in zones that super-spines join.
 
 There are too many of them to list at every slowdown, so each is the cheapest that keeps a target: the slowdowns of
-leaves with some number of uplinks, times 1, 2, 4 or 8 for all tiers, or any slowdown at all.
+leaves with some number of uplinks, those of sends and of allreduces each times 1, 1.5, 2 or 4 for all tiers, or any
+slowdown at all.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from planner.models.joint.templates.site import Site, over
 from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
 from planner.models.joint.templates.trees import rail_sizes, undominated_rows, width_sizes, wirings
 
-FACTORS = (1.0, 2.0, 4.0, 8.0, math.inf)  # of leaves' slowdowns, which all tiers keep
+FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
 CENT = 100.0  # prices of groups of spines are compared in whole cents
 
 
@@ -56,10 +58,13 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     parts = []
     for n in _stripes(s, domain):
         leaf = s.loads.at(n, np.array([domain]))[0]
+        targets: set[tuple[float, float]] = set()
         for up in ups.tolist():
             send, allreduce = (float(x) for x in s.leaf_slowdowns(domain, np.array(up, dtype=np.float64), leaf))
-            for factor in FACTORS:
-                parts += _cheapest(s, rows, n, (send * factor, allreduce * factor))
+            for more in itertools.product(FACTORS, FACTORS):
+                targets.add((send * more[0], allreduce * more[1]))
+        for target in sorted(targets):
+            parts += _cheapest(s, rows, n, target)
     return parts
 
 
@@ -161,8 +166,8 @@ def _cheapest(s: Site, rows: list[Row], n: int, target: tuple[float, float]) -> 
     return [] if best is None else [_table(s, best[1], best[2], n)]
 
 
-def _need(s: Site, load: Floats, rails: int, size: int, target: tuple[float, float]) -> float:
-    """Return the links that what leaves a pod or zone of so many racks and rails asks for, to keep a target."""
+def _need(s: Site, load: Floats, rails: int, target: tuple[float, float]) -> float:
+    """Return the links that what leaves a pod or zone of so many rails asks for, to keep a target."""
     m = s.mode
     sent = max(load[FLOWS] / target[0], load[ALLREDUCES] / target[1], load[EXCHANGES])
     gone = s.exchange_ports * load[SHARES] * min(rails, m.rails)
@@ -184,8 +189,8 @@ def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[fl
         return None
     pods, zones, zone_pods = _counts(s, x, z)
     spines = r.up // r.bundle
-    low = max(r.low, math.ceil(_need(s, loads[1], x.rails, x.domain * x.width, target) / spines))
-    zone = max(_need(s, loads[2], z.rails, x.domain * z.width, target), _floor(s, z.rails, x.domain * z.width, zones))
+    low = max(r.low, math.ceil(_need(s, loads[1], x.rails, target) / spines))
+    zone = max(_need(s, loads[2], z.rails, target), _floor(s, z.rails, x.domain * z.width, zones))
     leaf, spine, core = _links(s, x, z)
     request = GroupRequest(
         ports=s.ports,
