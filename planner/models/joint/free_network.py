@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.instance.instance import Instance
-from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.least_cost.expand import run
 from planner.models.joint.least_cost.floor import RACKS_ALONE
 from planner.models.joint.least_cost.tree import CostTree
 from planner.models.joint.solve import search
 from planner.models.joint.space import Problem, problem_of, strategies
+from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.tree.dive import SAMPLED, likely
 from planner.models.joint.tree.expand import EXPAND
 from planner.models.joint.tree.tree import Tree
