@@ -31,7 +31,6 @@ WHOLE: tuple[Check, str] = (_whole, "a whole number from 1")
 PINS: dict[str, tuple[Check, str]] = {
     "sites.racks": WHOLE,
     "sites.max_sites": WHOLE,
-    "wan.wavelengths": WHOLE,
     "layout.tensor_parallel": WHOLE,
     "layout.tensor_parallel_inner": WHOLE,
     "layout.context_parallel": WHOLE,
