@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.models.joint.bounds import Rows, even_seconds
-from planner.models.joint.built import built, exchanged_bytes, where
+from planner.models.joint.places.built import built, exchanged_bytes, where
 from planner.models.joint.places.capital_floors import CapitalFloors, Level
 from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats
