@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 
 
-class OutOfTime(Exception):
+class OutOfTimeError(Exception):
     """The limit of a search passed inside one of its questions, whose answer is therefore unknown."""
 
 
@@ -37,9 +37,9 @@ class Deadline:
         return self.left <= 0
 
     def check(self) -> None:
-        """Raise OutOfTime if no time is left."""
+        """Raise OutOfTimeError if no time is left."""
         if self.passed:
-            raise OutOfTime
+            raise OutOfTimeError
 
     def capped(self, seconds: float) -> "Deadline":
         """Return the deadline of a part of the search that may take so many of the seconds left."""

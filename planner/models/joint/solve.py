@@ -23,7 +23,7 @@ from planner.models.joint.tree.expand import EXPAND
 from planner.models.joint.tree.tree import Stopped, Tree, days
 from planner.models.joint.world import EPS, World
 from planner.models.requests import Options
-from planner.solvers.deadline import Deadline, OutOfTime
+from planner.solvers.deadline import Deadline, OutOfTimeError
 
 
 def solve_joint(
@@ -70,7 +70,7 @@ def _search(tree: Tree) -> Stopped:
             key, node = found
             tree.world.count(f"{node.kind} nodes")
             EXPAND[node.kind](tree, key, node.what)
-    except OutOfTime:
+    except OutOfTimeError:
         return "limit"
     except KeyboardInterrupt:
         if tree.incumbent is None:

@@ -30,7 +30,8 @@ def dive(tree: Tree, known: list[tuple[float, Plan]]) -> None:
     if tree.incumbent is not None:
         return
     nodes = [(bound, node.what) for bound, _, node in sorted(tree.heap)]
-    best, found = math.inf, []
+    best = math.inf
+    found: list[tuple[float, int, Column]] = []
     for bound, s in nodes[:: max(1, len(nodes) // SAMPLED)]:
         tree.tick()
         if bound < best:
