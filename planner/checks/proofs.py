@@ -69,12 +69,13 @@ def bound_side(c: PlanPhysics) -> Iterator[Violation]:
 
 def optimal(c: PlanPhysics) -> Iterator[Violation]:
     """Check that only a decision at its bound is called optimal."""
+    allowed = max(TOLERANCE, c.instance.objective.tolerance)
     for name, x in certificates(c).items():
         if x.status == "optimal" and (
-            x.objective is None or x.bound is None or _distance(x.objective, x.bound) > TOLERANCE
+            x.objective is None or x.bound is None or _distance(x.objective, x.bound) > allowed
         ):
             sides = f"objective {show(x.objective)} and bound {show(x.bound)}"
-            yield broken(f"optimal[{name}]", f"{sides} are more than {TOLERANCE:g} apart")
+            yield broken(f"optimal[{name}]", f"{sides} are more than {allowed:g} apart")
         if x.status not in ("optimal", "feasible"):
             yield broken(f"optimal[{name}]", f"there is a decision, its certificate says {x.status}")
 

@@ -16,6 +16,9 @@ class Objective(Frozen):
     """What the plan is best at."""
 
     minimize: Literal["days_to_train", "cost_usd", "loss"] = Field("days_to_train", description="Figure to minimize.")
+    tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="Share of the fewest days that may be given up for the cheapest plan within it; 0: none."
+    )
 
 
 class Limits(Sourced):

@@ -1,10 +1,11 @@
 """Decisions fixed by hand: which paths can be pinned, and with what."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 from planner.errors import hint
 from planner.instance.instance import Instance
+from planner.instance.network import FabricFamily
 
 Check = Callable[[Any], bool]
 
@@ -58,8 +59,22 @@ PINS: dict[str, tuple[Check, str]] = {
     "fabric.spine_up_ports": WHOLE,
     "fabric.core_down_ports": WHOLE,
     "fabric.core_up_ports": WHOLE,
+    "placement.stripes": WHOLE,
+    "wan.wavelengths": (
+        lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
+        "a whole number from 0",
+    ),
 }
 RACKS_AT = "sites.racks."
+FABRIC = "fabric."
+ONE_SITE = "cluster"  # the site of an instance without a grid
+# Of the fabric of one site, `fabric.SITE.KEY`: all that can be pinned for every site, and these.
+SITE_FABRIC: dict[str, tuple[Check, str]] = {
+    **{path.removeprefix(FABRIC): how for path, how in PINS.items() if path.startswith(FABRIC)},
+    **dict.fromkeys(("leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod"), WHOLE),
+    "switch": (lambda v: isinstance(v, str) and bool(v), "the name of a switch"),
+    "family": (lambda v: v in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
+}
 
 
 def check_pins(instance: Instance) -> Iterator[str]:
@@ -70,11 +85,20 @@ def check_pins(instance: Instance) -> Iterator[str]:
             if not (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
                 yield f"pins.{path}: must be a whole number from 0 (is {value!r}); fix the pin"
             continue
-        if path not in PINS:
+        kind = PINS.get(path) or _site_fabric(path, nodes or {ONE_SITE})
+        if kind is None:
             known = [*PINS, *(RACKS_AT + n for n in sorted(nodes))]
+            if path.startswith(FABRIC):
+                known += [f"{FABRIC}{n}.{name}" for n in sorted(nodes or {ONE_SITE}) for name in SITE_FABRIC]
             yield f"pins.{path}: no such decision; {hint(path, known)}"
-        elif not PINS[path][0](value):
-            yield f"pins.{path}: must be {PINS[path][1]} (is {value!r}); fix the pin"
+        elif not kind[0](value):
+            yield f"pins.{path}: must be {kind[1]} (is {value!r}); fix the pin"
+
+
+def _site_fabric(path: str, sites: set[str]) -> tuple[Check, str] | None:
+    """Return what may be pinned at a path of one site's fabric, or None where there is no such path."""
+    site, _, name = path.removeprefix(FABRIC).rpartition(".")
+    return SITE_FABRIC.get(name) if path.startswith(FABRIC) and site in sites else None
 
 
 def pinned(instance: Instance, path: str) -> Any:

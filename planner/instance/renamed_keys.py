@@ -17,7 +17,6 @@ RENAMED_KEYS = {
     ("", "hop_seconds"): "pipeline_send_seconds",
     ("", "hop_nic_seconds"): "pipeline_send_nic_seconds",
     ("", "hop_window_seconds"): "pipeline_send_window_seconds",
-    ("", "hop_step_share"): "pipeline_send_step_share",
     ("", "vector_traffic"): "elementwise_traffic",
     ("", "selective_matrix_share"): "selective_gemm_share",
     ("", "matrix_efficiency"): "gemm_efficiency",

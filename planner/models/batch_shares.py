@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from planner.models.layout.best_first import search
-from planner.models.layout.data import MICRO_BATCH_SIZES, Problem
+from planner.models.joint.free_network import conditions_of, fastest_of
+from planner.models.joint.space import MICRO_BATCHES, Problem
 from planner.physics.training import stage_memory
 from planner.physics.training.blocks import prediction
+from planner.physics.training.blocks.rack_blocks import padded
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
@@ -66,19 +67,13 @@ class Pool:
         return known.rate if known is not None else self._search_up_to(max_share)
 
     def _search_up_to(self, max_share: int) -> float:
-        """Search the layouts of all shares up to a size, starting from the best layout of the nearest size."""
-        before = [b for b in self.bounds if b.strategy is not None]
-        nearest = min(before, key=lambda b: abs(b.max_share - max_share), default=None)
+        """Search the layouts of all shares up to a size."""
         self.searches += 1
-        result = search(
-            replace(self.problem, max_sequences=max_share),
-            warm_starts=[nearest.strategy] if nearest is not None and nearest.strategy is not None else [],
-            time_limit=self.deadline.limit,
-        )
-        if result.best is None:
+        result = fastest_of(replace(self.problem, max_sequences=max_share), time_limit=self.deadline.limit)
+        strategy, seconds = result.strategy, result.seconds
+        if strategy is None:
             self.bounds.append(ShareBound(max_share=max_share, sequences=0, rate=result.bound, strategy=None))
             return result.bound
-        strategy, seconds = result.best.strategy, result.best.seconds
         own = sequences_of(strategy)
         smallest, rate = own if result.stop is Stop.PROVED else max_share, min(result.bound, seconds)
         self.bounds.append(ShareBound(max_share=max_share, sequences=smallest, rate=rate, strategy=strategy))
@@ -106,10 +101,10 @@ class Pool:
             fewest = math.inf
             for pins in factorisations(self.problem, n):
                 problem = replace(self.problem, max_sequences=n, pins={**self.problem.pins, **pins})
-                result = search(problem, time_limit=self.deadline.limit)
-                fewest = min(fewest, result.bound * n, result.best.seconds * n if result.best else math.inf)
-                if result.best is not None:
-                    self._add_point(result.best.strategy, result.best.seconds * n)
+                result = fastest_of(problem, time_limit=self.deadline.limit)
+                fewest = min(fewest, result.bound * n)
+                if result.strategy is not None:
+                    self._add_point(result.strategy, result.seconds * n)
             self.exact[n] = fewest
         return self.exact[n]
 
@@ -121,13 +116,13 @@ def sequences_of(strategy: ParallelStrategy) -> int:
 
 def step_seconds(problem: Problem, strategy: ParallelStrategy) -> float:
     """Return the seconds of a step by physics."""
-    return float(sum(prediction.step_breakdown(problem.machine, problem.conditions, strategy).values()))
+    return float(sum(prediction.step_breakdown(problem.machine, conditions_of(problem), strategy).values()))
 
 
 def factorisations(problem: Problem, n: int) -> Iterator[dict[str, int]]:
     """Return every way to make up n sequences, as pins: replicas, micro-batches and sequences of one."""
-    gpus = sum(problem.racks) * problem.machine.rack.gpus
-    for b in MICRO_BATCH_SIZES:
+    gpus = (problem.instance.hardware.racks or 0) * problem.gpus
+    for b in MICRO_BATCHES:
         for d in range(1, min(gpus, n // b) + 1):
             if n % (b * d) == 0:
                 yield {
@@ -142,7 +137,7 @@ def with_other_micro_batches(problem: Problem, strategy: ParallelStrategy) -> It
     first = strategy.pipeline_parallel if strategy.virtual_stages > 1 else 1
     for m in range(first, problem.max_sequences // (strategy.data_parallel * strategy.micro_batch) + 1):
         other = replace(strategy, micro_batches=m)
-        memory = sum(stage_memory.worst_memory(problem.machine, other).values())
+        memory = sum(stage_memory.worst_memory(padded(problem.machine, other.shape), other).values())
         if m != strategy.micro_batches and memory <= problem.memory_limit:
             yield other
 

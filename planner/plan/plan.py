@@ -11,6 +11,7 @@ from planner.plan.certificate import Conflict, ObjectiveValue, Status
 from planner.plan.fabric import FabricPlan, TransportFactor
 from planner.plan.layout import LayoutPlan, PoolsPlan
 from planner.plan.placement import PlacementPlan
+from planner.plan.proof import JointProof
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 
@@ -45,6 +46,7 @@ class Plan(Frozen):
     placement: PlacementPlan | None = None
     cost: Cost | None = None
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
+    proof: JointProof | None = Field(None, description="What the bound rests on beside physics, for days to train.")
     conflict: Conflict | None = None
     stopped: Literal["proved", "limit", "interrupted"] = Field("proved", description="Why the run ended.")
     threads: int = 1

@@ -8,23 +8,23 @@ from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
 from planner.models import batch_shares
 from planner.models.batch_shares import Point, Shares
-from planner.models.layout.data import Problem, problem_of
-from planner.models.layout.report import given_by, plan_of
-from planner.models.requests import LayoutRequest, Options
+from planner.models.joint.free_network import conditions_of, problem_on
+from planner.models.joint.space import Problem
+from planner.models.requests import Options
 from planner.physics.site.cost import bill
 from planner.physics.training import heterogeneous, layer_time
 from planner.physics.training.blocks import prediction
+from planner.physics.training.parallel_strategy import write_layout
 from planner.plan.certificate import Conflict, ObjectiveValue, Status
-from planner.plan.layout import LayoutMetrics, LayoutPlan, PoolsPlan
+from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
 from planner.plan.plan import Plan
-from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.version import __version__
 
 CLUSTER = "cluster"  # the id of a pool's one site
 OPTIMAL_GAP = 1e-9  # relative: days and bound come from the same floats in another order
-SOLVER = "branch and bound over shares; numpy branch and bound over tables"
+SOLVER = "branch and bound over shares; branch and bound over columns"
 FORMULATION = (
     "Sequences of a step by pool, each pool's layout its own. The fewest seconds per sequence of all shares up to a "
     "size bound every box of shares from below; boxes are halved in order of their bounds, shares of a batch of "
@@ -43,21 +43,15 @@ class PoolProblems:
     def problems(self) -> list[Problem]:
         """The layout problem of each pool, with the whole batch."""
         batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
-        slowdown = transport_slowdown_of(self.instance.network)
         return [
-            problem_of(
-                heterogeneous.pool_instance(self.instance, p, batch),
-                LayoutRequest(
-                    racks_by_site={CLUSTER: p.racks}, pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown
-                ),
-            )
+            problem_on(heterogeneous.pool_instance(self.instance, p, batch), p.racks)
             for p in self.instance.hardware.pools
         ]
 
     def metrics(self, k: int, point: Point) -> LayoutMetrics:
         """Predict what a pool's layout does."""
         alone = heterogeneous.pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
-        return LayoutMetrics.model_validate(prediction.metrics(alone, self.problems[k].conditions, point.strategy))
+        return LayoutMetrics.model_validate(prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy))
 
     def exchanges(self, points: tuple[Point | None, ...]) -> list[float]:
         """Return the exposed exchange of each pool that trains, 0 of the others."""
@@ -172,7 +166,22 @@ def _layout(pools: PoolProblems, k: int, point: Point, measured: LayoutMetrics, 
         seed=options.seed,
         given=given_by(pools.problems[k]),
     )
-    return plan_of(pools.problems[k], point.strategy, measured, certificate)
+    phi, racks = pools.problems[k].transport_slowdown, pools.instance.hardware.pools[k].racks
+    return write_layout(
+        point.strategy,
+        data_parallel_by_site={CLUSTER: point.strategy.data_parallel},
+        racks=racks,
+        gpus_per_rack=pools.problems[k].gpus,
+        assumptions=Assumptions(pipeline_send_slowdown=phi, allreduce_slowdown=phi),
+        metrics=measured,
+        certificate=certificate,
+    )
+
+
+def given_by(problem: Problem) -> str:
+    """Return for which racks and which network the proof holds."""
+    phi, racks = problem.transport_slowdown, problem.instance.hardware.racks
+    return f"{racks} racks; pipeline sends and all-reduces {phi:.3f}x the NIC's ideal"
 
 
 def _plan(

@@ -9,6 +9,8 @@ from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
 from planner.models.fabric.report import site_fabric
 from planner.models.joint import stripes
+from planner.models.joint.places.section import sites_section, wan_section
+from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
@@ -21,13 +23,14 @@ from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
-from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
+from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
 from planner.plan.fabric import FabricPlan
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import Assignment, PlacementPlan, SitePlacement
-from planner.plan.plan import Plan
+from planner.plan.plan import Cost, Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
+from planner.planning.joint_proof import proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers.outcome import relative_gap
 from planner.version import __version__
@@ -37,6 +40,7 @@ FORMULATION = (
     "micro-batches, layers by stage, blocks by site, orders of racks, fabrics and fibre whose time is below the "
     "incumbent, fastest first, until one MILP over sites and grid finds them within the budget"
 )
+PROVEN = 1e-9  # relative: a gap of rounding alone
 UNITS = {"days_to_train": "days to train", "cost_usd": "capital of the whole plan, in dollars"}
 
 
@@ -88,9 +92,9 @@ class Assembly:
 
     def certificate(self, given: str = "", space: dict[str, int] | None = None) -> Certificate:
         """Return what is proven of a section: that of the whole plan, since nothing is decided alone."""
-        s, name = self.solution, self.instance.objective.minimize
+        name = self.instance.objective.minimize
         return Certificate(
-            status="optimal" if s.status is JointStatus.OPTIMAL else "feasible",
+            status=self.status,
             objective=self.value,
             bound=self.bound,
             gap=relative_gap(self.value, self.bound),
@@ -104,6 +108,13 @@ class Assembly:
             given=given,
             space={**(space or {})},
         )
+
+    @property
+    def status(self) -> Status:
+        """Optimal where the bound meets the value, up to rounding or the tolerance that was asked for."""
+        gap = relative_gap(self.value, self.bound)
+        asked = max(PROVEN, self.instance.objective.tolerance)
+        return "optimal" if gap is not None and gap <= asked and self.solution.stopped == "proved" else "feasible"
 
     @property
     def value(self) -> float:
@@ -227,7 +238,19 @@ class Assembly:
     @cached_property
     def sites(self) -> tuple[SitesPlan | None, WanPlan | None]:
         """The sites section, and the design of what joins the sites where that is asked for."""
-        return None, None
+        placed = self.choice.placed
+        if placed is None:
+            return None, None
+        sites = Sites(instance=self.instance, seed=self.options.seed)
+        fabric_mw = {s: f.power_mw for s, f in self.fabric.sites.items()} if self.fabric is not None else {}
+        c = self.choice.column
+        given = (
+            f"the column (TP {c.strategy.shape.tensor_parallel}, CP {c.strategy.shape.context_parallel}, PP {c.p}, "
+            f"{c.d} replicas), the blocks of each part with their templates, "
+            f"and {self.choice.wavelengths} wavelengths between sites"
+        )
+        window = self.metrics.wan_window_seconds
+        return sites_section(sites, placed, fabric_mw, given=given), wan_section(sites, placed, window_seconds=window)
 
     @cached_property
     def total_usd(self) -> float:
@@ -235,7 +258,7 @@ class Assembly:
         return self.bill.total_usd
 
     @cached_property
-    def bill(self) -> "cost.Cost":
+    def bill(self) -> Cost:
         """The bill."""
         split, joined = self.sites
         return cost.bill(self.instance, sum(self.racks.values()), split, self.fabric, joined)
@@ -260,7 +283,14 @@ def _assignment(order: list[list[int]], d: Design) -> tuple[Assignment, ...]:
     return tuple(pieces)
 
 
-def plan_of(instance: Instance, solution: JointSolution, options: Options, seconds: float) -> Plan:
+def plan_of(
+    instance: Instance,
+    solution: JointSolution,
+    options: Options,
+    seconds: float,
+    *,
+    cheaper: CheaperPlan | None = None,
+) -> Plan:
     """Return the plan of a joint solution, or why there is none."""
     choice = solution.plan
     if choice is None:
@@ -272,8 +302,8 @@ def plan_of(instance: Instance, solution: JointSolution, options: Options, secon
         planner_version=__version__,
         instance=instance,
         instance_sha256=instance_sha256(instance),
-        status="optimal" if solution.status is JointStatus.OPTIMAL else "feasible",
-        objective=_objective(instance, solution, value, bound),
+        status=a.status,
+        objective=_objective(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
         sites=split,
         wan=joined,
         layout=a.layout,
@@ -281,6 +311,7 @@ def plan_of(instance: Instance, solution: JointSolution, options: Options, secon
         transport=factor(instance.network),
         placement=a.placement,
         cost=a.bill,
+        proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
         stopped=solution.stopped,
         threads=options.threads or 1,
         seed=options.seed,

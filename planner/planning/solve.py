@@ -1,14 +1,17 @@
 """Solve an instance: the joint optimum over all decisions that it asks for, or why there is no plan."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from planner.checks.registry import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
-from planner.models.joint.solution import JointStatus
-from planner.models.joint.solve import solve_joint
+from planner.models.joint.least_cost.solve import LeastCost, cheaper_within, solve_joint_cost
+from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.tree.cache import JointCache
 from planner.models.requests import Options
-from planner.plan.certificate import Violation
+from planner.plan.certificate import CheaperPlan, Violation
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
 from planner.planning.conflict import conflict_of
@@ -17,19 +20,23 @@ from planner.solvers.deadline import Deadline
 from planner.solvers.registry import solver_named
 
 Progress = Callable[[str], None]
+CHEAPER_SHARE = 0.005  # of the days, within which the cheapest plan is named beside the fastest
 
 
-def solve_instance(instance: Instance, options: Options, progress: Progress) -> Plan:
+def solve_instance(
+    instance: Instance, options: Options, progress: Progress, *, cache: JointCache | None = None
+) -> Plan:
     """Take all decisions that a loaded instance asks for, the model's choice among them, and return the checked plan.
 
-    A limit or an interrupt ends the search with the best plan so far; without one, the error is raised again.
+    A limit or an interrupt ends the search with the best plan so far; without one, the error is raised again. `cache`
+    is what earlier solves under other budgets left; it saves time and changes no answer.
     """
     if instance.hardware.pools:
         plan = heterogeneous.solve(instance, options, progress)
     elif instance.objective.minimize == "loss":
         plan = model_size.solve(instance, lambda asked, _: _decided(asked, options, progress), progress)
     else:
-        plan = _decided(instance, options, progress)
+        plan = _decided(instance, options, progress, cache)
     _require(check(plan))
     return plan
 
@@ -39,16 +46,57 @@ def _require(broken: list[Violation]) -> None:
         raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
 
 
-def _decided(instance: Instance, options: Options, progress: Progress) -> Plan:
+def _decided(instance: Instance, options: Options, progress: Progress, cache: JointCache | None = None) -> Plan:
     """Take all decisions for the instance's model."""
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     deadline = Deadline(options.time_limit)
-    solution = solve_joint(instance, options, progress)
-    plan = plan_of(instance, solution, options, deadline.elapsed)
+    if instance.objective.minimize == "cost_usd":
+        solution, cheaper = _of_cost(solve_joint_cost(instance, options, progress)), None
+    else:
+        solution, cheaper = _in_days(instance, options, progress, deadline, JointCache() if cache is None else cache)
+    plan = plan_of(instance, solution, options, deadline.elapsed, cheaper=cheaper)
     if solution.status is JointStatus.INFEASIBLE:
         return plan.model_copy(update={"conflict": conflict_of(instance, options)})
     return plan
+
+
+def _in_days(
+    instance: Instance, options: Options, progress: Progress, deadline: Deadline, cache: JointCache
+) -> tuple[JointSolution, CheaperPlan | None]:
+    """Return the fastest plan, or within the asked tolerance the cheapest, and the cheapest that is almost as fast."""
+    solution, tolerance = solve_joint(instance, options, progress, cache=cache), instance.objective.tolerance
+    best = solution.plan
+    if best is None or solution.stopped != "proved" or best.placed is None:
+        return solution, None
+    world = world_of(instance, options, deadline, cache)
+    share = tolerance or CHEAPER_SHARE
+    try:
+        found = cheaper_within(world, best, share, time_limit=deadline.limit, progress=progress)
+    except KeyboardInterrupt:
+        return solution, None
+    plan = found.plan
+    if plan is None or found.capital_usd is None or found.capital_usd >= best.capital_usd * (1 - CHEAPER_SHARE):
+        return solution, None
+    if tolerance:
+        return replace(solution, plan=plan, days=found.days), None
+    racks = sum(plan.placed.racks.values()) if plan.placed else instance.hardware.racks or 0
+    return solution, CheaperPlan(days_to_train=found.days or 0.0, capital_usd=found.capital_usd, racks=racks)
+
+
+def _of_cost(found: LeastCost) -> JointSolution:
+    """Return the outcome of a search for the least cost as that of the joint question."""
+    return JointSolution(
+        status=found.status,
+        days=found.days,
+        lower_bound=found.lower_bound_usd,
+        fabric_free_bound=None,
+        plan=found.plan,
+        counts=found.counts,
+        space=found.space,
+        outside=found.outside,
+        stopped="limit" if found.stopped else "proved",
+    )
 
 
 def options_of(

@@ -1,6 +1,5 @@
 """Study the limits of utilisation: the model that laws give for a compute, on the fewest GPUs that train it in time."""
 
-import math
 from typing import Literal
 
 from pydantic import Field
@@ -8,13 +7,13 @@ from pydantic import Field
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
-from planner.models import minimum_racks, model_size
+from planner.models import model_size
+from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on
 from planner.physics.training import scaling_laws, step
 from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import layout_values
 
 DAY = 86_400.0
-GUESS = 0.4  # utilisation from which the racks of a first point are sought
 
 
 class LimitLayout(Frozen):
@@ -63,9 +62,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     machine = step.machine_of(asked)
     peak = machine.gpu.peak_flop_per_second[machine.precision.compute] * machine.rack.gpus
     full = flop / (peak * days * DAY * asked.workload.availability)  # racks at full use
-    found = minimum_racks.minimum_racks(
-        asked, days, guess=math.ceil(full / GUESS), tolerance=tolerance, time_limit=time_limit
-    )
+    found = fewest_racks(asked, days, tolerance=tolerance, time_limit=time_limit)
     known = {
         "flop": float(scaling_laws.training_flop(candidate.parameters, candidate.tokens)),
         "status": found.status,
@@ -84,7 +81,8 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
             else "the time limit came first"
         )
         return LimitPoint.model_validate(known | {"reason": why})
-    breakdown = prediction.step_breakdown(machine, minimum_racks.conditions(asked), found.strategy)
+    conditions = conditions_of(problem_on(asked, found.racks))
+    breakdown = prediction.step_breakdown(machine, conditions, found.strategy)
     seconds = sum(breakdown.values())
     return LimitPoint.model_validate(
         known

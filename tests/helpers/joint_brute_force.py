@@ -1,183 +1,76 @@
 """Every plan of a toy by plain loops.
 
-Columns, replicas, micro-batches, splits, blocks by site, stripes, fabrics and fibre. Imports nothing of
-planner.models: times come from the physics, crossings are counted rack by rack on the order that is built, and money
-is added up here.
+Columns, replicas, micro-batches, splits of layers, blocks by site, orders of racks, fabrics and fibre. Imports nothing
+of planner.models and planner.solvers: times come from the physics, crossings are counted rack by rack on the order that
+is built, and money is added up here.
 """
 
 import itertools
 import math
-import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from joint_brute_fabrics import calm, fabrics
+from joint_brute_sites import SiteCosts
+from joint_toys import includes_fabric, toy, with_budget, with_pins
+from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
-from planner.physics.site import cost, power, wan
+from planner.physics.site import power
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step
+from planner.physics.training.blocks.block_step import Fibre
 from planner.physics.training.blocks.rack_blocks import Block, block_of, padded
 from planner.physics.training.operations import Shape
 
 MOST_CONTEXT_RACKS, SIZES = 16, range(1, 17)
-PHI = 1.1
+SAME = 1e-12  # relative: times that differ by less are equal
+CENT = 0.005
+Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Fabric:
-    """A fabric of a site: its price, its power, and how it slows sends and allreduces."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """All that is chosen of a layout but its split of layers."""
 
+    shape: Shape
+    p: int
+    v: int
+    block: Block
+    d: int
+    zero: int
+    m: int
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step."""
+        return self.d * self.m * self.shape.micro_batch
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The best plan of a toy: seconds a sequence and capital, its column and what stands where."""
+
+    seconds: float
     usd: float
-    mw: float
+    column: Column
+    blocks: tuple[int, ...]
+    waves: int
     send: float
     allreduce: float
 
 
-def built_order(stages: int, blocks: int, unit: int, stripes: int) -> list[list[int]]:
-    """Lay the racks of a site down one after another: stripe by stripe, block by block, stage by stage.
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Slowdowns of the fabrics of all sites, with what such fabrics cost and draw, site by site."""
 
-    Return the racks of each stage.
-    """
-    sizes = [stages // stripes + (k < stages % stripes) for k in range(stripes)]
-    ranks: list[list[int]] = [[] for _ in range(stages)]
-    rack, first = 0, 0
-    for size in sizes:
-        for _ in range(blocks):
-            for stage in range(first, first + size):
-                ranks[stage] += range(rack, rack + unit)
-                rack += unit
-        first += size
-    return ranks
-
-
-def crossings(ranks: list[list[int]], d: int, *, wrap: bool) -> tuple[int, int]:
-    """Count the most flows that leave or enter a leaf domain of d racks, and the most allreduces that leave one."""
-    pairs = list(itertools.pairwise(ranks)) + ([(ranks[-1], ranks[0])] if wrap and len(ranks) > 1 else [])
-    out: Counter[int] = Counter()
-    into: Counter[int] = Counter()
-    for a, b in pairs:
-        for x, y in zip(a, b, strict=True):
-            if x // d != y // d:
-                out[x // d] += 1
-                into[y // d] += 1
-    allreduces: Counter[int] = Counter()
-    for racks in ranks:
-        domains = {x // d for x in racks}
-        if len(domains) > 1:
-            allreduces.update(domains)
-    return max([0, *out.values(), *into.values()]), max([0, *allreduces.values()])
-
-
-def fabrics(i: Instance, block: Block, blocks: int, *, wrap: bool) -> list[Fabric]:
-    """List every tree of up to three tiers, all leaf domains in a pod, with every order of racks.
-
-    Those beaten in all are dropped.
-    """
-    n, found = i.network, set()
-    assert n is not None
-    racks, w = block.racks * blocks, block.rails
-    end = n.cables.endpoint_usd + n.cables.endpoint_transceivers * n.optics.price_usd
-    link = n.cables.switch_usd + n.cables.switch_transceivers * n.optics.price_usd
-    end_w, link_w = (
-        n.cables.endpoint_transceivers * n.optics.power_watts,
-        n.cables.switch_transceivers * n.optics.power_watts,
-    )
-    orders = [built_order(block.rack_stages, blocks, block.stage_racks, s) for s in range(1, block.rack_stages + 1)]
-    for s in n.switches:
-        assert not isinstance(s, str)
-
-        def add(switches: int, links: int, flow: float, allreduce: float, s: Any = s) -> None:
-            usd = racks * w * end + switches * s.price_usd + links * link
-            mw = (racks * w * end_w + switches * s.power_watts + links * link_w) / 1e6
-            found.add(Fabric(usd, mw, PHI * max(1.0, flow), PHI * max(1.0, allreduce)))
-
-        if racks * w <= s.ports:
-            add(1, 0, 0, 0)
-        for d in range(block.stage_racks, min(racks, s.ports) + 1, block.stage_racks):
-            domains = -(-racks // d)
-            counted = [crossings(order, d, wrap=wrap) for order in orders]
-            for u, x in itertools.product(range(1, s.ports - d + 1), range(1, w + 1)):
-                pods = -(-w // x)
-                for b in (b for b in range(1, u + 1) if u % b == 0):
-                    if b * x * domains + (pods > 1) <= s.ports and pods <= s.ports:
-                        leaves, spines = w * domains, pods * (u // b)
-                        cores = u // b if pods > 1 else 0
-                        for flow, allreduce in counted:
-                            add(
-                                leaves + spines + cores,
-                                leaves * u + (spines if pods > 1 else 0),
-                                flow / u,
-                                allreduce / u,
-                            )
-    kept: list[Fabric] = []
-    for f in sorted(found, key=lambda f: (f.usd, f.mw, f.send, f.allreduce)):
-        if not any(k.mw <= f.mw and k.send <= f.send and k.allreduce <= f.allreduce for k in kept):
-            kept.append(f)
-    return kept
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Blocks by site with the price of everything but fabrics, the load that is free at each site.
-
-    And what a MW of fabric costs there.
-    """
-
-    blocks: tuple[int, ...]
-    usd: float
-    free_mw: tuple[tuple[frozenset[int], float], ...]
-    usd_per_mw: float
-    gbps: float
-    rtt_ms: float
-
-
-def placements(i: Instance, racks_of_block: int, blocks: int) -> Iterator[Placement]:
-    """Yield every way to put blocks on sites, and every width of fibre between them."""
-    h, budget = i.hardware, i.limits.budget_usd or math.inf
-    price = power.rack_of(h).price_usd
-    if i.grid is None:
-        owned = h.racks or 0
-        if racks_of_block * blocks <= owned:
-            yield Placement((blocks,), owned * price, (), 0.0, 0.0, 0.0)
-        return
-    g, w = i.grid, i.wan
-    assert w is not None
-    p, nodes = g.prices, g.nodes
-    areas = {b.id: b for b in g.balancing_authorities}
-    for counts in itertools.product(range(blocks + 1), repeat=len(nodes)):
-        where = [k for k, n in enumerate(counts) if n]
-        if sum(counts) != blocks or len(where) > (g.rules.max_sites or len(nodes)):
-            continue
-        mw = [power.facility_mw(h, racks_of_block * n) for n in counts]
-        usd = sum(racks_of_block * n * price for n in counts)
-        usd += sum(
-            cost.site_capex_usd(g, it_mw=power.it_mw(h, racks_of_block * counts[k]), facility_mw=mw[k]) for k in where
-        )
-        free = []
-        for b in areas.values():
-            members = frozenset(k for k, n in enumerate(nodes) if n.balancing_authority == b.id)
-            free.append((members, b.headroom_mw - sum(mw[k] for k in members)))
-        if any(x < -1e-9 for _, x in free):
-            continue
-        per_mw = p.building_usd_per_it_mw / h.facility_overhead_factor + p.interconnection_usd_per_mw
-        km = [
-            wan.great_circle_km(nodes[a].latitude, nodes[a].longitude, nodes[c].latitude, nodes[c].longitude)
-            * w.route_factor
-            for a, c in itertools.combinations(where, 2)
-        ]
-        rtt = max((wan.rtt_ms(w, x) for x in km), default=0.0)
-        if g.rules.max_rtt_ms is not None and rtt > g.rules.max_rtt_ms:
-            continue
-        for waves in range(1, w.max_wavelengths_per_pair * w.max_fibre_pairs + 1) if km else (0,):
-            fibre = sum(cost.wan_fibre_usd(w, x, waves) + cost.wan_wavelength_usd(w, waves) for x in km)
-            if usd + fibre <= budget:
-                yield Placement(
-                    counts, usd + fibre, tuple(free), per_mw, waves * w.wavelength_gbps / w.headroom_factor, rtt
-                )
+    send: float
+    allreduce: float
+    choices: tuple[tuple[float, tuple[float, ...]], ...]  # USD in all, and MW of each
 
 
 def layer_splits(layers: int, p: int, v: int) -> list[tuple[int, ...]]:
@@ -185,341 +78,268 @@ def layer_splits(layers: int, p: int, v: int) -> list[tuple[int, ...]]:
     return [x for x in itertools.product(range(v, layers + 1), repeat=p) if sum(x) == layers]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The best plan of a toy: seconds a sequence and capital."""
+def _before(a: Plan, b: Plan) -> bool:
+    """Return whether a plan is faster than another, or as fast and cheaper."""
+    return a.seconds < b.seconds * (1 - SAME) or (a.seconds <= b.seconds * (1 + SAME) and a.usd < b.usd)
 
-    seconds: float
-    usd: float
+
+class Times:
+    """Seconds a sequence of every split of a column, from the physics; they know no money."""
+
+    def __init__(self, i: Instance) -> None:
+        self.m = step.machine_of(i)
+        self.limit = step.memory_limit_bytes(i)
+        self.phi = i.network.transport.slowdown if i.network is not None else 1.0
+        self.pipeline = lru_cache(maxsize=None)(self._pipeline)
+        self.splits = lru_cache(maxsize=None)(self._splits)
+        self.seconds = lru_cache(maxsize=None)(self._seconds)
+
+    def _pipeline(self, shape: Shape, zero: int, inside: bool) -> Any:
+        return block_step.pipeline_of(
+            self.m, shape, zero_stage=zero, order="1f1b", inside=inside, transport_slowdown=self.phi
+        )
+
+    def _splits(self, shape: Shape, p: int, v: int, m: int, zero: int, shards: int) -> tuple[Ints, Ints]:
+        """List every split of layers and of recomputed layers that memory holds; a row each, a column a stage."""
+        machine = padded(self.m, shape)
+        every = [
+            (layers, recompute)
+            for layers in layer_splits(machine.model.layers, p, v)
+            for recompute in itertools.product(*(range(n + 1) for n in layers))
+        ]
+        layers, recompute = (np.array([x[k] for x in every], dtype=np.int64).reshape(-1, p) for k in (0, 1))
+        parts = stage_memory.memory_by_part(
+            machine,
+            shape,
+            pipeline=p,
+            virtual_stages=v,
+            micro_batches=m,
+            zero_stage=zero,
+            replicas=shards,
+            stage=np.arange(p)[None, :],
+            layers=layers,
+            recomputed=recompute,
+        )
+        total = sum(np.broadcast_to(np.asarray(x, dtype=float), layers.shape) for x in parts.values())
+        fits = np.all(np.asarray(total) <= self.limit * (1 + SAME), axis=1)
+        return layers[fits], recompute[fits]
+
+    def _seconds(self, c: Column, racks: int, shards: int, send: float, allreduce: float, fibre: Fibre | None) -> float:
+        """Time the steps of all splits, stage by stage, and return the seconds a sequence of the fastest."""
+        layers, recompute = self.splits(c.shape, c.p, c.v, c.m, c.zero, shards)
+        if not len(layers):
+            return math.inf
+        x = self.pipeline(c.shape, c.zero, c.block.rack_stages == 1)
+        sharded = block_step.sharded_times(
+            x, replicas_per_rack=c.block.replicas_per_rack, racks=racks, slowdown=allreduce
+        )
+        exchange = float(x.send(send, c.p))
+        heads = np.where(np.arange(c.p) == c.p - 1, x.head, 0.0)[None, :]
+        n = float(schedule.effective_micro_batches(c.m, c.p, c.v))
+        stages = block_step.stage_seconds(x, sharded, c.v, layers, recompute, exchange) + heads
+        stages = n * (stages + x.machine.software.microbatch_seconds)
+        if c.v > 1:
+            pairs = {(int(a), int(r)) for a, r in zip(layers.flat, recompute.flat, strict=True)}
+            waits = {(a, r): block_step.excess_seconds(x, sharded, c.p, c.v, c.m, a, r) for a, r in pairs}
+            stages = stages + np.vectorize(lambda a, r: waits[int(a), int(r)])(layers, recompute)
+        once = block_step.once_parts(
+            x,
+            sharded,
+            fibre,
+            pipeline=c.p,
+            virtual_stages=c.v,
+            micro_batches=c.m,
+            chunk=np.max(block_step.chunk_seconds(x, sharded, c.v, layers, recompute), axis=1),
+            max_layers=layers.max(axis=1),
+            replicas_per_rack=c.block.replicas_per_rack,
+            racks=racks,
+            shards=shards,
+            send=exchange,
+            slowdown=allreduce,
+        )
+        return float(np.min(stages.max(axis=1) + sum(once.values()))) / c.sequences
 
 
 class Toy:
-    """Full enumeration of one instance."""
+    """Full enumeration of one instance; `free_network`: fabrics at their least price that slow nothing."""
 
-    def __init__(self, i: Instance) -> None:
-        self.i, self.m = i, step.machine_of(i)
+    def __init__(self, i: Instance, *, times: Times | None = None, free_network: bool = False) -> None:
+        self.i, self.free_network = i, free_network
+        self.times = times or Times(i)
+        self.m, self.phi = self.times.m, self.times.phi
         self.pins = {k.removeprefix("layout."): v for k, v in i.pins.items()}
-        self.limit = step.memory_limit_bytes(i)
         self.most = math.floor((i.limits.max_batch_tokens or 0) / self.m.sequence)
-        self.fabric_of: dict[Any, list[Fabric]] = {}
-        self.pipeline = lru_cache(maxsize=None)(self._pipeline)
+        self.budget = i.limits.budget_usd or math.inf
+        self.sites = SiteCosts(i=i) if i.grid is not None else None
+        self.fabrics = lru_cache(maxsize=None)(self._fabrics)
+        self.levels = lru_cache(maxsize=None)(self._levels)
+        self.splits_of = lru_cache(maxsize=None)(self._splits_of)
 
     def fine(self, **chosen: Any) -> bool:
         """Return whether the pins allow some choices."""
         return all(self.pins.get(k, x) == x for k, x in chosen.items())
 
-    def shapes(self) -> Iterator[tuple[Shape, int, int, int]]:
-        """Yield shapes with pipeline, virtual stages and stages in a rack."""
-        g, layers = self.m.rack.gpus, self.m.model.layers
-        shared = math.gcd(self.m.model.heads, self.m.model.kv)
-        for t in (t for t in range(1, g + 1) if shared % t == 0 and self.fine(tensor_parallel=t)):
+    def shapes(self) -> Iterator[Shape]:
+        """Yield every way to cut a layer."""
+        g, model = self.m.rack.gpus, self.m.model
+        shared, experts = math.gcd(model.heads, model.kv), model.experts.count if model.experts else 1
+        for t in (t for t in range(1, g + 1) if shared % t == 0):
             unit = g // t
             contexts = [*range(1, unit + 1), *(unit * c for c in range(2, MOST_CONTEXT_RACKS + 1))]
-            for k, b, sp in itertools.product(contexts, SIZES, (False, True)):
-                if (k > 1 and b > 1) or (sp and t == 1) or b > self.most:
+            for k, e, b, sp in itertools.product(contexts, range(1, experts + 1), SIZES, (False, True)):
+                if (k > 1 and b > 1) or (sp and t == 1) or b > self.most or experts % e:
                     continue
-                if not self.fine(context_parallel=k, microbatch_sequences=b, sequence_parallel=sp):
-                    continue
-                shape = Shape(
-                    tensor_parallel=t, micro_batch=b, recompute="none", sequence_parallel=sp, context_parallel=k
-                )
-                for p in (p for p in range(1, layers + 1) if self.fine(pipeline_parallel=p)):
-                    for v in range(1, (layers // p if p > 1 else 1) + 1):
-                        for q in sorted({1, min(p, max(1, g // (t * k)))}):
-                            if self.fine(virtual_stages=v):
-                                yield shape, p, v, q
+                if self.fine(
+                    tensor_parallel=t,
+                    context_parallel=k,
+                    expert_parallel=e,
+                    microbatch_sequences=b,
+                    sequence_parallel=sp,
+                ):
+                    yield Shape(
+                        tensor_parallel=t,
+                        micro_batch=b,
+                        recompute="none",
+                        sequence_parallel=sp,
+                        context_parallel=k,
+                        expert_parallel=e,
+                    )
 
-    def _pipeline(self, shape: Shape, zero: int, inside: bool) -> Any:
-        return block_step.pipeline_of(
-            self.m, shape, zero_stage=zero, order="1f1b", inside=inside, transport_slowdown=PHI
-        )
+    def pipelines(self) -> Iterator[tuple[Shape, int, int, Block]]:
+        """Yield every shape with its pipelines, interleaved or not, one stage to a rack or as many as fit."""
+        g, layers = self.m.rack.gpus, self.m.model.layers
+        for s, p in itertools.product(self.shapes(), range(1, layers + 1)):
+            for v, q in itertools.product(range(1, (layers // p if p > 1 else 1) + 1), {1, min(p, g // s.gpus or 1)}):
+                if self.fine(pipeline_parallel=p, virtual_stages=v):
+                    block = block_of(
+                        g,
+                        tensor_parallel=s.tensor_parallel,
+                        context_parallel=s.context_parallel,
+                        expert_parallel=s.expert_parallel,
+                        pipeline_parallel=p,
+                        stages_per_rack=q,
+                    )
+                    if block is not None:
+                        yield s, p, v, block
 
-    def best(self) -> Plan | None:
-        """Return the fastest plan, of equal ones the cheapest; None where there is none."""
-        found: Plan | None = None
-        for shape, p, v, q in self.shapes():
-            block = block_of(
-                self.m.rack.gpus,
-                tensor_parallel=shape.tensor_parallel,
-                context_parallel=shape.context_parallel,
-                expert_parallel=1,
-                pipeline_parallel=p,
-                stages_per_rack=q,
-            )
-            if block is None:
-                continue
-            for d in range(1, self.most // shape.micro_batch + 1):
-                for where in placements(self.i, block.racks, block.blocks(d)):
-                    for zero in (z for z in range(4) if self.fine(zero_stage=z)):
-                        for m in range(p if v > 1 else 1, self.most // shape.micro_batch // d + 1):
-                            if self.fine(microbatches_per_step=m, data_parallel=d):
-                                found = self._better(found, shape, p, v, block, d, where, zero, m)
+    def columns(self) -> Iterator[Column]:
+        """Yield every column whose racks alone can be had."""
+        h, price = self.i.hardware, power.rack_of(self.i.hardware).price_usd
+        for s, p, v, block in self.pipelines():
+            for d in range(1, self.most // s.micro_batch + 1):
+                racks = block.blocks(d) * block.racks
+                if racks * price > self.budget or (self.sites is None and racks > (h.racks or 0)):
+                    break
+                for zero, m in itertools.product(
+                    range(4), range(p if v > 1 else 1, self.most // s.micro_batch // d + 1)
+                ):
+                    if self.fine(zero_stage=zero, microbatches_per_step=m, data_parallel=d):
+                        yield Column(s, p, v, block, d, zero, m)
+
+    def _splits_of(self, blocks: int) -> dict[tuple[int, ...], dict[float, list[tuple[int, ...]]]]:
+        """Group the ways to put blocks on sites by the blocks of a site, the most first, and by their round trip."""
+        if self.sites is None:
+            return {(blocks,): {0.0: [(blocks,)]}}
+        found: dict[tuple[int, ...], dict[float, list[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(list))
+        for counts in self.sites.splits(blocks):
+            found[tuple(sorted((n for n in counts if n), reverse=True))][self.sites.rtt_ms(counts)].append(counts)
         return found
 
-    def _better(
-        self, best: Plan | None, shape: Shape, p: int, v: int, block: Block, d: int, where: Placement, zero: int, m: int
-    ) -> Plan | None:
-        replicas = [n * block.replicas for n in where.blocks]
-        short = max(range(len(replicas)), key=lambda k: replicas[k])
-        replicas[short] -= sum(replicas) - d
-        least, racks = min(x for x in replicas if x), max(where.blocks) * block.stage_racks
-        splits = list(self.splits(shape, p, v, m, zero, least))
-        if not splits:
-            return best
-        for fabric_usd, send, allreduce in self.networks(block, where, wrap=v > 1):
-            usd = where.usd + fabric_usd
-            if usd > (self.i.limits.budget_usd or math.inf) + 1e-6:
-                continue
-            seconds = min(
-                self.seconds(shape, p, v, m, zero, block, racks, least, send, allreduce, where, s) for s in splits
-            ) / (d * m * shape.micro_batch)
-            if (
-                best is None
-                or seconds < best.seconds * (1 - 1e-12)
-                or (seconds <= best.seconds * (1 + 1e-12) and usd < best.usd)
-            ):
-                best = Plan(seconds, usd)
+    def _replicas(self, c: Column, sizes: tuple[int, ...]) -> int:
+        """Count the replicas of the site with the fewest: what blocks lack is missing at the largest site."""
+        replicas = [n * c.block.replicas for n in sizes]
+        return min(replicas[0] - (sum(replicas) - c.d), *replicas[1:], replicas[0])
+
+    def work(self) -> Iterator[tuple[float, Column, tuple[int, ...], int]]:
+        """Yield every column in every shape, with its seconds where the network slows nothing and fibre takes none."""
+        for c in self.columns():
+            for sizes in self.splits_of(c.block.blocks(c.d)):
+                shards = self._replicas(c, sizes)
+                if shards * c.shape.gpus >= c.shape.expert_parallel:  # an expert group stays at a site
+                    racks = sizes[0] * c.block.stage_racks
+                    yield self.times.seconds(c, racks, shards, self.phi, self.phi, None), c, sizes, shards
+
+    def best(self, *, prune: bool = True) -> Plan | None:
+        """Return the fastest plan, of equal ones the cheapest; None where there is none.
+
+        `prune`: leave out what is slower than a plan found even where nothing slows it, as slowdowns and fibre make
+        nothing faster.
+        """
+        found: Plan | None = None
+        for free, c, sizes, shards in sorted(self.work(), key=lambda x: x[0]):
+            if math.isinf(free) or (prune and found is not None and free > found.seconds * (1 + SAME)):
+                break
+            found = self._better(found, c, sizes, shards)
+        return found
+
+    def _better(self, best: Plan | None, c: Column, sizes: tuple[int, ...], shards: int) -> Plan | None:
+        limit = math.inf if best is None else best.seconds * (1 + SAME)
+        for plan in self.plans(c, sizes, shards, limit):
+            if best is None or _before(plan, best):
+                best = plan
         return best
 
-    def networks(self, block: Block, where: Placement, *, wrap: bool) -> Iterator[tuple[float, float, float]]:
-        """Yield price and slowdowns of every choice of a fabric at each site that the grid can feed."""
+    def plans(self, c: Column, sizes: tuple[int, ...], shards: int, limit: float = math.inf) -> Iterator[Plan]:
+        """Yield the plans of a column in a shape that the budget pays and that take at most so many seconds.
+
+        Of each fibre, round trip and slowdowns the cheapest.
+        """
+        racks = sizes[0] * c.block.stage_racks
+        for rtt, splits in self.splits_of(c.block.blocks(c.d))[sizes].items():
+            for waves, level in itertools.product(self._waves(sizes), self.levels(c.block, sizes, c.v > 1)):
+                fibre = self._fibre(sizes, waves, rtt)
+                seconds = self.times.seconds(c, racks, shards, level.send, level.allreduce, fibre)
+                if math.isfinite(seconds) and seconds <= limit:
+                    usd, blocks = min((self._least(c, x, waves, level), x) for x in splits)
+                    if usd <= self.budget + CENT:
+                        yield Plan(seconds, usd, c, blocks, waves, level.send, level.allreduce)
+
+    def _waves(self, sizes: tuple[int, ...]) -> range:
+        w = self.i.wan
+        return range(1) if len(sizes) < 2 or w is None else range(1, w.max_wavelengths_per_pair * w.max_fibre_pairs + 1)
+
+    def _fibre(self, sizes: tuple[int, ...], waves: int, rtt: float) -> Fibre | None:
+        w = self.i.wan
+        if len(sizes) < 2 or w is None:
+            return None
+        gbps = waves * w.wavelength_gbps / w.headroom_factor
+        return Fibre(sites=len(sizes), gbps=gbps, rtt_ms=rtt, round_trips=w.round_trips)
+
+    def _fabrics(self, block: Block, blocks: int, wrap: bool) -> list[Any]:
+        found = fabrics(self.i, block, blocks, wrap=wrap)
+        return calm(found, self.phi) if self.free_network else found
+
+    def _levels(self, block: Block, sizes: tuple[int, ...], wrap: bool) -> list[Level]:
+        """List the slowdowns of every choice of fabrics, one for each site, the cheapest choices of each first."""
         if self.i.network is None:
-            yield 0.0, PHI, PHI
-            return
-        h, used = self.i.hardware, [k for k, n in enumerate(where.blocks) if n]
-        lists = []
-        for k in used:
-            key = block, where.blocks[k], wrap
-            if key not in self.fabric_of:
-                self.fabric_of[key] = fabrics(self.i, block, where.blocks[k], wrap=wrap)
-            lists.append(self.fabric_of[key])
-        counts = self.i.grid is not None and not includes_fabric(self.i)
-        for chosen in itertools.product(*lists):
-            mw = {k: f.mw * h.facility_overhead_factor for k, f in zip(used, chosen, strict=True)} if counts else {}
-            if any(sum(mw.get(k, 0.0) for k in sites) > free + 1e-9 for sites, free in where.free_mw):
-                continue
-            usd = sum(f.usd for f in chosen) + where.usd_per_mw * sum(mw.values())
-            yield usd, max(f.send for f in chosen), max(f.allreduce for f in chosen)
+            return [Level(self.phi, self.phi, ((0.0, (0.0,) * len(sizes)),))]
+        counts = self.sites is not None and not includes_fabric(self.i)
+        found: dict[tuple[float, float], dict[tuple[float, ...], float]] = defaultdict(dict)
+        for chosen in itertools.product(*(self.fabrics(block, n, wrap) for n in sizes)):
+            mw = tuple(f.mw * self.i.hardware.facility_overhead_factor if counts else 0.0 for f in chosen)
+            known = found[max(f.send for f in chosen), max(f.allreduce for f in chosen)]
+            known[mw] = min(known.get(mw, math.inf), sum(f.usd for f in chosen))
+        return [
+            Level(send, allreduce, tuple(sorted((usd, mw) for mw, usd in known.items())))
+            for (send, allreduce), known in found.items()
+        ]
 
-    def splits(
-        self, shape: Shape, p: int, v: int, m: int, zero: int, shards: int
-    ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Yield every split of layers and of recomputed layers that memory holds."""
-        machine = padded(self.m, shape)
-        for layers in layer_splits(machine.model.layers, p, v):
-            for recompute in itertools.product(*(range(n + 1) for n in layers)):
-                parts = stage_memory.memory_by_part(
-                    machine,
-                    shape,
-                    pipeline=p,
-                    virtual_stages=v,
-                    micro_batches=m,
-                    zero_stage=zero,
-                    replicas=shards,
-                    stage=np.arange(p),
-                    layers=np.array(layers),
-                    recomputed=np.array(recompute),
-                )
-                if np.all(
-                    sum(np.broadcast_to(np.asarray(x, dtype=float), (p,)) for x in parts.values())
-                    <= self.limit * (1 + 1e-12)
-                ):
-                    yield layers, recompute
-
-    def seconds(
-        self,
-        shape: Shape,
-        p: int,
-        v: int,
-        m: int,
-        zero: int,
-        block: Block,
-        racks: int,
-        shards: int,
-        send: float,
-        allreduce: float,
-        where: Placement,
-        split: tuple[tuple[int, ...], tuple[int, ...]],
-    ) -> float:
-        """Time a step by the physics, stage by stage."""
-        x = self.pipeline(shape, zero, block.rack_stages == 1)
-        sharded = block_step.sharded_times(
-            x, replicas_per_rack=block.replicas_per_rack, racks=racks, slowdown=allreduce
-        )
-        send = float(x.send(send, p))
-        layers, recompute = split
-        n = float(schedule.effective_micro_batches(m, p, v))
-        stages = []
-        for k, (a, r) in enumerate(zip(layers, recompute, strict=True)):
-            own = (
-                float(block_step.stage_seconds(x, sharded, v, a, r, send))
-                + (x.head if k == p - 1 else 0.0)
-                + x.machine.software.microbatch_seconds
-            )
-            stages.append(n * own + block_step.excess_seconds(x, sharded, p, v, m, a, r))
-        sites = sum(c > 0 for c in where.blocks)
-        fibre = None
-        if sites > 1 and self.i.wan is not None:
-            fibre = block_step.Fibre(
-                sites=sites, gbps=where.gbps, rtt_ms=where.rtt_ms, round_trips=self.i.wan.round_trips
-            )
-        parts = block_step.once_parts(
-            x,
-            sharded,
-            fibre,
-            pipeline=p,
-            virtual_stages=v,
-            micro_batches=m,
-            chunk=max(
-                float(block_step.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, recompute, strict=True)
-            ),
-            max_layers=max(layers),
-            replicas_per_rack=block.replicas_per_rack,
-            racks=racks,
-            shards=shards,
-            send=send,
-            slowdown=allreduce,
-        )
-        return max(stages) + float(sum(parts.values()))
+    def _least(self, c: Column, split: tuple[int, ...], waves: int, level: Level) -> float:
+        """Return the least capital of a split on fabrics of a level."""
+        if self.sites is None:
+            h, (usd, _) = self.i.hardware, level.choices[0]
+            return (h.racks or 0) * power.rack_of(h).price_usd + usd
+        racks, best = tuple(n * c.block.racks for n in split), math.inf
+        places = sorted((k for k, n in enumerate(split) if n), key=lambda k: -split[k])
+        bare = self.sites.least(racks, waves, (0.0,) * len(split))
+        for usd, mw in level.choices:
+            if bare + usd >= min(best, self.budget + CENT):
+                break
+            extra = [0.0] * len(split)
+            for k, x in zip(places, mw, strict=True):
+                extra[k] = x
+            best = min(best, usd + self.sites.least(racks, waves, tuple(extra)))
+        return best
 
 
-GPU = {
-    "name": "tiny",
-    "hbm_bytes_per_second": 1e12,
-    "peak_flop_per_second": {"bf16": 1e14},
-    "gemm_efficiency": {"max_share": {"bf16": 0.8}, "operand_traffic": 0.1},
-    "kernel_seconds": 1e-6,
-    "scale_up_bytes_per_second": 2e11,
-    "scale_up_latency_seconds": 4e-6,
-    "nic_latency_seconds": 8e-6,
-}
-PRECISION = {
-    "compute": "bf16",
-    "parameter_bytes": 6,
-    "working_parameter_bytes": 2,
-    "gradient_bytes": 4,
-    "optimizer_bytes": 8,
-    "activation_bytes": 2,
-    "collective_bytes": 2,
-}
-SOFTWARE = {
-    "name": "flash",
-    "launch_seconds": 1e-6,
-    "microbatch_seconds": 1e-4,
-    "step_seconds": 1e-3,
-    "tensor_overlap": 0.5,
-    "data_exposed": 0.2,
-    "sharding_exposed": 0.1,
-}
-
-
-def includes_fabric(i: Instance) -> bool:
-    """Return whether the overhead factor of a toy includes the power of its fabric."""
-    return i.hardware.overhead_includes_fabric
-
-
-def toy(seed: int, *, sites: int = 0, forced: bool = False, **changes: Any) -> Instance:
-    """Return a random instance that can be enumerated: one cluster, or a small grid with so many nodes.
-
-    `forced`: TP fills racks, and there are several replicas of several stages, so that the network, the split and the
-    fibre matter.
-    """
-    r = random.Random(seed)
-    layers, gpus, rack_usd = r.randint(2, 3), r.randint(2, 3), 1000.0
-    racks = r.randint(3, 6)
-    network = {
-        "switches": [
-            {
-                "name": f"s{k}",
-                "ports": k,
-                "port_gbps": 800,
-                "price_usd": r.choice([50, 200, 400]) * k / 8,
-                "power_watts": 100 * k,
-            }
-            for k in (r.randint(3, 5), 8)
-        ],
-        "optics": {"name": "o", "price_usd": r.choice([5, 20]), "power_watts": 10},
-        "cables": {"endpoint_usd": 3, "switch_usd": 4},
-        "transport": {"slowdown": PHI},
-        "max_tiers": 3,
-    }
-    given: dict[str, Any] = {
-        "name": f"toy {seed}",
-        "limits": {
-            "max_batch_tokens": r.randint(4, 8) * 1024,
-            "memory_reserve_fraction": 0.0,
-            "budget_usd": racks * rack_usd * r.uniform(1.05, 1.6),
-        },
-        "workload": {
-            "model": {"name": "m", "layers": layers, "hidden": 1536, "heads": 6, "vocabulary": 4000},
-            "tokens": 1e9,
-            "sequence_length": 1024,
-            "precision": PRECISION,
-            "software": SOFTWARE,
-        },
-        "hardware": {
-            "accelerator": GPU
-            | {"hbm_bytes": r.choice([0.22e9, 0.35e9, 0.9e9]), "nic_bytes_per_second": r.choice([5e9, 2e10, 8e10])},
-            "rack": {"name": "r", "gpus": gpus, "it_kw": 1000, "price_usd": rack_usd},
-            "racks": racks,
-        },
-        "network": network,
-        "pins": {"layout.zero_stage": r.randint(0, 3)},
-    }
-    if forced:
-        given["pins"] |= {
-            "layout.tensor_parallel": gpus,
-            "layout.data_parallel": r.randint(2, 3),
-            "layout.pipeline_parallel": r.randint(1, 2),
-        }
-        given["hardware"]["racks"] = 6
-        given["limits"]["budget_usd"] = 6 * rack_usd * r.uniform(1.15, 1.5)
-    if sites:
-        given["hardware"] |= {"facility_overhead_factor": 1.2, "overhead_includes_fabric": r.random() < 0.5}
-        given["hardware"].pop("racks")
-        given["grid"] = _grid(r, sites)
-        given["wan"] = {
-            "fibre_usd_per_route_km": r.choice([0.1, 1.0]),
-            "wavelength_usd": 20,
-            "wavelength_gbps": r.choice([0.5, 5.0]),
-            "max_wavelengths_per_pair": 2,
-            "max_fibre_pairs": 2,
-            "headroom_factor": 1.0,
-        }
-    return Instance.model_validate(given | changes)
-
-
-def _grid(r: random.Random, sites: int) -> dict[str, Any]:
-    names = "EWT"[:sites]
-    places = {"E": (40.0, -76.0), "W": (33.0, -80.0), "T": (36.0, -90.0)}
-    return {
-        "balancing_authorities": [
-            {"id": n, "interconnection": n, "headroom_mw": r.choice([1.3, 2.5, 3.7]), "energy_usd_per_mwh": 40}
-            for n in names
-        ],
-        "nodes": [
-            {
-                "id": f"{n}1",
-                "balancing_authority": n,
-                "latitude": places[n][0],
-                "longitude": places[n][1],
-                "generation_mw": 100,
-            }
-            for n in names
-        ],
-        "rules": {"grid_model": "none", "generation": False, "max_sites": min(sites, 2)},
-        "prices": {"building_usd_per_it_mw": 100, "interconnection_usd_per_mw": 20, "site_usd": r.choice([50, 300])},
-    }
-
-
-def with_pins(i: Instance, **pins: Any) -> Instance:
-    """Return an instance with more pins."""
-    return i.model_copy(update={"pins": {**i.pins, **pins}})
-
-
-def with_budget(i: Instance, usd: float) -> Instance:
-    """Return an instance with another budget."""
-    return i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": usd})})
-
-
-__all__ = ["Plan", "Toy", "toy", "with_budget", "with_pins"]
+__all__ = ["Plan", "Times", "Toy", "includes_fabric", "toy", "with_budget", "with_pins"]

@@ -308,7 +308,7 @@ def _link(instance: Instance, m: LayoutMetrics) -> Link:
         b="w1",
         route_km=km,
         rtt_ms=rtt,
-        required_gbps=need,
+        required_gbps=waves * w.wavelength_gbps,
         wavelengths=waves,
         capacity_gbps=waves * w.wavelength_gbps,
         fibre_pairs=wan.fibre_pairs(w, waves),

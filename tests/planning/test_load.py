@@ -139,7 +139,7 @@ def as_version_1(x: Any) -> Any:
         "max_excess": "most",
         "min_aspect": "least_aspect",
     }
-    old |= {"pipeline_send_step_share": "hop_step_share", "wan_gateway": "border", "schema_version": "schema_version"}
+    old |= {"wan_gateway": "border", "schema_version": "schema_version"}
     old |= {"model_choice": "choice", "compute_shares": "lost", "pipeline_send_slowdown": "hop_slowdown"}
     if isinstance(x, dict):
         return {old.get(k, k): 1 if k == "schema_version" else as_version_1(v) for k, v in x.items()}
@@ -149,7 +149,7 @@ def as_version_1(x: Any) -> Any:
 def test_an_instance_of_version_1_is_told_what_to_rename(tmp_path: Path) -> None:
     """One line names the file, the paths of the old keys and their new names."""
     d = data()
-    d["network"] |= {"pipeline_send_step_share": 0.05, "wan_gateway": True}
+    d["network"] |= {"wan_gateway": True}
     d["grid"]["rules"]["soft"] = {"headroom": {"usd_per_year": 1, "max_excess": 5}}
     path = tmp_path / "old.json"
     path.write_text(json.dumps(as_version_1(d)))
@@ -158,7 +158,7 @@ def test_an_instance_of_version_1_is_told_what_to_rename(tmp_path: Path) -> None
     text = str(error.value)
     assert text.startswith(f"{path}: schema_version: must be 2 (is 1); rename ") and "\n" not in text
     assert "grid.rules.soft.headroom.most to max_excess" in text
-    assert "network.border to wan_gateway" in text and "network.hop_step_share to pipeline_send_step_share" in text
+    assert "network.border to wan_gateway" in text
 
 
 def test_a_version_1_whose_keys_are_all_as_before_has_only_its_number_to_change() -> None:
@@ -170,8 +170,8 @@ def test_a_version_1_whose_keys_are_all_as_before_has_only_its_number_to_change(
 def test_an_old_key_without_a_version_has_its_new_name_in_the_hint() -> None:
     """The version may be left out; then each old key is unknown, and its new name is the remedy."""
     d = data()
-    d["network"]["hop_step_share"] = 0.05
-    with pytest.raises(InputError, match="'pipeline_send_step_share' since schema version 2"):
+    d["network"]["border"] = True
+    with pytest.raises(InputError, match="'wan_gateway' since schema version 2"):
         load_instance(d)
 
 

@@ -12,8 +12,9 @@ from planner.cluster.job import Job, job_of_plan
 from planner.cluster.topology import Switch, Topology
 from planner.errors import InputError
 from planner.formats.from_plan import plan_topology
+from planner.physics.training.blocks.prediction import metrics
 from planner.physics.training.parallel_strategy import strategy_of
-from planner.physics.training.step import Conditions, metrics
+from planner.physics.training.step import Conditions
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster
 from planner.scheduling.step_time import clock_of
@@ -48,7 +49,6 @@ def test_the_faster_of_rings_and_pipelines_within_leaves(plan: Plan) -> None:
         < clock.seconds(clock.crossings(job, near.nodes))
     )
     assert fast.extra_pieces > near.extra_pieces
-    assert fast.certificate.status == "feasible"
 
 
 def test_no_placement_is_faster_than_the_bound(plan: Plan) -> None:
@@ -56,7 +56,7 @@ def test_no_placement_is_faster_than_the_bound(plan: Plan) -> None:
     topology, job = plan_topology(plan, "plan"), job_of_plan(plan)
     fast, r = planner.place(topology, plan, objective="step-time"), random.Random(1)
     assert fast.step_seconds is not None and fast.step_seconds_bound is not None
-    assert fast.step_seconds_bound < fast.step_seconds
+    assert fast.step_seconds_bound <= fast.step_seconds
     clock = clock_of(Cluster(topology), plan, "plan")
     names = sorted(clock.places)
     for _ in range(50):
@@ -85,7 +85,8 @@ def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
     assert x.groups_split == near.groups_split
     network = plan.instance.network
     assert network is not None
-    slow = Conditions(pipeline_send_slowdown=network.transport.slowdown, allreduce_slowdown=network.transport.slowdown)
+    phi = network.transport.slowdown
+    slow = Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)
     assert clock.seconds(None) == metrics(plan.instance, slow, strategy_of(plan.layout))["step_seconds"]
 
 

@@ -182,8 +182,7 @@ def linked(c: PlanPhysics) -> Iterator[Violation]:
     pairs = {frozenset(p) for p in combinations((x.site.id for x in c.standing), 2)}
     links = Counter(frozenset((k.a, k.b)) for k in c.plan.sites.links)
     for pair in sorted(pairs | set(links), key=sorted):
-        minimum = int(pair in pairs and c.instance.wan is not None)
-        if not minimum <= links[pair] <= int(pair in pairs):
+        if links[pair] != int(pair in pairs):
             yield broken(f"linked[{', '.join(sorted(pair))}]", f"{links[pair]} links, {int(pair in pairs)} expected")
 
 
@@ -209,17 +208,20 @@ def wan_capacity(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def wan_need(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that each link requires what the layout exchanges within the window that hides it, with headroom."""
-    m = c.metrics
-    if m is None or c.instance.wan is None or len(c.replicas) < 2:
+    """Check that each link requires the rate at which the layout counts on exchanging gradients, with headroom."""
+    layout = c.plan.layout
+    if layout is None or len(c.replicas) < 2:
         return
-    size = wan.exchange_bytes(m.gradient_bytes_per_stage, len(c.replicas))
-    for name, k, a, b in links(c):
+    gbps = layout.assumptions.wan_gbps
+    if gbps is None:
+        yield broken("wan_need", f"{len(c.replicas)} sites exchange gradients > 1, and no rate is assumed between them")
+        return
+    what = f"Gbps: {show(gbps)} Gbps assumed, times {show(c.wan.headroom_factor)}"
+    for name, k, _, _ in links(c):
         if {k.a, k.b} <= set(c.replicas):
-            need = wan.exchange_need_gbps(c.wan, size, m.wan_window_seconds, wan.rtt_ms(c.wan, route_km(c, a, b)))
-            what = f"Gbps: {show(size)} bytes in {show(m.wan_window_seconds)} s, times {show(c.wan.headroom_factor)}"
-            need *= c.wan.headroom_factor
-            yield from at_most(f"wan_need[{name}]", need, k.required_gbps, what, "Gbps required")
+            yield from at_most(
+                f"wan_need[{name}]", gbps * c.wan.headroom_factor, k.required_gbps, what, "Gbps required"
+            )
 
 
 def pins(c: PlanPhysics) -> Iterator[Violation]:

@@ -10,13 +10,15 @@ from functools import cached_property
 import numpy as np
 
 from planner.models.joint.bounds import Rows, even_seconds
+from planner.models.joint.places.built import built, exchanged_bytes, where
 from planner.models.joint.places.capital_floors import CapitalFloors, Level
 from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats
-from planner.models.joint.template_tables import Options
+from planner.models.joint.template_tables import least_at
 from planner.models.joint.templates import Template
-from planner.models.joint.world import CENTS, CLUSTER, EPS, Plan, ShapeProblem, Target
-from planner.physics.training import stage_memory
+from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem, Target
+
+SETTLED = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Search(CapitalFloors):
         found: list[Level] = []
         lowest = np.full(len(sends), np.inf)
         for allreduce in np.unique(np.concatenate([x.allreduce for x in parts])).tolist():
-            usd = np.sum([_least_at(x, sends, allreduce) for x in parts], axis=0)
+            usd = np.sum([least_at(x, sends, allreduce) for x in parts], axis=0)
             better = usd < lowest * (1 - 1e-15)
             first = np.append(True, usd[1:] < usd[:-1])
             found += [
@@ -200,33 +202,57 @@ class Search(CapitalFloors):
         q, sites, most = self.shape_problem, self.shape_problem.world.sites, target.max_usd(c.seconds)
         q.world.count("questions")
         if sites is None:
-            found = self._found(c, None)
-            self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, found.capital_usd))
-            return found
-        circuit = self._circuit(c)
-        placed = sites.cheapest(tuple(self._part(g, c.level) for g in q.shape.blocks), circuit)
-        self.asked.setdefault(c.level, []).append(
-            (c.wavelengths, c.rtt_ms, math.inf if placed is None else placed.capital_usd)
-        )
-        if placed is not None and placed.capital_usd <= most + CENTS:
-            return self._found(c, placed)
-        self._learn(c, sites.least(tuple(self._bare(g) for g in q.shape.blocks), circuit), most)
-        return None
+            plan = built(q, c.wavelengths, None, self._templates(c.level, None), c.seconds * (1 + EPS))
+            self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, plan.capital_usd))
+            return plan
+        parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
+        size = self._stage_bytes(c)
+        for _ in range(SETTLED):
+            placed = sites.cheapest(parts, Circuit(c.wavelengths, c.rtt_ms, size) if q.several else None)
+            if placed is None or placed.capital_usd > most + CENTS:
+                self._refuse(c, math.inf if placed is None else placed.capital_usd, most)
+                return None
+            templates = self._templates(c.level, placed)
+            plan, before = built(q, c.wavelengths, placed, templates, c.seconds * (1 + EPS)), size
+            size = exchanged_bytes(q.column, plan.split)
+            if size == before or not (sites.designed and q.several):
+                self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, placed.capital_usd))
+                return plan
+        raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
 
-    def _circuit(self, c: Candidate) -> Circuit | None:
-        """Return what a candidate asks to join its sites with; a design needs to know how large a stage is."""
+    def _stage_bytes(self, c: Candidate) -> float:
+        """Return the gradients that a stage exchanges between sites, where their fibre is designed for them."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
-        if not q.several:
-            return None
-        if sites is None or not sites.designed:
-            return Circuit(c.wavelengths, c.rtt_ms)
-        conditions = q.conditions(c.level.send, c.level.allreduce, q.fibre(c.wavelengths, c.rtt_ms))
-        split = q.split(conditions, c.seconds * (1 + EPS))
+        if sites is None or not sites.designed or not q.several:
+            return 0.0
+        split = q.split(q.conditions(c.level.send, c.level.allreduce, q.fibre(c.wavelengths, c.rtt_ms)), math.inf)
         if split is None:
             raise RuntimeError("joint: a column that was timed cannot be split")
-        x = q.column.strategy.between
-        size = stage_memory.stage_gradient_bytes(x.machine, x.shape, max(split.layers), stage=0, pipeline=q.column.p)
-        return Circuit(c.wavelengths, c.rtt_ms, float(size))
+        return exchanged_bytes(q.column, split)
+
+    def _refuse(self, c: Candidate, usd: float, most: float) -> None:
+        """Remember what the sites cost with the fabrics of a candidate, and without them."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
+        if sites is None:
+            return
+        bare = tuple(self._bare(g) for g in q.shape.blocks)
+        floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms) if q.several else None)
+        if sites.designed and q.several and floor + c.level.usd > most + CENTS:
+            self._narrow(c, bare, most)
+        self._learn(c, floor, most)
+
+    def _narrow(self, c: Candidate, bare: tuple[Part, ...], most: float) -> None:
+        """Bisect the fewest wavelengths of which not even the exchange alone can be paid, and remember their price."""
+        sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
+        while sites is not None and high - low > 1:
+            probe = (low + high) // 2
+            usd = sites.least(bare, Circuit(probe, c.rtt_ms))
+            if usd + c.level.usd <= most + CENTS:
+                low = probe
+            else:
+                self.lower_bounds[probe, c.rtt_ms] = usd
+                high = probe
 
     def _learn(self, c: Candidate, floor: float, most: float) -> None:
         """Remember what the sites cost without fabrics, and at which round trip they can be paid."""
@@ -267,6 +293,17 @@ class Search(CapitalFloors):
                 kept.append(i)
         return kept
 
+    def _templates(self, level: Level, placed: Placed | None) -> dict[str, Template]:
+        """Return the template that each site was given."""
+        q = self.shape_problem
+        sizes, found = sorted(set(q.shape.blocks), reverse=True), {}
+        for s, (k, f) in (where(placed) if q.world.templates is not None else {}).items():
+            n = sizes[k]
+            at = self._chosen(n, level)[f]
+            if q.world.templates is not None:
+                found[s] = q.world.templates.template(q.traffic, n, q.options[n], at)
+        return found
+
     def _part(self, blocks: int, level: Level) -> Part:
         q = self.shape_problem
         racks = q.traffic.racks(blocks)
@@ -281,66 +318,12 @@ class Search(CapitalFloors):
         mw = float(q.options[blocks].mw.min()) if q.world.templates is not None else 0.0
         return Part(blocks, q.traffic.racks(blocks), ((0.0, mw),))
 
-    def _found(self, c: Candidate, placed: Placed | None) -> Plan:
-        """Time the plan as it is built: its own templates and its own pair of sites."""
-        q = self.shape_problem
-        where = {CLUSTER: (0, 0)} if placed is None else placed.parts
-        sizes = sorted(set(q.shape.blocks), reverse=True)
-        blocks = {s: sizes[k] for s, (k, _) in where.items()}
-        templates: dict[str, Template] = {}
-        if q.world.templates is not None:
-            for s, (_, f) in where.items():
-                templates[s] = q.world.templates.template(
-                    q.traffic, blocks[s], q.options[blocks[s]], self._chosen(blocks[s], c.level)[f]
-                )
-        phi = q.world.problem.transport_slowdown
-        send, allreduce = (
-            max([phi, *(getattr(t, name) for t in templates.values())]) for name in ("send", "allreduce")
-        )
-        conditions = q.conditions(send, allreduce, q.fibre(c.wavelengths, 0.0 if placed is None else placed.rtt_ms))
-        split = q.split(conditions, c.seconds * (1 + EPS))
-        if split is None:
-            raise RuntimeError("joint: a column that was timed cannot be split")
-        return Plan(
-            seconds=split.seconds,
-            capital_usd=placed.capital_usd
-            if placed is not None
-            else q.world.owned_usd + sum(t.usd for t in templates.values()),
-            column=q.column,
-            split=split,
-            conditions=conditions,
-            shape=q.shape,
-            templates=templates,
-            blocks_by_site=blocks,
-            replicas_by_site=self._replicas(blocks),
-            placed=placed,
-            wavelengths=c.wavelengths,
-        )
-
-    def _replicas(self, blocks: dict[str, int]) -> dict[str, int]:
-        """Share the replicas out: every block whole but the last of one site of most blocks."""
-        q = self.shape_problem
-        missing = sum(blocks.values()) * q.block.replicas - q.column.d
-        short = min(s for s, g in blocks.items() if g == max(blocks.values()))
-        return {s: g * q.block.replicas - (missing if s == short else 0) for s, g in sorted(blocks.items())}
-
 
 def _before(a: Candidate, b: Candidate) -> bool:
     """Return whether a candidate comes before another: sooner, or as soon and cheaper."""
     if a.seconds < b.seconds * (1 - EPS):
         return True
     return a.seconds <= b.seconds * (1 + EPS) and a.usd < b.usd - CENTS
-
-
-def _least_at(x: Options, sends: Floats, allreduce: float) -> Floats:
-    """Return the least price of a part's templates at each slowdown of sends, allreduces no slower than a limit."""
-    fits = np.flatnonzero(x.allreduce <= allreduce)
-    if not len(fits):
-        return np.full(len(sends), np.inf)
-    order = fits[np.argsort(x.send[fits], kind="stable")]
-    least = np.minimum.accumulate(x.usd[order])
-    at = np.searchsorted(x.send[order], sends, side="right")
-    return np.where(at > 0, least[np.maximum(at - 1, 0)], np.inf)
 
 
 def fastest(shape_problem: ShapeProblem, cutoff: float) -> Plan | None:

@@ -47,10 +47,12 @@ class Proof:
 class Placed:
     """The cheapest sites for some parts.
 
-    The part and the fabric of each, racks and modules, new circuits, and the capital in USD. `designs` are those of
-    other sets of sites that the proof needed, as prices above those of their pairs.
+    The part and the fabric of each, racks and modules, new circuits, and the capital in USD. `asked` and `circuit` are
+    the question; `designs` what the fibre of sets of sites costs above that of their pairs, as far as the proof needed.
     """
 
+    asked: tuple[Part, ...]
+    circuit: Circuit | None
     parts: dict[str, tuple[int, int]]
     racks: dict[str, int]
     circuits: dict[str, int]
@@ -196,11 +198,12 @@ class Sites:
         found = self._placed(bare, circuit)
         if found is None:
             return None
-        of_kind = {p: f for p, f in zip(bare, fabrics, strict=True)}
+        of_kind = dict(zip(bare, fabrics, strict=True))
         kinds = [of_kind[p] for p, _ in _kinds(bare)]
         usd = sum(p.fabrics[f][0] for p, f in zip(parts, fabrics, strict=True))
         return replace(
             found,
+            asked=parts,
             parts={s: (k, kinds[k]) for s, (k, _) in found.parts.items()},
             capital_usd=found.capital_usd + usd,
             proof=replace(
@@ -230,7 +233,7 @@ class Sites:
         if circuit is not None and not self.designed:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
         elif circuit is not None and len(parts) == 2:
-            pairs = dict(self.fibre.pair_floors(circuit.wavelengths))
+            pairs = dict(self.fibre.pair_least_usd(circuit.wavelengths))
         return Question(
             data=self.data,
             kinds=_kinds(parts),
@@ -323,6 +326,8 @@ def _read(m: Any, q: Question, outcome: Outcome[highs.Values]) -> Placed:
     round_follow(m, q, parts)
     pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
     return Placed(
+        asked=tuple(p for p, n in q.kinds for _ in range(n)),
+        circuit=q.circuit,
         parts={x: parts[x] for x in sorted(parts)},
         racks={
             x: round(m.modules[x].value) * q.data.module_racks for x in q.data.candidates if m.modules[x].value > 0.5

@@ -5,6 +5,8 @@ from enum import StrEnum
 from typing import Literal
 
 from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
+from planner.models.joint.split import Column
+from planner.models.joint.templates.declared import TEMPLATE_OUTSIDE, TEMPLATE_SPACE
 from planner.models.joint.world import Plan
 
 
@@ -23,7 +25,9 @@ class JointSolution:
 
     Days to train with lower bounds, over the declared space, and the plan that takes them. `lower_bound` holds over
     the declared space; `fabric_free_bound` over every fabric, since it counts on the cheapest possible one and on a
-    network that slows nothing above its transport.
+    network that slows nothing above its transport. `excluded` has the columns whose least days on such a network are
+    below the bound: sites and budget refuse each faster choice of them. `max_racks` are the most racks of any plan by
+    the GPUs of each that are cabled.
     """
 
     status: JointStatus
@@ -35,6 +39,8 @@ class JointSolution:
     space: str = ""
     outside: str = ""
     stopped: Literal["proved", "limit", "interrupted"] = "proved"
+    excluded: tuple[tuple[float, Column], ...] = ()
+    max_racks: dict[int, int] = field(default_factory=dict)
 
 
 SPACE = (
@@ -44,11 +50,10 @@ SPACE = (
     f"micro-batches of 1 to {MICRO_BATCHES[-1]} sequences; ZeRO 0 to 3; stages packed in racks; "
     "every count of replicas and micro-batches; any layers and recomputed layers by stage; "
     "whole blocks of racks at any sites; every number of stripes; "
-    "trees of up to three tiers with all leaf domains in a pod, one per site; "
-    "one width of fibre between every two sites"
+    f"{TEMPLATE_SPACE}; "
+    "one width of fibre between every two sites, its routes and protection designed where the instance asks for it"
 )
 OUTSIDE = (
     "failures and spare racks; NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
-    "several columns at once; pods of some domains, four tiers and dragonflies; media by length; "
-    "designed routes of fibre"
+    f"several columns at once; {TEMPLATE_OUTSIDE}"
 )

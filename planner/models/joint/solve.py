@@ -49,15 +49,15 @@ def solve_joint(
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     cache.serve(instance, without or {}, overhead_includes_fabric, options.seed)
-    world = _world(instance, options, deadline, cache, overhead_includes_fabric=overhead_includes_fabric)
+    world = world_of(instance, options, deadline, cache, overhead_includes_fabric=overhead_includes_fabric)
     tree = Tree(world=world, progress=progress, deadline=deadline, gap=options.gap or 0.0)
-    solution = _solution(tree, stopped=_search(tree))
+    solution = _solution(tree, stopped=search(tree))
     if solution.plan is not None:
         cache.plans[world.budget] = solution.plan
     return solution
 
 
-def _search(tree: Tree) -> Stopped:
+def search(tree: Tree) -> Stopped:
     """Expand nodes by their keys until none can matter; return why the search ended."""
     try:
         for s in tree.world.cache.strategies:
@@ -79,10 +79,15 @@ def _search(tree: Tree) -> Stopped:
     return "proved"
 
 
-def _world(
-    instance: Instance, options: Options, deadline: Deadline, cache: JointCache, *, overhead_includes_fabric: bool
+def world_of(
+    instance: Instance,
+    options: Options,
+    deadline: Deadline,
+    cache: JointCache,
+    *,
+    overhead_includes_fabric: bool = False,
 ) -> World:
-    """Gather what all columns share."""
+    """Gather what all columns share; the cache serves the instance already."""
     problem = problem_of(instance, cache.without)
     if instance.grid is not None and cache.sites is None:
         cache.sites = Sites(instance=instance, overhead_includes_fabric=overhead_includes_fabric, seed=options.seed)
@@ -120,7 +125,9 @@ def _solution(tree: Tree, *, stopped: Stopped) -> JointSolution:
         space=SPACE,
         outside=OUTSIDE,
         stopped=stopped,
+        excluded=tuple((days(problem, key), c) for key, c in tree.opened if key < bound),
+        max_racks=dict(tree.world.sites.most) if tree.world.sites is not None else {},
     )
 
 
-__all__ = ["solve_joint"]
+__all__ = ["search", "solve_joint", "world_of"]

@@ -1,15 +1,18 @@
-"""The order of a site's racks in stripes, and what crosses leaf domains on it: counted, not estimated.
+"""The order of a site's racks in stripes, and what crosses leaf domains, pods and zones on it: counted, not estimated.
 
-A unit is the c racks of one rack stage of one block, side by side. Leaf domains are runs of d racks, d a multiple of
-c, so no unit is cut and everything is counted by units.
+A unit is the c racks of one rack stage of one block, side by side. Runs of whole units are counted by units, runs that
+cut units rack by rack.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+MOST_ENTRIES = 1 << 21  # of an array of places, counted at a time
 
 
 def stripe_sizes(stages: int, stripes: int) -> tuple[int, ...]:
@@ -50,6 +53,111 @@ def crossings(stages: int, blocks: int, stripes: int, domains: tuple[int, ...], 
     at, size = units(stages, blocks, stripes), np.asarray(domains, dtype=np.int64)[:, None, None]
     places = at[None, :, :] // size
     return _flows(places, wrap=wrap), _rings(places)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What leaves runs of racks of several sizes, one entry a size.
+
+    The most pipeline flows that leave or enter one, the most allreduces that leave one, the largest share of a stage's
+    racks in one, and the most all-to-all flows of experts that leave one.
+    """
+
+    flows: Ints
+    allreduces: Ints
+    stage_shares: Floats
+    exchanges: Floats
+
+
+def leaving(
+    stages: int,
+    blocks: int,
+    stripes: int,
+    unit_racks: int,
+    sizes: tuple[int, ...],
+    *,
+    wrap: bool,
+    exchange_racks: int = 1,
+    shares: bool = True,
+) -> Leaving:
+    """Count what leaves runs of so many racks, from the first rack on, on the order of racks in stripes.
+
+    Every `exchange_racks` ranks of a stage, one after another, exchange tokens with experts (1: none do).
+    `shares`: count the largest share of a stage.
+    """
+    size = np.asarray(sizes, dtype=np.int64)
+    whole = (size % unit_racks == 0) & (unit_racks % exchange_racks == 0)
+    found = Leaving(
+        np.zeros(len(size), np.int64), np.zeros(len(size), np.int64), np.zeros(len(size)), np.zeros(len(size))
+    )
+    at = units(stages, blocks, stripes)
+    for part in _parts(np.flatnonzero(whole), at.size):
+        _count(found, part, at, size[part] // unit_racks, unit_racks, wrap=wrap, shares=shares)
+    racks = (at[:, :, None] * unit_racks + np.arange(unit_racks)).reshape(stages, -1)
+    for part in _parts(np.flatnonzero(~whole), racks.size):
+        _count(found, part, racks, size[part], 1, wrap=wrap, shares=shares)
+        if exchange_racks > 1:
+            found.exchanges[part] = _exchanges(racks[None, :, :] // size[part, None, None], exchange_racks)
+    return found
+
+
+def first_run(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: bool) -> tuple[Ints, Ints]:
+    """Count the flows that leave or enter the first run of so many units, fewer than all, and the allreduces that do.
+
+    In closed form, by stripes (rows) and sizes (columns): no more than the most of any run. The first run holds k whole
+    stripes, and of the next q whole parts of blocks and r stages of one more.
+    """
+    n, size = np.asarray(stripes, dtype=np.int64)[:, None], np.asarray(sizes, dtype=np.int64)[None, :]
+    small, larger = stages // n, stages % n
+    at = size // blocks
+    in_larger = at < larger * (small + 1)
+    k = np.where(in_larger, at // (small + 1), larger + (at - larger * (small + 1)) // small)
+    width = np.where(in_larger, small + 1, small)
+    q, r = np.divmod(size - (k * small + np.minimum(k, larger)) * blocks, width)
+    begun = q + (r > 0)
+    leaves = np.where(k > 0, blocks - begun, 0) + (r > 0) + np.where(k + 1 < n, q, 0)
+    enters = np.where(k + 1 < n, np.where(k > 0, blocks, begun), 0) if wrap else np.zeros_like(leaves)
+    around = np.where(q == 0, r, np.where(q == blocks - 1, width - r, width))
+    return np.maximum(leaves, enters), around if blocks > 1 else np.zeros_like(around)
+
+
+def _parts(which: Ints, entries: int) -> list[Ints]:
+    """Cut sizes into parts that are counted at a time."""
+    step = max(1, MOST_ENTRIES // max(1, entries * 2))
+    return [which[i : i + step] for i in range(0, len(which), step)]
+
+
+def _count(found: Leaving, part: Ints, at: Ints, size: Ints, unit: int, *, wrap: bool, shares: bool) -> None:
+    """Count flows, allreduces and shares of some sizes, in units of so many racks, on the places of units."""
+    places = at[None, :, :] // size[:, None, None]
+    found.flows[part] = _flows(places, wrap=wrap) * unit
+    found.allreduces[part] = _rings(places)
+    if shares:
+        found.stage_shares[part] = _together(places) / at.shape[1]
+
+
+def _together(places: Ints) -> Ints:
+    """Count the most units of one stage in one run."""
+    kinds, stages, ranks = places.shape
+    span = int(places.max()) + 1
+    keys = np.arange(kinds * stages)[:, None] * span + places.reshape(-1, ranks)
+    found = np.bincount(keys.ravel(), minlength=kinds * stages * span).reshape(kinds, -1)
+    return np.asarray(found.max(axis=1), dtype=np.int64)
+
+
+def _exchanges(places: Ints, group: int) -> Floats:
+    """Count the most all-to-all flows that leave one run: i of n in it send i·(n - i)/(n - 1) out of it."""
+    kinds, stages, ranks = places.shape
+    span, groups = int(places.max()) + 1, -(-ranks // group)
+    label = np.arange(stages)[:, None] * groups + np.arange(ranks)[None, :] // group
+    n = np.minimum(group, ranks - np.arange(groups) * group)
+    found = np.zeros(kinds)
+    for k in range(kinds):
+        pairs, inside = np.unique(label * span + places[k], return_counts=True)
+        of = n[pairs // span % groups]
+        out = inside * (of - inside) / np.maximum(1, of - 1)
+        found[k] = np.bincount(pairs % span, weights=out).max()
+    return found
 
 
 def _flows(places: Ints, *, wrap: bool) -> Ints:

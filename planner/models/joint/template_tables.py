@@ -7,6 +7,13 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+KEY = (
+    "mode", "domain", "leaf_up", "leaf_bundle", "rails", "width", "spine_up", "spine_bundle",
+    "zone_rails", "zone_width", "core_up", "core_bundle", "group_links", "stripes",
+)  # fmt: skip
+AT_A_TIME = 2000  # templates compared one by one, the cheapest first
+AT = {name: i for i, name in enumerate(KEY)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +27,36 @@ class Options:
     allreduce: Floats
     usd: Floats
     mw: Floats
-    key: Ints  # mode, domain, uplinks, bundle, rails of a pod, stripes
+    key: Ints  # columns `KEY`: zero where the template has no such tier
 
     def __len__(self) -> int:
         return len(self.usd)
+
+    def part(self, which: Flags | Ints) -> "Options":
+        """Return some of the templates."""
+        return Options(self.send[which], self.allreduce[which], self.usd[which], self.mw[which], self.key[which])
+
+
+def no_options() -> Options:
+    """Return a table of no templates."""
+    none = np.empty(0)
+    return Options(none, none, none, none, np.empty((0, len(KEY)), dtype=np.int64))
+
+
+def joined(parts: list[Options]) -> Options:
+    """Join tables."""
+    if not parts:
+        return no_options()
+    send, allreduce, usd, mw, key = (
+        np.concatenate([getattr(x, name) for x in parts]) for name in ("send", "allreduce", "usd", "mw", "key")
+    )
+    return Options(send, allreduce, usd, mw, key)
 
 
 def priced_within(x: Options, max_usd: float) -> Options:
     """Drop the templates above a price."""
     fits = x.usd <= max_usd
-    return x if fits.all() else Options(x.send[fits], x.allreduce[fits], x.usd[fits], x.mw[fits], x.key[fits])
+    return x if fits.all() else x.part(fits)
 
 
 def undominated_pairs(found: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
@@ -43,27 +70,88 @@ def undominated_pairs(found: list[tuple[int, int, int]]) -> list[tuple[int, int,
 
 def undominated(parts: list[Options], *, power_counts: bool) -> Options:
     """Join tables and drop what another entry beats or equals in slowdowns, price and, where it counts, power."""
-    if not parts:
-        none = np.empty(0)
-        return Options(none, none, none, none, np.empty((0, 6), dtype=np.int64))
-    send, allreduce, usd, mw = (
-        np.concatenate([getattr(x, name) for x in parts]) for name in ("send", "allreduce", "usd", "mw")
-    )
-    key = np.concatenate([x.key for x in parts])
-    order = np.lexsort((key[:, 5], allreduce, send, mw, usd))
-    send, allreduce, usd, mw, key = send[order], allreduce[order], usd[order], mw[order], key[order]
-    kept = np.zeros(len(usd), dtype=bool)
-    front: list[int] = []
-    calm = np.minimum.accumulate(np.where(allreduce <= allreduce.min() * (1 + 1e-12), send, np.inf))
-    draws = mw if power_counts else np.zeros(len(mw))
+    x = joined(parts)
+    x = x.part(np.lexsort((x.key[:, AT["stripes"]], x.allreduce, x.send, x.mw, x.usd)))
+    kept, at = no_options(), 0
+    while at < len(x):
+        some = x.part(np.arange(at, min(at + AT_A_TIME, len(x))))
+        if len(kept):
+            some = some.part(
+                ~Front(kept, power_counts=power_counts).beats(some.send, some.allreduce, some.usd, some.mw)
+            )
+        kept, at = _undominated(joined([kept, some]), power_counts=power_counts), at + AT_A_TIME
+    return kept
+
+
+def _undominated(x: Options, *, power_counts: bool) -> Options:
+    """Drop what an earlier entry of a sorted table beats or equals."""
+    if not len(x):
+        return x
+    calm = np.minimum.accumulate(np.where(x.allreduce <= x.allreduce.min() * (1 + 1e-12), x.send, np.inf))
+    draws = x.mw if power_counts else np.zeros(len(x))
     # A cheaper entry with the calmest all-reduces and no slower sends rules an entry out, unless its power saves it.
-    beaten = np.zeros(len(usd), dtype=bool) if power_counts else np.append(False, calm[:-1] <= send[1:])
+    beaten = np.zeros(len(x), dtype=bool) if power_counts else np.append(False, calm[:-1] <= x.send[1:])
+    front: list[int] = []
     for i in np.flatnonzero(~beaten).tolist():
         before = np.array(front, dtype=np.int64)
         if len(before) and np.any(
-            (send[before] <= send[i]) & (allreduce[before] <= allreduce[i]) & (draws[before] <= draws[i])
+            (x.send[before] <= x.send[i]) & (x.allreduce[before] <= x.allreduce[i]) & (draws[before] <= draws[i])
         ):
             continue
         front.append(i)
-        kept[i] = True
-    return Options(send[kept], allreduce[kept], usd[kept], mw[kept], key[kept])
+    return x.part(np.array(front, dtype=np.int64))
+
+
+class Front:
+    """Which templates are at least as calm as others at no more money, and no more power where it counts.
+
+    Tables over all pairs of slowdowns hold the cheapest template that is as calm, and the most frugal one.
+    """
+
+    def __init__(self, x: Options, *, power_counts: bool) -> None:
+        self.x, self.power_counts = x, power_counts
+        self.sends, send = np.unique(x.send, return_inverse=True)
+        self.allreduces, allreduce = np.unique(x.allreduce, return_inverse=True)
+        at = send.ravel() * max(1, len(self.allreduces)) + allreduce.ravel()
+        self.best = [self._best(at, x.usd)] if len(x) else []
+        if power_counts and len(x):
+            self.best.append(self._best(at, x.mw))
+
+    def _best(self, at: Ints, score: Floats) -> Ints:
+        """Return by pair of slowdowns the template of least score that is as calm; -1 where there is none."""
+        rows, columns = len(self.sends), len(self.allreduces)
+        best = np.full(rows * columns, -1, dtype=np.int64)
+        order = np.argsort(-score, kind="stable")
+        best[at[order]] = order  # the last one written is the least
+        grid, value = best.reshape(rows, columns), np.append(score, np.inf)
+        for lines in (grid, grid.T):
+            for i in range(1, len(lines)):
+                better = value[lines[i - 1]] < value[lines[i]]
+                lines[i][better] = lines[i - 1][better]
+        return grid
+
+    def beats(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats) -> Flags:
+        """Return which slowdowns some template keeps for no more than such a price, and power where it counts."""
+        send, allreduce, usd, mw = np.broadcast_arrays(send, allreduce, usd, mw)
+        i = np.searchsorted(self.sends, send, side="right") - 1
+        j = np.searchsorted(self.allreduces, allreduce, side="right") - 1
+        found = np.zeros(send.shape, dtype=bool)
+        inside = (i >= 0) & (j >= 0)
+        for grid in self.best:
+            k = np.where(inside, grid[np.maximum(i, 0), np.maximum(j, 0)], -1)
+            good = (k >= 0) & (self.x.usd[k] <= usd)
+            if self.power_counts:
+                good &= self.x.mw[k] <= mw
+            found |= good
+        return found
+
+
+def least_at(x: Options, sends: Floats, allreduce: float) -> Floats:
+    """Return the least price of a part's templates at each slowdown of sends, allreduces no slower than a limit."""
+    fits = np.flatnonzero(x.allreduce <= allreduce)
+    if not len(fits):
+        return np.full(len(sends), np.inf)
+    order = fits[np.argsort(x.send[fits], kind="stable")]
+    least = np.minimum.accumulate(x.usd[order])
+    at = np.searchsorted(x.send[order], sends, side="right")
+    return np.where(at > 0, least[np.maximum(at - 1, 0)], np.inf)

@@ -62,9 +62,7 @@ def build(
     return m
 
 
-def _variables(
-    m: Any, data: SplitData, rules: list[Rule], sites: int | None, max_load_mw: float, total: int
-) -> None:
+def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None, max_load_mw: float, total: int) -> None:
     """Create the decisions, and tie modules to open sites: minimum · open[s] <= modules[s] <= maximum · open[s]."""
     minimum = bounds.min_site_modules(data, rules, bounds.max_sites(data, rules) if sites is None else sites)
     maximum = {s: bounds.max_site_modules(data, s, total, rules) for s in data.candidates}

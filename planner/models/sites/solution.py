@@ -45,8 +45,8 @@ def read(m: Any, data: SplitData, values: highs.Values) -> SplitSolution:
     for var in m.component_data_objects(pyo.Var):
         x = values.of(var)
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
-    years = {name: _dispatch(block_of(m, name), year) for name, year in scenarios(data).items()}
-    own = _dispatch(m, data)
+    years = {name: dispatch(block_of(m, name), year) for name, year in scenarios(data).items()}
+    own = dispatch(m, data)
     return SplitSolution(
         modules=_counts(m.modules),
         circuits=_counts(m.circuits),
@@ -62,7 +62,8 @@ def _counts(variables: Any) -> dict[str, int]:
     return {k: n for k, v in variables.items() if (n := round(v.value))}
 
 
-def _dispatch(block: Any, data: SplitData) -> Dispatch:
+def dispatch(block: Any, data: SplitData) -> Dispatch:
+    """Read the power of one year."""
     load = {s: pyo.value(load_mw(block, data, [s])) for s, x in block.modules.items() if x.value > 1e-9}
     network = data.network
     flow = {k: v.value for k, v in block.flow.items()} if network is None else flows_of(block, network)

@@ -1,11 +1,13 @@
 """The order of racks in stripes, and crossings on it against the functions that the checker uses."""
 
 import random
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from planner.models.joint import stripes
-from planner.physics.network.locality import locality
+from planner.physics.network.locality import exchange_leaving, locality
 
 
 def test_the_ends_of_the_range() -> None:
@@ -29,3 +31,38 @@ def test_counted_as_the_checker_counts(seed: int) -> None:
         found = locality(order, leaf_domain_racks=d * unit, domains_per_pod=10**6, wrap=wrap)
         assert round(found.share_leaving_leaf * d * unit) == flow * unit
         assert found.allreduces_leaving_leaf == allreduce
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_runs_of_any_size_are_counted(seed: int) -> None:
+    """Flows, allreduces, shares and exchanges of runs that cut units, too, are those of the checker's functions."""
+    r = random.Random(seed)
+    stages, blocks, unit, wrap = r.randint(1, 6), r.randint(1, 5), r.randint(1, 4), r.random() < 0.5
+    n, group = r.randint(1, stages), r.choice([1, 2, 3, 4])
+    order = stripes.rank_order(stages, blocks, n, unit)
+    sizes = tuple(range(1, stages * blocks * unit + 2))
+    found = stripes.leaving(stages, blocks, n, unit, sizes, wrap=wrap, exchange_racks=group)
+    for i, size in enumerate(sizes):
+        x = locality(order, leaf_domain_racks=size, domains_per_pod=10**6, wrap=wrap)
+        assert found.flows[i] / size == x.share_leaving_leaf
+        assert found.allreduces[i] == x.allreduces_leaving_leaf
+        assert found.stage_shares[i] == x.stage_in_leaf
+        assert found.exchanges[i] / size == pytest.approx(exchange_leaving(order, size, group))
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_the_first_run_in_closed_form(seed: int) -> None:
+    """What leaves the first run of units is what a loop over all flows counts, and no more than the worst run."""
+    r = random.Random(seed)
+    stages, blocks, wrap = r.randint(1, 9), r.randint(2, 8), r.random() < 0.5
+    sizes = np.arange(1, stages * blocks)
+    flows, allreduces = stripes.first_run(stages, blocks, np.arange(1, stages + 1), sizes, wrap=wrap)
+    for n in range(1, stages + 1):
+        order = stripes.rank_order(stages, blocks, n, 1)
+        pairs = list(pairwise(order)) + ([(order[-1], order[0])] if wrap and stages > 1 else [])
+        worst = stripes.leaving(stages, blocks, n, 1, tuple(sizes.tolist()), wrap=wrap)
+        for i, size in enumerate(sizes.tolist()):
+            out = sum(a < size <= b for x, y in pairs for a, b in zip(x, y, strict=True))
+            into = sum(b < size <= a for x, y in pairs for a, b in zip(x, y, strict=True))
+            assert flows[n - 1, i] == max(out, into) <= worst.flows[i]
+            assert allreduces[n - 1, i] == sum(min(x) < size <= max(x) for x in order) <= worst.allreduces[i]

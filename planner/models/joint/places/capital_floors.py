@@ -54,7 +54,7 @@ class CapitalFloors:
         """Bound the capital with fabrics that keep some slowdowns, by the number of wavelengths."""
         total = self._lower_bounds(rtt) + level.usd
         for n, t, usd in self.asked.get(level, ()):
-            total = np.maximum(total, self._elsewhere(n, t, usd)) if t >= rtt else total
+            total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
         return total
 
     def floor(self, waves: int, rtt: float) -> float:
@@ -70,10 +70,10 @@ class CapitalFloors:
         q, sites = self.shape_problem, self.shape_problem.world.sites
         known = float(q.floors_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
-            return np.array([max([self._first_floor(0), known, *self.lower_bounds.values()])])
+            return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != (len(self.lower_bounds), known):
-            near = self._fibre_usd(sites.min_route_km())
-            found = np.maximum(self._first_floor(1) - near[1] + near, self._elsewhere(1, rtt, known))
+            near = self._first_floor() + self._fibre_usd(sites.min_route_km())
+            found = np.maximum(near, self._elsewhere(1, rtt, known))
             for (n, t), usd in self.lower_bounds.items():
                 if t >= rtt:
                     found = np.maximum(found, self._elsewhere(n, t, usd))
@@ -88,29 +88,38 @@ class CapitalFloors:
         sites = self.shape_problem.world.sites
         if sites is None or not self.shape_problem.several:
             return np.array([usd])
-        if sites.designed:  # more of them never cost less
+        if sites.designed:  # more wavelengths need no less fibre; how much less fewer need is not known
             return np.where(np.arange(int(self._wavelengths[-1]) + 1) >= n, usd, 0.0)
         near = self._fibre_usd(sites.min_route_km())
         far = self._fibre_usd(rtt / sites.data.wan.rtt_ms_per_100_route_km * 100)
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
 
+    def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
+        """Bound what the sites asked for at n wavelengths and a round trip, by the number of wavelengths.
+
+        Designed fibre of more wavelengths may carry less of other traffic, so that one price says nothing of others.
+        """
+        sites = self.shape_problem.world.sites
+        if sites is None or not self.shape_problem.several or not sites.designed:
+            return self._elsewhere(n, rtt, usd)
+        return np.where(np.arange(int(self._wavelengths[-1]) + 1) == n, usd, 0.0)
+
     def _fibre_usd(self, km: float) -> Floats:
         """Price of the fibre between every two sites, given the length of each, by the number of wavelengths."""
+        found = self.shape_problem.world.sites
+        if found is not None and found.designed:
+            most = int(self._wavelengths[-1]) + 1
+            return found.fibre.least_usd[:most] if len(self.shape_problem.shape.blocks) == 2 else np.zeros(most)
         wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
         n = np.arange(int(self._wavelengths[-1]) + 1)
-        if self.shape_problem.world.sites is not None and self.shape_problem.world.sites.designed:
-            return np.zeros(len(n))
         pairs = np.ceil(n / wan.max_wavelengths_per_pair)
         return np.asarray(
             sites * (sites - 1) // 2 * (pairs * km * wan.fibre_usd_per_route_km + n * wan.wavelength_usd),
             dtype=np.float64,
         )
 
-    def _first_floor(self, waves: int) -> float:
+    def _first_floor(self) -> float:
         q, sites = self.shape_problem, self.shape_problem.world.sites
         if sites is None:
             return q.world.owned_usd
-        racks = [q.traffic.racks(g) for g in q.shape.blocks]
-        fixed = sum(sites.floor_usd(n, 1) for n in racks)
-        pairs = len(racks) * (len(racks) - 1) // 2
-        return fixed + (pairs * sites.fibre_usd(sites.min_route_km(), waves) if waves and not sites.designed else 0.0)
+        return sum(sites.floor_usd(q.traffic.racks(g), 1) for g in q.shape.blocks)

@@ -7,12 +7,18 @@ trips of the two sites farthest apart. Other traffic is carried beside it, as fa
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
 from planner.models.joint.places.milp import Circuit, Joined
 from planner.models.requests import GradientExchange, Options, WanRequest
+from planner.models.sites.bounds import max_sites
 from planner.models.sites.data import Pair, SplitData
+from planner.models.sites.rules.registry import without
 from planner.models.wan import data as wan_data
 from planner.models.wan import solve as wan_design
 from planner.physics.site import wan
@@ -41,7 +47,7 @@ class FibreDesigns:
     solved: int = 0
     plans: dict[Any, WanPlan | None] = field(default_factory=dict)
     routes: dict[Pair, _Routes] = field(default_factory=dict)
-    floors: dict[int, dict[Pair, float]] = field(default_factory=dict)
+    lower_bounds: dict[int, dict[Pair, float]] = field(default_factory=dict)
 
     def design(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanPlan | None:
         """Return the design of least capital that joins some sites; None where no fibre does.
@@ -59,32 +65,54 @@ class FibreDesigns:
 
     def request(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanRequest:
         """Return what the fibre of some sites must carry."""
-        held = tuple(sorted(sites.holding))
-        if circuit is None or len(held) < 2:
+        holding = tuple(sorted(sites.holding))
+        if circuit is None or len(holding) < 2:
             exchange = GradientExchange(stage_bytes=0.0, window_seconds=window_seconds)
-            return WanRequest(sites=tuple(sorted(sites.open)), exchanging=held, exchange=exchange, capital=True)
+            return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
         rtt = max(self.data.rtt_ms(p) for p in self.data.pairs if set(p) <= sites.holding)
         window = assumed_window_seconds(
-            self.data.wan, circuit.stage_bytes, len(held), math.inf, rate_gbps(self.data, circuit), rtt
+            self.data.wan, circuit.stage_bytes, len(holding), math.inf, rate_gbps(self.data, circuit), rtt
         )
         exchange = GradientExchange(stage_bytes=circuit.stage_bytes, window_seconds=window)
-        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=held, exchange=exchange, capital=True)
+        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
 
-    def pair_floors(self, wavelengths: int) -> Mapping[Pair, float]:
+    def pair_least_usd(self, wavelengths: int) -> Mapping[Pair, float]:
         """Bound the price of the fibre between two sites that exchange alone: no less on any of their routes.
 
         A longer route needs a higher rate than the wavelengths have, a tree more bytes, and traffic more besides.
         """
-        if wavelengths not in self.floors:
-            self.floors[wavelengths] = {
-                p: self._floor(p, wavelengths) for p in self.data.pairs if p not in self.data.disconnected
+        if wavelengths not in self.lower_bounds:
+            self.lower_bounds[wavelengths] = {
+                p: self._pair_least(p, wavelengths) for p in self.data.pairs if p not in self.data.disconnected
             }
-        return self.floors[wavelengths]
+        return self.lower_bounds[wavelengths]
 
-    def _floor(self, pair: Pair, wavelengths: int) -> float:
+    @cached_property
+    def least_usd(self) -> NDArray[np.float64]:
+        """Bound the price of the fibre of any two sites by the number of wavelengths; infinite where none has so many.
+
+        Pairs that a rule of the grid bars count as none where no more than two sites may be open.
+        """
+        most = self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs
+        n, found = np.arange(most + 1), np.full(most + 1, np.inf)
+        pairs, open_sites = np.ceil(n / self.data.wan.max_wavelengths_per_pair), max_sites(self.data, without())
+        for pair in (p for p in self.data.pairs if p not in self.data.disconnected):
+            if open_sites == 2 and any(rule.excludes(self.data, pair, 2) for rule in without()):
+                continue
+            known = self._known(pair)
+            for lit in ([known.fibre.edges[e] for e in edges] for edges in known.choices):
+                usd = pairs * sum(e.pair_usd for e in lit) + n * sum(e.wavelength_usd for e in lit)
+                fits = pairs <= min(e.max_pairs for e in lit)
+                found = np.minimum(found, np.where(fits, usd * (1 - 1e-12), np.inf))
+        return found
+
+    def _known(self, pair: Pair) -> _Routes:
         if pair not in self.routes:
             self.routes[pair] = self._routes(pair)
-        found, each = self.routes[pair], wan.fibre_pairs(self.data.wan, wavelengths)
+        return self.routes[pair]
+
+    def _pair_least(self, pair: Pair, wavelengths: int) -> float:
+        found, each = self._known(pair), wan.fibre_pairs(self.data.wan, wavelengths)
         prices = [math.inf]
         for edges in found.choices:
             lit = [found.fibre.edges[e] for e in edges]

@@ -99,7 +99,11 @@ class Question:
 
 
 def stated(q: Question, *, loose: bool = False) -> Any:
-    """State the MILP of a question; `loose`: the load of fabrics may be rounded up, for arithmetic in whole units."""
+    """State the MILP of a question.
+
+    `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
+    decisions is whole itself.
+    """
     # Where no rack is pinned, the sites that are open are those that hold the parts.
     exact = not q.data.pins.racks_by_site and q.data.pins.racks is None
     m = build(
@@ -112,6 +116,10 @@ def stated(q: Question, *, loose: bool = False) -> Any:
     )
     for rule in (place_parts, host_blocks, choose_fabrics, join_sites, limit_round_trips, design_fibre):
         rule(m, q)
+    if loose:
+        for follows in (m.lit, m.fabric, m.designed):
+            for var in follows.values():
+                var.domain = pyo.Binary
     m.goal = pyo.Objective(expr=total_musd(m, q))
     return m
 
@@ -156,8 +164,8 @@ def host_blocks(m: Any, q: Question) -> None:
     """Buy the racks of a site's blocks in whole modules, and no others unless they are pinned."""
 
     def row(m: Any, x: str) -> Any:
-        held = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
-        return m.modules[x] >= held if q.pinned(x) else m.modules[x] == held
+        used = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
+        return m.modules[x] >= used if q.pinned(x) else m.modules[x] == used
 
     m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
 
@@ -194,7 +202,8 @@ def design_fibre(m: Any, q: Question) -> None:
         x = sets[i]
         other = sum(1 - m.open[s] if s in x.open else m.open[s] for s in q.data.candidates)
         other += sum(1 - holding(m, s) for s in x.holding)
-        return (m.designed[i] if i in m.designed else 0) + other >= 1
+        priced = [] if q.designs[x] is None else [m.designed[i]]
+        return sum(priced) + other >= 1
 
     m.design_fibre = pyo.Constraint(range(len(sets)), rule=row)
     m.design_musd = pyo.Expression(expr=sum((q.designs[sets[i]] or 0.0) / 1e6 * m.designed[i] for i in m.designed))
@@ -213,6 +222,7 @@ def total_musd(m: Any, q: Question) -> Any:
     total += years * energy_musd(m, q.data) if years else 0.0
     if q.counts_power:
         each = prices.building_usd_per_it_mw / h.facility_overhead_factor + prices.interconnection_usd_per_mw
-        for x in q.data.candidates:
-            total += m.extra_mw[x] * (each / 1e6 + years * q.data.energy_musd(x) / q.data.module_mw)
+        for x, k, f in m.fabric:
+            mw = h.facility_overhead_factor * q.kinds[k][0].fabrics[f][1]
+            total += mw * (each / 1e6 + years * q.data.energy_musd(x) / q.data.module_mw) * m.fabric[x, k, f]
     return total

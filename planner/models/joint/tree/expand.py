@@ -70,6 +70,7 @@ def expand_columns(tree: Tree, _: float, what: tuple[Strategy, int, Rows, Floats
 def expand_column(tree: Tree, key: float, column: Column) -> None:
     """Open the shapes of a column, for each number of sites the most even first."""
     tree.free = min(tree.free, key)
+    tree.opened.append((key, column))
     kind = id(column.strategy), column.p, column.v
     if kind not in tree.descended and len(tree.descended) < DESCENTS:
         tree.descended.add(kind)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from planner.models.joint.space import Problem
+from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, Plan, Target, World
 from planner.solvers.deadline import Deadline
 
@@ -45,6 +46,7 @@ class Tree:
     current: float = 0.0  # key of the node that is being expanded; none is known before the first
     incumbent: Plan | None = None
     free: float = math.inf
+    opened: list[tuple[float, Column]] = field(default_factory=list)  # columns, with their bounds
     guess: float = math.inf
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     spoke: float = field(default_factory=time.perf_counter)

@@ -31,9 +31,7 @@ def area(m: Any, data: SplitData) -> None:
     """Limit the cooling of a site to its land, in 1000 m²."""
     density = data.hardware.cooling_kw_per_m2
     land = {s: n.area_m2 for s, n in data.candidates.items() if n.area_m2 is not None and density is not None}
-    m.area = pyo.Constraint(
-        list(land), rule=lambda m, s: load_mw(m, data, [s]) / (density or 1.0) <= land[s] / 1e3
-    )
+    m.area = pyo.Constraint(list(land), rule=lambda m, s: load_mw(m, data, [s]) / (density or 1.0) <= land[s] / 1e3)
 
 
 def _area_modules(data: SplitData, site: str, _: int) -> float | None:

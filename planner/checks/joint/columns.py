@@ -1,0 +1,236 @@
+"""The declared space of columns, enumerated for the check: how a layer is cut, and the pipelines over blocks of racks.
+
+Written from the description of the space, not from the search's own enumeration.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.instance.instance import Instance
+from planner.physics.training import step
+from planner.physics.training.blocks import block_step
+from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.blocks.rack_blocks import Block, block_of
+from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.schedule import Schedule
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MAX_MICRO_BATCH = 16  # sequences
+MAX_CONTEXT_RACKS = 16
+MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
+Repeats = Literal["no", "any", "all"]  # layers of a stage that may be recomputed whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """The declared space of an instance under its pins."""
+
+    instance: Instance
+    transport_slowdown: float
+
+    @cached_property
+    def machine(self) -> Machine:
+        """GPU, rack, framework and model."""
+        return step.machine_of(self.instance)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of a rack."""
+        return self.machine.rack.gpus
+
+    @property
+    def layers(self) -> int:
+        """Layers of the model."""
+        return self.machine.model.layers
+
+    @cached_property
+    def sequences(self) -> int:
+        """Most sequences of a step."""
+        return math.floor((self.instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)
+
+    @cached_property
+    def memory_limit(self) -> float:
+        """Bytes of a GPU that may be filled."""
+        return step.memory_limit_bytes(self.instance)
+
+    @property
+    def wires_all(self) -> bool:
+        """Whether idle GPUs are cabled too: they are the spares."""
+        network = self.instance.network
+        return network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
+
+    def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
+        """Return the values that a pin of the layout leaves."""
+        pin = self.instance.pins.get(f"layout.{name}")
+        return [x for x in values if pin is None or x == pin]
+
+    def days(self, seconds_per_sequence: float) -> float:
+        """Return the days to train at so many seconds a sequence."""
+        w = self.instance.workload
+        return w.tokens / w.sequence_length * seconds_per_sequence / w.availability / 86_400
+
+    def seconds_per_sequence(self, days: float) -> float:
+        """Return the seconds a sequence at so many days to train."""
+        return days / self.days(1.0)
+
+    def cuts(self) -> Iterator["Cut"]:
+        """Yield every way to cut a layer, with each schedule, and with stages packed in racks where two fit."""
+        schedules = self.pinned("schedule", self.machine.software.schedules)
+        for shape in self._shapes():
+            timed: Cut | None = None
+            for keeps, repeats in self._recomputations():
+                one = replace(shape, recompute=keeps)
+                times = block_step.pipeline_of(
+                    self.machine,
+                    one,
+                    zero_stage=0,
+                    order="1f1b",
+                    inside=False,
+                    transport_slowdown=self.transport_slowdown,
+                )
+                timed = Cut(space=self, shape=one, schedule="1f1b", packed=False, repeats=repeats, times=times)
+                for schedule, packed in itertools.product(schedules, (False, True)):
+                    if not packed or 2 * one.gpus <= self.gpus:
+                        yield replace(timed, schedule=schedule, packed=packed, times=replace(times, order=schedule))
+
+    def _shapes(self) -> Iterator[Shape]:
+        model = self.machine.model
+        heads = math.gcd(model.heads, model.kv)
+        experts = range(1, model.experts.count + 1) if model.experts else (1,)
+        split = [e for e in experts if model.experts is None or model.experts.count % e == 0]
+        for t in self.pinned("tensor_parallel", [t for t in range(1, self.gpus + 1) if heads % t == 0]):
+            fit = self.gpus // t
+            contexts = [*range(1, fit + 1), *range(2 * fit, MAX_CONTEXT_RACKS * fit + 1, fit)]
+            for k in self.pinned("context_parallel", contexts):
+                sizes = range(1, min(MAX_MICRO_BATCH, self.sequences) + 1) if k == 1 else range(1, 2)
+                for b, e, i, together in itertools.product(
+                    self.pinned("microbatch_sequences", [b for b in sizes if b <= self.sequences]),
+                    self.pinned("expert_parallel", split),
+                    self.pinned("tensor_parallel_inner", inner_degrees(t)),
+                    self.pinned("sequence_parallel", (False, True) if t > 1 else (False,)),
+                ):
+                    yield Shape(
+                        tensor_parallel=t,
+                        micro_batch=b,
+                        recompute="none",
+                        sequence_parallel=together,
+                        context_parallel=k,
+                        expert_parallel=e,
+                        tensor_inner=i,
+                    )
+
+    def _recomputations(self) -> list[tuple[Any, Repeats]]:
+        """Pair what a layer keeps with whether whole layers may be recomputed.
+
+        A layer recomputed whole stands among layers that keep what selective recompute does; where flash attention
+        stores no scores and nothing else is selective, that is what no recompute keeps.
+        """
+        pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
+        if pin == "full":
+            return [("selective", "all")]
+        if pin is not None:
+            return [(pin, "no")]
+        if software.flash_attention and software.selective_gemm_share == 0:
+            return [("none", "any")]
+        return [("none", "no"), ("selective", "any")]
+
+
+def inner_degrees(t: int) -> list[int]:
+    """Return the inner degrees of TP: one-dimensional, and for many ranks the most nearly square grid."""
+    divisors = [i for i in range(2, t) if t % i == 0] if t >= MIN_GRID_TENSOR_PARALLEL else []
+    square = sorted(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i))[:1]
+    return sorted({1, *square})
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """Pipelines of a cut, one entry each: stages, virtual stages, and the blocks of racks that hold the replicas."""
+
+    p: Ints
+    v: Ints
+    stages_per_rack: Ints
+    block_racks: Ints
+    block_replicas: Ints
+    replicas_per_rack: Ints
+    stage_racks: Ints
+    wired: Ints
+
+    def part(self, which: Any) -> "Pipelines":
+        """Return some of the pipelines."""
+        return Pipelines(*(getattr(self, name)[which] for name in self.__slots__))
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cut:
+    """A way to cut a layer; `packed`: as many stages share a rack as fit. `times` are those of stages in own racks."""
+
+    space: Space
+    shape: Shape
+    schedule: Schedule
+    packed: bool
+    repeats: Repeats
+    times: Pipeline
+
+    @property
+    def machine(self) -> Machine:
+        """The machine with padded sequences."""
+        return self.times.machine
+
+    def timed(self, zero_stage: int, *, inside: bool) -> Pipeline:
+        """Return the times under a ZeRO stage, all stages `inside` one rack or not."""
+        x = replace(self.times, zero_stage=zero_stage)
+        return block_step.inside_rack(x) if inside else x
+
+    def pipelines(self) -> Pipelines:
+        """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer."""
+        layers, fit = self.space.layers, self.space.gpus // self.shape.gpus
+        stages = np.arange(2 if self.packed else 1, layers + 1)
+        most = np.where(stages > 1, layers // stages, 1) if self.schedule == "1f1b" else np.ones_like(stages)
+        p = np.repeat(stages, most)
+        v = np.arange(len(p)) - np.repeat(np.cumsum(most) - most, most) + 1
+        q = np.minimum(p, fit) if self.packed else np.ones_like(p)
+        kinds, at = np.unique(q, return_inverse=True)
+        blocks = [self._block(int(n)) for n in kinds]
+        table = np.array([_figures(b) for b in blocks], dtype=np.int64)[at]
+        racks, replicas, per_rack, stage_racks, wired = table.T
+        wired = np.where(self.space.wires_all & (wired > 0), self.space.gpus, wired)
+        found = Pipelines(p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired)
+        fine = replicas > 0
+        for name in ("pipeline_parallel", "virtual_stages", "stages_per_rack", "replicas_per_rack"):
+            pin = self.space.instance.pins.get(f"layout.{name}")
+            if pin is not None:
+                fine &= getattr(found, COLUMN_OF.get(name, name)) == pin
+        return found.part(np.flatnonzero(fine))
+
+    def _block(self, stages_per_rack: int) -> Block | None:
+        """Return the block of one rack stage; those of longer pipelines have as many more racks."""
+        return block_of(
+            self.space.gpus,
+            tensor_parallel=self.shape.tensor_parallel,
+            context_parallel=self.shape.context_parallel,
+            expert_parallel=self.shape.expert_parallel,
+            pipeline_parallel=1,
+            stages_per_rack=stages_per_rack,
+        )
+
+
+COLUMN_OF = {"pipeline_parallel": "p", "virtual_stages": "v"}
+
+
+def _figures(block: Block | None) -> tuple[int, int, int, int, int]:
+    if block is None:
+        return 0, 0, 0, 0, 0
+    return block.racks, block.replicas, block.replicas_per_rack, block.stage_racks, block.rails

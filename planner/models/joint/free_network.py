@@ -1,0 +1,213 @@
+"""Columns alone: the fastest on so many racks, and the fewest racks in time, on a network that slows nothing.
+
+No grid, no fabric and no prices: the network slows sends and allreduces by its transport alone.
+"""
+
+import heapq
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.instance.instance import Instance
+from planner.models.joint.columns import strategy_bound
+from planner.models.joint.least_cost.expand import run
+from planner.models.joint.least_cost.floor import RACKS_ALONE
+from planner.models.joint.least_cost.tree import CostTree
+from planner.models.joint.solve import search
+from planner.models.joint.space import Problem, problem_of, strategies
+from planner.models.joint.tree.cache import JointCache
+from planner.models.joint.tree.dive import SAMPLED, likely
+from planner.models.joint.tree.expand import EXPAND
+from planner.models.joint.tree.tree import Tree
+from planner.models.joint.world import CENTS, EPS, Plan, World
+from planner.physics.training import layer_time
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
+from planner.plan.certificate import Status
+from planner.solvers.deadline import Deadline
+from planner.solvers.outcome import Stop
+
+NO_LIMIT = 10**9  # racks; no column has as many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fastest:
+    """The fastest layout on so many racks: seconds a sequence with a lower bound; infinite where none fits."""
+
+    seconds: float
+    bound: float
+    plan: Plan | None
+    stop: Stop
+
+    @property
+    def strategy(self) -> ParallelStrategy | None:
+        """The layout in full."""
+        return None if self.plan is None else strategy_of(self.plan)
+
+
+def fastest_on(
+    instance: Instance,
+    racks: int,
+    *,
+    max_sequences: int | None = None,
+    pins: dict[str, Any] | None = None,
+    time_limit: float | None = None,
+) -> Fastest:
+    """Return the fastest layout of an instance on so many racks, sequences a step at most and further pins."""
+    problem = problem_on(instance, racks)
+    most = problem.max_sequences if max_sequences is None else max_sequences
+    return fastest_of(replace(problem, max_sequences=most, pins=problem.pins | (pins or {})), time_limit=time_limit)
+
+
+def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
+    """Return the fastest layout of a problem on the racks of its cluster."""
+    world = World(problem=problem, sites=None, templates=None, cache=JointCache(strategies=list(strategies(problem))))
+    tree = Tree(world=world, progress=lambda _: None, deadline=Deadline(time_limit))
+    stopped = search(tree)
+    seconds = math.inf if tree.incumbent is None else tree.incumbent.seconds
+    proved = stopped == "proved"
+    stop = Stop.PROVED if proved else Stop.LIMIT
+    return Fastest(seconds=seconds, bound=seconds if proved else tree.bound, plan=tree.incumbent, stop=stop)
+
+
+def problem_on(instance: Instance, racks: int) -> Problem:
+    """Read the joint question of one cluster of so many racks, without grid, wide area, money and limits of power."""
+    limits = instance.limits.model_copy(update={"budget_usd": None, "facility_power_mw": None})
+    hardware = instance.hardware.model_copy(update={"racks": racks})
+    alone = instance.model_copy(update={"limits": limits, "hardware": hardware, "grid": None, "wan": None})
+    return problem_of(alone)
+
+
+def conditions_of(problem: Problem) -> Conditions:
+    """Return what a step takes from a network that slows nothing above its transport."""
+    phi = problem.transport_slowdown
+    return Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)
+
+
+def racks_of(plan: Plan) -> int:
+    """Return the racks that a plan's blocks fill."""
+    block = plan.column.strategy.block(plan.column.p)
+    return 0 if block is None else sum(plan.shape.blocks) * block.racks
+
+
+def strategy_of(plan: Plan) -> ParallelStrategy:
+    """Spell the layout of a plan in full."""
+    c, split = plan.column, plan.split
+    s, block = c.strategy, c.strategy.block(c.p)
+    if block is None:
+        raise ValueError("a plan without a block")
+    recomputed = any(split.recomputed) or s.recomputes == "all"
+    return ParallelStrategy.of_shape(
+        s.shape,
+        pipeline_parallel=c.p,
+        data_parallel_by_site=tuple(n for _, n in sorted(plan.replicas_by_site.items())),
+        virtual_stages=c.v,
+        micro_batches=c.m,
+        recompute="full" if recomputed else s.shape.recompute,
+        zero_stage=c.zero,
+        layers_per_stage=split.layers,
+        recomputed_layers_per_stage=split.recomputed if recomputed else (),
+        replicas_per_rack=block.replicas_per_rack,
+        stages_per_rack=block.stages_per_rack,
+        schedule=s.order,
+    )
+
+
+def days_of(instance: Instance, seconds_per_sequence: float) -> float:
+    """Return the days to train at so many seconds a sequence."""
+    w = instance.workload
+    return float(layer_time.days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
+
+
+@dataclass(kw_only=True)
+class FreeTree(Tree):
+    """Open nodes below a ceiling that a column on a free network reaches."""
+
+    ceiling: float = math.inf
+
+    @property
+    def cutoff(self) -> float:
+        """Seconds a sequence above which nothing matters."""
+        return self.ceiling * (1 + EPS)
+
+
+def least_seconds(world: World, deadline: Deadline) -> float | None:
+    """Bound the seconds a sequence of every plan: the fastest column on the most racks that the money may buy.
+
+    Infinite where no column fits; None where the limit came first.
+    """
+    tree = FreeTree(world=world, progress=lambda _: None, deadline=deadline)
+    for s in strategies(world.problem):
+        tree.push(strategy_bound(world, s), "strategy", s)
+    nodes = sorted(tree.heap)
+    for bound, _, node in nodes[:: max(1, len(nodes) // SAMPLED)]:
+        if bound >= tree.ceiling or deadline.passed:
+            break
+        for exact, _ in likely(world, node.what, tree.ceiling):
+            tree.ceiling = min(tree.ceiling, exact)
+    while tree.heap:
+        if deadline.passed:
+            return None
+        key, _, node = heapq.heappop(tree.heap)
+        if node.kind == "column":
+            return key
+        EXPAND[node.kind](tree, key, node.what)
+    return math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewestRacks:
+    """The fewest racks that have a layout in time, and the most that are proven too few."""
+
+    status: Status
+    racks: int | None
+    too_few: int  # racks with which no layout is in time, proven
+    days: float | None
+    plan: Plan | None
+
+    @property
+    def strategy(self) -> ParallelStrategy | None:
+        """The fastest layout on so many racks."""
+        return None if self.plan is None else strategy_of(self.plan)
+
+
+def fewest_racks(
+    instance: Instance, days: float, *, tolerance: float = 0.0, time_limit: float | None = None
+) -> FewestRacks:
+    """Return the fewest racks that train in so many days, without a budget, and the fastest layout on them.
+
+    `tolerance`: a relative width of the bracket between them and those proven too few that is narrow enough.
+    """
+    deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
+    tree = CostTree(
+        world=World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None),
+        floor=RACKS_ALONE,
+        limit=limit,
+        budget=float(NO_LIMIT),
+        deadline=deadline,
+        progress=lambda _: None,
+        ties=False,
+        gap=tolerance,
+    )
+    stopped, plan = run(tree), tree.incumbent
+    if plan is None:
+        status: Status = "unknown" if stopped else "infeasible"
+        return FewestRacks(status=status, racks=None, too_few=_below(tree.bound), days=None, plan=None)
+    most = racks_of(plan)
+    fastest = None if stopped else fastest_on(instance, most, time_limit=deadline.limit).plan
+    if fastest is not None and fastest.seconds <= plan.seconds * (1 + EPS):
+        plan = fastest
+    racks = racks_of(plan)
+    too_few = min(racks - 1, _below(tree.bound) if stopped else math.floor(most / (1 + tolerance) - 2 * CENTS))
+    return FewestRacks(
+        status="feasible" if stopped and too_few < racks - 1 else "optimal",
+        racks=racks,
+        too_few=too_few,
+        days=days_of(instance, plan.seconds),
+        plan=plan,
+    )
+
+
+def _below(bound: float) -> int:
+    """Return the most racks below a lower bound."""
+    return max(0, math.ceil(bound - 2 * CENTS) - 1)

@@ -1,0 +1,77 @@
+"""Lower bounds on the capital of racks, before sites, fabrics and fibre are decided."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint.space import Floats
+from planner.models.joint.world import World
+from planner.models.requests import resolved_switches
+from planner.physics.network.price import min_endpoint_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """What plans cost at least: a fixed part, whole modules of racks, and for each GPU cabled its link and leaf port.
+
+    `site_usd`: of each open site.
+    """
+
+    fixed_usd: float
+    site_usd: float
+    module_racks: int
+    module_usd: float
+    rail_usd: float
+    min_sites: int = 1
+    link_usd: Floats = field(default_factory=lambda: np.zeros(1))  # of a pair of sites on the shortest route
+
+    def usd(self, racks: Any, rails: Any) -> Any:
+        """Bound the capital of so many racks in all with so many GPUs of each cabled."""
+        modules = np.ceil(racks / self.module_racks)
+        return self._sites_usd(self.min_sites) + modules * self.module_usd + racks * rails * self.rail_usd
+
+    def usd_over(self, racks: Sequence[int], rails: int) -> float:
+        """Bound the capital of racks by site, each of which has whole modules."""
+        modules = sum(math.ceil(n / self.module_racks) for n in racks)
+        return self._sites_usd(len(racks)) + modules * self.module_usd + sum(racks) * rails * self.rail_usd
+
+    def _sites_usd(self, sites: int) -> float:
+        pairs = sites * (sites - 1) // 2
+        return self.fixed_usd + self.site_usd * sites + pairs * float(self.link_usd[0])
+
+    def max_blocks(self, usd: float, racks: Any, rails: Any) -> Any:
+        """Bound the blocks of so many racks that a capital can pay."""
+        each = racks * (self.module_usd / self.module_racks + rails * self.rail_usd)
+        left = max(0.0, usd - self._sites_usd(self.min_sites))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.where(each > 0, left / each * (1 + 1e-12) + 1e-9, np.inf)
+        return np.floor(np.minimum(found, 1e15)).astype(np.int64)
+
+
+RACKS_ALONE = Floor(fixed_usd=0.0, site_usd=0.0, module_racks=1, module_usd=1.0, rail_usd=0.0)  # counts racks
+
+
+def floor_of(world: World) -> Floor:
+    """Read the lower bound from the sites and the fabrics of a world."""
+    network = world.problem.instance.network
+    each = 0.0
+    if network is not None and world.templates is not None:
+        each = min(min_endpoint_usd(network, s) for s in resolved_switches(network.switches))
+    sites = world.sites
+    if sites is None:
+        return Floor(fixed_usd=world.owned_usd, site_usd=0.0, module_racks=1, module_usd=0.0, rail_usd=each)
+    module, fixed = sites.data.module_racks, sites.floor_usd(0, 1)
+    energy = min((sites.data.energy_musd(x) for x in sites.data.candidates), default=0.0)
+    years = world.problem.instance.limits.operation_years
+    return Floor(
+        fixed_usd=0.0,
+        site_usd=fixed,
+        module_racks=module,
+        module_usd=sites.floor_usd(module, 1) - fixed + years * energy * 1e6,
+        rail_usd=each,
+        min_sites=sites.min_open,
+        link_usd=np.array([sites.fibre_usd(sites.min_route_km(), 1)]),
+    )

@@ -1,0 +1,233 @@
+"""The cheapest plan of one column in one shape whose time is within a limit.
+
+Slowdowns and fibre in the order of their least capital. Time never falls as a network slows or fibre narrows, so each
+choice of slowdowns needs a least number of wavelengths; more of them allow longer round trips, and so other sites.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.models.joint.least_cost.floor import Floor
+from planner.models.joint.least_cost.prices import Prices
+from planner.models.joint.places.built import built, exchanged_bytes
+from planner.models.joint.places.capital_floors import Level
+from planner.models.joint.search import SETTLED, Candidate, Search
+from planner.models.joint.sites import Circuit, Part
+from planner.models.joint.template_tables import least_at
+from planner.models.joint.world import EPS, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Slowdowns with a number of wavelengths.
+
+    `timed`: they are in time at the shortest round trip, not only by bound; `priced`: the sites were asked for them.
+    """
+
+    level: Level
+    waves: int
+    timed: bool = False
+    priced: bool = False
+
+
+@dataclass(kw_only=True)
+class CheapestSearch(Search):
+    """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
+
+    floor_usd: Floor
+    all_prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)  # of all shapes
+
+    def steps(self) -> Iterator[float | Plan]:
+        """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
+        if not self._rtts or not len(self._wavelengths):
+            return
+        first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
+        self._ask(first, last)
+        yield self._base(first, last) + self._least_fabric_usd
+        choices = self._first_choices()
+        for waves in {c.waves for c in (*choices[:1], *choices[-1:])}:
+            self._ask(waves, last)
+        heap = [(self._base(c.waves, self._rtts[0]) + c.level.usd, next(order), c) for c in choices]
+        heapq.heapify(heap)
+        while heap:
+            usd, _, choice = heapq.heappop(heap)
+            yield usd
+            found = self._expand(choice)
+            for usd_of, answer in found:
+                if isinstance(answer, Plan):
+                    yield answer
+                else:
+                    heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
+
+    @property
+    def _least_fabric_usd(self) -> float:
+        """Price of the least fabrics: for each GPU cabled its link and a port of the cheapest leaf."""
+        q = self.shape_problem
+        racks = sum(q.traffic.racks(g) for g in q.shape.blocks)
+        return racks * q.traffic.rails * self.floor_usd.rail_usd
+
+    @cached_property
+    def levels(self) -> list[Level]:
+        """List the slowdowns that may be worth their price; all of them where a frugal fabric may beat a cheap one."""
+        q = self.shape_problem
+        sites = q.world.sites
+        if q.world.templates is None or sites is None or not sites.counts_power:
+            return super().levels
+        parts = [q.options[g] for g in q.shape.blocks]
+        if any(not len(x) for x in parts):
+            return []
+        sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
+        found = []
+        for allreduce in allreduces.tolist():
+            usd = np.sum([least_at(x, sends, allreduce) for x in parts], axis=0)
+            found += [Level(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(np.isfinite(usd))]
+        return found
+
+    def _first_choices(self) -> list[Choice]:
+        """Pair the slowdowns that may be in time with the fewest wavelengths that even stages need."""
+        waves, rtt, levels = self._wavelengths, self._rtts[0], self.levels
+        if not levels:
+            return []
+        seconds = self._bounds([(x, int(waves[-1])) for x in levels], rtt)
+        near = [x for x, bound in zip(levels, seconds, strict=True) if bound < self.cutoff]
+        low, high = np.zeros(len(near), dtype=np.int64), np.full(len(near), len(waves) - 1)
+        while (low < high).any():
+            middle = (low + high) // 2
+            fits = self._bounds([(x, int(n)) for x, n in zip(near, waves[middle], strict=True)], rtt) < self.cutoff
+            low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
+        return [Choice(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
+
+    def _fewest(self, level: Level, rtt: float, above: int) -> int | None:
+        """Return the fewest wavelengths, more than some, with which slowdowns are in time at a round trip."""
+        waves = self._wavelengths[self._wavelengths > above]
+        low, high = 0, len(waves)
+        while low < high:
+            middle = (low + high) // 2
+            if self._in_time(level, int(waves[middle]), rtt):
+                high = middle
+            else:
+                low = middle + 1
+        return int(waves[low]) if low < len(waves) else None
+
+    def _in_time(self, level: Level, waves: int, rtt: float) -> bool:
+        return self._seconds(level, waves, rtt, self.cutoff) < self.cutoff
+
+    def _expand(self, c: Choice) -> list[tuple[float, Choice | Plan]]:
+        """Return what follows a choice, each with a lower bound on its capital: plans, and further choices."""
+        if not c.timed:
+            fits = self._in_time(c.level, c.waves, self._rtts[0])
+            waves = c.waves if fits else self._fewest(c.level, self._rtts[0], c.waves)
+            return [] if waves is None else self._reached(replace(c, waves=waves, timed=True))
+        at = self._longest(c)
+        if not c.priced:
+            self._ask(c.waves, self._rtts[at])
+            return [self._bounded(replace(c, priced=True)), *self._reached(self._later(c))]
+        plan = None if self._beaten(c, self._rtts[at]) else self._placed(c, self._rtts[at])
+        return [] if plan is None else [(plan.capital_usd, plan)]
+
+    def _reached(self, c: Choice | None) -> list[tuple[float, Choice | Plan]]:
+        """Return a choice with its lower bound, or the first behind it that sites may have."""
+        while c is not None:
+            usd, _ = self._bounded(c)
+            if usd < math.inf:
+                return [(usd, c)]
+            c = self._later(c)
+        return []
+
+    def _later(self, c: Choice) -> Choice | None:
+        """Return the same slowdowns with the wavelengths that come next: those that allow a longer round trip.
+
+        Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
+        """
+        prices = self._prices
+        if prices is not None and not prices.exact:
+            more = self._wavelengths[self._wavelengths > c.waves]
+            return replace(c, waves=int(more[0]), priced=False) if len(more) else None
+        longer = self._rtts[self._longest(c) + 1 :]
+        rtt = next((t for t in longer if prices is None or prices.lower(c.waves, t) < math.inf), None)
+        waves = None if rtt is None else self._fewest(c.level, rtt, c.waves)
+        return None if waves is None else replace(c, waves=waves, priced=False)
+
+    def _bounded(self, c: Choice) -> tuple[float, Choice]:
+        """Return a choice behind the lower bound of its capital at the longest round trip that it allows."""
+        return self._base(c.waves, self._rtts[self._longest(c)]) + c.level.usd, c
+
+    def _longest(self, c: Choice) -> int:
+        """Return the place of the longest round trip at which a choice is in time."""
+        low, high = 0, len(self._rtts) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._in_time(c.level, c.waves, self._rtts[middle]) else (low, middle - 1)
+        return low
+
+    def _beaten(self, c: Choice, rtt: float) -> bool:
+        """Return whether slower fabrics are in time as well: they have every template that these have, and more."""
+        sites = self.shape_problem.world.sites
+        if sites is None or not sites.counts_power:
+            return False
+        sends, allreduces = (sorted({getattr(x, n) for x in self.levels}) for n in ("send", "allreduce"))
+        next_send = [x for x in sends if x > c.level.send][:1]
+        next_allreduce = [x for x in allreduces if x > c.level.allreduce][:1]
+        slower = [Level(x, c.level.allreduce, 0.0) for x in next_send]
+        slower += [Level(c.level.send, x, 0.0) for x in next_allreduce]
+        return any(self._in_time(x, c.waves, rtt) for x in slower)
+
+    def _placed(self, c: Choice, rtt: float) -> Plan | None:
+        """Return the cheapest plan of a choice as built; None where no sites have it."""
+        q = self.shape_problem
+        sites = q.world.sites
+        q.world.count("questions")
+        if sites is None:
+            plan = built(q, c.waves, None, self._templates(c.level, None), math.inf)
+            return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
+        parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
+        size = self._stage_bytes(Candidate(0.0, 0.0, c.level, c.waves, rtt))
+        for _ in range(SETTLED):
+            placed = sites.cheapest(parts, Circuit(c.waves, rtt, size) if q.several else None)
+            if placed is None:
+                return None
+            plan, asked = built(q, c.waves, placed, self._templates(c.level, placed), math.inf), size
+            size = exchanged_bytes(q.column, plan.split)
+            if size == asked or not (sites.designed and q.several):
+                break
+        else:
+            raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
+        if plan.seconds > self.cutoff * (1 + EPS):
+            raise RuntimeError("joint: a plan that was timed is late as built")
+        return plan
+
+    def _base(self, waves: int, rtt: float) -> float:
+        """Bound the capital without fabrics at so many wavelengths and no longer round trips."""
+        q = self.shape_problem
+        if q.world.sites is None:
+            racks = [q.traffic.racks(g) for g in q.shape.blocks]
+            return replace(self.floor_usd, rail_usd=0.0).usd_over(racks, q.traffic.rails)
+        return self._prices.lower(waves, rtt) if self._prices is not None else 0.0
+
+    @cached_property
+    def _prices(self) -> Prices | None:
+        """What the racks cost at sites without fabrics, shared by all shapes with as many racks by site."""
+        sites = self.shape_problem.world.sites
+        if sites is None:
+            return None
+        parts = self._bare_parts()
+        return self.all_prices.setdefault(parts, Prices(sites=sites, parts=parts))
+
+    def _bare_parts(self) -> tuple[Part, ...]:
+        """Return parts whose fabrics cost nothing; the same for every column with as many racks by site."""
+        q = self.shape_problem
+        if q.world.sites is not None and q.world.sites.counts_power:
+            return tuple(self._bare(g) for g in q.shape.blocks)
+        racks = [q.traffic.racks(g) for g in q.shape.blocks]
+        return tuple(Part(n, n, ((0.0, 0.0),)) for n in racks)
+
+    def _ask(self, waves: int, rtt: float) -> None:
+        """Ask what the sites cost without fabrics, unless it is known."""
+        if self._prices is not None:
+            self._prices.ask(waves, rtt)

@@ -1,0 +1,173 @@
+"""The least capital of any plan of the declared space that trains by a deadline, with its proof."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.models.joint.free_network import least_seconds
+from planner.models.joint.least_cost.expand import run
+from planner.models.joint.least_cost.floor import floor_of
+from planner.models.joint.least_cost.tree import CostTree
+from planner.models.joint.sites import Sites
+from planner.models.joint.solution import OUTSIDE, SPACE, JointStatus
+from planner.models.joint.space import Problem, problem_of
+from planner.models.joint.templates import Templates
+from planner.models.joint.world import EPS, Plan, World
+from planner.models.requests import Options
+from planner.physics.training import layer_time
+from planner.solvers.deadline import Deadline
+
+SHARE = 0.005  # of the fewest days, within which a cheaper plan is named beside the fastest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastCost:
+    """The cheapest plan in time: its capital with a lower bound over the declared space, and its days.
+
+    `least_days`: where no plan is in time, a lower bound on the days of any, the most racks beside the cheapest
+    fabrics on a network that slows nothing above its transport.
+    """
+
+    status: JointStatus
+    capital_usd: float | None
+    lower_bound_usd: float | None
+    days: float | None
+    least_days: float | None
+    plan: Plan | None
+    stopped: bool
+    counts: dict[str, int] = field(default_factory=dict)
+    space: str = SPACE
+    outside: str = OUTSIDE
+
+
+def days_of(problem: Problem, seconds: float) -> float:
+    """Return the days to train at so many seconds a sequence."""
+    w = problem.instance.workload
+    return float(layer_time.days_to_train(w.tokens, w.sequence_length, seconds, w.availability))
+
+
+def seconds_of(problem: Problem, days: float) -> float:
+    """Return the seconds a sequence at which training takes so many days."""
+    return days / days_of(problem, 1.0)
+
+
+def world_of(instance: Instance, options: Options, *, overhead_includes_fabric: bool = False) -> World:
+    """Gather what all columns of an instance share."""
+    problem = problem_of(instance)
+    sites = (
+        Sites(instance=instance, overhead_includes_fabric=overhead_includes_fabric, seed=options.seed)
+        if instance.grid is not None
+        else None
+    )
+    counts = sites is not None and sites.counts_power
+    phi = problem.transport_slowdown
+    templates = (
+        Templates(instance=instance, transport_slowdown=phi, power_counts=counts)
+        if instance.network is not None
+        else None
+    )
+    return World(problem=problem, sites=sites, templates=templates)
+
+
+def cheapest_by(
+    world: World,
+    deadline_seconds_per_sequence: float,
+    *,
+    known: Plan | None = None,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> LeastCost:
+    """Return the cheapest plan whose time a sequence is within a limit, of equal ones the fastest.
+
+    `known`: a plan in time from which the search starts, such as the fastest; what its search learned of sites and
+    templates stands in the world, and is not asked again.
+    """
+    problem = world.problem
+
+    def report(plan: Plan) -> None:
+        c = plan.column
+        progress(
+            f"${plan.capital_usd / 1e9:,.3f}B, {days_of(problem, plan.seconds):,.2f} days: "
+            f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches"
+        )
+
+    if known is not None and known.seconds > deadline_seconds_per_sequence * (1 + EPS):
+        known = None
+    tree = CostTree(
+        world=world,
+        floor=floor_of(world),
+        limit=deadline_seconds_per_sequence,
+        budget=world.budget,
+        deadline=Deadline(time_limit),
+        progress=report,
+        incumbent=known,
+    )
+    return _result(tree, stopped=run(tree))
+
+
+def _described(plan: Plan) -> str:
+    """Name how a plan cuts the model, and its blocks by site."""
+    c, s = plan.column, plan.column.strategy.shape
+    blocks = "+".join(map(str, plan.shape.blocks))
+    return f"TP {s.tensor_parallel} x CP {s.context_parallel} x PP {c.p}, v {c.v}, blocks {blocks}"
+
+
+def _result(tree: CostTree, *, stopped: bool) -> LeastCost:
+    """Say what a search has found, and what it has proven."""
+    plan, problem, counts = tree.incumbent, tree.world.problem, dict(sorted(tree.world.counts.items()))
+    if plan is None:
+        status = JointStatus.UNKNOWN if stopped else JointStatus.INFEASIBLE
+        bound = tree.bound if stopped else None
+        least = None if stopped else least_seconds(tree.world, tree.deadline)
+        days = None if least is None or not math.isfinite(least) else days_of(problem, least)
+        return LeastCost(
+            status=status,
+            capital_usd=None,
+            lower_bound_usd=bound,
+            days=None,
+            least_days=days,
+            plan=None,
+            stopped=stopped,
+            counts=counts,
+        )
+    bound = min(tree.bound, plan.capital_usd) if stopped else plan.capital_usd
+    return LeastCost(
+        status=JointStatus.FEASIBLE if stopped else JointStatus.OPTIMAL,
+        capital_usd=plan.capital_usd,
+        lower_bound_usd=bound,
+        days=days_of(problem, plan.seconds),
+        least_days=None,
+        plan=plan,
+        stopped=stopped,
+        counts=counts,
+    )
+
+
+def solve_joint_cost(
+    instance: Instance,
+    options: Options,
+    progress: Callable[[str], None],
+    *,
+    overhead_includes_fabric: bool = False,
+) -> LeastCost:
+    """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all."""
+    world = world_of(instance, options, overhead_includes_fabric=overhead_includes_fabric)
+    days = instance.limits.deadline_days
+    limit = math.inf if days is None else seconds_of(world.problem, days)
+    return cheapest_by(world, limit, time_limit=options.time_limit, progress=progress)
+
+
+def cheaper_within(
+    world: World,
+    best: Plan,
+    share: float = SHARE,
+    *,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> LeastCost:
+    """Return the cheapest plan within a share of the best days; at 0, of the plans as fast as the best."""
+    if not 0 <= share < 1:
+        raise InputError(f"objective.tolerance: {share!r} must be at least 0 and less than 1; give a share of the days")
+    return cheapest_by(world, best.seconds * (1 + share), known=best, time_limit=time_limit, progress=progress)

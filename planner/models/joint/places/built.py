@@ -1,0 +1,56 @@
+"""A plan as it is built: on its own templates and at its own sites, timed anew."""
+
+from planner.models.joint.sites import Placed
+from planner.models.joint.split import Column, Split
+from planner.models.joint.templates import Template
+from planner.models.joint.world import CLUSTER, Plan, ShapeProblem
+from planner.physics.training.stage_memory import stage_gradient_bytes
+
+
+def where(placed: Placed | None) -> dict[str, tuple[int, int]]:
+    """Return the part and the fabric of each site."""
+    return {CLUSTER: (0, 0)} if placed is None else placed.parts
+
+
+def built(
+    q: ShapeProblem, wavelengths: int, placed: Placed | None, templates: dict[str, Template], cutoff: float
+) -> Plan:
+    """Time the plan as it is built: its own templates and its own pair of sites, no slower than a cutoff."""
+    sizes = sorted(set(q.shape.blocks), reverse=True)
+    blocks = {s: sizes[k] for s, (k, _) in where(placed).items()}
+    phi = q.world.problem.transport_slowdown
+    send, allreduce = (max([phi, *(getattr(t, name) for t in templates.values())]) for name in ("send", "allreduce"))
+    conditions = q.conditions(send, allreduce, q.fibre(wavelengths, 0.0 if placed is None else placed.rtt_ms))
+    split = q.split(conditions, cutoff)
+    if split is None:
+        raise RuntimeError("joint: a column that was timed cannot be split")
+    capital = q.world.owned_usd + sum(t.usd for t in templates.values())
+    return Plan(
+        seconds=split.seconds,
+        capital_usd=capital if placed is None else placed.capital_usd,
+        column=q.column,
+        split=split,
+        conditions=conditions,
+        shape=q.shape,
+        templates=templates,
+        blocks_by_site=blocks,
+        replicas_by_site=_replicas(q, blocks),
+        placed=placed,
+        wavelengths=wavelengths,
+    )
+
+
+def _replicas(q: ShapeProblem, blocks: dict[str, int]) -> dict[str, int]:
+    """Share the replicas out: every block whole but the last of one site of most blocks."""
+    missing = sum(blocks.values()) * q.block.replicas - q.column.d
+    short = min(s for s, g in blocks.items() if g == max(blocks.values()))
+    return {s: g * q.block.replicas - (missing if s == short else 0) for s, g in sorted(blocks.items())}
+
+
+def exchanged_bytes(column: Column, split: Split) -> float:
+    """Return the gradients of the largest stage of a split, which sites exchange stage by stage."""
+    s = column.strategy
+    return max(
+        float(stage_gradient_bytes(s.machine, s.shape, n, stage=stage, pipeline=column.p))
+        for stage, n in enumerate(split.layers)
+    )

@@ -1,0 +1,221 @@
+"""What a plan states of its sites: read from the joint MILP with its whole decisions fixed and its flows shortest."""
+
+from typing import Any
+
+import pyomo.environ as pyo
+
+from planner.models.joint.places.milp import Question, stated
+from planner.models.joint.sites import Placed, Sites
+from planner.models.sites.bounds import max_sites
+from planner.models.sites.data import SplitData
+from planner.models.sites.grid.lazy_rows import security_space
+from planner.models.sites.rules import registry
+from planner.models.sites.scenarios import block_of, expected_musd, scenarios, years
+from planner.models.sites.soft_rules import excess_of
+from planner.models.sites.solution import Dispatch, dispatch
+from planner.physics.site import cost, power, wan
+from planner.physics.site.grid import usable_interconnect_mw
+from planner.plan.certificate import Certificate
+from planner.plan.sites import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
+from planner.plan.wan import WanPlan
+from planner.solvers import highs
+from planner.solvers.outcome import relative_gap
+
+MINIMIZES = "capital of the whole plan with the counted years of energy, USD"
+FORMULATION = (
+    "MILP: a site for the blocks of each part, one fabric of those given, whole modules, generation, flows, new "
+    "circuits and the fibre between sites that hold blocks; every rule of the grid; least capital"
+)
+
+
+def sites_section(sites: Sites, placed: Placed, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
+    """Return the sites section of a plan; `fabric_mw` is the power of each site's fabric, `given` what it held fixed.
+
+    The certificate is that of the question to the MILP, whose capital is that of the whole plan.
+    """
+    q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
+    m = stated(q)
+    _fix(m, q, placed)
+    _settle(m, q, sites.seed)
+    return SitesPlan(
+        sites=tuple(_site(q.data, s, n, placed, fabric_mw.get(s, 0.0)) for s, n in sorted(placed.racks.items())),
+        links=tuple(_link(q.data, p, placed) for p in q.data.pairs if set(p) <= set(placed.racks)),
+        new_lines=tuple(NewCircuits(line=k, circuits=n) for k, n in sorted(placed.circuits.items())),
+        upgrades=tuple(Upgrade(node=n, steps=k) for n, k in sorted(placed.steps.items())),
+        generation_mw=_nonzero(dispatch(m, q.data).generated),
+        flows=_flows(dispatch(m, q.data)),
+        excess=tuple(_excess(q.data, name, x) for name, x in excess_of(m).items()),
+        scenarios={
+            n: _run(q.data, year, dispatch(block_of(m, n), year), placed, fabric_mw)
+            for n, year in scenarios(q.data).items()
+        },
+        certificate=_certificate(sites, q, placed, given),
+    )
+
+
+def wan_section(sites: Sites, placed: Placed, *, window_seconds: float = 0.0) -> WanPlan | None:
+    """Return the design of what joins the sites where the instance asks for it; None elsewhere.
+
+    `window_seconds` is the window of the exchange where one site alone trains.
+    """
+    if not sites.designed or len(placed.racks) < 2:
+        return None
+    return sites.fibre.design(placed.joined, placed.circuit, window_seconds)
+
+
+def _fix(m: Any, q: Question, placed: Placed) -> None:
+    """Fix the whole decisions at those of a solution, by their bounds."""
+    fixed: list[tuple[Any, float]] = []
+    fixed += [(m.part[x, k], float(placed.parts.get(x, (-1, 0))[0] == k)) for x, k in m.part]
+    fixed += [(m.fabric[x, k, f], float(placed.parts.get(x) == (k, f))) for x, k, f in m.fabric]
+    fixed += [(m.modules[x], placed.racks.get(x, 0) // q.data.module_racks) for x in m.modules]
+    fixed += [(m.open[x], float(x in placed.racks)) for x in m.open]
+    fixed += [(m.circuits[k], placed.circuits.get(k, 0)) for k in m.circuits]
+    fixed += [(m.steps[k], placed.steps.get(k, 0)) for k in m.steps]
+    for var, x in fixed:
+        var.setlb(x)
+        var.setub(x)
+
+
+def _settle(m: Any, q: Question, seed: int) -> None:
+    """Set the model to the solution: excess at its price, then scenarios at theirs, then the shortest flows."""
+    _solve(m, seed)
+    for year in years(m, q.data):
+        for rule in registry.RULES.values():
+            for var in (year.block.component(f"{rule.name}_excess") or {}).values():
+                var.setub(max(var.value, 0.0) + 1e-9)
+    if q.data.grid.rules.scenarios == "expected":
+        m.goal.set_value(expected_musd(m, q.data, 0.0))
+        _solve(m, seed)
+        for name in scenarios(q.data):
+            for x in block_of(m, name).modules.values():
+                x.setlb(max(x.value - 1e-7, 0.0))
+    if q.data.network is None:
+        m.goal.set_value(_length(m, q.data))
+        _solve(m, seed)
+
+
+def _length(m: Any, data: SplitData) -> Any:
+    """Return the sum of all flows of all years, whatever their way: the cost leaves flows free, and loops confuse."""
+    total: Any = 0.0
+    for year in years(m, data):
+        block = year.block
+        keys = list(block.flow)
+        block.size = pyo.Var(keys, domain=pyo.NonNegativeReals, bounds=lambda b, k: (0, b.flow[k].ub))
+        block.forward = pyo.Constraint(keys, rule=lambda b, k: b.flow[k] <= b.size[k])
+        block.backward = pyo.Constraint(keys, rule=lambda b, k: -b.flow[k] <= b.size[k])
+        total += sum(block.size.values())
+    return total
+
+
+def _solve(m: Any, seed: int) -> None:
+    outcome = highs.run(m, seed=seed)
+    if outcome.solution is None:
+        raise RuntimeError(f"joint sites: the decisions of the plan have no dispatch ({outcome.detail})")
+    for var in m.component_data_objects(pyo.Var):
+        x = outcome.solution.of(var)
+        var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
+
+
+def _site(data: SplitData, site: str, racks: int, placed: Placed, fabric_mw: float) -> Site:
+    node, h, usable = data.candidates[site], data.hardware, None
+    if data.grid.rules.interconnect.on:
+        usable = usable_interconnect_mw(data.grid, node, placed.circuits, placed.steps.get(site, 0))
+    return Site(
+        id=site,
+        balancing_authority=node.balancing_authority,
+        interconnection=data.interconnection(site),
+        modules=racks // data.module_racks,
+        racks=racks,
+        gpus=racks * power.rack_of(h).gpus,
+        it_mw=power.it_mw(h, racks, fabric_mw),
+        facility_mw=power.facility_mw(h, racks, fabric_mw),
+        interconnect_mw=usable,
+        cooling_m2=power.cooling_m2(h, racks, fabric_mw),
+        latitude=node.latitude,
+        longitude=node.longitude,
+    )
+
+
+def _link(data: SplitData, pair: tuple[str, str], placed: Placed) -> Link:
+    """Return the link between two open sites: the wavelengths of the plan, none where one of them holds no blocks."""
+    lit = placed.circuit is not None and set(pair) <= set(placed.parts)
+    waves = placed.circuit.wavelengths if placed.circuit is not None and lit else 0
+    return Link(
+        a=pair[0],
+        b=pair[1],
+        route_km=data.pairs[pair],
+        rtt_ms=data.rtt_ms(pair),
+        required_gbps=waves * data.wan.wavelength_gbps,
+        wavelengths=waves,
+        capacity_gbps=waves * data.wan.wavelength_gbps,
+        fibre_pairs=wan.fibre_pairs(data.wan, waves),
+        usd_per_year=cost.link_usd_per_year(data.grid, data.wan, data.pairs[pair], waves),
+    )
+
+
+def _nonzero(mw: dict[str, float]) -> dict[str, float]:
+    """Return powers to the watt, without those that round to nothing."""
+    rounded = {n: round(x, 6) for n, x in sorted(mw.items())}
+    return {n: x for n, x in rounded.items() if x}
+
+
+def _flows(of: Dispatch) -> tuple[Flow, ...]:
+    return tuple(Flow(line=k, mw=x) for k, x in _nonzero(of.flow).items())
+
+
+def _excess(data: SplitData, name: str, amount: float) -> Excess:
+    rule, amount = registry.rule_of(name), round(amount, 6)
+    usd = data.grid.rules.soft[rule.name].usd_per_year * amount
+    return Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd)
+
+
+def _run(data: SplitData, year: SplitData, of: Dispatch, placed: Placed, fabric_mw: dict[str, float]) -> ScenarioRun:
+    """Return how the sites run in a scenario, at its prices of energy and of curtailed work."""
+    usd = 0.0
+    for s, racks in sorted(placed.racks.items()):
+        drawn = round(of.load.get(s, 0.0), 6)
+        idle = max(power.facility_mw(data.hardware, racks, fabric_mw.get(s, 0.0)) - drawn, 0.0)
+        usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(s))
+        usd += cost.energy_usd_per_year(idle, data.grid.rules.curtailment_usd_per_mwh)
+    return ScenarioRun(
+        running_mw=_nonzero(of.load),
+        generation_mw=_nonzero(of.generated),
+        flows=_flows(of),
+        energy_usd_per_year=usd,
+    )
+
+
+def _certificate(sites: Sites, q: Question, placed: Placed, given: str) -> Certificate:
+    """Return what the MILP proved: no other sites hold these parts for less."""
+    proof, value = placed.proof, placed.capital_usd
+    # A bound above the objective differs from it by rounding only.
+    bound = value if proof.proved else None if proof.bound_usd is None else min(proof.bound_usd, value)
+    limit = q.data.grid.rules.max_rtt_ms
+    space: dict[str, Any] = {
+        "candidate_sites": len(q.data.candidates),
+        "max_sites": max_sites(q.data, registry.without()),
+        "parts": sum(n for _, n in q.kinds),
+        "fabrics": sum(len(p.fabrics) for p, _ in q.kinds),
+        "pairs": len(q.data.pairs),
+        "pairs_over_rtt": sum(limit is not None and q.data.rtt_ms(p) > limit for p in q.data.pairs),
+        "designs": sites.fibre.solved,
+        "questions": sites.solved,
+    }
+    if q.data.network is not None:
+        space |= security_space(q.data.network)
+    return Certificate(
+        status="optimal" if proof.proved else "feasible",
+        objective=value,
+        bound=bound,
+        gap=relative_gap(value, bound),
+        solver=proof.solver,
+        formulation=FORMULATION,
+        variables=proof.variables,
+        constraints=proof.constraints,
+        seconds=proof.seconds,
+        seed=sites.seed,
+        minimizes=MINIMIZES,
+        given=given,
+        space=space,
+    )

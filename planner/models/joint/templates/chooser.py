@@ -1,0 +1,284 @@
+"""The fabric templates of one site.
+
+What each costs and draws, and how it slows a column's traffic. A template is a switch in a family, d racks to a leaf
+domain, the ports, bundles and shapes of every tier above, and the stripes of the order of racks. What it costs is
+`price.bill` of its design; the tables add up the same switches and links for all of them at once.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.instance.hardware import Accelerator
+from planner.instance.instance import Instance
+from planner.instance.network import FabricFamily, Network
+from planner.models.fabric.data import Mode, _modes
+from planner.models.joint.template_tables import AT, Floats, Front, Options, undominated
+from planner.models.joint.templates import dragonflies, pods, trees, zones
+from planner.models.joint.templates.link_prices import LinkPrices, Price
+from planner.models.joint.templates.site import Pins, Site
+from planner.models.joint.templates.traffic import Loads, Traffic
+from planner.models.requests import resolved_switches
+from planner.physics.network.dragonfly import Dragonfly, dragonfly
+from planner.physics.network.families import FAMILIES, ROUTER_GROUPS
+from planner.physics.network.price import bill, by_reach
+from planner.physics.network.topology import Design
+from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
+from planner.physics.network.wan_gateway import free_uplinks, wan_ports
+
+Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
+PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
+MOST_LOADS = 24  # orders of racks whose counts are kept
+MOST_TOPS = 4096  # tables of spines and cores kept
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One fabric of a site with the order of its racks, what it costs and draws.
+
+    And its slowdowns of sends and allreduces.
+    """
+
+    switch: str
+    family: FabricFamily
+    design: Design
+    stripes: int
+    usd: float
+    mw: float
+    send: float
+    allreduce: float
+
+
+@dataclass(kw_only=True)
+class Templates:
+    """The templates of an instance, worked out once for each column's traffic, number of blocks, and site's pins."""
+
+    instance: Instance
+    transport_slowdown: float
+    power_counts: bool
+    options_of: dict[Any, Options] = field(default_factory=dict)
+    tops: dict[Any, trees.Tops] = field(default_factory=dict)
+    loads_of: dict[Any, Loads] = field(default_factory=dict)
+    lengths: dict[int, dict[tuple[str, int, int, int], Price]] = field(default_factory=dict)  # by racks
+
+    @cached_property
+    def network(self) -> Network:
+        """What fabrics may be built from."""
+        network = self.instance.network
+        if network is None:
+            raise InputError("network: is missing; a fabric cannot be chosen without it")
+        return network
+
+    def pins(self, site: str | None) -> Pins:
+        """Return the pinned choices of the fabric at a site: its own over those of all sites."""
+        found = {}
+        for path, value in self.instance.pins.items():
+            kind, _, name = path.partition(".")
+            if kind == "fabric" and "." not in name:
+                found[name] = value
+        for path, value in self.instance.pins.items():
+            if site is not None and path.startswith(f"fabric.{site}."):
+                found[path.removeprefix(f"fabric.{site}.")] = value
+        names = [x.name for x in resolved_switches(self.network.switches)]
+        if found.get("switch", names[0]) not in names:
+            raise InputError(f"pins: switch {found['switch']!r} is none of network.switches ({', '.join(names)})")
+        if "placement.stripes" in self.instance.pins:
+            found["stripes"] = self.instance.pins["placement.stripes"]
+        return found
+
+    def modes(self, rails: int) -> list[Mode]:
+        """List the switches in their families for racks of so many GPUs at work."""
+        gpu = self.instance.hardware.accelerator
+        if not isinstance(gpu, Accelerator):
+            raise TypeError("hardware.accelerator is a name; load the instance through planner.load")
+        return list(_modes(self.network, rails, {}, gpu.nic_bytes_per_second))
+
+    def options(
+        self,
+        traffic: Traffic,
+        blocks: int,
+        max_usd: float = math.inf,
+        site: str | None = None,
+        *,
+        max_slowdowns: tuple[float, float] = (math.inf, math.inf),
+    ) -> Options:
+        """Return the templates of a site with so many blocks of a column.
+
+        Those above the price, rounded up, are left out, and those that slow sends or allreduces more.
+        """
+        max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
+        pins, traffic = self.pins(site), self._asked(traffic)
+        key = traffic, blocks, max_usd, tuple(sorted(pins.items())), max_slowdowns
+        if key not in self.options_of:
+            self.options_of[key] = self._built(traffic, blocks, (max_usd, max_slowdowns), pins)
+        return self.options_of[key]
+
+    def _asked(self, traffic: Traffic) -> Traffic:
+        """Return the traffic, without that of a WAN gateway where none is designed."""
+        return traffic if self.network.wan_gateway else replace(traffic, wan_gbps=0.0, exchange_gbps=0.0)
+
+    def _loads(self, traffic: Traffic, blocks: int) -> Loads:
+        """Return what leaves runs of racks of a site, kept for other columns with the same order of racks."""
+        shares = bool(traffic.exchange_gbps)
+        key = traffic.stages, traffic.unit_racks, traffic.wrap, traffic.exchange_racks, blocks, shares
+        if key not in self.loads_of:
+            if len(self.loads_of) >= MOST_LOADS:
+                self.loads_of.pop(next(iter(self.loads_of)))
+            self.loads_of[key] = Loads(traffic, blocks, shares=shares)
+        return self.loads_of[key]
+
+    def _built(self, traffic: Traffic, blocks: int, limits: Limits, pins: Pins) -> Options:
+        """Build trees with all domains in a pod first, then the other shapes and families that may beat them."""
+        loads, sites = self._loads(traffic, blocks), []
+        for i, mode in enumerate(self.modes(traffic.rails)):
+            if _allowed(mode, pins):
+                sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
+        parts: list[Options] = []
+        later: list[tuple[Site, int, trees.Tops | None]] = []
+        for s in sites:
+            grouped = s.mode.grouped
+            parts += [] if grouped else [trees.single(s)]
+            for domain in s.domain_sizes():
+                if grouped:
+                    later.append((s, domain, None))
+                elif s.least_usd(domain) <= s.max_usd:
+                    later.append((s, domain, self._tops(s, domain)))
+        every = self._leaf_loads(sites, later)
+        for s, domain, tops in later:
+            if tops is not None and len(tops.up):
+                stripes, load = every[domain]
+                kept = trees.undominated_rows(load)
+                parts.append(trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept]))
+        found = undominated(parts, power_counts=self.power_counts)
+        return self._others(found, later, every)
+
+    def _others(
+        self,
+        found: Options,
+        later: list[tuple[Site, int, trees.Tops | None]],
+        every: Mapping[int, tuple[list[int], Floats]],
+    ) -> Options:
+        """Add pods of some domains, then dragonflies, then four tiers: each only where it beats what is found."""
+        front = Front(found, power_counts=self.power_counts)
+        for kind in (_pods, _groups, _zones):
+            for s, domain, tops in later:
+                s.front = front
+                more = kind(s, domain, tops, *every[domain])
+                if any(len(x) for x in more):
+                    found = undominated([found, *more], power_counts=self.power_counts)
+                    front = Front(found, power_counts=self.power_counts)
+        return found
+
+    def _leaf_loads(
+        self, sites: list[Site], later: list[tuple[Site, int, trees.Tops | None]]
+    ) -> dict[int, tuple[list[int], Floats]]:
+        """Count what leaves leaf domains of each size under every number of stripes."""
+        sizes = sorted({domain for _, domain, _ in later})
+        if not sizes:
+            return {}
+        loads, stripes = sites[0].loads, list(sites[0].stripes)
+        each = np.array([loads.at(n, np.array(sizes)) for n in stripes]).reshape(len(stripes), len(sizes), 4)
+        return {size: (stripes, each[:, i]) for i, size in enumerate(sizes)}
+
+    def _site(
+        self, index: int, mode: Mode, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, loads: Loads
+    ) -> Site:
+        racks = traffic.racks(blocks)
+        known = self.lengths.setdefault(racks, {})
+        return Site(
+            network=self.network,
+            mode=mode,
+            index=index,
+            pins=pins,
+            traffic=traffic,
+            blocks=blocks,
+            loads=loads,
+            transport_slowdown=self.transport_slowdown,
+            power_counts=self.power_counts,
+            max_usd=limits[0],
+            max_slowdowns=limits[1],
+            prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
+        )
+
+    def _tops(self, s: Site, domain: int) -> trees.Tops:
+        """Return spines and cores over the leaf domains of a size, for the uplinks that its leaves have ports for.
+
+        Without lengths and shares of leaf domains they depend on the number of domains alone.
+        """
+        domains, n = s.domains(domain), self.network
+        apart = (s.racks, domain) if by_reach(n) or n.min_core_share else ()
+        key = (
+            s.mode.switch.name, s.mode.family, s.mode.rails, s.mode.split, domains, apart, s.wan_ports,
+            s.exchange_ports, tuple(sorted(s.pins.items())),
+        )  # fmt: skip
+        if key not in self.tops:
+            if len(self.tops) >= MOST_TOPS:
+                self.tops.clear()
+            self.tops[key] = trees.tops_over(s, domain, domains, s.ports - 1)
+        top = self.tops[key]
+        return top.part(np.flatnonzero(top.up <= s.uplinks(domain)))
+
+    def design(self, mode: Mode, traffic: Traffic, blocks: int, key: Mapping[str, int]) -> Design:
+        """Return the design of a template's key."""
+        k, racks, wiring = key, traffic.racks(blocks), FAMILIES[mode.family].wiring
+        ends = k["domain"] * mode.rail_gpus
+        own: dict[str, Any] = {"ports": mode.switch.ports, "racks": racks, "leaf_down": ends}
+        own |= {"rails": mode.rails, "rail_gpus": mode.rail_gpus, "apart": mode.apart, "lanes": mode.lanes}
+        own |= {"split": mode.split, "leaf_spare": mode.spare(self.network, ends)}
+        own["wan_ports"] = wan_ports(self._asked(traffic).wan_gbps, mode.networks, mode.switch.port_gbps)
+        own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"], "leaf_bundle": k["leaf_bundle"]}
+        if issubclass(wiring.design, Dragonfly):
+            own |= {} if wiring is ROUTER_GROUPS else {"leaf_up": k["leaf_up"]}
+            valiant = self.network.group_routing == "valiant"
+            return dragonfly(wiring.design, **own, group_links=k["group_links"], valiant=valiant)
+        own |= {name: k[name] for name in ("leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle")}
+        return Design(**own, rails_per_zone=k["zone_rails"], domains_per_zone=k["zone_width"])
+
+    def template(self, traffic: Traffic, blocks: int, x: Options, i: int) -> Template:
+        """Return one of the options in full, its price and power by the bill.
+
+        Its slowdowns by the functions of the checker.
+        """
+        key = {name: int(x.key[i, at]) for name, at in AT.items()}
+        mode = self.modes(traffic.rails)[key["mode"]]
+        design = self.design(mode, traffic, blocks, key)
+        found = bill(self.network, mode.switch, design)
+        send, allreduce = self._slowdowns(traffic, blocks, key["stripes"], mode, design)
+        return Template(mode.switch.name, mode.family, design, key["stripes"], found.usd, found.mw, send, allreduce)
+
+    def _slowdowns(self, traffic: Traffic, blocks: int, n: int, mode: Mode, d: Design) -> tuple[float, float]:
+        """Return the slowdowns of a design under some stripes, by the physics of the loads counted on their order."""
+        leaf, pod, zone = d.domain_racks, d.domain_racks * d.domains_per_pod, d.domain_racks * d.domains_per_zone
+        sizes = [size or d.racks for size in (leaf, pod, zone)]
+        loads = Loads(traffic, blocks, shares=True).at(n, np.array(sizes))
+        shares = [float(flows) / size for flows, size in zip(loads[:, 0], sizes, strict=True)]
+        groups = [int(k) for k in loads[:, 1]]
+        together = [float(k) for k in loads[:, 2]]
+        free = free_uplinks(d, self._asked(traffic).exchange_gbps, mode.switch.port_gbps, *together)
+        phi = self.transport_slowdown
+        send = pipeline_send_slowdown(phi, d, shares[0], shares[1], shares[2], free=free)
+        return send, allreduce_slowdown(phi, d, groups[0], groups[1], groups[2], free=free)
+
+
+def _allowed(mode: Mode, pins: Pins) -> bool:
+    """Return whether pins allow a switch in a family."""
+    own = {"planes": mode.planes, "ports_per_switch": mode.switch.ports, "switch": mode.switch.name}
+    own |= {"family": mode.family}
+    return all(pins.get(name, value) == value for name, value in own.items())
+
+
+def _pods(s: Site, domain: int, tops: trees.Tops | None, stripes: list[int], leaf_loads: Floats) -> list[Options]:
+    return [] if tops is None else pods.with_some_domains(s, domain, tops, stripes, leaf_loads)
+
+
+def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Floats) -> list[Options]:
+    return dragonflies.with_groups(s, domain) if tops is None else []
+
+
+def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
+    return [] if tops is None else zones.with_zones(s, domain, leaf_loads[trees.undominated_rows(leaf_loads)])

@@ -1,0 +1,226 @@
+"""Dragonflies and dragonflies+: groups of leaves joined two by two, their links assured as `physics.dragonfly` counts.
+
+A group is a pod of rails and leaf domains. Of routers, b links join two of a group and m two groups; under spines a
+leaf has u uplinks in bundles of b. More links between groups cost more and calm more, so all numbers that ports allow
+are looked at.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.models.fabric.data import TOLERANCE
+from planner.models.joint.template_tables import Flags, Floats, Ints, Options
+from planner.models.joint.templates.link_prices import plus
+from planner.models.joint.templates.pods import Shape
+from planner.models.joint.templates.site import Site, over
+from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
+from planner.models.joint.templates.trees import bundles, undominated_rows
+from planner.physics.network.dragonfly import part_sizes as parts_of
+from planner.physics.network.dragonfly import router_share, unevenness
+from planner.physics.network.families import FAMILIES, SPINE_GROUPS
+
+
+class Groups(NamedTuple):
+    """The groups of a shape: how many, and the leaves of the smallest (of several routers), smallest and largest."""
+
+    number: int
+    sizes: tuple[int, ...]
+
+
+class Ways(NamedTuple):
+    """Ways to join leaves and groups: uplinks of a leaf (0: routers), bundle, and links between two groups."""
+
+    up: Ints
+    bundle: Ints
+    links: Ints
+
+
+def with_groups(s: Site, domain: int) -> list[Options]:
+    """Return the dragonflies of a leaf domain that may beat the templates found so far."""
+    plus_family = FAMILIES[s.mode.family].wiring is SPINE_GROUPS
+    tiers = 1 + plus_family
+    shut = {"core_down_ports", "core_up_ports", "spine_bundle"} & set(s.pins)
+    if not plus_family:
+        shut |= {"leaf_up_ports", "spine_down_ports", "spine_up_ports"} & set(s.pins)
+    if shut or s.pins.get("tiers", tiers) != tiers or s.network.max_tiers < tiers:
+        return []
+    parts: list[Options] = []
+    for x in _shapes(s, domain):
+        groups = _groups(s, x)
+        if plus_family:
+            several, ways = groups.number > 1, _spine_ways
+        else:
+            several, ways = groups.number > 1 or max(groups.sizes) > 1, _router_ways
+        if several:
+            parts += _of_shape(s, x, groups, ways(s, x, groups))
+    return parts
+
+
+def _shapes(s: Site, domain: int) -> list[Shape]:
+    """List the shapes of groups: all under valiant, on shortest paths the fewest rails and domains by count."""
+    rails, domains = s.mode.rails, s.domains(domain)
+
+    def sizes(items: int, pin: str) -> list[int]:
+        wanted = s.pins.get(pin)
+        if wanted is not None:
+            return [wanted] if 1 <= wanted <= items else []
+        if s.network.group_routing == "valiant" or "spine_down_ports" in s.pins:
+            return list(range(1, items + 1))
+        return sorted({-(-items // n) for n in range(1, items + 1)})
+
+    return [
+        Shape(domain, x, y)
+        for x in sizes(rails, "rails_per_pod")
+        for y in sizes(domains, "leaf_domains_per_pod")
+        if x * y <= s.ports
+    ]
+
+
+def _groups(s: Site, x: Shape) -> Groups:
+    """Count the groups of a shape, with the leaves that they may have."""
+    by_rail, by_domain = parts_of(s.mode.rails, x.rails), parts_of(s.domains(x.domain), x.width)
+    sizes = tuple(sorted({a * b for a in by_rail for b in by_domain}))
+    return Groups(sum(by_rail.values()) * sum(by_domain.values()), sizes)
+
+
+def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
+    """Return the links between two groups that the core share asks for."""
+    if groups.number == 1:
+        return 0
+    ends = x.domain * s.mode.rail_gpus * x.rails * x.width
+    floor = int(np.ceil(ends * s.network.min_core_share / s.mode.split * (1 - TOLERANCE)))
+    return max(1, -(-floor // (groups.number - 1)))
+
+
+def _router_ways(s: Site, x: Shape, groups: Groups) -> Ways:
+    """Return every bundle and number of links between groups that the routers of all groups have ports for."""
+    left, others = s.uplinks(x.domain), groups.number - 1
+    most = [(left // max(1, a - 1) if a > 1 else left, left * a // max(1, others)) for a in groups.sizes]
+    bundle = np.arange(1, (min(b for b, _ in most) if max(groups.sizes) > 1 else 1) + 1)
+    links = np.arange(_floor_links(s, x, groups), (min(m for _, m in most) if others else 0) + 1)
+    if "leaf_bundle" in s.pins:
+        bundle = bundle[bundle == s.pins["leaf_bundle"]]
+    b, m = (v.ravel() for v in np.meshgrid(bundle, links, indexing="ij"))
+    own = -(-s.wan_ports // groups.number)
+    used = [(a - 1) * b - (-others * m // a) - (-own // a) for a in groups.sizes]
+    fits = np.max(used, axis=0) <= left
+    return Ways(np.zeros_like(b[fits]), b[fits], m[fits])
+
+
+def _spine_ways(s: Site, x: Shape, groups: Groups) -> Ways:
+    """Return every number of uplinks, bundle and links between groups that leaves and spines have ports for."""
+    up, bundle = bundles(s.ports)
+    down = bundle * x.rails * x.width
+    keep = (up <= s.uplinks(x.domain)) & (down < s.ports)
+    for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
+        if name in s.pins:
+            keep &= value == s.pins[name]
+    up, bundle, down = up[keep], bundle[keep], down[keep]
+    spines, others = up // bundle, groups.number - 1
+    free = s.ports - down - -(-s.wan_ports // (groups.number * spines))
+    most = np.maximum(free, 0) * spines // others
+    links = np.arange(_floor_links(s, x, groups), int(most.max(initial=0)) + 1)
+    row, at = np.nonzero(links <= most[:, None])
+    m = links[at]
+    if "spine_up_ports" in s.pins:
+        alike = -(-others * m // spines[row]) == s.pins["spine_up_ports"]
+        row, m = row[alike], m[alike]
+    return Ways(up[row], bundle[row], m)
+
+
+def _exits(s: Site, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
+    """Return the links assured to what leaves a leaf, and to what leaves a group."""
+    valiant, total = s.network.group_routing == "valiant", (groups.number - 1) * w.links
+    if FAMILIES[s.mode.family].wiring is SPINE_GROUPS:
+        spines = w.up // w.bundle
+        if valiant:
+            even = w.up / (1 + max(groups.sizes) / min(groups.sizes))
+            return even / unevenness(spines, total), total / 2
+        even = np.where(w.links < spines, w.links, spines * (w.links // spines))
+        return w.bundle * np.minimum(w.links, spines).astype(np.float64), even.astype(np.float64)
+    pod = total / 2 if valiant else w.links.astype(np.float64)
+    several = [a for a in groups.sizes if a > 1]
+    if not several:
+        return pod, pod
+    share = router_share(min(several), max(several), links=total, valiant=valiant)
+    return w.bundle * share, pod
+
+
+def _prices(s: Site, x: Shape, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
+    """Price the dragonflies of a shape."""
+    m, p, domains = s.mode, s.prices, s.domains(x.domain)
+    leaves = m.rails * domains
+    between, gateway = p.between(x.domain * x.width, x.rails), p.wan_gateway(s.wan_ports)
+    gateway = plus(gateway, p.group_wan(x.domain * x.width, x.rails, s.wan_ports))
+    totals = []
+    if FAMILIES[m.family].wiring is SPINE_GROUPS:
+        ends, link = p.endpoints(x.domain), p.leaf_uplink(x.domain, x.width)
+        local, switches = [w.up * link[i] for i in (0, 1)], leaves + groups.number * (w.up // w.bundle)
+    else:
+        pairs = _local_pairs(s, x)
+        ends, link = p.endpoints(x.domain * x.width), p.beside(pairs)
+        local, switches = [w.bundle * link[i] for i in (0, 1)], np.full(len(w.links), leaves)
+    for i in (0, 1):
+        apart = w.links * between[i] if groups.number > 1 else 0.0
+        totals.append(ends[i] + gateway[i] + m.networks * switches * p.switch[i] + local[i] + apart)
+    return totals[0], totals[1]
+
+
+def _local_pairs(s: Site, x: Shape) -> int:
+    """Count the pairs of routers of one group, over the groups of a network."""
+    by_rail, by_domain = parts_of(s.mode.rails, x.rails), parts_of(s.domains(x.domain), x.width)
+    return sum(nx * ny * (a * b * (a * b - 1) // 2) for a, nx in by_rail.items() for b, ny in by_domain.items())
+
+
+def _of_shape(s: Site, x: Shape, groups: Groups, w: Ways) -> list[Options]:
+    """Return the templates of a shape, under every number of stripes, that may beat those found so far."""
+    if not len(w.links):
+        return []
+    usd, mw = _prices(s, x, groups, w)
+    calm = np.ones(1)
+    keep = np.isfinite(usd) & s.worthwhile(calm, calm, usd, mw)
+    w, usd, mw = Ways(*(column[keep] for column in w)), usd[keep], mw[keep]
+    if not len(usd):
+        return []
+    stripes = list(s.stripes)
+    loads = np.concatenate([s.loads.at(n, np.array([x.domain, x.domain * x.width])).reshape(1, 2, 4) for n in stripes])
+    parts = []
+    for k in undominated_rows(loads.reshape(len(stripes), -1)).tolist():
+        send, allreduce, fits = _slowdowns(s, x, groups, w, loads[k])
+        good = fits & s.worthwhile(send, allreduce, usd, mw)
+        up, bundle, links = (column[good] for column in w)
+        own = {"leaf_up": up, "leaf_bundle": bundle, "group_links": links, "stripes": stripes[k]}
+        own |= {"domain": x.domain, "rails": x.rails, "width": x.width}
+        parts.append(s.table(send[good], allreduce[good], usd[good], mw[good], **own))
+    return [p for p in parts if len(p)]
+
+
+def _exchange(s: Site, x: Shape, groups: Groups, loads: Floats) -> tuple[float, float]:
+    """Return the links' worth that the exchange between sites loads at a leaf and at a group, as the physics does."""
+    if not s.wan_ports:
+        return 0.0, 0.0
+    one, rails, valiant = s.exchange_ports, s.mode.rails, s.network.group_routing == "valiant"
+    per_group = -(-s.wan_ports // groups.number)
+    at_router = 0 if FAMILIES[s.mode.family].wiring is SPINE_GROUPS else max(-(-per_group // a) for a in groups.sizes)
+    leaf = one * loads[0][SHARES] + one * rails * (at_router / s.wan_ports)
+    sent, share = one * loads[1][SHARES] * x.rails, per_group / s.wan_ports
+    return leaf, (sent + one * rails * share if valiant else 2 * sent * share)
+
+
+def _slowdowns(s: Site, x: Shape, groups: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:
+    """Return the slowdowns over the transport's own, and whether links carry the exchanges of sites and experts."""
+    m, (leaf, pod) = s.mode, _exits(s, groups, w)
+    at_leaf, at_pod = _exchange(s, x, groups, loads)
+    leaf_over = x.domain * m.rail_gpus / (leaf * m.split)
+    send = over(loads[0][FLOWS] / x.domain * leaf_over, 1 - at_leaf / leaf)
+    allreduce = over(loads[0][ALLREDUCES] / (leaf * m.split / m.rail_gpus), 1 - at_leaf / leaf)
+    fits = loads[0][EXCHANGES] * m.rail_gpus / m.split + at_leaf <= leaf * (1 + TOLERANCE)
+    if groups.number > 1:
+        pod_over = x.rails * x.width * leaf / pod
+        sent = loads[1][FLOWS] / (x.domain * x.width) * leaf_over * pod_over
+        send = np.maximum(send, over(sent, 1 - at_pod / pod))
+        reduced = loads[1][ALLREDUCES] / (pod * m.split / (x.rails * m.rail_gpus))
+        allreduce = np.maximum(allreduce, over(reduced, 1 - at_pod / pod))
+        fits &= loads[1][EXCHANGES] * m.rail_gpus * x.rails / m.split + at_pod <= pod * (1 + TOLERANCE)
+    return np.maximum(1.0, send), np.maximum(1.0, allreduce), fits

@@ -1,0 +1,253 @@
+"""Trees of three tiers whose pods hold some of the leaf domains: what leaves a pod is counted as what leaves a leaf."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from planner.models.joint import stripes as stripes_order
+from planner.models.joint.template_tables import Flags, Floats, Ints, Options
+from planner.models.joint.templates.link_prices import Price
+from planner.models.joint.templates.site import Site, over
+from planner.models.joint.templates.traffic import ALLREDUCES, FLOWS, SHARES
+from planner.models.joint.templates.trees import (
+    NONE,
+    Tops,
+    Wirings,
+    core_groups,
+    rail_sizes,
+    undominated_rows,
+    width_sizes,
+    wirings,
+)
+
+MOST_WAYS = 1 << 18  # of leaves and spine uplinks, priced at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Pods of some rails of some leaf domains of so many racks, and the loads of a leaf that no stripes beat."""
+
+    domain: int
+    rails: int
+    width: int
+
+
+def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf_loads: Floats) -> list[Options]:
+    """Return the templates of a leaf domain with pods of some domains, where they may beat those found so far.
+
+    Pods of equal count are cheapest with the fewest domains: only where these may be worth it on leaves as slow as
+    theirs, with pods that slow nothing, the others are looked at, and what leaves them is counted. Where prices follow
+    lengths any number of domains may be cheapest. `leaf_loads`: of every number of stripes.
+    """
+    if s.network.max_tiers < 3 or s.pins.get("tiers", 3) != 3 or "core_up_ports" in s.pins:
+        return []
+    domains = s.domains(domain)
+    shapes = [
+        (rails, width)
+        for rails in rail_sizes(s)
+        for width in width_sizes(s, domains, all_sizes=s.prices.places is not None)
+        if width < domains and -(-s.mode.rails // rails) * -(-domains // width) <= s.ports and rails * width < s.ports
+    ]
+    if not shapes:
+        return []
+    by_pods: dict[tuple[int, int], set[int]] = {}
+    worth_of: dict[tuple[int, int], Flags] = {}
+    row, up, worth = _promising(s, domain, np.array(shapes), tops, (np.array(stripes), leaf_loads))
+    for i, (at, u) in enumerate(zip(row.tolist(), up.tolist(), strict=True)):
+        key = shapes[at][0], -(-domains // shapes[at][1])
+        by_pods.setdefault(key, set()).add(u)
+        worth_of[key] = worth_of.get(key, False) | worth[:, i]
+    every = [(x, y, np.flatnonzero(worth_of[x, -(-domains // y)])) for x, y in _all_widths(s, domains, by_pods)]
+    for k in sorted({k for *_, kept in every for k in kept.tolist()}):
+        s.loads.at(stripes[k], np.array([domain, *(domain * y for _, y, kept in every if k in kept)]))
+    parts: list[Options] = []
+    for rails, width, kept in every:
+        counted = [s.loads.at(stripes[k], np.array([domain, domain * width])) for k in kept.tolist()]
+        loads = np.array(counted).reshape(-1, 1, 2, 4)
+        ups = np.array(sorted(by_pods[rails, -(-domains // width)]))
+        parts += _of_shape(s, Shape(domain, rails, width), ups, np.array(stripes)[kept], loads)
+    return parts
+
+
+def _all_widths(s: Site, domains: int, by_pods: dict[tuple[int, int], set[int]]) -> Iterator[tuple[int, int]]:
+    """Yield rails and domains of every pod whose count of pods is promising."""
+    widths = width_sizes(s, domains, all_sizes=True) if by_pods else []
+    for rails in sorted({r for r, _ in by_pods}):
+        yield from ((rails, y) for y in widths if y < domains and (rails, -(-domains // y)) in by_pods)
+
+
+def _links(s: Site, x: Shape) -> tuple[Price, Price]:
+    """Price one uplink of every leaf, and one of one spine of every pod."""
+    return s.prices.leaf_uplink(x.domain, x.width), s.prices.spine_uplink(x.domain * x.width, x.rails)
+
+
+def _pods(s: Site, x: Shape) -> int:
+    return -(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width)
+
+
+def _group_prices(s: Site, x: Shape, spines: int) -> tuple[Ints, list[Floats]]:
+    """Return by a spine's uplinks the bundle, and price and power of one of so many spine positions."""
+    bundle, cores = core_groups(s, _pods(s, x), spines)
+    link, v = _links(s, x)[1], np.arange(s.ports + 1)
+    n, p = s.mode.networks, s.prices.switch
+    return bundle, [np.where(cores < NONE, n * (_pods(s, x) + cores) * p[i] + v * link[i], np.inf) for i in (0, 1)]
+
+
+def _kinds(s: Site, w: Wirings) -> list[tuple[int, Wirings]]:
+    """Split ways by the spines that share the WAN gateway's links; all are of a kind without one."""
+    kinds = w.spines if s.wan_ports else np.ones_like(w.up)
+    return [(k, w.part(np.flatnonzero(kinds == k))) for k in np.unique(kinds).tolist()]
+
+
+@lru_cache(maxsize=16)
+def _largest_bundles(ports: int) -> Ints:
+    """Return the largest bundle of every number of uplinks (columns) that is not above the row's number."""
+    table = np.ones((ports + 1, ports + 1), dtype=np.int64)
+    for b in range(2, ports + 1):
+        table[b] = table[b - 1]
+        table[b, b::b] = b
+    return table
+
+
+def _promising(
+    s: Site, domain: int, shapes: Ints, tops: Tops, ordered: tuple[Ints, Floats]
+) -> tuple[Ints, Ints, Flags]:
+    """Return shapes with uplinks of a leaf at which they may beat pods of all domains and all templates found so far.
+
+    And under which stripes, given with the loads of leaves. They cost at least the fewest spines that ports allow, with
+    one uplink each and one core to a spine position, and are at least as slow as the first pod with the most uplinks
+    that may be worth their price.
+    """
+    m, p, fixed = s.mode, s.prices, s.fixed(domain)
+    rails, width = shapes.T
+    up, domains = np.arange(1, s.uplinks(domain) + 1), s.domains(domain)
+    spines = up // _largest_bundles(s.ports)[(s.ports - 1) // (rails * width)][:, up]
+    pods = -(-m.rails // rails) * -(-domains // width)
+    leaf, spine = (
+        np.array(each) for each in zip(*(_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True)
+    )
+    usd, mw = (
+        up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
+    )
+    row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), usd, mw))
+    leaf_loads = ordered[1][undominated_rows(ordered[1])][:, None]
+    usd_mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
+    calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], leaf_loads), *usd_mw).any(axis=0)
+    row, at = row[calm], at[calm]
+    flows, allreduces = (x[:, -(-domains // width[row])] for x in _first_loads(s, domain, ordered[0]))
+    position = m.networks * (pods[row] + 1) * p.switch[0]
+    price = usd[row, at], spine[row, 0], position
+    most = _most_links(s, (rails * width)[row], up[at], spines[row, at], tops, price)
+    usd, mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
+    send, allreduce = s.leaf_slowdowns(domain, up[at], ordered[1][:, None])
+    each = m.rail_gpus * rails[row] / (most * m.split)
+    worth = s.worthwhile(np.maximum(send, flows * each), np.maximum(allreduce, allreduces * each), usd, mw)
+    kept = worth.any(axis=0)
+    return row[kept], up[at[kept]], worth[:, kept]
+
+
+def _first_loads(s: Site, domain: int, stripes: Ints) -> tuple[Floats, Floats]:
+    """Bound the flows and allreduces that leave a pod, by stripes and by pods along the domains.
+
+    By those of the first pod, at the best number of domains that makes as many pods.
+    """
+    t, domains = s.traffic, s.domains(domain)
+    found = np.zeros((2, len(stripes), domains + 1))
+    if domain % t.unit_racks or domains < 2:
+        return found[0], found[1]
+    width = np.arange(domains - 1, 0, -1)
+    counts = -(-domains // width)
+    first = np.flatnonzero(np.append(True, counts[1:] != counts[:-1]))
+    loads = stripes_order.first_run(t.stages, s.blocks, stripes, width * (domain // t.unit_racks), wrap=t.wrap)
+    for i, (load, unit) in enumerate(zip(loads, (t.unit_racks, 1), strict=True)):
+        found[i][:, counts[first]] = np.minimum.reduceat(load * unit, first, axis=1)
+    return found[0], found[1]
+
+
+def _most_links(
+    s: Site, leaves: Ints, up: Ints, spines: Ints, tops: Tops, price: tuple[Floats, Floats, Floats]
+) -> Floats:
+    """Bound the uplinks of a pod of so many leaves: spines have ports for them, and they cost less than other pods do.
+
+    `price`: the least that the shape costs with so many spines, of one uplink more, and of one spine position more.
+    """
+    usd, link, position = price
+    most = (up * (s.ports - leaves)).astype(np.float64)
+    if s.power_counts:
+        return most
+    least = np.full(s.ports + 1, np.inf)
+    np.minimum.at(least, tops.up, tops.usd)
+    left, link = np.minimum(least[up], s.max_usd) - usd, np.maximum(link, 1e-6)
+    # So many uplinks take (uplinks + ports down) / ports spine positions.
+    by_ports = (left + spines * (position + link) - leaves * up * position / s.ports) / (position / s.ports + link)
+    found: Floats = np.maximum(1.0, np.minimum(most, np.minimum(spines + left / link, by_ports) * (1 + 1e-9)))
+    return found
+
+
+def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
+    """Return where price, or power where it counts, is below that of every pod of all domains of as many uplinks."""
+    least = np.full((2, s.ports + 1), np.inf)
+    np.minimum.at(least[0], tops.up, tops.usd)
+    np.minimum.at(least[1], tops.up, tops.mw)
+    below: Flags = usd < least[0][up]
+    return below | (mw < least[1][up]) if s.power_counts else below
+
+
+def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list[Options]:
+    """Return the templates of a shape with some uplinks of a leaf, under numbers of stripes with such loads."""
+    w = wirings(s, x.domain, x.rails, x.width, s.uplinks(x.domain))
+    w = w.part(np.flatnonzero(np.isin(w.up, up)))
+    leaf, fixed, parts = _links(s, x)[0], s.fixed(x.domain), []
+    for kind, ways in _kinds(s, w):
+        bundle, group = _group_prices(s, x, kind)
+        step = max(1, MOST_WAYS // (s.ports + 1) // max(1, len(stripes)))
+        for at in range(0, len(ways.up), step):
+            row, v = _useful(s, ways.part(np.arange(at, min(at + step, len(ways.up)))), group)
+            some = ways.part(at + row)
+            price = [fixed[i] + some.up * leaf[i] + some.spines * group[i][v] for i in (0, 1)]
+            parts.append(_under(s, x, some, v, bundle[v], price, stripes, loads))
+    return [p for p in parts if len(p)]
+
+
+def _useful(s: Site, w: Wirings, group: list[Floats]) -> tuple[Ints, Ints]:
+    """Return ways with each number of a spine's uplinks for which no larger one is as cheap."""
+    v = np.arange(s.ports + 1)
+    inside = (v >= w.low[:, None]) & (v <= w.high[:, None]) & np.isfinite(group[0])
+    if not s.power_counts:
+        cost = np.where(inside, group[0], np.inf)
+        after = np.minimum.accumulate(cost[:, ::-1], axis=1)[:, ::-1]
+        inside[:, :-1] &= cost[:, :-1] < after[:, 1:]
+    row, found = np.nonzero(inside)
+    return row, found
+
+
+def _under(
+    s: Site, x: Shape, w: Wirings, v: Ints, bundle: Ints, price: list[Floats], stripes: Ints, loads: Floats
+) -> Options:
+    """Return the templates of ways with uplinks of spines, under each of some stripes, that may beat those found."""
+    usd, mw = price
+    send, allreduce = slowdowns(s, x, w.up, w.bundle, v, loads)
+    fits = s.leaf_fits(w.up, loads[..., 0, :]) & s.block_fits(w.spines * v, loads[..., 1, :], np.array(x.rails))
+    n, i = np.nonzero(fits & s.worthwhile(send, allreduce, usd, mw))
+    return s.table(
+        send[n, i], allreduce[n, i], usd[i], mw[i], domain=x.domain, leaf_up=w.up[i], leaf_bundle=w.bundle[i],
+        rails=x.rails, width=x.width, spine_up=v[i], spine_bundle=bundle[i], stripes=stripes[n],
+    )  # fmt: skip
+
+
+def slowdowns(s: Site, x: Shape, up: Ints, bundle: Ints, spine_up: Ints, loads: Floats) -> tuple[Floats, Floats]:
+    """Return the slowdowns over the transport's own that uplinks of leaves and pods cause; 1 at the least."""
+    m, load = s.mode, loads[..., 1, :]
+    send, allreduce = s.leaf_slowdowns(x.domain, up, loads[..., 0, :])
+    links = up // bundle * spine_up
+    free = (
+        1 - s.exchange_ports * load[..., SHARES] * min(m.rails, x.rails) / links
+        if s.exchange_ports
+        else np.asarray(1.0)
+    )
+    leaf_over, spine_over = x.domain * m.rail_gpus / (up * m.split), x.rails * x.width * bundle / spine_up
+    pod_send = load[..., FLOWS] / (x.domain * x.width) * leaf_over * spine_over
+    pod_allreduce = load[..., ALLREDUCES] / (links * m.split / (x.rails * m.rail_gpus))
+    return np.maximum(send, over(pod_send, free)), np.maximum(allreduce, over(pod_allreduce, free))

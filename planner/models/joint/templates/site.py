@@ -1,0 +1,152 @@
+"""One switch in one family at one site: its ports, prices, pins and loads, which all builders of templates read."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.instance.network import Network
+from planner.models.fabric.data import TOLERANCE, Mode
+from planner.models.joint.template_tables import KEY, Flags, Floats, Front, Ints, Options, no_options
+from planner.models.joint.templates.link_prices import LinkPrices, Price, plus
+from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
+from planner.physics.network.wan_gateway import leaf_ports, wan_ports
+
+Pins = Mapping[str, Any]
+
+
+@dataclass(kw_only=True)
+class Site:
+    """What the templates of one mode at one site are built from.
+
+    `front` holds the templates found so far, which later ones must beat in something.
+    """
+
+    network: Network
+    mode: Mode
+    index: int  # of the mode
+    pins: Pins
+    traffic: Traffic
+    blocks: int
+    loads: Loads
+    transport_slowdown: float
+    power_counts: bool
+    max_usd: float
+    max_slowdowns: tuple[float, float]
+    prices: LinkPrices
+    front: Front = field(default_factory=lambda: Front(no_options(), power_counts=False))
+
+    @cached_property
+    def racks(self) -> int:
+        """Racks of the site that are cabled."""
+        return self.traffic.racks(self.blocks)
+
+    @property
+    def ports(self) -> int:
+        """Ports of a switch."""
+        return self.mode.switch.ports
+
+    @cached_property
+    def wan_ports(self) -> int:
+        """Ports of a network's WAN gateway towards the wide area."""
+        return wan_ports(self.traffic.wan_gbps, self.mode.networks, self.mode.switch.port_gbps)
+
+    @cached_property
+    def exchange_ports(self) -> float:
+        """Uplinks' worth that gradients to other sites take of a leaf whose domain has a whole stage."""
+        m = self.mode
+        return leaf_ports(self.traffic.exchange_gbps, m.networks * m.rails, m.switch.port_gbps)
+
+    @property
+    def stripes(self) -> Iterator[int]:
+        """Numbers of stripes that pins allow."""
+        wanted = self.pins.get("stripes")
+        return (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n))
+
+    def domains(self, domain: int) -> int:
+        """Return how many leaf domains of so many racks there are."""
+        return -(-self.racks // domain)
+
+    def uplinks(self, domain: int) -> int:
+        """Return the ports of a leaf that GPUs of so many racks and spares leave for uplinks."""
+        m, down = self.mode, domain * self.mode.rail_gpus
+        return m.switch.ports - -(-(down + m.spare(self.network, down)) // m.split)
+
+    def domain_sizes(self) -> list[int]:
+        """List the sizes of leaf domains, the largest first.
+
+        Whole multiples of the traffic's grain, no more than the site has unless a pin says so, and a port left for an
+        uplink.
+        """
+        grain, width = self.traffic.grain, self.mode.rail_gpus
+        most = self.mode.switch.ports * self.mode.split // width
+        sizes: list[int] = list(range(grain, min(most, self.racks) + 1, grain))
+        wanted, down = self.pins.get("leaf_domain_racks"), self.pins.get("leaf_down_ports")
+        if down is not None:
+            wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
+        if wanted is not None:
+            sizes = [wanted] if wanted > 0 and (wanted % grain == 0 or wanted >= self.racks) else []
+        return [d for d in reversed(sizes) if self.uplinks(d) > 0]
+
+    def leaf_slowdowns(self, domain: int, up: Floats | Ints, load: Floats) -> tuple[Floats, Floats]:
+        """Return the slowdowns over the transport's own that the uplinks of leaves cause; 1 at the least."""
+        m = self.mode
+        free = 1 - self.exchange_ports * load[..., SHARES] / up if self.exchange_ports else np.asarray(1.0)
+        send = load[..., FLOWS] / domain * (domain * m.rail_gpus / (up * m.split))
+        allreduce = load[..., ALLREDUCES] / (up * m.split / m.rail_gpus)
+        return np.maximum(1.0, over(send, free)), np.maximum(1.0, over(allreduce, free))
+
+    def leaf_fits(self, up: Floats | Ints, load: Floats) -> Flags:
+        """Return whether uplinks carry the exchange between sites, and beside it that of experts unslowed."""
+        m = self.mode
+        needed = load[..., EXCHANGES] * m.rail_gpus / m.split + self.exchange_ports * load[..., SHARES]
+        fits: Flags = needed <= np.asarray(up) * (1 + TOLERANCE)
+        return fits
+
+    def block_fits(self, links: Floats | Ints, load: Floats, rails: Ints) -> Flags:
+        """Return the same of the links that leave a pod or a zone of so many rails."""
+        m = self.mode
+        gone = self.exchange_ports * load[..., SHARES] * np.minimum(m.rails, rails)
+        fits: Flags = load[..., EXCHANGES] * m.rail_gpus * rails / m.split + gone <= np.asarray(links) * (1 + TOLERANCE)
+        return fits
+
+    def fixed(self, domain: int) -> Price:
+        """Price what a leaf domain's size alone decides: links to GPUs, leaves, and a tree's WAN gateway."""
+        m, p = self.mode, self.prices
+        leaves = m.networks * m.rails * self.domains(domain)
+        own = p.endpoints(domain)[0] + leaves * p.switch[0], p.endpoints(domain)[1] + leaves * p.switch[1]
+        return plus(own, self.tree_wan)
+
+    @cached_property
+    def tree_wan(self) -> Price:
+        """Price of a WAN gateway joined to the top tier of a tree, beside it."""
+        return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
+
+    def least_usd(self, domain: int) -> float:
+        """Bound the price of trees with leaf domains of so many racks: one uplink and one spine to each leaf's rail."""
+        return self.fixed(domain)[0] + self.prices.leaf_uplink(domain, 1)[0] * (not self.prices.places)
+
+    def table(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Ints | int) -> Options:
+        """Return templates of this mode with the columns of their keys that are not zero."""
+        key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
+        for i, name in enumerate(KEY):
+            key[:, i] = columns.get(name, 0)
+        key[:, 0] = self.index
+        phi = self.transport_slowdown
+        x = Options(phi * np.broadcast_to(send, usd.shape), phi * np.broadcast_to(allreduce, usd.shape), usd, mw, key)
+        fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
+        return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
+
+    def worthwhile(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats) -> Flags:
+        """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
+        phi = self.transport_slowdown
+        kept: Flags = (usd <= self.max_usd) & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
+        return kept & (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
+
+
+def over(load: Floats, free: Floats) -> Floats:
+    """Return loads over the free share of uplinks, which may be nothing."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(load == 0, 0.0, np.where(free > 0, load / np.where(free > 0, free, 1.0), np.inf))

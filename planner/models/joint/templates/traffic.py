@@ -1,0 +1,98 @@
+"""What a column's traffic asks of the fabric of a site, counted on the order of racks in stripes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.models.joint import stripes
+
+Ints = NDArray[np.integer[Any]]
+Floats = NDArray[np.float64]
+FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What templates must know of a column at a site.
+
+    Attributes
+    ----------
+    stages
+        Rack stages.
+    unit_racks
+        Racks of a rack stage of one block, side by side.
+    wrap
+        The last stage sends to the first.
+    rails
+        GPUs of a rack that are cabled.
+    context_racks
+        Racks of a unit that a leaf domain must not part; None: the whole unit.
+    exchange_racks
+        Racks, one after another, that exchange tokens with experts; 1: none do.
+    wan_gbps
+        Rate of the wavelengths that end at the site, each way.
+    exchange_gbps
+        Rate at which the site's gradients pass its WAN gateway.
+    """
+
+    stages: int
+    unit_racks: int
+    wrap: bool
+    rails: int
+    context_racks: int | None = None
+    exchange_racks: int = 1
+    wan_gbps: float = 0.0
+    exchange_gbps: float = 0.0
+
+    @property
+    def grain(self) -> int:
+        """Racks of which a leaf domain has a whole multiple."""
+        return self.context_racks or self.unit_racks
+
+    def racks(self, blocks: int) -> int:
+        """Racks of so many blocks."""
+        return self.stages * self.unit_racks * blocks
+
+
+@dataclass(slots=True)
+class Loads:
+    """What leaves runs of racks of a site, each counted once: flows, allreduces, largest share of a stage, exchanges.
+
+    Shares are left at zero where they are of no account.
+    """
+
+    traffic: Traffic
+    blocks: int
+    shares: bool = True
+    rows: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)  # by stripes: row of each size, and rows
+
+    def at(self, n_stripes: int, sizes: Ints) -> Floats:
+        """Return the loads of runs of so many racks, one row a size; nothing leaves what holds all racks."""
+        every = self.traffic.racks(self.blocks)
+        wanted = np.minimum(sizes, every)
+        if n_stripes not in self.rows:
+            self.rows[n_stripes] = np.full(every + 1, -1, dtype=np.int32), np.empty((0, 4))
+        row, loads = self.rows[n_stripes]
+        if (row[wanted] < 0).any():
+            new = np.unique(wanted[row[wanted] < 0])
+            row[new] = np.arange(len(loads), len(loads) + len(new))
+            loads = np.concatenate([loads, self._counted(n_stripes, tuple(new.tolist()))])
+            self.rows[n_stripes] = row, loads
+        found: Floats = loads[row[wanted]]
+        return found
+
+    def _counted(self, n_stripes: int, sizes: tuple[int, ...]) -> Floats:
+        t = self.traffic
+        x = stripes.leaving(
+            t.stages,
+            self.blocks,
+            n_stripes,
+            t.unit_racks,
+            sizes,
+            wrap=t.wrap,
+            exchange_racks=t.exchange_racks,
+            shares=self.shares,
+        )
+        return np.stack([x.flows, x.allreduces, x.stage_shares, x.exchanges], axis=1).astype(np.float64)

@@ -1,0 +1,265 @@
+"""Trees of one to three tiers: bundles of leaves, pods, spines and cores; templates whose pods hold every domain."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from planner.models.fabric.data import TOLERANCE
+from planner.models.fabric.table import core_bundles, part_sizes
+from planner.models.joint.template_tables import Floats, Ints, Options
+from planner.models.joint.templates.site import Site
+
+NONE = 1 << 40  # cores where there is no way to wire them: above any count
+
+
+@lru_cache(maxsize=64)
+def bundles(ports: int) -> tuple[Ints, Ints]:
+    """Return every number of uplinks below so many ports with each of its divisors."""
+    pairs = [(u, b) for b in range(1, ports) for u in range(b, ports, b)]
+    table = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+@lru_cache(maxsize=4096)
+def cores_over(ports: int, pods: int, wan_ports: int, core_down: int) -> tuple[Ints, Ints]:
+    """Return by uplinks of a spine its bundle to a core and the cores of one spine position; `NONE` where none do.
+
+    The largest bundle that divides the uplinks and fits a core, which leaves the WAN gateway its ports; or the bundle
+    of pinned ports down.
+    """
+    up = np.arange(ports + 1, dtype=np.int64)
+    if core_down:
+        own = core_down // pods if core_down % pods == 0 and core_down <= ports else 0
+        bundle = np.full(ports + 1, own, dtype=np.int64)
+    elif pods > ports:
+        bundle = np.zeros(ports + 1, dtype=np.int64)
+    else:
+        bundle = core_bundles(ports, pods, wan_ports)
+    cores = up // np.maximum(bundle, 1)
+    fits = (bundle > 0) & (up > 0) & (cores * bundle == up) & (cores * ports >= pods * up + wan_ports)
+    fits &= pods * bundle <= ports
+    return bundle, np.where(fits, cores, NONE)
+
+
+def least_between(cost: Floats, low: Ints, high: Ints) -> Ints:
+    """Return the place of the least cost from `low` to `high`, for many ranges at once; low <= high."""
+    table = [np.arange(len(cost))]
+    while 2 ** len(table) <= len(cost):
+        half, last = 2 ** (len(table) - 1), table[-1]
+        a, b = last[:-half], last[half:]
+        table.append(np.where(cost[b] < cost[a], b, a))
+    found = np.empty(len(low), dtype=np.int64)
+    level = np.log2(high - low + 1).astype(np.int64)
+    for k in np.unique(level).tolist():
+        at = level == k
+        a, b = table[k][low[at]], table[k][high[at] - 2**k + 1]
+        found[at] = np.where(cost[b] < cost[a], b, a)
+    return found
+
+
+def rail_sizes(s: Site, pin: str = "spine_down_ports") -> list[int]:
+    """List the rails of a pod: for each count of pods the fewest; every divisor where the ports down are pinned."""
+    return _sizes(s.mode.rails, s.pins.get(pin), s.pins.get("rails_per_pod"))
+
+
+def width_sizes(s: Site, domains: int, *, all_sizes: bool = False) -> list[int]:
+    """List the leaf domains of a pod: for each count of pods the fewest, or every number."""
+    pinned = s.pins.get("leaf_domains_per_pod")
+    if all_sizes and s.pins.get("spine_down_ports") is None:
+        return [y for y in range(1, domains + 1) if pinned in (None, y)]
+    return _sizes(domains, s.pins.get("spine_down_ports"), pinned)
+
+
+def _sizes(items: int, down: int | None, wanted: int | None) -> list[int]:
+    if wanted is not None:
+        return [wanted] if 1 <= wanted <= items and (down is None or down % wanted == 0) else []
+    if down is not None:
+        return [v for v in range(1, items + 1) if down % v == 0]
+    return [int(v) for v in part_sizes(items, items)]
+
+
+@dataclass(frozen=True, slots=True)
+class Wirings:
+    """Ways to join leaves to the spines of pods of one shape: uplinks, bundle, and the range of a spine's uplinks."""
+
+    up: Ints
+    bundle: Ints
+    low: Ints
+    high: Ints
+
+    @property
+    def spines(self) -> Ints:
+        """Spines of a pod."""
+        return self.up // self.bundle
+
+    def part(self, which: Ints) -> "Wirings":
+        """Return some of the ways."""
+        return Wirings(self.up[which], self.bundle[which], self.low[which], self.high[which])
+
+
+def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: int = 1) -> Wirings:
+    """Return the ways that ports and pins allow, a spine's uplinks at least what the core share asks for.
+
+    `room`: ports that a spine keeps for uplinks at the least.
+    """
+    up, bundle = bundles(s.ports)
+    down = bundle * rails * width
+    keep = (up <= max_up) & (down + room <= s.ports)
+    for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
+        if name in s.pins:
+            keep &= value == s.pins[name]
+    up, bundle, down = up[keep], bundle[keep], down[keep]
+    pods = -(-s.mode.rails // rails) * -(-s.domains(domain) // width)
+    ends = domain * s.mode.rail_gpus * rails * width
+    floor = ends * s.network.min_core_share / s.mode.split * (1 - TOLERANCE) if pods > 1 else 0.0
+    low = np.maximum(1, np.ceil(np.ceil(floor) / (up // bundle))).astype(np.int64)
+    high = s.ports - down
+    if "spine_up_ports" in s.pins:
+        low, high = np.maximum(low, s.pins["spine_up_ports"]), np.minimum(high, s.pins["spine_up_ports"])
+    found = Wirings(up, bundle, low, high)
+    return found.part(np.flatnonzero(low <= high)) if room else found
+
+
+def core_groups(s: Site, pods: int, spines: int) -> tuple[Ints, Ints]:
+    """Return bundles and cores of one of so many spine positions, by the uplinks of a spine."""
+    bundle, cores = cores_over(s.ports, pods, -(-s.wan_ports // spines), s.pins.get("core_down_ports", 0))
+    if "spine_bundle" in s.pins:
+        own = s.pins["spine_bundle"]
+        up = np.arange(s.ports + 1)
+        fits = (up % own == 0) & (up > 0) & (pods * own <= s.ports)
+        fits &= (up // own) * s.ports >= pods * up + -(-s.wan_ports // spines)
+        fits &= s.pins.get("core_down_ports", pods * own) == pods * own
+        return np.full(s.ports + 1, own, dtype=np.int64), np.where(fits, up // own, NONE)
+    return bundle, cores
+
+
+def single(s: Site) -> Options:
+    """Return the template of a single switch in each network, where it takes every GPU."""
+    m, racks = s.mode, s.racks
+    ends = racks * m.rails * m.rail_gpus
+    taken = -(-(ends + m.spare(s.network, ends)) // m.split)
+    pins = s.pins
+    alike = all(
+        pins.get(name, value) == value
+        for name, value in (("tiers", 1), ("leaf_domain_racks", racks), ("leaf_down_ports", ends))
+    )
+    above = {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports"}
+    above |= {"leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod"}
+    p = s.prices
+    usd, mw = (p.endpoints(racks)[i] + m.networks * p.switch[i] + s.tree_wan[i] for i in (0, 1))
+    if taken + s.wan_ports > s.ports or not alike or above & set(pins):
+        return s.table(np.ones(0), np.ones(0), np.ones(0), np.ones(0))
+    one, n = np.ones(1), next(iter(s.stripes), 1)
+    return s.table(one, one, usd * one, mw * one, domain=racks, stripes=n)
+
+
+@dataclass(frozen=True, slots=True)
+class Tops:
+    """Spines and cores over leaf domains that share a pod, by the uplinks of a leaf: one or two entries each.
+
+    Price and power are of all above the leaves, their uplinks included.
+    """
+
+    up: Ints
+    bundle: Ints
+    rails: Ints
+    spine_up: Ints
+    spine_bundle: Ints
+    usd: Floats
+    mw: Floats
+
+    def part(self, which: Ints) -> "Tops":
+        """Return some of the entries."""
+        return Tops(*(getattr(self, name)[which] for name in self.__slots__))
+
+
+def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
+    """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains.
+
+    And the most frugal ones where power counts.
+    """
+    parts = [_two_tiers(s, domain, domains, max_up)]
+    rails = s.mode.rails
+    if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
+        one_pod = bool(s.wan_ports or {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle"} & set(s.pins))
+        for x in rail_sizes(s):
+            if (x < rails or one_pod) and domains in width_sizes(s, domains):
+                parts += _three_tiers(s, domain, x, domains, max_up)
+    tops = Tops(*(np.concatenate([getattr(t, name) for t in parts]) for name in Tops.__slots__))
+    tops = tops.part(np.flatnonzero(np.isfinite(tops.usd)))
+    orders = [np.lexsort((tops.mw, tops.usd, tops.up))]
+    orders += [np.lexsort((tops.usd, tops.mw, tops.up))] if s.power_counts else []
+    return tops.part(np.unique(np.concatenate([_firsts(tops.up, order) for order in orders])))
+
+
+def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
+    m, p = s.mode, s.prices
+    w = wirings(s, domain, m.rails, domains, max_up, room=0)
+    shut = s.network.max_tiers < 2 or s.pins.get("tiers", 2) != 2 or s.pins.get("rails_per_pod", m.rails) != m.rails
+    shut |= s.pins.get("leaf_domains_per_pod", domains) != domains
+    shut |= bool({"spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports"} & set(s.pins))
+    fits = (w.bundle * m.rails * domains + -(-s.wan_ports // w.spines) <= s.ports) & (not shut)
+    w = w.part(np.flatnonzero(fits))
+    none = np.zeros_like(w.up)
+    links, spines = p.leaf_uplink(domain, domains), m.networks * w.spines
+    usd, mw = (w.up * links[i] + spines * p.switch[i] for i in (0, 1))
+    return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, usd, mw)
+
+
+def _three_tiers(s: Site, domain: int, rails: int, domains: int, max_up: int) -> list[Tops]:
+    """Return the ways of pods of so many rails and all domains: each with the cheapest uplinks of its spines."""
+    m, p = s.mode, s.prices
+    w = wirings(s, domain, rails, domains, max_up)
+    gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * rails / w.spines).astype(np.int64)
+    w = Wirings(w.up, w.bundle, np.maximum(w.low, gone), w.high)
+    w = w.part(np.flatnonzero(w.low <= w.high))
+    pods, leaf, up_link = -(-m.rails // rails), p.leaf_uplink(domain, domains), p.spine_uplink(domain * domains, rails)
+    parts, kinds = [], w.spines if s.wan_ports else np.zeros_like(w.up)
+    for kind in np.unique(kinds).tolist():
+        at = w.part(np.flatnonzero(kinds == kind))
+        bundle, cores = core_groups(s, pods, max(kind, 1))
+        v = np.arange(s.ports + 1)
+        group = [
+            np.where(cores < NONE, m.networks * (pods + cores) * p.switch[i] + v * up_link[i], np.inf) for i in (0, 1)
+        ]
+        for least in group[: 1 + s.power_counts]:
+            best = least_between(least, at.low, at.high)
+            usd, mw = (np.asarray(at.up * leaf[i] + at.spines * group[i][best], dtype=np.float64) for i in (0, 1))
+            parts.append(Tops(at.up, at.bundle, np.full_like(at.up, rails), best, bundle[best], usd, mw))
+    return parts
+
+
+def _firsts(up: Ints, order: Ints) -> Ints:
+    """Return the first entry of each number of uplinks in an order that is sorted by them."""
+    if not len(order):
+        return order
+    values = up[order]
+    return np.asarray(order[np.append(True, values[1:] != values[:-1])])
+
+
+def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads: Floats) -> Options:
+    """Return the templates of a leaf domain whose pods hold all of them, under each number of stripes and its loads."""
+    fixed = s.fixed(domain)
+    many = len(stripes)
+    up = np.tile(tops.up, many)
+    load = np.repeat(loads, len(tops.up), axis=0)
+    send, allreduce = s.leaf_slowdowns(domain, up, load)
+    usd, mw = (np.tile(fixed[i] + x, many) for i, x in enumerate((tops.usd, tops.mw)))
+    names = {"leaf_up": up, "leaf_bundle": np.tile(tops.bundle, many), "rails": np.tile(tops.rails, many)}
+    names |= {"spine_up": np.tile(tops.spine_up, many), "spine_bundle": np.tile(tops.spine_bundle, many)}
+    return s.table(
+        np.where(s.leaf_fits(up, load), send, np.inf), allreduce, usd, mw, **names,
+        domain=domain, width=s.domains(domain), stripes=np.repeat(stripes, len(tops.up)),
+    )  # fmt: skip
+
+
+def undominated_rows(loads: Floats) -> Ints:
+    """Return the rows that no other is as good as in every column, of equal ones the first."""
+    found = np.unique(loads, axis=0, return_index=True)[1] if len(loads) else np.empty(0, dtype=np.int64)
+    each = loads[found]
+    as_good = np.ones((len(each), len(each)), dtype=bool)
+    for column in each.T:
+        as_good &= column[:, None] <= column[None, :]
+    kept: Ints = np.sort(found[as_good.sum(axis=0) == 1])
+    return kept

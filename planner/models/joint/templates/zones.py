@@ -1,0 +1,257 @@
+"""Trees of four tiers: pods in zones that super-spines join.
+
+There are too many of them to list at every slowdown, so each is the cheapest that keeps a target: the slowdowns of
+leaves with some number of uplinks, those of sends and of allreduces each times 1, 1.5, 2 or 4 for all tiers, or any
+slowdown at all.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.models.fabric.data import INFINITE_COST, TOLERANCE
+from planner.models.fabric.four_tier_groups import GroupRequest, group_costs, group_design
+from planner.models.joint.template_tables import Floats, Ints, Options
+from planner.models.joint.templates.link_prices import Price
+from planner.models.joint.templates.pods import Shape
+from planner.models.joint.templates.pods import slowdowns as pod_slowdowns
+from planner.models.joint.templates.site import Site, over
+from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
+from planner.models.joint.templates.trees import rail_sizes, undominated_rows, width_sizes, wirings
+
+FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
+CENT = 100.0  # prices of groups of spines are compared in whole cents
+
+
+class Zone(NamedTuple):
+    """Zones of whole pods: their rails and domains."""
+
+    rails: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One shape with a number of leaf uplinks and a bundle, and the least that it costs."""
+
+    shape: Shape
+    zone: Zone
+    up: int
+    bundle: int
+    low: int
+    high: int
+    usd: float
+
+
+def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
+    """Return the templates of four tiers of a leaf domain that may beat those found so far."""
+    if s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
+        return []
+    ups = _promising(s, domain, leaf_loads)
+    if not len(ups):
+        return []
+    rows = sorted(_rows(s, domain, int(ups.min()), leaf_loads), key=lambda r: r.usd)
+    parts = []
+    for n in _stripes(s, domain):
+        leaf = s.loads.at(n, np.array([domain]))[0]
+        targets: set[tuple[float, float]] = set()
+        for up in ups.tolist():
+            send, allreduce = (float(x) for x in s.leaf_slowdowns(domain, np.array(up, dtype=np.float64), leaf))
+            for more in itertools.product(FACTORS, FACTORS):
+                targets.add((send * more[0], allreduce * more[1]))
+        for target in sorted(targets):
+            parts += _cheapest(s, rows, n, target)
+    return parts
+
+
+def _stripes(s: Site, domain: int) -> list[int]:
+    """List the numbers of stripes of which no other leaves less of a leaf, and any one size of pods, in all."""
+    every = list(s.stripes)
+    sizes = np.arange(domain, s.racks + domain, domain)
+    loads = np.array([s.loads.at(n, sizes).ravel() for n in every])
+    return [every[i] for i in undominated_rows(loads).tolist()]
+
+
+def _min_zones(s: Site) -> int:
+    """Return the fewest zones: one is of use only where a pin, or a WAN gateway, asks for its super-spines."""
+    return 1 if {"tiers", "core_up_ports"} & set(s.pins) or s.wan_ports else 2
+
+
+def _promising(s: Site, domain: int, leaf_loads: Floats) -> Ints:
+    """Return the uplinks of a leaf at which four tiers with no slow pods and zones might be worth it."""
+    up = np.arange(1, s.uplinks(domain) + 1)
+    if "leaf_up_ports" in s.pins:
+        up = up[up == s.pins["leaf_up_ports"]]
+    m, p, fixed = s.mode, s.prices, s.fixed(domain)
+    spines = -(-m.rails * s.domains(domain) * up // (s.ports - 1))
+    switches = m.networks * (spines + _min_zones(s) + 1)
+    links = np.zeros(2) if p.places else np.array(p.leaf_uplink(domain, 1))
+    usd, mw = (fixed[i] + up * links[i] + switches * p.switch[i] for i in (0, 1))
+    worth = np.zeros(len(up), dtype=bool)
+    for load in leaf_loads:
+        send, allreduce = s.leaf_slowdowns(domain, up, load)
+        worth |= s.worthwhile(send, allreduce, usd, mw)
+    return up[worth]
+
+
+def _zones(s: Site, x: Shape) -> Iterator[Zone]:
+    """Yield the zones over pods of a shape: for each count of zones the fewest pods."""
+    across, along = -(-s.mode.rails // x.rails), -(-s.domains(x.domain) // x.width)
+    for wide in _parts(s, across):
+        for deep in _parts(s, along):
+            zones = -(-across // wide) * -(-along // deep)
+            if wide * deep < s.ports and _min_zones(s) <= zones <= s.ports:
+                yield Zone(wide * x.rails, deep * x.width)
+
+
+def _parts(s: Site, items: int) -> list[int]:
+    """List the sizes of parts, the fewest for each count of them; every divisor of a core's pinned ports down."""
+    down = s.pins.get("core_down_ports")
+    if down is not None:
+        return [v for v in range(1, items + 1) if down % v == 0]
+    return sorted({-(-items // n) for n in range(1, items + 1)})
+
+
+def _counts(s: Site, x: Shape, z: Zone) -> tuple[int, int, int]:
+    """Count the pods and zones of a network, and the pods of a full zone."""
+    pods = -(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width)
+    zones = -(-s.mode.rails // z.rails) * -(-s.domains(x.domain) // z.width)
+    return pods, zones, z.rails // x.rails * (z.width // x.width)
+
+
+def _links(s: Site, x: Shape, z: Zone) -> tuple[Price, Price, Price]:
+    """Price one uplink of every leaf, of one spine of every pod, and of one core of every zone."""
+    p, pod, zone = s.prices, x.domain * x.width, x.domain * z.width
+    return p.leaf_uplink(x.domain, x.width), p.spine_uplink(pod, x.rails, zone), p.spine_uplink(zone, z.rails)
+
+
+def _rows(s: Site, domain: int, min_up: int, leaf_loads: Floats) -> Iterator[Row]:
+    """Yield the shapes that ports allow and the front does not rule out, with the least that each costs."""
+    m, p, fixed = s.mode, s.prices, s.fixed(domain)
+    for rails in rail_sizes(s):
+        for width in width_sizes(s, s.domains(domain)):
+            x = Shape(domain, rails, width)
+            w = wirings(s, domain, rails, width, s.uplinks(domain))
+            w = w.part(np.flatnonzero(w.up >= min_up))
+            for z in _zones(s, x):
+                pods, zones, zone_pods = _counts(s, x, z)
+                leaf, spine, core = _links(s, x, z)
+                # A core of each zone and a super-spine to a spine position; all cores hold the links of all spines.
+                cores = np.maximum(zones * w.spines, -(-pods * w.spines * w.low // s.ports))
+                switches = m.networks * (pods * w.spines + cores + w.spines)
+                usd, mw = (
+                    fixed[i] + w.up * leaf[i] + switches * p.switch[i] + w.spines * (w.low * spine[i] + core[i])
+                    for i in (0, 1)
+                )
+                worth = np.zeros(len(w.up), dtype=bool)
+                for load in leaf_loads:
+                    worth |= s.worthwhile(*s.leaf_slowdowns(domain, w.up, load), usd, mw)
+                for i in np.flatnonzero(worth & (zone_pods + 1 <= s.ports)).tolist():
+                    yield Row(x, z, int(w.up[i]), int(w.bundle[i]), int(w.low[i]), int(w.high[i]), float(usd[i]))
+
+
+def _cheapest(s: Site, rows: list[Row], n: int, target: tuple[float, float]) -> list[Options]:
+    """Return the cheapest template of all shapes that keeps a target under some stripes; nothing where none does."""
+    best: tuple[float, Row, dict[str, int]] | None = None
+    for row in rows:
+        if best is not None and row.usd >= best[0]:
+            break
+        found = _completed(s, row, n, target)
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found[0], row, found[1]
+    return [] if best is None else [_table(s, best[1], best[2], n)]
+
+
+def _need(s: Site, load: Floats, rails: int, target: tuple[float, float]) -> float:
+    """Return the links that what leaves a pod or zone of so many rails asks for, to keep a target."""
+    m = s.mode
+    sent = max(load[FLOWS] / target[0], load[ALLREDUCES] / target[1], load[EXCHANGES])
+    gone = s.exchange_ports * load[SHARES] * min(rails, m.rails)
+    return float(sent * m.rail_gpus * rails / m.split + gone) * (1 - TOLERANCE)
+
+
+def _floor(s: Site, rails: int, racks: int, parts: int) -> float:
+    ends = racks * s.mode.rail_gpus * rails
+    return math.ceil(ends * s.network.min_core_share / s.mode.split * (1 - TOLERANCE)) if parts > 1 else 0.0
+
+
+def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[float, dict[str, int]] | None:
+    """Return price and choices of the cheapest cores and super-spines of a row that keep a target; None if none do."""
+    x, z = r.shape, r.zone
+    loads = s.loads.at(n, np.array([x.domain, x.domain * x.width, x.domain * z.width]))
+    send, allreduce = s.leaf_slowdowns(x.domain, np.array(r.up, dtype=np.float64), loads[0])
+    late = float(send) > target[0] * (1 + TOLERANCE) or float(allreduce) > target[1] * (1 + TOLERANCE)
+    if late or not s.leaf_fits(np.array(r.up), loads[0]):
+        return None
+    pods, zones, zone_pods = _counts(s, x, z)
+    spines = r.up // r.bundle
+    low = max(r.low, math.ceil(_need(s, loads[1], x.rails, target) / spines))
+    zone = max(_need(s, loads[2], z.rails, target), _floor(s, z.rails, x.domain * z.width, zones))
+    leaf, spine, core = _links(s, x, z)
+    request = GroupRequest(
+        ports=s.ports,
+        switch=round(s.mode.networks * s.prices.switch[0] * CENT),
+        pods=pods,
+        spine_link=round(spine[0] * CENT),
+        wan_gateway=-(-s.wan_ports // spines),
+        zones=zones,
+        zone_pods=zone_pods,
+        zone_link=round(core[0] * CENT),
+        zone_up=max(0, math.ceil(zone / spines)),
+        core_down=s.pins.get("core_down_ports", 0),
+        core_up=s.pins.get("core_up_ports", 0),
+    )
+    if low > r.high or not all(math.isfinite(k[0]) for k in (leaf, spine, core)):
+        return None
+    costs = group_costs(request).cost[low : r.high + 1]
+    v = low + int(costs.argmin())
+    if costs[v - low] >= INFINITE_COST:
+        return None
+    choice = {"spine_up": v, **group_design(request, v)}
+    if s.pins.get("spine_bundle", choice["spine_bundle"]) != choice["spine_bundle"]:
+        return None
+    return _bill(s, r, choice)[0], choice
+
+
+def _bill(s: Site, r: Row, c: dict[str, int]) -> Price:
+    """Price a row with its cores and super-spines."""
+    (pods, zones, _), spines, p = _counts(s, r.shape, r.zone), r.up // r.bundle, s.prices
+    cores = spines * (c["spine_up"] // c["spine_bundle"])
+    switches = s.mode.networks * (pods * spines + zones * cores + cores * (c["core_up"] // c["core_bundle"]))
+    leaf, spine, core = _links(s, r.shape, r.zone)
+    fixed = s.fixed(r.shape.domain)
+
+    def total(i: int) -> float:
+        links = r.up * leaf[i] + spines * c["spine_up"] * spine[i] + cores * c["core_up"] * core[i]
+        return fixed[i] + switches * p.switch[i] + links
+
+    return total(0), total(1)
+
+
+def _table(s: Site, r: Row, c: dict[str, int], n: int) -> Options:
+    """Return the one template of a row with its cores and super-spines under some stripes."""
+    x, z, m = r.shape, r.zone, s.mode
+    loads = s.loads.at(n, np.array([x.domain, x.domain * x.width, x.domain * z.width]))
+    one = np.ones(1, dtype=np.int64)
+    send, allreduce = pod_slowdowns(s, x, r.up * one, r.bundle * one, c["spine_up"] * one, loads[:2])
+    zone_pods, load = _counts(s, x, z)[2], loads[2]
+    links = r.up // r.bundle * (c["spine_up"] // c["spine_bundle"]) * c["core_up"]
+    free = 1 - s.exchange_ports * load[SHARES] * min(m.rails, z.rails) / (links * one)
+    leaf_over = x.domain * m.rail_gpus / (r.up * m.split)
+    spine_over, core_over = (
+        x.rails * x.width * r.bundle / c["spine_up"],
+        zone_pods * c["spine_bundle"] / c["core_up"],
+    )
+    sent = load[FLOWS] / (x.domain * z.width) * leaf_over * spine_over * core_over
+    reduced = load[ALLREDUCES] / (links * m.split / (z.rails * m.rail_gpus))
+    send = np.maximum(send, over(sent * one, free))
+    allreduce = np.maximum(allreduce, over(reduced * one, free))
+    usd, mw = _bill(s, r, c)
+    return s.table(
+        send, allreduce, usd * np.ones(1), mw * np.ones(1), domain=x.domain, leaf_up=r.up, leaf_bundle=r.bundle,
+        rails=x.rails, width=x.width, zone_rails=z.rails, zone_width=z.width, stripes=n, **c,
+    )  # fmt: skip

@@ -1,1 +1,0 @@
-"""The layout of a training step: the fastest of the declared space."""

@@ -1,0 +1,66 @@
+"""The proof of a joint optimum as a plan states it: the columns that only the sites refused, grouped."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from planner.instance.instance import Instance
+from planner.models.joint.solution import JointSolution
+from planner.models.joint.split import Column
+from planner.models.requests import resolved_switches
+from planner.physics.network.price import min_endpoint_usd
+from planner.plan.proof import ExcludedColumn, JointProof
+
+
+def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
+    """Return what the bound of a solution rests on beside physics."""
+    network = instance.network
+    prices = [min_endpoint_usd(network, s) for s in resolved_switches(network.switches)] if network else []
+    return JointProof(
+        fabric_free_bound_days=solution.fabric_free_bound,
+        counts=solution.counts,
+        max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
+        min_fabric_usd_per_wired_gpu=min(prices, default=None),
+        columns=tuple(_grouped(solution.excluded)),
+    )
+
+
+def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn]:
+    """Group columns that differ in replicas and micro-batches only, replicas without gaps in ranges."""
+    groups: dict[Any, dict[int, float]] = defaultdict(dict)
+    for days, c in columns:
+        block = c.strategy.block(c.p)
+        if block is None:
+            raise ValueError("joint: a column without a block")
+        key = (c.strategy.shape, c.p, c.v, c.zero, c.strategy.order, block.stages_per_rack)
+        groups[key][c.d] = min(days, groups[key].get(c.d, days))
+    for (s, p, v, zero, order, q), by_replicas in groups.items():
+        for first, last in _ranges(sorted(by_replicas)):
+            yield ExcludedColumn(
+                tensor_parallel=s.tensor_parallel,
+                tensor_parallel_inner=s.tensor_inner,
+                context_parallel=s.context_parallel,
+                expert_parallel=s.expert_parallel,
+                pipeline_parallel=p,
+                virtual_stages=v,
+                microbatch_sequences=s.micro_batch,
+                sequence_parallel=s.sequence_parallel,
+                recompute=s.recompute,
+                zero_stage=zero,
+                schedule=order,
+                stages_per_rack=q,
+                min_data_parallel=first,
+                max_data_parallel=last,
+                lower_bound_days=min(by_replicas[d] for d in range(first, last + 1)),
+            )
+
+
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    """Return the runs of consecutive numbers, each by its first and last."""
+    runs: list[tuple[int, int]] = []
+    for n in numbers:
+        if runs and runs[-1][1] == n - 1:
+            runs[-1] = (runs[-1][0], n)
+        else:
+            runs.append((n, n))
+    return runs

@@ -1,0 +1,138 @@
+"""The checker's own least time of the declared space: exact on toys, and no proof that forgets a column passes."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+from joint_brute_force import Column, Toy
+from joint_proof import solved_with_proof
+from joint_toys import PHI, case, toy, with_pins
+
+from planner.checks.joint.missing import missing_columns
+from planner.checks.joint.racks import MaxRacks, max_sites
+from planner.instance.instance import Instance
+from planner.plan.proof import JointProof
+
+TOYS: list[tuple[int, dict[str, Any]]] = [
+    *((seed, {}) for seed in (0, 2, 3, 4)),
+    *((seed, {"forced": True}) for seed in (9, 12, 17, 36)),
+    *((seed, {"sites": 2, "forced": True}) for seed in (3, 14, 36, 48)),
+]
+
+
+def days_of(i: Instance, seconds: float) -> float:
+    """Return the days to train at so many seconds a sequence."""
+    return i.workload.tokens / i.workload.sequence_length * seconds / i.workload.availability / 86_400
+
+
+def messages(i: Instance, days: float, proof: JointProof) -> list[str]:
+    """Return what is missing."""
+    return [v.message for v in missing_columns(i, days, proof, transport_slowdown=PHI)]
+
+
+def least_on_a_free_network(i: Instance) -> float:
+    """Time every plan of a toy by plain loops as if its network were free; return the least seconds a sequence."""
+    t, most, best = Toy(i), MaxRacks(i), math.inf
+    for shape, p, v, block in t.pipelines():
+        for d in range(1, t.most // shape.micro_batch + 1):
+            if block.blocks(d) * block.racks > most(block.rails):
+                break
+            racks = -(-block.blocks(d) // max_sites(i)) * block.stage_racks
+            for zero, m in itertools.product(range(4), range(p if v > 1 else 1, t.most // shape.micro_batch // d + 1)):
+                fits = d * shape.gpus >= shape.expert_parallel
+                if fits and t.fine(zero_stage=zero, microbatches_per_step=m, data_parallel=d):
+                    column = Column(shape, p, v, block, d, zero, m)
+                    best = min(best, t.times.seconds(column, racks, d, PHI, PHI, None))
+    return best
+
+
+@pytest.mark.parametrize(("seed", "how"), TOYS)
+def test_the_least_column_is_that_of_plain_loops(seed: int, how: dict[str, Any]) -> None:
+    """Just below the least time that loops over every split find nothing is missing, just above it a column is."""
+    i = toy(seed, **how)
+    least = least_on_a_free_network(i)
+    if math.isinf(least):
+        assert messages(i, 1e9, JointProof()) == []
+        return
+    days = days_of(i, least)
+    assert messages(i, days * (1 - 1e-7), JointProof()) == []
+    above = messages(i, days * (1 + 1e-6), JointProof())
+    assert above and all("the proof does not list it" in x for x in above)
+
+
+@pytest.mark.parametrize(("seed", "how"), TOYS)
+def test_an_honest_proof_passes(seed: int, how: dict[str, Any]) -> None:
+    """What the search opened below its value is all that the checker finds there."""
+    i = toy(seed, **how)
+    found, proof = solved_with_proof(i)
+    assert found.days is None or messages(i, found.days, proof) == []
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_an_honest_proof_of_a_richer_toy_passes(seed: int) -> None:
+    """So it is with experts, CP over racks, lines to build, upgrades and rules of the grid that bind."""
+    i = case(seed)
+    found, proof = solved_with_proof(i)
+    assert i.network is not None
+    phi = i.network.transport.slowdown
+    if found.lower_bound is not None:
+        assert [v.message for v in missing_columns(i, found.lower_bound, proof, transport_slowdown=phi)] == []
+
+
+REFUSED: list[tuple[int, dict[str, Any]]] = [
+    (17, {"forced": True}),
+    (36, {"sites": 2, "forced": True}),
+    (59, {"sites": 2, "forced": True}),
+]
+
+
+@pytest.mark.parametrize(("seed", "how"), REFUSED)
+def test_a_forgotten_column_is_found(seed: int, how: dict[str, Any]) -> None:
+    """A proof without one of its columns is refused, by the name of that column, and so is a too high bound of it."""
+    i = toy(seed, **how)
+    found, proof = solved_with_proof(i)
+    assert found.days is not None and proof.columns
+    for k, c in enumerate(proof.columns[:3]):
+        rest = proof.columns[:k] + proof.columns[k + 1 :]
+        forgotten = messages(i, found.days, proof.model_copy(update={"columns": rest}))
+        degrees = f"TP {c.tensor_parallel}"
+        assert [x for x in forgotten if x.startswith(degrees) and "the proof does not list it" in x]
+        assert c.lower_bound_days < found.days
+        high = c.model_copy(update={"lower_bound_days": c.lower_bound_days * (1 + 1e-6)})
+        raised = messages(i, found.days, proof.model_copy(update={"columns": (*rest, high)}))
+        assert [x for x in raised if "the lower_bound_days that the proof states for it" in x]
+        low = c.model_copy(update={"lower_bound_days": c.lower_bound_days * 0.9})
+        assert messages(i, found.days, proof.model_copy(update={"columns": (*rest, low)})) == []
+
+
+NARROWER: list[tuple[int, str, Any]] = [
+    (0, "tensor_parallel", 2),
+    (2, "context_parallel", 2),
+    (2, "pipeline_parallel", 1),
+    (3, "sequence_parallel", False),
+    (3, "recompute", "none"),
+    (6, "microbatch_sequences", 2),
+]
+
+
+@pytest.mark.parametrize(("seed", "name", "value"), NARROWER)
+def test_a_search_over_less_than_the_declared_space_is_found(seed: int, name: str, value: Any) -> None:
+    """The optimum under a pin that costs time is proven under the pin, and is no optimum without it."""
+    i = toy(seed)
+    narrow = with_pins(i, **{f"layout.{name}": value})
+    (free, _), (pinned, proof) = solved_with_proof(i), solved_with_proof(narrow)
+    assert free.days is not None and pinned.days is not None and pinned.days > free.days * (1 + 1e-6)
+    assert messages(narrow, pinned.days, proof) == []
+    assert messages(i, pinned.days, proof)
+
+
+def test_a_column_outside_the_space_is_named() -> None:
+    """A listed column that the space does not have is reported."""
+    i = toy(36, sites=2, forced=True)
+    found, proof = solved_with_proof(i)
+    assert found.days is not None and proof.columns
+    odd = proof.columns[0].model_copy(update={"tensor_parallel": 5})
+    columns = (*proof.columns, odd)
+    (one,) = messages(i, found.days, proof.model_copy(update={"columns": columns}))
+    assert "not in the declared space" in one

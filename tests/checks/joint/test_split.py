@@ -1,0 +1,180 @@
+"""The least split of a column equals the best of all splits by plain loops, and bounds what the physics predicts."""
+
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from joint_brute_force import layer_splits
+from joint_toys import toy
+
+from planner.checks.joint.columns import Cut, Pipelines, Space
+from planner.checks.joint.racks import MaxRacks
+from planner.checks.joint.split import Split, witness
+from planner.checks.joint.step_bound import Counts, first_rows
+from planner.instance.instance import Instance
+from planner.physics.training import schedule, stage_memory
+from planner.physics.training.blocks import block_step, interleaving
+from planner.physics.training.blocks.block_step import ReplicaGroup
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.step import Conditions
+
+PHI = 1.1
+
+
+def deeper(seed: int) -> Instance:
+    """Return a toy with more layers, tight memory, and for some seeds ZB-H1, experts or selective recompute."""
+    r, i = random.Random(seed), toy(seed)
+    model, software = i.workload.model, i.workload.software
+    assert not isinstance(model, str) and not isinstance(software, str)
+    changes: dict[str, Any] = {"layers": r.randint(5, 7)}
+    if seed % 4 == 1:
+        changes["experts"] = {"count": 4, "per_token": 2, "ffn": 512}
+    given = i.model_dump(mode="json", exclude_none=True)
+    given["workload"]["model"] |= changes
+    given["workload"]["software"] |= {"schedules": ["1f1b", "zb-h1"], "pipeline_overlap": r.choice([0.5, 1.0])}
+    if seed % 4 == 2:
+        given["workload"]["software"] |= {"selective_gemm_share": 0.2}
+    given["hardware"]["accelerator"]["hbm_bytes"] = r.choice([0.4e9, 0.6e9, 1.2e9])
+    given["hardware"]["racks"] = 12
+    given["limits"] |= {"budget_usd": 1e9, "max_batch_tokens": 12 * 1024}
+    given["pins"] = {}
+    return Instance.model_validate(given)
+
+
+def every_split(split: Split, m: int) -> list[tuple[float, float]]:
+    """Time every split that memory holds, as the physics predicts and with the least wait of unequal chunks."""
+    cut, x = split.cut, split.x
+    p, v, machine = split.p, split.v, split.cut.machine
+    repeats = {"no": lambda _: (0,), "all": lambda n: (n,), "any": lambda n: range(n + 1)}[cut.repeats]
+    group = ReplicaGroup(replicas_per_rack=int(x.replicas_per_rack[0]), racks=split.racks, shards=split.d)
+    conditions = Conditions(pipeline_send_slowdown=PHI, allreduce_slowdown=PHI, transport_slowdown=PHI)
+    found = []
+    for layers in layer_splits(cut.space.layers, p, v):
+        for repeated in itertools.product(*(repeats(n) for n in layers)):
+            full = any(repeated) or cut.repeats == "all"
+            strategy = ParallelStrategy.of_shape(
+                cut.shape,
+                pipeline_parallel=p,
+                data_parallel_by_site=(split.d,),
+                virtual_stages=v,
+                micro_batches=m,
+                recompute="full" if full else cut.shape.recompute,
+                zero_stage=split.zero_stage,
+                layers_per_stage=layers,
+                recomputed_layers_per_stage=repeated if full else (),
+                replicas_per_rack=int(x.replicas_per_rack[0]),
+                schedule=cut.schedule,
+                stages_per_rack=int(x.stages_per_rack[0]),
+            )
+            used = sum(stage_memory.memory_by_stage(machine, strategy).values())
+            if np.any(used > cut.space.memory_limit * (1 + 1e-12)):
+                continue
+            parts = block_step.breakdown(cut.space.machine, conditions, strategy, group)
+            found.append((sum(parts.values()) / m, _with_least_waits(split, m, layers, repeated)))
+    return found
+
+
+def _with_least_waits(split: Split, m: int, layers: tuple[int, ...], repeated: tuple[int, ...]) -> float:
+    x, sharded, p, v = split.pipeline, split.sharded, split.p, split.v
+    n = float(schedule.effective_micro_batches(m, p, v))
+    stages = []
+    for k, (a, r) in enumerate(zip(layers, repeated, strict=True)):
+        own = float(block_step.stage_seconds(x, sharded, v, a, r, split.send)) + x.machine.software.microbatch_seconds
+        wait = interleaving.min_excess_seconds(p, v, m, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
+        stages.append(n * (own + (x.head if k == p - 1 else 0.0)) + float(wait))
+    chunk = max(float(block_step.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True))
+    once = block_step.once_parts(
+        x,
+        sharded,
+        None,
+        pipeline=p,
+        virtual_stages=v,
+        micro_batches=m,
+        chunk=chunk,
+        max_layers=max(layers),
+        replicas_per_rack=int(split.x.replicas_per_rack[0]),
+        racks=split.racks,
+        shards=split.d,
+        send=split.send,
+        slowdown=PHI,
+    )
+    return (max(stages) + float(sum(once.values()))) / m
+
+
+def some_columns(seed: int, number: int) -> list[tuple[Cut, int, Pipelines, int, int]]:
+    """Draw columns: a cut, a ZeRO stage, a pipeline, replicas and micro-batches."""
+    r = random.Random(seed)
+    space = Space(instance=deeper(seed), transport_slowdown=PHI)
+    cuts = list(space.cuts())
+    found: list[tuple[Cut, int, Pipelines, int, int]] = []
+    while len(found) < number:
+        cut = r.choice(cuts)
+        x = cut.pipelines()
+        few = [k for k in range(len(x)) if x.p[k] <= 3 and x.v[k] <= 3]
+        if not few:
+            continue
+        x = x.part([r.choice(few)])
+        low, d = int(x.p[0] if x.v[0] > 1 else 1), r.randint(1, 2)
+        found.append((cut, r.randint(0, 3), x, d, r.randint(low, low + 5)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_least_split_is_the_best_of_all(seed: int) -> None:
+    """Over random columns with interleaving, ZB-H1, recompute and experts; none fits where no split does."""
+    fitted = 0
+    for cut, zero, x, d, m in some_columns(seed, 12):
+        split = Split(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9)
+        every, least = every_split(split, m), split.least()
+        if not every:
+            assert least == float("inf")
+            continue
+        fitted += 1
+        assert least == pytest.approx(min(own for _, own in every), rel=1e-9)
+        assert least <= min(seconds for seconds, _ in every) * (1 + 1e-9)
+    assert fitted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_are_below_the_least_split(seed: int) -> None:
+    """The first bound of a pipeline and that of its replicas and micro-batches are below its least split."""
+    compared = 0
+    for cut, zero, x, d, m in some_columns(100 + seed, 40):
+        if d * m * cut.shape.micro_batch > cut.space.sequences:
+            continue
+        split = Split(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9)
+        least = split.least() / d / cut.shape.micro_batch
+        if least == float("inf"):
+            continue
+        rows = first_rows(cut, x, MaxRacks(cut.space.instance), 1e9)
+        if not len(rows) or rows.replicas[0] < d:
+            continue
+        compared += 1
+        assert rows.seconds[0] <= least * (1 + 1e-9)
+        counts = Counts(cut=cut, rows=rows, limit=least * (1 + 1e-6))
+        pairs = [
+            (int(a), int(b))
+            for cells in counts.cells(zero)
+            for some, batches in counts.micro_batches(cells)
+            for a, b in zip(some.d, batches, strict=True)
+        ]
+        assert (d, m) in pairs
+    assert compared
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_micro_batches_at_once(seed: int) -> None:
+    """A witness is found among several micro-batches if and only if one of them alone is below the limit."""
+    for cut, zero, x, d, low in some_columns(200 + seed, 8):
+        batches = np.arange(low, low + 9)
+        each = [
+            Split(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9).least() for m in batches
+        ]
+        finite = sorted(s for s in each if s < float("inf"))
+        for limit in [s * f for s in finite[:: max(1, len(finite) - 1)] for f in (1 - 1e-6, 1 + 1e-6)]:
+            found = witness(cut, zero, x, d, batches, limit)
+            assert (found is not None) == (min(each) < limit)
+            if found is not None:
+                assert found[1] == pytest.approx(each[found[0] - low], rel=1e-12) and found[1] < limit

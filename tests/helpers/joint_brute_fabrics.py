@@ -1,0 +1,147 @@
+"""Every fabric of a site of a toy: a single switch, and trees of two and three tiers, over every order of its racks.
+
+Imports nothing of planner.models and planner.solvers: what crosses leaf domains is counted rack by rack on the order
+that is built, and switches, links and money are added up here.
+"""
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+
+from planner.instance.instance import Instance
+from planner.instance.network import Network, Switch
+from planner.physics.training.blocks.rack_blocks import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """A fabric of a site: its price, its power, and how it slows sends and allreduces."""
+
+    usd: float
+    mw: float
+    send: float
+    allreduce: float
+
+
+def built_order(stages: int, blocks: int, unit: int, stripes: int) -> list[list[int]]:
+    """Lay the racks of a site down one after another: stripe by stripe, block by block, stage by stage.
+
+    Return the racks of each stage.
+    """
+    sizes = [stages // stripes + (k < stages % stripes) for k in range(stripes)]
+    ranks: list[list[int]] = [[] for _ in range(stages)]
+    rack, first = 0, 0
+    for size in sizes:
+        for _ in range(blocks):
+            for stage in range(first, first + size):
+                ranks[stage] += range(rack, rack + unit)
+                rack += unit
+        first += size
+    return ranks
+
+
+def crossings(ranks: list[list[int]], d: int, *, wrap: bool) -> tuple[int, int]:
+    """Count the most flows that leave or enter a leaf domain of d racks, and the most allreduces that leave one."""
+    pairs = list(itertools.pairwise(ranks)) + ([(ranks[-1], ranks[0])] if wrap and len(ranks) > 1 else [])
+    out: Counter[int] = Counter()
+    into: Counter[int] = Counter()
+    for a, b in pairs:
+        for x, y in zip(a, b, strict=True):
+            if x // d != y // d:
+                out[x // d] += 1
+                into[y // d] += 1
+    allreduces: Counter[int] = Counter()
+    for racks in ranks:
+        domains = {x // d for x in racks}
+        if len(domains) > 1:
+            allreduces.update(domains)
+    return max([0, *out.values(), *into.values()]), max([0, *allreduces.values()])
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The counts of a fabric: switches and the links between them."""
+
+    switches: int
+    links: int
+
+
+def trees(s: Switch, domains: int, d: int, rails: int, tiers: int) -> list[tuple[int, Tree]]:
+    """List the trees over leaf domains of d racks that all share a pod, with the uplinks of a leaf.
+
+    A domain has a leaf for each rail. A pod joins x rails of all domains; a leaf reaches u/b spines by b links each. A
+    spine of several pods has one uplink, and each of its pod's positions a core.
+    """
+    found = []
+    for u, x in itertools.product(range(1, s.ports - d + 1), range(1, rails + 1)):
+        pods = -(-rails // x)
+        if (pods > 1 and tiers < 3) or tiers < 2 or pods > s.ports:
+            continue
+        for b in (b for b in range(1, u + 1) if u % b == 0):
+            if b * x * domains + (pods > 1) <= s.ports:
+                leaves, spines, cores = rails * domains, pods * (u // b), u // b if pods > 1 else 0
+                found.append((u, Tree(leaves + spines + cores, leaves * u + (spines if pods > 1 else 0))))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """USD and watts of links."""
+
+    end_usd: float
+    link_usd: float
+    end_watts: float
+    link_watts: float
+
+    @staticmethod
+    def of(n: Network) -> "Prices":
+        """Add up the cables and transceivers of both kinds of links."""
+        c, o = n.cables, n.optics
+        return Prices(
+            c.endpoint_usd + c.endpoint_transceivers * o.price_usd,
+            c.switch_usd + c.switch_transceivers * o.price_usd,
+            c.endpoint_transceivers * o.power_watts,
+            c.switch_transceivers * o.power_watts,
+        )
+
+    def fabric(self, s: Switch, ends: int, t: Tree, send: float, allreduce: float) -> Fabric:
+        """Price a fabric."""
+        usd = ends * self.end_usd + t.switches * s.price_usd + t.links * self.link_usd
+        watts = ends * self.end_watts + t.switches * s.power_watts + t.links * self.link_watts
+        return Fabric(usd, watts / 1e6, send, allreduce)
+
+
+def fabrics(i: Instance, block: Block, blocks: int, *, wrap: bool) -> list[Fabric]:
+    """List every fabric of a site with so many blocks; those beaten in price, power and both slowdowns are dropped."""
+    n = i.network
+    gpu = i.hardware.accelerator
+    assert n is not None and n.families == ("rail",) and not isinstance(gpu, str)
+    assert all(s.port_gbps >= gpu.nic_bytes_per_second * 8e-9 for s in n.switches if not isinstance(s, str))
+    racks, phi, prices = block.racks * blocks, n.transport.slowdown, Prices.of(n)
+    orders = [built_order(block.rack_stages, blocks, block.stage_racks, k + 1) for k in range(block.rack_stages)]
+    found = set()
+    for s in n.switches:
+        assert not isinstance(s, str)
+        if racks * block.rails <= s.ports:
+            found.add(prices.fabric(s, racks * block.rails, Tree(1, 0), phi, phi))
+        for d in range(block.stage_racks, min(racks, s.ports) + 1, block.stage_racks):
+            counted = {crossings(order, d, wrap=wrap) for order in orders}
+            for u, t in trees(s, -(-racks // d), d, block.rails, n.max_tiers):
+                for flows, allreduces in counted:
+                    slow = phi * max(1.0, flows / u), phi * max(1.0, allreduces / u)
+                    found.add(prices.fabric(s, racks * block.rails, t, *slow))
+    return unbeaten(found)
+
+
+def unbeaten(found: set[Fabric]) -> list[Fabric]:
+    """Drop what another fabric beats or equals in everything."""
+    kept: list[Fabric] = []
+    for f in sorted(found, key=lambda f: (f.usd, f.mw, f.send, f.allreduce)):
+        if not any(k.mw <= f.mw and k.send <= f.send and k.allreduce <= f.allreduce for k in kept):
+            kept.append(f)
+    return kept
+
+
+def calm(found: list[Fabric], phi: float) -> list[Fabric]:
+    """Return the cheapest price and the least power of any fabric with a network that slows nothing."""
+    return [Fabric(found[0].usd, min(f.mw for f in found), phi, phi)] if found else []

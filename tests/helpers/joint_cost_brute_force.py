@@ -1,0 +1,44 @@
+"""The least cost by a deadline of a toy: every plan by plain loops, kept where none other is as fast and as cheap."""
+
+import math
+from typing import Any
+
+from joint_brute_force import Plan, Toy
+
+from planner.instance.instance import Instance
+
+SAME = 1e-12  # relative: sums of the same floats in another order
+
+
+class CostToy(Toy):
+    """Full enumeration of one instance for all deadlines at once."""
+
+    def __init__(self, i: Instance) -> None:
+        super().__init__(i)
+        self.front: list[Plan] = []
+        for _, c, sizes, shards in self.work():
+            for plan in self.plans(c, sizes, shards):
+                self._keep(plan)
+
+    def cheapest(self, seconds: float = math.inf) -> Plan | None:
+        """Return the cheapest plan that takes at most so many seconds a sequence, of equal ones the fastest."""
+        in_time = [x for x in self.front if x.seconds <= seconds * (1 + 1e-9)]
+        return min(in_time, key=lambda x: (round(x.usd, 2), x.seconds), default=None)
+
+    def _keep(self, x: Plan) -> None:
+        """Keep a plan that no other beats in time and capital, and drop those that it beats."""
+        if any(_covers(k, x) for k in self.front):
+            return
+        self.front = [k for k in self.front if not _covers(x, k)] + [x]
+
+
+def _covers(a: Plan, b: Plan) -> bool:
+    return a.seconds <= b.seconds * (1 + SAME) and a.usd <= b.usd * (1 + SAME)
+
+
+def without(i: Instance, **limits: Any) -> Instance:
+    """Return an instance with other limits."""
+    return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
+
+
+__all__ = ["CostToy", "without"]

@@ -1,0 +1,152 @@
+"""What must hold of every joint optimum: pins never improve it, means never worsen it, order and names mean nothing."""
+
+import math
+from functools import cache
+from typing import Any
+
+import pytest
+from joint_changes import HARMS, HELPS, SAME, Change, other_values, own_choices, with_pins
+from joint_solved import solved
+from joint_toys import case
+
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.models.joint.solution import JointSolution
+
+# One cluster, one site and a grid on which the network, the fibre or the split binds, experts, and CP over racks.
+SEEDS = (0, 26, 27, 52, 13, 39, 74)
+TIE = 1e-9
+
+
+@cache
+def free(seed: int) -> JointSolution:
+    """Solve a case once."""
+    return solved(case(seed))
+
+
+def days(i: Instance) -> float:
+    """Return the days of the optimum; infinite where there is no plan."""
+    return solved(i).days or math.inf
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_own_choices_as_pins_give_the_same_value(seed: int) -> None:
+    """A plan's own choices, pinned all at once and one by one, give its days and its capital."""
+    found, pins = free(seed), own_choices(free(seed))
+    assert found.plan is not None and found.days is not None
+    for some in (pins, *({name: value} for name, value in pins.items())):
+        again = solved(with_pins(case(seed), some))
+        assert again.plan is not None, some
+        assert again.days == pytest.approx(found.days, rel=TIE), some
+        assert again.plan.capital_usd == pytest.approx(found.plan.capital_usd, rel=TIE), some
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pins_never_improve(seed: int) -> None:
+    """No other value of a choice gives fewer days, and the lower bounds hold below every value under a pin."""
+    found = free(seed)
+    assert found.days is not None and found.lower_bound is not None and found.fabric_free_bound is not None
+    assert found.fabric_free_bound <= found.lower_bound * (1 + TIE) <= found.days * (1 + 2 * TIE)
+    tried, pinned_before = 0, case(seed).pins
+    for name, value in own_choices(found).items():
+        if name in pinned_before:
+            continue
+        for other in other_values(name, value):
+            try:
+                pinned = days(with_pins(case(seed), {name: other}))
+            except InputError as refused:
+                assert "outside the declared space" in str(refused)
+                continue
+            tried += 1
+            assert pinned >= found.lower_bound * (1 - TIE), (name, other)
+    assert tried > 0
+
+
+@pytest.mark.parametrize("change", HELPS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_means_never_worsen(seed: int, change: Change) -> None:
+    """More money, power, sites, fibre, switches or batch never give more days."""
+    assert days(change(case(seed))) <= (free(seed).days or math.inf) * (1 + TIE)
+
+
+@pytest.mark.parametrize("racks", [2, 4, 6])
+def test_racks_never_worsen(racks: int) -> None:
+    """More racks of a cluster without a budget never give more days."""
+    i = case(5)
+    i = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": None})})
+    few, more = (
+        i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": n})}) for n in (racks, racks + 1)
+    )
+    assert days(more) <= days(few) * (1 + TIE)
+
+
+@pytest.mark.parametrize("change", HARMS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dearer_parts_never_improve(seed: int, change: Change) -> None:
+    """Dearer racks, fabrics, sites or fibre, and slower NICs, never give fewer days."""
+    assert days(change(case(seed))) >= (free(seed).days or 0.0) * (1 - TIE)
+
+
+@pytest.mark.parametrize("change", SAME, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_order_and_names_change_nothing(seed: int, change: Change) -> None:
+    """The order of nodes, lines and switches and the names of nodes change neither days nor capital."""
+    _same(free(seed), solved(change(case(seed))))
+
+
+@pytest.mark.parametrize("solver_seed", [1, 7])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_seeds_change_nothing(seed: int, solver_seed: int) -> None:
+    """The seed of the solvers changes neither days nor capital."""
+    _same(free(seed), solved(case(seed), seed=solver_seed))
+
+
+def test_exchanged_equal_sites_change_nothing() -> None:
+    """Where two sites are equal, giving either of them first changes nothing, and one more of them never worsens."""
+    i = _twins(("E1", "E2"))
+    one, other = solved(i), solved(_twins(("E2", "E1")))
+    assert one.plan is not None and len(one.plan.blocks_by_site) == 2
+    _same(one, other)
+    assert days(_twins(("E1", "E2", "E3"))) <= (one.days or 0.0) * (1 + TIE)
+
+
+def _twins(names: tuple[str, ...]) -> Instance:
+    """Return a grid of equal nodes 300 km apart, none of which can hold all that the money buys."""
+    i = case(102)
+    assert i.grid is not None
+    g, base, area = i.grid, i.grid.nodes[0], i.grid.balancing_authorities[0]
+    places = {"E1": (40.0, -76.0), "E2": (40.0, -79.5), "E3": (42.6, -77.75)}
+    changes: dict[str, Any] = {
+        "balancing_authorities": tuple(
+            area.model_copy(update={"id": n, "interconnection": n, "headroom_mw": 1.5}) for n in sorted(names)
+        ),
+        "nodes": tuple(
+            base.model_copy(
+                update={
+                    "id": n,
+                    "balancing_authority": n,
+                    "latitude": places[n][0],
+                    "longitude": places[n][1],
+                    "generation_mw": 3.0,
+                    "interconnect_mw": 3.0,
+                    "site": True,
+                }
+            )
+            for n in names
+        ),
+        "lines": (),
+        "new_lines": (),
+        "rules": g.rules.model_copy(
+            update={
+                "max_sites": 2,
+                "fault_split": g.rules.fault_split.model_copy(update={"on": True, "max_share": 0.6}),
+            }
+        ),
+    }
+    return i.model_copy(update={"grid": g.model_copy(update=changes)})
+
+
+def _same(a: JointSolution, b: JointSolution) -> None:
+    assert a.plan is not None and b.plan is not None
+    assert b.days == pytest.approx(a.days, rel=TIE)
+    assert b.plan.capital_usd == pytest.approx(a.plan.capital_usd, rel=TIE)

@@ -1,0 +1,87 @@
+"""The joint optimum of small grids, mixtures of experts and long sequences equals full enumeration.
+
+The enumeration shares no formulation with it, and in a third of the toys at least the network, the fibre or the split
+of the sites binds.
+"""
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from joint_binding import Binding, binding
+from joint_brute_force import Toy
+from joint_solved import solved
+from joint_toys import KINDS, case, kind_of
+
+from planner.models.joint.solution import JointStatus
+
+SEEDS = (
+    *(0, 10, 15, 75, 105, 25),  # clusters
+    *(16, 26, 41, 101, 36, 96),  # one site of a grid
+    *(12, 27, 57, 97, 132, 102),  # two to four nodes with lines
+    *(13, 43, 53, 98, 73, 118),  # mixtures of experts
+    *(4, 24, 39, 74, 134, 14),  # long sequences: CP over racks
+)
+LEAST_SHARE = 1 / 3
+HELPERS = Path(__file__).parents[2] / "helpers"
+
+
+@cache
+def enumerated(seed: int) -> Binding:
+    """Enumerate a case once."""
+    return binding(case(seed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_equals_full_enumeration(seed: int) -> None:
+    """Time and capital of the optimum are those of the best of all plans, or there is none by both."""
+    best, found = enumerated(seed).best, solved(case(seed))
+    if best is None:
+        assert (found.status, found.plan, found.days) == (JointStatus.INFEASIBLE, None, None)
+        return
+    assert found.plan is not None and found.status is JointStatus.OPTIMAL
+    assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
+    assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-9)
+    assert found.days == found.lower_bound
+
+
+def test_network_fibre_or_split_bind_in_a_third_of_the_toys() -> None:
+    """So many of the toys would be faster on a free network, with free fibre or at one site; all three are among them.
+
+    By enumeration, not by the solver's bounds.
+    """
+    bound = [enumerated(seed) for seed in SEEDS]
+    assert sum(b.any for b in bound) >= LEAST_SHARE * len(SEEDS)
+    assert any(b.network for b in bound) and any(b.fibre for b in bound) and any(b.split for b in bound)
+
+
+def test_the_toys_are_of_every_kind() -> None:
+    """There are six of each kind; some plans spread CP or experts over racks, some hold blocks at two sites."""
+    assert {k: [kind_of(s) for s in SEEDS].count(k) for k in KINDS} == dict.fromkeys(KINDS, 6)
+    plans = [b.best for b in map(enumerated, SEEDS) if b.best is not None]
+    assert any(p.column.block.context_racks > 1 for p in plans)
+    assert any(p.column.shape.expert_parallel > 1 for p in plans)
+    assert sum(sum(n > 0 for n in p.blocks) > 1 for p in plans) >= 5
+    assert any(p.send > 1.2 for p in plans) and any(p.allreduce > 1.2 for p in plans)
+
+
+@pytest.mark.parametrize("seed", [13, 27, 74, 105])
+def test_enumeration_leaves_out_only_what_is_slower(seed: int) -> None:
+    """The enumeration finds the same where it also times what is slower even on a network that slows nothing."""
+    whole, best = Toy(case(seed)).best(prune=False), enumerated(seed).best
+    assert whole is not None and best is not None
+    assert (whole.seconds, whole.usd) == (best.seconds, best.usd)
+
+
+def test_the_enumeration_shares_no_formulation() -> None:
+    """Enumerating loads no module of planner.models or planner.solvers."""
+    code = (
+        "import sys, joint_binding\n"
+        "left_out = 'planner.models', 'planner.solvers', 'ortools', 'pyomo'\n"
+        "names = [m for m in sys.modules if m.startswith(left_out)]\n"
+        "sys.exit(str(names) if names else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=HELPERS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

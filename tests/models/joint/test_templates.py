@@ -1,0 +1,275 @@
+"""Fabric templates: each a design with its own bill, wirable, as slow as the checker counts, and none left out."""
+
+import dataclasses
+import itertools
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from fabric_cases import PHI, instance, solve, switch
+from fabric_zone_cases import every_design
+
+from planner.instance.instance import Instance
+from planner.models.joint import stripes
+from planner.models.joint.template_tables import Options
+from planner.models.joint.templates import Templates, Traffic
+from planner.models.requests import FabricRequest
+from planner.physics.network.locality import Locality, exchange_leaving, locality
+from planner.physics.network.price import bill
+from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
+from planner.physics.network.wan_gateway import free_uplinks
+
+FLOOR = {"rack_pitch_m": 1.0, "row_pitch_m": 2.0, "racks_per_row": 4, "rise_m": 1.0, "spread_m": 2.0}
+MEDIA = [
+    {"name": "copper", "reach_m": 6.0, "price_usd": 100, "usd_per_m": 20, "power_watts": 1},
+    {"name": "optics", "reach_m": 60.0, "price_usd": 900, "usd_per_m": 5, "power_watts": 20},
+]
+LENGTHS = {"floor": FLOOR, "media": MEDIA, "power_usd_per_watt": 3.0}
+TREES = ("rail", "rack", "rail-only")
+CASES: dict[str, tuple[Instance, Traffic, int]] = {
+    "rail": (instance(4, switch(8, 1e5), switch(6, 7e4)), Traffic(stages=4, unit_racks=1, wrap=True, rails=4), 4),
+    "rack": (instance(4, switch(8, 1e5), families=["rack"]), Traffic(stages=3, unit_racks=1, wrap=False, rails=4), 3),
+    "rail-only": (
+        instance(3, switch(6, 1e5), families=["rail-only"]),
+        Traffic(stages=5, unit_racks=1, wrap=True, rails=2),
+        4,
+    ),
+    "all": (
+        instance(2, switch(6, 1e5), families=[*TREES, "dragonfly", "dragonfly+"]),
+        Traffic(stages=3, unit_racks=1, wrap=True, rails=2),
+        5,
+    ),
+    "valiant": (
+        instance(2, switch(8, 1e5), families=["dragonfly", "dragonfly+"], group_routing="valiant"),
+        Traffic(stages=3, unit_racks=1, wrap=True, rails=2),
+        4,
+    ),
+    "four tiers": (
+        instance(2, switch(4, 1e5), max_tiers=4),
+        Traffic(stages=3, unit_racks=1, wrap=True, rails=2),
+        4,
+    ),
+    "breakout and lanes": (
+        instance(4, switch(6, 1e5, port_gbps=1600, breakout=2), switch(12, 6e4, port_gbps=400), max_lanes=2),
+        Traffic(stages=4, unit_racks=2, wrap=True, rails=3),
+        3,
+    ),
+    "spares and core share": (
+        instance(2, switch(8, 1e5), spares={"share": 0.25}, min_core_share=0.4),
+        Traffic(stages=4, unit_racks=1, wrap=False, rails=2),
+        4,
+    ),
+    "media by length": (
+        instance(2, switch(6, 1e5), families=[*TREES, "dragonfly", "dragonfly+"], **LENGTHS),
+        Traffic(stages=3, unit_racks=1, wrap=True, rails=2),
+        4,
+    ),
+    "WAN gateway": (
+        instance(2, switch(8, 1e5), wan_gateway=True, families=["rail", "dragonfly", "dragonfly+"], **LENGTHS),
+        Traffic(stages=3, unit_racks=1, wrap=True, rails=2, wan_gbps=3000, exchange_gbps=1500),
+        4,
+    ),
+    "experts over racks": (
+        instance(2, switch(6, 1e5), families=["rack"]),
+        Traffic(stages=2, unit_racks=4, wrap=False, rails=2, context_racks=1, exchange_racks=4),
+        3,
+    ),
+}
+
+
+def templates(i: Instance, *, power_counts: bool = True) -> Templates:
+    """Return the templates of an instance."""
+    return Templates(instance=i, transport_slowdown=PHI, power_counts=power_counts)
+
+
+def counted(traffic: Traffic, blocks: int, n: int, d: Design) -> Locality:
+    """Return what leaves leaf domains, pods and zones of a design on the order of racks, by the checker's count."""
+    order = stripes.rank_order(traffic.stages, blocks, n, traffic.unit_racks)
+    return locality(
+        order,
+        leaf_domain_racks=d.domain_racks,
+        domains_per_pod=d.domains_per_pod or 1,
+        domains_per_zone=d.domains_per_zone,
+        wrap=traffic.wrap,
+    )
+
+
+def slowdowns(i: Instance, traffic: Traffic, blocks: int, n: int, d: Design) -> tuple[float, float]:
+    """Return the slowdowns of a design by the checker's functions."""
+    x = counted(traffic, blocks, n, d)
+    rate = next(s.port_gbps for s in i.network.switches if s.ports == d.ports)
+    free = free_uplinks(d, traffic.exchange_gbps, rate, x.stage_in_leaf, x.stage_in_pod, x.stage_in_zone)
+    send = x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone
+    reduced = x.allreduces_leaving_leaf, x.allreduces_leaving_pod, x.allreduces_leaving_zone
+    return pipeline_send_slowdown(PHI, d, *send, free=free), allreduce_slowdown(PHI, d, *reduced, free=free)
+
+
+def alltoall(traffic: Traffic, blocks: int, n: int, d: Design) -> float:
+    """Return the slowdown of the exchange with experts by the checker's functions."""
+    order = stripes.rank_order(traffic.stages, blocks, n, traffic.unit_racks)
+    sizes = (1, max(1, d.domains_per_pod), *([d.domains_per_zone] if d.zones else []))
+    shares = [exchange_leaving(order, d.domain_racks * k, traffic.exchange_racks) for k in sizes]
+    return pipeline_send_slowdown(PHI, d, *shares)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_template_is_a_design_with_its_bill(name: str) -> None:
+    """Price and power are those of the bill, ports fit, and slowdowns are counted on the order of racks."""
+    i, traffic, blocks = CASES[name]
+    t = templates(i)
+    x = t.options(traffic, blocks)
+    assert len(x)
+    by_name = {s.name: s for s in i.network.switches}
+    for k in range(len(x)):
+        found = t.template(traffic, blocks, x, k)
+        d = found.design
+        assert unwirable(d, cross_rail=False) == []
+        price = bill(i.network, by_name[found.switch], d)
+        assert (x.usd[k], x.mw[k]) == pytest.approx((price.usd, price.mw), rel=1e-9)
+        assert (found.usd, found.mw) == (price.usd, price.mw)
+        assert d.racks == traffic.racks(blocks)
+        exact = slowdowns(i, traffic, blocks, found.stripes, d)
+        assert (found.send, found.allreduce) == exact
+        assert (x.send[k], x.allreduce[k]) == exact
+        assert alltoall(traffic, blocks, found.stripes, d) <= PHI * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_template_beats_another(name: str) -> None:
+    """None is as calm, cheap and frugal as another."""
+    i, traffic, blocks = CASES[name]
+    x = templates(i).options(traffic, blocks)
+    rows = np.stack([x.send, x.allreduce, x.usd, x.mw], axis=1)
+    for a, b in itertools.permutations(range(len(x)), 2):
+        assert not np.all(rows[a] <= rows[b])
+
+
+def beaten(x: Options, send: float, allreduce: float, usd: float) -> bool:
+    """Say whether some template is as calm and as cheap."""
+    near = 1 + 1e-9
+    return bool(np.any((x.send <= send * near) & (x.allreduce <= allreduce * near) & (x.usd <= usd * near)))
+
+
+LISTED: dict[str, dict[str, Any]] = {
+    "trees": {"families": list(TREES)},
+    "core share": {"min_core_share": 0.5, "spares": {"share": 0.2}},
+    "lengths": {"families": list(TREES), **LENGTHS},
+    "gateway": {"wan_gateway": True},
+}
+
+
+@pytest.mark.parametrize(("how", "seed"), list(itertools.product(LISTED, range(6))))
+def test_no_tree_of_three_tiers_is_missing(how: str, seed: int) -> None:
+    """Every design of up to three tiers, by plain loops, under every number of stripes, is beaten by a template."""
+    r = random.Random(f"{how}{seed}")
+    ports = r.choice([6, 7, 8] if how == "core share" else [4, 5, 6, 7])
+    i = instance(r.choice([2, 3]), switch(ports, 5e4), optics_usd=r.choice([50, 9000]), **LISTED[how])
+    gbps = r.choice([800.0, 2400.0]) if how == "gateway" else 0.0
+    traffic = Traffic(
+        stages=r.randint(2, 4), unit_racks=1, wrap=r.random() < 0.5, rails=i.hardware.rack.gpus,
+        wan_gbps=gbps, exchange_gbps=gbps / 2,
+    )  # fmt: skip
+    blocks = r.randint(2, 4)
+    x = templates(i, power_counts=False).options(traffic, blocks)
+    request = FabricRequest(
+        racks=traffic.racks(blocks), group_racks=blocks, groups=traffic.stages, pipeline_send_seconds=0.0,
+        pipeline_send_window_seconds=1.0, allreduce_seconds=0.0, allreduce_window_seconds=1.0, wan_gbps=gbps,
+    )  # fmt: skip
+    seen = 0
+    for s in i.network.switches:
+        for d in every_design(i, request, s):
+            if d.tiers > 3 or unwirable(d, cross_rail=True) or not core_share_kept(i, d):
+                continue
+            seen += 1
+            usd = bill(i.network, s, d).usd
+            for n in range(1, traffic.stages + 1):
+                own = slowdowns(i, traffic, blocks, n, d)
+                if math.isfinite(sum(own)) and exchange_fits(traffic, blocks, n, d, s.port_gbps):
+                    assert beaten(x, *own, usd), (d, n, own, usd)
+    assert seen
+
+
+def core_share_kept(i: Instance, d: Design) -> bool:
+    """Say whether a full pod's uplinks keep the least share."""
+    ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
+    return d.pods < 2 or d.pod_uplinks * d.split >= i.network.min_core_share * ends * (1 - 1e-9)
+
+
+def exchange_fits(traffic: Traffic, blocks: int, n: int, d: Design, rate: float) -> bool:
+    """Say whether uplinks carry the exchange between sites."""
+    x = counted(traffic, blocks, n, d)
+    free = free_uplinks(d, traffic.exchange_gbps, rate, x.stage_in_leaf, x.stage_in_pod, x.stage_in_zone)
+    return min(free.leaf, free.pod, free.zone) >= -1e-9
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_never_dearer_than_the_fabric_decision(seed: int) -> None:
+    """The cheapest template that keeps the slowdowns of a request is no dearer than the fabric that hides any order."""
+    r = random.Random(seed)
+    families = r.choice([["rail"], ["rail", "rack"], ["rail-only"], ["dragonfly"], ["dragonfly+"]])
+    more: dict[str, Any] = {"families": families, "max_tiers": r.choice([2, 3]), **(LENGTHS if seed % 5 == 0 else {})}
+    more |= {"min_core_share": r.choice([0.0, 0.3]), "group_routing": r.choice(["shortest", "valiant"])}
+    more["wan_gateway"] = r.random() < 0.3
+    i = instance(r.randint(1, 3), switch(r.choice([4, 6, 8]), 5e4), switch(r.choice([5, 7]), 4e4), **more)
+    blocks, stages = r.randint(2, 4), r.randint(1, 4)
+    gbps = 800.0 * r.randint(1, 4) if more["wan_gateway"] else 0.0
+    send, allreduce = r.choice([1.0, 2.0, 4.0]), r.choice([1.0, 1.5, 3.0])
+    request = FabricRequest(
+        racks=blocks * stages, group_racks=blocks, groups=stages, pipeline_send_seconds=1.0,
+        pipeline_send_window_seconds=PHI * send, allreduce_seconds=1.0, allreduce_window_seconds=PHI * allreduce,
+        wan_gbps=gbps, exchange_gbps=gbps / 4,
+    )  # fmt: skip
+    old = solve(i, request).solution
+    traffic = Traffic(
+        stages=stages, unit_racks=1, wrap=True, rails=i.hardware.rack.gpus, wan_gbps=gbps, exchange_gbps=gbps / 4
+    )
+    x = templates(i, power_counts=False).options(traffic, blocks)
+    if old is None:
+        return
+    kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
+    assert len(kept)
+    assert kept.usd.min() <= old.cost_usd * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 20, 21, 33, 35, 61])
+def test_never_dearer_with_four_tiers(seed: int) -> None:
+    """The same on switches of so few ports that four tiers are needed or allowed."""
+    r = random.Random(seed)
+    rails, ports = r.randint(1, 3), r.choice([3, 4, 5])
+    i = instance(rails, switch(ports, 5e4), max_tiers=4, families=[r.choice(TREES)])
+    blocks, stages = r.randint(2, 5), r.randint(2, 4)
+    send, allreduce = r.choice([1.0, 1.5, 2.0, 3.0, 4.0]), r.choice([1.0, 1.5, 3.0])
+    request = FabricRequest(
+        racks=blocks * stages, group_racks=blocks, groups=stages, pipeline_send_seconds=1.0,
+        pipeline_send_window_seconds=PHI * send, allreduce_seconds=1.0, allreduce_window_seconds=PHI * allreduce,
+    )  # fmt: skip
+    old = solve(i, request).solution
+    assert old is not None
+    assert old.design.tiers == 4
+    traffic = Traffic(stages=stages, unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
+    x = templates(i, power_counts=False).options(traffic, blocks)
+    kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
+    assert kept.usd.min(initial=math.inf) <= old.cost_usd * (1 + 1e-9)
+
+
+def test_limits_leave_out_what_they_exclude_only() -> None:
+    """Limits on price and slowdowns give the same templates as dropping those above them."""
+    i, traffic, blocks = CASES["rail"]
+    t = templates(i)
+    x = t.options(traffic, blocks)
+    send, allreduce = float(np.median(x.send)), float(np.median(x.allreduce))
+    some = t.options(traffic, blocks, max_slowdowns=(send, allreduce))
+    assert len(some) < len(x)
+    kept = x.part((x.send <= send) & (x.allreduce <= allreduce))
+    assert np.array_equal(some.key, kept.key)
+
+
+def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
+    """Rates of the wide area matter only where the network designs a WAN gateway."""
+    i, traffic, blocks = CASES["rail"]
+    more = dataclasses.replace(traffic, wan_gbps=5000.0, exchange_gbps=500.0)
+    t = templates(i)
+    assert np.array_equal(t.options(more, blocks).key, t.options(traffic, blocks).key)

@@ -1,0 +1,159 @@
+"""Pins restrict templates to those that have the pinned value, at all sites or at one."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from fabric_cases import PHI, instance, switch
+
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.instance.pins import SITE_FABRIC, check_pins
+from planner.models.joint.template_tables import Options
+from planner.models.joint.templates import Template, Templates, Traffic
+from planner.physics.network.topology import Design
+
+TRAFFIC = Traffic(stages=4, unit_racks=1, wrap=True, rails=3)
+BLOCKS = 4
+SWITCHES = switch(6, 5e4), switch(8, 1e5, planes=2)
+
+
+def fabrics(pins: dict[str, Any] | None = None, **rules: Any) -> Instance:
+    """Return a small network with pins."""
+    return instance(3, *SWITCHES, pins=pins, **{"families": ["rail", "rack"], "max_tiers": 4, **rules})
+
+
+def built(i: Instance, site: str | None = None) -> list[Template]:
+    """Return all templates of an instance in full."""
+    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    x = t.options(TRAFFIC, BLOCKS, site=site)
+    return [t.template(TRAFFIC, BLOCKS, x, k) for k in range(len(x))]
+
+
+def stated(t: Template) -> dict[str, Any]:
+    """Return the choices of a template by the names of their pins, as the plan states them."""
+    d: Design = t.design
+    planes = next(s.planes for s in SWITCHES if s.name == t.switch)
+    return {
+        "planes": planes * d.lanes, "ports_per_switch": d.ports, "tiers": d.tiers,
+        "leaf_domain_racks": d.domain_racks, "leaf_down_ports": d.leaf_down, "leaf_up_ports": d.up_ports,
+        "spine_down_ports": d.spine_down if d.tiers > 1 else 0, "spine_up_ports": d.spine_up if d.tiers > 1 else 0,
+        "core_down_ports": d.core_down if d.tiers > 2 else 0, "core_up_ports": d.core_up if d.tiers > 3 else 0,
+        "leaf_bundle": d.leaf_bundle, "spine_bundle": d.spine_bundle, "rails_per_pod": d.rails_per_pod,
+        "leaf_domains_per_pod": d.domains_per_pod, "switch": t.switch, "family": t.family,
+    }  # fmt: skip
+
+
+FREE = built(fabrics())
+VALUES = [
+    (name, value) for name in stated(FREE[0]) for value in sorted({stated(t)[name] for t in FREE}, key=str) if value
+]
+
+
+@pytest.mark.parametrize(("name", "value"), VALUES, ids=[f"{n}={v}" for n, v in VALUES])
+def test_a_pin_keeps_what_has_its_value(name: str, value: Any) -> None:
+    """Every template has the pinned value, none is better than all free ones, and those free ones that have it stay."""
+    found = built(fabrics({f"fabric.cluster.{name}": value}), site="cluster")
+    assert found
+    for t in found:
+        assert stated(t)[name] == value
+        assert t.design.faults() == []
+        assert any(f.send <= t.send and f.allreduce <= t.allreduce and f.usd <= t.usd * (1 + 1e-9) for f in FREE)
+    for f in FREE:
+        if stated(f)[name] == value and f.design.tiers < 4:
+            assert any(t.send <= f.send and t.allreduce <= f.allreduce and t.usd <= f.usd * (1 + 1e-9) for t in found)
+
+
+def test_all_kinds_of_pins_are_tried() -> None:
+    """Every choice that can be pinned at a site is among the values tried, but that of four tiers."""
+    assert {name for name, _ in VALUES} == set(SITE_FABRIC) - {"core_up_ports"}
+
+
+@pytest.mark.parametrize("pins", [{"tiers": 4}, {"core_up_ports": 2}, {"core_up_ports": 1, "core_down_ports": 2}])
+def test_pins_of_four_tiers(pins: dict[str, int]) -> None:
+    """Pinned ports of cores with uplinks make four tiers, also where fewer would do."""
+    found = built(fabrics({f"fabric.{k}": v for k, v in pins.items()}))
+    assert found
+    for t in found:
+        assert t.design.tiers == 4
+        assert {name: stated(t)[name] for name in pins} == pins
+        assert t.design.faults() == []
+
+
+def test_a_site_has_its_own_pins() -> None:
+    """A pin of one site is of no account at another, and comes before a pin of all."""
+    i = fabrics({"fabric.tiers": 2, "fabric.cluster.tiers": 3})
+    assert {t.design.tiers for t in built(i, site="cluster")} == {3}
+    assert {t.design.tiers for t in built(i)} == {2}
+
+
+def test_a_pinned_number_of_ports_may_be_more_than_needed() -> None:
+    """Ports down that the last pod leaves unused, and more uplinks than traffic asks for, are built as pinned."""
+    pins = {"leaf_down_ports": 3, "leaf_up_ports": 3, "spine_down_ports": 4, "spine_up_ports": 4}
+    found = built(fabrics({f"fabric.{k}": v for k, v in pins.items()}, families=["rail"]))
+    assert found
+    for t in found:
+        assert {name: stated(t)[name] for name in pins} == pins
+
+
+@pytest.mark.parametrize(("racks", "several"), [(16, False), (20, False), (5, True), (3, True)])
+def test_a_pinned_leaf_domain_of_any_size(racks: int, several: bool) -> None:
+    """It may take more racks than there are, and need not divide them."""
+    big = instance(1, switch(32, 1e5), pins={"fabric.leaf_domain_racks": racks, "fabric.leaf_up_ports": 2})
+    t = Templates(instance=big, transport_slowdown=PHI, power_counts=False)
+    traffic = dataclasses.replace(TRAFFIC, rails=1)
+    x = t.options(traffic, BLOCKS)
+    assert len(x)
+    designs = [t.template(traffic, BLOCKS, x, k).design for k in range(len(x))]
+    assert all(d.domain_racks == racks and (d.domains > 1) == several for d in designs)
+
+
+def parted(racks: int, **more: Any) -> Options:
+    """Return the templates with pinned leaf domains of traffic whose units have four racks."""
+    i = instance(1, switch(16, 1e5), pins={"fabric.leaf_domain_racks": racks})
+    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    return t.options(Traffic(stages=2, unit_racks=4, wrap=False, rails=1, **more), 3)
+
+
+def test_a_leaf_domain_parts_no_context_group() -> None:
+    """A pinned leaf domain that parts CP groups has no template; one that parts exchanging experts has uplinks."""
+    assert len(parted(8))
+    assert not len(parted(6))
+    assert len(parted(6, context_racks=2))
+    apart, together = parted(6, context_racks=2, exchange_racks=4), parted(8, context_racks=2, exchange_racks=4)
+    assert apart.key[:, 2].min() > together.key[:, 2].min()
+
+
+def test_stripes_can_be_pinned() -> None:
+    """A pinned number of stripes is that of every template."""
+    i = fabrics({"placement.stripes": 3})
+    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    x = t.options(TRAFFIC, BLOCKS)
+    assert len(x)
+    assert np.all(x.key[:, -1] == 3)
+
+
+def test_an_unknown_switch_is_refused() -> None:
+    """A pin names one of the network's switches."""
+    with pytest.raises(InputError, match="is none of"):
+        built(fabrics({"fabric.cluster.switch": "none"}), site="cluster")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reported"),
+    [
+        ("fabric.cluster.rails_per_pod", 0, "must be a whole number from 1"),
+        ("fabric.cluster.family", "torus", "must be one of rail"),
+        ("fabric.elsewhere.tiers", 2, "no such decision"),
+        ("wan.wavelengths", -1, "must be a whole number from 0"),
+        ("placement.stripes", 0, "must be a whole number from 1"),
+        ("wan.wavelengths", 0, ""),
+        ("fabric.cluster.switch", "6x1", ""),
+    ],
+)
+def test_pins_are_checked(path: str, value: Any, reported: str) -> None:
+    """A pin of a wrong value or an unknown site is reported."""
+    found = list(check_pins(fabrics({path: value})))
+    assert bool(found) == bool(reported)
+    assert all(reported in x for x in found)
