@@ -88,6 +88,8 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Pro
     machine, tokens = step.machine_of(instance), instance.limits.max_batch_tokens
     if tokens is None:
         raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
+    if instance.grid is None and instance.hardware.racks is None:
+        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     network = instance.network
     spares = network.spares if network is not None else None
     problem = Problem(

@@ -40,7 +40,8 @@ def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
     for share in (1.0, 1.3, 0.95, 1.01, 1.0):
         asked = with_budget(i, (i.limits.budget_usd or 0.0) * share)
         alone, shared = solved(asked), solved(asked, cache=cache)
-        assert (shared.status, shared.days) == (alone.status, pytest.approx(alone.days, rel=1e-9))
+        assert shared.status is alone.status
+        assert shared.days == pytest.approx(alone.days, rel=1e-9)
         assert (shared.plan is None) == (alone.plan is None)
         if shared.plan is not None and alone.plan is not None:
             assert shared.plan.capital_usd == pytest.approx(alone.plan.capital_usd, rel=1e-9)
@@ -233,3 +234,26 @@ def test_without_a_value() -> None:
     other = solved(i, without={"layout.pipeline_parallel": p})
     assert other.plan is None or other.plan.column.p != p
     assert other.days is None or other.days >= free.days * (1 - 1e-9)
+
+
+def test_a_layout_alone() -> None:
+    """Racks without a grid and without a network: all are billed, and the network is the transport's own."""
+    i = toy(8, network=None)
+    found = solved(i)
+    assert found.plan is not None and found.days is not None
+    assert found.plan.templates == {} and found.plan.capital_usd == (i.hardware.racks or 0) * 1000.0
+    assert found.days <= (solved(toy(8)).days or math.inf) * (1 + 1e-9)
+
+
+def test_racks_are_asked_for() -> None:
+    """Without a grid the racks must be given."""
+    i = toy(8)
+    with pytest.raises(InputError, match=r"hardware\.racks"):
+        solved(i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": None})}))
+
+
+def test_the_power_of_a_cluster_limits_its_racks() -> None:
+    """A facility that cannot feed the racks that are owned holds no plan."""
+    i = toy(8)
+    limits = i.limits.model_copy(update={"facility_power_mw": 0.5})
+    assert solved(i.model_copy(update={"limits": limits})).status is JointStatus.INFEASIBLE
