@@ -26,7 +26,7 @@ from planner.physics.site import cost, power
 from planner.plan.wan import WanPlan
 from planner.solvers import highs
 from planner.solvers.deadline import Deadline
-from planner.solvers.outcome import Outcome
+from planner.solvers.outcome import Outcome, UnansweredError
 
 CENT_MUSD = 1e-8
 
@@ -273,7 +273,7 @@ class Sites:
         self.deadline.check()
         if outcome.solution is None:
             if not outcome.infeasible:
-                raise RuntimeError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
+                raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
             return None
         return _read(m, q, outcome)
 

@@ -22,6 +22,8 @@ from planner.models.joint.search import fastest
 from planner.models.joint.space import Ints, Strategy, strategies
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, Plan, Shape, ShapeProblem, World, open_sites, shapes
+from planner.solvers.deadline import OutOfTimeError
+from planner.solvers.outcome import UnansweredError
 
 SLICE = 1.02  # of capital: columns are listed for so much of it at a time
 SAMPLED = 400  # strategies in which a first plan is sought
@@ -48,6 +50,11 @@ def run(tree: CostTree) -> Stopped:
                 tree.bound = max(tree.bound, usd)
                 tree.world.count(f"{node.kind} nodes")
                 EXPAND[node.kind](tree, usd, seconds, what)
+    except OutOfTimeError:
+        return "limit"
+    except UnansweredError as error:
+        tree.failure = str(error)
+        return "limit"
     except KeyboardInterrupt:
         return "interrupted"
     return "proved"

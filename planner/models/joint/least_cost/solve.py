@@ -37,6 +37,7 @@ class LeastCost:
     least_days: float | None
     plan: Plan | None
     stopped: Stopped
+    failure: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     space: str = SPACE
     outside: str = OUTSIDE
@@ -53,6 +54,7 @@ class LeastCost:
             space=self.space,
             outside=self.outside,
             stopped=self.stopped,
+            failure=self.failure,
         )
 
 
@@ -155,6 +157,7 @@ def _result(tree: CostTree, *, stopped: Stopped) -> LeastCost:
         least_days=None,
         plan=plan,
         stopped=stopped,
+        failure=tree.failure,
         counts=counts,
     )
 

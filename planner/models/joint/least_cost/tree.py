@@ -47,6 +47,7 @@ class CostTree:
     order: Iterator[int] = field(default_factory=itertools.count)
     prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)
     bound: float = 0.0  # on the capital of every plan
+    failure: str = ""  # what a back end said that ended the search
 
     @property
     def capital(self) -> float:

@@ -25,6 +25,7 @@ from planner.physics.site import wan
 from planner.physics.site.fibre import Fibre
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.plan.wan import WanPlan
+from planner.solvers.outcome import UnansweredError
 
 LARGE_BYTES = 1e30  # of a stage: so many that round trips do not count, for a bound at any number of bytes
 
@@ -59,7 +60,9 @@ class FibreDesigns:
             outcome = wan_design.solve(self.instance, request, Options(seed=self.seed))
             self.solved += 1
             if outcome.solution is None and not outcome.infeasible:
-                raise RuntimeError(f"joint sites: the design of the fibre ended without an answer ({outcome.detail})")
+                raise UnansweredError(
+                    f"joint sites: the design of the fibre ended without an answer ({outcome.detail})"
+                )
             self.plans[request] = outcome.solution
         return self.plans[request]
 
