@@ -23,6 +23,7 @@ from planner.plan.certificate import Status
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
 
+GRACE_SECONDS = 20.0  # past its limit in which a search still seeks a first layout
 NO_LIMIT = 10**9  # racks; no column has as many
 
 
@@ -58,7 +59,7 @@ def fastest_on(
 def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
     """Return the fastest layout of a problem on the racks of its cluster."""
     world = World(problem=problem, sites=None, templates=None)
-    tree = Tree(world=world, progress=lambda _: None, deadline=Deadline(time_limit))
+    tree = FirstTree(world=world, progress=lambda _: None, deadline=Deadline(time_limit))
     for s in strategies(problem):
         tree.push(strategy_bound(world, s), "strategy", s)
     stopped = _run(tree)
@@ -66,6 +67,17 @@ def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
     left = min((key for key, _, _ in tree.heap), default=math.inf) if stopped else math.inf
     stop = Stop.LIMIT if stopped else Stop.PROVED
     return Fastest(seconds=seconds, bound=min(seconds, left), plan=tree.incumbent, stop=stop)
+
+
+@dataclass(kw_only=True)
+class FirstTree(Tree):
+    """Open nodes of a search that seeks a first layout for some seconds past its limit."""
+
+    def out_of_time(self) -> bool:
+        """Return whether the limit has passed, and there is a layout or the seconds past it are over too."""
+        limit = self.deadline
+        late = limit.passed and limit.elapsed > (limit.seconds or 0.0) + GRACE_SECONDS
+        return limit.passed and (self.incumbent is not None or late)
 
 
 def problem_on(instance: Instance, racks: int) -> Problem:
