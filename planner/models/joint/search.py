@@ -47,27 +47,27 @@ class Search(CapitalFloors):
 
     @cached_property
     def levels(self) -> list[Level]:
-        """List the slowdowns that may be worth their price, none beaten by another in all of sends.
+        """List the slowdowns that may be worth their price: those that no calmer fabrics have for as little.
 
-        Allreduces and price.
+        All of them where power counts, since a frugal fabric may beat a cheap and calm one.
         """
-        phi, q = self.shape_problem.world.problem.transport_slowdown, self.shape_problem
+        q = self.shape_problem
+        phi, sites = q.world.problem.transport_slowdown, q.world.sites
         if q.world.templates is None:
             return [Level(phi, phi, 0.0)]
         parts = [q.options[g] for g in q.shape.blocks]
         if any(not len(x) for x in parts):
             return []
-        sends = np.unique(np.concatenate([x.send for x in parts]))
+        sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
+        every = sites is not None and sites.counts_power
         found: list[Level] = []
         lowest = np.full(len(sends), np.inf)
-        for allreduce in np.unique(np.concatenate([x.allreduce for x in parts])).tolist():
+        for allreduce in allreduces.tolist():
             usd = np.sum([least_at(x, sends, allreduce) for x in parts], axis=0)
-            better = usd < lowest * (1 - 1e-15)
-            first = np.append(True, usd[1:] < usd[:-1])
-            found += [
-                Level(float(sends[i]), allreduce, float(usd[i]))
-                for i in np.flatnonzero(better & first & np.isfinite(usd))
-            ]
+            worth = np.isfinite(usd)
+            if not every:
+                worth &= (usd < lowest * (1 - 1e-15)) & np.append(True, usd[1:] < usd[:-1])
+            found += [Level(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
             lowest = np.minimum(lowest, usd)
         return found
 
