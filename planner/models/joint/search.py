@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.models.joint.bounds import Rows, even_seconds
-from planner.models.joint.places.built import built, exchanged_bytes, where
+from planner.models.joint.places.built import built, exchanged_bytes, most_bytes, where
 from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.template_tables import least_at
@@ -49,11 +49,12 @@ class Search:
     lower_bounds: dict[tuple[int, float], float] = field(
         default_factory=dict
     )  # of capital without fabric, by wavelengths and round trip
-    floor_tables: dict[float, tuple[tuple[int, float], Floats]] = field(default_factory=dict)
+    floor_tables: dict[float, tuple[tuple[int, float, float], Floats]] = field(default_factory=dict)
     asked: dict[Level, list[tuple[int, float, float]]] = field(
         default_factory=dict
     )  # wavelengths, round trip and capital with fabrics
     timed: dict[tuple[float, float, int], float] = field(default_factory=dict)
+    likely: bool = False  # only plans of stages as even as can be are sought
     in_time: bool = False  # some candidate is, at the shortest round trip that may be paid as far as is known
 
     @property
@@ -250,13 +251,16 @@ class Search:
         known = float(q.floors_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
             return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
-        if rtt not in self.floor_tables or self.floor_tables[rtt][0] != (len(self.lower_bounds), known):
+        key = len(self.lower_bounds), known, self._most_bytes
+        if rtt not in self.floor_tables or self.floor_tables[rtt][0] != key:
             near = self._first_floor() + self._fibre_usd(sites.min_route_km())
+            if sites.designed and len(q.shape.blocks) == 2:
+                near = self._first_floor() + sites.fibre.least_usd(self._most_bytes, rtt)[: len(near)]
             found = np.maximum(near, self._elsewhere(1, rtt, known))
             for (n, t), usd in self.lower_bounds.items():
                 if t >= rtt:
                     found = np.maximum(found, self._elsewhere(n, t, usd))
-            self.floor_tables[rtt] = (len(self.lower_bounds), known), found
+            self.floor_tables[rtt] = key, found
         return self.floor_tables[rtt][1]
 
     def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
@@ -288,7 +292,7 @@ class Search:
         found = self.shape_problem.world.sites
         if found is not None and found.designed:
             most = int(self._wavelengths[-1]) + 1
-            return found.fibre.least_usd[:most] if len(self.shape_problem.shape.blocks) == 2 else np.zeros(most)
+            return found.fibre.least_usd()[:most] if len(self.shape_problem.shape.blocks) == 2 else np.zeros(most)
         wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
         n = np.arange(int(self._wavelengths[-1]) + 1)
         pairs = np.ceil(n / wan.max_wavelengths_per_pair)
@@ -326,6 +330,21 @@ class Search:
                 return plan
         raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
 
+    @property
+    def _most_bytes(self) -> float:
+        """Bound the gradients of a stage from above: a stage of more layers takes longer than the cutoff."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if sites is None or not sites.designed or not q.several:
+            return 0.0
+        column, layers = q.column, q.column.strategy.problem.layers
+        even, most = -(-layers // column.p), layers - column.p + 1
+        each = column.m * column.strategy.min_layer
+        if self.likely:
+            most = even
+        elif math.isfinite(self.cutoff) and each > 0:
+            most = min(most, max(even, math.floor(self.cutoff * column.sequences / each * (1 + EPS))))
+        return most_bytes(column, most)
+
     def _stage_bytes(self, c: Candidate) -> float:
         """Return the gradients that a stage exchanges between sites, where their fibre is designed for them."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
@@ -343,7 +362,7 @@ class Search:
         if sites is None:
             return
         bare = tuple(self._bare(g) for g in q.shape.blocks)
-        floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms) if q.several else None)
+        floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None)
         if sites.designed and q.several and floor + c.level.usd > most + CENTS:
             self._narrow(c, bare, most)
         self._learn(c, floor, most)
@@ -353,7 +372,7 @@ class Search:
         sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
         while sites is not None and high - low > 1:
             probe = (low + high) // 2
-            usd = sites.least(bare, Circuit(probe, c.rtt_ms))
+            usd = sites.least(bare, Circuit(probe, c.rtt_ms, self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 low = probe
             else:
@@ -375,7 +394,7 @@ class Search:
         low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
         while sites is not None and high - low > 1:
-            usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe]))
+            usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe], self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 high = probe
             else:
@@ -432,12 +451,12 @@ def _before(a: Candidate, b: Candidate) -> bool:
     return a.seconds <= b.seconds * (1 + EPS) and a.usd < b.usd - CENTS
 
 
-def fastest(shape_problem: ShapeProblem, cutoff: float) -> Plan | None:
+def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> Plan | None:
     """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest.
 
-    None where there is none.
+    None where there is none; `likely`: where fibre is designed, only plans of stages as even as can be are sought.
     """
-    search = Search(shape_problem=shape_problem, cutoff=cutoff)
+    search = Search(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
     while (candidate := search.next(target)) is not None:
         found = search.try_sites(candidate, target)
