@@ -36,7 +36,6 @@ class Candidate:
 class Search(CapitalFloors):
     """The search of one shape: candidates in the order of their time, each asked of the sites until one can be paid."""
 
-    cutoff: float
     timed: dict[tuple[float, float, int], float] = field(default_factory=dict)
     in_time: bool = False  # some candidate is, at the shortest round trip that may be paid as far as is known
 
@@ -237,7 +236,7 @@ class Search(CapitalFloors):
         if sites is None:
             return
         bare = tuple(self._bare(g) for g in q.shape.blocks)
-        floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms) if q.several else None)
+        floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None)
         if sites.designed and q.several and floor + c.level.usd > most + CENTS:
             self._narrow(c, bare, most)
         self._learn(c, floor, most)
@@ -247,7 +246,7 @@ class Search(CapitalFloors):
         sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
         while sites is not None and high - low > 1:
             probe = (low + high) // 2
-            usd = sites.least(bare, Circuit(probe, c.rtt_ms))
+            usd = sites.least(bare, Circuit(probe, c.rtt_ms, self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 low = probe
             else:
@@ -269,7 +268,7 @@ class Search(CapitalFloors):
         low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
         while sites is not None and high - low > 1:
-            usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe]))
+            usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe], self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 high = probe
             else:
@@ -326,12 +325,12 @@ def _before(a: Candidate, b: Candidate) -> bool:
     return a.seconds <= b.seconds * (1 + EPS) and a.usd < b.usd - CENTS
 
 
-def fastest(shape_problem: ShapeProblem, cutoff: float) -> Plan | None:
+def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> Plan | None:
     """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest.
 
-    None where there is none.
+    None where there is none; `likely`: where fibre is designed, only plans of stages as even as can be are sought.
     """
-    search = Search(shape_problem=shape_problem, cutoff=cutoff)
+    search = Search(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
     while (candidate := search.next(target)) is not None:
         found = search.try_sites(candidate, target)
