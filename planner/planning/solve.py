@@ -6,10 +6,10 @@ from dataclasses import replace
 from planner.checks.registry import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
-from planner.models.joint.cache import JointCache
 from planner.models.joint.least_cost.solve import LeastCost, cheaper_within, solve_joint_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.tree.cache import JointCache
 from planner.models.requests import Options
 from planner.plan.certificate import CheaperPlan, Violation
 from planner.plan.plan import Plan

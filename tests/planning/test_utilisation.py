@@ -10,11 +10,7 @@ from typer.testing import CliRunner
 from planner import limits
 from planner.cli import main
 from planner.cli.commands.limits import changed, fall, wall
-from planner.models.layout.best_first import search
-from planner.models.layout.data import problem_of
-from planner.models.minimum_racks import minimum_racks
-from planner.models.requests import LayoutRequest
-from planner.physics.training import layer_time
+from planner.models.joint.free_network import days_of, fastest_on, fewest_racks
 from planner.planning.load import load_instance
 from planner.planning.utilisation import LimitPoint
 
@@ -40,27 +36,16 @@ def test_utilisation_is_a_share_within_its_bound() -> None:
     assert sum(p.shares.values()) == pytest.approx(1.0)
 
 
-def test_the_minimum_racks_are_those_of_trying_every_number() -> None:
+def test_the_fewest_racks_are_those_of_trying_every_number() -> None:
     """No fewer racks are in time, tried one by one."""
     data = changed(INSTANCE, FIXED)
     instance = load_instance(data | {"limits": {"max_batch_tokens": 2e6}}, searched=False)
     tokens = instance.workload.tokens
     instance = instance.model_copy(update={"workload": instance.workload.model_copy(update={"tokens": tokens / 40})})
-    found = minimum_racks(instance, 90.0, guess=3, tolerance=0.001)
+    found = fewest_racks(instance, 90.0)
 
     def days(racks: int) -> float:
-        best = search(
-            problem_of(
-                instance,
-                LayoutRequest(racks_by_site={"cluster": racks}, pipeline_send_slowdown=1.0, allreduce_slowdown=1.0),
-            )
-        ).best
-        w = instance.workload
-        return (
-            layer_time.days_to_train(w.tokens, w.sequence_length, best.seconds, w.availability)
-            if best
-            else float("inf")
-        )
+        return days_of(instance, fastest_on(instance, racks).seconds)
 
     assert found.status == "optimal" and found.racks is not None
     assert days(found.racks) <= 90.0

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.instance.instance import Instance
-from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.least_cost.expand import run
 from planner.models.joint.least_cost.floor import RACKS_ALONE
 from planner.models.joint.least_cost.tree import CostTree
 from planner.models.joint.solve import search
 from planner.models.joint.space import Problem, problem_of, strategies
+from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.tree.dive import SAMPLED, likely
 from planner.models.joint.tree.expand import EXPAND
 from planner.models.joint.tree.tree import Tree
@@ -189,7 +189,8 @@ def fewest_racks(
         ties=False,
         gap=tolerance,
     )
-    stopped, plan = run(tree), tree.incumbent
+    stopped = run(tree) != "proved"
+    plan = tree.incumbent
     if plan is None:
         status: Status = "unknown" if stopped else "infeasible"
         return FewestRacks(status=status, racks=None, too_few=_below(tree.bound), days=None, plan=None)

@@ -10,23 +10,15 @@ from functools import cached_property
 import numpy as np
 
 from planner.models.joint.bounds import Rows, even_seconds
-from planner.models.joint.built import built, exchanged_bytes, where
+from planner.models.joint.places.built import built, exchanged_bytes, where
+from planner.models.joint.places.capital_floors import CapitalFloors, Level
 from planner.models.joint.sites import Circuit, Part, Placed
-from planner.models.joint.space import Floats, Ints
+from planner.models.joint.space import Floats
 from planner.models.joint.template_tables import least_at
 from planner.models.joint.templates import Template
 from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem, Target
 
 SETTLED = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """Slowdowns that the fabrics of all parts keep, and the least that such fabrics cost together."""
-
-    send: float
-    allreduce: float
-    usd: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +33,10 @@ class Candidate:
 
 
 @dataclass(kw_only=True)
-class Search:
+class Search(CapitalFloors):
     """The search of one shape: candidates in the order of their time, each asked of the sites until one can be paid."""
 
-    shape_problem: ShapeProblem
     cutoff: float
-    lower_bounds: dict[tuple[int, float], float] = field(
-        default_factory=dict
-    )  # of capital without fabric, by wavelengths and round trip
-    floor_tables: dict[float, tuple[tuple[int, float], Floats]] = field(default_factory=dict)
-    asked: dict[Level, list[tuple[int, float, float]]] = field(
-        default_factory=dict
-    )  # wavelengths, round trip and capital with fabrics
     timed: dict[tuple[float, float, int], float] = field(default_factory=dict)
     in_time: bool = False  # some candidate is, at the shortest round trip that may be paid as far as is known
 
@@ -60,18 +44,6 @@ class Search:
     def _rtts(self) -> list[float]:
         """Round trips that the money may pay: as far as is known, until a candidate is in time at the shortest."""
         return self.shape_problem.payable_rtts_ms if self.in_time else self.shape_problem.near_rtts_ms
-
-    @cached_property
-    def _wavelengths(self) -> Ints:
-        """Numbers of wavelengths that may join two sites, unless a pin says how many; none of them at one site."""
-        if not self.shape_problem.several:
-            return np.zeros(1, dtype=np.int64)
-        wan, wanted = (
-            self.shape_problem.world.problem.wan,
-            self.shape_problem.world.problem.instance.pins.get("wan.wavelengths"),
-        )
-        most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
-        return np.array([n for n in range(1, most + 1) if wanted in (None, n)], dtype=np.int64)
 
     @cached_property
     def levels(self) -> list[Level]:
@@ -153,17 +125,6 @@ class Search:
         n = int(fewer[high])
         return replace(c, wavelengths=n, usd=self._usd(c.level, c.rtt_ms, n))
 
-    def _usd(self, level: Level, rtt: float, waves: int) -> float:
-        """Bound the capital of a candidate from below."""
-        return float(self._totals(level, rtt)[waves])
-
-    def _totals(self, level: Level, rtt: float) -> Floats:
-        """Bound the capital with fabrics that keep some slowdowns, by the number of wavelengths."""
-        total = self._lower_bounds(rtt) + level.usd
-        for n, t, usd in self.asked.get(level, ()):
-            total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
-        return total
-
     def _seconds(self, level: Level, waves: int, rtt: float, limit: float) -> float:
         """Return the seconds a sequence of a candidate, infinite over the limit.
 
@@ -235,73 +196,6 @@ class Search:
         )
         seconds: Floats = even_seconds(c.strategy, c.zero, rows, q.conditions(send, allreduce, fibre)) / c.sequences
         return seconds
-
-    def floor(self, waves: int, rtt: float) -> float:
-        """Bound the capital without fabrics from below."""
-        return float(self._lower_bounds(rtt)[waves])
-
-    def _lower_bounds(self, rtt: float) -> Floats:
-        """Bound the capital without fabrics from below by the number of wavelengths.
-
-        The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
-        but for at most the longest route's fibre, and at more by the shortest's.
-        """
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        known = float(q.floors_by_rtt[q.rtts_ms.index(rtt)])
-        if sites is None or not q.several:
-            return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
-        if rtt not in self.floor_tables or self.floor_tables[rtt][0] != (len(self.lower_bounds), known):
-            near = self._first_floor() + self._fibre_usd(sites.min_route_km())
-            found = np.maximum(near, self._elsewhere(1, rtt, known))
-            for (n, t), usd in self.lower_bounds.items():
-                if t >= rtt:
-                    found = np.maximum(found, self._elsewhere(n, t, usd))
-            self.floor_tables[rtt] = (len(self.lower_bounds), known), found
-        return self.floor_tables[rtt][1]
-
-    def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound what costs so much at n wavelengths and a round trip by the number of wavelengths.
-
-        At that round trip or shorter ones.
-        """
-        sites = self.shape_problem.world.sites
-        if sites is None or not self.shape_problem.several:
-            return np.array([usd])
-        if sites.designed:  # more wavelengths need no less fibre; how much less fewer need is not known
-            return np.where(np.arange(int(self._wavelengths[-1]) + 1) >= n, usd, 0.0)
-        near = self._fibre_usd(sites.min_route_km())
-        far = self._fibre_usd(rtt / sites.data.wan.rtt_ms_per_100_route_km * 100)
-        return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
-
-    def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound what the sites asked for at n wavelengths and a round trip, by the number of wavelengths.
-
-        Designed fibre of more wavelengths may carry less of other traffic, so that one price says nothing of others.
-        """
-        sites = self.shape_problem.world.sites
-        if sites is None or not self.shape_problem.several or not sites.designed:
-            return self._elsewhere(n, rtt, usd)
-        return np.where(np.arange(int(self._wavelengths[-1]) + 1) == n, usd, 0.0)
-
-    def _fibre_usd(self, km: float) -> Floats:
-        """Price of the fibre between every two sites, given the length of each, by the number of wavelengths."""
-        found = self.shape_problem.world.sites
-        if found is not None and found.designed:
-            most = int(self._wavelengths[-1]) + 1
-            return found.fibre.least_usd[:most] if len(self.shape_problem.shape.blocks) == 2 else np.zeros(most)
-        wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
-        n = np.arange(int(self._wavelengths[-1]) + 1)
-        pairs = np.ceil(n / wan.max_wavelengths_per_pair)
-        return np.asarray(
-            sites * (sites - 1) // 2 * (pairs * km * wan.fibre_usd_per_route_km + n * wan.wavelength_usd),
-            dtype=np.float64,
-        )
-
-    def _first_floor(self) -> float:
-        q, sites = self.shape_problem, self.shape_problem.world.sites
-        if sites is None:
-            return q.world.owned_usd
-        return sum(sites.floor_usd(q.traffic.racks(g), 1) for g in q.shape.blocks)
 
     def try_sites(self, c: Candidate, target: Target) -> Plan | None:
         """Ask the sites for a candidate; where they cannot pay it, remember what they cost without its fabrics."""

@@ -233,7 +233,7 @@ class Sites:
         if circuit is not None and not self.designed:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
         elif circuit is not None and len(parts) == 2:
-            pairs = dict(self.fibre.pair_floors(circuit.wavelengths))
+            pairs = dict(self.fibre.pair_least_usd(circuit.wavelengths))
         return Question(
             data=self.data,
             kinds=_kinds(parts),

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.instance.instance import Instance
-from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.space import problem_of
 from planner.models.joint.templates import Templates
+from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.tree.dive import dive
 from planner.models.joint.tree.expand import EXPAND
 from planner.models.joint.tree.tree import Stopped, Tree, days

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
+from planner.models.joint.pins import refuse_pins
 from planner.physics.training import stage_memory, step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline
@@ -61,6 +62,12 @@ class Problem:
         """What joins the sites, at default prices where the instance states none."""
         return self.instance.wan or DEFAULT_WAN
 
+    @property
+    def stage_layers(self) -> list[int] | None:
+        """Layers of each stage where they are pinned."""
+        found: list[int] | None = self.pin("layers_per_stage")
+        return found
+
     def pin(self, name: str) -> Any:
         """Return the pinned value of a choice of the layout, or None where it is free."""
         return self.pins.get(f"layout.{name}")
@@ -68,18 +75,12 @@ class Problem:
     def options(self, name: str, free: Iterable[Any]) -> list[Any]:
         """Return the free values that a pin allows."""
         wanted, path = self.pin(name), f"layout.{name}"
+        if name == "pipeline_parallel" and self.stage_layers is not None:
+            free = [p for p in free if p == len(self.stage_layers)]
+        if name == "virtual_stages" and self.stage_layers is not None:
+            free = [v for v in free if v <= min(self.stage_layers)]
         left = (x for x in free if path not in self.without or x != self.without[path])
         return [x for x in left if wanted is None or x == wanted]
-
-
-UNSUPPORTED = (
-    "layers_per_stage",
-    "recomputed_layers_per_stage",
-    "replicas_per_rack",
-    "stages_per_rack",
-    "data_parallel_by_site",
-    "tensor_parallel_inner",
-)
 
 
 def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Problem:
@@ -87,9 +88,8 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Pro
     machine, tokens = step.machine_of(instance), instance.limits.max_batch_tokens
     if tokens is None:
         raise InputError("limits.max_batch_tokens: is missing; give the most tokens of a step")
-    for name in UNSUPPORTED:
-        if f"layout.{name}" in instance.pins:
-            raise InputError(f"pins['layout.{name}']: not a choice of the joint optimum; remove the pin")
+    if instance.grid is None and instance.hardware.racks is None:
+        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     network = instance.network
     spares = network.spares if network is not None else None
     problem = Problem(
@@ -102,31 +102,35 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Pro
         pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},
         without=without or {},
     )
-    _refuse_pins(problem)
+    refuse_pins(problem, _degrees(problem))
     return problem
 
 
-def _refuse_pins(problem: Problem) -> None:
-    """Refuse a pinned degree that no column has, with the degrees that there are."""
-    free: dict[str, list[Any]] = {
+def _degrees(problem: Problem) -> dict[str, list[Any]]:
+    """List the values of the choices that the free problem considers, under the pins of those that they follow from."""
+    g, layers = problem.gpus, range(1, problem.layers + 1)
+    tensors = problem.options("tensor_parallel", _tensor_degrees(problem))
+    pairs = [(t, k) for t in tensors for k in problem.options("context_parallel", _context_degrees(problem, t))]
+    experts = problem.options("expert_parallel", _expert_degrees(problem))
+    asked = any(problem.pin(name) is not None for name in ("stages_per_rack", "replicas_per_rack"))
+    packings = [(p, x) for p in layers for x in (False, True)] if asked else []
+    blocks = [
+        _block(g, t, k, e, p, packed=x, all_rails=False)
+        for (t, k), e, (p, x) in itertools.product(pairs, experts, packings)
+        if not x or (g // (t * k) >= 2 and p > 1)
+    ]
+    return {
         "tensor_parallel": _tensor_degrees(problem),
-        "context_parallel": sorted(
-            {
-                k
-                for t in problem.options("tensor_parallel", _tensor_degrees(problem))
-                for k in _context_degrees(problem, t)
-            }
-        ),
+        "tensor_parallel_inner": sorted({i for t in tensors for i in _inner_degrees(t)}),
+        "context_parallel": sorted({k for t in tensors for k in _context_degrees(problem, t)}),
         "expert_parallel": _expert_degrees(problem),
-        "pipeline_parallel": list(range(1, problem.layers + 1)),
+        "pipeline_parallel": list(layers),
+        "virtual_stages": list(layers),
         "microbatch_sequences": list(MICRO_BATCHES),
         "schedule": list(problem.machine.software.schedules),
+        "stages_per_rack": sorted({x.stages_per_rack for x in blocks if x is not None}),
+        "replicas_per_rack": sorted({x.replicas_per_rack for x in blocks if x is not None}),
     }
-    for name, values in free.items():
-        wanted = problem.pin(name)
-        if wanted is not None and wanted not in values:
-            known = ", ".join(map(str, values[:24]))
-            raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -177,7 +181,8 @@ class Strategy:
         problem, s = self.problem, self.shape
         stages = tuple(problem.options("pipeline_parallel", range(1, problem.layers + 1)))
         virtual = tuple(problem.options("virtual_stages", range(1, problem.layers + 1)))
-        where = (problem.gpus, problem.all_rails, problem.layers, stages, virtual)
+        packing = problem.pin("replicas_per_rack"), problem.pin("stages_per_rack")
+        where = (problem.gpus, problem.all_rails, problem.layers, stages, virtual, packing)
         return _pipelines(
             s.tensor_parallel, s.context_parallel, s.expert_parallel, self.packed, self.order == "1f1b", where
         )
@@ -207,11 +212,13 @@ def _block(gpus: int, t: int, c: int, e: int, pipeline: int, *, packed: bool, al
 
 @lru_cache(maxsize=4096)
 def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: Any) -> Pipelines:
-    gpus, all_rails, layers, stages, virtual = where
+    gpus, all_rails, layers, stages, virtual, (replicas, shared) = where
     rows = []
     for p in stages:
         block = None if packed and p == 1 else _block(gpus, t, c, e, p, packed=packed, all_rails=all_rails)
-        if block is None:
+        if block is None or replicas not in (None, block.replicas_per_rack):
+            continue
+        if shared not in (None, block.stages_per_rack):
             continue
         most = layers // p if p > 1 and interleaved else 1
         row = (
@@ -299,9 +306,9 @@ def _expert_degrees(problem: Problem) -> list[int]:
 def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
     """Pair what is kept of a layer with which layers may be recomputed whole."""
     software, wanted = problem.machine.software, problem.pin("recompute")
-    if wanted == "full":
+    if wanted == "full" and problem.pin("recomputed_layers_per_stage") is None:
         return [("selective", "all")]
-    if wanted is not None:
+    if wanted not in (None, "full"):
         return [(wanted, "none")]
     if software.flash_attention and software.selective_gemm_share == 0:
         return [("none", "any")]
@@ -313,7 +320,8 @@ def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
     experts, kept = problem.options("expert_parallel", _expert_degrees(problem)), _recomputations(problem)
     for t in problem.options("tensor_parallel", _tensor_degrees(problem)):
         contexts = problem.options("context_parallel", _context_degrees(problem, t))
-        for i, c, e, b in itertools.product(_inner_degrees(t), contexts, experts, sizes):
+        inner = problem.options("tensor_parallel_inner", _inner_degrees(t))
+        for i, c, e, b in itertools.product(inner, contexts, experts, sizes):
             if c > 1 and b > 1:
                 continue
             for parallel, (mode, recomputes) in itertools.product(

@@ -112,6 +112,21 @@ class Stages:
 
     @cached_property
     def recomputed(self) -> Ints:
+        """Layers that each stage recomputes at each size: the fewest that memory asks for, or those pinned.
+
+        `NO_FIT` where it cannot hold the size. Shape (stages, sizes).
+        """
+        wanted = self.column.strategy.problem.pin("recomputed_layers_per_stage")
+        if wanted is None:
+            return self._needed
+        pinned = np.array(wanted)[:, None] + 0 * self._needed
+        fits = (self._needed <= pinned) & (pinned <= self.sizes[None, :])
+        if self.column.strategy.recomputes == "none":
+            fits &= pinned == 0
+        return np.where(fits, pinned, NO_FIT)
+
+    @cached_property
+    def _needed(self) -> Ints:
         """Fewest layers that each stage must recompute to hold each size, `NO_FIT` where it cannot.
 
         Shape (stages, sizes).
@@ -186,7 +201,7 @@ class Stages:
         found = interleaving.min_excess_seconds(c.p, c.v, c.m, self.sizes[None, :], recompute, layer, repeat)
         if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
             return np.asarray(found, dtype=np.float64)
-        mean = c.strategy.problem.layers // c.p
+        mean = c.v if c.strategy.problem.stage_layers is not None else c.strategy.problem.layers // c.p
         patterns = {
             (int(self.sizes[j]), int(recompute[i, j]))
             for i, j in zip(*np.nonzero(fits), strict=True)
@@ -242,6 +257,10 @@ class Stages:
         """
         if not len(self.sizes):
             return
+        wanted = self.column.strategy.problem.stage_layers
+        if wanted is not None:
+            yield from self._pinned(wanted)
+            return
         values, chunks = _increasing(self.seconds), _increasing(self.chunk[self.seconds < np.inf])
         best = self.cutoff
         for most in range(math.ceil(self.column.strategy.problem.layers / self.column.p), int(self.sizes[-1]) + 1):
@@ -258,6 +277,16 @@ class Stages:
                 if seconds < best:
                     best = seconds
                     yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
+
+    def _pinned(self, layers: list[int]) -> Iterator[Thresholds]:
+        """Yield the limits that pinned layers keep, if they fit and are in time."""
+        if max(layers) > self.sizes[-1] or min(layers) < self.column.v:
+            return
+        where = np.arange(self.column.p), np.array(layers) - self.column.v
+        stage, chunk, most = float(self.seconds[where].max()), float(self.chunk[where].max()), max(layers)
+        seconds = stage + self.once(chunk, most)
+        if seconds < self.cutoff:
+            yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
 
     def _least_chunk(self, chunks: Floats, stage: float, most: int) -> int:
         """Return the index of the least largest chunk that a limit on stages admits.
@@ -285,7 +314,8 @@ class Stages:
 
     def spread(self, t: Thresholds) -> Split:
         """Spread the layers within limits, the largest stages relieved first."""
-        sizes, surplus = self.caps(t.stage, t.chunk, t.most), 0
+        wanted = self.column.strategy.problem.stage_layers
+        sizes, surplus = self.caps(t.stage, t.chunk, t.most) if wanted is None else np.array(wanted), 0
         surplus = int(sizes.sum()) - self.column.strategy.problem.layers
         while surplus > 0:
             top = sizes.max()

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.bounds import Conditions
-from planner.models.joint.cache import JointCache
-from planner.models.joint.site_floors import Point, SiteFloors, first
+from planner.models.joint.places.site_floors import Point, SiteFloors, first
 from planner.models.joint.sites import Placed, Sites
 from planner.models.joint.space import Floats, Problem
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Template, Templates, Traffic
+from planner.models.joint.tree.cache import JointCache
 from planner.physics.site import power
 from planner.physics.training.blocks.block_step import Fibre
 from planner.physics.training.blocks.rack_blocks import Block

@@ -1,19 +1,25 @@
 """The least cost by a deadline: equal to full enumeration, never dearer with more time, and the fastest of equals."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from joint_brute_force import includes_fabric, toy
 from joint_cost_brute_force import CostToy, without
 
+from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint.least_cost.solve import (
+    LeastCost,
+    cheaper_within,
     cheapest_by,
     days_of,
+    solve_joint_cost,
     world_of,
 )
 from planner.models.joint.solution import JointStatus
+from planner.models.joint.solve import solve_joint
 from planner.models.joint.world import World
 from planner.models.requests import Options
 
@@ -52,3 +58,81 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any], *, budget: bool
         assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
         assert found.lower_bound_usd == found.capital_usd
         assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [3, 7, 14, 18])
+def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
+    """Where the nearest sites have no power, a limit that only they would keep asks for more fibre, or other plans."""
+    i = without(toy(seed, sites=3, forced=True), budget_usd=None)
+    assert i.grid is not None
+    headroom = {a.id: 0.01 if a.id == "W" else 3.7 for a in i.grid.balancing_authorities}
+    areas = [a.model_copy(update={"headroom_mw": headroom[a.id]}) for a in i.grid.balancing_authorities]
+    i = i.model_copy(update={"grid": i.grid.model_copy(update={"balancing_authorities": tuple(areas)})})
+    every, w = CostToy(i), world(i)
+    limits = sorted(x.seconds * (1 - 1e-6) for x in every.front)[1:]
+    assert len(limits) > 2
+    for limit in limits:
+        best, found = every.cheapest(limit), cheapest_by(w, limit)
+        assert best is not None
+        assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("seed", "how"),
+    [(6, {}), (2, {"forced": True}), (36, {"sites": 2, "forced": True}), (18, {"sites": 2, "forced": True})],
+)
+def test_more_time_is_never_dearer(seed: int, how: dict[str, Any]) -> None:
+    """Capital falls, or stays, as the deadline grows; at the fewest days it is no more than the fastest plan's."""
+    i = toy(seed, **how)
+    best = solve_joint(i, Options(), lambda _: None, overhead_includes_fabric=includes_fabric(i))
+    assert best.plan is not None
+    found = [cheapest_by(world(i), best.plan.seconds * f) for f in FACTORS]
+    assert all(b.capital_usd <= a.capital_usd + 0.01 for a, b in pairwise(found))  # type: ignore[operator]
+    assert all((x.days or math.inf) <= (best.days or 0.0) * f * (1 + 1e-9) for x, f in zip(found, FACTORS, strict=True))
+    assert (found[0].capital_usd or math.inf) <= best.plan.capital_usd + 0.01
+
+
+@pytest.mark.parametrize(("seed", "how"), [(6, {}), (36, {"sites": 2, "forced": True})])
+def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None:
+    """The cheapest plan within a share of the fewest days is that by the deadline, from the plan known or without."""
+    i = toy(seed, **how)
+    w = world(i)
+    best = cheapest_by(w, math.inf).plan
+    fastest = solve_joint(i, Options(), lambda _: None, overhead_includes_fabric=includes_fabric(i)).plan
+    assert fastest is not None and best is not None
+    for share in (0.0, 0.2, 0.9):
+        known, alone = cheaper_within(w, fastest, share), cheapest_by(world(i), fastest.seconds * (1 + share))
+        assert known.plan is not None and alone.plan is not None
+        assert known.capital_usd == pytest.approx(alone.capital_usd or 0.0)
+        assert known.plan.seconds == pytest.approx(alone.plan.seconds)
+        assert best.capital_usd - 0.01 <= (known.capital_usd or 0.0) <= fastest.capital_usd + 0.01
+    with pytest.raises(InputError, match="tolerance"):
+        cheaper_within(w, fastest, 1.0)
+
+
+def in_days(i: Instance, days: float | None) -> LeastCost:
+    """Solve an instance by a deadline."""
+    asked = without(i, deadline_days=days)
+    return solve_joint_cost(asked, Options(), lambda _: None, overhead_includes_fabric=includes_fabric(i))
+
+
+def test_the_deadline_of_an_instance() -> None:
+    """The deadline binds; without one, the cheapest plan of all is returned; one that none meets is infeasible."""
+    i = toy(6)
+    best = solve_joint(i, Options(), lambda _: None)
+    assert best.days is not None
+    soon, any_time, never = in_days(i, best.days), in_days(i, None), in_days(i, best.days * 0.3)
+    assert soon.days == pytest.approx(best.days) and soon.stopped == "proved"
+    assert (any_time.capital_usd or 0.0) < (soon.capital_usd or 0.0)
+    assert (any_time.days or 0.0) > best.days
+    assert (never.status, never.plan, never.capital_usd) == (JointStatus.INFEASIBLE, None, None)
+    assert never.least_days is not None and best.days * 0.3 < never.least_days <= best.days * (1 + 1e-9)
+
+
+def test_a_search_cut_short_claims_no_proof() -> None:
+    """Out of time there is a lower bound at most, and nothing is called infeasible."""
+    i = toy(6)
+    w = world(i)
+    full, cut = cheapest_by(w, math.inf), cheapest_by(world(i), math.inf, time_limit=1e-9)
+    assert cut.stopped == "limit" and cut.status in (JointStatus.UNKNOWN, JointStatus.FEASIBLE)
+    assert (cut.lower_bound_usd or 0.0) <= (full.capital_usd or 0.0)

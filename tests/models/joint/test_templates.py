@@ -238,8 +238,8 @@ def test_never_dearer_than_the_fabric_decision(seed: int) -> None:
 def test_never_dearer_with_four_tiers(seed: int) -> None:
     """The same on switches of so few ports that four tiers are needed or allowed."""
     r = random.Random(seed)
-    families = [r.choice(TREES)]
-    i = instance(r.randint(1, 3), switch(r.choice([3, 4, 5]), 5e4), max_tiers=4, families=families)
+    rails, ports = r.randint(1, 3), r.choice([3, 4, 5])
+    i = instance(rails, switch(ports, 5e4), max_tiers=4, families=[r.choice(TREES)])
     blocks, stages = r.randint(2, 5), r.randint(2, 4)
     send, allreduce = r.choice([1.0, 1.5, 2.0, 3.0, 4.0]), r.choice([1.0, 1.5, 3.0])
     request = FabricRequest(

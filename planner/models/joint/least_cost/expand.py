@@ -17,7 +17,7 @@ from planner.models.joint.columns import (
     under_zero,
 )
 from planner.models.joint.least_cost.shapes import CheapestSearch
-from planner.models.joint.least_cost.tree import BlockSizes, ColumnsNode, CostTree, PipesNode, ShapeNode
+from planner.models.joint.least_cost.tree import BlockSizes, ColumnsNode, CostTree, PipesNode, ShapeNode, Stopped
 from planner.models.joint.search import fastest
 from planner.models.joint.space import Ints, Strategy, strategies
 from planner.models.joint.split import Column
@@ -31,8 +31,8 @@ DIVES = 20  # columns that are priced for it
 KNOWN = 1.5  # times the least capital of a strategy: up to a cheapest plan no dearer its columns are listed at once
 
 
-def run(tree: CostTree) -> bool:
-    """Expand nodes by their keys until none could hold the best plan; return whether a limit came first."""
+def run(tree: CostTree) -> Stopped:
+    """Expand nodes by their keys until none could hold the best plan; return whether that or a limit came first."""
     try:
         for s in strategies(tree.world.problem):
             tree.world.count("strategies")
@@ -41,7 +41,7 @@ def run(tree: CostTree) -> bool:
             _dive(tree)
         while tree.heap:
             if tree.deadline.passed:
-                return True
+                return "limit"
             _, seconds, _, node = heapq.heappop(tree.heap)
             usd, what = node.what
             if tree.opens(usd, seconds):
@@ -49,8 +49,8 @@ def run(tree: CostTree) -> bool:
                 tree.world.count(f"{node.kind} nodes")
                 EXPAND[node.kind](tree, usd, seconds, what)
     except KeyboardInterrupt:
-        return True
-    return False
+        return "interrupted"
+    return "proved"
 
 
 def _strategy_key(tree: CostTree, s: Strategy) -> tuple[float, float]:

@@ -90,9 +90,16 @@ class Prices:
         return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
     def ask(self, waves: int, rtt: float) -> None:
-        """Ask the MILP for a price that is not known."""
+        """Ask the MILP for a price that is not known: first whether any sites stand nearer than the cheapest known."""
         if self.settled(waves, rtt):
             return
+        far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
+        nearer = max((t for t in self.sites.rtts_ms() if t < far), default=rtt) if self.exact and self.several else rtt
+        self._ask(waves, max(rtt, nearer))
+        if not self.settled(waves, rtt):
+            self._ask(waves, rtt)
+
+    def _ask(self, waves: int, rtt: float) -> None:
         circuit = Circuit(waves, rtt) if self.several else None
         placed = self.sites.cheapest(self.parts, circuit) if self.exact else None
         usd = self.sites.least(self.parts, circuit) if placed is None else placed.capital_usd

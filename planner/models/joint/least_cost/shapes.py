@@ -13,10 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.models.joint.built import built, exchanged_bytes
 from planner.models.joint.least_cost.floor import Floor
 from planner.models.joint.least_cost.prices import Prices
-from planner.models.joint.search import SETTLED, Candidate, Level, Search
+from planner.models.joint.places.built import built, exchanged_bytes
+from planner.models.joint.places.capital_floors import Level
+from planner.models.joint.search import SETTLED, Candidate, Search
 from planner.models.joint.sites import Circuit, Part
 from planner.models.joint.template_tables import least_at
 from planner.models.joint.world import EPS, Plan

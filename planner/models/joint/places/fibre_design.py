@@ -47,7 +47,7 @@ class FibreDesigns:
     solved: int = 0
     plans: dict[Any, WanPlan | None] = field(default_factory=dict)
     routes: dict[Pair, _Routes] = field(default_factory=dict)
-    floors: dict[int, dict[Pair, float]] = field(default_factory=dict)
+    lower_bounds: dict[int, dict[Pair, float]] = field(default_factory=dict)
 
     def design(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanPlan | None:
         """Return the design of least capital that joins some sites; None where no fibre does.
@@ -65,27 +65,27 @@ class FibreDesigns:
 
     def request(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanRequest:
         """Return what the fibre of some sites must carry."""
-        held = tuple(sorted(sites.holding))
-        if circuit is None or len(held) < 2:
+        holding = tuple(sorted(sites.holding))
+        if circuit is None or len(holding) < 2:
             exchange = GradientExchange(stage_bytes=0.0, window_seconds=window_seconds)
-            return WanRequest(sites=tuple(sorted(sites.open)), exchanging=held, exchange=exchange, capital=True)
+            return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
         rtt = max(self.data.rtt_ms(p) for p in self.data.pairs if set(p) <= sites.holding)
         window = assumed_window_seconds(
-            self.data.wan, circuit.stage_bytes, len(held), math.inf, rate_gbps(self.data, circuit), rtt
+            self.data.wan, circuit.stage_bytes, len(holding), math.inf, rate_gbps(self.data, circuit), rtt
         )
         exchange = GradientExchange(stage_bytes=circuit.stage_bytes, window_seconds=window)
-        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=held, exchange=exchange, capital=True)
+        return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
 
-    def pair_floors(self, wavelengths: int) -> Mapping[Pair, float]:
+    def pair_least_usd(self, wavelengths: int) -> Mapping[Pair, float]:
         """Bound the price of the fibre between two sites that exchange alone: no less on any of their routes.
 
         A longer route needs a higher rate than the wavelengths have, a tree more bytes, and traffic more besides.
         """
-        if wavelengths not in self.floors:
-            self.floors[wavelengths] = {
-                p: self._floor(p, wavelengths) for p in self.data.pairs if p not in self.data.disconnected
+        if wavelengths not in self.lower_bounds:
+            self.lower_bounds[wavelengths] = {
+                p: self._pair_least(p, wavelengths) for p in self.data.pairs if p not in self.data.disconnected
             }
-        return self.floors[wavelengths]
+        return self.lower_bounds[wavelengths]
 
     @cached_property
     def least_usd(self) -> NDArray[np.float64]:
@@ -111,7 +111,7 @@ class FibreDesigns:
             self.routes[pair] = self._routes(pair)
         return self.routes[pair]
 
-    def _floor(self, pair: Pair, wavelengths: int) -> float:
+    def _pair_least(self, pair: Pair, wavelengths: int) -> float:
         found, each = self._known(pair), wan.fibre_pairs(self.data.wan, wavelengths)
         prices = [math.inf]
         for edges in found.choices:

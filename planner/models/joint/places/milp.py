@@ -164,8 +164,8 @@ def host_blocks(m: Any, q: Question) -> None:
     """Buy the racks of a site's blocks in whole modules, and no others unless they are pinned."""
 
     def row(m: Any, x: str) -> Any:
-        held = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
-        return m.modules[x] >= held if q.pinned(x) else m.modules[x] == held
+        used = sum(q.modules(p) * m.part[x, k] for k, (p, _) in enumerate(q.kinds))
+        return m.modules[x] >= used if q.pinned(x) else m.modules[x] == used
 
     m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
 

@@ -33,7 +33,7 @@ from planner.physics.network.wan_gateway import free_uplinks, wan_ports
 
 Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
-MOST_LOADS = 64  # orders of racks whose counts are kept
+MOST_LOADS = 24  # orders of racks whose counts are kept
 MOST_TOPS = 4096  # tables of spines and cores kept
 
 

@@ -1,13 +1,14 @@
 """What a column's traffic asks of the fabric of a site, counted on the order of racks in stripes."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.models.joint import stripes
 
-Ints = NDArray[np.int64]
+Ints = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
 FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
 
@@ -65,20 +66,33 @@ class Loads:
     traffic: Traffic
     blocks: int
     shares: bool = True
-    known: dict[int, dict[int, tuple[float, float, float, float]]] = field(default_factory=dict)
+    rows: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)  # by stripes: row of each size, and rows
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:
         """Return the loads of runs of so many racks, one row a size; nothing leaves what holds all racks."""
-        known, wanted = self.known.setdefault(n_stripes, {}), np.asarray(sizes).ravel().tolist()
-        new = tuple(sorted(set(wanted) - known.keys()))
-        if new:
-            t = self.traffic
-            x = stripes.leaving(
-                t.stages, self.blocks, n_stripes, t.unit_racks, new, wrap=t.wrap, exchange_racks=t.exchange_racks,
-                shares=self.shares,
-            )  # fmt: skip
-            rows = zip(
-                x.flows.tolist(), x.allreduces.tolist(), x.stage_shares.tolist(), x.exchanges.tolist(), strict=True
-            )
-            known.update(zip(new, rows, strict=True))
-        return np.array([known[n] for n in wanted], dtype=np.float64).reshape(-1, 4)
+        every = self.traffic.racks(self.blocks)
+        wanted = np.minimum(sizes, every)
+        if n_stripes not in self.rows:
+            self.rows[n_stripes] = np.full(every + 1, -1, dtype=np.int32), np.empty((0, 4))
+        row, loads = self.rows[n_stripes]
+        if (row[wanted] < 0).any():
+            new = np.unique(wanted[row[wanted] < 0])
+            row[new] = np.arange(len(loads), len(loads) + len(new))
+            loads = np.concatenate([loads, self._counted(n_stripes, tuple(new.tolist()))])
+            self.rows[n_stripes] = row, loads
+        found: Floats = loads[row[wanted]]
+        return found
+
+    def _counted(self, n_stripes: int, sizes: tuple[int, ...]) -> Floats:
+        t = self.traffic
+        x = stripes.leaving(
+            t.stages,
+            self.blocks,
+            n_stripes,
+            t.unit_racks,
+            sizes,
+            wrap=t.wrap,
+            exchange_racks=t.exchange_racks,
+            shares=self.shares,
+        )
+        return np.stack([x.flows, x.allreduces, x.stage_shares, x.exchanges], axis=1).astype(np.float64)

@@ -46,6 +46,8 @@ def dive(tree: Tree, known: list[tuple[float, Plan]]) -> None:
 def _rescaled(column: Column, share: float) -> Column:
     """Return a column with as many replicas more as there is money more, and a block."""
     block, s = column.strategy.block(column.p), column.strategy
+    if _pinned(column):
+        return column
     more = 1 if block is None else block.replicas
     most = s.problem.max_sequences // s.shape.micro_batch // (column.p if column.v > 1 else 1)
     d = max(1, min(most, math.ceil(column.d * share) + more if math.isfinite(share) else column.d))
@@ -75,14 +77,19 @@ def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Co
                 yield exact, column
 
 
+def _pinned(column: Column) -> bool:
+    """Return whether replicas or micro-batches are pinned."""
+    return any(column.strategy.problem.pin(name) is not None for name in ("data_parallel", "microbatches_per_step"))
+
+
 def descend(tree: Tree, column: Column) -> bool:
     """Price a column with fewer and fewer blocks, which leave more money to fabrics, as long as that is faster.
 
     Return whether any could be.
     """
-    block, problem = column.strategy.block(column.p), column.strategy.problem
+    block = column.strategy.block(column.p)
     priced = False
-    pinned = any(problem.pin(name) is not None for name in ("data_parallel", "microbatches_per_step"))
+    pinned = _pinned(column)
     for k in range(0 if block is None else 1 if pinned else FEWER_BLOCKS):
         replicas = column.d - k * (block.replicas if block is not None else 1)
         if replicas < 1:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.instance.instance import Instance
-from planner.models.joint.site_floors import SiteFloors
+from planner.models.joint.places.site_floors import SiteFloors
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats, Strategy, problem_of, strategies
 from planner.models.joint.split import Column

@@ -1,0 +1,62 @@
+"""Pins of the layout that the declared space does not hold: refused with the reason, never ignored."""
+
+from typing import Any, Protocol
+
+from planner.errors import InputError
+
+SHOWN = 24  # values of a choice that an error lists
+REASONS = {
+    "replicas_per_rack": "a rack takes as many replicas as fit beside its stages",
+    "stages_per_rack": "a rack holds one stage of a pipeline, or as many as fit",
+    "tensor_parallel_inner": "TP is one-dimensional, or the squarest grid from 16 ranks on",
+}
+
+
+class PinnedProblem(Protocol):
+    """What is asked of a problem here."""
+
+    @property
+    def layers(self) -> int:
+        """Layers of the model."""
+
+    def pin(self, name: str) -> Any:
+        """Return the pinned value of a choice of the layout, or None."""
+
+
+def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
+    """Refuse a pinned value that no column has, with those that there are."""
+    for name, values in free.items():
+        wanted = problem.pin(name)
+        if wanted is not None and wanted not in values:
+            known = ", ".join(map(str, values[:SHOWN]))
+            why = f" ({REASONS[name]})" if name in REASONS else ""
+            raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}{why}")
+    if problem.pin("data_parallel_by_site") is not None:
+        raise InputError(
+            "pins['layout.data_parallel_by_site']: the joint optimum shares the replicas out itself, whole blocks of "
+            "racks to a site; pin layout.data_parallel, and racks by sites.racks.<site>"
+        )
+    _refuse_stages(problem)
+
+
+def _refuse_stages(problem: PinnedProblem) -> None:
+    """Refuse layers by stage that are not those of the model, or not as many as the stages."""
+    layers, recomputed = problem.pin("layers_per_stage"), problem.pin("recomputed_layers_per_stage")
+    stages, virtual = problem.pin("pipeline_parallel"), problem.pin("virtual_stages")
+    path = "pins['layout.layers_per_stage']"
+    if layers is not None:
+        if sum(layers) != problem.layers:
+            raise InputError(f"{path}: sums to {sum(layers)}; the model has {problem.layers} layers")
+        if stages not in (None, len(layers)):
+            raise InputError(f"{path}: has {len(layers)} stages; layout.pipeline_parallel is pinned to {stages}")
+        if virtual is not None and virtual > min(layers):
+            raise InputError(f"{path}: a stage of {min(layers)} layers cannot hold {virtual} virtual stages")
+    if recomputed is None:
+        return
+    path = "pins['layout.recomputed_layers_per_stage']"
+    if layers is None:
+        raise InputError(f"{path}: needs layout.layers_per_stage beside it")
+    if len(recomputed) != len(layers) or any(r > n for r, n in zip(recomputed, layers, strict=False)):
+        raise InputError(f"{path}: must have a number for each of {len(layers)} stages, none above its layers")
+    if any(recomputed) and problem.pin("recompute") not in (None, "full"):
+        raise InputError(f"{path}: layers are recomputed whole under layout.recompute full alone")

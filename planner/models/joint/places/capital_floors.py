@@ -1,0 +1,125 @@
+"""Lower bounds on the capital of one shape of a column, by fabrics, fibre and round trip, and what sharpens them."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.models.joint.space import Floats, Ints
+from planner.models.joint.world import ShapeProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Slowdowns that the fabrics of all parts keep, and the least that such fabrics cost together."""
+
+    send: float
+    allreduce: float
+    usd: float
+
+
+@dataclass(kw_only=True)
+class CapitalFloors:
+    """What a shape costs at least: before the sites were asked, and given what they answered."""
+
+    shape_problem: ShapeProblem
+    lower_bounds: dict[tuple[int, float], float] = field(
+        default_factory=dict
+    )  # of capital without fabric, by wavelengths and round trip
+    floor_tables: dict[float, tuple[tuple[int, float], Floats]] = field(default_factory=dict)
+    asked: dict[Level, list[tuple[int, float, float]]] = field(
+        default_factory=dict
+    )  # wavelengths, round trip and capital with fabrics
+
+    @cached_property
+    def _wavelengths(self) -> Ints:
+        """Numbers of wavelengths that may join two sites, unless a pin says how many; none of them at one site."""
+        if not self.shape_problem.several:
+            return np.zeros(1, dtype=np.int64)
+        wan, wanted = (
+            self.shape_problem.world.problem.wan,
+            self.shape_problem.world.problem.instance.pins.get("wan.wavelengths"),
+        )
+        most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
+        if wanted is not None and wanted > most:
+            raise InputError(f"pins['wan.wavelengths']: {wanted} is above the {most} that two sites may share")
+        return np.array([n for n in range(1, most + 1) if wanted in (None, n)], dtype=np.int64)
+
+    def _usd(self, level: Level, rtt: float, waves: int) -> float:
+        """Bound the capital of a candidate from below."""
+        return float(self._totals(level, rtt)[waves])
+
+    def _totals(self, level: Level, rtt: float) -> Floats:
+        """Bound the capital with fabrics that keep some slowdowns, by the number of wavelengths."""
+        total = self._lower_bounds(rtt) + level.usd
+        for n, t, usd in self.asked.get(level, ()):
+            total = np.maximum(total, self._refused_at(n, t, usd)) if t >= rtt else total
+        return total
+
+    def floor(self, waves: int, rtt: float) -> float:
+        """Bound the capital without fabrics from below."""
+        return float(self._lower_bounds(rtt)[waves])
+
+    def _lower_bounds(self, rtt: float) -> Floats:
+        """Bound the capital without fabrics from below by the number of wavelengths.
+
+        The shortest route's fibre, or what the sites returned. What sites cost at n wavelengths they cost at fewer
+        but for at most the longest route's fibre, and at more by the shortest's.
+        """
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        known = float(q.floors_by_rtt[q.rtts_ms.index(rtt)])
+        if sites is None or not q.several:
+            return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
+        if rtt not in self.floor_tables or self.floor_tables[rtt][0] != (len(self.lower_bounds), known):
+            near = self._first_floor() + self._fibre_usd(sites.min_route_km())
+            found = np.maximum(near, self._elsewhere(1, rtt, known))
+            for (n, t), usd in self.lower_bounds.items():
+                if t >= rtt:
+                    found = np.maximum(found, self._elsewhere(n, t, usd))
+            self.floor_tables[rtt] = (len(self.lower_bounds), known), found
+        return self.floor_tables[rtt][1]
+
+    def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
+        """Bound what costs so much at n wavelengths and a round trip by the number of wavelengths.
+
+        At that round trip or shorter ones.
+        """
+        sites = self.shape_problem.world.sites
+        if sites is None or not self.shape_problem.several:
+            return np.array([usd])
+        if sites.designed:  # more wavelengths need no less fibre; how much less fewer need is not known
+            return np.where(np.arange(int(self._wavelengths[-1]) + 1) >= n, usd, 0.0)
+        near = self._fibre_usd(sites.min_route_km())
+        far = self._fibre_usd(rtt / sites.data.wan.rtt_ms_per_100_route_km * 100)
+        return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
+
+    def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
+        """Bound what the sites asked for at n wavelengths and a round trip, by the number of wavelengths.
+
+        Designed fibre of more wavelengths may carry less of other traffic, so that one price says nothing of others.
+        """
+        sites = self.shape_problem.world.sites
+        if sites is None or not self.shape_problem.several or not sites.designed:
+            return self._elsewhere(n, rtt, usd)
+        return np.where(np.arange(int(self._wavelengths[-1]) + 1) == n, usd, 0.0)
+
+    def _fibre_usd(self, km: float) -> Floats:
+        """Price of the fibre between every two sites, given the length of each, by the number of wavelengths."""
+        found = self.shape_problem.world.sites
+        if found is not None and found.designed:
+            most = int(self._wavelengths[-1]) + 1
+            return found.fibre.least_usd[:most] if len(self.shape_problem.shape.blocks) == 2 else np.zeros(most)
+        wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
+        n = np.arange(int(self._wavelengths[-1]) + 1)
+        pairs = np.ceil(n / wan.max_wavelengths_per_pair)
+        return np.asarray(
+            sites * (sites - 1) // 2 * (pairs * km * wan.fibre_usd_per_route_km + n * wan.wavelength_usd),
+            dtype=np.float64,
+        )
+
+    def _first_floor(self) -> float:
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if sites is None:
+            return q.world.owned_usd
+        return sum(sites.floor_usd(q.traffic.racks(g), 1) for g in q.shape.blocks)

@@ -1,0 +1,259 @@
+"""How the joint search ends, what it keeps for other budgets, and which pins it takes.
+
+And its bounds against the exact times of columns.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from joint_brute_force import includes_fabric, toy, with_budget, with_pins
+
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.models.joint import bounds
+from planner.models.joint.bounds import Conditions
+from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, under_zero
+from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.solve import solve_joint
+from planner.models.joint.space import problem_of, strategies
+from planner.models.joint.tree import tree as nodes
+from planner.models.joint.tree.cache import JointCache
+from planner.models.joint.world import Target, World
+from planner.models.requests import Options
+from planner.physics.training.blocks import interleaving
+from planner.solvers import deadline
+
+
+def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSolution:
+    """Solve with or without a limit."""
+    progress = more.pop("progress", lambda _: None)
+    return solve_joint(i, options or Options(), progress, overhead_includes_fabric=includes_fabric(i), **more)
+
+
+@pytest.mark.parametrize(("seed", "how"), [(6, {}), (17, {"forced": True}), (36, {"sites": 2, "forced": True})])
+def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
+    """Budgets in one process with a shared cache give the times and capital of searches of their own."""
+    i, cache = toy(seed, **how), JointCache()
+    for share in (1.0, 1.3, 0.95, 1.01, 1.0):
+        asked = with_budget(i, (i.limits.budget_usd or 0.0) * share)
+        alone, shared = solved(asked), solved(asked, cache=cache)
+        assert shared.status is alone.status
+        assert shared.days == pytest.approx(alone.days, rel=1e-9)
+        assert (shared.plan is None) == (alone.plan is None)
+        if shared.plan is not None and alone.plan is not None:
+            assert shared.plan.capital_usd == pytest.approx(alone.plan.capital_usd, rel=1e-9)
+
+
+def test_a_cache_serves_one_instance() -> None:
+    """Another instance starts the cache anew."""
+    cache = JointCache()
+    first, second = toy(6), toy(8)
+    solved(first, cache=cache)
+    assert solved(second, cache=cache).days == solved(second).days
+
+
+def test_a_gap_ends_the_search_early() -> None:
+    """A plan within the gap of its bound is optimal by what was asked, and its bound is stated."""
+    i = toy(36, sites=2, forced=True)
+    exact, loose = solved(i), solved(i, Options(gap=0.5))
+    assert exact.days is not None and loose.days is not None and loose.lower_bound is not None
+    assert loose.status is JointStatus.OPTIMAL
+    assert loose.lower_bound <= exact.days * (1 + 1e-9) <= loose.days * (1 + 2e-9)
+    assert loose.lower_bound >= loose.days * 0.5
+
+
+def test_the_limit_ends_the_search() -> None:
+    """At the limit the search returns what it has: here nothing, and says that it does not know."""
+    found = solved(toy(6), Options(time_limit=1e-9))
+    assert (found.status, found.stopped, found.plan) == (JointStatus.UNKNOWN, "limit", None)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_interrupt_returns_the_incumbent(at: int) -> None:
+    """Interrupted behind its first plans the search returns the best with a bound that holds."""
+    i = toy(36, sites=2, forced=True)
+    exact, lines = solved(i), []
+
+    def progress(line: str) -> None:
+        lines.append(line)
+        if len([x for x in lines if "TP" in x]) >= at:
+            raise KeyboardInterrupt
+
+    found = solved(i, progress=progress)
+    assert found.plan is not None and found.lower_bound is not None and exact.days is not None
+    if found.stopped == "interrupted":
+        assert found.lower_bound <= exact.days * (1 + 1e-9)
+        assert (found.days or 0.0) >= exact.days * (1 - 1e-9)
+    assert any("bound" in x and "gap" in x for x in lines)
+
+
+def test_an_interrupt_without_a_plan_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted before the first plan, the search has nothing to return."""
+
+    def stop(_: deadline.Deadline) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(deadline.Deadline, "check", stop)
+    with pytest.raises(KeyboardInterrupt):
+        solved(toy(6))
+
+
+def test_a_tie_is_decided_by_capital() -> None:
+    """A plan as fast must be cheaper, a faster one within the budget."""
+    target = Target(10.0, 50.0, 100.0)
+    assert target.improved_by(9.0, 100.0) and not target.improved_by(9.0, 101.0)
+    assert target.improved_by(10.0, 49.0) and not target.improved_by(10.0, 50.0) and not target.improved_by(10.1, 1.0)
+
+
+def test_an_open_node_of_equal_time_is_asked() -> None:
+    """A node whose bound equals the incumbent's time stays open: it may hold a cheaper plan."""
+    found = solved(toy(6)).plan
+    assert found is not None
+    i = toy(6)
+    tree = nodes.Tree(
+        world=World(problem=problem_of(i), sites=None, templates=None),
+        progress=lambda _: None,
+        deadline=deadline.Deadline(),
+    )
+    tree.keep(found)
+    tree.push(found.seconds, "column", "as fast")
+    tree.push(found.seconds * (1 + 1e-6), "column", "slower")
+    popped = tree.pop()
+    assert popped is not None and popped[1].what == "as fast" and tree.pop() is None
+    tree.keep(replace(found, capital_usd=found.capital_usd - 1))
+    assert tree.incumbent is not None and tree.incumbent.capital_usd == found.capital_usd - 1
+
+
+@pytest.mark.parametrize("seed", [0, 3, 8, 14])
+def test_bounds_of_columns(seed: int) -> None:
+    """The bound of every column is at most its exact time on a free network, whatever memory asks for."""
+    problem = problem_of(toy(seed))
+    world, looked = World(problem=problem, sites=None, templates=None), 0
+    for s in strategies(problem):
+        keys, rows = pipelines_of(world, s)
+        for zero in problem.options("zero_stage", range(4)):
+            pipes = under_zero(s, zero, rows, keys, math.inf)
+            found = None if pipes is None else columns_of(world, s, zero, pipes, math.inf)
+            if found is None:
+                continue
+            times, table = found
+            for j in range(0, len(times), max(1, len(times) // 5)):
+                exact = free_seconds(world, column_at(s, zero, table, j), math.inf)
+                assert times[j] <= exact * (1 + 1e-9)
+                looked += math.isfinite(exact)
+    assert looked
+
+
+def test_memory_slows_the_slowest_stage() -> None:
+    """Where no stage holds its layers without recomputing some, the bound is above the time of even stages."""
+    problem = problem_of(toy(3))
+    s = next(x for x in strategies(problem) if x.recomputes == "any")
+    problem = replace(problem, memory_limit=problem.memory_limit * 100)
+    s, world = replace(s, problem=problem), World(problem=problem, sites=None, templates=None)
+    _, rows = pipelines_of(world, s)
+    free = Conditions(racks=1, shards=1, send=1.0, allreduce=1.0)
+    layer = bounds.terms(s, 0, rows, free).layer
+    loose = bounds.min_held_seconds(s, 0, rows, 1, layer)
+    assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)
+    last, slower = loose, False
+    for share in np.geomspace(1, 1e-4, 60):
+        tight = replace(s, problem=replace(problem, memory_limit=problem.memory_limit * share))
+        found = bounds.min_held_seconds(tight, 0, rows, 1, layer)
+        assert np.all(found >= last * (1 - 1e-9))
+        slower |= bool(np.any(np.isfinite(found) & (found > loose * (1 + 1e-3))))
+        last = found
+    assert slower and np.all(np.isinf(last))
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])
+def test_repeated_rounds_may_be_left_out(p: int, m: int, v: int) -> None:
+    """The last pass ends when it does with every round run."""
+    forward = (2.3, *(1.1,) * (v - 1))
+    backward = (5.0, *(2.4,) * (v - 1))
+    whole, _ = interleaving.run_passes(p, m, forward, backward)
+    assert interleaving.finish_seconds(p, m, forward, backward) == pytest.approx(whole, rel=1e-11)
+
+
+@pytest.mark.parametrize("seed", [2, 8, 14])
+def test_pinned_layers(seed: int) -> None:
+    """A plan's own layers and recomputed layers as pins give its time; others are never faster."""
+    i = toy(seed)
+    free = solved(i)
+    assert free.plan is not None and free.days is not None
+    layers, recomputed = list(free.plan.split.layers), list(free.plan.split.recomputed)
+    own = with_pins(i, **{"layout.layers_per_stage": layers, "layout.recomputed_layers_per_stage": recomputed})
+    assert solved(own).days == pytest.approx(free.days, rel=1e-9)
+    for other in ([sum(layers)], [1, sum(layers) - 1], [sum(layers) - 1, 1]):
+        pinned = solved(with_pins(i, **{"layout.layers_per_stage": other}))
+        assert pinned.days is None or pinned.days >= free.days * (1 - 1e-9)
+        assert pinned.plan is None or pinned.plan.split.layers == tuple(other)
+
+
+@pytest.mark.parametrize(
+    ("pins", "words"),
+    [
+        ({"layout.layers_per_stage": [1, 1, 9]}, "the model has"),
+        ({"layout.recomputed_layers_per_stage": [1]}, "needs layout.layers_per_stage"),
+        ({"layout.replicas_per_rack": 50}, "outside the declared space"),
+        ({"layout.stages_per_rack": 50}, "outside the declared space"),
+        ({"layout.tensor_parallel_inner": 3}, "outside the declared space"),
+        ({"layout.microbatch_sequences": 27}, "outside the declared space"),
+        ({"layout.data_parallel_by_site": {"E1": 1}}, "shares the replicas out itself"),
+    ],
+)
+def test_pins_outside_the_space_are_refused(pins: dict[str, Any], words: str) -> None:
+    """A pin that the declared space does not hold is refused with the reason."""
+    with pytest.raises(InputError, match=words):
+        solved(with_pins(toy(8), **pins))
+
+
+@pytest.mark.parametrize("seed", [2, 8, 14])
+def test_pinned_packing(seed: int) -> None:
+    """Stages and replicas of a rack as pins: the plan has them, and is no faster than the free one."""
+    i = toy(seed)
+    free = solved(i)
+    assert free.plan is not None and free.days is not None
+    block = free.plan.column.strategy.block(free.plan.column.p)
+    assert block is not None
+    own = {"layout.replicas_per_rack": block.replicas_per_rack, "layout.stages_per_rack": block.stages_per_rack}
+    assert solved(with_pins(i, **own)).days == pytest.approx(free.days, rel=1e-9)
+    for name in own:
+        pinned = solved(with_pins(i, **{name: 1}))
+        assert pinned.days is None or pinned.days >= free.days * (1 - 1e-9)
+
+
+def test_without_a_value() -> None:
+    """No plan has a value that is left out, and none is faster for it."""
+    i = toy(8)
+    free = solved(i)
+    assert free.plan is not None and free.days is not None
+    p = free.plan.column.p
+    other = solved(i, without={"layout.pipeline_parallel": p})
+    assert other.plan is None or other.plan.column.p != p
+    assert other.days is None or other.days >= free.days * (1 - 1e-9)
+
+
+def test_a_layout_alone() -> None:
+    """Racks without a grid and without a network: all are billed, and the network is the transport's own."""
+    i = toy(8, network=None)
+    found = solved(i)
+    assert found.plan is not None and found.days is not None
+    assert found.plan.templates == {} and found.plan.capital_usd == (i.hardware.racks or 0) * 1000.0
+    assert found.days <= (solved(toy(8)).days or math.inf) * (1 + 1e-9)
+
+
+def test_racks_are_asked_for() -> None:
+    """Without a grid the racks must be given."""
+    i = toy(8)
+    with pytest.raises(InputError, match=r"hardware\.racks"):
+        solved(i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": None})}))
+
+
+def test_the_power_of_a_cluster_limits_its_racks() -> None:
+    """A facility that cannot feed the racks that are owned holds no plan."""
+    i = toy(8)
+    limits = i.limits.model_copy(update={"facility_power_mw": 0.5})
+    assert solved(i.model_copy(update={"limits": limits})).status is JointStatus.INFEASIBLE
