@@ -111,6 +111,15 @@ def _links(s: Site, x: Shape) -> tuple[Price, Price]:
     return s.prices.leaf_uplink(x.domain, x.width), s.prices.spine_uplink(x.domain * x.width, x.rails)
 
 
+def _links_of(s: Site, domain: int, shapes: Ints, pods: Ints) -> tuple[Floats, Floats]:
+    """Price the same of many shapes with so many pods; rows are shapes."""
+    if s.prices.places is None:
+        link = s.mode.networks * np.array(s.prices.flat_link)
+        return np.tile(s.prices.leaf_uplink(domain, 1), (len(shapes), 1)), pods[:, None] * link
+    leaf, spine = zip(*(_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True)
+    return np.array(leaf), np.array(spine)
+
+
 def _pods(s: Site, x: Shape) -> int:
     return -(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width)
 
@@ -153,9 +162,7 @@ def _promising(
     up, domains = np.arange(1, s.uplinks(domain) + 1), s.domains(domain)
     spines = up // _largest_bundles(s.ports)[(s.ports - 1) // (rails * width)][:, up]
     pods = -(-m.rails // rails) * -(-domains // width)
-    leaf, spine = (
-        np.array(each) for each in zip(*(_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True)
-    )
+    leaf, spine = _links_of(s, domain, shapes, pods)
     usd, mw = (
         up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
     )
