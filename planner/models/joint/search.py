@@ -151,7 +151,19 @@ class Search(CapitalFloors):
         """
         later, rtts = {t for _, t in self.lower_bounds} | self._asked_rtts, self._rtts
         known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.floors_by_rtt.tolist(), strict=True))
-        return [r for a, r in zip([None, *rtts], rtts, strict=False) if a is None or a in later or known[r] < known[a]]
+        return [
+            r
+            for a, r in zip([None, *rtts], rtts, strict=False)
+            if a is None or a in later or known[r] < known[a] or self._cheaper_fibre(a, r)
+        ]
+
+    def _cheaper_fibre(self, near: float, far: float) -> bool:
+        """Return whether designed fibre may cost less where two sites may be farther apart."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if sites is None or not sites.designed or len(q.shape.blocks) != 2:
+            return False
+        a, b = (sites.fibre.least_usd(self._most_bytes, rtt) for rtt in (near, far))
+        return bool(np.any(b < a))
 
     @property
     def _asked_rtts(self) -> set[float]:
