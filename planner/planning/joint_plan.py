@@ -343,7 +343,9 @@ def _without(instance: Instance, solution: JointSolution, options: Options) -> P
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=_objective(instance, solution, None, None),
-        conflict=Conflict(decision="layout", rules=(), reason="the time limit came before a plan was found"),
+        conflict=Conflict(
+            decision="layout", rules=(), reason=solution.failure or "the time limit came before a plan was found"
+        ),
         stopped=solution.stopped,
         threads=options.threads or 1,
         seed=options.seed,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from planner.checks.registry import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
-from planner.models.joint.least_cost.solve import LeastCost, cheaper_within, solve_joint_cost
+from planner.models.joint.least_cost.solve import cheaper_within, solve_joint_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.tree.cache import JointCache
@@ -52,7 +52,7 @@ def _decided(instance: Instance, options: Options, progress: Progress, cache: Jo
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     deadline = Deadline(options.time_limit)
     if instance.objective.minimize == "cost_usd":
-        solution, cheaper = _of_cost(solve_joint_cost(instance, options, progress)), None
+        solution, cheaper = solve_joint_cost(instance, options, progress).as_joint(), None
     else:
         solution, cheaper = _in_days(instance, options, progress, deadline, JointCache() if cache is None else cache)
     plan = plan_of(instance, solution, options, deadline.elapsed, cheaper=cheaper)
@@ -82,21 +82,6 @@ def _in_days(
         return replace(solution, plan=plan, days=found.days), None
     racks = sum(plan.placed.racks.values()) if plan.placed else instance.hardware.racks or 0
     return solution, CheaperPlan(days_to_train=found.days or 0.0, capital_usd=found.capital_usd, racks=racks)
-
-
-def _of_cost(found: LeastCost) -> JointSolution:
-    """Return the outcome of a search for the least cost as that of the joint question."""
-    return JointSolution(
-        status=found.status,
-        days=found.days,
-        lower_bound=found.lower_bound_usd,
-        fabric_free_bound=None,
-        plan=found.plan,
-        counts=found.counts,
-        space=found.space,
-        outside=found.outside,
-        stopped="limit" if found.stopped else "proved",
-    )
 
 
 def options_of(

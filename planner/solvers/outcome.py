@@ -20,6 +20,10 @@ class Stop(StrEnum):
     FAILED = "failed"
 
 
+class UnansweredError(RuntimeError):
+    """A back end ended without an answer, for another reason than time: what hangs on it is unknown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[T]):
     """Why the solver stopped and what it leaves; no solution is None, never zeros."""

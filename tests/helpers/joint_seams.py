@@ -83,7 +83,7 @@ def _limits(budget: float, **changes: Any) -> dict[str, Any]:
 
 
 def line_to_build() -> Instance:
-    """Cheap energy behind a line to build, whose capital would buy racks elsewhere."""
+    """Offer cheap energy behind a line to build, whose capital would buy racks elsewhere."""
     grid = _grid(
         {"E1": {"generation_mw": 40}, "E2": {"generation_mw": 2}, "W1": {}},
         {"E": 60, "W": 60},
@@ -97,7 +97,7 @@ def line_to_build() -> Instance:
 
 
 def thin_fibre() -> Instance:
-    """A second site that could hold as many racks again, behind fibre too thin for their gradients."""
+    """Offer a second site that could hold as many racks again, behind fibre too thin for their gradients."""
     grid = _grid(
         {"E1": {}, "W1": {}}, {"E": 10, "W": 12}, rules={"grid_model": "none", "generation": False, "max_sites": 2}
     )
@@ -114,7 +114,7 @@ def dear_fabric(factor: float) -> Instance:
 
 
 def pair_of_sites() -> Instance:
-    """A near pair whose energy is dear, and a far one whose energy is cheap but whose fibre is long."""
+    """Offer a near pair whose energy is dear, and a far one whose energy is cheap but whose fibre is long."""
     grid = _grid(
         {"E1": {}, "T1": {}, "W1": {}},
         {"E": 12, "T": 12, "W": 12},

@@ -189,7 +189,8 @@ def fewest_racks(
         ties=False,
         gap=tolerance,
     )
-    stopped, plan = run(tree), tree.incumbent
+    stopped = run(tree) != "proved"
+    plan = tree.incumbent
     if plan is None:
         status: Status = "unknown" if stopped else "infeasible"
         return FewestRacks(status=status, racks=None, too_few=_below(tree.bound), days=None, plan=None)

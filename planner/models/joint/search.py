@@ -36,7 +36,6 @@ class Candidate:
 class Search(CapitalFloors):
     """The search of one shape: candidates in the order of their time, each asked of the sites until one can be paid."""
 
-    cutoff: float
     timed: dict[tuple[float, float, int], float] = field(default_factory=dict)
     in_time: bool = False  # some candidate is, at the shortest round trip that may be paid as far as is known
 
@@ -47,27 +46,27 @@ class Search(CapitalFloors):
 
     @cached_property
     def levels(self) -> list[Level]:
-        """List the slowdowns that may be worth their price, none beaten by another in all of sends.
+        """List the slowdowns that may be worth their price: those that no calmer fabrics have for as little.
 
-        Allreduces and price.
+        All of them where power counts, since a frugal fabric may beat a cheap and calm one.
         """
-        phi, q = self.shape_problem.world.problem.transport_slowdown, self.shape_problem
+        q = self.shape_problem
+        phi, sites = q.world.problem.transport_slowdown, q.world.sites
         if q.world.templates is None:
             return [Level(phi, phi, 0.0)]
         parts = [q.options[g] for g in q.shape.blocks]
         if any(not len(x) for x in parts):
             return []
-        sends = np.unique(np.concatenate([x.send for x in parts]))
+        sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
+        every = sites is not None and sites.counts_power
         found: list[Level] = []
         lowest = np.full(len(sends), np.inf)
-        for allreduce in np.unique(np.concatenate([x.allreduce for x in parts])).tolist():
+        for allreduce in allreduces.tolist():
             usd = np.sum([least_at(x, sends, allreduce) for x in parts], axis=0)
-            better = usd < lowest * (1 - 1e-15)
-            first = np.append(True, usd[1:] < usd[:-1])
-            found += [
-                Level(float(sends[i]), allreduce, float(usd[i]))
-                for i in np.flatnonzero(better & first & np.isfinite(usd))
-            ]
+            worth = np.isfinite(usd)
+            if not every:
+                worth &= (usd < lowest * (1 - 1e-15)) & np.append(True, usd[1:] < usd[:-1])
+            found += [Level(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
             lowest = np.minimum(lowest, usd)
         return found
 
@@ -237,7 +236,7 @@ class Search(CapitalFloors):
         if sites is None:
             return
         bare = tuple(self._bare(g) for g in q.shape.blocks)
-        floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms) if q.several else None)
+        floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None)
         if sites.designed and q.several and floor + c.level.usd > most + CENTS:
             self._narrow(c, bare, most)
         self._learn(c, floor, most)
@@ -247,7 +246,7 @@ class Search(CapitalFloors):
         sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
         while sites is not None and high - low > 1:
             probe = (low + high) // 2
-            usd = sites.least(bare, Circuit(probe, c.rtt_ms))
+            usd = sites.least(bare, Circuit(probe, c.rtt_ms, self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 low = probe
             else:
@@ -269,7 +268,7 @@ class Search(CapitalFloors):
         low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
         while sites is not None and high - low > 1:
-            usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe]))
+            usd = sites.least(parts, Circuit(c.wavelengths, self._rtts[probe], self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 high = probe
             else:
@@ -326,12 +325,12 @@ def _before(a: Candidate, b: Candidate) -> bool:
     return a.seconds <= b.seconds * (1 + EPS) and a.usd < b.usd - CENTS
 
 
-def fastest(shape_problem: ShapeProblem, cutoff: float) -> Plan | None:
+def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> Plan | None:
     """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest.
 
-    None where there is none.
+    None where there is none; `likely`: where fibre is designed, only plans of stages as even as can be are sought.
     """
-    search = Search(shape_problem=shape_problem, cutoff=cutoff)
+    search = Search(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
     while (candidate := search.next(target)) is not None:
         found = search.try_sites(candidate, target)

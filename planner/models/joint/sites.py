@@ -26,7 +26,7 @@ from planner.physics.site import cost, power
 from planner.plan.wan import WanPlan
 from planner.solvers import highs
 from planner.solvers.deadline import Deadline
-from planner.solvers.outcome import Outcome
+from planner.solvers.outcome import Outcome, UnansweredError
 
 CENT_MUSD = 1e-8
 
@@ -214,12 +214,13 @@ class Sites:
     def least(self, parts: tuple[Part, ...], circuit: Circuit | None) -> float:
         """Bound the capital of some parts at so many wavelengths or more; infinite where no sites hold them.
 
-        Where the fibre is designed this asks for no design: each pair costs at least what the exchange alone takes.
+        Where the fibre is designed this asks for no design: each pair costs at least what the exchange alone takes, of
+        so many bytes of a stage or fewer, of any number of them at 0.
         """
         if not self.designed:
             found = self.cheapest(parts, circuit)
             return math.inf if found is None else found.capital_usd
-        key = "least", parts, None if circuit is None else replace(circuit, stage_bytes=0.0)
+        key = "least", parts, circuit
         if key not in self.placed:
             self.placed[key] = self._solved(self.question(parts, circuit, {}))
         placed = self.placed[key]
@@ -233,7 +234,7 @@ class Sites:
         if circuit is not None and not self.designed:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
         elif circuit is not None and len(parts) == 2:
-            pairs = dict(self.fibre.pair_least_usd(circuit.wavelengths))
+            pairs = dict(self.fibre.pair_least_usd(circuit))
         return Question(
             data=self.data,
             kinds=_kinds(parts),
@@ -273,7 +274,7 @@ class Sites:
         self.deadline.check()
         if outcome.solution is None:
             if not outcome.infeasible:
-                raise RuntimeError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
+                raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
             return None
         return _read(m, q, outcome)
 

@@ -41,6 +41,7 @@ class JointSolution:
     stopped: Literal["proved", "limit", "interrupted"] = "proved"
     excluded: tuple[tuple[float, Column], ...] = ()
     max_racks: dict[int, int] = field(default_factory=dict)
+    failure: str = ""
 
 
 SPACE = (

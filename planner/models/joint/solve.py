@@ -24,6 +24,7 @@ from planner.models.joint.tree.tree import Stopped, Tree, days
 from planner.models.joint.world import EPS, World
 from planner.models.requests import Options
 from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.solvers.outcome import UnansweredError
 
 
 def solve_joint(
@@ -71,6 +72,9 @@ def search(tree: Tree) -> Stopped:
             tree.world.count(f"{node.kind} nodes")
             EXPAND[node.kind](tree, key, node.what)
     except OutOfTimeError:
+        return "limit"
+    except UnansweredError as error:
+        tree.failure = str(error)
         return "limit"
     except KeyboardInterrupt:
         if tree.incumbent is None:
@@ -125,6 +129,7 @@ def _solution(tree: Tree, *, stopped: Stopped) -> JointSolution:
         space=SPACE,
         outside=OUTSIDE,
         stopped=stopped,
+        failure=tree.failure,
         excluded=tuple((days(problem, key), c) for key, c in tree.opened if key < bound),
         max_racks=dict(tree.world.sites.most) if tree.world.sites is not None else {},
     )

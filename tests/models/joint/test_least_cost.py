@@ -122,7 +122,7 @@ def test_the_deadline_of_an_instance() -> None:
     best = solve_joint(i, Options(), lambda _: None)
     assert best.days is not None
     soon, any_time, never = in_days(i, best.days), in_days(i, None), in_days(i, best.days * 0.3)
-    assert soon.days == pytest.approx(best.days) and not soon.stopped
+    assert soon.days == pytest.approx(best.days) and soon.stopped == "proved"
     assert (any_time.capital_usd or 0.0) < (soon.capital_usd or 0.0)
     assert (any_time.days or 0.0) > best.days
     assert (never.status, never.plan, never.capital_usd) == (JointStatus.INFEASIBLE, None, None)
@@ -134,5 +134,5 @@ def test_a_search_cut_short_claims_no_proof() -> None:
     i = toy(6)
     w = world(i)
     full, cut = cheapest_by(w, math.inf), cheapest_by(world(i), math.inf, time_limit=1e-9)
-    assert cut.stopped and cut.status in (JointStatus.UNKNOWN, JointStatus.FEASIBLE)
+    assert cut.stopped == "limit" and cut.status in (JointStatus.UNKNOWN, JointStatus.FEASIBLE)
     assert (cut.lower_bound_usd or 0.0) <= (full.capital_usd or 0.0)

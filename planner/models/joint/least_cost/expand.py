@@ -17,11 +17,13 @@ from planner.models.joint.columns import (
     under_zero,
 )
 from planner.models.joint.least_cost.shapes import CheapestSearch
-from planner.models.joint.least_cost.tree import BlockSizes, ColumnsNode, CostTree, PipesNode, ShapeNode
+from planner.models.joint.least_cost.tree import BlockSizes, ColumnsNode, CostTree, PipesNode, ShapeNode, Stopped
 from planner.models.joint.search import fastest
 from planner.models.joint.space import Ints, Strategy, strategies
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, Plan, Shape, ShapeProblem, World, open_sites, shapes
+from planner.solvers.deadline import OutOfTimeError
+from planner.solvers.outcome import UnansweredError
 
 SLICE = 1.02  # of capital: columns are listed for so much of it at a time
 SAMPLED = 400  # strategies in which a first plan is sought
@@ -31,8 +33,8 @@ DIVES = 20  # columns that are priced for it
 KNOWN = 1.5  # times the least capital of a strategy: up to a cheapest plan no dearer its columns are listed at once
 
 
-def run(tree: CostTree) -> bool:
-    """Expand nodes by their keys until none could hold the best plan; return whether a limit came first."""
+def run(tree: CostTree) -> Stopped:
+    """Expand nodes by their keys until none could hold the best plan; return whether that or a limit came first."""
     try:
         for s in strategies(tree.world.problem):
             tree.world.count("strategies")
@@ -41,16 +43,21 @@ def run(tree: CostTree) -> bool:
             _dive(tree)
         while tree.heap:
             if tree.deadline.passed:
-                return True
+                return "limit"
             _, seconds, _, node = heapq.heappop(tree.heap)
             usd, what = node.what
             if tree.opens(usd, seconds):
                 tree.bound = max(tree.bound, usd)
                 tree.world.count(f"{node.kind} nodes")
                 EXPAND[node.kind](tree, usd, seconds, what)
+    except OutOfTimeError:
+        return "limit"
+    except UnansweredError as error:
+        tree.failure = str(error)
+        return "limit"
     except KeyboardInterrupt:
-        return True
-    return False
+        return "interrupted"
+    return "proved"
 
 
 def _strategy_key(tree: CostTree, s: Strategy) -> tuple[float, float]:

@@ -19,7 +19,6 @@ from planner.models.joint.places.built import built, exchanged_bytes
 from planner.models.joint.places.capital_floors import Level
 from planner.models.joint.search import SETTLED, Candidate, Search
 from planner.models.joint.sites import Circuit, Part
-from planner.models.joint.template_tables import least_at
 from planner.models.joint.world import EPS, Plan
 
 
@@ -71,23 +70,6 @@ class CheapestSearch(Search):
         q = self.shape_problem
         racks = sum(q.traffic.racks(g) for g in q.shape.blocks)
         return racks * q.traffic.rails * self.floor_usd.rail_usd
-
-    @cached_property
-    def levels(self) -> list[Level]:
-        """List the slowdowns that may be worth their price; all of them where a frugal fabric may beat a cheap one."""
-        q = self.shape_problem
-        sites = q.world.sites
-        if q.world.templates is None or sites is None or not sites.counts_power:
-            return super().levels
-        parts = [q.options[g] for g in q.shape.blocks]
-        if any(not len(x) for x in parts):
-            return []
-        sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
-        found = []
-        for allreduce in allreduces.tolist():
-            usd = np.sum([least_at(x, sends, allreduce) for x in parts], axis=0)
-            found += [Level(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(np.isfinite(usd))]
-        return found
 
     def _first_choices(self) -> list[Choice]:
         """Pair the slowdowns that may be in time with the fewest wavelengths that even stages need."""

@@ -9,9 +9,9 @@ from planner.instance.instance import Instance
 from planner.models.joint.free_network import least_seconds
 from planner.models.joint.least_cost.expand import run
 from planner.models.joint.least_cost.floor import floor_of
-from planner.models.joint.least_cost.tree import CostTree
+from planner.models.joint.least_cost.tree import CostTree, Stopped
 from planner.models.joint.sites import Sites
-from planner.models.joint.solution import OUTSIDE, SPACE, JointStatus
+from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.space import Problem, problem_of
 from planner.models.joint.templates import Templates
 from planner.models.joint.world import EPS, Plan, World
@@ -36,10 +36,26 @@ class LeastCost:
     days: float | None
     least_days: float | None
     plan: Plan | None
-    stopped: bool
+    stopped: Stopped
+    failure: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     space: str = SPACE
     outside: str = OUTSIDE
+
+    def as_joint(self) -> JointSolution:
+        """Return the solution as that of the fewest days is returned, its lower bound in dollars."""
+        return JointSolution(
+            status=self.status,
+            days=self.days,
+            lower_bound=self.lower_bound_usd,
+            fabric_free_bound=self.least_days,
+            plan=self.plan,
+            counts=self.counts,
+            space=self.space,
+            outside=self.outside,
+            stopped=self.stopped,
+            failure=self.failure,
+        )
 
 
 def days_of(problem: Problem, seconds: float) -> float:
@@ -114,13 +130,13 @@ def _described(plan: Plan) -> str:
     return f"TP {s.tensor_parallel} x CP {s.context_parallel} x PP {c.p}, v {c.v}, blocks {blocks}"
 
 
-def _result(tree: CostTree, *, stopped: bool) -> LeastCost:
+def _result(tree: CostTree, *, stopped: Stopped) -> LeastCost:
     """Say what a search has found, and what it has proven."""
     plan, problem, counts = tree.incumbent, tree.world.problem, dict(sorted(tree.world.counts.items()))
     if plan is None:
-        status = JointStatus.UNKNOWN if stopped else JointStatus.INFEASIBLE
-        bound = tree.bound if stopped else None
-        least = None if stopped else least_seconds(tree.world, tree.deadline)
+        status = JointStatus.UNKNOWN if stopped != "proved" else JointStatus.INFEASIBLE
+        bound = tree.bound if stopped != "proved" else None
+        least = None if stopped != "proved" else least_seconds(tree.world, tree.deadline)
         days = None if least is None or not math.isfinite(least) else days_of(problem, least)
         return LeastCost(
             status=status,
@@ -132,15 +148,16 @@ def _result(tree: CostTree, *, stopped: bool) -> LeastCost:
             stopped=stopped,
             counts=counts,
         )
-    bound = min(tree.bound, plan.capital_usd) if stopped else plan.capital_usd
+    bound = min(tree.bound, plan.capital_usd) if stopped != "proved" else plan.capital_usd
     return LeastCost(
-        status=JointStatus.FEASIBLE if stopped else JointStatus.OPTIMAL,
+        status=JointStatus.FEASIBLE if stopped != "proved" else JointStatus.OPTIMAL,
         capital_usd=plan.capital_usd,
         lower_bound_usd=bound,
         days=days_of(problem, plan.seconds),
         least_days=None,
         plan=plan,
         stopped=stopped,
+        failure=tree.failure,
         counts=counts,
     )
 

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from planner.models.joint.bounds import Rows
 from planner.models.joint.columns import Pipes
@@ -22,6 +22,8 @@ from planner.models.joint.space import Floats, Ints, Strategy
 from planner.models.joint.tree.tree import Node
 from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem, World
 from planner.solvers.deadline import Deadline
+
+Stopped = Literal["proved", "limit", "interrupted"]
 
 
 @dataclass(kw_only=True)
@@ -45,6 +47,7 @@ class CostTree:
     order: Iterator[int] = field(default_factory=itertools.count)
     prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)
     bound: float = 0.0  # on the capital of every plan
+    failure: str = ""  # what a back end said that ended the search
 
     @property
     def capital(self) -> float:

@@ -49,8 +49,14 @@ def _replicas(q: ShapeProblem, blocks: dict[str, int]) -> dict[str, int]:
 
 def exchanged_bytes(column: Column, split: Split) -> float:
     """Return the gradients of the largest stage of a split, which sites exchange stage by stage."""
+    return max(_bytes(column, n, stage) for stage, n in enumerate(split.layers))
+
+
+def most_bytes(column: Column, layers: int) -> float:
+    """Return the gradients of a stage of so many layers, at either end of the pipeline or amid it."""
+    return max(_bytes(column, layers, stage) for stage in {0, column.p // 2, column.p - 1})
+
+
+def _bytes(column: Column, layers: int, stage: int) -> float:
     s = column.strategy
-    return max(
-        float(stage_gradient_bytes(s.machine, s.shape, n, stage=stage, pipeline=column.p))
-        for stage, n in enumerate(split.layers)
-    )
+    return float(stage_gradient_bytes(s.machine, s.shape, layers, stage=stage, pipeline=column.p))

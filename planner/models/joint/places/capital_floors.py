@@ -1,13 +1,15 @@
 """Lower bounds on the capital of one shape of a column, by fabrics, fibre and round trip, and what sharpens them."""
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from planner.errors import InputError
+from planner.models.joint.places.built import most_bytes
 from planner.models.joint.space import Floats, Ints
-from planner.models.joint.world import ShapeProblem
+from planner.models.joint.world import EPS, ShapeProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +26,12 @@ class CapitalFloors:
     """What a shape costs at least: before the sites were asked, and given what they answered."""
 
     shape_problem: ShapeProblem
+    cutoff: float  # seconds a sequence that a plan must be below
+    likely: bool = False  # only plans of stages as even as can be are sought
     lower_bounds: dict[tuple[int, float], float] = field(
         default_factory=dict
     )  # of capital without fabric, by wavelengths and round trip
-    floor_tables: dict[float, tuple[tuple[int, float], Floats]] = field(default_factory=dict)
+    floor_tables: dict[float, tuple[tuple[int, float, float], Floats]] = field(default_factory=dict)
     asked: dict[Level, list[tuple[int, float, float]]] = field(
         default_factory=dict
     )  # wavelengths, round trip and capital with fabrics
@@ -45,6 +49,21 @@ class CapitalFloors:
         if wanted is not None and wanted > most:
             raise InputError(f"pins['wan.wavelengths']: {wanted} is outside the declared space; two sites share at most {most}")
         return np.array([n for n in range(1, most + 1) if wanted in (None, n)], dtype=np.int64)
+
+    @property
+    def _most_bytes(self) -> float:
+        """Bound the gradients of a stage from above: a stage of more layers takes longer than the cutoff."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if sites is None or not sites.designed or not q.several:
+            return 0.0
+        column, layers = q.column, q.column.strategy.problem.layers
+        even, most = -(-layers // column.p), layers - column.p + 1
+        each = column.m * column.strategy.min_layer
+        if self.likely:
+            most = even
+        elif math.isfinite(self.cutoff) and each > 0:
+            most = min(most, max(even, math.floor(self.cutoff * column.sequences / each * (1 + EPS))))
+        return most_bytes(column, most)
 
     def _usd(self, level: Level, rtt: float, waves: int) -> float:
         """Bound the capital of a candidate from below."""
@@ -71,13 +90,16 @@ class CapitalFloors:
         known = float(q.floors_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
             return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
-        if rtt not in self.floor_tables or self.floor_tables[rtt][0] != (len(self.lower_bounds), known):
+        key = len(self.lower_bounds), known, self._most_bytes
+        if rtt not in self.floor_tables or self.floor_tables[rtt][0] != key:
             near = self._first_floor() + self._fibre_usd(sites.min_route_km())
+            if sites.designed and len(q.shape.blocks) == 2:
+                near = self._first_floor() + sites.fibre.least_usd(self._most_bytes, rtt)[: len(near)]
             found = np.maximum(near, self._elsewhere(1, rtt, known))
             for (n, t), usd in self.lower_bounds.items():
                 if t >= rtt:
                     found = np.maximum(found, self._elsewhere(n, t, usd))
-            self.floor_tables[rtt] = (len(self.lower_bounds), known), found
+            self.floor_tables[rtt] = key, found
         return self.floor_tables[rtt][1]
 
     def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
@@ -109,7 +131,7 @@ class CapitalFloors:
         found = self.shape_problem.world.sites
         if found is not None and found.designed:
             most = int(self._wavelengths[-1]) + 1
-            return found.fibre.least_usd[:most] if len(self.shape_problem.shape.blocks) == 2 else np.zeros(most)
+            return found.fibre.least_usd()[:most] if len(self.shape_problem.shape.blocks) == 2 else np.zeros(most)
         wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
         n = np.arange(int(self._wavelengths[-1]) + 1)
         pairs = np.ceil(n / wan.max_wavelengths_per_pair)

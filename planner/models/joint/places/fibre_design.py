@@ -21,20 +21,22 @@ from planner.models.sites.data import Pair, SplitData
 from planner.models.sites.rules.registry import without
 from planner.models.wan import data as wan_data
 from planner.models.wan import solve as wan_design
-from planner.physics.site import wan
+from planner.models.wan.data import RouteOption
 from planner.physics.site.fibre import Fibre
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.plan.wan import WanPlan
+from planner.solvers.outcome import UnansweredError
 
+Floats = NDArray[np.float64]
 LARGE_BYTES = 1e30  # of a stage: so many that round trips do not count, for a bound at any number of bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Routes:
-    """The fibre of a pair of sites, and the edges that each choice of routes lights."""
+    """The fibre of a pair of sites, and the routes that their exchange may take."""
 
     fibre: Fibre
-    choices: tuple[frozenset[str], ...]
+    options: tuple[RouteOption, ...]
 
 
 @dataclass(kw_only=True)
@@ -47,7 +49,7 @@ class FibreDesigns:
     solved: int = 0
     plans: dict[Any, WanPlan | None] = field(default_factory=dict)
     routes: dict[Pair, _Routes] = field(default_factory=dict)
-    lower_bounds: dict[int, dict[Pair, float]] = field(default_factory=dict)
+    tables: dict[Any, Floats] = field(default_factory=dict)
 
     def design(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanPlan | None:
         """Return the design of least capital that joins some sites; None where no fibre does.
@@ -59,7 +61,9 @@ class FibreDesigns:
             outcome = wan_design.solve(self.instance, request, Options(seed=self.seed))
             self.solved += 1
             if outcome.solution is None and not outcome.infeasible:
-                raise RuntimeError(f"joint sites: the design of the fibre ended without an answer ({outcome.detail})")
+                raise UnansweredError(
+                    f"joint sites: the design of the fibre ended without an answer ({outcome.detail})"
+                )
             self.plans[request] = outcome.solution
         return self.plans[request]
 
@@ -76,55 +80,78 @@ class FibreDesigns:
         exchange = GradientExchange(stage_bytes=circuit.stage_bytes, window_seconds=window)
         return WanRequest(sites=tuple(sorted(sites.open)), exchanging=holding, exchange=exchange, capital=True)
 
-    def pair_least_usd(self, wavelengths: int) -> Mapping[Pair, float]:
-        """Bound the price of the fibre between two sites that exchange alone: no less on any of their routes.
+    def pair_least_usd(self, circuit: Circuit) -> Mapping[Pair, float]:
+        """Bound the price of the fibre between two sites that exchange alone: no less on any of their routes."""
+        return {p: float(self.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self._pairs}
 
-        A longer route needs a higher rate than the wavelengths have, a tree more bytes, and traffic more besides.
-        """
-        if wavelengths not in self.lower_bounds:
-            self.lower_bounds[wavelengths] = {
-                p: self._pair_least(p, wavelengths) for p in self.data.pairs if p not in self.data.disconnected
-            }
-        return self.lower_bounds[wavelengths]
-
-    @cached_property
-    def least_usd(self) -> NDArray[np.float64]:
+    def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
         """Bound the price of the fibre of any two sites by the number of wavelengths; infinite where none has so many.
 
-        Pairs that a rule of the grid bars count as none where no more than two sites may be open.
+        It holds for so many bytes of a stage and fewer, and for any number of them at 0. Pairs that a rule of the grid
+        bars count as none where no more than two sites may be open.
         """
-        most = self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs
-        n, found = np.arange(most + 1), np.full(most + 1, np.inf)
-        pairs, open_sites = np.ceil(n / self.data.wan.max_wavelengths_per_pair), max_sites(self.data, without())
-        for pair in (p for p in self.data.pairs if p not in self.data.disconnected):
-            if open_sites == 2 and any(rule.excludes(self.data, pair, 2) for rule in without()):
-                continue
-            known = self._known(pair)
-            for lit in ([known.fibre.edges[e] for e in edges] for edges in known.choices):
-                usd = pairs * sum(e.pair_usd for e in lit) + n * sum(e.wavelength_usd for e in lit)
-                fits = pairs <= min(e.max_pairs for e in lit)
-                found = np.minimum(found, np.where(fits, usd * (1 - 1e-12), np.inf))
-        return found
+        key = stage_bytes, max_rtt_ms
+        if key not in self.tables:
+            open_sites = max_sites(self.data, without())
+            barred = [r.excludes for r in without()] if open_sites == 2 else []
+            near = [p for p in self._pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
+            usable = [p for p in near if not any(excludes(self.data, p, 2) for excludes in barred)]
+            tables = [self.prices(p, stage_bytes) for p in usable]
+            self.tables[key] = np.minimum.reduce(tables) if tables else np.full(self._counts.shape, np.inf)
+        return self.tables[key]
 
-    def _known(self, pair: Pair) -> _Routes:
-        if pair not in self.routes:
-            self.routes[pair] = self._routes(pair)
-        return self.routes[pair]
+    @property
+    def _pairs(self) -> list[Pair]:
+        return [p for p in self.data.pairs if p not in self.data.disconnected]
 
-    def _pair_least(self, pair: Pair, wavelengths: int) -> float:
-        found, each = self._known(pair), wan.fibre_pairs(self.data.wan, wavelengths)
-        prices = [math.inf]
-        for edges in found.choices:
-            lit = [found.fibre.edges[e] for e in edges]
-            if all(each <= e.max_pairs for e in lit):
-                prices.append(math.fsum(each * e.pair_usd + wavelengths * e.wavelength_usd for e in lit))
-        return min(prices)
+    @cached_property
+    def _counts(self) -> Floats:
+        return np.arange(self.data.wan.max_wavelengths_per_pair * self.data.wan.max_fibre_pairs + 1, dtype=np.float64)
+
+    def prices(self, pair: Pair, stage_bytes: float) -> Floats:
+        """Price the cheapest routes of the exchange of two sites by the number of wavelengths, without other traffic.
+
+        Fewer bytes need no less: a longer route leaves less of the time. At 0 bytes, so many that no route does.
+        """
+        key = pair, stage_bytes
+        if key not in self.tables:
+            if pair not in self.routes:
+                self.routes[pair] = self._routes(pair)
+            found = np.full(self._counts.shape, np.inf)
+            for option in self.routes[pair].options:
+                found = np.minimum(found, self._price(pair, option, stage_bytes))
+            self.tables[key] = found * (1 - 1e-12)
+        return self.tables[key]
+
+    def _price(self, pair: Pair, option: RouteOption, stage_bytes: float) -> Floats:
+        net, trip = self.routes[pair].fibre, self.data.wan.round_trips / 1e3
+        waves: dict[str, Floats] = {}
+        for route in (option.primary, option.backup or ()):
+            late = trip * max(0.0, net.rtt_ms(route) - self.data.rtt_ms(pair)) if route else 0.0
+            need = self._waves(late, stage_bytes)
+            waves |= {e: np.maximum(need, waves[e]) if e in waves else need for e in route}
+        total = np.zeros(self._counts.shape)
+        for e, n in waves.items():
+            x, pairs = net.edges[e], np.ceil(n / self.data.wan.max_wavelengths_per_pair)
+            total += np.where(pairs <= x.max_pairs, pairs * x.pair_usd + n * x.wavelength_usd, np.inf)
+        return total
+
+    def _waves(self, late: float, stage_bytes: float) -> Floats:
+        """Return the wavelengths on a route so many seconds longer, by those at whose rate the step is timed."""
+        sent = 2.0 if self.data.wan.exchange == "tree" else 1.0  # a tree sends all up and down, a ring of two half
+        if not stage_bytes or not late:
+            return np.asarray(sent * self._counts)
+        rate = self._counts * self.data.wan.wavelength_gbps * 1e9 / self.data.wan.headroom_factor
+        share = 1.0 - late * rate / (8 * stage_bytes)  # of the time of the transfer that the longer route leaves
+        with np.errstate(divide="ignore"):
+            return np.where(share > 0, np.ceil(sent * self._counts / np.maximum(share, 1e-300) - 1e-9), np.inf)
 
     def _routes(self, pair: Pair) -> _Routes:
         exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
         found = wan_data.gather(self.instance, WanRequest(sites=pair, exchanging=pair, exchange=exchange, capital=True))
-        options = [o for d, x in found.demands.items() if not x.priority for o in found.options[d]]
-        return _Routes(found.fibre, tuple({frozenset((*o.primary, *(o.backup or ()))) for o in options}))
+        return _Routes(
+            found.fibre, tuple(o for d, x in found.demands.items() if not x.priority for o in found.options[d])
+        )
 
 
 def rate_gbps(data: SplitData, circuit: Circuit) -> float:

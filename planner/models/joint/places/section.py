@@ -19,7 +19,7 @@ from planner.plan.certificate import Certificate
 from planner.plan.sites import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
 from planner.plan.wan import WanPlan
 from planner.solvers import highs
-from planner.solvers.outcome import relative_gap
+from planner.solvers.outcome import UnansweredError, relative_gap
 
 MINIMIZES = "capital of the whole plan with the counted years of energy, USD"
 FORMULATION = (
@@ -111,7 +111,7 @@ def _length(m: Any, data: SplitData) -> Any:
 def _solve(m: Any, seed: int) -> None:
     outcome = highs.run(m, seed=seed)
     if outcome.solution is None:
-        raise RuntimeError(f"joint sites: the decisions of the plan have no dispatch ({outcome.detail})")
+        raise UnansweredError(f"joint sites: the decisions of the plan have no dispatch ({outcome.detail})")
     for var in m.component_data_objects(pyo.Var):
         x = outcome.solution.of(var)
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)

@@ -30,6 +30,7 @@ from planner.models.joint.sites import CENT_MUSD, Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
 from planner.solvers import highs
+from planner.solvers.outcome import UnansweredError
 
 EPS = 1e-9
 
@@ -107,7 +108,7 @@ class SiteFloors:
         if outcome.infeasible:
             return math.inf
         if outcome.bound is None:
-            raise RuntimeError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
+            raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
         return outcome.bound * 1e6 * (1 - EPS)
 
 

@@ -61,7 +61,7 @@ class Templates:
     instance: Instance
     transport_slowdown: float
     power_counts: bool
-    options_of: dict[Any, Options] = field(default_factory=dict)
+    options_of: dict[Any, tuple[Limits, Options]] = field(default_factory=dict)  # within the widest limits asked for
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
     lengths: dict[int, dict[tuple[str, int, int, int], Price]] = field(default_factory=dict)  # by racks
@@ -113,10 +113,15 @@ class Templates:
         """
         max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
         pins, traffic = self.pins(site), self._asked(traffic)
-        key = traffic, blocks, max_usd, tuple(sorted(pins.items())), max_slowdowns
-        if key not in self.options_of:
-            self.options_of[key] = self._built(traffic, blocks, (max_usd, max_slowdowns), pins)
-        return self.options_of[key]
+        key = traffic, blocks, tuple(sorted(pins.items()))
+        limits, found = self.options_of.get(key, ((-math.inf, (0.0, 0.0)), None))
+        if found is None or limits[0] < max_usd or any(a < b for a, b in zip(limits[1], max_slowdowns, strict=True)):
+            limits = max_usd, max_slowdowns
+            found = self._built(traffic, blocks, limits, pins)
+            self.options_of[key] = limits, found
+        send, allreduce = max_slowdowns
+        fits = (found.usd <= max_usd) & (found.send <= send) & (found.allreduce <= allreduce)
+        return found if fits.all() else found.part(fits)
 
     def _asked(self, traffic: Traffic) -> Traffic:
         """Return the traffic, without that of a WAN gateway where none is designed."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from planner.models.joint import stripes as stripes_order
-from planner.models.joint.template_tables import Flags, Floats, Ints, Options
+from planner.models.joint.template_tables import AT, Flags, Floats, Ints, Options, joined
 from planner.models.joint.templates.link_prices import Price
 from planner.models.joint.templates.site import Site, over
 from planner.models.joint.templates.traffic import ALLREDUCES, FLOWS, SHARES
@@ -59,16 +59,44 @@ def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf
         key = shapes[at][0], -(-domains // shapes[at][1])
         by_pods.setdefault(key, set()).add(u)
         worth_of[key] = worth_of.get(key, False) | worth[:, i]
-    every = [(x, y, np.flatnonzero(worth_of[x, -(-domains // y)])) for x, y in _all_widths(s, domains, by_pods)]
-    for k in sorted({k for *_, kept in every for k in kept.tolist()}):
-        s.loads.at(stripes[k], np.array([domain, *(domain * y for _, y, kept in every if k in kept)]))
+    every = list(_all_widths(s, domains, by_pods))
+    first = _first_runs(s, domain, np.array(stripes)) if every else np.empty(0)
+    wanted: list[tuple[Shape, Ints, Ints]] = []
+    for rails, width in every:
+        key, x = (rails, -(-domains // width)), Shape(domain, rails, width)
+        ups, kept = np.array(sorted(by_pods[key])), np.flatnonzero(worth_of[key])
+        loads = np.stack([leaf_loads[kept], first[kept, width]], axis=1)[:, None]
+        may = joined(_of_shape(s, x, ups, kept, loads))
+        if len(may):
+            wanted.append((x, np.unique(may.key[:, AT["leaf_up"]]), np.unique(may.key[:, AT["stripes"]])))
+    return _counted(s, wanted, np.array(stripes))
+
+
+def _counted(s: Site, wanted: list[tuple[Shape, Ints, Ints]], stripes: Ints) -> list[Options]:
+    """Return the templates of shapes with some uplinks of a leaf under some stripes, what leaves pods counted."""
+    sizes: dict[int, set[int]] = {}
+    for x, _, kept in wanted:
+        for k in kept.tolist():
+            sizes.setdefault(k, {x.domain}).add(x.domain * x.width)
+    for k, each in sizes.items():
+        s.loads.at(int(stripes[k]), np.array(sorted(each)))
     parts: list[Options] = []
-    for rails, width, kept in every:
-        counted = [s.loads.at(stripes[k], np.array([domain, domain * width])) for k in kept.tolist()]
-        loads = np.array(counted).reshape(-1, 1, 2, 4)
-        ups = np.array(sorted(by_pods[rails, -(-domains // width)]))
-        parts += _of_shape(s, Shape(domain, rails, width), ups, np.array(stripes)[kept], loads)
+    for x, ups, kept in wanted:
+        both = np.array([x.domain, x.domain * x.width])
+        loads = np.array([s.loads.at(int(n), both) for n in stripes[kept]])[:, None]
+        parts += _of_shape(s, x, ups, stripes[kept], loads)
     return parts
+
+
+def _first_runs(s: Site, domain: int, stripes: Ints) -> Floats:
+    """Bound the loads of pods from below by those of the first pod: by stripes and by domains of a pod."""
+    t, domains = s.traffic, s.domains(domain)
+    found = np.zeros((len(stripes), domains, 4))
+    if domain % t.unit_racks == 0 and domains > 1:
+        sizes = np.arange(1, domains) * (domain // t.unit_racks)
+        flows, allreduces = stripes_order.first_run(t.stages, s.blocks, stripes, sizes, wrap=t.wrap)
+        found[:, 1:, FLOWS], found[:, 1:, ALLREDUCES] = flows * t.unit_racks, allreduces
+    return found
 
 
 def _all_widths(s: Site, domains: int, by_pods: dict[tuple[int, int], set[int]]) -> Iterator[tuple[int, int]]:
@@ -81,6 +109,15 @@ def _all_widths(s: Site, domains: int, by_pods: dict[tuple[int, int], set[int]])
 def _links(s: Site, x: Shape) -> tuple[Price, Price]:
     """Price one uplink of every leaf, and one of one spine of every pod."""
     return s.prices.leaf_uplink(x.domain, x.width), s.prices.spine_uplink(x.domain * x.width, x.rails)
+
+
+def _links_of(s: Site, domain: int, shapes: Ints, pods: Ints) -> tuple[Floats, Floats]:
+    """Price the same of many shapes with so many pods; rows are shapes."""
+    if s.prices.places is None:
+        link = s.mode.networks * np.array(s.prices.flat_link)
+        return np.tile(s.prices.leaf_uplink(domain, 1), (len(shapes), 1)), pods[:, None] * link
+    leaf, spine = zip(*(_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True)
+    return np.array(leaf), np.array(spine)
 
 
 def _pods(s: Site, x: Shape) -> int:
@@ -125,9 +162,7 @@ def _promising(
     up, domains = np.arange(1, s.uplinks(domain) + 1), s.domains(domain)
     spines = up // _largest_bundles(s.ports)[(s.ports - 1) // (rails * width)][:, up]
     pods = -(-m.rails // rails) * -(-domains // width)
-    leaf, spine = (
-        np.array(each) for each in zip(*(_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True)
-    )
+    leaf, spine = _links_of(s, domain, shapes, pods)
     usd, mw = (
         up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
     )
@@ -153,16 +188,15 @@ def _first_loads(s: Site, domain: int, stripes: Ints) -> tuple[Floats, Floats]:
 
     By those of the first pod, at the best number of domains that makes as many pods.
     """
-    t, domains = s.traffic, s.domains(domain)
+    domains = s.domains(domain)
     found = np.zeros((2, len(stripes), domains + 1))
-    if domain % t.unit_racks or domains < 2:
+    if domains < 2:
         return found[0], found[1]
-    width = np.arange(domains - 1, 0, -1)
+    loads, width = _first_runs(s, domain, stripes), np.arange(domains - 1, 0, -1)
     counts = -(-domains // width)
     first = np.flatnonzero(np.append(True, counts[1:] != counts[:-1]))
-    loads = stripes_order.first_run(t.stages, s.blocks, stripes, width * (domain // t.unit_racks), wrap=t.wrap)
-    for i, (load, unit) in enumerate(zip(loads, (t.unit_racks, 1), strict=True)):
-        found[i][:, counts[first]] = np.minimum.reduceat(load * unit, first, axis=1)
+    for i, column in enumerate((FLOWS, ALLREDUCES)):
+        found[i][:, counts[first]] = np.minimum.reduceat(loads[:, width, column], first, axis=1)
     return found[0], found[1]
 
 

@@ -101,7 +101,7 @@ def descend(tree: Tree, column: Column) -> bool:
                 break
             continue
         shape_problem = first_shape(tree, fewer)
-        plan = None if shape_problem is None else fastest(shape_problem, tree.cutoff * (1 - 2 * EPS))
+        plan = None if shape_problem is None else fastest(shape_problem, tree.cutoff * (1 - 2 * EPS), likely=True)
         if plan is not None:
             tree.keep(plan)
             priced = True

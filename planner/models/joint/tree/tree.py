@@ -48,6 +48,7 @@ class Tree:
     free: float = math.inf
     opened: list[tuple[float, Column]] = field(default_factory=list)  # columns, with their bounds
     guess: float = math.inf
+    failure: str = ""  # what a back end said that ended the search
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     spoke: float = field(default_factory=time.perf_counter)
 

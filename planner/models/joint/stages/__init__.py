@@ -1,0 +1,1 @@
+"""The layers and recomputed layers of every stage of one column, proven again by CP-SAT."""
