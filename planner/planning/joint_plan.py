@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from planner.cluster import hostlist
+from planner.errors import InternalError
 from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
@@ -13,6 +14,7 @@ from planner.models.joint import stripes
 from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network import locality, wan_gateway
@@ -34,7 +36,8 @@ from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 from planner.planning.joint_proof import proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
-from planner.solvers.outcome import relative_gap
+from planner.solvers.cpsat import Values
+from planner.solvers.outcome import Outcome, relative_gap
 from planner.version import __version__
 
 FORMULATION = (
@@ -156,6 +159,27 @@ class Assembly:
         return LayoutMetrics.model_validate(prediction.metrics(self.instance, conditions, self.strategy))
 
     @cached_property
+    def stages(self) -> Outcome[Values] | None:
+        """What CP-SAT says of the layers of every stage: no split is faster; None where the plan is not proven."""
+        if self.status != "optimal":
+            return None
+        c, x = self.choice.column, self.choice
+        limit = None if self.options.time_limit is None else max(0.0, self.options.time_limit - self.seconds)
+        found = fastest_split(c, x.conditions, x.seconds * c.sequences, time_limit=limit, seed=self.options.seed)
+        if found.bound is not None and found.proved and found.bound < 1 - ROUNDING:
+            raise InternalError(f"layout: CP-SAT has a split of layers in {found.bound:.9f} of the step's time")
+        return found if found.proved else None
+
+    def _stages_proven(self) -> Certificate:
+        """Return the joint certificate with what CP-SAT confirmed of the stages."""
+        made, found = self.certificate(space=self.solution.counts), self.stages
+        if found is None:
+            return made
+        solver = f"{made.solver}; {found.solver} for the layers of every stage"
+        size = {"variables": found.variables, "constraints": found.constraints}
+        return made.model_copy(update={"solver": solver, **size})
+
+    @cached_property
     def layout(self) -> LayoutPlan:
         """The layout section."""
         return write_layout(
@@ -165,7 +189,7 @@ class Assembly:
             gpus_per_rack=rack_of(self.instance.hardware).gpus,
             assumptions=self.assumptions,
             metrics=self.metrics,
-            certificate=self.certificate(space=self.solution.counts),
+            certificate=self._stages_proven(),
         )
 
     @cached_property

@@ -47,7 +47,9 @@ class CapitalFloors:
         )
         most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
         if wanted is not None and wanted > most:
-            raise InputError(f"pins['wan.wavelengths']: {wanted} is outside the declared space; two sites share at most {most}")
+            raise InputError(
+                f"pins['wan.wavelengths']: {wanted} is outside the declared space; two sites share at most {most}"
+            )
         return np.array([n for n in range(1, most + 1) if wanted in (None, n)], dtype=np.int64)
 
     @property

@@ -6,13 +6,14 @@ rounded down to whole parts of the step, so that the optimum is a lower bound wi
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
+from planner.models.joint.bounds import Conditions
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.split import Column, Stages
 from planner.physics.training import stage_memory
@@ -85,8 +86,14 @@ class Patterns:
         return np.asarray(block_step.chunk_seconds(x, self.stages.sharded, c.v, self.table[:, 0], self.table[:, 1]))
 
 
-def confirm(stages: Stages, seconds: float, *, time_limit: float | None = None, seed: int = 0) -> Outcome[Values]:
-    """Return the fastest split of a column by CP-SAT; its bound in seconds a step, up to `ROUNDING`."""
+def fastest_split(
+    column: Column, conditions: Conditions, seconds: float, *, time_limit: float | None = None, seed: int = 0
+) -> Outcome[Values]:
+    """Return the fastest split of a column by CP-SAT; `seconds` are those of the step of the split to compare with.
+
+    Its objective and bound are in parts of these: 1 less `ROUNDING`, or more, confirms that no split is faster.
+    """
+    stages = Stages(column=column, conditions=conditions, cutoff=seconds * (1 + ROUNDING))
     x = Patterns(stages=stages)
     unit = seconds / UNITS
     model = cp_model.CpModel()
@@ -97,7 +104,13 @@ def confirm(stages: Stages, seconds: float, *, time_limit: float | None = None, 
     slowest = slowest_stage(model, x, chosen, unit)
     once = once_a_step(model, x, chosen, unit)
     model.minimize(slowest + once)
-    return cpsat.run(model, time_limit=time_limit, seed=seed)
+    found = cpsat.run(model, time_limit=time_limit, seed=seed)
+    value, bound = found.objective, found.bound
+    return replace(
+        found,
+        objective=None if value is None else value / UNITS,
+        bound=None if bound is None else bound / UNITS,
+    )
 
 
 Chosen = dict[tuple[int, int], Any]
