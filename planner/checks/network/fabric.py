@@ -235,7 +235,7 @@ def pins(c: PlanPhysics) -> Iterator[Violation]:
     """Check that what was fixed by hand is so."""
     pinned = {k: v for k, v in sorted(c.instance.pins.items()) if k.startswith("fabric.")}
     for s, f, _ in _fabrics(c):
-        stated: dict[str, int] = {
+        stated: dict[str, int | str] = {
             "fabric.planes": f.planes,
             "fabric.ports_per_switch": f.ports_per_switch,
             "fabric.tiers": len(f.tiers),
@@ -245,8 +245,13 @@ def pins(c: PlanPhysics) -> Iterator[Violation]:
             tier = f.tiers[i] if len(f.tiers) > i else None
             stated[f"fabric.{name}_down_ports"] = tier.down_ports if tier else 0
             stated[f"fabric.{name}_up_ports"] = tier.up_ports if tier else 0
+            stated[f"fabric.{name}_bundle"] = tier.bundle if tier else 0
+        stated |= {"fabric.rails_per_pod": f.rails_per_pod, "fabric.leaf_domains_per_pod": f.leaf_domains_per_pod}
+        stated |= {"fabric.switch": f.switch, "fabric.family": f.family}
         for path, value in pinned.items():
-            yield from must_be(f"pins[{path}]", f"{path} at {s}", stated.get(path), value)
+            site, _, name = path.removeprefix("fabric.").rpartition(".")
+            if site in ("", s):
+                yield from must_be(f"pins[{path}]", f"{path} at {s}", stated.get(f"fabric.{name}"), value)
 
 
 RULES: tuple[Rule, ...] = (

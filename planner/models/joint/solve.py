@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.sites import Sites
@@ -83,6 +84,16 @@ def search(tree: Tree) -> Stopped:
     return "proved"
 
 
+def _refuse_site_fabrics(instance: Instance) -> None:
+    """Refuse a pinned fabric of one site of several: blocks may stand at any of them."""
+    for path in instance.pins:
+        if path.startswith("fabric.") and path.count(".") > 1:
+            name = path.rpartition(".")[2]
+            raise InputError(
+                f"pins.{path}: a grid chooses the sites, so a fabric is pinned for all; pin fabric.{name}"
+            )
+
+
 def world_of(
     instance: Instance,
     options: Options,
@@ -93,6 +104,8 @@ def world_of(
 ) -> World:
     """Gather what all columns share; the cache serves the instance already."""
     problem = problem_of(instance, cache.without)
+    if instance.grid is not None:
+        _refuse_site_fabrics(instance)
     if instance.grid is not None and cache.sites is None:
         cache.sites = Sites(instance=instance, overhead_includes_fabric=overhead_includes_fabric, seed=options.seed)
     if cache.sites is not None:

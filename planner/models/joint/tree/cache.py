@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.instance.instance import Instance
+from planner.instance.pins import ONE_SITE
 from planner.models.joint.places.site_floors import SiteFloors
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats, Strategy, problem_of, strategies
@@ -51,7 +52,7 @@ class JointCache:
         known = self.tables.setdefault((traffic, blocks), {})
         at = min((usd for usd in known if usd >= max_usd), default=math.nan)
         if math.isnan(at):
-            known[max_usd] = templates.options(traffic, blocks, max_usd)
+            known[max_usd] = templates.options(traffic, blocks, max_usd, ONE_SITE if self.sites is None else None)
             at = max_usd
         return known[at]
 
