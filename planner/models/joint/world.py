@@ -27,6 +27,7 @@ from planner.physics.training.blocks.rack_blocks import Block
 
 EPS = 1e-9  # relative: times that differ by less are the same
 CENTS = 0.005
+NO_BUDGET = 1e30  # dollars, where none is given: more than any plan costs, and less than what cannot be had at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class World:
     @property
     def budget(self) -> float:
         """Most that the plan may cost."""
-        return self.problem.instance.limits.budget_usd or math.inf
+        return self.problem.instance.limits.budget_usd or NO_BUDGET
 
     @property
     def max_open(self) -> int:

@@ -257,3 +257,12 @@ def test_the_power_of_a_cluster_limits_its_racks() -> None:
     i = toy(8)
     limits = i.limits.model_copy(update={"facility_power_mw": 0.5})
     assert solved(i.model_copy(update={"limits": limits})).status is JointStatus.INFEASIBLE
+
+
+def test_no_budget() -> None:
+    """Without a budget the search ends: what no site holds is not taken for what can be paid."""
+    i = toy(3, sites=2, forced=True)
+    free = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": None})})
+    found, paid = solved(free, Options(time_limit=60)), solved(i)
+    assert found.stopped == "proved" and found.days is not None
+    assert found.days <= (paid.days or math.inf) * (1 + 1e-9)
