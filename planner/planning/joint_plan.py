@@ -7,17 +7,19 @@ from functools import cached_property
 from planner.cluster import hostlist
 from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
-from planner.models.fabric.report import site_fabric
+from planner.instance.wan import Wan
+from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
 from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
-from planner.physics.network import locality
+from planner.physics.network import locality, wan_gateway
 from planner.physics.network.locality import Locality
 from planner.physics.network.topology import Design
-from planner.physics.site import cost
+from planner.physics.site import cost, wan
+from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import Block
@@ -203,10 +205,26 @@ class Assembly:
                 transport_slowdown=transport_slowdown_of(network),
                 nic_seconds=self.metrics.pipeline_send_nic_seconds,
                 wired_gpus_per_rack=self.block.rails,
+                rates=self._gateway_rates(s),
             )
             for s, t in sorted(templates.items())
         }
         return FabricPlan(sites=sites, certificate=self.certificate())
+
+    def _gateway_rates(self, site: str) -> GatewayRates:
+        """Return what the WAN gateway of a site carries: the wavelengths that end there, and the gradients."""
+        split, design = self.sites
+        network, a, m = self.instance.network, self.assumptions, self.metrics
+        if network is None or not network.wan_gateway or split is None:
+            return GatewayRates()
+        wide, training = self.instance.wan or Wan(), set(self.choice.replicas_by_site)
+        size = m.gradient_bytes_per_stage
+        window = assumed_window_seconds(wide, size, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
+        exchange = wan.exchange_bytes(size, len(training)), window
+        return GatewayRates(
+            wan_gbps=wan_gateway.wan_gbps(wide, split.links, design, site),
+            exchange_gbps=wan_gateway.exchange_gbps(wide, split.links, design, site, training, exchange),
+        )
 
     @cached_property
     def placement(self) -> PlacementPlan | None:
@@ -242,7 +260,7 @@ class Assembly:
         if placed is None:
             return None, None
         sites = Sites(instance=self.instance, seed=self.options.seed)
-        fabric_mw = {s: f.power_mw for s, f in self.fabric.sites.items()} if self.fabric is not None else {}
+        fabric_mw = {s: t.mw for s, t in self.choice.templates.items()}
         c = self.choice.column
         given = (
             f"the column (TP {c.strategy.shape.tensor_parallel}, CP {c.strategy.shape.context_parallel}, PP {c.p}, "

@@ -291,7 +291,7 @@ class Toy:
                 seconds = self.times.seconds(c, racks, shards, level.send, level.allreduce, fibre)
                 if math.isfinite(seconds) and seconds <= limit:
                     usd, blocks = min((self._least(c, x, waves, level), x) for x in splits)
-                    if usd <= self.budget + CENT:
+                    if math.isfinite(usd) and usd <= self.budget + CENT:
                         yield Plan(seconds, usd, c, blocks, waves, level.send, level.allreduce)
 
     def _waves(self, sizes: tuple[int, ...]) -> range:

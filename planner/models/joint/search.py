@@ -12,6 +12,7 @@ import numpy as np
 from planner.models.joint.bounds import Rows, even_seconds
 from planner.models.joint.places.built import built, exchanged_bytes, where
 from planner.models.joint.places.capital_floors import CapitalFloors, Level
+from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats
 from planner.models.joint.template_tables import least_at
@@ -150,7 +151,19 @@ class Search(CapitalFloors):
         """
         later, rtts = {t for _, t in self.lower_bounds} | self._asked_rtts, self._rtts
         known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.floors_by_rtt.tolist(), strict=True))
-        return [r for a, r in zip([None, *rtts], rtts, strict=False) if a is None or a in later or known[r] < known[a]]
+        return [
+            r
+            for a, r in zip([None, *rtts], rtts, strict=False)
+            if a is None or a in later or known[r] < known[a] or self._cheaper_fibre(a, r)
+        ]
+
+    def _cheaper_fibre(self, near: float, far: float) -> bool:
+        """Return whether designed fibre may cost less where two sites may be farther apart."""
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        if sites is None or not sites.designed or len(q.shape.blocks) != 2:
+            return False
+        a, b = (sites.fibre.least_usd(self._most_bytes, rtt) for rtt in (near, far))
+        return bool(np.any(b < a))
 
     @property
     def _asked_rtts(self) -> set[float]:
@@ -212,12 +225,31 @@ class Search(CapitalFloors):
                 self._refuse(c, math.inf if placed is None else placed.capital_usd, most)
                 return None
             templates = self._templates(c.level, placed)
+            if has_gateways(q, placed):
+                wanted = self._gateways(c, placed, templates, most)
+                if wanted is None:
+                    return None
+                placed, templates = wanted
             plan, before = built(q, c.wavelengths, placed, templates, c.seconds * (1 + EPS)), size
             size = exchanged_bytes(q.column, plan.split)
             if size == before or not (sites.designed and q.several):
                 self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, placed.capital_usd))
                 return plan
         raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
+
+    def _gateways(
+        self, c: Candidate, placed: Placed, bare: dict[str, Template], most: float
+    ) -> tuple[Placed, dict[str, Template]] | None:
+        """Give each site the fabric with its WAN gateway; None where the money does not pay them at these sites."""
+        found = with_gateways(self.shape_problem, c.wavelengths, c.level, placed)
+        more = math.inf if found is None else sum(t.usd for t in found.values()) - sum(t.usd for t in bare.values())
+        capital = placed.capital_usd + more
+        if found is not None and capital <= most + CENTS:
+            return replace(placed, capital_usd=capital), found
+        world = self.shape_problem.world
+        world.given_up = min(world.given_up, c.seconds)
+        self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, capital))
+        return None
 
     def _stage_bytes(self, c: Candidate) -> float:
         """Return the gradients that a stage exchanges between sites, where their fibre is designed for them."""

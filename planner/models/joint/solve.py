@@ -111,7 +111,9 @@ def _solution(tree: Tree, *, stopped: Stopped) -> JointSolution:
     problem, best = tree.world.problem, tree.incumbent
     if tree.world.sites is not None:
         tree.world.counts["sites MILPs"] = tree.world.sites.solved
-    bound = best.seconds if best is not None and stopped == "proved" and tree.gap == 0 else tree.bound
+    bound = tree.bound
+    if best is not None and stopped == "proved" and tree.gap == 0:
+        bound = min(best.seconds, tree.world.given_up)
     known = bound if math.isfinite(bound) else None
     if best is None:
         status = JointStatus.INFEASIBLE if stopped == "proved" else JointStatus.UNKNOWN

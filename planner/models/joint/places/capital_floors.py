@@ -122,7 +122,9 @@ class CapitalFloors:
         Designed fibre of more wavelengths may carry less of other traffic, so that one price says nothing of others.
         """
         sites = self.shape_problem.world.sites
-        if sites is None or not self.shape_problem.several or not sites.designed:
+        network = self.shape_problem.world.problem.instance.network
+        alone = network is not None and network.wan_gateway  # ports are no multiple of wavelengths
+        if sites is None or not self.shape_problem.several or not (sites.designed or alone):
             return self._elsewhere(n, rtt, usd)
         return np.where(np.arange(int(self._wavelengths[-1]) + 1) == n, usd, 0.0)
 

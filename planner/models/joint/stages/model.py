@@ -42,8 +42,8 @@ class Patterns:
         """List layers and recomputed layers; shape (patterns, 2)."""
         s, most = self.column.strategy, int(self.stages.sizes[-1])
         sizes = range(self.column.v, most + 1)
-        repeats = {"none": lambda n: [0], "all": lambda n: [n], "any": lambda n: range(n + 1)}[s.recomputes]
-        return np.array([(n, r) for n in sizes for r in repeats(n)], dtype=np.int64)
+        least, largest = int(s.recomputes == "all"), int(s.recomputes != "none")
+        return np.array([(n, r) for n in sizes for r in range(least * n, largest * n + 1)], dtype=np.int64)
 
     @cached_property
     def fits(self) -> Any:
@@ -95,7 +95,7 @@ def confirm(stages: Stages, seconds: float, *, time_limit: float | None = None, 
     choose_patterns(model, x, chosen)
     place_layers(model, x, chosen)
     slowest = slowest_stage(model, x, chosen, unit)
-    once = once_a_step(model, x, chosen, unit, seconds)
+    once = once_a_step(model, x, chosen, unit)
     model.minimize(slowest + once)
     return cpsat.run(model, time_limit=time_limit, seed=seed)
 
@@ -123,7 +123,7 @@ def slowest_stage(model: cp_model.CpModel, x: Patterns, chosen: Chosen, unit: fl
     return slowest
 
 
-def once_a_step(model: cp_model.CpModel, x: Patterns, chosen: Chosen, unit: float, seconds: float) -> Any:
+def once_a_step(model: cp_model.CpModel, x: Patterns, chosen: Chosen, unit: float) -> Any:
     """Return what a step takes once: by its largest chunk, which fills the pipeline, and by its most layers."""
     patterns = sorted({k for _, k in chosen})
     chunks = np.unique(x.chunks[patterns])

@@ -66,7 +66,7 @@ class Tree:
     @property
     def bound(self) -> float:
         """Seconds a sequence that no plan is below."""
-        least = min(self.heap[0][0] if self.heap else math.inf, self.current)
+        least = min(self.heap[0][0] if self.heap else math.inf, self.current, self.world.given_up)
         return least if self.incumbent is None else min(least, self.incumbent.seconds)
 
     @property

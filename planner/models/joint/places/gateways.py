@@ -1,0 +1,65 @@
+"""WAN gateways of a plan: the fabrics that have their ports, once it is known which wavelengths end at a site.
+
+The search asks the sites for fabrics without gateways, which cost no more and slow nothing more. What a gateway adds is
+found for the sites that were chosen; where the money does not pay it the candidate is given up without a proof that
+other sites would not pay, and its time stays a lower bound.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.models.joint.places.capital_floors import Level
+from planner.models.joint.sites import Placed
+from planner.models.joint.templates import Template
+from planner.models.joint.world import ShapeProblem
+from planner.physics.network import wan_gateway
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """What the gateway of a site must carry: wavelengths and gradients, in Gbps each way."""
+
+    wan_gbps: float
+    exchange_gbps: float
+
+
+def has_gateways(q: ShapeProblem, placed: Placed | None) -> bool:
+    """Return whether gateways are designed and some fibre may end at a site."""
+    network = q.world.problem.instance.network
+    if network is None or not network.wan_gateway or placed is None:
+        return False
+    if q.world.sites is not None and q.world.sites.counts_power:
+        raise InputError(
+            "network.wan_gateway: its power cannot be load of its site; set hardware.overhead_includes_fabric to true"
+        )
+    return q.several or placed.wan is not None
+
+
+def gateway_of(q: ShapeProblem, waves: int, placed: Placed, site: str) -> Gateway:
+    """Return what a site's gateway carries; gradients at no less than the rate that the step counts on."""
+    wan, others = q.world.problem.wan, len(placed.parts) - 1
+    if placed.wan is None:
+        rate = others * waves * wan.wavelength_gbps
+        return Gateway(rate, rate / wan.headroom_factor)
+    sync = (d.requested_gbps for d in placed.wan.demands if d.priority == 0 and site in (d.a, d.b))
+    return Gateway(wan_gateway.wan_gbps(wan, (), placed.wan, site), math.fsum(sync) / wan.headroom_factor)
+
+
+def with_gateways(q: ShapeProblem, waves: int, level: Level, placed: Placed) -> dict[str, Template] | None:
+    """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none."""
+    templates, found = q.world.templates, dict[str, Template]()
+    sizes = sorted(set(q.shape.blocks), reverse=True)
+    for site, (k, _) in placed.parts.items():
+        g = gateway_of(q, waves, placed, site)
+        traffic = replace(q.traffic, wan_gbps=g.wan_gbps, exchange_gbps=g.exchange_gbps)
+        if templates is None:
+            return None
+        x = templates.options(traffic, sizes[k], max_slowdowns=(level.send, level.allreduce))
+        fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
+        if not len(fits):
+            return None
+        found[site] = templates.template(traffic, sizes[k], x, int(fits[np.argmin(x.usd[fits])]))
+    return found
