@@ -156,12 +156,12 @@ def test_memory_slows_the_slowest_stage() -> None:
     _, rows = pipelines_of(world, s)
     free = Conditions(racks=1, shards=1, send=1.0, allreduce=1.0)
     layer = bounds.terms(s, 0, rows, free).layer
-    loose = bounds.min_held_seconds(s, 0, rows, 1, layer)
+    loose = bounds.min_stage_seconds_in_memory(s, 0, rows, 1, layer)
     assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)
     last, slower = loose, False
     for share in np.geomspace(1, 1e-4, 60):
         tight = replace(s, problem=replace(problem, memory_limit=problem.memory_limit * share))
-        found = bounds.min_held_seconds(tight, 0, rows, 1, layer)
+        found = bounds.min_stage_seconds_in_memory(tight, 0, rows, 1, layer)
         assert np.all(found >= last * (1 - 1e-9))
         slower |= bool(np.any(np.isfinite(found) & (found > loose * (1 + 1e-3))))
         last = found
