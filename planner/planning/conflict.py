@@ -17,7 +17,7 @@ from planner.plan.certificate import Conflict
 from planner.units import money
 
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
-FAR_BEYOND = 1e6  # times what is there: more memory than any layout takes
+MUCH_MORE = 1e6  # times what is there: more memory than any layout takes
 MORE_SEQUENCES = 64  # times the batch
 MORE_RACKS = 1024  # times the racks
 Relax = Callable[[Instance], Instance]
@@ -82,7 +82,7 @@ def _with_memory(instance: Instance) -> Instance:
     gpu = instance.hardware.accelerator
     if not isinstance(gpu, Accelerator):
         raise TypeError("the instance still has catalogue names; load it through planner.load")
-    return _hardware(instance, accelerator=gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes * FAR_BEYOND}))
+    return _hardware(instance, accelerator=gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes * MUCH_MORE}))
 
 
 def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool:

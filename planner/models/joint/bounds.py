@@ -153,7 +153,7 @@ MOST_ENTRIES = 1 << 21  # of a table of rows by stages, worked out at a time
 NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
 
 
-def min_held_seconds(s: Strategy, zero: int, rows: Rows, shards: Any, layer_seconds: Any) -> Floats:
+def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any, layer_seconds: Any) -> Floats:
     """Bound the slowest stage of rows from below by what memory lets the stages hold; infinite where not all layers.
 
     Layers divisible and chunks even: a stage with n chunks in flight and l layers, r of them recomputed, keeps at
@@ -167,16 +167,16 @@ def min_held_seconds(s: Strategy, zero: int, rows: Rows, shards: Any, layer_seco
         stage_memory.gpu_state_bytes(s.machine, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=shards),
         rows.p.shape,
     )
-    again = s.between.times.recompute_seconds
+    recompute = s.between.times.recompute_seconds
     each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
-    each = each + (again if s.recomputes == "all" else 0.0)
+    each = each + (recompute if s.recomputes == "all" else 0.0)
     for at in range(0, len(rows), size):
         some = slice(at, at + size)
-        found[some] = _held(s, rows.part(some), state[some, None], each[some, None], again)
+        found[some] = _min_stage_seconds(s, rows.part(some), state[some, None], each[some, None], recompute)
     return found
 
 
-def _held(s: Strategy, rows: Rows, state: Floats, a: Floats, again: float) -> Floats:
+def _min_stage_seconds(s: Strategy, rows: Rows, state: Floats, a: Floats, recompute: float) -> Floats:
     """Take Newton's steps for a table of rows by stages."""
     limit, layers = s.problem.memory_limit, s.problem.layers * (1 - EPS)
     p, v, m = (x[:, None] for x in (rows.p, rows.v, rows.m))
@@ -186,17 +186,17 @@ def _held(s: Strategy, rows: Rows, state: Floats, a: Floats, again: float) -> Fl
     most = np.where(stage < p, limit / (state + least * flying), 0.0)
     free, saved = most, s.bytes.kept - s.bytes.checkpoint
     slope = np.zeros_like(most)
-    if s.recomputes == "any" and saved > 0 and again > 0:
+    if s.recomputes == "any" and saved > 0 and recompute > 0:
         free = np.where(stage < p, limit / (state + s.bytes.kept * flying), 0.0)
-        slope = 1 / (a + again * (state + flying * s.bytes.kept) / (flying * saved))
+        slope = 1 / (a + recompute * (state + flying * s.bytes.kept) / (flying * saved))
     bent, flat = a * free, a * free + (most - free) / np.where(slope > 0, slope, 1.0)
     seconds = layers / rows.p * a[:, 0]
     for _ in range(NEWTON_STEPS):
         t = seconds[:, None]
         early, late = t < bent, (t >= bent) & (t < flat)
-        held = np.where(early, t / a, np.where(late, free + (t - bent) * slope, most)).sum(axis=1)
+        fitting = np.where(early, t / a, np.where(late, free + (t - bent) * slope, most)).sum(axis=1)
         rising = np.where(early, np.where(stage < p, 1 / a, 0.0), np.where(late, slope, 0.0)).sum(axis=1)
-        short = np.maximum(layers - held, 0.0)
+        short = np.maximum(layers - fitting, 0.0)
         step = np.where(rising > 0, short / np.maximum(rising, 1e-300), np.where(short > 0, np.inf, 0.0))
         seconds = np.minimum(seconds + step, MOST_SECONDS)
         if not np.any(short[seconds < MOST_SECONDS] > 0):

@@ -106,8 +106,10 @@ def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) 
     if not len(few):
         return None
     some = rows.part(few)
-    held = bounds.min_held_seconds(s, zero, some, some.d, t.layer[few]) + s.machine.software.microbatch_seconds
-    each, once = np.maximum(t.each[few], held), once[few]
+    in_memory = (
+        bounds.min_stage_seconds_in_memory(s, zero, some, some.d, t.layer[few]) + s.machine.software.microbatch_seconds
+    )
+    each, once = np.maximum(t.each[few], in_memory), once[few]
     keys = np.maximum(keys[few], (each / some.d + once / total) / b)
     fine = np.flatnonzero(keys < cutoff)
     return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
@@ -173,8 +175,10 @@ def columns_of(
     if not len(few):
         return None
     table, terms = table.part(few), terms.part(few)
-    held = bounds.min_held_seconds(s, zero, table, table.d, terms.layer) + s.machine.software.microbatch_seconds
-    times = replace(terms, each=np.maximum(terms.each, held)).seconds(table) / (table.d * table.m * b)
+    in_memory = (
+        bounds.min_stage_seconds_in_memory(s, zero, table, table.d, terms.layer) + s.machine.software.microbatch_seconds
+    )
+    times = replace(terms, each=np.maximum(terms.each, in_memory)).seconds(table) / (table.d * table.m * b)
     few = np.flatnonzero(times < cutoff)
     return (times[few], table.part(few)) if len(few) else None
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.models.joint.bounds import Rows, even_seconds
 from planner.models.joint.places.built import built, exchanged_bytes, where
-from planner.models.joint.places.capital_floors import CapitalFloors, Level
+from planner.models.joint.places.capital_bounds import CapitalBounds, Level
 from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats
@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(kw_only=True)
-class Search(CapitalFloors):
+class Search(CapitalBounds):
     """The search of one shape: candidates in the order of their time, each asked of the sites until one can be paid."""
 
     timed: dict[tuple[float, float, int], float] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class Search(CapitalFloors):
         The shortest, and behind each at which the sites were dearer than known before the next.
         """
         later, rtts = {t for _, t in self.lower_bounds} | self._asked_rtts, self._rtts
-        known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.floors_by_rtt.tolist(), strict=True))
+        known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.site_bounds_by_rtt.tolist(), strict=True))
         return [
             r
             for a, r in zip([None, *rtts], rtts, strict=False)

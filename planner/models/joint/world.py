@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.bounds import Conditions
-from planner.models.joint.places.site_floors import Point, SiteFloors, first
+from planner.models.joint.places.site_bounds import Point, SiteBounds, first
 from planner.models.joint.sites import Placed, Sites
 from planner.models.joint.space import Floats, Problem
 from planner.models.joint.split import Column, Split, Stages
@@ -27,6 +27,7 @@ from planner.physics.training.blocks.rack_blocks import Block
 
 EPS = 1e-9  # relative: times that differ by less are the same
 CENTS = 0.005
+NO_BUDGET = 1e30  # dollars, where none is given: more than any plan costs, and less than what cannot be had at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +101,20 @@ class World:
 
     def __post_init__(self) -> None:
         """Bound the capital of sites where there are several to choose from."""
-        if self.sites is not None and (self.cache.floors is None or self.cache.floors.sites is not self.sites):
-            self.cache.floors = SiteFloors(sites=self.sites)
+        if self.sites is not None and (
+            self.cache.site_bounds is None or self.cache.site_bounds.sites is not self.sites
+        ):
+            self.cache.site_bounds = SiteBounds(sites=self.sites)
 
     @property
-    def floors(self) -> SiteFloors | None:
+    def site_bounds(self) -> SiteBounds | None:
         """Lower bounds on the capital of sites."""
-        return self.cache.floors if self.sites is not None else None
+        return self.cache.site_bounds if self.sites is not None else None
 
     @property
     def budget(self) -> float:
         """Most that the plan may cost."""
-        return self.problem.instance.limits.budget_usd or math.inf
+        return self.problem.instance.limits.budget_usd or NO_BUDGET
 
     @property
     def max_open(self) -> int:
@@ -275,24 +278,24 @@ class ShapeProblem:
     @cached_property
     def may_be_housed(self) -> bool:
         """Whether the money may pay any sites for all racks, with a part as large as the largest."""
-        floors, usd = self.world.floors, self.world.budget - self.min_fabrics_usd
-        if floors is None:
+        site_bounds, usd = self.world.site_bounds, self.world.budget - self.min_fabrics_usd
+        if site_bounds is None:
             return True
-        return bool(self.rtts_ms) and not floors.exceeds(self.point(self.rtts_ms[-1]), usd)
+        return bool(self.rtts_ms) and not site_bounds.exceeds(self.point(self.rtts_ms[-1]), usd)
 
     @property
     def near_rtts_ms(self) -> list[float]:
         """List the round trips from the shortest on at which the money may pay the sites, as far as is known."""
-        if self.world.floors is None or not self.several:
+        if self.world.site_bounds is None or not self.several:
             return self.rtts_ms
         usd = self.world.budget - self.min_fabrics_usd
-        return [r for r, least in zip(self.rtts_ms, self.floors_by_rtt.tolist(), strict=True) if least <= usd]
+        return [r for r, least in zip(self.rtts_ms, self.site_bounds_by_rtt.tolist(), strict=True) if least <= usd]
 
     @property
-    def floors_by_rtt(self) -> Floats:
+    def site_bounds_by_rtt(self) -> Floats:
         """Bound the capital of the sites without fabrics at each longest round trip, as far as is known."""
-        floors = self.world.floors
-        return np.zeros(len(self.rtts_ms)) if floors is None else floors.by_rtt(self.point(0.0), self.rtts_ms)
+        site_bounds = self.world.site_bounds
+        return np.zeros(len(self.rtts_ms)) if site_bounds is None else site_bounds.by_rtt(self.point(0.0), self.rtts_ms)
 
     @property
     def best_fibre(self) -> Fibre | None:
@@ -305,10 +308,10 @@ class ShapeProblem:
     @cached_property
     def payable_rtts_ms(self) -> list[float]:
         """List the round trips from the shortest on at which the money may pay the sites, once they were asked."""
-        floors, usd, near = self.world.floors, self.world.budget - self.min_fabrics_usd, self.near_rtts_ms
-        if floors is None or not self.several or not near or not floors.exceeds(self.point(near[0]), usd):
+        site_bounds, usd, near = self.world.site_bounds, self.world.budget - self.min_fabrics_usd, self.near_rtts_ms
+        if site_bounds is None or not self.several or not near or not site_bounds.exceeds(self.point(near[0]), usd):
             return near
-        at = first(len(near), lambda i: not floors.exceeds(self.point(near[i]), usd))
+        at = first(len(near), lambda i: not site_bounds.exceeds(self.point(near[i]), usd))
         return [] if at is None else near[at:]
 
     @cached_property
@@ -330,6 +333,6 @@ class ShapeProblem:
             return world.budget - world.owned_usd
         others = (self.racks - traffic.racks(blocks)) * world.sites.min_fabric_usd(traffic.rails)
         floor = sum(world.sites.floor_usd(traffic.racks(g), 1) for g in self.shape.blocks)
-        if world.floors is not None:
-            floor = max(floor, world.floors.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
+        if world.site_bounds is not None:
+            floor = max(floor, world.site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
         return world.budget - floor - others

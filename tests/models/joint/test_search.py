@@ -156,12 +156,12 @@ def test_memory_slows_the_slowest_stage() -> None:
     _, rows = pipelines_of(world, s)
     free = Conditions(racks=1, shards=1, send=1.0, allreduce=1.0)
     layer = bounds.terms(s, 0, rows, free).layer
-    loose = bounds.min_held_seconds(s, 0, rows, 1, layer)
+    loose = bounds.min_stage_seconds_in_memory(s, 0, rows, 1, layer)
     assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)
     last, slower = loose, False
     for share in np.geomspace(1, 1e-4, 60):
         tight = replace(s, problem=replace(problem, memory_limit=problem.memory_limit * share))
-        found = bounds.min_held_seconds(tight, 0, rows, 1, layer)
+        found = bounds.min_stage_seconds_in_memory(tight, 0, rows, 1, layer)
         assert np.all(found >= last * (1 - 1e-9))
         slower |= bool(np.any(np.isfinite(found) & (found > loose * (1 + 1e-3))))
         last = found
@@ -257,3 +257,12 @@ def test_the_power_of_a_cluster_limits_its_racks() -> None:
     i = toy(8)
     limits = i.limits.model_copy(update={"facility_power_mw": 0.5})
     assert solved(i.model_copy(update={"limits": limits})).status is JointStatus.INFEASIBLE
+
+
+def test_no_budget() -> None:
+    """Without a budget the search ends: what no site holds is not taken for what can be paid."""
+    i = toy(3, sites=2, forced=True)
+    free = i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": None})})
+    found, paid = solved(free, Options(time_limit=60)), solved(i)
+    assert found.stopped == "proved" and found.days is not None
+    assert found.days <= (paid.days or math.inf) * (1 + 1e-9)

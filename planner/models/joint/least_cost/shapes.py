@@ -16,7 +16,7 @@ import numpy as np
 from planner.models.joint.least_cost.floor import Floor
 from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.places.built import built, exchanged_bytes
-from planner.models.joint.places.capital_floors import Level
+from planner.models.joint.places.capital_bounds import Level
 from planner.models.joint.search import SETTLED, Candidate, Search
 from planner.models.joint.sites import Circuit, Part
 from planner.models.joint.world import EPS, Plan

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.errors import InputError
-from planner.models.joint.places.capital_floors import Level
+from planner.models.joint.places.capital_bounds import Level
 from planner.models.joint.sites import Placed
 from planner.models.joint.templates import Template
 from planner.models.joint.world import ShapeProblem

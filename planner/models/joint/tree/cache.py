@@ -5,8 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.instance.instance import Instance
+<<<<<<< HEAD
 from planner.instance.pins import ONE_SITE
 from planner.models.joint.places.site_floors import SiteFloors
+=======
+from planner.models.joint.places.site_bounds import SiteBounds
+>>>>>>> speed
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats, Strategy, problem_of, strategies
 from planner.models.joint.split import Column
@@ -30,7 +34,7 @@ class JointCache:
     tables: dict[tuple[Traffic, int], dict[float, Options]] = field(default_factory=dict)
     templates: Templates | None = None
     sites: Sites | None = None
-    floors: SiteFloors | None = None
+    site_bounds: SiteBounds | None = None
     plans: dict[float, Any] = field(default_factory=dict)
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
@@ -45,7 +49,9 @@ class JointCache:
             self.strategies = list(strategies(problem_of(instance, without)))
         if self.sites is not None:
             self.sites = replace(self.sites, instance=instance, most={})
-            self.floors = SiteFloors(sites=self.sites, known={} if self.floors is None else self.floors.known)
+            self.site_bounds = SiteBounds(
+                sites=self.sites, known={} if self.site_bounds is None else self.site_bounds.known
+            )
 
     def table(self, templates: Templates, traffic: Traffic, blocks: int, max_usd: float) -> Options:
         """Return the templates of so many blocks up to a price; those of a table up to a higher one do as well."""

@@ -22,7 +22,7 @@ class Level:
 
 
 @dataclass(kw_only=True)
-class CapitalFloors:
+class CapitalBounds:
     """What a shape costs at least: before the sites were asked, and given what they answered."""
 
     shape_problem: ShapeProblem
@@ -89,7 +89,7 @@ class CapitalFloors:
         but for at most the longest route's fibre, and at more by the shortest's.
         """
         q, sites = self.shape_problem, self.shape_problem.world.sites
-        known = float(q.floors_by_rtt[q.rtts_ms.index(rtt)])
+        known = float(q.site_bounds_by_rtt[q.rtts_ms.index(rtt)])
         if sites is None or not q.several:
             return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
         key = len(self.lower_bounds), known, self._most_bytes

@@ -55,7 +55,7 @@ class Point:
 
 
 @dataclass(kw_only=True)
-class SiteFloors:
+class SiteBounds:
     """The least capital of sites by their racks, as far as it was asked for."""
 
     sites: Sites
