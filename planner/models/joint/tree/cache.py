@@ -5,12 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.instance.instance import Instance
-<<<<<<< HEAD
 from planner.instance.pins import ONE_SITE
-from planner.models.joint.places.site_floors import SiteFloors
-=======
 from planner.models.joint.places.site_bounds import SiteBounds
->>>>>>> speed
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats, Strategy, problem_of, strategies
 from planner.models.joint.split import Column
