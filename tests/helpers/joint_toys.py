@@ -243,7 +243,7 @@ def _force(r: random.Random, given: dict[str, Any]) -> None:
     given["hardware"]["accelerator"]["hbm_bytes"] = 3e9
     given["hardware"]["racks"] = racks
     for k, s in zip((r.randint(3, 4), r.randint(4, 6)), net["switches"], strict=True):
-        s |= {"price_usd": s["price_usd"] / s["ports"] * k, "ports": k, "name": f"s{k}"}
+        s |= {"price_usd": s["price_usd"] / s["ports"] * k, "ports": k, "name": f"{s['name'][0]}{k}"}
     port = min(s["price_usd"] / s["ports"] for s in net["switches"])
     optics = 2 * net["optics"]["price_usd"]
     fabric = 3 + optics + port * r.uniform(2.0, 4.0) + (4 + optics) * r.uniform(0.4, 1.2)
@@ -266,13 +266,13 @@ def _network(r: random.Random) -> dict[str, Any]:
     return {
         "switches": [
             {
-                "name": f"s{k}",
+                "name": f"{name}{k}",
                 "ports": k,
                 "port_gbps": 800,
                 "price_usd": r.choice([50, 150, 300]) * k / 8,
                 "power_watts": r.choice([100, 4000]) * k,
             }
-            for k in (r.randint(3, 4), r.choice([5, 5, 6, 8]))
+            for name, k in (("a", r.randint(3, 4)), ("b", r.choice([5, 5, 6, 8])))
         ],
         "optics": {"name": "o", "price_usd": r.choice([5, 20, 60]), "power_watts": 10},
         "cables": {"endpoint_usd": 3, "switch_usd": 4},
