@@ -24,6 +24,9 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     network = instance.network
     if network is not None and network.media and network.floor is None:
         yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
+    names = [s if isinstance(s, str) else s.name for s in network.switches] if network is not None else []
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        yield f"network.switches: {name!r} stands {names.count(name)} times; give every switch a name of its own"
     racks = instance.hardware.racks
     if instance.grid is not None:
         if racks is not None:

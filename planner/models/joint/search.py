@@ -241,7 +241,7 @@ class Search(CapitalBounds):
         self, c: Candidate, placed: Placed, bare: dict[str, Template], most: float
     ) -> tuple[Placed, dict[str, Template]] | None:
         """Give each site the fabric with its WAN gateway; None where the money does not pay them at these sites."""
-        found = with_gateways(self.shape_problem, c.wavelengths, c.level, placed)
+        found = with_gateways(self.shape_problem, c.wavelengths, c.level, placed, bare)
         more = math.inf if found is None else sum(t.usd for t in found.values()) - sum(t.usd for t in bare.values())
         capital = placed.capital_usd + more
         if found is not None and capital <= most + CENTS:

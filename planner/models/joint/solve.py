@@ -89,9 +89,7 @@ def _refuse_site_fabrics(instance: Instance) -> None:
     for path in instance.pins:
         if path.startswith("fabric.") and path.count(".") > 1:
             name = path.rpartition(".")[2]
-            raise InputError(
-                f"pins.{path}: a grid chooses the sites, so a fabric is pinned for all; pin fabric.{name}"
-            )
+            raise InputError(f"pins.{path}: a grid chooses the sites, so a fabric is pinned for all; pin fabric.{name}")
 
 
 def world_of(

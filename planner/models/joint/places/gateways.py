@@ -17,6 +17,8 @@ from planner.models.joint.templates import Template
 from planner.models.joint.world import ShapeProblem
 from planner.physics.network import wan_gateway
 
+MUCH_DEARER = 1.1  # than without a gateway
+
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
@@ -48,8 +50,13 @@ def gateway_of(q: ShapeProblem, waves: int, placed: Placed, site: str) -> Gatewa
     return Gateway(wan_gateway.wan_gbps(wan, (), placed.wan, site), math.fsum(sync) / wan.headroom_factor)
 
 
-def with_gateways(q: ShapeProblem, waves: int, level: Level, placed: Placed) -> dict[str, Template] | None:
-    """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none."""
+def with_gateways(
+    q: ShapeProblem, waves: int, level: Level, placed: Placed, bare: dict[str, Template]
+) -> dict[str, Template] | None:
+    """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none.
+
+    `bare` are the cheapest without gateways; one much dearer than these is not looked for.
+    """
     templates, found = q.world.templates, dict[str, Template]()
     sizes = sorted(set(q.shape.blocks), reverse=True)
     for site, (k, _) in placed.parts.items():
@@ -57,7 +64,8 @@ def with_gateways(q: ShapeProblem, waves: int, level: Level, placed: Placed) -> 
         traffic = replace(q.traffic, wan_gbps=g.wan_gbps, exchange_gbps=g.exchange_gbps)
         if templates is None:
             return None
-        x = templates.options(traffic, sizes[k], max_slowdowns=(level.send, level.allreduce))
+        limits = (level.send, level.allreduce)
+        x = templates.options(traffic, sizes[k], bare[site].usd * MUCH_DEARER, max_slowdowns=limits)
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
         if not len(fits):
             return None
