@@ -246,10 +246,29 @@ class Search(CapitalBounds):
         capital = placed.capital_usd + more
         if found is not None and capital <= most + CENTS:
             return replace(placed, capital_usd=capital), found
-        world = self.shape_problem.world
-        world.given_up = min(world.given_up, c.seconds)
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, capital))
+        world = self.shape_problem.world
+        if placed.wan is not None:  # what its gateways carry depends on the sites: others might pay
+            world.given_up = min(world.given_up, c.seconds)
+        else:
+            self._narrow_gateways(c, placed, bare, most)
         return None
+
+    def _narrow_gateways(self, c: Candidate, placed: Placed, bare: dict[str, Template], most: float) -> None:
+        """Bisect the fewest wavelengths whose gateways cannot be had for the money, and remember their price.
+
+        More wavelengths take more ports, whatever the sites.
+        """
+        low, high, bounds = 0, c.wavelengths, self._lower_bounds(c.rtt_ms)
+        while high - low > 1:
+            probe = (low + high) // 2
+            found = with_gateways(self.shape_problem, probe, c.level, placed, bare)
+            usd = math.inf if found is None else float(bounds[probe]) + sum(t.usd for t in found.values())
+            if usd <= most + CENTS:
+                low = probe
+            else:
+                self.asked[c.level].append((probe, c.rtt_ms, usd))
+                high = probe
 
     def _stage_bytes(self, c: Candidate) -> float:
         """Return the gradients that a stage exchanges between sites, where their fibre is designed for them."""

@@ -121,14 +121,18 @@ class CapitalBounds:
     def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
         """Bound what the sites asked for at n wavelengths and a round trip, by the number of wavelengths.
 
-        Designed fibre of more wavelengths may carry less of other traffic, so that one price says nothing of others.
+        Designed fibre of more wavelengths may carry less of other traffic, so that one price says nothing of others;
+        with WAN gateways it says nothing of fewer, which take fewer ports.
         """
-        sites = self.shape_problem.world.sites
-        network = self.shape_problem.world.problem.instance.network
-        alone = network is not None and network.wan_gateway  # ports are no multiple of wavelengths
-        if sites is None or not self.shape_problem.several or not (sites.designed or alone):
+        world, numbers = self.shape_problem.world, np.arange(int(self._wavelengths[-1]) + 1)
+        network = world.problem.instance.network
+        if world.sites is None or not self.shape_problem.several:
             return self._elsewhere(n, rtt, usd)
-        return np.where(np.arange(int(self._wavelengths[-1]) + 1) == n, usd, 0.0)
+        if world.sites.designed:
+            return np.where(numbers == n, usd, 0.0)
+        if network is not None and network.wan_gateway:
+            return np.where(numbers >= n, usd, 0.0)
+        return self._elsewhere(n, rtt, usd)
 
     def _fibre_usd(self, km: float) -> Floats:
         """Price of the fibre between every two sites, given the length of each, by the number of wavelengths."""
