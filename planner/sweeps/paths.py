@@ -18,7 +18,9 @@ PIN = "pins."
 
 def canonical(path: str) -> str:
     """Write a pin in full: `layout.zero_stage` is `pins.layout.zero_stage`; other paths stay as they are."""
-    return PIN + path if path.partition(".")[0] in {p.partition(".")[0] for p in PINS} else path
+    first = path.partition(".")[0]
+    own = first in {p.partition(".")[0] for p in PINS} and first not in Instance.model_fields
+    return PIN + path if own or path in PINS else path
 
 
 def parts_of(path: str) -> list[str | int]:

@@ -22,7 +22,8 @@ def test_no_other_choice_is_better() -> None:
     found = planner.explain(small())
     assert found.status == "optimal"
     assert found.others
-    assert all(x.loss >= -1e-9 and x.proved for x in found.others)
+    assert all(x.proved and (x.loss is None or x.loss >= -1e-9) for x in found.others)
+    assert all(x.days_saved >= -1e-9 for x in found.worth)
     assert all(x.value != x.plan_value for x in found.others)
 
 

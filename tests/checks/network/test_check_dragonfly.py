@@ -81,7 +81,7 @@ def test_a_dragonfly_plus_passes_the_rules_of_the_fabric(leaves: Plan) -> None:
         ("switch_links", lambda n: n - 1, "cables[cluster]"),
         ("pods", 3, "counts[cluster]"),
         ("cost_usd", lambda x: x * 0.99, "price_and_power[cluster]"),
-        ("pipeline_send_slowdown", 1.05, "slowdowns[cluster]"),
+        ("pipeline_send_slowdown", 1.01, "slowdowns[cluster]"),
     ],
 )
 def test_an_edit_names_its_rule(routers: Plan, path: str, change: Any, rule: str) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
 from planner.physics.training import context_exchange, layer_time, memory, operations
+from planner.physics.training.blocks.rack_blocks import group_racks
 from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.process_groups import LayerKind, weights_of
 
@@ -411,7 +412,7 @@ def test_layers_per_chunk(layers: int, v: int, chunk: int) -> None:
 @pytest.mark.parametrize(("replicas", "per_rack", "racks"), [(7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)])
 def test_group_racks(replicas: int, per_rack: int, racks: int) -> None:
     """721 replicas at 7 a rack are 103 racks, one more than full takes another."""
-    assert layer_time.group_racks(replicas, per_rack) == racks
+    assert group_racks(replicas, unit=1, racks=1, replicas_per_rack=per_rack) == racks
 
 
 def test_days_to_train() -> None:
