@@ -21,6 +21,7 @@ class RowObjective(Frozen):
     gap: float | None = None
     joint_bound: float | None = None
     joint_gap: float | None = None
+    fabric_free_bound: float | None = None
 
 
 class Row(Frozen):
@@ -58,7 +59,7 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
         point=point,
         status=plan.status,
         stopped=plan.stopped,
-        objective=RowObjective.model_validate(plan.objective.model_dump()),
+        objective=RowObjective.model_validate(plan.objective.model_dump(include=set(RowObjective.model_fields))),
         reason=plan.conflict.reason if plan.conflict else None,
         rules=plan.conflict.rules if plan.conflict else (),
         plan=digest(plan),
