@@ -18,7 +18,10 @@ from planner.planning.load import load_instance
 from planner.planning.pareto import frontier
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a WAN gateway of five ports.
-PLAN = planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5))
+# A layout fixed in part, so that the plan is found in a moment.
+LAYOUT = {"layout.tensor_parallel": 2, "layout.context_parallel": 1, "layout.pipeline_parallel": 2, "layout.zero_stage": 1}
+LAYOUT |= {"wan.wavelengths": 1}
+PLAN = planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins=LAYOUT))
 SITE = min(PLAN.fabric.sites)
 AT = f"fabric.sites.{SITE}"
 
@@ -95,7 +98,7 @@ def test_the_exchange_slows_what_stays() -> None:
     All-reduces over the rest are four times as slow as without a WAN gateway.
     """
     plan = planner.solve(
-        instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={"fabric.leaf_domain_racks": 2})
+        instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={**LAYOUT, "fabric.leaf_domain_racks": 2})
     )
     site = min(plan.fabric.sites)
     switches = [
@@ -171,7 +174,7 @@ def test_one_site_has_no_wan_gateway() -> None:
 def zoned() -> Plan:
     """Plan four tiers with wan_gateways at their super-spines."""
     pins = {"fabric.tiers": 4, "fabric.leaf_domain_racks": 2}
-    return planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins=pins))
+    return planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={**LAYOUT, **pins}))
 
 
 def test_super_spines_join_a_wan_gateway(zoned: Plan) -> None:
@@ -218,7 +221,7 @@ def grouped(request: pytest.FixtureRequest) -> Plan:
     asked = {
         "network__families": [request.param],
         "network__group_routing": "valiant",
-        "pins": {"fabric.leaf_domain_racks": 2},
+        "pins": {**LAYOUT, "fabric.leaf_domain_racks": 2},
     }
     return planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, **asked))
 
