@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.models.joint.solution import JointStatus
+from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options, SitesRequest, resolved_switches
 from planner.models.sites import conflict as sites_conflict
@@ -42,6 +42,21 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
         ):
             kept = without
     return Conflict(decision=_decision(list(kept)), rules=tuple(kept), reason=_reason(instance, list(kept)))
+
+
+def too_late(instance: Instance, solution: JointSolution) -> Conflict | None:
+    """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist."""
+    deadline, days, bound = instance.limits.deadline_days, solution.days, solution.lower_bound
+    if instance.objective.minimize == "cost_usd":  # its bound in days is that of any plan, whatever it costs
+        days = bound = solution.fabric_free_bound if solution.status is JointStatus.INFEASIBLE else None
+    if deadline is None or days is None or days <= deadline * (1 + 1e-9):
+        return None
+    if bound is None or bound <= deadline:
+        reason = f"the fastest plan so far trains in {days:,.6g} days > {deadline:,.6g}, and a faster one may exist"
+        return Conflict(decision="layout", rules=(), reason=reason)
+    rules = ("limits.deadline_days", *(("limits.budget_usd",) if instance.limits.budget_usd is not None else ()))
+    reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
+    return Conflict(decision="layout", rules=rules, reason=reason)
 
 
 def least_fabric_usd_per_rack(instance: Instance) -> float:

@@ -14,7 +14,7 @@ from planner.models.requests import Options
 from planner.plan.certificate import CheaperPlan, Violation
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
-from planner.planning.conflict import conflict_of
+from planner.planning.conflict import conflict_of, too_late
 from planner.planning.joint_plan import plan_of
 from planner.solvers.deadline import Deadline
 from planner.solvers.registry import solver_named
@@ -55,7 +55,12 @@ def _decided(instance: Instance, options: Options, progress: Progress, cache: Jo
         solution, cheaper = solve_joint_cost(instance, options, progress).as_joint(), None
     else:
         solution, cheaper = _in_days(instance, options, progress, deadline, JointCache() if cache is None else cache)
+    late = too_late(instance, solution)
+    if late is not None:
+        solution = replace(solution, plan=None, status=JointStatus.INFEASIBLE if late.rules else JointStatus.UNKNOWN)
     plan = plan_of(instance, solution, options, deadline.elapsed, cheaper=cheaper)
+    if late is not None:
+        return plan.model_copy(update={"conflict": late})
     if solution.status is JointStatus.INFEASIBLE:
         return plan.model_copy(update={"conflict": conflict_of(instance, options)})
     return plan

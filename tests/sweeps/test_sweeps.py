@@ -98,7 +98,11 @@ def test_infeasible_point_is_a_row_with_its_reason() -> None:
     with ThreadPoolExecutor(1) as pool:
         rows = list(planner.sweep(small(), {"limits.deadline_days": [0.001, 1000.0]}, executor=pool))
     assert [r.status for r in rows] == ["infeasible", "optimal"]
-    assert rows[0].rules == ("limits.deadline_days",) and "0.0" in (rows[0].reason or "") and not rows[0].plan
+    assert (
+        rows[0].rules == ("limits.deadline_days",)
+        and "0.001, the deadline" in (rows[0].reason or "")
+        and not rows[0].plan
+    )
 
 
 def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:

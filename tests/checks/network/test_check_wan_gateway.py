@@ -19,7 +19,12 @@ from planner.planning.pareto import frontier
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a WAN gateway of five ports.
 # A layout fixed in part, so that the plan is found in a moment.
-LAYOUT = {"layout.tensor_parallel": 2, "layout.context_parallel": 1, "layout.pipeline_parallel": 2, "layout.zero_stage": 1}
+LAYOUT = {
+    "layout.tensor_parallel": 2,
+    "layout.context_parallel": 1,
+    "layout.pipeline_parallel": 2,
+    "layout.zero_stage": 1,
+}
 LAYOUT |= {"wan.wavelengths": 1}
 PLAN = planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins=LAYOUT))
 SITE = min(PLAN.fabric.sites)
@@ -114,7 +119,8 @@ def test_the_exchange_slows_what_stays() -> None:
         **{f"fabric__sites__{s}__wan_gateway": None for s in plan.fabric.sites},
     )
     transport_slowdown, stated = 1.05, plan.fabric.sites[site].allreduce_slowdown
-    for found, recomputed in ((loaded, 4 * transport_slowdown), (freed, transport_slowdown)):
+    # Two rings share three uplinks of a leaf, or what is left of them.
+    for found, recomputed in ((loaded, 4 * 2 / 3 * transport_slowdown), (freed, transport_slowdown)):
         told = next(v.message for v in check(found) if v.rule == f"slowdowns[{site}]")
         assert told == f"allreduce_slowdown: {stated:.10g} stated, {recomputed:.10g} recomputed"
 

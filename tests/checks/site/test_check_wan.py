@@ -25,7 +25,12 @@ TRAFFIC = [
 ]
 WAN = {"fibre_nodes": NODES, "fibre_edges": EDGES, "protection": "one_cut", "exchange": "auto", "traffic": TRAFFIC}
 # A layout fixed in part, so that the plan is found in a moment.
-LAYOUT = {"layout.tensor_parallel": 2, "layout.context_parallel": 1, "layout.pipeline_parallel": 2, "layout.zero_stage": 1}
+LAYOUT = {
+    "layout.tensor_parallel": 2,
+    "layout.context_parallel": 1,
+    "layout.pipeline_parallel": 2,
+    "layout.zero_stage": 1,
+}
 FULL = {"max_wavelengths_per_pair": 2, "max_fibre_pairs": 3}
 
 
