@@ -1,6 +1,6 @@
 """Compare the joint optimum of random toys with full enumeration, and count what binds in them.
 
-Run `.venv/bin/python scripts/verify/joint_enumeration.py [COUNT [FIRST]]`; 300 from seed 0 take about two CPU-minutes. Exits
+Run `.venv/bin/python scripts/verify/joint_enumeration.py [COUNT [FIRST]]`; 300 from seed 0 take two CPU-minutes. Exits
 with 1 where one differs, or where network, fibre or split bind in fewer than a third of the toys that have a plan.
 """
 
