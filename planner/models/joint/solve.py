@@ -113,6 +113,7 @@ def world_of(
             instance=instance,
             transport_slowdown=problem.transport_slowdown,
             power_counts=cache.sites is not None and cache.sites.counts_power,
+            without_stripes=cache.without.get("placement.stripes"),
         )
     return World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
 

@@ -61,6 +61,7 @@ class Templates:
     instance: Instance
     transport_slowdown: float
     power_counts: bool
+    without_stripes: int | None = None  # a number of stripes that no plan may have
     options_of: dict[Any, tuple[Limits, Options]] = field(default_factory=dict)  # within the widest limits asked for
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
@@ -89,6 +90,8 @@ class Templates:
             raise InputError(f"pins: switch {found['switch']!r} is none of network.switches ({', '.join(names)})")
         if "placement.stripes" in self.instance.pins:
             found["stripes"] = self.instance.pins["placement.stripes"]
+        if self.without_stripes is not None:
+            found["not_stripes"] = self.without_stripes
         return found
 
     def modes(self, rails: int) -> list[Mode]:

@@ -62,8 +62,8 @@ class Site:
     @property
     def stripes(self) -> Iterator[int]:
         """Numbers of stripes that pins allow."""
-        wanted = self.pins.get("stripes")
-        return (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n))
+        wanted, barred = self.pins.get("stripes"), self.pins.get("not_stripes")
+        return (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred)
 
     def domains(self, domain: int) -> int:
         """Return how many leaf domains of so many racks there are."""
