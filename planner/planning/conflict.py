@@ -8,9 +8,9 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options, SitesRequest, resolved_switches
+from planner.models.requests import Options, SitesRequest
 from planner.models.sites import conflict as sites_conflict
-from planner.physics.network.price import min_endpoint_usd
+from planner.physics.network.price import min_fabric_usd
 from planner.physics.site.power import rack_of
 from planner.physics.training import step
 from planner.plan.certificate import Conflict
@@ -30,7 +30,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     turn, for good where there is no plan without it either. One whose removal could not be judged in time stays.
     """
     if instance.grid is not None:
-        request = SitesRequest(fabric_usd_per_rack=least_fabric_usd_per_rack(instance))
+        request = SitesRequest(fabric_usd_per_rack=min_fabric_usd(instance.network))
         sites = sites_conflict.conflict(instance, request, options)
         if sites is not None:
             return sites
@@ -57,13 +57,6 @@ def too_late(instance: Instance, solution: JointSolution) -> Conflict | None:
     rules = ("limits.deadline_days", *(("limits.budget_usd",) if instance.limits.budget_usd is not None else ()))
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     return Conflict(decision="layout", rules=rules, reason=reason)
-
-
-def least_fabric_usd_per_rack(instance: Instance) -> float:
-    """Price what no fabric does without, per rack: one cabled GPU's link and a port of the cheapest leaf."""
-    if instance.network is None:
-        return 0.0
-    return min(min_endpoint_usd(instance.network, s) for s in resolved_switches(instance.network.switches))
 
 
 def _relaxations(instance: Instance) -> dict[str, Relax]:

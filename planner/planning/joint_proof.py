@@ -7,20 +7,17 @@ from typing import Any
 from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.split import Column
-from planner.models.requests import resolved_switches
-from planner.physics.network.price import min_endpoint_usd
+from planner.physics.network.price import min_fabric_usd
 from planner.plan.proof import ExcludedColumn, JointProof
 
 
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
     """Return what the bound of a solution rests on beside physics."""
-    network = instance.network
-    prices = [min_endpoint_usd(network, s) for s in resolved_switches(network.switches)] if network else []
     return JointProof(
         fabric_free_bound_days=solution.fabric_free_bound,
         counts=solution.counts,
         max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
-        min_fabric_usd_per_wired_gpu=min(prices, default=None),
+        min_fabric_usd_per_wired_gpu=min_fabric_usd(instance.network) if instance.network else None,
         columns=tuple(_grouped(solution.excluded)),
     )
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 from planner.checks.registry import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
-from planner.models.joint.least_cost.solve import cheaper_within, solve_joint_cost
+from planner.models.joint.least_cost.solve import SHARE, cheaper_within, solve_joint_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.tree.cache import JointCache
+from planner.models.joint.world import CENTS
 from planner.models.requests import Options
 from planner.plan.certificate import CheaperPlan, Violation
 from planner.plan.plan import Plan
@@ -20,7 +21,6 @@ from planner.solvers.deadline import Deadline
 from planner.solvers.registry import solver_named
 
 Progress = Callable[[str], None]
-CHEAPER_SHARE = 0.005  # of the days, within which the cheapest plan is named beside the fastest
 
 
 def solve_instance(
@@ -72,19 +72,15 @@ def _in_days(
     """Return the fastest plan, or within the asked tolerance the cheapest, and the cheapest that is almost as fast."""
     solution, tolerance = solve_joint(instance, options, progress, cache=cache), instance.objective.tolerance
     best = solution.plan
-    if best is None or solution.stopped != "proved" or best.placed is None:
+    if best is None or solution.stopped != "proved" or (instance.network is None and instance.grid is None):
         return solution, None
     world = world_of(instance, options, deadline, cache)
-    share = tolerance or CHEAPER_SHARE
-    try:
-        found = cheaper_within(world, best, share, time_limit=deadline.limit, progress=progress)
-    except KeyboardInterrupt:
-        return solution, None
+    found = cheaper_within(world, best, tolerance or SHARE, time_limit=deadline.limit, progress=progress)
     plan = found.plan
-    if plan is None or found.capital_usd is None or found.capital_usd >= best.capital_usd * (1 - CHEAPER_SHARE):
-        return solution, None
+    if plan is None or found.capital_usd is None or found.capital_usd > best.capital_usd - CENTS:
+        return replace(solution, stopped=found.stopped) if tolerance else solution, None
     if tolerance:
-        return replace(solution, plan=plan, days=found.days), None
+        return replace(solution, plan=plan, days=found.days, stopped=found.stopped), None
     racks = sum(plan.placed.racks.values()) if plan.placed else instance.hardware.racks or 0
     return solution, CheaperPlan(days_to_train=found.days or 0.0, capital_usd=found.capital_usd, racks=racks)
 

@@ -38,8 +38,7 @@ def run(instance: Instance, cache: JointCache) -> Run:
         if "TP" in line:
             firsts.append(time.process_time() - started)
 
-    included = instance.grid is not None
-    solution = solve_joint(instance, Options(), progress, overhead_includes_fabric=included, cache=cache)
+    solution = solve_joint(instance, Options(), progress, cache=cache)
     return Run(solution, time.process_time() - started, firsts[0] if firsts else math.nan)
 
 

@@ -1,7 +1,5 @@
 """The proof of a joint optimum as a plan of it states it."""
 
-from joint_toys import includes_fabric
-
 from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.solve import solve_joint
@@ -10,8 +8,7 @@ from planner.plan.proof import JointProof
 from planner.planning.joint_proof import proof_of
 
 
-def solved_with_proof(i: Instance, *, overhead_includes_fabric: bool | None = None) -> tuple[JointSolution, JointProof]:
+def solved_with_proof(i: Instance) -> tuple[JointSolution, JointProof]:
     """Solve an instance; return its solution and the proof that the checker asks for."""
-    included = includes_fabric(i) if overhead_includes_fabric is None else overhead_includes_fabric
-    found = solve_joint(i, Options(), lambda _: None, overhead_includes_fabric=included)
+    found = solve_joint(i, Options(), lambda _: None)
     return found, proof_of(i, found)

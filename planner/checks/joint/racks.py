@@ -6,21 +6,12 @@ from collections.abc import Mapping
 
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
-from planner.instance.network import Switch
-from planner.physics.network.price import min_endpoint_usd
+from planner.physics.network.price import min_fabric_usd
 from planner.physics.site import cost, power
 from planner.physics.site.grid import usable_interconnect_mw
 
 SLACK = 1e-9  # relative, so that rounding never takes a module away
 CENT = 0.01
-
-
-def min_fabric_usd(instance: Instance) -> float:
-    """Return the least price of a GPU's link and of the leaf port at its end; 0 without a network."""
-    network = instance.network
-    if network is None:
-        return 0.0
-    return min((min_endpoint_usd(network, s) for s in network.switches if isinstance(s, Switch)), default=0.0)
 
 
 def max_racks(instance: Instance, wired_gpus: int) -> int:
@@ -73,7 +64,7 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
     load = power.facility_mw(hardware, n)
     fixed = cost.site_capex_usd(grid, it_mw=0.0, facility_mw=0.0)
     module = cost.site_capex_usd(grid, it_mw=power.it_mw(hardware, n), facility_mw=load) - fixed
-    module += n * (power.rack_of(hardware).price_usd + wired_gpus * min_fabric_usd(instance))
+    module += n * (power.rack_of(hardware).price_usd + wired_gpus * min_fabric_usd(instance.network))
     areas = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
     energy = min((areas[x.balancing_authority] for x in _candidates(grid)), default=0.0)
     module += limits.operation_years * cost.energy_usd_per_year(load, energy)

@@ -7,6 +7,7 @@ from planner.checks.joint import racks
 from planner.checks.joint.missing import missing_columns
 from planner.checks.rule import Rule, at_most, broken, must_equal
 from planner.instance.instance import Instance
+from planner.physics.network.price import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.blocks.rack_blocks import Block, block_of
 from planner.plan.certificate import Violation
@@ -39,7 +40,7 @@ def min_fabric_stated(instance: Instance, proof: JointProof) -> Iterator[Violati
     usd = proof.min_fabric_usd_per_wired_gpu
     if usd is not None:
         what = "cheapest link and leaf port of a GPU"
-        yield from must_equal("min_fabric_stated", what, usd, racks.min_fabric_usd(instance), " USD")
+        yield from must_equal("min_fabric_stated", what, usd, min_fabric_usd(instance.network), " USD")
 
 
 def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) -> Iterator[Violation]:

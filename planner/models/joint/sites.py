@@ -14,14 +14,14 @@ from planner.instance.instance import Instance
 from planner.models.joint.places.fibre_design import FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, Circuit, Joined, Part, Question, stated, total_musd
 from planner.models.joint.space import DEFAULT_WAN
-from planner.models.requests import SitesRequest, resolved_switches
+from planner.models.requests import SitesRequest
 from planner.models.sites.bounds import max_modules, max_sites
 from planner.models.sites.costs import capital_musd, energy_musd, site_musd
 from planner.models.sites.data import Pair, SplitData, gather
 from planner.models.sites.model import build
 from planner.models.sites.rules import registry
 from planner.models.sites.soft_rules import penalty_musd
-from planner.physics.network.price import min_endpoint_mw, min_endpoint_usd
+from planner.physics.network.price import min_fabric_mw, min_fabric_usd
 from planner.physics.site import cost, power
 from planner.plan.wan import WanPlan
 from planner.solvers import highs
@@ -75,8 +75,8 @@ class Sites:
     """The sites of an instance with a grid, and what was learned of them."""
 
     instance: Instance
-    overhead_includes_fabric: bool = False
     seed: int = 0
+    threads: int | None = None
     solved: int = 0
     placed: dict[Any, Placed | None] = field(default_factory=dict)
     most: dict[int, int] = field(default_factory=dict)
@@ -85,9 +85,6 @@ class Sites:
     def __post_init__(self) -> None:
         """Gather the question once."""
         known = self.instance if self.instance.wan is not None else _with(self.instance, wan=DEFAULT_WAN)
-        if self.overhead_includes_fabric:
-            hardware = known.hardware.model_copy(update={"overhead_includes_fabric": True})
-            known = _with(known, hardware=hardware)
         self.instance = known
         self.data: SplitData = gather(known, SitesRequest())
         self.fibre = FibreDesigns(instance=known, data=self.data, seed=self.seed)
@@ -144,21 +141,12 @@ class Sites:
         return self.most[rails]
 
     def min_fabric_usd(self, rails: int) -> float:
-        """Price the least fabric of a rack with so many GPUs cabled.
-
-        For each its link and a port of the cheapest leaf.
-        """
-        network = self.instance.network
-        if network is None:
-            return 0.0
-        return rails * min(min_endpoint_usd(network, s) for s in resolved_switches(network.switches))
+        """Price the least fabric of a rack with so many GPUs cabled."""
+        return rails * min_fabric_usd(self.instance.network)
 
     def min_fabric_mw(self, rails: int) -> float:
         """Bound the power of the fabric of a rack with so many GPUs cabled, where it counts."""
-        network = self.instance.network
-        if network is None or not self.counts_power:
-            return 0.0
-        return rails * min(min_endpoint_mw(network, s) for s in resolved_switches(network.switches))
+        return rails * min_fabric_mw(self.instance.network) if self.counts_power else 0.0
 
     def _most_racks(self, rails: int) -> int:
         """Solve for the most racks in use: pinned ones that are idle take no fabric."""
@@ -175,9 +163,7 @@ class Sites:
         used = sum(m.used.values())
         _limit_budget(m, self, used * each * self.min_fabric_usd(rails) / 1e6)
         m.goal = pyo.Objective(expr=used, sense=pyo.maximize)
-        outcome = highs.run(m, absolute_gap=0.99, seed=self.seed, time_limit=self.deadline.limit)
-        self.solved += 1
-        self.deadline.check()
+        outcome = self.run(m, absolute_gap=0.99)
         if outcome.infeasible:
             return 0
         most = limits[0] if outcome.bound is None else min(limits[0], math.floor(outcome.bound + 1e-6))
@@ -269,14 +255,21 @@ class Sites:
 
     def _solved(self, q: Question) -> Placed | None:
         m = stated(q)
-        outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=self.seed, time_limit=self.deadline.limit)
+        outcome = self.run(m, absolute_gap=CENT_MUSD)
+        if outcome.infeasible:
+            return None
+        if outcome.solution is None or not outcome.proved:
+            raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
+        return _read(m, q, outcome)
+
+    def run(self, m: Any, *, absolute_gap: float) -> Outcome[highs.Values]:
+        """Solve a model of the sites in the time that is left; raise where the time came first."""
+        outcome = highs.run(
+            m, absolute_gap=absolute_gap, seed=self.seed, threads=self.threads, time_limit=self.deadline.limit
+        )
         self.solved += 1
         self.deadline.check()
-        if outcome.solution is None:
-            if not outcome.infeasible:
-                raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
-            return None
-        return _read(m, q, outcome)
+        return outcome
 
 
 def _with(instance: Instance, **changes: Any) -> Instance:

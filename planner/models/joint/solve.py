@@ -33,7 +33,6 @@ def solve_joint(
     options: Options,
     progress: Callable[[str], None],
     *,
-    overhead_includes_fabric: bool = False,
     without: dict[str, Any] | None = None,
     cache: JointCache | None = None,
 ) -> JointSolution:
@@ -50,8 +49,7 @@ def solve_joint(
         What earlier searches of the instance under other budgets left; it changes how long the search takes.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
-    cache.serve(instance, without or {}, overhead_includes_fabric, options.seed)
-    world = world_of(instance, options, deadline, cache, overhead_includes_fabric=overhead_includes_fabric)
+    world = world_of(instance, options, deadline, cache, without)
     tree = Tree(world=world, progress=progress, deadline=deadline, gap=options.gap or 0.0)
     solution = _solution(tree, stopped=search(tree))
     if solution.plan is not None:
@@ -96,16 +94,17 @@ def world_of(
     instance: Instance,
     options: Options,
     deadline: Deadline,
-    cache: JointCache,
-    *,
-    overhead_includes_fabric: bool = False,
+    cache: JointCache | None = None,
+    without: dict[str, Any] | None = None,
 ) -> World:
-    """Gather what all columns share; the cache serves the instance already."""
+    """Gather what all columns share, as far as a cache has it already."""
+    cache = JointCache() if cache is None else cache
+    cache.serve(instance, without or {}, options.seed, options.threads)
     problem = problem_of(instance, cache.without)
     if instance.grid is not None:
         _refuse_site_fabrics(instance)
     if instance.grid is not None and cache.sites is None:
-        cache.sites = Sites(instance=instance, overhead_includes_fabric=overhead_includes_fabric, seed=options.seed)
+        cache.sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
     if cache.sites is not None:
         cache.sites.deadline, cache.sites.solved = deadline, 0
     if instance.network is not None and cache.templates is None:
@@ -128,7 +127,8 @@ def _solution(tree: Tree, *, stopped: Stopped) -> JointSolution:
         bound = min(best.seconds, tree.world.given_up)
     known = bound if math.isfinite(bound) else None
     if best is None:
-        status = JointStatus.INFEASIBLE if stopped == "proved" else JointStatus.UNKNOWN
+        proven = stopped == "proved" and math.isinf(tree.world.given_up)
+        status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
     else:
         proven = tree.distance <= max(EPS, tree.gap)
         status = JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE

@@ -98,6 +98,7 @@ class World:
     rows: dict[Any, Any] = field(default_factory=dict)  # of a strategy, with their bounds
     cache: JointCache = field(default_factory=JointCache)
     given_up: float = math.inf  # least seconds a sequence of a candidate that was left without a proof
+    given_up_usd: float = math.inf  # least capital of a choice that was left without a proof
 
     def __post_init__(self) -> None:
         """Bound the capital of sites where there are several to choose from."""

@@ -114,6 +114,20 @@ def min_endpoint_usd(network: Network, switch: Switch) -> float:
     return link + switch_usd(network, switch) / (switch.ports * switch.breakout)
 
 
+def min_fabric_usd(network: Network | None) -> float:
+    """Price the least of any fabric for one cabled GPU, in dollars: its link and a port of the cheapest leaf."""
+    if network is None:
+        return 0.0
+    return min((min_endpoint_usd(network, s) for s in network.switches if isinstance(s, Switch)), default=0.0)
+
+
+def min_fabric_mw(network: Network | None) -> float:
+    """Return the least power that any fabric takes for one cabled GPU, in MW."""
+    if network is None:
+        return 0.0
+    return min((min_endpoint_mw(network, s) for s in network.switches if isinstance(s, Switch)), default=0.0)
+
+
 def min_endpoint_mw(network: Network, switch: Switch) -> float:
     """Bound the power of a GPU's link and of the leaf's port at its end; by length, the link may be copper without."""
     link = 0.0

@@ -84,11 +84,11 @@ def test_a_bound_without_a_largest_batch_is_refused() -> None:
 def test_a_cluster_under_a_pin_is_no_optimum_without_it() -> None:
     """The optimum of 1,024 GPUs passes; that of the same cluster with CP 4, the pin removed, does not."""
     i = load_instance(INSTANCES / "cluster-1k.json")
-    found, proof = solved_with_proof(i, overhead_includes_fabric=False)
+    found, proof = solved_with_proof(i)
     phi = 1.05
     assert violations(i, found, proof, phi) == []
     narrow = load_instance(INSTANCES / "cluster-1k.json", pins={"layout.context_parallel": 4})
-    pinned, own = solved_with_proof(narrow, overhead_includes_fabric=False)
+    pinned, own = solved_with_proof(narrow)
     assert pinned.days is not None and found.days is not None and pinned.days > found.days
     assert violations(narrow, pinned, own, phi) == []
     assert any("does not list it" in x for x in violations(i, pinned, own, phi))
@@ -98,7 +98,7 @@ def test_a_cluster_under_a_pin_is_no_optimum_without_it() -> None:
 def test_a_space_without_its_best_degree_is_refused() -> None:
     """On 5gw the columns that the sites refused are listed; without those of one CP degree the proof is refused."""
     i = load_instance(INSTANCES / "5gw.json")
-    found, proof = solved_with_proof(i, overhead_includes_fabric=True)
+    found, proof = solved_with_proof(i)
     assert found.plan is not None
     best = found.plan.column.strategy.shape.context_parallel
     assert violations(i, found, proof, 1.05) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from joint_brute_sites import SiteCosts
-from joint_toys import case, includes_fabric, toy, with_pins
+from joint_toys import case, toy, with_pins
 
 from planner.checks.joint.racks import MaxRacks, max_racks, max_sites
 from planner.instance.instance import Instance
@@ -42,7 +42,7 @@ def test_the_sites_milp_is_within(seed: int, years: float) -> None:
     assert i.limits.budget_usd is not None
     limits = {"operation_years": years, "budget_usd": i.limits.budget_usd + years * 1e6}
     i = i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
-    sites = Sites(instance=i, overhead_includes_fabric=includes_fabric(i))
+    sites = Sites(instance=i)
     for wired in (1, 2, 3):
         assert sites.max_racks(wired) <= max_racks(i, wired)
 
@@ -51,7 +51,7 @@ def test_the_sites_milp_is_within(seed: int, years: float) -> None:
 def test_the_sites_milp_of_a_shipped_instance_is_within(name: str) -> None:
     """On shipped grids the MILP finds no more, and not far fewer."""
     i = load_instance(INSTANCES / f"{name}.json")
-    most = Sites(instance=i, overhead_includes_fabric=True).max_racks(60)
+    most = Sites(instance=i).max_racks(60)
     assert most <= max_racks(i, 60) <= 1.05 * most
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from joint_brute_force import Toy, includes_fabric, toy, with_budget, with_pins
+from joint_brute_force import Toy, toy, with_budget, with_pins
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -28,7 +28,7 @@ NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
 
 def solved(i: Instance) -> JointSolution:
     """Solve without a limit."""
-    return solve_joint(i, Options(), lambda _: None, overhead_includes_fabric=includes_fabric(i))
+    return solve_joint(i, Options(), lambda _: None)
 
 
 TOYS = [

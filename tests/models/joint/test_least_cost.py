@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from joint_brute_force import includes_fabric, toy
+from joint_brute_force import toy
 from joint_cost_brute_force import CostToy, without
 
 from planner.errors import InputError
@@ -16,12 +16,12 @@ from planner.models.joint.least_cost.solve import (
     cheapest_by,
     days_of,
     solve_joint_cost,
-    world_of,
 )
 from planner.models.joint.solution import JointStatus
-from planner.models.joint.solve import solve_joint
+from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import World
 from planner.models.requests import Options
+from planner.solvers.deadline import Deadline
 
 CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {}) for seed in (0, 2, 6, 8, 14)),
@@ -37,7 +37,7 @@ FACTORS = (1.0, 1.05, 1.3, 2.0, 4.0)  # of the fewest seconds
 
 def world(i: Instance) -> World:
     """Gather a world without the limit of a first search."""
-    return world_of(i, Options(), overhead_includes_fabric=includes_fabric(i))
+    return world_of(i, Options(), Deadline())
 
 
 @pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
@@ -84,7 +84,7 @@ def test_fibre_follows_the_sites_that_there_are(seed: int) -> None:
 def test_more_time_is_never_dearer(seed: int, how: dict[str, Any]) -> None:
     """Capital falls, or stays, as the deadline grows; at the fewest days it is no more than the fastest plan's."""
     i = toy(seed, **how)
-    best = solve_joint(i, Options(), lambda _: None, overhead_includes_fabric=includes_fabric(i))
+    best = solve_joint(i, Options(), lambda _: None)
     assert best.plan is not None
     found = [cheapest_by(world(i), best.plan.seconds * f) for f in FACTORS]
     assert all(b.capital_usd <= a.capital_usd + 0.01 for a, b in pairwise(found))  # type: ignore[operator]
@@ -98,7 +98,7 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
     i = toy(seed, **how)
     w = world(i)
     best = cheapest_by(w, math.inf).plan
-    fastest = solve_joint(i, Options(), lambda _: None, overhead_includes_fabric=includes_fabric(i)).plan
+    fastest = solve_joint(i, Options(), lambda _: None).plan
     assert fastest is not None and best is not None
     for share in (0.0, 0.2, 0.9):
         known, alone = cheaper_within(w, fastest, share), cheapest_by(world(i), fastest.seconds * (1 + share))
@@ -113,7 +113,7 @@ def test_the_cheaper_plan_within_a_share(seed: int, how: dict[str, Any]) -> None
 def in_days(i: Instance, days: float | None) -> LeastCost:
     """Solve an instance by a deadline."""
     asked = without(i, deadline_days=days)
-    return solve_joint_cost(asked, Options(), lambda _: None, overhead_includes_fabric=includes_fabric(i))
+    return solve_joint_cost(asked, Options(), lambda _: None)
 
 
 def test_the_deadline_of_an_instance() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joint_brute_force import includes_fabric, toy, with_budget, with_pins
+from joint_brute_force import toy, with_budget, with_pins
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -30,7 +30,7 @@ from planner.solvers import deadline
 def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSolution:
     """Solve with or without a limit."""
     progress = more.pop("progress", lambda _: None)
-    return solve_joint(i, options or Options(), progress, overhead_includes_fabric=includes_fabric(i), **more)
+    return solve_joint(i, options or Options(), progress, **more)
 
 
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (17, {"forced": True}), (36, {"sites": 2, "forced": True})])

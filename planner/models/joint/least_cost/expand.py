@@ -17,10 +17,11 @@ from planner.models.joint.columns import (
     under_zero,
 )
 from planner.models.joint.least_cost.shapes import CheapestSearch
-from planner.models.joint.least_cost.tree import BlockSizes, ColumnsNode, CostTree, PipesNode, ShapeNode, Stopped
+from planner.models.joint.least_cost.tree import BlockSizes, ColumnsNode, CostTree, PipesNode, ShapeNode
 from planner.models.joint.search import fastest
 from planner.models.joint.space import Ints, Strategy, strategies
 from planner.models.joint.split import Column
+from planner.models.joint.tree.tree import Stopped
 from planner.models.joint.world import CENTS, EPS, Plan, Shape, ShapeProblem, World, open_sites, shapes
 from planner.solvers.deadline import OutOfTimeError
 from planner.solvers.outcome import UnansweredError

@@ -9,8 +9,7 @@ import numpy as np
 
 from planner.models.joint.space import Floats
 from planner.models.joint.world import World
-from planner.models.requests import resolved_switches
-from planner.physics.network.price import min_endpoint_usd
+from planner.physics.network.price import min_fabric_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +56,7 @@ RACKS_ALONE = Floor(fixed_usd=0.0, site_usd=0.0, module_racks=1, module_usd=1.0,
 def floor_of(world: World) -> Floor:
     """Read the lower bound from the sites and the fabrics of a world."""
     network = world.problem.instance.network
-    each = 0.0
-    if network is not None and world.templates is not None:
-        each = min(min_endpoint_usd(network, s) for s in resolved_switches(network.switches))
+    each = min_fabric_usd(network)
     sites = world.sites
     if sites is None:
         return Floor(fixed_usd=world.owned_usd, site_usd=0.0, module_racks=1, module_usd=0.0, rail_usd=each)

@@ -17,6 +17,7 @@ from planner.models.joint.least_cost.floor import Floor
 from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.places.built import built, exchanged_bytes
 from planner.models.joint.places.capital_bounds import Level
+from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.search import SETTLED, Candidate, Search
 from planner.models.joint.sites import Circuit, Part
 from planner.models.joint.world import EPS, Plan
@@ -174,7 +175,16 @@ class CheapestSearch(Search):
             placed = sites.cheapest(parts, Circuit(c.waves, rtt, size) if q.several else None)
             if placed is None:
                 return None
-            plan, asked = built(q, c.waves, placed, self._templates(c.level, placed), math.inf), size
+            templates = self._templates(c.level, placed)
+            if has_gateways(q, placed):
+                gateways = with_gateways(q, c.waves, c.level, placed, templates)
+                if placed.wan is not None or gateways is None:  # what they carry depends on the sites: others may do
+                    q.world.given_up_usd = min(q.world.given_up_usd, placed.capital_usd)
+                if gateways is None:
+                    return None
+                more = sum(t.usd for t in gateways.values()) - sum(t.usd for t in templates.values())
+                placed, templates = replace(placed, capital_usd=placed.capital_usd + more), gateways
+            plan, asked = built(q, c.waves, placed, templates, math.inf), size
             size = exchanged_bytes(q.column, plan.split)
             if size == asked or not (sites.designed and q.several):
                 break

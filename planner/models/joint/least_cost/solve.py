@@ -9,12 +9,12 @@ from planner.instance.instance import Instance
 from planner.models.joint.free_network import least_seconds
 from planner.models.joint.least_cost.expand import run
 from planner.models.joint.least_cost.floor import floor_of
-from planner.models.joint.least_cost.tree import CostTree, Stopped
-from planner.models.joint.sites import Sites
+from planner.models.joint.least_cost.tree import CostTree
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
-from planner.models.joint.space import Problem, problem_of
-from planner.models.joint.templates import Templates
-from planner.models.joint.world import EPS, Plan, World
+from planner.models.joint.solve import world_of
+from planner.models.joint.space import Problem
+from planner.models.joint.tree.tree import Stopped
+from planner.models.joint.world import CENTS, EPS, Plan, World
 from planner.models.requests import Options
 from planner.physics.training import layer_time
 from planner.solvers.deadline import Deadline
@@ -69,24 +69,6 @@ def seconds_of(problem: Problem, days: float) -> float:
     return days / days_of(problem, 1.0)
 
 
-def world_of(instance: Instance, options: Options, *, overhead_includes_fabric: bool = False) -> World:
-    """Gather what all columns of an instance share."""
-    problem = problem_of(instance)
-    sites = (
-        Sites(instance=instance, overhead_includes_fabric=overhead_includes_fabric, seed=options.seed)
-        if instance.grid is not None
-        else None
-    )
-    counts = sites is not None and sites.counts_power
-    phi = problem.transport_slowdown
-    templates = (
-        Templates(instance=instance, transport_slowdown=phi, power_counts=counts)
-        if instance.network is not None
-        else None
-    )
-    return World(problem=problem, sites=sites, templates=templates)
-
-
 def cheapest_by(
     world: World,
     deadline_seconds_per_sequence: float,
@@ -134,7 +116,8 @@ def _result(tree: CostTree, *, stopped: Stopped) -> LeastCost:
     """Say what a search has found, and what it has proven."""
     plan, problem, counts = tree.incumbent, tree.world.problem, dict(sorted(tree.world.counts.items()))
     if plan is None:
-        status = JointStatus.UNKNOWN if stopped != "proved" else JointStatus.INFEASIBLE
+        proven = stopped == "proved" and math.isinf(tree.world.given_up_usd)
+        status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
         bound = tree.bound if stopped != "proved" else None
         least = None if stopped != "proved" else least_seconds(tree.world, tree.deadline)
         days = None if least is None or not math.isfinite(least) else days_of(problem, least)
@@ -148,9 +131,9 @@ def _result(tree: CostTree, *, stopped: Stopped) -> LeastCost:
             stopped=stopped,
             counts=counts,
         )
-    bound = min(tree.bound, plan.capital_usd) if stopped != "proved" else plan.capital_usd
+    bound = min(plan.capital_usd, tree.world.given_up_usd, tree.bound if stopped != "proved" else math.inf)
     return LeastCost(
-        status=JointStatus.FEASIBLE if stopped != "proved" else JointStatus.OPTIMAL,
+        status=JointStatus.OPTIMAL if bound >= plan.capital_usd - CENTS else JointStatus.FEASIBLE,
         capital_usd=plan.capital_usd,
         lower_bound_usd=bound,
         days=days_of(problem, plan.seconds),
@@ -166,14 +149,13 @@ def solve_joint_cost(
     instance: Instance,
     options: Options,
     progress: Callable[[str], None],
-    *,
-    overhead_includes_fabric: bool = False,
 ) -> LeastCost:
     """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all."""
-    world = world_of(instance, options, overhead_includes_fabric=overhead_includes_fabric)
+    deadline = Deadline(options.time_limit)
+    world = world_of(instance, options, deadline)
     days = instance.limits.deadline_days
     limit = math.inf if days is None else seconds_of(world.problem, days)
-    return cheapest_by(world, limit, time_limit=options.time_limit, progress=progress)
+    return cheapest_by(world, limit, time_limit=deadline.limit, progress=progress)
 
 
 def cheaper_within(

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from planner.models.joint.bounds import Rows
 from planner.models.joint.columns import Pipes
@@ -22,8 +22,6 @@ from planner.models.joint.space import Floats, Ints, Strategy
 from planner.models.joint.tree.tree import Node
 from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem, World
 from planner.solvers.deadline import Deadline
-
-Stopped = Literal["proved", "limit", "interrupted"]
 
 
 @dataclass(kw_only=True)

@@ -7,7 +7,7 @@ that a bound on them holds for the dc question too.
 import math
 from dataclasses import replace
 
-from planner.models.joint.places.milp import Circuit, Part, Question, stated
+from planner.models.joint.places.milp import Question, stated
 from planner.models.joint.sites import Placed, Sites
 from planner.models.requests import SitesRequest
 from planner.models.sites.data import SplitData, gather
@@ -18,26 +18,18 @@ ON_TRUST = "on trust"
 TOLERANCE = 1e-6  # relative, as the checks have it; above what counting in kilowatts and dollars costs
 
 
-def confirmed(sites: Sites, placed: Placed, seconds: float) -> str:
-    """Say whether CP-SAT too finds no cheaper sites for the parts of a plan, in so many seconds."""
+def confirmed(sites: Sites, placed: Placed, seconds: float | None) -> str:
+    """Say whether CP-SAT too finds no cheaper sites for the parts of a plan, in so many seconds at most.
+
+    What HiGHS claims is the capital without WAN gateways, which come after the sites.
+    """
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
-    bound = least_usd(sites, q, seconds)
-    return CONFIRMED if bound is not None and bound >= placed.capital_usd * (1 - TOLERANCE) else ON_TRUST
+    claimed, bound = placed.proof.bound_usd, least_usd(sites, q, seconds)
+    agreed = claimed is not None and bound is not None and bound >= claimed * (1 - TOLERANCE)
+    return CONFIRMED if agreed else ON_TRUST
 
 
-def refusal_confirmed(
-    sites: Sites, parts: tuple[Part, ...], circuit: Circuit | None, budget_usd: float, seconds: float
-) -> str:
-    """Say whether CP-SAT too finds no sites within the budget for a question that was refused, in so many seconds."""
-    found = sites.cheapest(parts, circuit)
-    if found is not None and found.capital_usd <= budget_usd:
-        raise ValueError("joint sites: the question was not refused")
-    q = sites.question(parts, circuit, {} if found is None else dict(found.designs))
-    bound = least_usd(sites, q, seconds)
-    return CONFIRMED if bound is not None and bound > budget_usd * (1 - TOLERANCE) else ON_TRUST
-
-
-def least_usd(sites: Sites, q: Question, seconds: float) -> float | None:
+def least_usd(sites: Sites, q: Question, seconds: float | None) -> float | None:
     """Return a bound on the capital of a question by CP-SAT; infinite where no sites hold the parts, None unknown."""
     m = stated(replace(q, data=_transport(sites, q.data)), loose=True)
     outcome = run_milp(m, solver="cpsat", time_limit=seconds, seed=sites.seed)

@@ -29,7 +29,6 @@ from planner.models.joint.places.milp import (
 from planner.models.joint.sites import CENT_MUSD, Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
-from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError
 
 EPS = 1e-9
@@ -102,9 +101,7 @@ class SiteBounds:
             rule(m, q)
         hold_all_racks(m, q, at.racks)
         m.goal = pyo.Objective(expr=total_musd(m, q))
-        outcome = highs.run(m, absolute_gap=CENT_MUSD, seed=s.seed, time_limit=s.deadline.limit)
-        s.solved += 1
-        s.deadline.check()
+        outcome = s.run(m, absolute_gap=CENT_MUSD)
         if outcome.infeasible:
             return math.inf
         if outcome.bound is None:
