@@ -30,6 +30,9 @@ class Certificate(Frozen):
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
 
 
+ALMOST_AS_FAST = 0.005  # of the days, within which the cheapest plan is named beside the fastest
+
+
 class CheaperPlan(Frozen):
     """A plan that is almost as fast for less money."""
 

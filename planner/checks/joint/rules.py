@@ -12,6 +12,7 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.blocks.rack_blocks import Block, block_of
 from planner.plan.certificate import Violation
 from planner.plan.layout import LayoutPlan
+from planner.plan.plan import Plan
 from planner.plan.proof import JointProof
 
 
@@ -100,12 +101,17 @@ def racks_used(block: Block, replicas_by_site: Mapping[str, int]) -> int:
     return sum(block.racks * block.blocks(d) for d in replicas_by_site.values())
 
 
+def highest_bound(plan: Plan) -> float | None:
+    """Return the highest bound in days that a plan states anywhere; None where it states none."""
+    o, decisions = plan.objective, (plan.layout, plan.fabric, plan.placement)
+    stated = [o.bound, o.joint_bound, o.fabric_free_bound, *(x.certificate.bound for x in decisions if x)]
+    return max((b for b in stated if b is not None), default=None)
+
+
 def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
-    """Check the proof of a plan that was found as one optimum; a plan without it claims no such bound."""
-    proof, layout = c.plan.proof, c.plan.layout
-    if proof is None or layout is None or c.faults:
-        return
-    if c.instance.objective.minimize != "days_to_train":
+    """Check every bound that a plan states in days; one without a proof has only arithmetic to rest on."""
+    proof, layout = c.plan.proof or JointProof(), c.plan.layout
+    if layout is None or c.faults or c.instance.objective.minimize != "days_to_train":
         return
     block = block_of_layout(c.gpus_per_rack, layout)
     if block is None:
@@ -122,7 +128,7 @@ def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
         c.instance,
         proof,
         days=o.value,
-        bound=o.bound,
+        bound=highest_bound(c.plan),
         racks_in_use=racks_used(block, c.replicas),
         wired_gpus=c.gpus_per_rack if spares else block.rails,
         transport_slowdown=c.transport_slowdown,
