@@ -194,7 +194,7 @@ def worked(
     metrics = LayoutMetrics.model_validate(prediction.metrics(instance, Conditions(**a, **own), strategy))
     fabrics = {s: _fabric(instance, designs[s], where[s], metrics) for s in racks}
     sites, days = _sites(instance, racks, link), metrics.days_to_train
-    money = bill(instance, sum(racks.values()), sites, FabricPlan(sites=fabrics, certificate=_proof(0.0)))
+    money = bill(instance, sum(racks.values()), sites, fabrics)
     value = days if instance.objective.minimize == "days_to_train" else money.total_usd
     sites = sites.model_copy(update={"certificate": _proof(money.total_usd)})
     fabric = FabricPlan(sites=fabrics, certificate=_proof(value))

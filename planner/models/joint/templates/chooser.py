@@ -237,7 +237,8 @@ class Templates:
     def design(self, mode: Mode, traffic: Traffic, blocks: int, key: Mapping[str, int]) -> Design:
         """Return the design of a template's key."""
         k, racks, wiring = key, traffic.racks(blocks), FAMILIES[mode.family].wiring
-        ends = k["domain"] * mode.rail_gpus
+        single = not (k["leaf_up"] or mode.grouped)  # one switch of each network takes the GPUs of all rails
+        ends = k["domain"] * mode.rail_gpus * (mode.rails if single else 1)
         own: dict[str, Any] = {"ports": mode.switch.ports, "racks": racks, "leaf_down": ends}
         own |= {"rails": mode.rails, "rail_gpus": mode.rail_gpus, "apart": mode.apart, "lanes": mode.lanes}
         own |= {"split": mode.split, "leaf_spare": mode.spare(self.network, ends)}
