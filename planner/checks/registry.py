@@ -3,7 +3,7 @@
 Limits are compared with figures recomputed from the decisions, never with those that the plan states of itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from planner.checks import complete, cost, proofs
 from planner.checks.joint import rules as joint
@@ -28,9 +28,12 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
 }
 
 
-def check(plan: Plan) -> list[Violation]:
-    """Return every rule that the plan breaks, with both of its sides in numbers; nothing where it breaks none."""
-    c = PlanPhysics(plan=plan)
+def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Violation]:
+    """Return every rule that the plan breaks, with both of its sides in numbers; nothing where it breaks none.
+
+    Once `stop` is true the columns that the bound rests on are looked at no further; every other rule is checked.
+    """
+    c = PlanPhysics(plan=plan, stop=stop)
     found = list(_run("instance", complete.INSTANCE_RULES, c))
     if found:
         return found

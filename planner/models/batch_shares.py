@@ -177,6 +177,8 @@ class BatchSearch:
         if not math.isfinite(seconds):
             return math.inf
         if seconds == 0.0:
+            if 0.0 in rates:  # of a search that was cut short before it had a bound
+                return 0.0
             speed = sum(1 / r for r in rates)
             return 1 / speed if speed else math.inf
         sequences = sum(
@@ -239,7 +241,8 @@ class BatchSearch:
         ends = []
         for p, (low, high) in zip(self.pools, box, strict=True):
             rate = p.rate(high)
-            end = 0 if math.isinf(rate) else min(high, math.ceil(self.rate * total / rate * (1 + EPS)))
+            most = math.inf if rate == 0.0 else self.rate * total / rate * (1 + EPS)
+            end = high if most >= high else math.ceil(most)
             if low > end:
                 return None
             ends.append((low, end))
@@ -259,7 +262,7 @@ class BatchSearch:
         self._search_ideal(queue[0][0])
         while queue:
             lowest, _, box = queue[0]
-            if lowest >= self.rate * (1 - gap) or (self.best and stopped()):
+            if lowest >= self.rate * (1 - gap) or stopped():
                 break
             heapq.heappop(queue)
             for half in _halves(box, self.pools):
@@ -292,7 +295,7 @@ class BatchSearch:
         if math.isfinite(rate):
             for p in self.pools:
                 own = p.rate(self.batch)
-                if math.isfinite(own):
+                if 0.0 < own < math.inf:
                     p.rate(math.ceil(self.batch * rate / own))
             self.improve()
 
@@ -331,6 +334,6 @@ def balance(
     shares = BatchSearch(pools=pools, batch=batch, tail=tail, min_tail=min_tail)
     return shares.run(
         gap=GAP if gap is None else gap,
-        stopped=lambda: deadline.passed or sum(p.searches for p in pools) >= SEARCHES,
+        stopped=lambda: deadline.passed or (bool(shares.best) and sum(p.searches for p in pools) >= SEARCHES),
         progress=progress,
     )

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,6 +41,7 @@ class PlanPhysics:
     """A plan under check; everything derived is computed once, and is missing where the plan is too broken for it."""
 
     plan: Plan
+    stop: Callable[[], bool] = lambda: False  # whether the recomputation of bounds, the longest part, must end
 
     @property
     def instance(self) -> Instance:

@@ -48,7 +48,9 @@ class Plan(Frozen):
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     proof: JointProof | None = Field(None, description="What the bound rests on beside physics, for days to train.")
     conflict: Conflict | None = None
-    stopped: Literal["proved", "limit", "interrupted"] = Field("proved", description="Why the run ended.")
+    stopped: Literal["proved", "gap", "limit", "interrupted"] = Field(
+        "proved", description="Why the run ended: the proof, a gap that was near enough, the time limit, or a signal."
+    )
     threads: int = 1
     seed: int = 0
     time_limit_seconds: float | None = None

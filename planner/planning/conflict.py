@@ -18,6 +18,7 @@ from planner.physics.network.price import min_fabric_usd
 from planner.physics.site.power import rack_of
 from planner.physics.training import step
 from planner.plan.certificate import Conflict
+from planner.solvers.deadline import Deadline
 from planner.units import money
 
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
@@ -33,6 +34,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     With a grid, rules of the sites alone come first: no layout can mend these. Else each limit and pin is left out in
     turn, for good where there is no plan without it either. One whose removal could not be judged in time stays.
     """
+    deadline = Deadline(options.time_limit)
     if instance.grid is not None:
         request = SitesRequest(
             fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed)
@@ -42,6 +44,9 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
             return sites
     kept = dict(_relaxations(instance))
     for name in list(kept):
+        if deadline.passed:
+            break
+        options = replace(options, time_limit=deadline.limit)
         without = {rule: relax for rule, relax in kept.items() if rule != name}
         if _no_plan(
             instance, [relax for rule, relax in _relaxations(instance).items() if rule not in without], options

@@ -18,7 +18,7 @@ from planner.physics.training.parallel_strategy import write_layout
 from planner.plan.certificate import Conflict, ObjectiveValue, Status
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
 from planner.plan.plan import Plan
-from planner.solvers.deadline import Deadline
+from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 from planner.version import __version__
 
@@ -89,7 +89,7 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
     )
     if shares.points:
         return _judged(instance, options, _section(pools, shares, options, deadline.elapsed))
-    why = Conflict(decision="layout", rules=(), reason="the time limit came before a layout of any pool")
+    why = Conflict(decision="layout", rules=(), reason=f"{ENDED[deadline.cause]} before a layout of any pool")
     if shares.stop is Stop.PROVED:
         reason = "no pool has a layout in its memory and racks, whatever its share"
         why = Conflict(decision="layout", rules=("hardware.pools", "memory"), reason=reason)
@@ -205,7 +205,7 @@ def _plan(
         pools=section,
         cost=bill(instance, 0, None, None) if section else None,
         conflict=conflict,
-        stopped="proved" if proved else "limit",
+        stopped="proved" if proved else Deadline().cause,
         threads=options.threads or 1,
         seed=options.seed,
         time_limit_seconds=options.time_limit,

@@ -37,6 +37,7 @@ from planner.plan.wan import WanPlan
 from planner.planning.joint_proof import proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers.cpsat import Values
+from planner.solvers.deadline import ENDED
 from planner.solvers.outcome import Outcome, relative_gap
 from planner.version import __version__
 
@@ -46,6 +47,7 @@ FORMULATION = (
     "incumbent, fastest first, until one MILP over sites and grid finds them within the budget"
 )
 PROVEN = 1e-9  # relative: a gap of rounding alone
+UNPROVEN = "all was searched, some choices without a proof,"
 UNITS = {"days_to_train": "days to train", "cost_usd": "capital of the whole plan, in dollars"}
 
 
@@ -391,7 +393,9 @@ def _without(instance: Instance, solution: JointSolution, options: Options) -> P
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=_objective(instance, solution, None, None),
         conflict=Conflict(
-            decision="layout", rules=(), reason=solution.failure or "the time limit came before a plan was found"
+            decision="layout",
+            rules=(),
+            reason=solution.failure or f"{ENDED.get(solution.stopped, UNPROVEN)} before a plan was found",
         ),
         stopped=solution.stopped,
         threads=options.threads or 1,

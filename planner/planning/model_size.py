@@ -15,14 +15,16 @@ from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Ideal, ModelChoice
 from planner.models.model_size import Candidate, instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import scaling_laws, step
-from planner.plan.certificate import ObjectiveValue
+from planner.plan.certificate import Conflict, ObjectiveValue
 from planner.plan.plan import Plan
+from planner.solvers.deadline import ENDED, Deadline
 
 DAY = 86_400.0
+ROUNDING = 1e-6  # relative, as the checks have it
 TRIALS = 24  # plans on the way to a closed bracket; four to eight are usual
 START = 0.4  # of the ideal compute: a usual utilisation, from which the bracket is sought
 STEP_DOWN = 4  # by which compute falls where it has no plan at all, so that nothing tells how far it is too large
-SolveDays = Callable[[Instance, bool], Plan]
+SolveDays = Callable[[Instance], Plan]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,15 +53,12 @@ class Bracket:
         return guess
 
 
-def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], None]) -> Plan:
-    """Return the plan of the best model.
-
-    `solve_days` plans an instance for the fewest days; with True, CP-SAT verifies its layout.
-    """
+def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], None], clock: Deadline) -> Plan:
+    """Return the plan of the best model; `solve_days` plans an instance for the fewest days."""
     choose, deadline = instance.workload.choose, instance.limits.deadline_days
     if choose is None or deadline is None:
         raise InternalError("a model is to be chosen without a law or a deadline")
-    bracket, ideal, flop = Bracket(), math.inf, _first(instance, deadline)
+    bracket, ideal, flop, plan = Bracket(), math.inf, _first(instance, deadline), None
     for _ in range(TRIALS):
         try:
             plan = _tried(instance, choose, bracket, flop, solve_days, progress)
@@ -69,11 +68,11 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], N
             break  # no shape of the family is as small
         if plan is not None:
             ideal = _ideal_flop(plan, deadline)
-        if bracket.closed(choose.tolerance):
+        if bracket.closed(choose.tolerance) or clock.passed:
             break
         flop = min(bracket.next(flop, deadline, choose.tolerance), ideal)
     if bracket.plan is None:
-        return _as_asked(instance, bracket.refused)
+        return _as_asked(instance, _unknown(bracket.refused or plan, clock) if clock.passed else bracket.refused)
     return _finished(instance, choose, bracket, solve_days)
 
 
@@ -87,7 +86,7 @@ def _tried(
 ) -> Plan | None:
     """Plan the model that the law gives for a compute and move the bracket; return the plan, if there is one."""
     deadline, candidate = instance.limits.deadline_days or 0.0, model_for(choose, flop)
-    plan = solve_days(_timed(instance_with(instance, candidate)), False)
+    plan = solve_days(_timed(instance_with(instance, candidate)))
     model = f"{flop:.4g} FLOP, {candidate.parameters:.4g} parameters"
     if plan.layout is None:
         bracket.refused = plan
@@ -145,7 +144,8 @@ def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: 
         raise InternalError("there is no plan of a model")
     tokens = plan.instance.workload.tokens * deadline / plan.layout.metrics.days_to_train
     work = plan.instance.workload.model_copy(update={"tokens": tokens})
-    plan = solve_days(plan.instance.model_copy(update={"workload": work}), True)
+    stretched = solve_days(plan.instance.model_copy(update={"workload": work}))
+    plan = stretched if _in_time(stretched, deadline) else plan  # cut short, it may be slower than the one it stretches
     choice = choice_of(plan, choose, deadline, bracket)
     limits = plan.instance.limits.model_copy(update={"deadline_days": deadline})
     solved = plan.instance.model_copy(update={"objective": instance.objective, "limits": limits})
@@ -160,6 +160,11 @@ def _finished(instance: Instance, choose: Choose, bracket: Bracket, solve_days: 
             "status": "feasible" if bound is None else plan.status,
         }
     )
+
+
+def _in_time(plan: Plan, deadline: float) -> bool:
+    """Return whether there is a plan that trains by the deadline, to rounding."""
+    return plan.layout is not None and plan.layout.metrics.days_to_train <= deadline * (1 + ROUNDING)
 
 
 def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> ModelChoice:
@@ -220,6 +225,15 @@ def compute_shares(plan: Plan, candidate: Candidate) -> dict[str, float]:
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["gemm"] = parts.get("gemm", 0.0) - shares["used"]
     return {k: v for k, v in shares.items() if abs(v) > 1e-12}
+
+
+def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:
+    """Say of the last plan tried that the time ended before a model was found that is trained in time."""
+    why = Conflict(
+        decision="layout", rules=(), reason=f"{ENDED[clock.cause]} before a plan of any model in time was found"
+    )
+    update = {"status": "unknown", "stopped": clock.cause, "conflict": why, "proof": None, "transport": None}
+    return None if plan is None else plan.model_copy(update=update)
 
 
 def _as_asked(instance: Instance, plan: Plan | None) -> Plan:

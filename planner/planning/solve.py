@@ -28,17 +28,28 @@ def solve_instance(
 ) -> Plan:
     """Take all decisions that a loaded instance asks for, the model's choice among them, and return the checked plan.
 
-    A limit or an interrupt ends the search with the best plan so far; without one, the error is raised again. `cache`
-    is what earlier solves under other budgets left; it saves time and changes no answer.
+    A limit or a signal ends the search with the best plan so far, or with none and the reason; KeyboardInterrupt
+    without a plan is raised again. What is left of the time goes to the recomputation of the bound; every other rule is
+    checked in any case. `cache` is what earlier solves under other budgets left; it saves time and changes no answer.
     """
+    deadline = Deadline(options.time_limit)
     if instance.hardware.pools:
         plan = heterogeneous.solve(instance, options, progress)
     elif instance.objective.minimize == "loss":
-        plan = model_size.solve(instance, lambda asked, _: _decided(asked, options, progress), progress)
+        plan = model_size.solve(instance, lambda x: _decided(x, options, deadline, progress), progress, deadline)
     else:
-        plan = _decided(instance, options, progress, cache)
-    _require(check(plan))
+        plan = _decided(instance, options, deadline, progress, cache)
+    plan = _ended(plan, deadline)
+    _require(check(plan, stop=lambda: deadline.passed))
     return plan
+
+
+def _ended(plan: Plan, deadline: Deadline) -> Plan:
+    """Say that the run ended by proof only of a plan whose status is proven."""
+    if plan.stopped != "proved" or plan.status in ("optimal", "infeasible"):
+        return plan
+    ended = deadline.cause if deadline.passed else "gap" if plan.status == "feasible" else "limit"
+    return plan.model_copy(update={"stopped": ended})
 
 
 def _require(broken: list[Violation]) -> None:
@@ -46,23 +57,25 @@ def _require(broken: list[Violation]) -> None:
         raise InternalError("the plan breaks its own rules: " + "; ".join(f"{v.rule}: {v.message}" for v in broken[:5]))
 
 
-def _decided(instance: Instance, options: Options, progress: Progress, cache: JointCache | None = None) -> Plan:
-    """Take all decisions for the instance's model."""
+def _decided(
+    instance: Instance, options: Options, deadline: Deadline, progress: Progress, cache: JointCache | None = None
+) -> Plan:
+    """Take all decisions for the instance's model in the time that is left."""
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
-    deadline = Deadline(options.time_limit)
+    left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
     if instance.objective.minimize == "cost_usd":
-        solution, cheaper = solve_joint_cost(instance, options, progress).as_joint(), None
+        solution, cheaper = solve_joint_cost(instance, left, progress).as_joint(), None
     else:
-        solution, cheaper = _in_days(instance, options, progress, deadline, JointCache() if cache is None else cache)
+        solution, cheaper = _in_days(instance, left, progress, deadline, JointCache() if cache is None else cache)
     late = too_late(instance, solution)
     if late is not None:
         solution = replace(solution, plan=None, status=JointStatus.INFEASIBLE if late.rules else JointStatus.UNKNOWN)
-    plan = plan_of(instance, solution, options, deadline.elapsed, cheaper=cheaper)
+    plan = plan_of(instance, solution, options, deadline.elapsed - started, cheaper=cheaper)
     if late is not None:
         return plan.model_copy(update={"conflict": late})
     if solution.status is JointStatus.INFEASIBLE:
-        return plan.model_copy(update={"conflict": conflict_of(instance, options)})
+        return plan.model_copy(update={"conflict": conflict_of(instance, replace(options, time_limit=deadline.limit))})
     return plan
 
 

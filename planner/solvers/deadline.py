@@ -3,6 +3,11 @@
 import math
 import time
 from dataclasses import dataclass, field
+from typing import Literal
+
+from planner.solvers import signals
+
+ENDED = {"limit": "the time limit came", "interrupted": "a signal ended the search"}  # in words, by the cause
 
 
 class OutOfTimeError(Exception):
@@ -11,7 +16,10 @@ class OutOfTimeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Seconds that a search may take from now on; None: as long as it needs."""
+    """Seconds that a search may take from now on; None: as long as it needs. A signal that asks for its end passes it.
+
+    One deadline is handed down through all that a search asks, and checked in every loop that may take long.
+    """
 
     seconds: float | None = None
     started: float = field(default_factory=time.perf_counter)
@@ -24,17 +32,25 @@ class Deadline:
     @property
     def left(self) -> float:
         """Seconds left, never below 0; infinity without a limit."""
+        if signals.interrupted():
+            return 0.0
         return math.inf if self.seconds is None else max(0.0, self.seconds - self.elapsed)
 
     @property
     def limit(self) -> float | None:
         """Seconds left as solvers take them: None without a limit."""
-        return None if self.seconds is None else self.left
+        left = self.left
+        return None if math.isinf(left) else left
 
     @property
     def passed(self) -> bool:
         """Whether no time is left."""
         return self.left <= 0
+
+    @property
+    def cause(self) -> Literal["limit", "interrupted"]:
+        """What ends a search that has no time left."""
+        return "interrupted" if signals.interrupted() else "limit"
 
     def check(self) -> None:
         """Raise OutOfTimeError if no time is left."""

@@ -34,7 +34,7 @@ class Row(Frozen):
     )
     point: dict[str, Any] = Field(description="Value by path; a pin's path begins with pins.")
     status: Literal["optimal", "feasible", "infeasible", "unknown", "failed"]
-    stopped: Literal["proved", "limit", "interrupted"] | None = None
+    stopped: Literal["proved", "gap", "limit", "interrupted"] | None = None
     objective: RowObjective | None = None
     reason: str | None = Field(None, description="Why there is no plan.")
     rules: tuple[str, ...] = Field((), description="Rules in conflict, where the point is infeasible.")

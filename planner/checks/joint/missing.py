@@ -1,7 +1,7 @@
 """Columns that a proof of the joint optimum forgets: faster than its bound on a free network, and not listed."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,7 @@ class Inspection:
     days: float
     listed: dict[Key, list[ExcludedColumn]]
     racks: MaxRacks
+    stop: Callable[[], bool] = lambda: False
     by_cut: dict[Key, list[Key]] = field(default_factory=dict)
     met: set[Key] = field(default_factory=set)  # listed columns that the space has
     wrong: set[Key] = field(default_factory=set)
@@ -98,6 +99,8 @@ class Inspection:
         counts: list[int] = []
         found: list[tuple[float, int, Cut, Rows]] = []
         for cut in self.space.cuts():
+            if self.stop():
+                return
             x = cut.pipelines()
             self._meet(cut, x)
             rows = first_rows(cut, x, self.racks, self.limit * MARGIN)
@@ -109,7 +112,7 @@ class Inspection:
         for _, _, cut, rows in sorted(found, key=lambda f: f[:2]):
             for zero in zeros:
                 yield from self._refine(cut, rows, zero)
-                if len(self.wrong) >= MOST_NAMED:
+                if len(self.wrong) >= MOST_NAMED or self.stop():
                     return
         yield from self._sampled(cuts, np.array(counts, dtype=np.int64), zeros)
 
@@ -127,6 +130,8 @@ class Inspection:
         draw = np.random.default_rng(int(instance_sha256(self.space.instance)[:16], 16))
         for place in draw.integers(0, ends[-1], SAMPLED).tolist():
             at = int(np.searchsorted(ends, place, side="right"))
+            if self.stop():
+                return
             cut, zero = cuts[at], int(draw.choice(zeros))
             x = cut.pipelines().part([place - (int(ends[at - 1]) if at else 0)])
             d, none = most_replicas(cut, x, self.racks), np.zeros(1)
@@ -139,6 +144,8 @@ class Inspection:
         for cells in counts.cells(zero):
             for some, m in counts.micro_batches(cells):
                 for which in _pipelines(some):
+                    if self.stop():
+                        return
                     if self._excluded(cut, zero, some.part(which), m[which]):
                         continue
                     for i, batches in _groups(some.part(which), m[which]):
@@ -205,12 +212,18 @@ def _groups(cells: Cells, m: Ints) -> Iterator[tuple[int, Ints]]:
 
 
 def missing_columns(
-    instance: Instance, days: float, proof: JointProof, *, transport_slowdown: float
+    instance: Instance,
+    days: float,
+    proof: JointProof,
+    *,
+    transport_slowdown: float,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Violation]:
     """Check that no column of the declared space is below a bound in days, but for those that the proof lists.
 
     A column is a way to cut the model, at any number of replicas that the money may buy; its least time is that of
-    every split of layers that memory holds, on a network that nothing slows but the transport, with free fibre.
+    every split of layers that memory holds, on a network that nothing slows but the transport, with free fibre. Once
+    `stop` is true, no further column is looked at.
     """
     listed: dict[Key, list[ExcludedColumn]] = {}
     for c in proof.columns:
@@ -220,8 +233,9 @@ def missing_columns(
         days=days,
         listed=listed,
         racks=MaxRacks(instance, proof.max_racks_by_wired_gpus),
+        stop=stop,
     )
     yield from pass_over.violations()
-    for key in listed:
+    for key in () if stop() else listed:
         if key not in pass_over.met:
             yield broken(RULE, f"{name_of(key)}: listed by the proof, and not in the declared space (0 such columns)")

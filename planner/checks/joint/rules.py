@@ -1,6 +1,6 @@
 """Rules of the joint optimum's proof: its racks, its prices, the columns that it excludes, and its bounds."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
 from planner.checks.joint import racks
@@ -68,6 +68,7 @@ def proof_violations(
     racks_in_use: int,
     wired_gpus: int,
     transport_slowdown: float,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Violation]:
     """Check a proof of days to train: `days` is the plan's value, `bound` what the proof claims of every plan."""
     yield from min_fabric_stated(instance, proof)
@@ -81,7 +82,7 @@ def proof_violations(
         return
     if stated:  # wrong figures would hide columns
         proof = proof.model_copy(update={"max_racks_by_wired_gpus": {}})
-    yield from missing_columns(instance, bound, proof, transport_slowdown=transport_slowdown)
+    yield from missing_columns(instance, bound, proof, transport_slowdown=transport_slowdown, stop=stop)
 
 
 def block_of_layout(gpus: int, layout: LayoutPlan) -> Block | None:
@@ -132,6 +133,7 @@ def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
         racks_in_use=racks_used(block, c.replicas),
         wired_gpus=c.gpus_per_rack if spares else block.rails,
         transport_slowdown=c.transport_slowdown,
+        stop=c.stop,
     )
 
 

@@ -9,6 +9,7 @@ import typer
 from planner.cli.console import INTERRUPTED, exit_code, progress_line, read_pins
 from planner.cli.options import Gap, InstanceFile, Quiet, Seed
 from planner.files import require_writable, write_atomically
+from planner.solvers.signals import ending_searches
 
 
 def solve(
@@ -33,7 +34,7 @@ def solve(
     require_writable(output)
     pins = read_pins(pin or [])
     try:
-        with progress_line(quiet) as report:
+        with ending_searches(), progress_line(quiet) as report:
             plan = planner.solve(
                 instance,
                 time_limit=time_limit,

@@ -143,6 +143,7 @@ def columns_of(
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
     picks, counts_d, counts_m = [], [], []
     for i in range(len(rows)):
+        world.deadline.check()
         most, each = int(rows.d[i]), float(pipes.each[i])
         late = cutoff * b - float(pipes.once[i]) / total
         low = max(1, math.floor(each / late * (1 - 1e-9))) if late > 0 else most + 1

@@ -14,8 +14,7 @@ from planner.models.joint.least_cost.expand import run
 from planner.models.joint.least_cost.floor import RACKS_ALONE
 from planner.models.joint.least_cost.tree import CostTree
 from planner.models.joint.solve import search
-from planner.models.joint.space import Problem, problem_of, strategies
-from planner.models.joint.tree.cache import JointCache
+from planner.models.joint.space import Problem, problem_of
 from planner.models.joint.tree.dive import SAMPLED, likely
 from planner.models.joint.tree.expand import EXPAND
 from planner.models.joint.tree.tree import Tree
@@ -24,7 +23,7 @@ from planner.physics.training import layer_time
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Status
-from planner.solvers.deadline import Deadline
+from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.solvers.outcome import Stop
 
 NO_LIMIT = 10**9  # racks; no column has as many
@@ -61,8 +60,9 @@ def fastest_on(
 
 def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
     """Return the fastest layout of a problem on the racks of its cluster."""
-    world = World(problem=problem, sites=None, templates=None, cache=JointCache(strategies=list(strategies(problem))))
-    tree = Tree(world=world, progress=lambda _: None, deadline=Deadline(time_limit))
+    deadline = Deadline(time_limit)
+    world = World(problem=problem, sites=None, templates=None, deadline=deadline)
+    tree = Tree(world=world, progress=lambda _: None, deadline=deadline)
     stopped = search(tree)
     seconds = math.inf if tree.incumbent is None else tree.incumbent.seconds
     proved = stopped == "proved"
@@ -137,17 +137,27 @@ def least_seconds(world: World, deadline: Deadline) -> float | None:
     Infinite where no column fits; None where the limit came first.
     """
     tree = FreeTree(world=world, progress=lambda _: None, deadline=deadline)
-    for s in strategies(world.problem):
+    try:
+        return _least_column(tree)
+    except OutOfTimeError:
+        return None
+
+
+def _least_column(tree: FreeTree) -> float:
+    """Expand nodes until the first is a column, whose time no other is below; infinite where there is none."""
+    world = tree.world
+    for s in world.strategies():
+        tree.tick()
         tree.push(strategy_bound(world, s), "strategy", s)
     nodes = sorted(tree.heap)
     for bound, _, node in nodes[:: max(1, len(nodes) // SAMPLED)]:
-        if bound >= tree.ceiling or deadline.passed:
+        tree.tick()
+        if bound >= tree.ceiling:
             break
         for exact, _ in likely(world, node.what, tree.ceiling):
             tree.ceiling = min(tree.ceiling, exact)
     while tree.heap:
-        if deadline.passed:
-            return None
+        tree.tick()
         key, _, node = heapq.heappop(tree.heap)
         if node.kind == "column":
             return key
@@ -180,7 +190,7 @@ def fewest_racks(
     """
     deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
     tree = CostTree(
-        world=World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None),
+        world=World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None, deadline=deadline),
         floor=RACKS_ALONE,
         limit=limit,
         budget=float(NO_LIMIT),

@@ -63,6 +63,7 @@ class Search(CapitalBounds):
         found: list[Level] = []
         lowest = np.full(len(sends), np.inf)
         for allreduce in allreduces.tolist():
+            q.world.deadline.check()
             usd = np.sum([least_at(x, sends, allreduce) for x in parts], axis=0)
             worth = np.isfinite(usd)
             if not every:
@@ -96,6 +97,7 @@ class Search(CapitalBounds):
                 limit = self.cutoff if best is None else min(self.cutoff, best.seconds * (1 + EPS))
                 if bound > limit:
                     break
+                self.shape_problem.world.deadline.check()
                 seconds = self._seconds(level, waves, rtt, limit)
                 if seconds > limit or math.isinf(seconds):
                     continue

@@ -61,7 +61,8 @@ def solve_joint(
 def search(tree: Tree) -> Stopped:
     """Expand nodes by their keys until none can matter; return why the search ended."""
     try:
-        for s in tree.world.cache.strategies:
+        for s in tree.world.strategies():
+            tree.tick()
             tree.world.count("strategies")
             tree.push(strategy_bound(tree.world, s), "strategy", s)
         tree.current = math.inf
@@ -72,7 +73,7 @@ def search(tree: Tree) -> Stopped:
             tree.world.count(f"{node.kind} nodes")
             EXPAND[node.kind](tree, key, node.what)
     except OutOfTimeError:
-        return "limit"
+        return tree.deadline.cause
     except UnansweredError as error:
         tree.failure = str(error)
         return "limit"
@@ -107,7 +108,7 @@ def world_of(
     if instance.grid is not None and cache.sites is None:
         cache.sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
     if cache.sites is not None:
-        cache.sites.deadline, cache.sites.solved = deadline, 0
+        cache.sites.solved = 0
     max_mw = math.inf if cache.sites is not None else _cluster_fabric_mw(instance)
     if instance.network is not None and cache.templates is None:
         cache.templates = Templates(
@@ -117,7 +118,9 @@ def world_of(
             max_mw=max_mw,
             without_stripes=cache.without.get("placement.stripes"),
         )
-    return World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
+    world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
+    world.end_at(deadline)
+    return world
 
 
 def _cluster_fabric_mw(instance: Instance) -> float:

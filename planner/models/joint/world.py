@@ -18,7 +18,7 @@ from planner.instance.pins import pinned_blocks
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.places.site_bounds import Point, SiteBounds, first
 from planner.models.joint.sites import Placed, Sites
-from planner.models.joint.space import Floats, Problem
+from planner.models.joint.space import Floats, Problem, Strategy
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Template, Templates, Traffic
@@ -26,6 +26,7 @@ from planner.models.joint.tree.cache import JointCache
 from planner.physics.site import power
 from planner.physics.training.blocks.block_step import Fibre
 from planner.physics.training.blocks.rack_blocks import Block
+from planner.solvers.deadline import Deadline
 
 EPS = 1e-9  # relative: times that differ by less are the same
 CENTS = 0.005
@@ -99,6 +100,7 @@ class World:
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[Any, Any] = field(default_factory=dict)  # of a strategy, with their bounds
     cache: JointCache = field(default_factory=JointCache)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search
     given_up: float = math.inf  # least seconds a sequence of a candidate that was left without a proof
     given_up_usd: float = math.inf  # least capital of a choice that was left without a proof
 
@@ -108,6 +110,14 @@ class World:
             self.cache.site_bounds is None or self.cache.site_bounds.sites is not self.sites
         ):
             self.cache.site_bounds = SiteBounds(sites=self.sites)
+
+    def end_at(self, deadline: Deadline) -> None:
+        """Hand a search's deadline down to all that it asks."""
+        self.deadline = deadline
+        if self.sites is not None:
+            self.sites.deadline = self.sites.fibre.deadline = deadline
+        if self.templates is not None:
+            self.templates.deadline = deadline
 
     @property
     def site_bounds(self) -> SiteBounds | None:
@@ -127,6 +137,10 @@ class World:
     def count(self, name: str, number: int = 1) -> None:
         """Count something for the certificate."""
         self.counts[name] = self.counts.get(name, 0) + number
+
+    def strategies(self) -> list[Strategy]:
+        """List the ways to cut a layer of the declared space."""
+        return self.cache.strategies(self.problem, self.deadline)
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can have with so many GPUs of each cabled."""

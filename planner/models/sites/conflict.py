@@ -4,6 +4,7 @@ The power balance and the tie of modules to open sites are laws, not rules: they
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
@@ -13,14 +14,18 @@ from planner.models.sites.rules.registry import RULES
 from planner.plan.certificate import Conflict
 from planner.solvers import cpsat, highs
 from planner.solvers.cpsat_from_pyomo import restate
+from planner.solvers.deadline import Deadline
 
 
 def conflict(instance: Instance, request: SitesRequest, options: Options) -> Conflict | None:
     """Return a smallest conflict; None where a split exists, or where infeasibility is not proven twice."""
-    data = gather(instance, request)
+    data, deadline = gather(instance, request), Deadline(options.time_limit)
     if not infeasible(data, RULES, options):
         return None
-    rules = _minimal(data, options)
+    rules = _minimal(data, options, deadline)
+    if deadline.passed:
+        return None
+    options = replace(options, time_limit=deadline.limit)
     # The set is judged again on its own: without any one rule a split exists, and another backend finds none with all.
     if any(infeasible(data, rules - {name}, options) for name in rules) or not verified(data, rules, options):
         return None
@@ -43,10 +48,13 @@ def verified(data: SplitData, rules: Collection[str], options: Options) -> bool:
     return second.infeasible or infeasible(data, rules, options, presolve=False)
 
 
-def _minimal(data: SplitData, options: Options) -> frozenset[str]:
+def _minimal(data: SplitData, options: Options, deadline: Deadline) -> frozenset[str]:
     """Leave out each rule in turn for good when the rest still conflict: what remains is all needed."""
     rules = frozenset(RULES)
     for name in RULES:
+        if deadline.passed:
+            break
+        options = replace(options, time_limit=deadline.limit)
         if infeasible(data, rules - {name}, options):
             rules = rules - {name}
     return rules

@@ -19,7 +19,7 @@ from planner.models.joint.columns import (
 from planner.models.joint.least_cost.shapes import CheapestSearch
 from planner.models.joint.least_cost.tree import BlockSizes, ColumnsNode, CostTree, PipesNode, ShapeNode
 from planner.models.joint.search import fastest
-from planner.models.joint.space import Ints, Strategy, strategies
+from planner.models.joint.space import Ints, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.tree.tree import Stopped
 from planner.models.joint.world import CENTS, EPS, Plan, Shape, ShapeProblem, World, open_sites, shapes
@@ -37,14 +37,14 @@ KNOWN = 1.5  # times the least capital of a strategy: up to a cheapest plan no d
 def run(tree: CostTree) -> Stopped:
     """Expand nodes by their keys until none could hold the best plan; return whether that or a limit came first."""
     try:
-        for s in strategies(tree.world.problem):
+        for s in tree.world.strategies():
+            tree.deadline.check()
             tree.world.count("strategies")
             tree.push(*_strategy_key(tree, s), "strategy", s)
         if tree.incumbent is None:
             _dive(tree)
         while tree.heap:
-            if tree.deadline.passed:
-                return "limit"
+            tree.deadline.check()
             _, seconds, _, node = heapq.heappop(tree.heap)
             usd, what = node.what
             if tree.opens(usd, seconds):
@@ -52,7 +52,7 @@ def run(tree: CostTree) -> Stopped:
                 tree.world.count(f"{node.kind} nodes")
                 EXPAND[node.kind](tree, usd, seconds, what)
     except OutOfTimeError:
-        return "limit"
+        return tree.deadline.cause
     except UnansweredError as error:
         tree.failure = str(error)
         return "limit"
@@ -252,7 +252,8 @@ def _dive(tree: CostTree) -> None:
     found: list[tuple[float, int, ColumnsNode]] = []
     nodes = sorted(tree.heap)
     for key, _, _, node in nodes[:: max(1, len(nodes) // SAMPLED)]:
-        if key > best or tree.deadline.passed:
+        tree.deadline.check()
+        if key > best:
             break
         usd, s = node.what
         for zero in (z for z in s.problem.options("zero_stage", range(4)) if z in LIKELY_ZEROS):
@@ -266,7 +267,8 @@ def _dive(tree: CostTree) -> None:
                 best = min(best, float(columns.least_usd[0]))
                 found.append((float(columns.least_usd[0]), len(found), columns))
     for usd, _, columns in sorted(found, key=lambda x: x[:2])[:DIVES]:
-        if tree.incumbent is not None or tree.deadline.passed:
+        tree.deadline.check()
+        if tree.incumbent is not None:
             return
         _price(tree, usd, column_at(columns.strategy, columns.zero, columns.table, 0))
 

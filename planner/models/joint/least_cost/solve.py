@@ -81,7 +81,8 @@ def cheapest_by(
     `known`: a plan in time from which the search starts, such as the fastest; what its search learned of sites and
     templates stands in the world, and is not asked again.
     """
-    problem = world.problem
+    problem, deadline = world.problem, Deadline(time_limit)
+    world.end_at(deadline)
 
     def report(plan: Plan) -> None:
         c = plan.column
@@ -97,7 +98,7 @@ def cheapest_by(
         floor=floor_of(world),
         limit=deadline_seconds_per_sequence,
         budget=world.budget,
-        deadline=Deadline(time_limit),
+        deadline=deadline,
         progress=report,
         incumbent=known,
     )

@@ -25,6 +25,7 @@ from planner.models.wan.data import RouteOption
 from planner.physics.site.fibre import Fibre
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.plan.wan import WanPlan
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import UnansweredError
 
 Floats = NDArray[np.float64]
@@ -50,6 +51,7 @@ class FibreDesigns:
     plans: dict[Any, WanPlan | None] = field(default_factory=dict)
     routes: dict[Pair, _Routes] = field(default_factory=dict)
     tables: dict[Any, Floats] = field(default_factory=dict)
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; a design cut short by it is not kept
 
     def design(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanPlan | None:
         """Return the design of least capital that joins some sites; None where no fibre does.
@@ -58,8 +60,9 @@ class FibreDesigns:
         """
         request = self.request(sites, circuit, window_seconds)
         if request not in self.plans:
-            outcome = wan_design.solve(self.instance, request, Options(seed=self.seed))
+            outcome = wan_design.solve(self.instance, request, Options(seed=self.seed, time_limit=self.deadline.limit))
             self.solved += 1
+            self.deadline.check()
             if outcome.solution is None and not outcome.infeasible:
                 raise UnansweredError(
                     f"joint sites: the design of the fibre ended without an answer ({outcome.detail})"
@@ -115,6 +118,7 @@ class FibreDesigns:
         """
         key = pair, stage_bytes
         if key not in self.tables:
+            self.deadline.check()
             if pair not in self.routes:
                 self.routes[pair] = self._routes(pair)
             found = np.full(self._counts.shape, np.inf)

@@ -30,6 +30,7 @@ from planner.physics.network.price import bill, by_reach
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import free_uplinks, wan_ports
+from planner.solvers.deadline import Deadline
 
 Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
@@ -67,6 +68,7 @@ class Templates:
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
     lengths: dict[int, dict[tuple[str, int, int, int], Price]] = field(default_factory=dict)  # by racks
+    deadline: Deadline = field(default_factory=Deadline)  # of the search; a table cut short by it is not kept
 
     @cached_property
     def network(self) -> Network:
@@ -155,12 +157,14 @@ class Templates:
             grouped = s.mode.grouped
             parts += [] if grouped else [trees.single(s)]
             for domain in s.domain_sizes():
+                self.deadline.check()
                 if grouped:
                     later.append((s, domain, None))
                 elif s.least_usd(domain) <= s.max_usd:
                     later.append((s, domain, self._tops(s, domain)))
         every = self._leaf_loads(sites, later)
         for s, domain, tops in later:
+            self.deadline.check()
             if tops is not None and len(tops.up):
                 stripes, load = every[domain]
                 kept = trees.undominated_rows(load)
@@ -178,6 +182,7 @@ class Templates:
         front = Front(found, power_counts=self.power_counts)
         for kind in (_pods, _groups, _zones):
             for s, domain, tops in later:
+                self.deadline.check()
                 s.front = front
                 more = kind(s, domain, tops, *every[domain])
                 if any(len(x) for x in more):
@@ -193,7 +198,11 @@ class Templates:
         if not sizes:
             return {}
         loads, stripes = sites[0].loads, list(sites[0].stripes)
-        each = np.array([loads.at(n, np.array(sizes)) for n in stripes]).reshape(len(stripes), len(sizes), 4)
+        counted = []
+        for n in stripes:
+            self.deadline.check()
+            counted.append(loads.at(n, np.array(sizes)))
+        each = np.array(counted).reshape(len(stripes), len(sizes), 4)
         return {size: (stripes, each[:, i]) for i, size in enumerate(sizes)}
 
     def _site(

@@ -8,10 +8,11 @@ from planner.instance.instance import Instance
 from planner.instance.pins import ONE_SITE
 from planner.models.joint.places.site_bounds import SiteBounds
 from planner.models.joint.sites import Sites
-from planner.models.joint.space import Floats, Strategy, problem_of, strategies
+from planner.models.joint.space import Floats, Problem, Strategy, strategies
 from planner.models.joint.split import Column
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Templates, Traffic
+from planner.solvers.deadline import Deadline
 
 
 @dataclass(kw_only=True)
@@ -23,7 +24,7 @@ class JointCache:
 
     question: Any = None
     without: dict[str, Any] = field(default_factory=dict)
-    strategies: list[Strategy] = field(default_factory=list)
+    listed: list[Strategy] | None = None
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
@@ -42,12 +43,21 @@ class JointCache:
             for name in self.__dataclass_fields__:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
-            self.strategies = list(strategies(problem_of(instance, without)))
         if self.sites is not None:
             self.sites = replace(self.sites, instance=instance, most={})
             self.site_bounds = SiteBounds(
                 sites=self.sites, known={} if self.site_bounds is None else self.site_bounds.known
             )
+
+    def strategies(self, problem: Problem, deadline: Deadline) -> list[Strategy]:
+        """List the ways to cut a layer once; raise where the time comes first."""
+        if self.listed is None:
+            found = []
+            for s in strategies(problem):
+                deadline.check()
+                found.append(s)
+            self.listed = found
+        return self.listed
 
     def table(self, templates: Templates, traffic: Traffic, blocks: int, max_usd: float) -> Options:
         """Return the templates of so many blocks up to a price; those of a table up to a higher one do as well."""

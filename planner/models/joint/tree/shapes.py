@@ -29,6 +29,7 @@ def next_shape(tree: Tree, cursor: Cursor) -> tuple[float, float, ShapeProblem] 
     world, column = tree.world, cursor.column
     phi = world.problem.transport_slowdown
     for shape in cursor.rest:
+        tree.tick()
         shape_problem = ShapeProblem(world=world, column=column, shape=shape)
         most = replace(shape, min_replicas=max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1))
         least = replace(shape_problem, shape=most).bound(phi, phi, tree.cutoff, shape_problem.best_fibre)
