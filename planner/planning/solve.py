@@ -15,6 +15,7 @@ from planner.models.requests import Options
 from planner.plan.certificate import ALMOST_AS_FAST, CheaperPlan, Violation
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
+from planner.planning.campus_end import limited_by
 from planner.planning.conflict import conflict_of, too_late
 from planner.planning.joint_plan import plan_of
 from planner.solvers.deadline import Deadline
@@ -74,6 +75,9 @@ def _decided(
     plan = plan_of(instance, solution, options, deadline.elapsed - started, cheaper=cheaper)
     if late is not None:
         return plan.model_copy(update={"conflict": late})
+    if plan.status == "optimal" and instance.objective.minimize == "days_to_train":
+        end = limited_by(instance, solution, options, deadline)
+        plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})
     if solution.status is JointStatus.INFEASIBLE:
         return plan.model_copy(update={"conflict": conflict_of(instance, replace(options, time_limit=deadline.limit))})
     return plan

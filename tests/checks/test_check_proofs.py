@@ -135,3 +135,12 @@ def test_a_pinned_number_is_kept(pin: str, value: int, rule: str) -> None:
     striped = {"placement__stripes": {"e1": 1, "w1": 1}, "placement__blocks_by_site": {"e1": 3, "w1": 2}}
     assert rule not in named(edited(PLAN, **striped))
     assert rule in named(edited(PLAN, **striped, instance__pins={pin: value}))
+
+
+@pytest.mark.parametrize(
+    ("stated", "wrong"), [("grid", False), ("budget", False), ("layout", True), ("owned_racks", True)]
+)
+def test_what_ends_the_campus(stated: str, wrong: bool) -> None:
+    """Where the budget buys the 10 racks in use alone, no owned racks end them, and no further block could be had."""
+    spent = edited(PLAN, instance__limits__budget_usd=21e6, objective__limited_by=stated)
+    assert ("limited_by" in rules(spent)) == wrong

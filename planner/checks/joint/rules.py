@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from planner.checks.joint import racks
 from planner.checks.joint.missing import missing_columns
-from planner.checks.rule import Rule, at_most, broken, must_equal
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
 from planner.instance.instance import Instance
 from planner.physics.network.price import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
@@ -137,4 +137,20 @@ def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
     )
 
 
-RULES: tuple[Rule, ...] = (joint_proof,)
+def limited_by(c: PlanPhysics) -> Iterator[Violation]:
+    """Check what a plan says ends it: exactly for a cluster; of a grid what budget, power and sites say one by one."""
+    stated, layout = c.plan.objective.limited_by, c.plan.layout
+    if stated is None or layout is None or c.faults:
+        return
+    block, owned = block_of_layout(c.gpus_per_rack, layout), c.instance.hardware.racks or 0
+    more = 0 if block is None else racks_used(block, c.replicas) + block.racks
+    if c.instance.grid is None:
+        yield from must_be("limited_by", "limited_by", stated, "owned_racks" if more > owned else "layout")
+    elif stated == "owned_racks" or (stated == "budget" and c.instance.limits.budget_usd is None):
+        yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
+    elif stated == "layout" and block is not None:
+        most = racks.max_racks(c.instance, block.rails)
+        yield from at_most("limited_by", more, most, "racks with a further block", "racks by budget, power and sites")
+
+
+RULES: tuple[Rule, ...] = (joint_proof, limited_by)
