@@ -212,6 +212,19 @@ class Sites:
         placed = self.placed[key]
         return math.inf if placed is None else placed.capital_usd
 
+    def joined_least(self, parts: tuple[Part, ...], circuit: Circuit | None) -> float:
+        """Bound the capital as `least` does, but of more than two sites by the design of their fibre.
+
+        More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
+        designs that carry the exchange alone cost no less.
+        """
+        if not self.designed or len(parts) < 3:
+            return self.least(parts, circuit)
+        found = self._placed(parts, circuit)
+        if found is None:
+            return math.inf
+        return self.least(parts, circuit) if self.data.wan.traffic else found.capital_usd
+
     def question(
         self, parts: tuple[Part, ...], circuit: Circuit | None, designs: dict[Joined, float | None]
     ) -> Question:
