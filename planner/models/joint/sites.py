@@ -11,7 +11,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from planner.instance.instance import Instance
-from planner.models.joint.places.fibre_design import FibreDesigns
+from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, Circuit, Joined, Part, Question, stated, total_musd
 from planner.models.joint.space import DEFAULT_WAN
 from planner.models.requests import SitesRequest
@@ -220,6 +220,8 @@ class Sites:
         """
         if not self.designed or len(parts) < 3:
             return self.least(parts, circuit)
+        if circuit is not None and not circuit.stage_bytes:
+            circuit = replace(circuit, stage_bytes=LARGE_BYTES)
         found = self._placed(parts, circuit)
         if found is None:
             return math.inf
