@@ -126,13 +126,14 @@ class Assembly:
     @property
     def value(self) -> float:
         """The figure of merit."""
-        return self.metrics.days_to_train if self.instance.objective.minimize == "days_to_train" else self.total_usd
+        return (
+            self.metrics.days_to_train if self.instance.objective.minimize == "days_to_train" else self.bill.total_usd
+        )
 
     @property
     def bound(self) -> float | None:
         """What no plan of the declared space is below."""
-        s = self.solution
-        bound = s.lower_bound
+        bound = self.solution.lower_bound
         return None if bound is None else min(bound, self.value)
 
     @cached_property
@@ -300,11 +301,6 @@ class Assembly:
         )
         window = self.metrics.wan_window_seconds
         return sites_section(sites, placed, fabric_mw, given=given), wan_section(sites, placed, window_seconds=window)
-
-    @cached_property
-    def total_usd(self) -> float:
-        """What the plan costs."""
-        return self.bill.total_usd
 
     @cached_property
     def bill(self) -> Cost:

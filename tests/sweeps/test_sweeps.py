@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run_here
 from sweeping import ROOT, kills_at_two, kills_once, small, written
 
 import planner
@@ -310,7 +311,7 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
 def test_bad_usage_leaves_nothing_behind(tmp_path: Path, args: list[str], problem: str) -> None:
     """A user's mistake ends with status 2, a message, and no file."""
     args = [str(tmp_path / a) if a.startswith(("rows", "no/", "no.")) else a for a in args]
-    out = run(written(tmp_path), *args)
+    out = run_here("sweep", written(tmp_path), *args)
     assert (out.returncode, out.stdout) == (2, "") and problem in out.stderr and "Traceback" not in out.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["small.json"]
 
@@ -349,13 +350,7 @@ def test_compare_rows_and_plans(tmp_path: Path) -> None:
             store.append(answer.row)
 
     def compare(*args: str | Path) -> str:
-        out = subprocess.run(
-            [sys.executable, "-m", "planner", "compare", *map(str, args)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-        )
+        out = run_here("compare", *args)
         assert (out.returncode, out.stderr) == (0, "")
         return out.stdout
 
