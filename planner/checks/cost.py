@@ -25,15 +25,13 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
         split = split.model_copy(
             update={"sites": exact, "new_lines": lines, "upgrades": steps, "links": _exact_links(c, split)}
         )
-    fabric = plan.fabric
-    if fabric is not None and c.instance.network is not None:
-        if set(fabric.sites) != set(c.wired):
+    fabrics = plan.fabric.sites if plan.fabric is not None else None
+    if fabrics is not None and c.instance.network is not None:
+        if set(fabrics) != set(c.wired):
             return None
-        usd = {s: priced(c.instance.network, c.switches[f.switch], c.wired[s]) for s, f in fabric.sites.items()}
-        fabric = fabric.model_copy(
-            update={"sites": {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabric.sites.items()}}
-        )
-    return bill(c.instance, sum(c.racks_by_site.values()), split, fabric, wan.repriced(c))
+        usd = {s: priced(c.instance.network, c.switches[f.switch], c.wired[s]) for s, f in fabrics.items()}
+        fabrics = {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabrics.items()}
+    return bill(c.instance, sum(c.racks_by_site.values()), split, fabrics, wan.repriced(c))
 
 
 def _exact(c: PlanPhysics, s: Site) -> Site:

@@ -9,7 +9,7 @@ from planner.checks.training import heterogeneous
 from planner.checks.training.model_choice import stated_loss
 from planner.instance.identity import instance_sha256
 from planner.physics.plan_physics import PlanPhysics
-from planner.plan.certificate import Certificate, Violation
+from planner.plan.certificate import ALMOST_AS_FAST, Certificate, Violation
 
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 
@@ -121,14 +121,37 @@ def objective(c: PlanPhysics) -> Iterator[Violation]:
         bound = getattr(o, which)
         if bound is not None and o.value is not None:
             yield from at_most("objective", bound, o.value, which, name)
+    yield from _cheaper(c)
     decision = c.plan.layout or c.plan.pools
     proven = decision.certificate.bound if decision and name != "loss" else None
     if proven is not None and o.bound is not None:
         yield from at_most("objective", o.bound, proven, "bound", "proven by the certificate")
 
 
+def _cheaper(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that the plan named as cheaper is cheaper, almost as fast, and no faster than is possible."""
+    o, price = c.plan.objective, recomputed(c.plan, c)
+    x, rule = o.cheaper, "objective[cheaper]"
+    if x is None:
+        return
+    if o.name != "days_to_train" or o.value is None or price is None:
+        yield broken(rule, f"a cheaper plan beside {o.name} {show(o.value)}, fewest days expected")
+        return
+    share = f"days, {1 + ALMOST_AS_FAST:g} times the plan's"
+    yield from at_most(rule, x.days_to_train, o.value * (1 + ALMOST_AS_FAST), "days of the cheaper plan", share)
+    if o.bound is not None:
+        yield from at_most(rule, o.bound, x.days_to_train, "days, the bound", "days of the cheaper plan")
+    if x.capital_usd >= price.total_usd:
+        yield broken(rule, f"{show(x.capital_usd)} USD of the cheaper plan >= {show(price.total_usd)} USD of the plan")
+
+
 def status(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the plan is called optimal only where every certificate is and the search ended by proof."""
+    """Check that the plan is called optimal only at its bound, with every certificate, and by proof."""
+    o, allowed = c.plan.objective, max(TOLERANCE, c.instance.objective.tolerance)
+    apart = o.value is None or o.bound is None or _distance(o.value, o.bound) > allowed
+    if c.plan.status == "optimal" and apart:
+        sides = f"value {show(o.value)} and bound {show(o.bound)}"
+        yield broken("status", f"optimal, yet {sides} are more than {allowed:g} apart")
     weaker = [name for name, x in certificates(c).items() if x.status != "optimal"]
     if c.plan.status == "optimal" and (weaker or c.plan.stopped != "proved"):
         others = f"{len(weaker)} certificates are not ({', '.join(weaker)})"

@@ -14,12 +14,16 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def _from_zero(value: Any) -> bool:
+    return (value == 0 and not isinstance(value, bool)) or _whole(value)
+
+
 def _stage_list(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(_whole(v) for v in value)
 
 
 def _count_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(v == 0 or _whole(v) for v in value)
+    return isinstance(value, list) and bool(value) and all(_from_zero(v) for v in value)
 
 
 def _by_site(value: Any) -> bool:
@@ -27,6 +31,7 @@ def _by_site(value: Any) -> bool:
 
 
 WHOLE: tuple[Check, str] = (_whole, "a whole number from 1")
+FROM_ZERO: tuple[Check, str] = (_from_zero, "a whole number from 0")
 
 PINS: dict[str, tuple[Check, str]] = {
     "sites.racks": WHOLE,
@@ -60,12 +65,10 @@ PINS: dict[str, tuple[Check, str]] = {
     "fabric.core_down_ports": WHOLE,
     "fabric.core_up_ports": WHOLE,
     "placement.stripes": WHOLE,
-    "wan.wavelengths": (
-        lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
-        "a whole number from 0",
-    ),
+    "wan.wavelengths": FROM_ZERO,
 }
 RACKS_AT = "sites.racks."
+BLOCKS_AT = "placement.blocks."
 FABRIC = "fabric."
 ONE_SITE = "cluster"  # the site of an instance without a grid
 # Of the fabric of one site, `fabric.SITE.KEY`: all that can be pinned for every site, and these.
@@ -80,16 +83,14 @@ SITE_FABRIC: dict[str, tuple[Check, str]] = {
 def check_pins(instance: Instance) -> Iterator[str]:
     """Return every pin whose path is unknown or whose value is of the wrong kind."""
     nodes = {n.id for n in instance.grid.nodes if n.site} if instance.grid else set()
+    sites = nodes or {ONE_SITE}
+    by_site = {RACKS_AT + n for n in nodes} | {BLOCKS_AT + n for n in sites}
     for path, value in instance.pins.items():
-        if path.startswith(RACKS_AT) and path.removeprefix(RACKS_AT) in nodes:
-            if not (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-                yield f"pins.{path}: must be a whole number from 0 (is {value!r}); fix the pin"
-            continue
-        kind = PINS.get(path) or _site_fabric(path, nodes or {ONE_SITE})
+        kind = FROM_ZERO if path in by_site else PINS.get(path) or _site_fabric(path, sites)
         if kind is None:
-            known = [*PINS, *(RACKS_AT + n for n in sorted(nodes))]
+            known = [*PINS, *sorted(by_site)]
             if path.startswith(FABRIC):
-                known += [f"{FABRIC}{n}.{name}" for n in sorted(nodes or {ONE_SITE}) for name in SITE_FABRIC]
+                known += [f"{FABRIC}{n}.{name}" for n in sorted(sites) for name in SITE_FABRIC]
             yield f"pins.{path}: no such decision; {hint(path, known)}"
         elif not kind[0](value):
             yield f"pins.{path}: must be {kind[1]} (is {value!r}); fix the pin"
@@ -99,6 +100,11 @@ def _site_fabric(path: str, sites: set[str]) -> tuple[Check, str] | None:
     """Return what may be pinned at a path of one site's fabric, or None where there is no such path."""
     site, _, name = path.removeprefix(FABRIC).rpartition(".")
     return SITE_FABRIC.get(name) if path.startswith(FABRIC) and site in sites else None
+
+
+def pinned_blocks(instance: Instance) -> dict[str, int]:
+    """Return the pinned numbers of blocks by site."""
+    return {k.removeprefix(BLOCKS_AT): n for k, n in sorted(instance.pins.items()) if k.startswith(BLOCKS_AT)}
 
 
 def pinned(instance: Instance, path: str) -> Any:

@@ -30,6 +30,10 @@ class Certificate(Frozen):
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
 
 
+LimitedBy = Literal["grid", "budget", "owned_racks", "layout"]
+ALMOST_AS_FAST = 0.005  # of the days, within which the cheapest plan is named beside the fastest
+
+
 class CheaperPlan(Frozen):
     """A plan that is almost as fast for less money."""
 
@@ -50,6 +54,11 @@ class ObjectiveValue(Frozen):
     fabric_free_bound: float | None = Field(None, description="No plan is better with any fabric whatever.")
     space: str = Field("", description="The declared space.")
     outside: str = Field("", description="What is not in it.")
+    limited_by: LimitedBy | None = Field(
+        None,
+        description="What one more block of racks meets: power and sites, the budget, or the racks owned; `layout` "
+        "where all allow it and no plan is faster with it. Null: not determined.",
+    )
     cheaper: CheaperPlan | None = Field(None, description="The cheapest plan within 0.5 % of the days, where cheaper.")
 
 

@@ -4,8 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
+from planner.instance.wan import Wan
+from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options, SitesRequest
@@ -32,7 +36,9 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     """
     deadline = Deadline(options.time_limit)
     if instance.grid is not None:
-        request = SitesRequest(fabric_usd_per_rack=min_fabric_usd(instance.network))
+        request = SitesRequest(
+            fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed)
+        )
         sites = sites_conflict.conflict(instance, request, options)
         if sites is not None:
             return sites
@@ -79,8 +85,25 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
             rules[f"limits.{name}"] = lambda x, name=name: _limit(x, name, None)  # type: ignore[misc]
     if instance.hardware.racks is not None:
         rules["hardware.racks"] = lambda x: _hardware(x, racks=(x.hardware.racks or 0) * MORE_RACKS)
+    wan = instance.wan
+    if wan is not None and wan.protection == "one_cut":
+        rules["wan.protection"] = lambda x: _wan(x, protection="none")
+    if wan is not None and wan.fibre_edges:
+        rules["wan.fibre_edges"] = lambda x: _wan(x, fibre_nodes=(), fibre_edges=())
     rules["memory"] = _with_memory
     return rules
+
+
+def _unjoined(instance: Instance, seed: int) -> frozenset[frozenset[str]]:
+    """Return the pairs of sites that cannot exchange where no other site is open: no routes of the fibre join them.
+
+    Pinned racks may open a site that exchanges nothing, so that with them no pair is barred.
+    """
+    sites = Sites(instance=instance, seed=seed)
+    pins = sites.data.pins
+    if not sites.designed or pins.racks is not None or pins.racks_by_site:
+        return frozenset()
+    return frozenset(frozenset(p) for p in sites.data.pairs if not np.isfinite(sites.fibre.prices(p, 0.0)[1:]).any())
 
 
 def _limit(instance: Instance, name: str, value: Any) -> Instance:
@@ -89,6 +112,10 @@ def _limit(instance: Instance, name: str, value: Any) -> Instance:
 
 def _hardware(instance: Instance, **values: Any) -> Instance:
     return instance.model_copy(update={"hardware": instance.hardware.model_copy(update=values)})
+
+
+def _wan(instance: Instance, **values: Any) -> Instance:
+    return instance.model_copy(update={"wan": (instance.wan or Wan()).model_copy(update=values)})
 
 
 def _with_memory(instance: Instance) -> Instance:
@@ -127,6 +154,8 @@ def _reason(instance: Instance, rules: list[str]) -> str:
         "limits.budget_usd": f"the budget is {money(limits.budget_usd or 0.0)}",
         "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",
         "limits.deadline_days": f"training must end in {limits.deadline_days or 0:,.6g} days",
+        "wan.protection": "any one fibre edge may be cut",
+        "wan.fibre_edges": f"the fibre has {len(instance.wan.fibre_edges) if instance.wan else 0:,} edges",
         "hardware.racks": f"there are {h.racks or 0:,} racks of {gpus} GPUs",
     }
     parts = [sentences.get(rule) or _pin_sentence(instance, rule) for rule in rules]

@@ -28,7 +28,7 @@ from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
-from planner.plan.fabric import FabricPlan
+from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import Assignment, PlacementPlan, SitePlacement
 from planner.plan.plan import Cost, Plan
@@ -217,11 +217,17 @@ class Assembly:
     @cached_property
     def fabric(self) -> FabricPlan | None:
         """The fabric section; None where the instance has no network."""
+        fabrics = self.fabrics
+        return None if fabrics is None else FabricPlan(sites=fabrics, certificate=self.certificate())
+
+    @cached_property
+    def fabrics(self) -> dict[str, SiteFabric] | None:
+        """The fabric of every site, which the bill reads: it knows no certificate, whose value may be the bill."""
         network, templates = self.instance.network, self.choice.templates
         if network is None:
             return None
         switches = {x.name: x for x in resolved_switches(network.switches)}
-        sites = {
+        return {
             s: site_fabric(
                 network,
                 switches[t.switch],
@@ -235,7 +241,6 @@ class Assembly:
             )
             for s, t in sorted(templates.items())
         }
-        return FabricPlan(sites=sites, certificate=self.certificate())
 
     def _gateway_rates(self, site: str) -> GatewayRates:
         """Return what the WAN gateway of a site carries: the wavelengths that end there, and the gradients."""
@@ -305,7 +310,7 @@ class Assembly:
     def bill(self) -> Cost:
         """The bill."""
         split, joined = self.sites
-        return cost.bill(self.instance, sum(self.racks.values()), split, self.fabric, joined)
+        return cost.bill(self.instance, sum(self.racks.values()), split, self.fabrics, joined)
 
 
 def _assignment(order: list[list[int]], d: Design) -> tuple[Assignment, ...]:

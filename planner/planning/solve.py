@@ -6,15 +6,16 @@ from dataclasses import replace
 from planner.checks.registry import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
-from planner.models.joint.least_cost.solve import SHARE, cheaper_within, solve_joint_cost
+from planner.models.joint.least_cost.solve import cheaper_within, solve_joint_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.world import CENTS
 from planner.models.requests import Options
-from planner.plan.certificate import CheaperPlan, Violation
+from planner.plan.certificate import ALMOST_AS_FAST, CheaperPlan, Violation
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
+from planner.planning.campus_end import limited_by
 from planner.planning.conflict import conflict_of, too_late
 from planner.planning.joint_plan import plan_of
 from planner.solvers.deadline import Deadline
@@ -74,6 +75,9 @@ def _decided(
     plan = plan_of(instance, solution, options, deadline.elapsed - started, cheaper=cheaper)
     if late is not None:
         return plan.model_copy(update={"conflict": late})
+    if plan.status == "optimal" and instance.objective.minimize == "days_to_train":
+        end = limited_by(instance, solution, options, deadline)
+        plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})
     if solution.status is JointStatus.INFEASIBLE:
         return plan.model_copy(update={"conflict": conflict_of(instance, replace(options, time_limit=deadline.limit))})
     return plan
@@ -88,7 +92,7 @@ def _in_days(
     if best is None or solution.stopped != "proved" or (instance.network is None and instance.grid is None):
         return solution, None
     world = world_of(instance, options, deadline, cache)
-    found = cheaper_within(world, best, tolerance or SHARE, time_limit=deadline.limit, progress=progress)
+    found = cheaper_within(world, best, tolerance or ALMOST_AS_FAST, time_limit=deadline.limit, progress=progress)
     plan = found.plan
     if plan is None or found.capital_usd is None or found.capital_usd > best.capital_usd - CENTS:
         return replace(solution, stopped=found.stopped) if tolerance else solution, None

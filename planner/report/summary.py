@@ -14,6 +14,12 @@ from planner.units import money, percent, words
 
 INDENT = 11  # columns of a section's name
 OBJECTIVE_UNITS = {"days_to_train": "days to train", "cost_usd": "USD", "loss": "nats a token"}
+END = {
+    "grid": "power and sites end the campus: they feed no further block of racks",
+    "budget": "the budget ends the campus: it buys no further block of racks",
+    "owned_racks": "the racks end the cluster: those left hold no further block",
+    "layout": "a further block of racks could be had, and would not train faster",
+}
 PROVEN = 1e-9  # relative: a gap of rounding alone
 SMALL = 5e-4  # share of a total below which a part prints as 0.0 % and is left out
 
@@ -64,7 +70,8 @@ def _around(plan: Plan) -> Iterator[str]:
         x = o.cheaper
         yield (
             f"  {_figure(o.name, o.value or 0.0)} days for {money(plan.cost.total_usd)}; "
-            f"{x.days_to_train:,.1f} for {money(x.capital_usd)} ({x.racks:,} racks)"
+            f"{x.days_to_train:,.1f} for {money(x.capital_usd)} "
+            f"({money(plan.cost.total_usd - x.capital_usd)} less, {x.racks:,} racks)"
         )
 
 
@@ -97,6 +104,8 @@ def _cost(plan: Plan) -> Iterator[str]:
     budget = plan.instance.limits.budget_usd
     left = f"; {money(budget - plan.cost.total_usd)} of {money(budget)} left" if budget else ""
     yield f"{money(plan.cost.total_usd)} = {parts}{left}"
+    if plan.objective.limited_by is not None:
+        yield END[plan.objective.limited_by]
     running = ", ".join(f"{k} {money(v)}" for k, v in plan.cost.opex_usd_per_year.items())
     if running:
         yield f"a year: {running}"

@@ -8,6 +8,7 @@ from worked_plan import edited, named, rules, small
 PLAN = small()
 DECISIONS = ["sites", "layout", "fabric", "placement"]
 DAYS = PLAN.layout.metrics.days_to_train
+CHEAPEST = small(objective__minimize="cost_usd", limits__deadline_days=1)
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
@@ -34,18 +35,16 @@ def test_a_bound_above_the_objective_is_none(decision: str) -> None:
     assert f"bound_side[{decision}]" in named(plan)
 
 
-@pytest.mark.parametrize("decision", ["sites", "fabric"])
+@pytest.mark.parametrize("decision", DECISIONS)
 def test_optimal_means_that_the_bound_is_reached(decision: str) -> None:
-    """A gap of a tenth is a feasible decision, and the plan is feasible with it."""
-    c = getattr(PLAN, decision).certificate
+    """A bound of nothing is true of every decision, and makes none optimal."""
     path = f"{decision}__certificate__"
-    open_gap = {f"{path}bound": c.objective * 0.9, f"{path}gap": 0.1}
-    assert named(edited(PLAN, **open_gap)) == {f"optimal[{decision}]"}
-    assert named(edited(PLAN, **open_gap, **{f"{path}status": "feasible"})) == {"status"}
-    assert named(edited(PLAN, **open_gap, **{f"{path}status": "feasible"}, status="feasible")) == set()
-    assert named(edited(PLAN, **{f"{path}gap": 0.01})) == {f"gap[{decision}]"}
-    assert named(edited(PLAN, **{f"{path}gap": None})) == {f"gap[{decision}]"}
-    assert f"optimal[{decision}]" in named(edited(PLAN, **{f"{path}status": "unknown"}, status="feasible"))
+    open_gap = {f"{path}bound": 0.0, f"{path}gap": 1.0}
+    assert named(edited(PLAN, **open_gap)) == set()
+    assert named(edited(PLAN, **open_gap, **{f"{path}status": "optimal"})) == {f"optimal[{decision}]"}
+    assert named(edited(PLAN, **{**open_gap, f"{path}gap": 0.01})) == {f"gap[{decision}]"}
+    assert named(edited(PLAN, **{**open_gap, f"{path}gap": None})) == {f"gap[{decision}]"}
+    assert f"optimal[{decision}]" in named(edited(PLAN, **{f"{path}status": "unknown"}))
 
 
 @pytest.mark.parametrize(
@@ -66,15 +65,19 @@ def test_the_objective(changes: dict[str, Any], rule: str) -> None:
 
 
 def test_the_plan_proves_no_more_than_its_layout() -> None:
-    """A feasible layout with a bound a tenth below leaves the same gap to the plan."""
-    weak = {
-        "status": "feasible",
-        "layout__certificate__status": "feasible",
-        "layout__certificate__bound": DAYS * 0.9,
-        "layout__certificate__gap": 0.1,
-    }
-    assert rules(edited(PLAN, **weak)) == {"objective"}
-    assert rules(edited(PLAN, **weak, objective__bound=DAYS * 0.9, objective__gap=0.1)) == set()
+    """A layout's bound of nothing leaves no more to the plan."""
+    weak = {"layout__certificate__bound": 0.0, "layout__certificate__gap": 1.0}
+    share = 1e-9
+    assert rules(edited(PLAN, **weak, objective__bound=DAYS * share, objective__gap=1 - share)) == {"objective"}
+    assert rules(edited(PLAN, **weak, objective__bound=0.0, objective__gap=1.0)) == set()
+
+
+@pytest.mark.parametrize("path", ["objective", "objective__joint", "layout__certificate", "fabric__certificate"])
+def test_a_bound_in_days_needs_its_proof(path: str) -> None:
+    """A plan that says of itself that nothing is faster is refused wherever it says so: faster columns exist."""
+    joint = path == "objective__joint"
+    bound, gap = (f"{path}_bound", f"{path}_gap") if joint else (f"{path}__bound", f"{path}__gap")
+    assert "joint_columns" in rules(edited(PLAN, **{bound: DAYS, gap: 0.0}))
 
 
 def test_the_hash_is_that_of_the_instance() -> None:
@@ -83,14 +86,61 @@ def test_the_hash_is_that_of_the_instance() -> None:
     assert "instance_hash" in named(edited(PLAN, instance__limits__budget_usd=34.1e6))
 
 
-def test_an_interrupted_search_proves_nothing() -> None:
-    """Optimal means that the search ended by proof."""
-    assert rules(edited(PLAN, stopped="limit")) == {"status"}
-
-
 def test_least_cost_is_an_objective_too() -> None:
     """Where cost is to be least, the value is the bill's total."""
-    plan = small(objective__minimize="cost_usd", limits__deadline_days=1)
+    plan = CHEAPEST
     assert plan.objective.value == plan.cost.total_usd
     assert rules(plan) == set()
     assert rules(edited(plan, objective__value=plan.cost.total_usd * 0.99)) >= {"objective"}
+
+
+def test_a_plan_is_optimal_by_proof_alone() -> None:
+    """Optimal means that every certificate is, that the bound is reached, and that the search ended by proof."""
+    value = CHEAPEST.cost.total_usd
+    proven = {"status": "optimal", "bound": value, "gap": 0.0}
+    claims = {f"{d}__certificate__{k}": v for d in DECISIONS for k, v in proven.items()}
+    claimed = edited(CHEAPEST, **claims, status="optimal", objective__bound=value, objective__gap=0.0)
+    assert rules(claimed) == set()
+    assert rules(edited(claimed, stopped="limit")) == {"status"}
+    assert rules(edited(claimed, fabric__certificate__status="feasible")) == {"status"}
+    assert rules(edited(claimed, objective__bound=None, objective__gap=None)) == {"status"}
+    assert rules(edited(claimed, objective__bound=value * 0.9, objective__gap=0.1)) == {"status"}
+
+
+@pytest.mark.parametrize(
+    ("days", "share_of_capital"),
+    [(1.006, 0.9), (1.004, 1.0), (0.5, 0.9)],
+    ids=["too slow", "no cheaper", "below the bound"],
+)
+def test_the_cheaper_plan_is_cheaper_and_almost_as_fast(days: float, share_of_capital: float) -> None:
+    """What is named beside the fastest plan takes 0.5 % longer at most, costs less, and beats no bound."""
+    usd = PLAN.cost.total_usd
+    fine = {"days_to_train": DAYS * 1.004, "capital_usd": usd * 0.9, "racks": 12}
+    assert rules(edited(PLAN, objective__cheaper=fine)) == set()
+    bent = {**fine, "days_to_train": DAYS * days, "capital_usd": usd * share_of_capital}
+    bound = {"objective__bound": DAYS * 0.6, "objective__gap": 0.4}
+    assert "objective[cheaper]" in named(edited(PLAN, objective__cheaper=bent, **bound))
+
+
+@pytest.mark.parametrize(
+    ("pin", "value", "rule"),
+    [
+        ("placement.stripes", 2, "pins[placement.stripes]"),
+        ("placement.blocks.e1", 2, "pins[placement.blocks.e1]"),
+        ("wan.wavelengths", 1, "pins[wan.wavelengths]"),
+    ],
+)
+def test_a_pinned_number_is_kept(pin: str, value: int, rule: str) -> None:
+    """Stripes, blocks and wavelengths other than the pinned ones are found."""
+    striped = {"placement__stripes": {"e1": 1, "w1": 1}, "placement__blocks_by_site": {"e1": 3, "w1": 2}}
+    assert rule not in named(edited(PLAN, **striped))
+    assert rule in named(edited(PLAN, **striped, instance__pins={pin: value}))
+
+
+@pytest.mark.parametrize(
+    ("stated", "wrong"), [("grid", False), ("budget", False), ("layout", True), ("owned_racks", True)]
+)
+def test_what_ends_the_campus(stated: str, wrong: bool) -> None:
+    """Where the budget buys the 10 racks in use alone, no owned racks end them, and no further block could be had."""
+    spent = edited(PLAN, instance__limits__budget_usd=21e6, objective__limited_by=stated)
+    assert ("limited_by" in rules(spent)) == wrong

@@ -307,6 +307,10 @@ class Toy:
 
     def _fabrics(self, block: Block, blocks: int, wrap: bool) -> list[Any]:
         found = fabrics(self.i, block, blocks, wrap=wrap)
+        limit, h = self.i.limits.facility_power_mw, self.i.hardware
+        if self.sites is None and limit is not None:
+            racks = h.racks or 0
+            found = [f for f in found if power.facility_mw(h, racks, f.mw) <= limit * (1 + 1e-9)]
         return calm(found, self.phi) if self.free_network else found
 
     def _levels(self, block: Block, sizes: tuple[int, ...], wrap: bool) -> list[Level]:

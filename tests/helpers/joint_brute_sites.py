@@ -63,7 +63,8 @@ class SiteCosts:
         fewest = rules.fault_split.min_interconnections if rules.fault_split.on else 1
         most = rules.max_sites or len(self.nodes)
         for counts in itertools.product(range(blocks + 1), repeat=len(self.nodes)):
-            fits = sum(counts) == blocks and fewest <= sum(n > 0 for n in counts) <= most
+            wanted = (self.i.pins.get(f"placement.blocks.{x.id}", n) for x, n in zip(self.nodes, counts, strict=True))
+            fits = sum(counts) == blocks and fewest <= sum(n > 0 for n in counts) <= most and tuple(wanted) == counts
             if fits and self.rtt_ms(counts) <= (rules.max_rtt_ms or math.inf):
                 yield counts
 

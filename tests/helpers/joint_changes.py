@@ -193,6 +193,9 @@ def own_choices(found: JointSolution) -> dict[str, Any]:
         "layout.zero_stage": c.zero,
         "layout.sequence_parallel": s.sequence_parallel,
     }
+    pins |= {f"placement.blocks.{x}": n for x, n in plan.blocks_by_site.items()}
+    if len({t.stripes for t in plan.templates.values()}) == 1:
+        pins["placement.stripes"] = next(iter(plan.templates.values())).stripes
     if len(plan.blocks_by_site) > 1:
         pins["wan.wavelengths"] = plan.wavelengths
     return pins

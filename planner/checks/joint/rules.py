@@ -5,13 +5,14 @@ from itertools import pairwise
 
 from planner.checks.joint import racks
 from planner.checks.joint.missing import missing_columns
-from planner.checks.rule import Rule, at_most, broken, must_equal
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
 from planner.instance.instance import Instance
 from planner.physics.network.price import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.blocks.rack_blocks import Block, block_of
 from planner.plan.certificate import Violation
 from planner.plan.layout import LayoutPlan
+from planner.plan.plan import Plan
 from planner.plan.proof import JointProof
 
 
@@ -101,12 +102,17 @@ def racks_used(block: Block, replicas_by_site: Mapping[str, int]) -> int:
     return sum(block.racks * block.blocks(d) for d in replicas_by_site.values())
 
 
+def highest_bound(plan: Plan) -> float | None:
+    """Return the highest bound in days that a plan states anywhere; None where it states none."""
+    o, decisions = plan.objective, (plan.layout, plan.fabric, plan.placement)
+    stated = [o.bound, o.joint_bound, o.fabric_free_bound, *(x.certificate.bound for x in decisions if x)]
+    return max((b for b in stated if b is not None), default=None)
+
+
 def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
-    """Check the proof of a plan that was found as one optimum; a plan without it claims no such bound."""
-    proof, layout = c.plan.proof, c.plan.layout
-    if proof is None or layout is None or c.faults:
-        return
-    if c.instance.objective.minimize != "days_to_train":
+    """Check every bound that a plan states in days; one without a proof has only arithmetic to rest on."""
+    proof, layout = c.plan.proof or JointProof(), c.plan.layout
+    if layout is None or c.faults or c.instance.objective.minimize != "days_to_train":
         return
     block = block_of_layout(c.gpus_per_rack, layout)
     if block is None:
@@ -123,7 +129,7 @@ def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
         c.instance,
         proof,
         days=o.value,
-        bound=o.bound,
+        bound=highest_bound(c.plan),
         racks_in_use=racks_used(block, c.replicas),
         wired_gpus=c.gpus_per_rack if spares else block.rails,
         transport_slowdown=c.transport_slowdown,
@@ -131,4 +137,20 @@ def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
     )
 
 
-RULES: tuple[Rule, ...] = (joint_proof,)
+def limited_by(c: PlanPhysics) -> Iterator[Violation]:
+    """Check what a plan says ends it: exactly for a cluster; of a grid what budget, power and sites say one by one."""
+    stated, layout = c.plan.objective.limited_by, c.plan.layout
+    if stated is None or layout is None or c.faults:
+        return
+    block, owned = block_of_layout(c.gpus_per_rack, layout), c.instance.hardware.racks or 0
+    more = 0 if block is None else racks_used(block, c.replicas) + block.racks
+    if c.instance.grid is None:
+        yield from must_be("limited_by", "limited_by", stated, "owned_racks" if more > owned else "layout")
+    elif stated == "owned_racks" or (stated == "budget" and c.instance.limits.budget_usd is None):
+        yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
+    elif stated == "layout" and block is not None:
+        most = racks.max_racks(c.instance, block.rails)
+        yield from at_most("limited_by", more, most, "racks with a further block", "racks by budget, power and sites")
+
+
+RULES: tuple[Rule, ...] = (joint_proof, limited_by)

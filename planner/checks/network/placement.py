@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from planner.checks.rule import Rule, at_most, broken, must_equal
+from planner.instance.pins import BLOCKS_AT, pinned_blocks
 from planner.physics.network import locality
 from planner.physics.plan_physics import PlanPhysics, racks_of
 from planner.physics.training.parallel_strategy import strategy_of
@@ -141,6 +142,19 @@ def striped(stages: int, blocks: int, stripes: int, unit: int) -> list[list[int]
     return order
 
 
+def pins(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that stripes and blocks are as pinned."""
+    p, wanted = c.plan.placement, c.instance.pins.get("placement.stripes")
+    if p is None:
+        return
+    for s, stripes in sorted(p.stripes.items()):
+        if wanted is not None:
+            yield from must_equal("pins[placement.stripes]", f"stripes at {s} against the pin", stripes, wanted)
+    for s, number in pinned_blocks(c.instance).items():
+        what = "blocks against the pin"
+        yield from must_equal(f"pins[{BLOCKS_AT}{s}]", what, p.blocks_by_site.get(s, 0), number)
+
+
 RULES: tuple[Rule, ...] = (
-    every_site, known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound, blocks,
+    every_site, known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound, blocks, pins,
 )  # fmt: skip

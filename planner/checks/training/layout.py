@@ -224,12 +224,22 @@ def pins(c: PlanPhysics) -> Iterator[Violation]:
             "recomputed_layers_per_stage": recomputed,
             "data_parallel_by_site": c.replicas,
         }
+        yield from _pinned_wavelengths(c, layout)
         for path, value in c.instance.pins.items():
             name = path.removeprefix("layout.")
             if path in PINS and name != path:
                 by_site = name == "data_parallel_by_site"
                 wanted = {s: d for s, d in value.items() if d} if by_site else value
                 yield from must_be(f"pins[{path}]", "replicas by site" if by_site else name, chosen[name], wanted)
+
+
+def _pinned_wavelengths(c: PlanPhysics, layout: LayoutPlan) -> Iterator[Violation]:
+    """Check that the exchange of several sites counts on the wavelengths that are pinned."""
+    gbps, lit = layout.assumptions.wan_gbps, c.instance.pins.get("wan.wavelengths")
+    if gbps is not None and lit is not None:
+        assumed = gbps * c.wan.headroom_factor / c.wan.wavelength_gbps
+        what = "wavelengths that the exchange counts on against the pin"
+        yield from must_equal("pins[wan.wavelengths]", what, assumed, float(lit))
 
 
 RULES: tuple[Rule, ...] = (

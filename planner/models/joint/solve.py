@@ -24,6 +24,7 @@ from planner.models.joint.tree.expand import EXPAND
 from planner.models.joint.tree.tree import Stopped, Tree, days
 from planner.models.joint.world import EPS, World
 from planner.models.requests import Options
+from planner.physics.site import power
 from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.solvers.outcome import UnansweredError
 
@@ -108,16 +109,26 @@ def world_of(
         cache.sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
     if cache.sites is not None:
         cache.sites.solved = 0
+    max_mw = math.inf if cache.sites is not None else _cluster_fabric_mw(instance)
     if instance.network is not None and cache.templates is None:
         cache.templates = Templates(
             instance=instance,
             transport_slowdown=problem.transport_slowdown,
-            power_counts=cache.sites is not None and cache.sites.counts_power,
+            power_counts=math.isfinite(max_mw) or (cache.sites is not None and cache.sites.counts_power),
+            max_mw=max_mw,
             without_stripes=cache.without.get("placement.stripes"),
         )
     world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
     world.end_at(deadline)
     return world
+
+
+def _cluster_fabric_mw(instance: Instance) -> float:
+    """Return the power in MW that a cluster's racks leave to its fabric; infinity where nothing limits it."""
+    h, limit = instance.hardware, instance.limits.facility_power_mw
+    if limit is None or h.overhead_includes_fabric:
+        return math.inf
+    return limit * (1 + EPS) / h.facility_overhead_factor - power.it_mw(h, h.racks or 0)
 
 
 def _solution(tree: Tree, *, stopped: Stopped) -> JointSolution:

@@ -6,6 +6,7 @@ time, and the first that the money pays is the fastest.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.instance.pins import pinned_blocks
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.places.site_bounds import Point, SiteBounds, first
 from planner.models.joint.sites import Placed, Sites
@@ -167,7 +169,7 @@ def open_sites(world: World, column: Column) -> range:
 def shapes(column: Column, sites: int) -> Iterator[Shape]:
     """Yield every way to share a column's blocks out over so many sites, up to an exchange of sites.
 
-    The most blocks ascending.
+    The most blocks ascending; pinned numbers of blocks are among those of the sites.
     """
     s = column.strategy
     block = s.block(column.p)
@@ -175,7 +177,10 @@ def shapes(column: Column, sites: int) -> Iterator[Shape]:
         return
     total = block.blocks(column.d)
     missing = total * block.replicas - column.d
+    pinned = Counter(n for n in pinned_blocks(s.problem.instance).values() if n)
     for blocks in _partitions(total, sites, total):
+        if not pinned <= Counter(blocks):
+            continue
         replicas = [n * block.replicas for n in blocks]
         replicas[0] -= missing
         if min(replicas) * s.shape.gpus >= s.shape.expert_parallel:

@@ -1,5 +1,7 @@
 """Prices: capital of fabrics, sites and WAN links, energy, capital spread over years, and the bill of a whole plan."""
 
+from collections.abc import Mapping
+
 from planner.instance.grid import Grid
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
@@ -7,7 +9,7 @@ from planner.instance.wan import Wan
 from planner.physics.site.power import rack_of
 from planner.physics.site.wan import fibre_pairs
 from planner.physics.training.heterogeneous import racks_usd
-from planner.plan.fabric import FabricPlan
+from planner.plan.fabric import SiteFabric
 from planner.plan.plan import Cost
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
@@ -72,17 +74,21 @@ def link_usd_per_year(grid: Grid, wan: Wan, route_km: float, waves: int) -> floa
 
 
 def bill(
-    instance: Instance, racks: int, sites: SitesPlan | None, fabric: FabricPlan | None, design: WanPlan | None = None
+    instance: Instance,
+    racks: int,
+    sites: SitesPlan | None,
+    fabrics: Mapping[str, SiteFabric] | None,
+    design: WanPlan | None = None,
 ) -> Cost:
     """Compute the cost of a plan by its parts; the total counts the years of operation.
 
-    The WAN is priced as designed, else by the links between sites.
+    `fabrics` are those by site, None where the instance has no network. The WAN is priced as designed, else by the links between sites.
     """
     pools = bool(instance.hardware.pools)
     capex = {"racks": racks_usd(instance) if pools else racks * rack_of(instance.hardware).price_usd}
     opex: dict[str, float] = {}
-    if fabric is not None:
-        capex["fabric"] = sum(f.cost_usd for f in fabric.sites.values())
+    if fabrics is not None:
+        capex["fabric"] = sum(f.cost_usd for f in fabrics.values())
     if sites is not None and instance.grid is not None:
         capex |= _sites_capex(instance.grid, sites)
         if design is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from joint_brute_force import Toy, toy, with_budget, with_pins
+from joint_changes import put
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -13,6 +14,7 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 from planner.physics.network.price import bill
+from planner.physics.site import power
 from planner.physics.training import step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.parallel_strategy import ParallelStrategy
@@ -50,6 +52,23 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
     assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-9)
     assert found.days == found.lower_bound
     assert (found.fabric_free_bound or math.inf) <= (found.lower_bound or 0.0) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [6, 8, 14])
+def test_power_of_a_cluster_limits_its_fabric(seed: int) -> None:
+    """Below the fastest fabric's draw the best of the others is found, and none where racks leave no power."""
+    free = solved(toy(seed))
+    assert free.plan is not None
+    (fastest,), h = free.plan.templates.values(), toy(seed).hardware
+    spared = []
+    for fabric_mw in (fastest.mw, fastest.mw * 0.999, 0.0):
+        i = put(toy(seed), limits__facility_power_mw=power.facility_mw(h, h.racks or 0, fabric_mw))
+        best, found = Toy(i).best(), solved(i)
+        spared.append(None if found.plan is None else found.plan.templates["cluster"].mw <= fabric_mw * (1 + 1e-9))
+        assert (best is None) == (found.plan is None)
+        if best is not None and found.plan is not None:
+            assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
+    assert spared == [True, True, None]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from joint_binding import Binding, binding
 from joint_brute_force import Toy
+from joint_changes import with_pins
 from joint_solved import solved
 from joint_toys import KINDS, case, kind_of
 
@@ -45,6 +46,28 @@ def test_equals_full_enumeration(seed: int) -> None:
     assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
     assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-9)
     assert found.days == found.lower_bound
+
+
+@pytest.mark.parametrize("seed", [12, 27, 57])
+def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
+    """With one block more or fewer at a site than in the optimum, or none, the best that is left is found."""
+    free = enumerated(seed).best
+    assert free is not None
+    sites = Toy(case(seed)).sites
+    assert sites is not None
+    name, worse = sites.nodes[free.blocks.index(max(free.blocks))].id, 0
+    for number in {0, 1, max(free.blocks) - 1, max(free.blocks) + 1}:
+        i = with_pins(case(seed), {f"placement.blocks.{name}": number})
+        best, found = Toy(i).best(), solved(i)
+        assert (best is None) == (found.plan is None)
+        if best is None or found.plan is None:
+            assert found.status is JointStatus.INFEASIBLE
+            continue
+        assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
+        assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-9)
+        assert found.plan.blocks_by_site.get(name, 0) == number
+        worse += (best.seconds, best.usd) > (free.seconds, free.usd)
+    assert worse
 
 
 def test_network_fibre_or_split_bind_in_a_third_of_the_toys() -> None:

@@ -17,9 +17,8 @@ from planner.models.joint.tree.tree import Stopped
 from planner.models.joint.world import CENTS, EPS, Plan, World
 from planner.models.requests import Options
 from planner.physics.training import layer_time
+from planner.plan.certificate import ALMOST_AS_FAST
 from planner.solvers.deadline import Deadline
-
-SHARE = 0.005  # of the fewest days, within which a cheaper plan is named beside the fastest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +161,7 @@ def solve_joint_cost(
 def cheaper_within(
     world: World,
     best: Plan,
-    share: float = SHARE,
+    share: float = ALMOST_AS_FAST,
     *,
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda _: None,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from planner.instance.pins import pinned_blocks
 from planner.models.sites.costs import capital_musd, energy_musd
 from planner.models.sites.data import Pair, SplitData
 from planner.models.sites.model import build
@@ -114,7 +115,7 @@ def stated(q: Question, *, loose: bool = False) -> Any:
         max_extra_mw=q.most_extra_mw,
         max_modules=q.most_modules,
     )
-    for rule in (place_parts, host_blocks, choose_fabrics, join_sites, limit_round_trips, design_fibre):
+    for rule in (place_parts, pin_blocks, host_blocks, choose_fabrics, join_sites, limit_round_trips, design_fibre):
         rule(m, q)
     if loose:
         for follows in (m.lit, m.fabric, m.designed):
@@ -158,6 +159,16 @@ def place_parts(m: Any, q: Question) -> None:
     m.one_part = pyo.Constraint(
         list(q.data.candidates), rule=lambda m, x: sum(m.part[x, k] for k in kinds) <= m.open[x]
     )
+
+
+def pin_blocks(m: Any, q: Question) -> None:
+    """Give the sites whose blocks are pinned so many of them."""
+    wanted = {x: n for x, n in pinned_blocks(q.data.instance).items() if x in q.data.candidates}
+
+    def row(m: Any, x: str) -> Any:
+        return sum(p.blocks * m.part[x, k] for k, (p, _) in enumerate(q.kinds)) == wanted[x]
+
+    m.pin_blocks = pyo.Constraint(list(wanted), rule=row)
 
 
 def host_blocks(m: Any, q: Question) -> None:

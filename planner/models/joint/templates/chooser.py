@@ -62,6 +62,7 @@ class Templates:
     instance: Instance
     transport_slowdown: float
     power_counts: bool
+    max_mw: float = math.inf  # that the fabric of a site may draw; below infinity only where power counts
     without_stripes: int | None = None  # a number of stripes that no plan may have
     options_of: dict[Any, tuple[Limits, Options]] = field(default_factory=dict)  # within the widest limits asked for
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
@@ -114,7 +115,8 @@ class Templates:
     ) -> Options:
         """Return the templates of a site with so many blocks of a column.
 
-        Those above the price, rounded up, are left out, and those that slow sends or allreduces more.
+        Those above the price, rounded up, are left out, those that slow sends or allreduces more, and those that draw
+        more than the limit on power leaves.
         """
         max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
         pins, traffic = self.pins(site), self._asked(traffic)
@@ -126,6 +128,7 @@ class Templates:
             self.options_of[key] = limits, found
         send, allreduce = max_slowdowns
         fits = (found.usd <= max_usd) & (found.send <= send) & (found.allreduce <= allreduce)
+        fits &= found.mw <= self.max_mw
         return found if fits.all() else found.part(fits)
 
     def _asked(self, traffic: Traffic) -> Traffic:
@@ -243,7 +246,8 @@ class Templates:
     def design(self, mode: Mode, traffic: Traffic, blocks: int, key: Mapping[str, int]) -> Design:
         """Return the design of a template's key."""
         k, racks, wiring = key, traffic.racks(blocks), FAMILIES[mode.family].wiring
-        ends = k["domain"] * mode.rail_gpus
+        single = not (k["leaf_up"] or mode.grouped)  # one switch of each network takes the GPUs of all rails
+        ends = k["domain"] * mode.rail_gpus * (mode.rails if single else 1)
         own: dict[str, Any] = {"ports": mode.switch.ports, "racks": racks, "leaf_down": ends}
         own |= {"rails": mode.rails, "rail_gpus": mode.rail_gpus, "apart": mode.apart, "lanes": mode.lanes}
         own |= {"split": mode.split, "leaf_spare": mode.spare(self.network, ends)}

@@ -74,7 +74,8 @@ def _wan_capacity_sentence(data: SplitData) -> str:
     if disconnected or refused:
         tried = "; ".join("-".join(sorted(s)) for s in sorted(refused, key=sorted))
         protected = " whatever is cut" if data.wan.protection == "one_cut" else ""
-        joined = f"the fibre joins {len(data.pairs) - len(disconnected)} of {len(data.pairs)} pairs{protected}"
+        apart = sum(p in disconnected or frozenset(p) in refused for p in data.pairs)
+        joined = f"the fibre joins {len(data.pairs) - apart} of {len(data.pairs)} pairs{protected}"
         return joined + (f", and carries no exchange between {tried}" if tried else "")
     max_gbps = data.wan.max_wavelengths_per_pair * data.wan.max_fibre_pairs * data.wan.wavelength_gbps
     limit = f"two sites can be joined by {max_gbps:,.6g} Gbps at most"
