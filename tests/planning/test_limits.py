@@ -77,9 +77,9 @@ def refused(i: Instance) -> Instance:
 
 CASES: dict[str, Callable[[], Instance]] = {
     "cluster": lambda: toy(6),
-    "sites": lambda: toy(36, sites=2, forced=True),
-    "cost": lambda: at_cost(toy(36, sites=2, forced=True)),
-    "refused": lambda: refused(toy(36, sites=2, forced=True)),
+    "sites": lambda: toy(5, sites=2, forced=True),
+    "cost": lambda: at_cost(toy(5, sites=2, forced=True)),
+    "refused": lambda: refused(toy(5, sites=2, forced=True)),
     "pools": lambda: load_instance(INSTANCES / "two-pools.json"),
 }
 
