@@ -41,7 +41,8 @@ def measured(path: Path, limit: float) -> dict[str, Any]:
         [sys.executable, "-c", CHILD, str(path), str(limit)], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        return {"status": "failed", "broken": [(done.stderr.strip().splitlines() or ["no output"])[-1]]}
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return {"status": "refused", "broken": []} if "InputError" in last else {"status": "failed", "broken": [last]}
     found: dict[str, Any] = json.loads(done.stdout)
     found["over"] = max(0.0, found["wall"] - limit)
     found["own"] = found["over"] * min(1.0, found["cpu"] / found["wall"])
@@ -51,7 +52,7 @@ def measured(path: Path, limit: float) -> dict[str, Any]:
 def faults(found: dict[str, Any], limit: float) -> list[str]:
     """List what a run breaks: the allowed overrun, the rules of its plan, or the honesty of its status."""
     wrong = list(found["broken"])
-    if found["status"] == "failed":
+    if found["status"] in ("failed", "refused"):  # refused: it asks for no plan
         return wrong
     if found["own"] > ALLOWED_SECONDS + ALLOWED_SHARE * limit:
         wrong.append("overrun")

@@ -94,6 +94,7 @@ class SiteBounds:
     def _least(self, at: Point) -> float:
         """Ask the sites: one part as large as the largest, others of a rack at least, and all racks somewhere."""
         s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
+        s.deadline.check()
         parts = (Part(1, at.largest, ((0.0, 0.0),)), *[Part(0, 1, ((0.0, 0.0),))] * (at.sites - 1))
         q = s.question(parts, circuit, {})
         m = build(s.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
