@@ -4,22 +4,22 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.cluster import hostlist
 from planner.errors import InternalError
 from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
+from planner.models.joint.free_network import strategy_of
+from planner.models.joint.places.confirm import ON_TRUST, confirmed
 from planner.models.joint.places.section import sites_section, wan_section
-from planner.models.joint.sites import Sites
+from planner.models.joint.sites import Placed, Sites
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network import locality, wan_gateway
 from planner.physics.network.locality import Locality
-from planner.physics.network.topology import Design
 from planner.physics.site import cost, wan
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
@@ -30,7 +30,7 @@ from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
-from planner.plan.placement import Assignment, PlacementPlan, SitePlacement
+from planner.plan.placement import PlacementPlan, SitePlacement
 from planner.plan.plan import Cost, Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
@@ -46,6 +46,7 @@ FORMULATION = (
     "micro-batches, layers by stage, blocks by site, orders of racks, fabrics and fibre whose time is below the "
     "incumbent, fastest first, until one MILP over sites and grid finds them within the budget"
 )
+CONFIRMING_SECONDS = 10.0  # that CP-SAT may take over the sites that HiGHS has proven cheapest
 PROVEN = 1e-9  # relative: a gap of rounding alone
 UNPROVEN = "all was searched, some choices without a proof,"
 UNITS = {"days_to_train": "days to train", "cost_usd": "capital of the whole plan, in dollars"}
@@ -72,23 +73,7 @@ class Assembly:
     @cached_property
     def strategy(self) -> ParallelStrategy:
         """The layout in full."""
-        x, column = self.choice, self.choice.column
-        shape, recomputed = column.strategy.shape, x.split.recomputed
-        full = any(recomputed) or column.strategy.recomputes == "all"
-        return ParallelStrategy.of_shape(
-            shape,
-            pipeline_parallel=column.p,
-            data_parallel_by_site=tuple(d for _, d in sorted(x.replicas_by_site.items())),
-            virtual_stages=column.v,
-            micro_batches=column.m,
-            recompute="full" if full else shape.recompute,
-            zero_stage=column.zero,
-            layers_per_stage=x.split.layers,
-            recomputed_layers_per_stage=tuple(recomputed) if full else (),
-            replicas_per_rack=self.block.replicas_per_rack,
-            schedule=column.strategy.order,
-            stages_per_rack=self.block.stages_per_rack,
-        )
+        return strategy_of(self.choice)
 
     @cached_property
     def racks(self) -> dict[str, int]:
@@ -275,7 +260,10 @@ class Assembly:
             stripes={s: t.stripes for s, t in sorted(x.templates.items())},
             block_racks=b.racks,
             blocks_by_site=dict(sorted(x.blocks_by_site.items())),
-            sites={s: SitePlacement(assignment=_assignment(o, x.templates[s].design)) for s, o in self.orders.items()},
+            sites={
+                s: SitePlacement(assignment=stripes.assignment(o, x.templates[s].design))
+                for s, o in self.orders.items()
+            },
             certificate=self.certificate(),
         )
 
@@ -298,8 +286,22 @@ class Assembly:
             f"{c.d} replicas), the blocks of each part with their templates, "
             f"and {self.choice.wavelengths} wavelengths between sites"
         )
-        window = self.metrics.wan_window_seconds
-        return sites_section(sites, placed, fabric_mw, given=given), wan_section(sites, placed, window_seconds=window)
+        section = self._confirmed(sites, placed, sites_section(sites, placed, fabric_mw, given=given))
+        return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)
+
+    def _confirmed(self, sites: Sites, placed: Placed, section: SitesPlan) -> SitesPlan:
+        """Name in the certificate of proven sites whether CP-SAT too finds none cheaper; of dc flows it is not asked.
+
+        Their reactances are no whole numbers, and the transport model's bound is below their capital.
+        """
+        said, whole = ON_TRUST, sites.data.grid.rules.grid_model != "dc"
+        left = CONFIRMING_SECONDS
+        if self.options.time_limit is not None:
+            left = min(left, self.options.time_limit - self.seconds)
+        if self.status == "optimal" and whole and self.options.solver != "highs" and left > 0:
+            said = confirmed(sites, placed, left)
+        made = section.certificate
+        return section.model_copy(update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {said}"})})
 
     @cached_property
     def total_usd(self) -> float:
@@ -311,25 +313,6 @@ class Assembly:
         """The bill."""
         split, joined = self.sites
         return cost.bill(self.instance, sum(self.racks.values()), split, self.fabrics, joined)
-
-
-def _assignment(order: list[list[int]], d: Design) -> tuple[Assignment, ...]:
-    """Return the pieces of every stage by leaf domain, racks in rank order; a piece ends where the domain changes."""
-    pieces: list[Assignment] = []
-    size = d.domain_racks
-    for stage, racks in enumerate(order):
-        first = 0
-        for k in range(1, len(racks) + 1):
-            if k == len(racks) or racks[k] // size != racks[first] // size:
-                pieces.append(
-                    Assignment(
-                        stage=stage,
-                        leaf_domain=racks[first] // size,
-                        racks=hostlist.fold(racks[first:k], hostlist.width(d.racks)),
-                    )
-                )
-                first = k
-    return tuple(pieces)
 
 
 def plan_of(

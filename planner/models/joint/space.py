@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
@@ -290,10 +291,11 @@ def _context_degrees(problem: Problem, t: int) -> list[int]:
 
 
 def _inner_degrees(t: int) -> list[int]:
-    """List the inner degrees of TP: one-dimensional, and for many ranks the squarest two-dimensional grid."""
+    """List the inner degrees of TP: 1, and for many ranks that of the squarest grid, the smaller of two."""
     if t < WIDE:
         return [1]
-    square = min((i for i in range(2, t) if t % i == 0), key=lambda i: (abs(math.log(i * i / t)), i), default=1)
+    divisors = (i for i in range(2, t) if t % i == 0)
+    square = min(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i), default=1)
     return sorted({1, square})
 
 

@@ -82,7 +82,8 @@ def bill(
 ) -> Cost:
     """Compute the cost of a plan by its parts; the total counts the years of operation.
 
-    `fabrics` are those by site, None where the instance has no network. The WAN is priced as designed, else by the links between sites.
+    `fabrics` are those by site, None where the instance has no network. The WAN is priced as designed, else by the
+    links between sites.
     """
     pools = bool(instance.hardware.pools)
     capex = {"racks": racks_usd(instance) if pools else racks * rack_of(instance.hardware).price_usd}

@@ -16,7 +16,7 @@ Tick = Callable[[], None]
 
 
 def chunk_sizes(layers: int, virtual_stages: int) -> tuple[int, ...]:
-    """ParallelStrategy the layers of a stage into chunks as equal as can be, the larger first."""
+    """Divide the layers of a stage into chunks as equal as can be, the larger first."""
     return tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
 
 
