@@ -84,7 +84,7 @@ class Assembly:
 
     def certificate(self, given: str = "", space: dict[str, int] | None = None) -> Certificate:
         """Return what is proven of a section: that of the whole plan, since nothing is decided alone."""
-        name = self.instance.objective.minimize
+        name, placed = self.instance.objective.minimize, self.choice.placed
         return Certificate(
             status=self.status,
             objective=self.value,
@@ -92,8 +92,8 @@ class Assembly:
             gap=relative_gap(self.value, self.bound),
             solver="branch and bound over columns; HiGHS" if self.instance.grid else "branch and bound over columns",
             formulation=FORMULATION,
-            variables=0,
-            constraints=0,
+            variables=placed.proof.variables if placed else 0,  # of the MILP; a cluster without sites needs none
+            constraints=placed.proof.constraints if placed else 0,
             seconds=self.seconds,
             seed=self.options.seed,
             minimizes=UNITS[name],
@@ -294,14 +294,16 @@ class Assembly:
 
         Their reactances are no whole numbers, and the transport model's bound is below their capital.
         """
-        said, whole = ON_TRUST, sites.data.grid.rules.grid_model != "dc"
+        confirmation, whole = ON_TRUST, sites.data.grid.rules.grid_model != "dc"
         left = CONFIRMING_SECONDS
         if self.options.time_limit is not None:
             left = min(left, self.options.time_limit - self.seconds)
         if self.status == "optimal" and whole and self.options.solver != "highs" and left > 0:
-            said = confirmed(sites, placed, left)
+            confirmation = confirmed(sites, placed, left)
         made = section.certificate
-        return section.model_copy(update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {said}"})})
+        return section.model_copy(
+            update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {confirmation}"})}
+        )
 
     @cached_property
     def total_usd(self) -> float:

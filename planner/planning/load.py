@@ -16,7 +16,7 @@ from planner.instance.read import read_json, validated
 from planner.instance.references import reference_problems
 from planner.instance.workload import Workload
 
-# Where an instance may hold a catalogue name in the place of an object, and the catalogue that has it.
+# Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {
     ("workload", "model"): "models",
     ("hardware", "accelerator"): "accelerators",
@@ -60,7 +60,7 @@ def load_instance(
 
 
 def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """Put catalogue entries in the place of their names."""
+    """Put catalogue entries in place of their names."""
     data = json.loads(json.dumps(data))
     if isinstance(data.get("workload"), dict):
         data["workload"].setdefault("software", Workload.model_fields["software"].default)
@@ -83,7 +83,7 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
-    """Put catalogue entries in the place of the pools' names; the first pool's are the hardware's where it has none."""
+    """Put catalogue entries in place of the pools' names; the first pool's are the hardware's where it has none."""
     pools = hardware.get("pools")
     for i, pool in enumerate(pools if isinstance(pools, list) else ()):
         for key in ("accelerator", "rack"):
@@ -94,7 +94,7 @@ def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
 
 
 def _resolve_choice(workload: dict[str, Any], where: str) -> None:
-    """Put laws in the place of their names, and a model to start from where none is given."""
+    """Put laws in place of their names, and a model to start from where none is given."""
     choose = workload["choose"]
     for key, kind in NAMED_LAWS.items():
         given = choose.setdefault(key, Choose.model_fields[key].default)
