@@ -48,7 +48,6 @@ FORMULATION = (
 )
 CONFIRMING_SECONDS = 10.0  # that CP-SAT may take over the sites that HiGHS has proven cheapest
 PROVEN = 1e-9  # relative: a gap of rounding alone
-UNPROVEN = "all was searched, some choices without a proof,"
 UNITS = {"days_to_train": "days to train", "cost_usd": "capital of the whole plan, in dollars"}
 
 
@@ -369,17 +368,14 @@ def _objective(instance: Instance, solution: JointSolution, value: float | None,
 
 def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Return a plan without decisions: proven that there is none, or none found in time."""
+    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
     return Plan(
         planner_version=__version__,
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=_objective(instance, solution, None, None),
-        conflict=Conflict(
-            decision="layout",
-            rules=(),
-            reason=solution.failure or f"{ENDED.get(solution.stopped, UNPROVEN)} before a plan was found",
-        ),
+        conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
         threads=options.threads or 1,
         seed=options.seed,
