@@ -23,6 +23,13 @@ from planner.plan.plan import Plan
 from planner.plan.sites import Link, Site, SitesPlan
 
 RACKS = {"e1": 8, "w1": 6}
+# A layout fixed in part, so that the planner finds the plan of the instance in a moment.
+LAYOUT = {
+    "layout.tensor_parallel": 2,
+    "layout.context_parallel": 1,
+    "layout.pipeline_parallel": 2,
+    "layout.zero_stage": 1,
+}
 BUILT = {"e1-e2-new": 1}
 STRATEGY = ParallelStrategy(
     tensor_parallel=2,

@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
 
 BASE_MVA = 100.0
 
@@ -44,6 +41,8 @@ class Network:
 
     @cached_property
     def _laplacian(self) -> Any:
+        from scipy import sparse  # where needed: it takes seconds to load once Pyomo is there
+
         ends, other = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
         weight = np.tile(self.susceptance, 2)
         off = sparse.coo_matrix((weight, (ends, other)), shape=(self.nodes, self.nodes)).tocsr()
@@ -52,6 +51,9 @@ class Network:
     @cached_property
     def island(self) -> Integers:
         """Number of the island of each node; islands are numbered in the order of their first nodes."""
+        from scipy import sparse
+        from scipy.sparse.csgraph import connected_components
+
         joined = sparse.coo_matrix((np.ones(len(self.a)), (self.a, self.b)), shape=(self.nodes, self.nodes))
         _, labels = connected_components(joined, directed=False)
         _, first = np.unique(labels, return_index=True)
@@ -62,6 +64,8 @@ class Network:
     @cached_property
     def _factor(self) -> tuple[Integers, Any]:
         """Nodes but each island's first, its reference, and the factors of their Laplacian."""
+        from scipy.sparse.linalg import splu
+
         _, reference = np.unique(self.island, return_index=True)
         free: Integers = np.setdiff1d(np.arange(self.nodes), reference)
         reduced = self._laplacian.tocsc()[free][:, free].tocsc()

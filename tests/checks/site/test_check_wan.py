@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from worked_plan import edited_at, instance_with, named
+from worked_plan import LAYOUT, edited_at, instance_with, named
 
 import planner
 from planner.api import check
@@ -24,13 +24,6 @@ TRAFFIC = [
     {"name": "logs", "bytes": 1e5, "deadline_seconds": 9, "priority": 2},
 ]
 WAN = {"fibre_nodes": NODES, "fibre_edges": EDGES, "protection": "one_cut", "exchange": "auto", "traffic": TRAFFIC}
-# A layout fixed in part, so that the plan is found in a moment.
-LAYOUT = {
-    "layout.tensor_parallel": 2,
-    "layout.context_parallel": 1,
-    "layout.pipeline_parallel": 2,
-    "layout.zero_stage": 1,
-}
 FULL = {"max_wavelengths_per_pair": 2, "max_fibre_pairs": 3}
 
 

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from worked_plan import INSTANCE, instance_with, named
+from worked_plan import INSTANCE, LAYOUT, instance_with, named
 
 import planner
 from planner.errors import InputError
@@ -13,13 +13,6 @@ from planner.planning.load import load_instance
 pytestmark = pytest.mark.slow
 
 NODES = [{"id": "A", "latitude": 40, "longitude": -77}, {"id": "B", "latitude": 33, "longitude": -112}]
-# A layout fixed in part, so that plans are found in a moment.
-LAYOUT = {
-    "layout.tensor_parallel": 2,
-    "layout.context_parallel": 1,
-    "layout.pipeline_parallel": 2,
-    "layout.zero_stage": 1,
-}
 TRAFFIC = {"name": "x", "bytes": 1, "period_seconds": 1}
 
 
