@@ -1,12 +1,12 @@
 """What every command shares: exit statuses, pins, the progress line."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
+from planner.files import json_or_text
 
 if TYPE_CHECKING:
     from planner.plan.plan import Plan
@@ -39,10 +39,7 @@ def read_pins(given: list[str]) -> dict[str, Any]:
         path, equals, value = text.partition("=")
         if not equals or not path:
             raise InputError(f"--pin {text!r}: must be PATH=VALUE, such as layout.tensor_parallel=10")
-        try:
-            pins[path] = json.loads(value)
-        except json.JSONDecodeError:
-            pins[path] = value
+        pins[path] = json_or_text(value, f"--pin {path}")
     return pins
 
 

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from planner.errors import InputError
+from planner.files import read_json
 from planner.instance.base import Count, Frozen, NonNegative
-from planner.instance.read import read_json, validated
+from planner.instance.read import validated
 from planner.plan.plan import Plan
 
 # One line, since it stands in files and arguments.

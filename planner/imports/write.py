@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
+from planner.files import read_json
 from planner.instance.grid import Grid
-from planner.instance.read import read_json
 
 
 def part(grid: Grid) -> dict[str, Any]:

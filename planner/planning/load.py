@@ -8,11 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.errors import InputError, hint
+from planner.files import read_json
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
 from planner.instance.pins import check_pins
-from planner.instance.read import read_json, validated
+from planner.instance.read import validated
 from planner.instance.references import reference_problems
 from planner.instance.workload import Workload
 
@@ -28,18 +29,23 @@ NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "
 
 
 def load_instance(
-    given: Instance | Mapping[str, Any] | str | Path, *, pins: Mapping[str, Any] | None = None, searched: bool = True
+    given: Instance | Mapping[str, Any] | str | Path,
+    *,
+    pins: Mapping[str, Any] | None = None,
+    searched: bool = True,
+    where: str | None = None,
 ) -> Instance:
     """Return a checked instance with its catalogue names resolved; `given` is a path, a dict or an Instance.
 
-    What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched.
+    What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched. `where`
+    names in errors what is no path.
 
     Raises
     ------
     InputError
         Names the file, the JSON path, the value, what was expected and the nearest valid key.
     """
-    where = str(given) if isinstance(given, (str, Path)) else "instance"
+    where = where or (str(given) if isinstance(given, (str, Path)) else "instance")
     if isinstance(given, Instance):
         data: Any = given.model_dump(mode="json", exclude_none=True)
     elif isinstance(given, Mapping):

@@ -12,8 +12,8 @@ import typer
 from planner.cli.console import DONE, INFEASIBLE, read_pins, require_choice
 from planner.cli.options import PlanFile
 from planner.errors import InputError
-from planner.files import require_writable, write_atomically
-from planner.plan.files import read_plan
+from planner.files import read_json, require_writable, write_atomically, write_streamed
+from planner.plan.files import plan_of, read_plan
 
 if TYPE_CHECKING:
     from planner.exports.from_plan import BuiltFabric
@@ -47,12 +47,11 @@ def export(
     require_choice("--detail", detail, DETAILS)
     require_writable(output)
     from planner.exports import cable_list, picture, slurm
-    from planner.exports.files import write_streamed
     from planner.exports.from_plan import built_fabric
 
     wired = built_fabric(read_plan(plan), site)
     if form == "graphml":
-        write_streamed(output, _graphml(wired, detail))
+        write_streamed(output, lambda: _graphml(wired, detail))
         return
     writers = {
         "csv": cable_list.cable_list,
@@ -60,7 +59,7 @@ def export(
         "slurm-yaml": slurm.topology_yaml,
         "svg": picture.picture,
     }
-    write_streamed(output, writers[form](wired))
+    write_streamed(output, partial(writers[form], wired))
 
 
 def _graphml(wired: "BuiltFabric", detail: str) -> Iterator[str]:
@@ -97,7 +96,6 @@ def pareto(
     as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
 ) -> None:
     """Print the fabrics of which none is matched or beaten in all axes at once, each proven."""
-    from planner.instance.read import read_json
     from planner.planning.pareto import axes_of, frontier, lines, records, table
 
     sizes, axis_names = _sizes(leaf_sizes), axes_of(axes)
@@ -106,11 +104,12 @@ def pareto(
     require_writable(output)
     data = read_json(given)
     if isinstance(data, dict) and "planner_version" in data:
-        plan = read_plan(given)
+        plan = plan_of(data, str(given))
     else:
         import planner
+        from planner.planning.load import load_instance
 
-        plan = planner.solve(given, pins=read_pins(pin or []))
+        plan = planner.solve(load_instance(data, pins=read_pins(pin or []), where=str(given)))
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
         raise InputError(f"{given}: holds no fabric to compare{why}")
