@@ -183,7 +183,7 @@ def test_a_killed_scheduler_loses_no_point_silently() -> None:
 
 @pytest.mark.slow
 def test_a_killed_dask_scheduler_ends_the_sweep_with_failures(tmp_path: Path) -> None:
-    """With its scheduler killed in the middle, the command ends by itself, not with status 0, and resumes."""
+    """With its scheduler killed in the middle the command ends, not with status 0; every point has its row."""
     pytest.importorskip("distributed")
     scheduler = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard",
@@ -209,7 +209,7 @@ def test_a_killed_dask_scheduler_ends_the_sweep_with_failures(tmp_path: Path) ->
         out, err = child.communicate(timeout=120)
         worker.kill()
         assert child.returncode == 1, (out, err)
-        assert "Traceback" not in err and "failed" in out
+        assert " failed" in out and "--resume tries them again" in err
         assert len({r.key for r in read_rows(output)}) == 200
     finally:
         for process in (scheduler, worker, child):

@@ -43,9 +43,7 @@ def sweep(
     shard: Annotated[str | None, typer.Option(help="Solve the I-th of N parts alone: I/N, I from 1.")] = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Go on with the file: points with a row are left out but for failed ones."
-        ),
+        typer.Option("--resume", help="Go on with the file: points with a row are left out but for failed ones."),
     ] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for each point.")] = None,
     gap: Gap = None,
