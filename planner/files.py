@@ -267,7 +267,7 @@ def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> N
             _sync_folder(target.parent)
     except OSError as error:
         _discard(target)  # first, as the disk may be full
-        fallback = _fallback(target, pieces)
+        fallback = write_fallback(target, pieces)
         if fallback is None:
             raise unwritable(path, error) from None
         raise InputError(f"{path}: cannot be written ({error.strerror}); its content is in {fallback}") from None
@@ -304,7 +304,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _fallback(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> Path | None:
+def write_fallback(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> Path | None:
     """Write what a file was to hold into the folder for temporary files; None where that fails too."""
     import tempfile
 

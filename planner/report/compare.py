@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,9 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
         raise InputError(f"{path}: cannot be read ({error}); give the table of a sweep") from None
     for n, row in enumerate(rows, 2):
         names = list(row)
-        if not {"index", "key", "status"} <= set(names) or not (row["index"] or "").isdigit():
+        if None in row.values() or None in names:
+            raise InputError(f"{path}: line {n}: has not one cell a column; add or remove commas")
+        if not {"index", "key", "status"} <= set(names) or not re.fullmatch(r"[0-9]{1,18}", row["index"]):
             raise InputError(f"{path}: line {n}: is no row of a sweep; its columns must hold index, key and status")
         point = {k: _figure(row[k]) for k in names[names.index("key") + 1 : names.index("status")]}
         yield int(row["index"]), point_text(point), {k: _figure(v) for k, v in row.items() if v != ""}

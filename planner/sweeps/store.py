@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from planner.errors import InputError
-from planner.files import read_bytes, require_writable, unwritable, write_atomically
+from planner.files import read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.sweeps.csv_cells import escaped
 from planner.sweeps.parquet import need_pyarrow, write_parquet
 from planner.sweeps.rows import FAILED, Row, latest
@@ -101,9 +101,17 @@ class Store:
     def append(self, row: Row) -> None:
         """Write a row in one piece, and return when it is on the disk."""
         line = (row.model_dump_json(exclude_none=True) + "\n").encode()
-        if os.write(self._file, line) < len(line):
-            raise InputError(f"{self.path}: the disk is full; free space and go on with --resume")
-        os.fsync(self._file)
+        try:
+            written = os.write(self._file, line)
+            os.fsync(self._file)
+        except OSError as error:
+            problem = f"cannot be written ({error.strerror})"
+        else:
+            problem = "" if written == len(line) else "cannot be written to its end: the disk is full"
+        if problem:
+            fallback = write_fallback(self.path, lambda: [line])
+            kept = f"; the last row is in {fallback}" if fallback else ""
+            raise InputError(f"{self.path}: {problem}{kept}; free space and go on with --resume")
         self.rows.append(row)
 
     def tabulate(self) -> None:

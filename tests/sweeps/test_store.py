@@ -253,3 +253,23 @@ def test_a_bad_sweep_leaves_no_folder_of_plans(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, command(bad, tmp_path / "rows.jsonl", "--plans", str(tmp_path / "plans")))
     assert isinstance(done.exception, InputError)
     assert [p.name for p in tmp_path.iterdir()] == ["bad.json"]
+
+
+def test_a_row_that_cannot_be_appended_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk is full the row is in a file that the message names, and the sweep can be resumed."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
+    write = os.write
+
+    def half(descriptor: int, data: bytes) -> int:
+        return write(descriptor, data[: len(data) // 2])
+
+    with Store(tmp_path / "rows.jsonl", resume=False) as store:
+        monkeypatch.setattr(os, "write", half)
+        with pytest.raises(InputError, match=r"the disk is full; the last row is in .*; free space and go on") as error:
+            store.append(row(0))
+        monkeypatch.undo()
+    kept = Path(str(error.value).partition("the last row is in ")[2].partition(";")[0])
+    assert [r.key for r in read_rows(kept)] == ["k0"]
+    with Store(tmp_path / "rows.jsonl", resume=True) as store:
+        assert store.rows == []
