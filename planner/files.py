@@ -1,4 +1,4 @@
-"""Read text and JSON files within limits, each opened once; write files completely or not at all."""
+"""Read text and JSON files within limits, each opened once; write files completely or not at all, cells as text."""
 
 import difflib
 import json
@@ -18,6 +18,7 @@ MAX_BYTES = 1 << 29  # of a file: the nodes of a cluster of 50,000 as Kubernetes
 MAX_DEPTH = 100  # of JSON; the deepest plan has 12 levels
 MAX_DIGITS = 300  # of a number: any such integer is a finite float
 _CHUNK = 1 << 20  # bytes; more is asked for only where there is more
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -318,3 +319,21 @@ def write_fallback(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> P
             _remove(Path(name))
         return None
     return Path(name)
+
+
+def escaped(text: str) -> str:
+    """Return a text for a cell: with an apostrophe before it where it begins like a formula and is no number."""
+    return f"'{text}" if text.lstrip("'").startswith(FORMULA) and not _is_number(text) else text
+
+
+def unescaped(cell: str) -> str:
+    """Return the text that a cell was made of."""
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -38,7 +38,7 @@ class Job(Frozen):
         description='Axis sizes in rank order, slowest first: {"pipeline": 8, "data": 16}; "data" lines all-reduce.',
     )
     nodes_per_member: Count = Field(1, description="Consecutive nodes that one member of the mesh takes.")
-    groups: tuple[GroupKind, ...] = Field((), description="In the place of a mesh: groups in rank order, kind by kind.")
+    groups: tuple[GroupKind, ...] = Field((), description="In place of a mesh: groups in rank order, kind by kind.")
     gpus_per_node: Annotated[int, Field(ge=1, le=1_024)] | None = Field(None, description="GPUs (ranks) of a node.")
     segment_nodes: Count = Field(1, description="Consecutive nodes that must stay in one block (or leaf).")
     traffic_bytes_per_step: dict[Name, NonNegative] = Field(

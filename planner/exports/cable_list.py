@@ -12,10 +12,14 @@ HEADER = "from,from_port,to,to_port,length_m,medium\n"
 
 
 def cable_list(x: BuiltFabric) -> Iterator[str]:
-    """Write the list as CSV, a block of cables at a time."""
+    """Write the list as CSV, a block of cables at a time, with the parts that the fabric is priced with.
+
+    Without a floor and media in the instance a medium is the transceiver of its links, and lengths are those of a floor
+    of the usual pitches: no price rests on them.
+    """
     yield HEADER
-    table = MediaTable.of(x.media, x.usd_per_watt)
-    media = [*(m.name for m in x.media), "none reaches"]
+    table = MediaTable.of(x.media, x.network.power_usd_per_watt)
+    media = [*(m.name for m in x.media), "none reaches" if x.media else x.network.optics.name]
     for c, metres in x.measured():
         chosen = table.choose(metres)
         yield "".join(_lines(x, c, metres, [media[i] for i in np.where(chosen == NO_MEDIUM, len(x.media), chosen)]))

@@ -13,7 +13,7 @@ from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.places.confirm import ON_TRUST, confirmed
 from planner.models.joint.places.section import sites_section, wan_section
-from planner.models.joint.sites import Placed, Sites
+from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import Plan as Choice
@@ -37,7 +37,7 @@ from planner.plan.wan import WanPlan
 from planner.planning.joint_proof import proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers.cpsat import Values
-from planner.solvers.deadline import ENDED
+from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import Outcome, relative_gap
 from planner.version import __version__
 
@@ -48,7 +48,6 @@ FORMULATION = (
 )
 CONFIRMING_SECONDS = 10.0  # that CP-SAT may take over the sites that HiGHS has proven cheapest
 PROVEN = 1e-9  # relative: a gap of rounding alone
-UNPROVEN = "all was searched, some choices without a proof,"
 UNITS = {"days_to_train": "days to train", "cost_usd": "capital of the whole plan, in dollars"}
 
 
@@ -84,7 +83,7 @@ class Assembly:
 
     def certificate(self, given: str = "", space: dict[str, int] | None = None) -> Certificate:
         """Return what is proven of a section: that of the whole plan, since nothing is decided alone."""
-        name = self.instance.objective.minimize
+        name, placed = self.instance.objective.minimize, self.choice.placed
         return Certificate(
             status=self.status,
             objective=self.value,
@@ -92,8 +91,8 @@ class Assembly:
             gap=relative_gap(self.value, self.bound),
             solver="branch and bound over columns; HiGHS" if self.instance.grid else "branch and bound over columns",
             formulation=FORMULATION,
-            variables=0,
-            constraints=0,
+            variables=placed.proof.variables if placed else 0,  # of the MILP; a cluster without sites needs none
+            constraints=placed.proof.constraints if placed else 0,
             seconds=self.seconds,
             seed=self.options.seed,
             minimizes=UNITS[name],
@@ -273,12 +272,17 @@ class Assembly:
         return locality.lower_bound_split(free, self.block.rack_stages, d.racks // self.block.rack_stages)
 
     @cached_property
+    def _at_sites(self) -> Sites:
+        """What the sites may be asked."""
+        return Sites(instance=self.instance, seed=self.options.seed)
+
+    @cached_property
     def sites(self) -> tuple[SitesPlan | None, WanPlan | None]:
         """The sites section, and the design of what joins the sites where that is asked for."""
         placed = self.choice.placed
         if placed is None:
             return None, None
-        sites = Sites(instance=self.instance, seed=self.options.seed)
+        sites = self._at_sites
         fabric_mw = {s: t.mw for s, t in self.choice.templates.items()}
         c = self.choice.column
         given = (
@@ -286,22 +290,29 @@ class Assembly:
             f"{c.d} replicas), the blocks of each part with their templates, "
             f"and {self.choice.wavelengths} wavelengths between sites"
         )
-        section = self._confirmed(sites, placed, sites_section(sites, placed, fabric_mw, given=given))
+        section = sites_section(sites, placed, fabric_mw, given=given)
         return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)
 
-    def _confirmed(self, sites: Sites, placed: Placed, section: SitesPlan) -> SitesPlan:
+    @cached_property
+    def confirmed_sites(self) -> SitesPlan | None:
         """Name in the certificate of proven sites whether CP-SAT too finds none cheaper; of dc flows it is not asked.
 
         Their reactances are no whole numbers, and the transport model's bound is below their capital.
         """
-        said, whole = ON_TRUST, sites.data.grid.rules.grid_model != "dc"
+        section, placed = self.sites[0], self.choice.placed
+        if section is None or placed is None:
+            return None
+        answer, whole = ON_TRUST, self._at_sites.data.grid.rules.grid_model != "dc"
         left = CONFIRMING_SECONDS
         if self.options.time_limit is not None:
             left = min(left, self.options.time_limit - self.seconds)
+        left = Deadline(left).left  # none behind a signal
         if self.status == "optimal" and whole and self.options.solver != "highs" and left > 0:
-            said = confirmed(sites, placed, left)
+            answer = confirmed(self._at_sites, placed, left)
         made = section.certificate
-        return section.model_copy(update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {said}"})})
+        return section.model_copy(
+            update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {answer}"})}
+        )
 
     @cached_property
     def total_usd(self) -> float:
@@ -328,7 +339,7 @@ def plan_of(
     if choice is None:
         return _without(instance, solution, options)
     a = Assembly(instance, solution, choice, options, seconds)
-    split, joined = a.sites
+    _, joined = a.sites
     value, bound = a.value, a.bound
     return Plan(
         planner_version=__version__,
@@ -336,7 +347,7 @@ def plan_of(
         instance_sha256=instance_sha256(instance),
         status=a.status,
         objective=_objective(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
-        sites=split,
+        sites=a.confirmed_sites,
         wan=joined,
         layout=a.layout,
         fabric=a.fabric,
@@ -369,17 +380,14 @@ def _objective(instance: Instance, solution: JointSolution, value: float | None,
 
 def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Return a plan without decisions: proven that there is none, or none found in time."""
+    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
     return Plan(
         planner_version=__version__,
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=_objective(instance, solution, None, None),
-        conflict=Conflict(
-            decision="layout",
-            rules=(),
-            reason=solution.failure or f"{ENDED.get(solution.stopped, UNPROVEN)} before a plan was found",
-        ),
+        conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
         threads=options.threads or 1,
         seed=options.seed,

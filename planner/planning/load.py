@@ -18,7 +18,7 @@ from planner.instance.references import reference_problems
 from planner.instance.workload import Workload
 
 MAX_COUNT = 10**9  # of whatever is counted; the largest figure of this kind is a vocabulary of 256,000
-# Where an instance may hold a catalogue name in the place of an object, and the catalogue that has it.
+# Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {
     ("workload", "model"): "models",
     ("hardware", "accelerator"): "accelerators",
@@ -81,7 +81,7 @@ def _too_large(instance: Instance) -> Iterator[str]:
 
 
 def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """Put catalogue entries in the place of their names."""
+    """Put catalogue entries in place of their names."""
     data = json.loads(json.dumps(data))
     if isinstance(data.get("workload"), dict):
         data["workload"].setdefault("software", Workload.model_fields["software"].default)
@@ -104,7 +104,7 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
-    """Put catalogue entries in the place of the pools' names; the first pool's are the hardware's where it has none."""
+    """Put catalogue entries in place of the pools' names; the first pool's are the hardware's where it has none."""
     pools = hardware.get("pools")
     for i, pool in enumerate(pools if isinstance(pools, list) else ()):
         for key in ("accelerator", "rack"):
@@ -115,7 +115,7 @@ def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
 
 
 def _resolve_choice(workload: dict[str, Any], where: str) -> None:
-    """Put laws in the place of their names, and a model to start from where none is given."""
+    """Put laws in place of their names, and a model to start from where none is given."""
     choose = workload["choose"]
     for key, kind in NAMED_LAWS.items():
         given = choose.setdefault(key, Choose.model_fields[key].default)

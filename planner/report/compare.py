@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from planner.errors import InputError
-from planner.files import read_text
+from planner.files import read_text, unescaped
 from planner.plan.files import read_plan
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
-from planner.sweeps.csv_cells import unescaped
+from planner.sweeps.rows import RowObjective
 from planner.sweeps.store import LINES, read_rows
 from planner.sweeps.tasks import point_text
 from planner.units import aligned
 
 Rows = dict[str, list[Figure]]
-OBJECTIVE = ("name", "value", "bound", "gap", "joint_bound", "joint_gap")
 NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
 SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "cost", "slack")
@@ -83,7 +82,7 @@ def _figure(text: str) -> Figure:
 
 def figures_of(plan: Plan) -> dict[str, Figure]:
     """Return what is compared of a plan."""
-    objective = {f"objective.{k}": getattr(plan.objective, k) for k in OBJECTIVE}
+    objective = {f"objective.{k}": getattr(plan.objective, k) for k in RowObjective.model_fields}
     conflict = {"reason": plan.conflict.reason, "rules": "; ".join(plan.conflict.rules)} if plan.conflict else {}
     return {"status": plan.status, "stopped": plan.stopped, **conflict, **objective, **digest(plan)}
 

@@ -12,8 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from planner.errors import InputError
-from planner.files import read_bytes, require_writable, unwritable, write_atomically, write_fallback
-from planner.sweeps.csv_cells import escaped
+from planner.files import escaped, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.sweeps.parquet import need_pyarrow, write_parquet
 from planner.sweeps.rows import FAILED, Row, latest
 from planner.version import __version__

@@ -100,10 +100,18 @@ def test_mistakes_end_in_a_message(args: list[str | Path]) -> None:
 
 
 def test_pin_that_no_layout_meets() -> None:
-    """A pin that no choice meets ends in exit code 3 and its name."""
+    """Pins of the space that no layout meets together end in exit code 3 and their names."""
+    pinned = ("layout.tensor_parallel=1", "layout.pipeline_parallel=1", "layout.zero_stage=0")
+    out = run("solve", SMALL, *(word for pin in pinned for word in ("--pin", pin)))
+    assert out.returncode == 3, out.stderr
+    assert all(f"pins.{pin.partition('=')[0]}" in out.stdout for pin in pinned)
+
+
+def test_pin_outside_the_space() -> None:
+    """A pinned value that the space does not have is bad input, named with the values that there are."""
     out = run("solve", SMALL, "--pin", "layout.tensor_parallel=7")
-    assert out.returncode == 3
-    assert "pins.layout.tensor_parallel" in out.stdout
+    assert out.returncode == 2
+    assert "pins['layout.tensor_parallel']: 7" in out.stderr and "1, 2, 4, 8" in out.stderr
 
 
 def test_less_than_a_megawatt_of_grid(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from typer.testing import CliRunner, Result
 from planner.checks.registry import check
 from planner.cli.console import INTERRUPTED
 from planner.cli.main import app
-from planner.models.joint import solve as joint_solve
+from planner.models.joint.columns import strategy_bound
 from planner.models.joint.tree import tree as nodes
+from planner.models.joint.world import Plan as Choice
 from planner.plan.plan import Plan
 from planner.solvers import signals
 
@@ -32,7 +33,7 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
     """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule."""
     keep = nodes.Tree.keep
 
-    def kept(tree: nodes.Tree, found: nodes.Plan) -> None:
+    def kept(tree: nodes.Tree, found: Choice) -> None:
         keep(tree, found)
         if not signals.interrupted():
             os.kill(os.getpid(), number)
@@ -49,14 +50,13 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_before_a_plan_leaves_unknown(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes before any plan is found: the plan says that nothing is known, and why."""
-    bound = joint_solve.strategy_bound
 
     def bounded(*args: object) -> float:
         if not signals.interrupted():
             os.kill(os.getpid(), number)
-        return bound(*args)  # type: ignore[arg-type]
+        return strategy_bound(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(joint_solve, "strategy_bound", bounded)
+    monkeypatch.setattr("planner.models.joint.solve.strategy_bound", bounded)
     done, path = solve(tmp_path)
     plan = Plan.model_validate_json(path.read_text())
     assert (done.exit_code, plan.status, plan.stopped) == (INTERRUPTED, "unknown", "interrupted")
@@ -72,7 +72,7 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("the second signal raises KeyboardInterrupt")
 
-    monkeypatch.setattr(joint_solve, "strategy_bound", twice)
+    monkeypatch.setattr("planner.models.joint.solve.strategy_bound", twice)
     before = signal.getsignal(signal.SIGTERM)
     done, path = solve(tmp_path)
     assert done.exit_code == INTERRUPTED and not path.exists()

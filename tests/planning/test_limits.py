@@ -10,7 +10,7 @@ from joint_brute_force import toy
 
 from planner.checks.registry import check
 from planner.instance.instance import Instance
-from planner.models.joint.tree import cache as joint_cache
+from planner.models.joint.space import strategies as listed
 from planner.models.requests import Options
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
@@ -46,7 +46,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """Inject the clock, and count strategies listed and MILPs begun once its limit has passed."""
     found = Clock(passes_at=1 << 60)
-    listed, run = joint_cache.strategies, highs.run
+    run = highs.run
 
     def strategies(problem: Any) -> Iterator[Any]:
         for s in listed(problem):
@@ -58,7 +58,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
         return run(*args, **how)
 
     monkeypatch.setattr(Deadline, "left", property(found.left))
-    monkeypatch.setattr(joint_cache, "strategies", strategies)
+    monkeypatch.setattr("planner.models.joint.tree.cache.strategies", strategies)
     monkeypatch.setattr(highs, "run", lambda *args, **how: (milp if "time_limit" in how else run)(*args, **how))
     yield found
 

@@ -111,10 +111,10 @@ def test_failed_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) 
 
     solve = planning_solve.solve_instance
 
-    def fails_at_two(instance: Any, *args: Any) -> Plan:
+    def fails_at_two(instance: Any, *args: Any, **how: Any) -> Plan:
         if instance.hardware.racks == 2:
             raise RuntimeError("no luck")
-        return solve(instance, *args)
+        return solve(instance, *args, **how)
 
     monkeypatch.setattr(planning_solve, "solve_instance", fails_at_two)
     with ThreadPoolExecutor(1) as pool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from planner.exports.from_plan import BuiltFabric
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
-FORMATS = ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg")
+FORMATS = ("csv", "bom", "graphml", "slurm-conf", "slurm-yaml", "svg")
 DETAILS = ("auto", "switch", "pod")
 AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
@@ -42,11 +42,11 @@ def export(
         str, typer.Option(help="Of graphml: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")
     ] = "auto",
 ) -> None:
-    """Write the fabric of a site: cable list, graph, Slurm topology or picture."""
+    """Write the fabric of a site: cable list (csv), bill of materials (bom), graph, Slurm topology or picture."""
     require_choice("--format", form, FORMATS)
     require_choice("--detail", detail, DETAILS)
     require_writable(output)
-    from planner.exports import cable_list, picture, slurm
+    from planner.exports import bill_of_materials, cable_list, picture, slurm
     from planner.exports.from_plan import built_fabric
 
     wired = built_fabric(read_plan(plan), site)
@@ -55,6 +55,7 @@ def export(
         return
     writers = {
         "csv": cable_list.cable_list,
+        "bom": bill_of_materials.bill_of_materials,
         "slurm-conf": slurm.topology_conf,
         "slurm-yaml": slurm.topology_yaml,
         "svg": picture.picture,

@@ -291,7 +291,7 @@ class Search(CapitalBounds):
         if sites is None:
             return
         bare = tuple(self._bare(g) for g in q.shape.blocks)
-        floor = sites.least(bare, Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None)
+        floor = sites.joined_least(bare, Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None)
         if sites.designed and q.several and floor + c.level.usd > most + CENTS:
             self._narrow(c, bare, most)
         self._learn(c, floor, most)
@@ -301,7 +301,7 @@ class Search(CapitalBounds):
         sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
         while sites is not None and high - low > 1:
             probe = (low + high) // 2
-            usd = sites.least(bare, Circuit(probe, c.rtt_ms, self._most_bytes))
+            usd = sites.joined_least(bare, Circuit(probe, c.rtt_ms, self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 low = probe
             else:

@@ -11,7 +11,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from planner.instance.instance import Instance
-from planner.models.joint.places.fibre_design import FibreDesigns
+from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, Circuit, Joined, Part, Question, stated, total_musd
 from planner.models.joint.space import DEFAULT_WAN
 from planner.models.requests import SitesRequest
@@ -216,6 +216,21 @@ class Sites:
             self.placed[key] = self._solved(self.question(parts, circuit, {}))
         placed = self.placed[key]
         return math.inf if placed is None else placed.capital_usd
+
+    def joined_least(self, parts: tuple[Part, ...], circuit: Circuit | None) -> float:
+        """Bound the capital as `least` does, but of more than two sites by the design of their fibre.
+
+        More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
+        designs that carry the exchange alone cost no less.
+        """
+        if not self.designed or len(parts) < 3:
+            return self.least(parts, circuit)
+        if circuit is not None and not circuit.stage_bytes:
+            circuit = replace(circuit, stage_bytes=LARGE_BYTES)
+        found = self._placed(parts, circuit)
+        if found is None:
+            return math.inf
+        return self.least(parts, circuit) if self.data.wan.traffic else found.capital_usd
 
     def question(
         self, parts: tuple[Part, ...], circuit: Circuit | None, designs: dict[Joined, float | None]

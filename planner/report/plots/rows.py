@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.files import parse_json, read_text
-from planner.sweeps.csv_cells import unescaped
+from planner.files import parse_json, read_text, unescaped
 from planner.sweeps.parquet import read_parquet
 
 Row = dict[str, Any]

@@ -102,5 +102,5 @@ class Prices:
     def _ask(self, waves: int, rtt: float) -> None:
         circuit = Circuit(waves, rtt) if self.several else None
         placed = self.sites.cheapest(self.parts, circuit) if self.exact else None
-        usd = self.sites.least(self.parts, circuit) if placed is None else placed.capital_usd
+        usd = self.sites.joined_least(self.parts, circuit) if placed is None else placed.capital_usd
         self.answers.append(Answer(waves, rtt, usd, placed))
