@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))
+
 from import_cases import TEXTS
 from sweep_rows import row
 from worked_plan import small
 
+ROOT = Path(__file__).parents[2]
 PLAN = small().model_dump_json(indent=1)
 CONF = (
     "# a cluster\nSwitchName=leaf1 Nodes=n[01-08]\nSwitchName=leaf2 Nodes=n[09-16]\nSwitchName=top Switches=leaf[1-2]\n"
@@ -119,7 +120,10 @@ def _plans() -> list[Subject]:
         [*PLACE, "--topology", "topology.conf", "--job", "@"],
         ["compare", "@", "plan.json"],
         ["report", "@", "-o", "page.html"],
-        *(["fabric", "export", "@", "--site", "e1", "--format", f, "-o", "out"] for f in ("csv", "graphml", "svg")),
+        *(
+            ["fabric", "export", "@", "--site", "e1", "--format", f, "-o", "out"]
+            for f in ("csv", "bom", "graphml", "svg")
+        ),
         ["fabric", "export", "@", "--site", "e1", "--format", "slurm-yaml", "-o", "out"],
     )
     return [Subject("plan", "p.json", PLAN, tuple(c)) for c in commands]
