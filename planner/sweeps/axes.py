@@ -152,7 +152,7 @@ def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
         raise InputError(f"{path}: line {rows.line_num}: {error}; correct the quotes there") from None
 
 
-def _points(path: Path, rows: "csv._reader") -> Iterator[Point]:
+def _points(path: Path, rows: Any) -> Iterator[Point]:
     head = [canonical(h.strip()) for h in next(rows, [])]
     for row in rows:
         if not any(cell.strip() for cell in row):

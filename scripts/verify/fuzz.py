@@ -101,13 +101,13 @@ def _outcome(subject: Subject, seconds: float) -> tuple[str, str, str]:
             done = CliRunner().invoke(app, [subject.file if w == "@" else w for w in subject.command])
     except Hang as error:
         return "hang", "".join(traceback.format_exception(error)), _place(error)
-    error = done.exception
-    if error is None or isinstance(error, SystemExit):
+    raised = done.exception
+    if raised is None or isinstance(raised, SystemExit):
         return "done", done.output, ""
-    if isinstance(error, InputError):
-        return "refused", str(error), ""
-    kind = "internal error" if isinstance(error, PlannerError) else type(error).__name__
-    return "traceback", "".join(traceback.format_exception(error)), f"{kind} at {_place(error)}"
+    if isinstance(raised, InputError):
+        return "refused", str(raised), ""
+    kind = "internal error" if isinstance(raised, PlannerError) else type(raised).__name__
+    return "traceback", "".join(traceback.format_exception(raised)), f"{kind} at {_place(raised)}"
 
 
 def _place(error: BaseException) -> str:

@@ -2,14 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, read_pins, require_choice
+from planner.cli.console import DONE, INFEASIBLE, read_pins, require_choice, requiring_sound
 from planner.cli.options import PlanFile
 from planner.errors import InputError
 from planner.files import read_json, require_writable, write_atomically, write_streamed
@@ -49,18 +49,18 @@ def export(
     from planner.exports import bill_of_materials, cable_list, picture, slurm
     from planner.exports.from_plan import built_fabric
 
-    wired = built_fabric(read_plan(plan), site)
-    if form == "graphml":
-        write_streamed(output, lambda: _graphml(wired, detail))
-        return
-    writers = {
+    given = read_plan(plan)
+    wired = built_fabric(given, site)
+    writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
         "csv": cable_list.cable_list,
         "bom": bill_of_materials.bill_of_materials,
         "slurm-conf": slurm.topology_conf,
         "slurm-yaml": slurm.topology_yaml,
         "svg": picture.picture,
+        "graphml": partial(_graphml, detail=detail),
     }
-    write_streamed(output, partial(writers[form], wired))
+    with requiring_sound(given, plan):
+        write_streamed(output, partial(writers[form], wired))
 
 
 def _graphml(wired: "BuiltFabric", detail: str) -> Iterator[str]:

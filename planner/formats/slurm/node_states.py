@@ -147,9 +147,11 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
             names = item["nodes"]["nodes"] if key == "sinfo" else [item["name"]]
             states = item["node"]["state"] if key == "sinfo" else item["state"]
             flags = item.get("state_flags", [])
+            words = [*([states] if isinstance(states, str) else states), *flags]
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise TypeError
         except (KeyError, TypeError, AttributeError):
             problem = f"names no node or no state (is {shown(item)})"
             raise InputError(f"{source}: {where}: {problem}; print it by sinfo --json") from None
-        words = [*([states] if isinstance(states, str) else states), *flags]
         state = max((_meaning(str(w), source, f"{where}.state") for w in words), default=DOWN)
-        yield from ((str(name), state) for name in names)
+        yield from ((name, state) for name in names)
