@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.errors import InternalError
 from planner.exports.from_plan import BuiltFabric
+from planner.files import escaped
 from planner.physics.network import price
 
 HEADER = ("part", "where", "count", "metres", "usd")
@@ -95,7 +96,7 @@ def _by_length(x: BuiltFabric) -> Iterator[Line]:
 
 def _row(values: Iterable[object]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(values)
+    csv.writer(text, lineterminator="\n").writerow([escaped(v) if isinstance(v, str) else v for v in values])
     return text.getvalue()
 
 

@@ -1,10 +1,13 @@
 """The cable list: a line a cable, port to port, with its length and medium."""
 
+import csv
+import io
 from collections.abc import Iterator
 
 import numpy as np
 
 from planner.exports.from_plan import BuiltFabric
+from planner.files import escaped
 from planner.physics.network.cabling import Cables
 from planner.physics.network.links import NO_MEDIUM, MediaTable, Metres
 
@@ -19,10 +22,17 @@ def cable_list(x: BuiltFabric) -> Iterator[str]:
     """
     yield HEADER
     table = MediaTable.of(x.media, x.network.power_usd_per_watt)
-    media = [*(m.name for m in x.media), "none reaches" if x.media else x.network.optics.name]
+    media = [*(_cell(m.name) for m in x.media), "none reaches" if x.media else _cell(x.network.optics.name)]
     for c, metres in x.measured():
         chosen = table.choose(metres)
         yield "".join(_lines(x, c, metres, [media[i] for i in np.where(chosen == NO_MEDIUM, len(x.media), chosen)]))
+
+
+def _cell(name: str) -> str:
+    """Return a name as a cell: quoted where it has a comma, and never a formula."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([escaped(name)])
+    return text.getvalue()
 
 
 def _lines(x: BuiltFabric, c: Cables, metres: Metres, media: list[str]) -> Iterator[str]:

@@ -17,8 +17,8 @@ from planner.cli.main import app
 from planner.cluster.hostlist import parse
 from planner.errors import InputError
 from planner.exports import cable_list, graph, picture, slurm
-from planner.exports.files import write_streamed
 from planner.exports.from_plan import BuiltFabric, built_fabric
+from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
 from planner.physics.network.links import NO_MEDIUM, MediaTable
 
@@ -120,7 +120,7 @@ def test_a_broken_write_leaves_no_file(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_streamed(tmp_path / "x", pieces())
+        write_streamed(tmp_path / "x", pieces)
     assert list(tmp_path.iterdir()) == []
 
 
