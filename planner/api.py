@@ -309,7 +309,7 @@ def solve(
     seed, threads
         Of the solvers; the same instance, seed and threads give the same plan.
     solver
-        "highs" or "cpsat" for the formulations that both can solve; each formulation's usual one unless given.
+        "highs" or "cpsat" for the reasons why no sites exist; "highs" leaves out the second proof of the sites.
     pins
         Decisions fixed by hand, by dotted path, over those of the instance.
     progress

@@ -1,26 +1,188 @@
-"""Read text files, and write files completely or not at all."""
+"""Read text and JSON files within limits, each opened once; write files completely or not at all, cells as text."""
 
+import difflib
+import json
+import math
 import os
+import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
+from collections.abc import Callable, Iterable
 from errno import EACCES
 from pathlib import Path
+from typing import Any
 
 from planner.errors import InputError
 
+MAX_BYTES = 1 << 29  # of a file: the nodes of a cluster of 50,000 as Kubernetes prints them, 10 kB each
+MAX_DEPTH = 100  # of JSON; the deepest plan has 12 levels
+MAX_DIGITS = 300  # of a number: any such integer is a finite float
+_CHUNK = 1 << 20  # bytes; more is asked for only where there is more
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
 
 def read_text(path: Path, remedy: str = "give a text file") -> str:
-    """Read a text file in UTF-8.
+    """Read a text file in UTF-8, opened once so that a pipe will do.
 
     Raises
     ------
     InputError
-        The file does not exist or cannot be read; the message ends with the remedy.
+        The file does not exist, is too large or cannot be read; the message ends with the remedy.
+    """
+    data = read_bytes(path, remedy)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        wide = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+        problem = "it is UTF-16, save it as UTF-8" if wide else error
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({problem}); {remedy}") from None
+    if "\0" in text:
+        problem = f"byte 0 at character {text.index(chr(0)) + 1}: it is binary or UTF-16"
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({problem}); {remedy}")
+    return text
+
+
+def read_bytes(path: Path, remedy: str) -> bytes:
+    """Read a file to its end, opened once.
+
+    Raises
+    ------
+    InputError
+        The file does not exist, is too large or cannot be read; the message ends with the remedy.
+    """
+    chunks, size = [], 0
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                size += len(chunk)
+                if size > MAX_BYTES:
+                    raise InputError(f"{path}: is larger than {MAX_BYTES >> 20} MiB; give a smaller file")
+                chunks.append(chunk)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; {_near_file(path)}") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder, not a file; {remedy}") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path itself
+        raise InputError(f"{path}: cannot be read ({error}); {remedy}") from None
+    return b"".join(chunks)
+
+
+def _near_file(path: Path) -> str:
+    """Return what to do about a file that is not there: the nearest name of its kind beside it."""
+    try:
+        files = [p.name for p in path.parent.glob(f"*{path.suffix}")] if path.parent.is_dir() else []
+    except (OSError, ValueError):
+        files = []
+    near = difflib.get_close_matches(path.name, files, 1)
+    return f"did you mean {path.parent / near[0]}?" if near else "check the path"
+
+
+def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
+    """Read a JSON file, opened once.
+
+    Raises
+    ------
+    InputError
+        Names the file, and the line and column where its JSON ends, or the limit that it exceeds.
+    """
+    return parse_json(read_text(path, remedy), str(path))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Parse JSON strictly and within limits; `where` names it in errors.
+
+    Raises
+    ------
+    InputError
+        A key stands twice, a number is none or too long, the text is nested too deeply or is no JSON.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); {remedy}") from None
+        return _parsed(text, where)
+    except json.JSONDecodeError as error:
+        problem = f"line {error.lineno} column {error.colno}: {error.msg}"
+        raise InputError(f"{where}: {problem}; fix the JSON there") from None
+
+
+def json_or_text(text: str, where: str) -> Any:
+    """Parse a value of the command line or of a cell: JSON, or the text itself where it is none.
+
+    Raises
+    ------
+    InputError
+        It is JSON that `parse_json` refuses.
+    """
+    try:
+        return _parsed(text, where)
+    except json.JSONDecodeError:
+        return text
+
+
+def _parsed(text: str, where: str) -> Any:
+    """Parse JSON within the limits; what is no JSON raises JSONDecodeError."""
+    try:
+        data = json.loads(
+            text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_int=_int, parse_float=_float
+        )
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None
+    except RecursionError:
+        raise InputError(_too_deep(where)) from None
+    if _depth(data) > MAX_DEPTH:
+        raise InputError(_too_deep(where))
+    if _SURROGATE.search(text):
+        _require_whole_characters(data, where)
+    return data
+
+
+def _too_deep(where: str) -> str:
+    return f"{where}: is nested more than {MAX_DEPTH} levels deep; flatten it"
+
+
+def _depth(data: Any) -> int:
+    """Count the levels of lists and objects, at most one more than are allowed, without recursion."""
+    level, depth = [data] if isinstance(data, (dict, list)) else [], 0
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        inner = (v for x in level for v in (x.values() if isinstance(x, dict) else x))
+        level = [v for v in inner if isinstance(v, (dict, list))]
+    return depth
+
+
+def _require_whole_characters(data: Any, where: str) -> None:
+    """Refuse half of a surrogate pair, which no file in UTF-8 can hold."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise InputError(f"{where}: {half} is half of a character; write both halves, or the character") from None
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        twice = next(k for k, n in Counter(k for k, _ in pairs).items() if n > 1)
+        raise ValueError(f"key {twice[:80]!r} stands twice in one object; keep one")
+    return data
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number; give a finite figure")
+
+
+def _int(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"{text[:20]}… has {len(text):,} digits, more than {MAX_DIGITS}; give a shorter number")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is beyond the largest number of 1.8e308; give a finite figure")
+    return value
 
 
 def require_writable(*outputs: Path | None) -> None:
@@ -85,31 +247,93 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         The file cannot be written; the message names the file that has the content instead.
     """
     data = content if isinstance(content, bytes) else content.encode()
+    write_streamed(path, lambda: [data])
+
+
+def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> None:
+    """Write a file piece by piece as `write_atomically` does; `pieces` begins anew where the file cannot be written.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written; the message names the file that has the content instead.
+    """
     target = Path(os.path.realpath(path))
     try:
         if _is_device(target):
-            target.write_bytes(data)
+            _write(target, pieces())
         else:
-            temporary_name(target).write_bytes(data)
+            _write(temporary_name(target), pieces())
             temporary_name(target).replace(target)
+            _sync_folder(target.parent)
     except OSError as error:
-        _remove(temporary_name(target))
-        fallback = _fallback(target, data)
+        _discard(target)  # first, as the disk may be full
+        fallback = write_fallback(target, pieces)
         if fallback is None:
             raise unwritable(path, error) from None
         raise InputError(f"{path}: cannot be written ({error.strerror}); its content is in {fallback}") from None
+    finally:
+        _discard(target)
 
 
-def _fallback(path: Path, data: bytes) -> Path | None:
+def _discard(target: Path) -> None:
+    """Remove the temporary file beside a target."""
+    _remove(temporary_name(target))
+
+
+def _write(path: Path, pieces: Iterable[str | bytes]) -> None:
+    """Write pieces, and return when they are on the disk."""
+    with path.open("wb") as file:
+        for piece in pieces:
+            file.write(piece if isinstance(piece, bytes) else piece.encode())
+        file.flush()
+        if path.is_file():  # a pipe and most devices have nothing to synchronise
+            os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put a rename on the disk where the system can; the file itself is there already."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def write_fallback(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> Path | None:
     """Write what a file was to hold into the folder for temporary files; None where that fails too."""
     import tempfile
 
-    file = None
+    name = None
     try:
-        with tempfile.NamedTemporaryFile(prefix="planner-", suffix=path.suffix, delete=False) as file:
-            file.write(data)
+        descriptor, name = tempfile.mkstemp(prefix="planner-", suffix=path.suffix)
+        os.close(descriptor)
+        _write(Path(name), pieces())
     except OSError:
-        if file is not None:
-            _remove(Path(file.name))
+        if name is not None:
+            _remove(Path(name))
         return None
-    return Path(file.name)
+    return Path(name)
+
+
+def escaped(text: str) -> str:
+    """Return a text for a cell: with an apostrophe before it where it begins like a formula and is no number."""
+    return f"'{text}" if text.lstrip("'").startswith(FORMULA) and not _is_number(text) else text
+
+
+def unescaped(cell: str) -> str:
+    """Return the text that a cell was made of."""
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Packages that are extras of this distribution: a message in the place of an ImportError."""
+"""Packages that are extras of this distribution: a message in place of an ImportError."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

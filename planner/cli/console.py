@@ -1,12 +1,13 @@
 """What every command shares: exit statuses, pins, the progress line."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
+from planner.files import json_or_text
 
 if TYPE_CHECKING:
     from planner.plan.plan import Plan
@@ -39,11 +40,29 @@ def read_pins(given: list[str]) -> dict[str, Any]:
         path, equals, value = text.partition("=")
         if not equals or not path:
             raise InputError(f"--pin {text!r}: must be PATH=VALUE, such as layout.tensor_parallel=10")
-        try:
-            pins[path] = json.loads(value)
-        except json.JSONDecodeError:
-            pins[path] = value
+        pins[path] = json_or_text(value, f"--pin {path}")
     return pins
+
+
+@contextmanager
+def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
+    """Name a rule that a plan breaks where it cannot be shown or written; the failure of a sound plan is a defect.
+
+    Raises
+    ------
+    InputError
+        The plan of the file breaks a rule.
+    """
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        from planner.checks.registry import check
+
+        violations = check(plan)
+        if not violations:
+            raise
+        rule = f"{violations[0].rule} ({violations[0].message})"
+        raise InputError(f"{path}: the plan breaks {rule}; see what `planner check` says of it") from None
 
 
 @contextmanager

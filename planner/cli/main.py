@@ -46,7 +46,10 @@ app.add_typer(fabric.app, name="fabric")
 def main() -> None:
     """Run the command line; a user's mistake ends in a message, never in a traceback."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except InputError as error:
         print(error, file=sys.stderr)
         sys.exit(BAD_INPUT)
@@ -57,5 +60,14 @@ def main() -> None:
         print("interrupted before there was a plan", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         sys.exit(DONE)
+    except OSError as error:
+        _drop_stdout()
+        print(f"stdout: cannot be written ({error.strerror}); write elsewhere, such as with -o", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+
+
+def _drop_stdout() -> None:
+    """Send what is left in the buffer of stdout nowhere, so that the end of the process does not fail over it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

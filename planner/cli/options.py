@@ -11,7 +11,7 @@ Pins = Annotated[list[str] | None, typer.Option("--pin", help="Fix a decision: P
 Gap = Annotated[float | None, typer.Option(help="Relative gap within which a decision is done.")]
 Seed = Annotated[int, typer.Option(help="Seed of the solvers.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
-InsteadOfStdout = Annotated[Path | None, typer.Option("-o", "--output", help="Write here in the place of stdout.")]
+InsteadOfStdout = Annotated[Path | None, typer.Option("-o", "--output", help="Write here in place of stdout.")]
 TopologyName = Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")]
 NodeLabels = Annotated[
     list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from planner.errors import InputError
+from planner.files import read_json
 from planner.instance.base import Count, Frozen, NonNegative
-from planner.instance.read import read_json, validated
+from planner.instance.read import validated
 from planner.plan.plan import Plan
 
 # One line, since it stands in files and arguments.
@@ -37,7 +38,7 @@ class Job(Frozen):
         description='Axis sizes in rank order, slowest first: {"pipeline": 8, "data": 16}; "data" lines all-reduce.',
     )
     nodes_per_member: Count = Field(1, description="Consecutive nodes that one member of the mesh takes.")
-    groups: tuple[GroupKind, ...] = Field((), description="In the place of a mesh: groups in rank order, kind by kind.")
+    groups: tuple[GroupKind, ...] = Field((), description="In place of a mesh: groups in rank order, kind by kind.")
     gpus_per_node: Annotated[int, Field(ge=1, le=1_024)] | None = Field(None, description="GPUs (ranks) of a node.")
     segment_nodes: Count = Field(1, description="Consecutive nodes that must stay in one block (or leaf).")
     traffic_bytes_per_step: dict[Name, NonNegative] = Field(
@@ -166,6 +167,6 @@ def job_of_plan(plan: Plan, where: str = "plan") -> Job:
     gpus = None if isinstance(rack, str) else rack.gpus
     if len(sizes) == 1:
         mesh = {"pipeline": layout.rack_stages, "data": next(iter(sizes.values()))}
-        return Job(name=plan.instance.name, mesh=mesh, gpus_per_node=gpus)
-    kinds = tuple(GroupKind(name=site, size=n, count=layout.rack_stages) for site, n in sorted(sizes.items()))
-    return Job(name=plan.instance.name, groups=kinds, gpus_per_node=gpus)
+        return validated(Job, {"name": plan.instance.name, "mesh": mesh, "gpus_per_node": gpus}, where)
+    kinds = [{"name": site, "size": n, "count": layout.rack_stages} for site, n in sorted(sizes.items())]
+    return validated(Job, {"name": plan.instance.name, "groups": kinds, "gpus_per_node": gpus}, where)

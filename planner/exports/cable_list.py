@@ -1,10 +1,13 @@
 """The cable list: a line a cable, port to port, with its length and medium."""
 
+import csv
+import io
 from collections.abc import Iterator
 
 import numpy as np
 
 from planner.exports.from_plan import BuiltFabric
+from planner.files import escaped
 from planner.physics.network.cabling import Cables
 from planner.physics.network.links import NO_MEDIUM, MediaTable, Metres
 
@@ -12,13 +15,24 @@ HEADER = "from,from_port,to,to_port,length_m,medium\n"
 
 
 def cable_list(x: BuiltFabric) -> Iterator[str]:
-    """Write the list as CSV, a block of cables at a time."""
+    """Write the list as CSV, a block of cables at a time, with the parts that the fabric is priced with.
+
+    Without a floor and media in the instance a medium is the transceiver of its links, and lengths are those of a floor
+    of the usual pitches: no price rests on them.
+    """
     yield HEADER
-    table = MediaTable.of(x.media, x.usd_per_watt)
-    media = [*(m.name for m in x.media), "none reaches"]
+    table = MediaTable.of(x.media, x.network.power_usd_per_watt)
+    media = [*(_cell(m.name) for m in x.media), "none reaches" if x.media else _cell(x.network.optics.name)]
     for c, metres in x.measured():
         chosen = table.choose(metres)
         yield "".join(_lines(x, c, metres, [media[i] for i in np.where(chosen == NO_MEDIUM, len(x.media), chosen)]))
+
+
+def _cell(name: str) -> str:
+    """Return a name as a cell: quoted where it has a comma, and never a formula."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([escaped(name)])
+    return text.getvalue()
 
 
 def _lines(x: BuiltFabric, c: Cables, metres: Metres, media: list[str]) -> Iterator[str]:

@@ -8,10 +8,10 @@ import numpy as np
 
 from planner.cluster.hostlist import PREFIX, width
 from planner.errors import InputError
-from planner.instance.catalogue import catalogue
-from planner.instance.network import Floor, Medium
+from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network.cabling import WAN_GATEWAY, Cables, lay, lengths, switch_counts
 from planner.physics.network.links import Ints, Metres, media_of
+from planner.physics.network.price import by_reach
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.fabric import SiteFabric
@@ -20,14 +20,22 @@ from planner.plan.plan import Plan
 
 @dataclass(frozen=True)
 class BuiltFabric:
-    """One site's fabric, its design, and the floor and media that its cables are measured by."""
+    """One site's fabric, its design and switch, the network that prices it, and the floor that gives cables a length.
+
+    `media` are those of the instance where it gives a floor too; else every link is the instance's one of its kind.
+    """
 
     site: str
     fabric: SiteFabric
     design: Design
+    network: Network
+    switch: Switch
     floor: Floor
-    media: tuple[Medium, ...]
-    usd_per_watt: float
+
+    @property
+    def media(self) -> tuple[Medium, ...]:
+        """Media that cables are chosen from by their length; none where links have one price of their kind."""
+        return media_of(self.network) if by_reach(self.network) else ()
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
@@ -106,6 +114,6 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     if name not in wired or network is None:
         hint = "see what `planner check` says of the plan"
         raise InputError(f"fabric.sites.{name}: cannot be wired as it stands; {hint}")
-    usual = tuple(Medium.model_validate(m) for m in catalogue("media").values())
-    floor, media = network.floor or Floor(), media_of(network) or usual
-    return BuiltFabric(name, fabrics[name], wired[name], floor, media, network.power_usd_per_watt)
+    switches = {s.name: s for s in network.switches if isinstance(s, Switch)}
+    built = fabrics[name]
+    return BuiltFabric(name, built, wired[name], network, switches[built.switch], network.floor or Floor())

@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.cluster.topology import Topology
 from planner.errors import InputError
-from planner.formats.source import read_text
+from planner.files import parse_json, read_text
 
 FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
 
@@ -29,7 +29,7 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     path = Path(path)
     text = read_text(path)
     if text.lstrip()[:1] in {"{", "["}:
-        return _from_json(path, keys)
+        return _from_json(parse_json(text, str(path)), str(path), keys)
     if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("---", "- ", "-\t")):
         from planner.formats.slurm.topology_yaml import read_yaml
 
@@ -39,27 +39,24 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     return read_conf(text, str(path))
 
 
-def _from_json(path: Path, keys: Sequence[str]) -> Topology:
-    from planner.instance.read import read_json
-
-    data: Any = read_json(path)
+def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
     if not isinstance(data, dict):
-        raise InputError(f"{path}: must be a JSON object (is {type(data).__name__}); give {FORMATS}")
+        raise InputError(f"{source}: must be a JSON object (is {type(data).__name__}); give {FORMATS}")
     if "instances" in data:
         from planner.formats.topograph import read_topograph
 
-        return read_topograph(data, str(path))
+        return read_topograph(data, source)
     if "items" in data:
         from planner.formats.kubernetes.nodes import read_kubernetes
 
-        return read_kubernetes(data, str(path), keys)
+        return read_kubernetes(data, source, keys)
     if "planner_version" in data:
         from planner.formats.from_plan import plan_topology
-        from planner.plan.files import read_plan
+        from planner.plan.files import plan_of
 
-        return plan_topology(read_plan(path), str(path))
+        return plan_topology(plan_of(data, source), source)
     raise InputError(
-        f"{path}: is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'}); give {FORMATS}"
+        f"{source}: is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'}); give {FORMATS}"
     )
 
 

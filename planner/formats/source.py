@@ -3,34 +3,40 @@
 import difflib
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-from planner.cluster.hostlist import expand
+from planner.cluster.hostlist import MAX_NAMES, expand
 from planner.errors import InputError
 
+MAX_NAMES_OF_FILE = MAX_NAMES
 SHOWN = 20  # Further complaints are counted, not printed: a file with one fault may have a thousand.
 
 
-def read_text(path: Path) -> str:
-    """Read a text file, or say what is wrong with it."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give a text file") from None
+class Hostlists:
+    """The hostlists of one file, which together may stand for so many names and no more."""
 
+    def __init__(self, source: str) -> None:
+        self.source, self.count = source, 0
 
-def names_at(source: str, where: str, text: str) -> tuple[str, ...]:
-    """Expand a hostlist found at a place of a file."""
-    try:
-        names = tuple(expand(text))
-    except ValueError as error:
-        raise InputError(f"{source}: {where}: {error}") from None
-    if not names:
-        raise InputError(f"{source}: {where}: the hostlist is empty; name at least one, such as n[1-4]")
-    return names
+    def names(self, where: str, text: str) -> tuple[str, ...]:
+        """Expand a hostlist found at a place of the file.
+
+        Raises
+        ------
+        InputError
+            Names file and place: the text is no hostlist, is empty, or is one too many.
+        """
+        try:
+            names = tuple(expand(text))
+        except ValueError as error:
+            raise InputError(f"{self.source}: {where}: {error}") from None
+        if not names:
+            raise InputError(f"{self.source}: {where}: the hostlist is empty; name at least one, such as n[1-4]")
+        self.count += len(names)
+        if self.count > MAX_NAMES_OF_FILE:
+            problem = f"the file stands for more than {MAX_NAMES_OF_FILE:,} names"
+            raise InputError(f"{self.source}: {where}: {problem}; check its ranges")
+        return names
 
 
 def raise_all(source: str, problems: Iterable[str]) -> None:

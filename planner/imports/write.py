@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
+from planner.files import read_json
 from planner.instance.grid import Grid
-from planner.instance.read import read_json
 
 
 def part(grid: Grid) -> dict[str, Any]:
@@ -27,8 +27,9 @@ def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
         raise InputError(f"{path}: must be an instance (is {type(data).__name__}); see `planner schema instance`")
     old: dict[str, Any] = data["grid"] if isinstance(data.get("grid"), dict) else {}
     new = part(grid) | {k: old[k] for k in ("rules", "prices") if k in old}
-    rule = new.get("rules", {}).get("interconnect", {})
-    if rule.get("on") and rule.get("reading", "explicit") == "explicit":
+    rules = new.get("rules")
+    rule = rules.get("interconnect") if isinstance(rules, dict) else None
+    if isinstance(rule, dict) and rule.get("on") and rule.get("reading", "explicit") == "explicit":
         rule["reading"] = "capacity_n1"
         new["note"] += "; the interconnect rule reads lines (capacity_n1), as the nodes have no explicit figure"
     data |= {"name": name or f"{data.get('name', path.stem)} on an imported grid", "grid": new}

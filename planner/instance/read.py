@@ -1,10 +1,7 @@
-"""Read JSON, and report what is wrong with it: file, path, value, remedy."""
+"""Check JSON data against their types, and report what is wrong with them: file, path, value, remedy."""
 
-import difflib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,42 +11,6 @@ from planner.instance.renamed_keys import renamed, renames_in
 
 M = TypeVar("M", bound=BaseModel)
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises
-    ------
-    InputError
-        Names the file, and the line and column where its JSON ends.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        files = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
-        near = difflib.get_close_matches(path.name, files, 1)
-        hint = f"; did you mean {path.parent / near[0]}?" if near else "; check the path"
-        raise InputError(f"{path}: no such file{hint}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give a JSON file") from None
-    try:
-        return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: line {error.lineno} column {error.colno}: {error.msg}; fix the JSON there") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    twice = [k for k, n in Counter(k for k, _ in pairs).items() if n > 1]
-    if twice:
-        raise ValueError(f"key {twice[0]!r} stands twice in one object; keep one")
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number; give a finite figure")
 
 
 def validated(model: type[M], data: Any, where: str) -> M:

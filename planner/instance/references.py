@@ -96,7 +96,7 @@ def refuse_pools(instance: Instance) -> Instance:
     if instance.hardware.pools:
         raise InputError(
             "hardware.pools: each pool has a layout of its own; "
-            "ask about one, its accelerator, rack and racks in the place of pools"
+            "ask about one, its accelerator, rack and racks in place of pools"
         )
     return instance
 

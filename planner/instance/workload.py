@@ -9,7 +9,7 @@ from planner.instance.model_family import Choose
 
 
 class Experts(Sourced):
-    """A mixture of experts in the place of the FFN: a token goes through a few routed ones and the shared."""
+    """A mixture of experts in place of the FFN: a token goes through a few routed ones and the shared."""
 
     count: Count = Field(description="Routed experts of one layer.")
     per_token: Count = Field(description="Routed experts that one token goes through (top-k).")
@@ -44,7 +44,7 @@ class Model(Sourced):
     heads: Count
     kv_heads: Count | None = Field(None, description="KV heads of grouped-query attention; absent: heads.")
     head_size: Count | None = Field(None, description="Width of a head; absent: hidden / heads.")
-    latent_attention: LatentAttention | None = Field(None, description="In the place of kv_heads and head_size.")
+    latent_attention: LatentAttention | None = Field(None, description="In place of kv_heads and head_size.")
     window: Count | None = Field(None, description="Tokens that a position sees in a windowed layer, itself included.")
     window_layers: Annotated[int, Field(ge=0)] = Field(0, description="Layers with windowed attention.")
     ffn: Count | None = Field(None, description="FFN width of a dense layer; absent: 4 hidden.")

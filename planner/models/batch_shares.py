@@ -79,6 +79,8 @@ class Pool:
         self.bounds.append(ShareBound(max_share=max_share, sequences=smallest, rate=rate, strategy=strategy))
         self._add_point(strategy, seconds * own)
         for other in with_other_micro_batches(self.problem, strategy):
+            if self.deadline.passed:
+                break
             self._add_point(other, step_seconds(self.problem, other))
         return rate
 

@@ -59,7 +59,10 @@ class ObjectiveValue(Frozen):
         description="What one more block of racks meets: power and sites, the budget, or the racks owned; `layout` "
         "where all allow it and no plan is faster with it. Null: not determined.",
     )
-    cheaper: CheaperPlan | None = Field(None, description="The cheapest plan within 0.5 % of the days, where cheaper.")
+    cheaper: CheaperPlan | None = Field(
+        None,
+        description="The cheapest plan within 0.5 % of the days, where cheaper; not looked for with WAN gateways.",
+    )
 
 
 class Conflict(Frozen):

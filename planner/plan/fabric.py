@@ -76,7 +76,7 @@ class SiteFabric(Frozen):
 
 
 class TransportFactor(Frozen):
-    """The transport's slowdown in runs on a reference tree: the plan takes it in the place of the constant."""
+    """The transport's slowdown in runs on a reference tree: the plan takes it in place of the constant."""
 
     transport: Literal["ecmp", "spray", "adaptive"]
     pattern: Literal["permutation"] = "permutation"

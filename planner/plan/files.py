@@ -1,9 +1,10 @@
 """Read a plan from its file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
+from planner.files import read_json
 
 if TYPE_CHECKING:
     from planner.plan.plan import Plan
@@ -17,10 +18,20 @@ def read_plan(path: Path) -> "Plan":
     InputError
         Names the file, the JSON path, the value and what was expected.
     """
-    from planner.instance.read import read_json, validated
+    return plan_of(read_json(path), str(path))
+
+
+def plan_of(data: Any, where: str) -> "Plan":
+    """Return the plan that JSON data are; `where` names them in errors.
+
+    Raises
+    ------
+    InputError
+        Names the JSON path, the value and what was expected.
+    """
+    from planner.instance.read import validated
     from planner.plan.plan import Plan
 
-    data = read_json(path)
     if not isinstance(data, dict):
-        raise InputError(f"{path}: must be a plan (is {type(data).__name__}); make one with `planner solve -o`")
-    return validated(Plan, data, str(path))
+        raise InputError(f"{where}: must be a plan (is {type(data).__name__}); make one with `planner solve -o`")
+    return validated(Plan, data, where)

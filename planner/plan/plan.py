@@ -40,7 +40,7 @@ class Plan(Frozen):
         description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.",
     )
     layout: LayoutPlan | None = None
-    pools: PoolsPlan | None = Field(None, description="In the place of layout, for pools of different GPUs.")
+    pools: PoolsPlan | None = Field(None, description="In place of layout, for pools of different GPUs.")
     fabric: FabricPlan | None = None
     transport: TransportFactor | None = Field(None, description="Where the slowdown is simulated.")
     placement: PlacementPlan | None = None

@@ -1,10 +1,10 @@
 """Predict a layout that pins give in full: metrics, memory by stage, the constants behind them, and problems."""
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from planner.errors import InputError
 from planner.instance.base import Frozen
@@ -18,6 +18,7 @@ from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 
+T = TypeVar("T")
 NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
 
@@ -47,8 +48,8 @@ def evaluated(instance: Instance) -> Evaluation:
     strategy = pinned_strategy(instance)
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
-    measured = prediction.metrics(instance, conditions, strategy)
-    metrics = LayoutMetrics.model_validate(measured)
+    measured = _finite(lambda: prediction.metrics(instance, conditions, strategy))
+    metrics = _finite(lambda: LayoutMetrics.model_validate(measured))
     problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
     memory = prediction.stage_bytes(step.machine_of(instance), strategy)
     return Evaluation.model_validate(
@@ -64,6 +65,15 @@ def evaluated(instance: Instance) -> Evaluation:
             "rests_on": {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]},
         }
     )
+
+
+def _finite(compute: Callable[[], T]) -> T:
+    """Compute figures of a layout, or say that they leave the range of numbers."""
+    try:
+        return compute()
+    except (OverflowError, ValidationError) as error:
+        problem = f"a figure of the layout is beyond the largest number ({str(error).splitlines()[0]})"
+        raise InputError(f"evaluate: {problem}; give smaller figures in the instance") from None
 
 
 def pinned_strategy(instance: Instance) -> ParallelStrategy:

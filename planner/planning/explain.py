@@ -42,7 +42,7 @@ class Other(Frozen):
 
     choice: str
     plan_value: str
-    value: str = Field(description="In the place of the plan's.")
+    value: str = Field(description="In place of the plan's.")
     days: float | None = Field(description="Of that plan; null: there is none.")
     loss: float | None = Field(description="Days over the plan's, less one: 0.11 is 11 % slower.")
     proved: bool = Field(description="No plan with the decision made otherwise is faster.")
@@ -154,7 +154,7 @@ def _other(v: Variant, days: float, options: Options) -> Other:
 
 
 def _value(v: Variant, found: JointSolution) -> str:
-    """Return the value that the best plan has in the place of the forbidden one."""
+    """Return the value that the best plan has in place of the forbidden one."""
     plan = found.plan
     if plan is None or not v.without:
         return v.value

@@ -15,9 +15,9 @@ def request_of(
 ) -> FabricRequest:
     """Return what a site's fabric must carry: the layout's traffic and the WAN gateway's.
 
-    Slowdowns are capped by those that the layout assumes.
+    Exchanges may be slowed until the time that hides them is full, whatever the order of racks.
     """
-    m, a = layout.metrics, layout.assumptions
+    m = layout.metrics
     return FabricRequest(
         racks=racks,
         group_racks=max(1, layout.racks_per_stage_by_site[site]),
@@ -26,8 +26,6 @@ def request_of(
         pipeline_send_window_seconds=m.pipeline_send_window_seconds,
         allreduce_seconds=m.allreduce_layer_seconds,
         allreduce_window_seconds=m.allreduce_window_seconds,
-        pipeline_send_limit=a.pipeline_send_slowdown,
-        allreduce_limit=a.allreduce_slowdown,
         exchange_racks=expert_racks(layout.expert_parallel, gpus_per_rack),
         wan_gbps=gateway_gbps[0],
         exchange_gbps=gateway_gbps[1],

@@ -4,13 +4,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.cluster import hostlist
 from planner.errors import InternalError
 from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
+from planner.models.joint.free_network import strategy_of
+from planner.models.joint.places.confirm import ON_TRUST, confirmed
 from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution, JointStatus
@@ -19,7 +20,6 @@ from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network import locality, wan_gateway
 from planner.physics.network.locality import Locality
-from planner.physics.network.topology import Design
 from planner.physics.site import cost, wan
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
@@ -30,14 +30,14 @@ from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
-from planner.plan.placement import Assignment, PlacementPlan, SitePlacement
+from planner.plan.placement import PlacementPlan, SitePlacement
 from planner.plan.plan import Cost, Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 from planner.planning.joint_proof import proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers.cpsat import Values
-from planner.solvers.deadline import ENDED
+from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import Outcome, relative_gap
 from planner.version import __version__
 
@@ -46,8 +46,8 @@ FORMULATION = (
     "micro-batches, layers by stage, blocks by site, orders of racks, fabrics and fibre whose time is below the "
     "incumbent, fastest first, until one MILP over sites and grid finds them within the budget"
 )
+CONFIRMING_SECONDS = 10.0  # that CP-SAT may take over the sites that HiGHS has proven cheapest
 PROVEN = 1e-9  # relative: a gap of rounding alone
-UNPROVEN = "all was searched, some choices without a proof,"
 UNITS = {"days_to_train": "days to train", "cost_usd": "capital of the whole plan, in dollars"}
 
 
@@ -72,23 +72,7 @@ class Assembly:
     @cached_property
     def strategy(self) -> ParallelStrategy:
         """The layout in full."""
-        x, column = self.choice, self.choice.column
-        shape, recomputed = column.strategy.shape, x.split.recomputed
-        full = any(recomputed) or column.strategy.recomputes == "all"
-        return ParallelStrategy.of_shape(
-            shape,
-            pipeline_parallel=column.p,
-            data_parallel_by_site=tuple(d for _, d in sorted(x.replicas_by_site.items())),
-            virtual_stages=column.v,
-            micro_batches=column.m,
-            recompute="full" if full else shape.recompute,
-            zero_stage=column.zero,
-            layers_per_stage=x.split.layers,
-            recomputed_layers_per_stage=tuple(recomputed) if full else (),
-            replicas_per_rack=self.block.replicas_per_rack,
-            schedule=column.strategy.order,
-            stages_per_rack=self.block.stages_per_rack,
-        )
+        return strategy_of(self.choice)
 
     @cached_property
     def racks(self) -> dict[str, int]:
@@ -99,7 +83,7 @@ class Assembly:
 
     def certificate(self, given: str = "", space: dict[str, int] | None = None) -> Certificate:
         """Return what is proven of a section: that of the whole plan, since nothing is decided alone."""
-        name = self.instance.objective.minimize
+        name, placed = self.instance.objective.minimize, self.choice.placed
         return Certificate(
             status=self.status,
             objective=self.value,
@@ -107,8 +91,8 @@ class Assembly:
             gap=relative_gap(self.value, self.bound),
             solver="branch and bound over columns; HiGHS" if self.instance.grid else "branch and bound over columns",
             formulation=FORMULATION,
-            variables=0,
-            constraints=0,
+            variables=placed.proof.variables if placed else 0,  # of the MILP; a cluster without sites needs none
+            constraints=placed.proof.constraints if placed else 0,
             seconds=self.seconds,
             seed=self.options.seed,
             minimizes=UNITS[name],
@@ -276,7 +260,10 @@ class Assembly:
             stripes={s: t.stripes for s, t in sorted(x.templates.items())},
             block_racks=b.racks,
             blocks_by_site=dict(sorted(x.blocks_by_site.items())),
-            sites={s: SitePlacement(assignment=_assignment(o, x.templates[s].design)) for s, o in self.orders.items()},
+            sites={
+                s: SitePlacement(assignment=stripes.assignment(o, x.templates[s].design))
+                for s, o in self.orders.items()
+            },
             certificate=self.certificate(),
         )
 
@@ -286,12 +273,17 @@ class Assembly:
         return locality.lower_bound_split(free, self.block.rack_stages, d.racks // self.block.rack_stages)
 
     @cached_property
+    def _at_sites(self) -> Sites:
+        """What the sites may be asked."""
+        return Sites(instance=self.instance, seed=self.options.seed)
+
+    @cached_property
     def sites(self) -> tuple[SitesPlan | None, WanPlan | None]:
         """The sites section, and the design of what joins the sites where that is asked for."""
         placed = self.choice.placed
         if placed is None:
             return None, None
-        sites = Sites(instance=self.instance, seed=self.options.seed)
+        sites = self._at_sites
         fabric_mw = {s: t.mw for s, t in self.choice.templates.items()}
         c = self.choice.column
         given = (
@@ -299,33 +291,35 @@ class Assembly:
             f"{c.d} replicas), the blocks of each part with their templates, "
             f"and {self.choice.wavelengths} wavelengths between sites"
         )
-        window = self.metrics.wan_window_seconds
-        return sites_section(sites, placed, fabric_mw, given=given), wan_section(sites, placed, window_seconds=window)
+        section = sites_section(sites, placed, fabric_mw, given=given)
+        return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)
+
+    @cached_property
+    def confirmed_sites(self) -> SitesPlan | None:
+        """Name in the certificate of proven sites whether CP-SAT too finds none cheaper; of dc flows it is not asked.
+
+        Their reactances are no whole numbers, and the transport model's bound is below their capital.
+        """
+        section, placed = self.sites[0], self.choice.placed
+        if section is None or placed is None:
+            return None
+        answer, whole = ON_TRUST, self._at_sites.data.grid.rules.grid_model != "dc"
+        left = CONFIRMING_SECONDS
+        if self.options.time_limit is not None:
+            left = min(left, self.options.time_limit - self.seconds)
+        left = Deadline(left).left  # none behind a signal
+        if self.status == "optimal" and whole and self.options.solver != "highs" and left > 0:
+            answer = confirmed(self._at_sites, placed, left)
+        made = section.certificate
+        return section.model_copy(
+            update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {answer}"})}
+        )
 
     @cached_property
     def bill(self) -> Cost:
         """The bill."""
         split, joined = self.sites
         return cost.bill(self.instance, sum(self.racks.values()), split, self.fabrics, joined)
-
-
-def _assignment(order: list[list[int]], d: Design) -> tuple[Assignment, ...]:
-    """Return the pieces of every stage by leaf domain, racks in rank order; a piece ends where the domain changes."""
-    pieces: list[Assignment] = []
-    size = d.domain_racks
-    for stage, racks in enumerate(order):
-        first = 0
-        for k in range(1, len(racks) + 1):
-            if k == len(racks) or racks[k] // size != racks[first] // size:
-                pieces.append(
-                    Assignment(
-                        stage=stage,
-                        leaf_domain=racks[first] // size,
-                        racks=hostlist.fold(racks[first:k], hostlist.width(d.racks)),
-                    )
-                )
-                first = k
-    return tuple(pieces)
 
 
 def plan_of(
@@ -341,7 +335,7 @@ def plan_of(
     if choice is None:
         return _without(instance, solution, options)
     a = Assembly(instance, solution, choice, options, seconds)
-    split, joined = a.sites
+    _, joined = a.sites
     value, bound = a.value, a.bound
     return Plan(
         planner_version=__version__,
@@ -349,7 +343,7 @@ def plan_of(
         instance_sha256=instance_sha256(instance),
         status=a.status,
         objective=_objective(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
-        sites=split,
+        sites=a.confirmed_sites,
         wan=joined,
         layout=a.layout,
         fabric=a.fabric,
@@ -382,17 +376,14 @@ def _objective(instance: Instance, solution: JointSolution, value: float | None,
 
 def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Return a plan without decisions: proven that there is none, or none found in time."""
+    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
     return Plan(
         planner_version=__version__,
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=_objective(instance, solution, None, None),
-        conflict=Conflict(
-            decision="layout",
-            rules=(),
-            reason=solution.failure or f"{ENDED.get(solution.stopped, UNPROVEN)} before a plan was found",
-        ),
+        conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
         threads=options.threads or 1,
         seed=options.seed,

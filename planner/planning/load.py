@@ -1,22 +1,24 @@
 """Read an instance: JSON, catalogue names, references and pins; each error names path, value and remedy."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from planner.errors import InputError, hint
+from planner.files import read_json
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
 from planner.instance.pins import check_pins
-from planner.instance.read import read_json, validated
+from planner.instance.read import dotted, validated
 from planner.instance.references import reference_problems
 from planner.instance.workload import Workload
 
-# Where an instance may hold a catalogue name in the place of an object, and the catalogue that has it.
+MAX_COUNT = 10**9  # of whatever is counted; the largest figure of this kind is a vocabulary of 256,000
+# Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {
     ("workload", "model"): "models",
     ("hardware", "accelerator"): "accelerators",
@@ -28,18 +30,23 @@ NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "
 
 
 def load_instance(
-    given: Instance | Mapping[str, Any] | str | Path, *, pins: Mapping[str, Any] | None = None, searched: bool = True
+    given: Instance | Mapping[str, Any] | str | Path,
+    *,
+    pins: Mapping[str, Any] | None = None,
+    searched: bool = True,
+    where: str | None = None,
 ) -> Instance:
     """Return a checked instance with its catalogue names resolved; `given` is a path, a dict or an Instance.
 
-    What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched.
+    What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched. `where`
+    names in errors what is no path.
 
     Raises
     ------
     InputError
         Names the file, the JSON path, the value, what was expected and the nearest valid key.
     """
-    where = str(given) if isinstance(given, (str, Path)) else "instance"
+    where = where or (str(given) if isinstance(given, (str, Path)) else "instance")
     if isinstance(given, Instance):
         data: Any = given.model_dump(mode="json", exclude_none=True)
     elif isinstance(given, Mapping):
@@ -54,13 +61,27 @@ def load_instance(
     instance = validated(Instance, data, where)
     problems = list(reference_problems(instance, searched=searched))
     problems.extend(check_pins(instance))
+    problems.extend(_too_large(instance))
     if problems:
         raise InputError("\n".join(f"{where}: {p}" for p in problems))
     return instance
 
 
+def _too_large(instance: Instance) -> Iterator[str]:
+    """Name counts that no datacenter has: products of them would leave the range of solvers and floats."""
+    left: list[tuple[tuple[int | str, ...], Any]] = [((), instance.model_dump())]
+    while left:
+        at, value = left.pop()
+        if isinstance(value, dict):
+            left += [((*at, k), v) for k, v in value.items()]
+        elif isinstance(value, (list, tuple)):
+            left += [((*at, i), v) for i, v in enumerate(value)]
+        elif isinstance(value, int) and abs(value) > MAX_COUNT:
+            yield f"{dotted(at)}: must be at most {MAX_COUNT:,} (is {value}); correct it"
+
+
 def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """Put catalogue entries in the place of their names."""
+    """Put catalogue entries in place of their names."""
     data = json.loads(json.dumps(data))
     if isinstance(data.get("workload"), dict):
         data["workload"].setdefault("software", Workload.model_fields["software"].default)
@@ -83,7 +104,7 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
-    """Put catalogue entries in the place of the pools' names; the first pool's are the hardware's where it has none."""
+    """Put catalogue entries in place of the pools' names; the first pool's are the hardware's where it has none."""
     pools = hardware.get("pools")
     for i, pool in enumerate(pools if isinstance(pools, list) else ()):
         for key in ("accelerator", "rack"):
@@ -94,7 +115,7 @@ def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
 
 
 def _resolve_choice(workload: dict[str, Any], where: str) -> None:
-    """Put laws in the place of their names, and a model to start from where none is given."""
+    """Put laws in place of their names, and a model to start from where none is given."""
     choose = workload["choose"]
     for key, kind in NAMED_LAWS.items():
         given = choose.setdefault(key, Choose.model_fields[key].default)
@@ -112,7 +133,11 @@ def _resolve_choice(workload: dict[str, Any], where: str) -> None:
             return  # the whole instance is refused with the same complaint, under its own path
         from planner.models.model_size import any_model
 
-        start = any_model(asked)
+        try:
+            start = any_model(asked)
+        except (OverflowError, TypeError):  # beyond a float, or beyond the 64 bits of CP-SAT
+            problem = "its figures are beyond what can be computed with"
+            raise InputError(f"{where}: workload.choose: {problem}; give smaller ones") from None
         workload.setdefault("model", start.model.model_dump(mode="json", exclude_none=True))
         workload.setdefault("tokens", start.tokens)
 

@@ -89,7 +89,7 @@ def _in_days(
     """Return the fastest plan, or within the asked tolerance the cheapest, and the cheapest that is almost as fast."""
     solution, tolerance = solve_joint(instance, options, progress, cache=cache), instance.objective.tolerance
     best = solution.plan
-    if best is None or solution.stopped != "proved" or (instance.network is None and instance.grid is None):
+    if best is None or solution.stopped != "proved" or not _cheaper_asked(instance):
         return solution, None
     world = world_of(instance, options, deadline, cache)
     found = cheaper_within(world, best, tolerance or ALMOST_AS_FAST, time_limit=deadline.limit, progress=progress)
@@ -100,6 +100,14 @@ def _in_days(
         return replace(solution, plan=plan, days=found.days, stopped=found.stopped), None
     racks = sum(plan.placed.racks.values()) if plan.placed else instance.hardware.racks or 0
     return solution, CheaperPlan(days_to_train=found.days or 0.0, capital_usd=found.capital_usd, racks=racks)
+
+
+def _cheaper_asked(instance: Instance) -> bool:
+    """Whether a cheaper plan is looked for: by default where another may cost less, and no gateways take minutes."""
+    if instance.objective.tolerance:
+        return True
+    network = instance.network
+    return (network is not None or instance.grid is not None) and not (network is not None and network.wan_gateway)
 
 
 def options_of(

@@ -1,14 +1,17 @@
 """Plans and rows of sweeps side by side: a line a figure, a column a plan."""
 
 import csv
+import io
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from planner.errors import InputError
+from planner.files import read_text, unescaped
 from planner.plan.files import read_plan
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
@@ -44,7 +47,9 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Col
         return [Column(path.stem, figures_of(read_plan(path)))]
     rows = [row for row in rows if index in (None, row[0])]
     if not rows:
-        raise InputError(f"{path}: has no row" + ("" if index is None else f" of index {index}"))
+        raise InputError(
+            f"{path}: has no row{'' if index is None else f' of index {index}'}; give the rows of `planner sweep`"
+        )
     front = f"{path.stem} " if several else ""
     figures = [{k: v for k, v in flat.items() if k not in NOT_COMPARED} for _, _, flat in rows]
     return [Column(front + (name or f"#{i}"), f) for (i, name, _), f in zip(rows, figures, strict=True)]
@@ -53,13 +58,14 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Col
 def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
     """Read the table of a sweep; the columns between key and status are its point."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError) as error:
+        rows = list(csv.DictReader(io.StringIO(read_text(path, "give the table of a sweep"), newline="")))
+    except csv.Error as error:
         raise InputError(f"{path}: cannot be read ({error}); give the table of a sweep") from None
     for n, row in enumerate(rows, 2):
         names = list(row)
-        if not {"index", "key", "status"} <= set(names) or not (row["index"] or "").isdigit():
+        if None in row.values() or None in names:
+            raise InputError(f"{path}: line {n}: has not one cell a column; add or remove commas")
+        if not {"index", "key", "status"} <= set(names) or not re.fullmatch(r"[0-9]{1,18}", row["index"]):
             raise InputError(f"{path}: line {n}: is no row of a sweep; its columns must hold index, key and status")
         point = {k: _figure(row[k]) for k in names[names.index("key") + 1 : names.index("status")]}
         yield int(row["index"]), point_text(point), {k: _figure(v) for k, v in row.items() if v != ""}
@@ -71,7 +77,7 @@ def _figure(text: str) -> Figure:
             return kind(text)
         except ValueError:
             continue
-    return {"True": True, "False": False}.get(text, text)
+    return {"True": True, "False": False}.get(text, unescaped(text))
 
 
 def figures_of(plan: Plan) -> dict[str, Figure]:

@@ -242,7 +242,7 @@ def _site_fabric(site: str, f: SiteFabric) -> Iterator[str]:
 
 def _transport(x: TransportFactor) -> Iterator[str]:
     runs = f"p{x.percentile:g} of {x.seeds} seeds, {x.pattern} of {x.hosts:,} hosts under {x.tiers} tiers of {x.switch}"
-    yield f"{x.transport}: {x.slowdown:.3f}x the fluid ideal ({runs}), in the place of {x.configured_slowdown:g}"
+    yield f"{x.transport}: {x.slowdown:.3f}x the fluid ideal ({runs}), in place of {x.configured_slowdown:g}"
 
 
 def _placement(x: PlacementPlan) -> Iterator[str]:

@@ -14,7 +14,8 @@ from planner.cluster.placement import Figure, Placement
 from planner.cluster.results import Mended, Move
 from planner.cluster.topology import Topology
 from planner.errors import InputError
-from planner.instance.read import complaints, read_json
+from planner.files import read_json
+from planner.instance.read import complaints
 from planner.models.cluster_changes.repair import IncompleteGroup, Repair, repair
 from planner.models.placement.data import Leaf
 from planner.models.placement.ranks import Ranked, in_rank_order

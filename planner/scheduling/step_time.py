@@ -9,8 +9,8 @@ from planner.checks.cluster import expected_groups
 from planner.cluster.job import Job, job_of_plan
 from planner.cluster.placement import Figure, PlacedGroup, Placement
 from planner.errors import InputError
+from planner.files import read_json
 from planner.instance.network import Network
-from planner.instance.read import read_json
 from planner.physics.network.locality import Locality, locality, min_crossings
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
@@ -18,7 +18,7 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
-from planner.plan.files import read_plan
+from planner.plan.files import plan_of
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster
 from planner.simulation.reference_tree import transport_slowdown_of
@@ -169,10 +169,11 @@ def place_by_time(
     that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.locality`).
     """
     where = str(given) if isinstance(given, (str, Path)) else "job"
-    if given is None or (not isinstance(given, Plan) and "planner_version" not in (read_json(Path(given)) or ())):
+    data = given if given is None or isinstance(given, Plan) else read_json(Path(given))
+    if not (isinstance(data, Plan) or (isinstance(data, dict) and "planner_version" in data)):
         needs = "a plan, which has a layout and a fabric"
         raise InputError(f"{where}: --objective step-time needs {needs}; give one, or take locality")
-    plan = given if isinstance(given, Plan) else read_plan(Path(given))
+    plan = data if isinstance(data, Plan) else plan_of(data, where)
     return fastest(cluster, clock_of(cluster, plan, where), job_of_plan(plan, where), busy=list(busy), **options)
 
 

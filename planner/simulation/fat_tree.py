@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -10,7 +9,7 @@ from pydantic import Field, model_validator
 
 from planner.errors import InputError
 from planner.instance.base import Count, Positive, Sourced
-from planner.instance.read import read_json, validated
+from planner.instance.read import validated
 from planner.simulation.tree import Tree
 
 MAX_HOSTS = 1 << 20  # of a fabric: more flows than these do not fit the memory
@@ -75,19 +74,17 @@ class Fabric(Sourced):
         return self.oversubscription + (1.0,) * (self.tiers - 1 - len(self.oversubscription))
 
 
-def load_fabric(given: Mapping[str, Any] | Path) -> Fabric:
-    """Read and check a fabric.
+def load_fabric(data: Any, where: str = "fabric") -> Fabric:
+    """Check a fabric.
 
     Raises
     ------
     InputError
         Names the file, the JSON path, the value and what was expected.
     """
-    where = str(given) if isinstance(given, Path) else "fabric"
-    data = read_json(given) if isinstance(given, Path) else given
     if not isinstance(data, Mapping):
         example = '{"hosts": 1024, "ports_per_switch": 16}'
-        raise InputError(f"{where}: must be a plan or a fabric (is {type(data).__name__}), such as {example}")
+        raise InputError(f"{where}: must be a plan or a fabric (is {type(data).__name__}); give one such as {example}")
     return validated(Fabric, dict(data), where)
 
 

@@ -125,5 +125,13 @@ def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
         raise InputError(f"simulate: nothing is placed at {site!r}; choose another site or --pattern permutation")
     ranks: list[list[int]] = [[] for _ in range(plan.layout.rack_stages)]
     for a in placed.assignment:
-        ranks[a.stage] += [r for r in hostlist.parse(a.racks) if r < len(part.slots)]
+        ranks[a.stage] += [r for r in _racks(a.racks) if r < len(part.slots)]
     return [[part.slots[np.asarray(r, np.int64), rail] for r in ranks] for rail in range(part.slots.shape[1])]
+
+
+def _racks(text: str) -> list[int]:
+    """Read the racks of a piece."""
+    try:
+        return hostlist.parse(text)
+    except ValueError as error:
+        raise InputError(f"placement: {error}; see what `planner check` says of the plan") from None

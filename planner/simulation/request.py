@@ -9,9 +9,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from planner.errors import InputError
+from planner.files import read_json
 from planner.instance.hardware import Accelerator
-from planner.instance.read import complaints, read_json
-from planner.plan.files import read_plan
+from planner.instance.read import complaints
+from planner.plan.files import plan_of
 from planner.plan.plan import Plan
 from planner.simulation import from_plan, traffic
 from planner.simulation.fat_tree import Fabric, load_fabric, tree_of_fabric
@@ -84,7 +85,8 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
     if isinstance(given, Mapping):
         return _plan(given) if "instance" in given else load_fabric(given)
     data = read_json(Path(given))
-    return read_plan(Path(given)) if isinstance(data, dict) and "instance" in data else load_fabric(Path(given))
+    where = str(given)
+    return plan_of(data, where) if isinstance(data, dict) and "instance" in data else load_fabric(data, where)
 
 
 def _plan(given: Mapping[str, Any]) -> Plan:

@@ -1,6 +1,7 @@
 """Who sends to whom: the exchanges of a training step, random permutations, and lists from a file."""
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import InputError
+from planner.files import read_text
 from planner.simulation import rng
 from planner.simulation.live_cables import Flows
 from planner.simulation.rng import Ints
@@ -72,13 +74,10 @@ def from_file(path: Path, slots: Ints) -> Flows:
     InputError
         Names the file, the line, the value and what was expected.
     """
+    expected = f"give a CSV file with the header {','.join(HEADER)}"
     try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
-    except FileNotFoundError:
-        known = "give permutation, p2p, allreduce, alltoall or a CSV file"
-        raise InputError(f"--pattern {path}: is no pattern and no such file; {known}") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        expected = f"give one with the header {','.join(HEADER)}"
+        rows = list(csv.reader(io.StringIO(read_text(path, expected), newline="")))
+    except csv.Error as error:
         raise InputError(f"{path}: cannot be read as a CSV file ({error}); {expected}") from None
     if not rows or [c.strip() for c in rows[0]] != HEADER:
         first = ",".join(rows[0]) if rows else "empty"

@@ -7,7 +7,11 @@ from typing import Literal
 
 from planner.solvers import signals
 
-ENDED = {"limit": "the time limit came", "interrupted": "a signal ended the search"}  # in words, by the cause
+ENDED = {  # why there is no plan, in words, by what ended the search; "proved": all was searched, some left open
+    "limit": "the time limit came",
+    "interrupted": "a signal ended the search",
+    "proved": "the search ended, with some choices left without a proof,",
+}
 
 
 class OutOfTimeError(Exception):

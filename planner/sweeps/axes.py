@@ -3,14 +3,13 @@
 import csv
 import io
 import itertools
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.files import read_text
+from planner.files import json_or_text, parse_json, read_text
 from planner.sweeps.paths import canonical
 
 MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
@@ -60,21 +59,12 @@ def parse_values(path: str, spec: str) -> list[Any]:
         return _even(where, start, stop, _number(where, parts[2]))
     if len(parts) == 2 and all(_is_number(p) for p in parts):
         raise InputError(f"{where}: has no step; write it as one of {FORMS}")
-    return _listed(spec)
+    return _listed(path, spec)
 
 
-def _listed(spec: str) -> list[Any]:
-    try:
-        return list(json.loads(f"[{spec}]"))
-    except json.JSONDecodeError:
-        return [_value(x.strip()) for x in spec.split(",") if x.strip()]
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+def _listed(path: str, spec: str) -> list[Any]:
+    values = json_or_text(f"[{spec}]", path)
+    return values if isinstance(values, list) else [json_or_text(x.strip(), path) for x in spec.split(",") if x.strip()]
 
 
 def _is_number(text: str) -> bool:
@@ -87,7 +77,7 @@ def _is_number(text: str) -> bool:
 def _number(where: str, text: str) -> int | float:
     if not _is_number(text):
         raise InputError(f"{where}: {text!r} is not a finite number; write the range as one of {FORMS}")
-    value = _value(text)
+    value = json_or_text(text, where)
     return value if isinstance(value, (int, float)) else float(text)
 
 
@@ -148,17 +138,21 @@ def _pairs_from_lines(path: Path, text: str) -> Iterator[Point]:
     for n, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        try:
-            point = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}: line {n}: {error.msg}; give one JSON object a line") from None
+        point = parse_json(line, f"{path}: line {n}")
         if not isinstance(point, dict) or not point:
-            raise InputError(f"{path}: line {n}: must be an object of path and value (is {line[:60]})")
+            raise InputError(f"{path}: line {n}: must be an object of path and value (is {line[:60]}); give one a line")
         yield {canonical(k): v for k, v in point.items()}
 
 
 def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
-    rows = csv.reader(io.StringIO(text))
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        yield from _points(path, rows)
+    except csv.Error as error:
+        raise InputError(f"{path}: line {rows.line_num}: {error}; correct the quotes there") from None
+
+
+def _points(path: Path, rows: Any) -> Iterator[Point]:
     head = [canonical(h.strip()) for h in next(rows, [])]
     for row in rows:
         if not any(cell.strip() for cell in row):
@@ -166,7 +160,8 @@ def _pairs_from_csv(path: Path, text: str) -> Iterator[Point]:
         if len(row) != len(head):
             problem = f"has {len(row)} cells under {len(head)} columns"
             raise InputError(f"{path}: line {rows.line_num}: {problem}; give one a column")
-        yield {h: _value(cell.strip()) for h, cell in zip(head, row, strict=True)}
+        where = f"{path}: line {rows.line_num}"
+        yield {h: json_or_text(cell.strip(), where) for h, cell in zip(head, row, strict=True)}
 
 
 def grid_of(axes: Sequence[Axis]) -> list[Point]:

@@ -1,5 +1,6 @@
 """One row a point: what was asked, what came back, and why where nothing did."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import Field
@@ -40,11 +41,14 @@ class Row(Frozen):
     rules: tuple[str, ...] = Field((), description="Rules in conflict, where the point is infeasible.")
     plan: dict[str, Figure] = Field(default_factory=dict, description="Figures of the plan by their own dotted names.")
     planner_version: str = __version__
+    base: dict[str, str] = Field(
+        default_factory=dict, description="SHA-256 (its first 12 digits) of each part of the sweep's instance by key."
+    )
     seconds: float = Field(description="Wall time of the solve.")
 
     def flat(self) -> dict[str, Any]:
         """Return the row as one level of columns: the point's paths and the plan's names beside the row's own."""
-        own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version"})
+        own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own["rules"] = "; ".join(self.rules) or None
         objective = {f"objective.{k}": v for k, v in (self.objective or RowObjective(name="")).model_dump().items()}
         front = {k: own.pop(k) for k in ("index", "key")}
@@ -65,6 +69,11 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
         plan=digest(plan),
         seconds=seconds,
     )
+
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """Return one row a key, the latest, in the order of their first: a failed point that was solved later is solved."""
+    return list({r.key: r for r in rows}.values())
 
 
 def failed_row(index: int, key: str, point: dict[str, Any], reason: str, seconds: float) -> Row:

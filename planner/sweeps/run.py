@@ -67,7 +67,7 @@ def rows_of(
     for task, answer in answers:
         if answer.plan is not None and options.plans is not None:
             write_atomically(plan_file(options.plans, task), answer.plan)
-        yield answer.row
+        yield answer.row.model_copy(update={"base": task.base})
 
 
 def _size(task: Task) -> tuple[float, ...]:

@@ -5,17 +5,20 @@ import fcntl
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from planner.errors import InputError
-from planner.files import require_writable, unwritable, write_atomically
+from planner.files import escaped, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.sweeps.parquet import need_pyarrow, write_parquet
-from planner.sweeps.rows import Row
+from planner.sweeps.rows import FAILED, Row, latest
+from planner.version import __version__
 
 LINES = (".jsonl", ".ndjson")
+ROW_BEGINS = b'{"schema_version":1,"index":'
 TABLES = (".csv", ".parquet")
 
 
@@ -35,66 +38,79 @@ class Store:
     Raises
     ------
     InputError
-        Another sweep writes the file, it has rows and is not resumed, or a line of it is no row.
+        Another sweep writes the file, it has rows and is not resumed, its rows are of another instance than `base`
+        says or of another version, or a line of it is no row.
     """
 
-    def __init__(self, output: Path, *, resume: bool) -> None:
-        self.output, self.path = output, journal_of(output)
-        require_writable(output)
+    def __init__(self, output: Path, *, resume: bool, base: Mapping[str, str] | None = None) -> None:
+        # The journal of a link's table is the table's own; the lock is on the file itself, by whatever name.
+        self.output = output
+        journal_of(output)
+        self.path = journal_of(Path(os.path.realpath(output)) if output.is_symlink() else output)
+        require_writable(output, self.path)
         if output.suffix == ".parquet":
             need_pyarrow()
-        self._lock = self._locked()
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-            self.rows = self._rows_of_earlier_run(resume)
         except OSError as error:
-            self._lock.close()
+            raise unwritable(self.path, error) from None
+        try:
+            self._lock()
+            self.rows = self._rows_of_earlier_run(resume)
+            _require_same(self.path, latest(self.rows), base)
+        except OSError as error:
+            os.close(self._file)
             raise unwritable(self.path, error) from None
         except InputError:
-            self.close()
+            os.close(self._file)
             raise
+        self._owner.write_text(f"{os.getpid()}\n", encoding="utf-8")
 
-    def _locked(self) -> io.TextIOWrapper:
-        """Take the lock; the kernel gives it back when the process ends, however it ends."""
-        beside = self.path.with_name(f".{self.path.name}.lock")
+    @property
+    def _owner(self) -> Path:
+        """The file beside the rows that names the process which writes them."""
+        rows = Path(os.path.realpath(self.path))
+        return rows.with_name(f".{rows.name}.lock")
+
+    def _lock(self) -> None:
+        """Lock the rows themselves; the kernel gives the lock back when the process ends, however it ends."""
         try:
-            lock = beside.open("a+", encoding="utf-8")
-        except OSError as error:
-            raise unwritable(self.path, error) from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.seek(0)
-            owner = lock.read().strip() or "unknown"
-            lock.close()
-            problem = f"another sweep is writing it (process {owner})"
+            owner = self._owner.read_text(encoding="utf-8").strip() if self._owner.exists() else ""
+            problem = f"another sweep is writing it (process {owner or 'unknown'})"
             raise InputError(f"{self.path}: {problem}; wait for it, or choose another file") from None
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        return lock
 
     def _rows_of_earlier_run(self, resume: bool) -> list[Row]:
         """Read the rows that are there; cut off what a killed run left of its last line."""
         data = self.path.read_bytes()
         if data and not resume:
             raise InputError(f"{self.path}: holds a sweep already; go on with --resume, or choose another file")
-        complete = data[: data.rfind(b"\n") + 1]
+        complete = _complete(self.path, data)
+        rows = parse_rows(self.path, complete)
         if len(complete) < len(data):
             os.truncate(self.path, len(complete))
-        return parse_rows(self.path, complete)
+        return rows
 
     @property
     def finished(self) -> frozenset[str]:
-        """Keys of the points that have a row."""
-        return frozenset(r.key for r in self.rows)
+        """Keys of the points that need not be solved: a failed one is tried once more."""
+        return frozenset(r.key for r in latest(self.rows) if r.status != FAILED)
 
     def append(self, row: Row) -> None:
         """Write a row in one piece, and return when it is on the disk."""
         line = (row.model_dump_json(exclude_none=True) + "\n").encode()
-        if os.write(self._file, line) < len(line):
-            raise InputError(f"{self.path}: the disk is full; free space and go on with --resume")
-        os.fsync(self._file)
+        try:
+            written = os.write(self._file, line)
+            os.fsync(self._file)
+        except OSError as error:
+            problem = f"cannot be written ({error.strerror})"
+        else:
+            problem = "" if written == len(line) else "cannot be written to its end: the disk is full"
+        if problem:
+            fallback = write_fallback(self.path, lambda: [line])
+            kept = f"; the last row is in {fallback}" if fallback else ""
+            raise InputError(f"{self.path}: {problem}{kept}; free space and go on with --resume")
         self.rows.append(row)
 
     def tabulate(self) -> None:
@@ -108,9 +124,10 @@ class Store:
             write_parquet(self.output, columns_of(rows))
 
     def close(self) -> None:
-        """Close the file and release the lock."""
+        """Close the file, which releases the lock."""
+        with suppress(OSError):
+            self._owner.unlink(missing_ok=True)
         os.close(self._file)
-        self._lock.close()
 
     def __enter__(self) -> Self:
         """Return the open store."""
@@ -124,14 +141,37 @@ class Store:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a JSONL file; a torn last line is left out."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give a file of rows") from None
-    return parse_rows(path, data[: data.rfind(b"\n") + 1])
+    """Read the rows of a JSONL file, the latest of each point; a torn last line is left out."""
+    data = read_bytes(path, "give a file of rows")
+    return latest(parse_rows(path, _complete(path, data)))
+
+
+def _complete(path: Path, data: bytes) -> bytes:
+    """Return the complete lines; what stands behind the last of them must be the torn beginning of a row."""
+    complete = data[: data.rfind(b"\n") + 1]
+    torn = data[len(complete) :]
+    if not (torn.startswith(ROW_BEGINS) or ROW_BEGINS.startswith(torn)):
+        raise InputError(f"{path}: its last line is no row of a sweep; remove the line, or choose another file")
+    return complete
+
+
+def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | None) -> None:
+    """Refuse to go on with rows of another instance or another version.
+
+    Raises
+    ------
+    InputError
+        Names the parts of the instance that differ, or the versions.
+    """
+    for row in rows:
+        if row.planner_version != __version__:
+            differs = f"planner {row.planner_version} wrote its rows, this is {__version__}"
+        elif base is not None and row.base != base:
+            parts = sorted(k for k in {*row.base, *base} if row.base.get(k) != base.get(k))
+            differs = f"its rows are of another instance, which differs in {', '.join(parts)}"
+        else:
+            continue
+        raise InputError(f"{path}: {differs}; go on with what it was begun with, or begin anew in another file")
 
 
 def parse_rows(path: Path, data: bytes) -> list[Row]:
@@ -173,5 +213,10 @@ def csv_text(rows: Sequence[Row]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    writer.writerows(zip(*(map(_cell, column) for column in columns.values()), strict=True))
     return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Put an apostrophe before a text that a spreadsheet would run as a formula; numbers stay numbers."""
+    return escaped(value) if isinstance(value, str) else value

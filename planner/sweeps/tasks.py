@@ -1,12 +1,13 @@
 """What a worker does: one point at a time, and an answer whatever happens."""
 
+import json
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from multiprocessing import connection, parent_process
 from typing import Any
@@ -36,6 +37,7 @@ class Task:
     data: dict[str, Any]
     options: Options
     with_plan: bool  # whether the plan itself is wanted
+    base: dict[str, str] = field(default_factory=dict)  # hashes of the parts of the sweep's instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ def tasks_of(base: Instance, points: Sequence[Point], options: Options, *, with_
     """
     tasks: dict[str, Task] = {}
     plain = base.model_dump(mode="json", exclude_none=True)
+    parts = parts_of(base)
     for index, point in enumerate(points):
         data = _copied(plain)
         for path, value in point.items():
@@ -65,8 +68,15 @@ def tasks_of(base: Instance, points: Sequence[Point], options: Options, *, with_
         except InputError as error:
             raise InputError(f"point {index} ({point_text(point)}): {error}") from None
         key = key_of(instance, options)
-        tasks.setdefault(key, Task(index=index, key=key, point=point, data=data, options=options, with_plan=with_plan))
+        task = Task(index=index, key=key, point=point, data=data, options=options, with_plan=with_plan, base=parts)
+        tasks.setdefault(key, task)
     return list(tasks.values())
+
+
+def parts_of(base: Instance) -> dict[str, str]:
+    """Return a hash of each part of a sweep's instance, so that a resumed sweep can name the part that changed."""
+    parts = base.model_dump(mode="json").items()
+    return {k: sha256(json.dumps(v, sort_keys=True).encode()).hexdigest()[:12] for k, v in parts}
 
 
 def _copied(data: Any) -> Any:

@@ -12,19 +12,38 @@ docs/placement-calls.md has a job_submit.lua, a prolog and a scheduler's configu
 
 import json
 import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock
+from socket import SHUT_RDWR
+from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 
 from planner.cluster.hostlist import fold_names, read_hosts
-from planner.cluster.job import read_job
+from planner.cluster.job import Job, read_job
 from planner.cluster.placement import Placement
 from planner.errors import InputError, PlannerError
+from planner.files import parse_json
 from planner.formats.read import read_topology
 from planner.scheduling.session import Cluster
 
 SECONDS = 0.1  # what a scheduler may wait for a proof; a placement comes back in any case
+MAX_BODY = 8 << 20  # bytes of a request: 50,000 names of nodes are 1 MB
+SILENT_SECONDS = 10.0  # that a client may send nothing
+REQUEST_SECONDS = 30.0  # that a request may take in all
+MAX_CLIENTS = 64  # at once; more wait in the queue of the system
+PROMISE_SECONDS = 600.0  # that a job's nodes are kept for pods that have not asked yet
+
+
+@dataclass(slots=True)
+class Promise:
+    """The nodes of a job, since when they are kept for it, and the ranks whose pods have asked for theirs."""
+
+    placed: Placement
+    since: float
+    ranks: set[int] = field(default_factory=set)
 
 
 class Service:
@@ -33,22 +52,22 @@ class Service:
     def __init__(self, topology: Path) -> None:
         self.cluster = Cluster(read_topology(topology))
         self.cluster.warm_up()
-        self.promised: dict[str, Placement] = {}
+        self.promised: dict[str, Promise] = {}
         self.lock = Lock()
 
     def answer(self, path: str, data: Any) -> Any:
         """Return the answer to one request."""
         if path == "/place":
-            placed = self.cluster.place(read_job(data["job"]), busy=data.get("busy", ()), time_limit=SECONDS)
+            placed = self.cluster.place(job_of(data["job"]), busy=data.get("busy", ()), time_limit=SECONDS)
             return {**placed.model_dump(mode="json"), "hostlist": fold_names(placed.nodes)}
         if path == "/slurm":
-            placed = self.cluster.place(read_job(data), time_limit=SECONDS)
+            placed = self.cluster.place(job_of(data), time_limit=SECONDS)
             if not placed.nodes:
                 raise InputError(placed.reason)
             return f"{len(placed.nodes)} {fold_names(placed.nodes)}\n"
         if path in ("/busy", "/free"):
             nodes = read_hosts(data, path) if isinstance(data, str) else data
-            (self.cluster.set_busy if path == "/busy" else self.cluster.set_free)(nodes)
+            (self.cluster.set_busy if path == "/busy" else self.freed)(nodes)
             return {"busy": len(self.cluster.busy)}
         if path == "/filter":
             return self.filtered(data["Pod"]["metadata"], data.get("NodeNames") or [])
@@ -56,16 +75,21 @@ class Service:
 
     def filtered(self, pod: dict[str, Any], offered: list[str]) -> dict[str, Any]:
         """Place the pod's job with its first pod, and offer each pod the node of its rank."""
-        job = read_job(json.loads(pod["annotations"]["planner/job"]))
+        job = job_of(parse_json(pod["annotations"]["planner/job"], "planner/job"))
         rank = int(pod["labels"]["batch.kubernetes.io/job-completion-index"])
         with self.lock:
-            placed = self.promised.get(job.name)
-            if placed is None:
+            self.forget()
+            promise = self.promised.get(job.name)
+            if promise is None:
                 placed = self.cluster.place(job, time_limit=SECONDS)
                 if not placed.nodes:
                     return {"NodeNames": [], "FailedNodes": {}, "Error": placed.reason}
                 self.cluster.set_busy(placed.nodes)
-                self.promised[job.name] = placed
+                promise = self.promised[job.name] = Promise(placed, time.monotonic())
+            placed = promise.placed
+            if not 0 <= rank < len(placed.nodes):
+                raise InputError(f"job-completion-index {rank}: must be from 0 to {len(placed.nodes) - 1}; correct it")
+            promise.ranks.add(rank)
         node = placed.nodes[rank]
         return {
             "NodeNames": [n for n in offered if n == node],
@@ -73,18 +97,58 @@ class Service:
             "Error": "",
         }
 
+    def forget(self) -> None:
+        """Give back the nodes of ranks whose pods have not asked in time; those of the others run."""
+        now = time.monotonic()
+        for name, promise in list(self.promised.items()):
+            missing = [n for rank, n in enumerate(promise.placed.nodes) if rank not in promise.ranks]
+            if missing and now - promise.since > PROMISE_SECONDS:
+                self.cluster.set_free(missing)
+                del self.promised[name]
+
+    def freed(self, nodes: Iterable[str]) -> None:
+        """Give nodes back, and forget the jobs that ran on them."""
+        gone = set(nodes)
+        self.cluster.set_free(gone)
+        with self.lock:
+            self.promised = {k: p for k, p in self.promised.items() if gone.isdisjoint(p.placed.nodes)}
+
+
+def job_of(data: Any) -> Job:
+    """Read a job from a request; a text would be the name of a file, which no request opens."""
+    if not isinstance(data, dict):
+        raise InputError(f"job: must be an object (is {type(data).__name__}); see `planner schema job`")
+    return read_job(data)
+
 
 def handler_of(service: Service) -> type[BaseHTTPRequestHandler]:
     """Return the handler of one service's requests."""
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = SILENT_SECONDS  # of each wait for bytes
+
+        def setup(self) -> None:
+            """Begin the time of the request."""
+            super().setup()
+            self.end = Timer(REQUEST_SECONDS, self.connection.shutdown, (SHUT_RDWR,))
+            self.end.daemon = True
+            self.end.start()
+
+        def finish(self) -> None:
+            """End its time."""
+            self.end.cancel()
+            super().finish()
+
         def do_POST(self) -> None:
-            """Answer with JSON; what cannot be used is named with status 400."""
-            try:
-                data = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-                status, found = 200, service.answer(self.path, data)
-            except (PlannerError, KeyError, IndexError, TypeError, ValueError) as error:
-                status, found = 400, {"Error": f"{type(error).__name__}: {error}"}
+            """Answer with JSON; what cannot be used is named with status 400, what is too long with 413."""
+            length = self.headers.get("Content-Length", "")
+            if not (length.isascii() and length.isdecimal() and len(length) < 19):
+                status, found = 411, {"Error": "Content-Length: must be the bytes of the body; send it"}
+            elif int(length) > MAX_BODY:
+                status, found = 413, {"Error": f"the body has {length} bytes, more than {MAX_BODY:,}; shorten it"}
+            else:
+                status, found = self.answered(int(length))
+            self.close_connection = True
             body = (found if isinstance(found, str) else json.dumps(found) + "\n").encode()
             self.send_response(status)
             self.send_header("Content-Type", "text/plain" if isinstance(found, str) else "application/json")
@@ -92,13 +156,49 @@ def handler_of(service: Service) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
+        def answered(self, length: int) -> tuple[int, Any]:
+            """Read the body and return status and answer."""
+            try:
+                data = parse_json(self.rfile.read(length).decode(), self.path)
+                return 200, service.answer(self.path, data)
+            except TimeoutError:
+                return 408, {"Error": f"the body did not come within {SILENT_SECONDS:g} s; send it whole"}
+            except (PlannerError, AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+                return 400, {"Error": f"{type(error).__name__}: {error}"}
+
     return Handler
+
+
+class Server(ThreadingHTTPServer):
+    """A thread for each client, so many at once and no more: silent ones do not fill the memory."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], service: Service) -> None:
+        super().__init__(address, handler_of(service))
+        self.places = BoundedSemaphore(MAX_CLIENTS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Wait for a place, then answer in a thread."""
+        self.places.acquire()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self.places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and give the place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.places.release()
 
 
 def main() -> None:
     """Serve until interrupted."""
     port = int(sys.argv[2]) if len(sys.argv) > 2 else 8765
-    ThreadingHTTPServer(("127.0.0.1", port), handler_of(Service(Path(sys.argv[1])))).serve_forever()
+    Server(("127.0.0.1", port), Service(Path(sys.argv[1]))).serve_forever()
 
 
 if __name__ == "__main__":

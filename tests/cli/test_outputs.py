@@ -1,12 +1,16 @@
 """Outputs of the commands: what cannot be written is refused before the work, and a failed write loses nothing."""
 
+import os
 import re
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from planner.errors import InputError
-from planner.files import read_text, require_writable, write_atomically
+from planner.files import read_text, require_writable, write_atomically, write_streamed
 from planner.formats.names import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
 from planner.formats.write import TOPOLOGY_WRITERS, WRITERS
 
@@ -67,3 +71,91 @@ def test_the_formats_that_commands_name_are_those_that_are_written() -> None:
     """Help and error messages list every format that has a writer, and no other."""
     assert tuple(WRITERS) == PLACEMENT_FORMATS
     assert tuple(TOPOLOGY_WRITERS) == TOPOLOGY_FORMATS
+
+
+def test_a_write_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The temporary file is synchronised before the rename, and the folder after it."""
+    calls: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        calls.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        sync(descriptor)
+
+    def renamed(self: Path, target: Path) -> Path:
+        calls.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    write_atomically(tmp_path / "plan.json", "the plan")
+    assert calls == ["file", "rename", "folder"]
+    calls.clear()
+    write_streamed(tmp_path / "plan.json", lambda: ["the ", b"plan"])
+    assert calls == ["file", "rename", "folder"]
+    assert (tmp_path / "plan.json").read_text() == "the plan"
+
+
+def test_a_folder_that_cannot_be_synchronised_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system synchronises no folders the file is written all the same."""
+    sync = os.fsync
+
+    def synced(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(22, "Invalid argument")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    write_atomically(tmp_path / "plan.json", "the plan")
+    assert (tmp_path / "plan.json").read_text() == "the plan"
+
+
+@pytest.mark.parametrize("write", ["whole", "streamed"])
+def test_a_folder_removed_after_the_solve_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    """A plan, and a list written piece by piece, go to a file that the message names, complete."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    output = tmp_path / "gone" / "plan.csv"
+    with pytest.raises(InputError, match=r"gone/plan\.csv: cannot be written") as error:
+        if write == "whole":
+            write_atomically(output, "the plan")
+        else:
+            write_streamed(output, lambda: iter(["the ", "plan"]))
+    fallback = re.search(r"its content is in (\S+)$", str(error.value))
+    assert fallback is not None
+    assert Path(fallback[1]).read_text() == "the plan"
+
+
+def test_a_disk_that_is_full_half_way_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of which a part was written begins anew in the fallback, and its temporary file is gone."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "full").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
+    sync = os.fsync
+
+    def synced(descriptor: int) -> None:
+        if "/full/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    with pytest.raises(InputError, match="No space left on device") as error:
+        write_streamed(tmp_path / "full" / "cables.csv", lambda: iter(["a\n", "b\n"]))
+    fallback = Path(str(error.value).rpartition(" ")[2])
+    assert fallback.read_text() == "a\nb\n"
+    assert list((tmp_path / "full").iterdir()) == []
+
+
+def test_a_list_goes_to_a_device_too() -> None:
+    """A file written piece by piece may be a device, such as /dev/stdout."""
+    write_streamed(Path("/dev/null"), lambda: ["a"])
+
+
+def test_a_full_disk_behind_stdout_is_a_message() -> None:
+    """What cannot be printed ends with status 2 and a sentence, not with a traceback."""
+    command = [sys.executable, "-m", "planner", "schema", "plan"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "stdout: cannot be written (No space left on device); write elsewhere, such as with -o\n"

@@ -17,8 +17,8 @@ from planner.cli.main import app
 from planner.cluster.hostlist import parse
 from planner.errors import InputError
 from planner.exports import cable_list, graph, picture, slurm
-from planner.exports.files import write_streamed
 from planner.exports.from_plan import BuiltFabric, built_fabric
+from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
 from planner.physics.network.links import NO_MEDIUM, MediaTable
 
@@ -39,6 +39,7 @@ def test_cable_list_names_each_port_once() -> None:
 
 def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
     """Media and lengths are those of the instance; what none reaches is said."""
+    assert {r["medium"] for r in csv.DictReader(io.StringIO("".join(cable_list.cable_list(E1))))} == {"module"}
     near = {"name": "near", "reach_m": 30, "price_usd": 1}
     plan = small(network__floor=Floor(row_pitch_m=50, racks_per_row=1).model_dump(), network__media=[near])
     rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(built_fabric(plan, "e1"))))))
@@ -119,14 +120,14 @@ def test_a_broken_write_leaves_no_file(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_streamed(tmp_path / "x", pieces())
+        write_streamed(tmp_path / "x", pieces)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_command_writes_files(tmp_path: Path) -> None:
     """Every format is written where it was asked for, and nothing beside it."""
     (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
-    for form in ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg"):
+    for form in ("csv", "bom", "graphml", "slurm-conf", "slurm-yaml", "svg"):
         done = CliRunner().invoke(
             app,
             [
@@ -143,6 +144,7 @@ def test_command_writes_files(tmp_path: Path) -> None:
         )
         assert done.exit_code == 0, done.output
     assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "bom",
         "csv",
         "graphml",
         "plan.json",

@@ -218,6 +218,7 @@ class Toy:
                         expert_parallel=s.expert_parallel,
                         pipeline_parallel=p,
                         stages_per_rack=q,
+                        replicas_per_rack=self.pins.get("replicas_per_rack"),
                     )
                     if block is not None:
                         yield s, p, v, block

@@ -75,7 +75,7 @@ def test_banned_words(word: str) -> None:
         for module, names in names_by_module().items()
         if (used := [name for name in sorted(names) if word in words_of(name)])
     }
-    assert uses == {}, f"write {BANNED[word]} in the place of {word!r}"
+    assert uses == {}, f"write {BANNED[word]} in place of {word!r}"
 
 
 def test_every_folder_says_what_it_holds() -> None:

@@ -224,6 +224,7 @@ class Cut:
             expert_parallel=self.shape.expert_parallel,
             pipeline_parallel=1,
             stages_per_rack=stages_per_rack,
+            replicas_per_rack=self.space.instance.pins.get("layout.replicas_per_rack"),
         )
 
 

@@ -94,6 +94,7 @@ def block_of_layout(gpus: int, layout: LayoutPlan) -> Block | None:
         expert_parallel=layout.expert_parallel,
         pipeline_parallel=layout.pipeline_parallel,
         stages_per_rack=layout.stages_per_rack,
+        replicas_per_rack=layout.replicas_per_rack,
     )
 
 

@@ -2,24 +2,24 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, read_pins, require_choice
+from planner.cli.console import DONE, INFEASIBLE, read_pins, require_choice, requiring_sound
 from planner.cli.options import PlanFile
 from planner.errors import InputError
-from planner.files import require_writable, write_atomically
-from planner.plan.files import read_plan
+from planner.files import read_json, require_writable, write_atomically, write_streamed
+from planner.plan.files import plan_of, read_plan
 
 if TYPE_CHECKING:
     from planner.exports.from_plan import BuiltFabric
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
-FORMATS = ("csv", "graphml", "slurm-conf", "slurm-yaml", "svg")
+FORMATS = ("csv", "bom", "graphml", "slurm-conf", "slurm-yaml", "svg")
 DETAILS = ("auto", "switch", "pod")
 AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
@@ -42,25 +42,25 @@ def export(
         str, typer.Option(help="Of graphml: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")
     ] = "auto",
 ) -> None:
-    """Write the fabric of a site: cable list, graph, Slurm topology or picture."""
+    """Write the fabric of a site: cable list (csv), bill of materials (bom), graph, Slurm topology or picture."""
     require_choice("--format", form, FORMATS)
     require_choice("--detail", detail, DETAILS)
     require_writable(output)
-    from planner.exports import cable_list, picture, slurm
-    from planner.exports.files import write_streamed
+    from planner.exports import bill_of_materials, cable_list, picture, slurm
     from planner.exports.from_plan import built_fabric
 
-    wired = built_fabric(read_plan(plan), site)
-    if form == "graphml":
-        write_streamed(output, _graphml(wired, detail))
-        return
-    writers = {
+    given = read_plan(plan)
+    wired = built_fabric(given, site)
+    writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
         "csv": cable_list.cable_list,
+        "bom": bill_of_materials.bill_of_materials,
         "slurm-conf": slurm.topology_conf,
         "slurm-yaml": slurm.topology_yaml,
         "svg": picture.picture,
+        "graphml": partial(_graphml, detail=detail),
     }
-    write_streamed(output, writers[form](wired))
+    with requiring_sound(given, plan):
+        write_streamed(output, partial(writers[form], wired))
 
 
 def _graphml(wired: "BuiltFabric", detail: str) -> Iterator[str]:
@@ -97,7 +97,6 @@ def pareto(
     as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
 ) -> None:
     """Print the fabrics of which none is matched or beaten in all axes at once, each proven."""
-    from planner.instance.read import read_json
     from planner.planning.pareto import axes_of, frontier, lines, records, table
 
     sizes, axis_names = _sizes(leaf_sizes), axes_of(axes)
@@ -106,11 +105,12 @@ def pareto(
     require_writable(output)
     data = read_json(given)
     if isinstance(data, dict) and "planner_version" in data:
-        plan = read_plan(given)
+        plan = plan_of(data, str(given))
     else:
         import planner
+        from planner.planning.load import load_instance
 
-        plan = planner.solve(given, pins=read_pins(pin or []))
+        plan = planner.solve(load_instance(data, pins=read_pins(pin or []), where=str(given)))
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
         raise InputError(f"{given}: holds no fabric to compare{why}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.console import BROKEN, DONE
+from planner.cli.console import BROKEN, DONE, requiring_sound
 from planner.cli.options import PlanFile
 from planner.errors import InputError
 from planner.plan.files import read_plan
@@ -24,7 +24,10 @@ def show(plan: PlanFile) -> None:
     """Print a plan's summary."""
     from planner.report.summary import summary
 
-    print(summary(read_plan(plan)))
+    given = read_plan(plan)
+    with requiring_sound(given, plan):
+        text = summary(given)
+    print(text)
 
 
 def schema(what: Annotated[str, typer.Argument(help="instance, plan, job or placement.")]) -> None:

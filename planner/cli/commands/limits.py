@@ -1,7 +1,6 @@
 """`planner limits`: utilisation against compute, where it falls and where it ends."""
 
 import io
-import json
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ import typer
 
 from planner.cli.console import DONE, LIMIT, progress_line
 from planner.errors import InputError
-from planner.files import require_writable, write_atomically
+from planner.files import json_or_text, require_writable, write_atomically
 from planner.optional_packages import needed
 from planner.units import words
 
@@ -88,10 +87,7 @@ def _value(text: str, value: str, now: Any) -> Any:
             return float(value[1:]) * now
         except (TypeError, ValueError):
             raise InputError(f"--set {text}: {value!r} multiplies a number (is {now!r}); give x and a number") from None
-    try:
-        return json.loads(value)
-    except json.JSONDecodeError:
-        return value
+    return json_or_text(value, f"--set {text.partition('=')[0]}")
 
 
 def _points(

@@ -1,10 +1,12 @@
 """`planner report`: plans as one page."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from planner.cli.console import requiring_sound
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically
 from planner.plan.files import read_plan
@@ -20,4 +22,9 @@ def report(
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: must end in .html")
     require_writable(output)
-    write_atomically(output, report_page([(p.stem, read_plan(p)) for p in plans]))
+    given = [(path, read_plan(path)) for path in plans]
+    with ExitStack() as stack:
+        for path, plan in given:
+            stack.enter_context(requiring_sound(plan, path))
+        page = report_page([(path.stem, plan) for path, plan in given])
+    write_atomically(output, page)

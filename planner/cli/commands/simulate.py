@@ -21,7 +21,7 @@ def simulate(
     hosts: Annotated[int | None, typer.Option(help="Hosts to simulate.")] = None,
     bytes_per_host: Annotated[float | None, typer.Option("--bytes", help="Bytes that one host sends in all.")] = None,
     group: Annotated[
-        int | None, typer.Option(help="Hosts of a group (a stage, in p2p), in the place of a plan's placement.")
+        int | None, typer.Option(help="Hosts of a group (a stage, in p2p), in place of a plan's placement.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:

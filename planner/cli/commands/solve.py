@@ -21,7 +21,8 @@ def solve(
     seed: Seed = 0,
     threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
     solver: Annotated[
-        str | None, typer.Option(help="highs or cpsat, where both can solve a formulation; its usual one unless given.")
+        str | None,
+        typer.Option(help="highs or cpsat finds why no sites exist; highs leaves out the second proof by CP-SAT."),
     ] = None,
     pin: Annotated[
         list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import DONE, INTERRUPTED, progress_line
+from planner.cli.console import BROKEN, DONE, INTERRUPTED, progress_line
 from planner.cli.options import Gap, InstanceFile, Quiet, Seed
 from planner.errors import InputError
-from planner.files import require_writable
+from planner.files import require_writable, unwritable
 
+FAILED = "failed"  # of a row's status; here, as the rows' module is heavy
 VARY_HELP = (
     "PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; "
     "each one is an axis."
@@ -41,7 +42,8 @@ def sweep(
     ] = None,
     shard: Annotated[str | None, typer.Option(help="Solve the I-th of N parts alone: I/N, I from 1.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the file: points that have a row are left out.")
+        bool,
+        typer.Option("--resume", help="Go on with the file: points with a row are left out but for failed ones."),
     ] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for each point.")] = None,
     gap: Gap = None,
@@ -58,14 +60,19 @@ def sweep(
     journal_of(output)
     points = points_of(read_vary(vary or []), None if pairs is None else read_pairs(pairs))
     require_writable(output)
-    if plans is not None and plans.parent.is_dir():
-        plans.mkdir(exist_ok=True)
     part = None if shard is None else shard_of(shard)
     options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans)
-    tasks = tasks_for(instance, points, options)
+    made = None if plans is None else _made(plans)
+    try:
+        tasks = tasks_for(instance, points, options)
+    except InputError:
+        if made is not None:
+            made.rmdir()
+        raise
     keys = {t.key for t in tasks}
-    with Store(output, resume=resume) as store:
+    with Store(output, resume=resume, base=tasks[0].base if tasks else None) as store:
         progress = Progress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
+        del progress.counts[FAILED]  # these are tried again
         try:
             with _executor(dask, workers) as executor, progress_line(quiet) as report:
                 report(progress.line())
@@ -78,9 +85,22 @@ def sweep(
         _end(store, progress, keys, DONE)
 
 
+def _made(plans: Path) -> Path | None:
+    """Make the folder for plans; return it where it was not there, so that bad input leaves nothing behind."""
+    if plans.exists() or not plans.parent.is_dir():
+        return None
+    try:
+        plans.mkdir()
+    except OSError as error:
+        raise unwritable(plans, error) from None
+    return plans
+
+
 def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
-    """Count the rows of these points by status."""
-    return Counter(r.status for r in store.rows if r.key in keys)
+    """Count these points by the status of their latest row."""
+    from planner.sweeps.rows import latest
+
+    return Counter(r.status for r in latest(store.rows) if r.key in keys)
 
 
 def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> None:
@@ -91,6 +111,10 @@ def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> N
         print(f"interrupted with {progress.summary()} in {store.path}; go on with --resume", file=sys.stderr)
     else:
         print(f"{progress.summary()} in {store.output}")
+    if status == DONE and progress.counts[FAILED]:
+        reason = next(r.reason for r in store.rows if r.key in keys and r.status == FAILED)
+        print(f"{progress.counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
+        status = BROKEN
     raise typer.Exit(status)
 
 

@@ -15,11 +15,12 @@ from pydantic import Field
 
 from planner.cluster.topology import Topology
 from planner.errors import InputError
+from planner.files import parse_json, read_text
 from planner.formats.kubernetes.nodes import down_nodes, node_names
-from planner.formats.source import names_at, near, read_text, shown, some
+from planner.formats.source import Hostlists, near, shown, some
 from planner.instance.base import Frozen
-from planner.instance.read import read_json
 
+SINFO = 'sinfo -h -N -o "%N %t"'
 FREE, BUSY, DOWN = 0, 1, 2  # The worst of the states listed for a node counts.
 # Slurm's state names, short and long, compact-form flags last; all that is missing here is down.
 _FREE = "idle cloud dynamic_norm dynamic_future powered_down powering_up power_up pow_up ~ #"
@@ -57,9 +58,11 @@ def read_states(path: str | Path) -> NodeStates:
     """
     path = Path(path)
     text = read_text(path)
+    if not text.strip():
+        raise InputError(f"{path}: names no node; print it by {SINFO}")
     if not text.lstrip().startswith("{"):
         return _worst_states(_from_text(text, str(path)))
-    data = read_json(path)
+    data = parse_json(text, str(path))
     if "items" in data:
         down = down_nodes(data, str(path))
         return NodeStates(free=frozenset(node_names(data, str(path))) - down, down=down)
@@ -109,15 +112,16 @@ def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
 
 
 def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
+    hostlists = Hostlists(source)
     for number, line in enumerate(text.split("\n"), 1):
         where, words = f"line {number}", line.split()
         if not words:
             continue
         if len(words) != 2:
             text = f"{line.strip()[:60]!r} must be a hostlist and a state"
-            raise InputError(f'{source}: {where}: {text}; print it by sinfo -h -N -o "%N %t"')
+            raise InputError(f"{source}: {where}: {text}; print it by {SINFO}")
         state = _meaning(words[1], source, where)
-        yield from ((name, state) for name in names_at(source, where, words[0]))
+        yield from ((name, state) for name in hostlists.names(where, words[0]))
 
 
 def _meaning(text: str, source: str, where: str) -> int:
@@ -143,9 +147,11 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
             names = item["nodes"]["nodes"] if key == "sinfo" else [item["name"]]
             states = item["node"]["state"] if key == "sinfo" else item["state"]
             flags = item.get("state_flags", [])
+            words = [*([states] if isinstance(states, str) else states), *flags]
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise TypeError
         except (KeyError, TypeError, AttributeError):
             problem = f"names no node or no state (is {shown(item)})"
             raise InputError(f"{source}: {where}: {problem}; print it by sinfo --json") from None
-        words = [*([states] if isinstance(states, str) else states), *flags]
         state = max((_meaning(str(w), source, f"{where}.state") for w in words), default=DOWN)
-        yield from ((str(name), state) for name in names)
+        yield from ((name, state) for name in names)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from planner.cluster.hostlist import fold_names
 from planner.cluster.topology import Topology
 from planner.errors import InputError
-from planner.formats.source import names_at, near
+from planner.formats.source import Hostlists, near
 from planner.formats.tiers import children_of
 from planner.formats.validate import BlockRow, SwitchRow, block_topology, tree
 
@@ -29,13 +29,14 @@ def read_conf(text: str, source: str) -> Topology:
     blocks: list[BlockRow] = []
     sizes: list[int] = []
     sizes_where = ""
+    hostlists = Hostlists(source)
     for number, line in _lines(text):
         where = f"line {number}"
         pairs = _pairs(line, source, where)
         if "SwitchName" in pairs:
-            switches.append(_switch(pairs, source, where))
+            switches.append(_switch(pairs, hostlists, where))
         elif "BlockName" in pairs:
-            blocks.append(_block(pairs, source, where))
+            blocks.append(_block(pairs, hostlists, where))
         elif pairs.keys() == {"BlockSizes"}:
             if sizes:
                 raise InputError(f"{source}: {where}: BlockSizes is already at {sizes_where}; keep one")
@@ -96,15 +97,15 @@ def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: st
     return name
 
 
-def _switch(pairs: Pairs, source: str, where: str) -> SwitchRow:
-    name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
-    nodes, children = (names_at(source, f"{where}: {k}", pairs[k]) if k in pairs else () for k in ("Nodes", "Switches"))
+def _switch(pairs: Pairs, hostlists: Hostlists, where: str) -> SwitchRow:
+    name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), hostlists.source, where)
+    nodes, children = (hostlists.names(f"{where}: {k}", pairs[k]) if k in pairs else () for k in ("Nodes", "Switches"))
     return SwitchRow(where, name, nodes, children)
 
 
-def _block(pairs: Pairs, source: str, where: str) -> BlockRow:
-    name = _own(pairs, "BlockName", ("Nodes",), source, where)
-    return BlockRow(where, name, names_at(source, f"{where}: Nodes", pairs["Nodes"]) if "Nodes" in pairs else ())
+def _block(pairs: Pairs, hostlists: Hostlists, where: str) -> BlockRow:
+    name = _own(pairs, "BlockName", ("Nodes",), hostlists.source, where)
+    return BlockRow(where, name, hostlists.names(f"{where}: Nodes", pairs["Nodes"]) if "Nodes" in pairs else ())
 
 
 def _sizes(text: str, source: str, where: str) -> list[int]:

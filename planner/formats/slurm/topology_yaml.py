@@ -7,7 +7,7 @@ from planner.cluster.hostlist import fold_names
 from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.formats.kubernetes.yaml import Node, dump, parse
-from planner.formats.source import names_at, near
+from planner.formats.source import Hostlists, near
 from planner.formats.tiers import children_of
 from planner.formats.validate import BlockRow, SwitchRow, block_topology, tree
 
@@ -26,16 +26,17 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
         Names file, line, value and remedy.
     """
     topologies = _topologies(parse(text, source), source)
+    hostlists = Hostlists(source)
     chosen = _chosen(topologies, source, name)
     if "block" in topologies[chosen]:
-        return block_topology(source, *_blocks(topologies[chosen]["block"], source))
+        return block_topology(source, *_blocks(topologies[chosen]["block"], hostlists))
     if "tree" not in topologies[chosen]:
         kind = next(k for k in _KINDS if k in topologies[chosen])
         line = topologies[chosen]["topology"].line
         raise InputError(f"{source}: line {line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
-    rows = list(_switches(topologies[chosen]["tree"], source))
+    rows = list(_switches(topologies[chosen]["tree"], hostlists))
     beside = [t["block"] for t in topologies.values() if "block" in t]
-    blocks, sizes, _ = _blocks(beside[0], source) if len(beside) == 1 else ([], [], "")
+    blocks, sizes, _ = _blocks(beside[0], hostlists) if len(beside) == 1 else ([], [], "")
     return tree(source, rows, blocks, sizes)
 
 
@@ -67,26 +68,30 @@ def _chosen(topologies: dict[str, dict[str, Node]], source: str, name: str | Non
     return next((n for n, flag in flags.items() if flag in {"true", "yes"}), next(iter(topologies)))
 
 
-def _switches(node: Node, source: str) -> Iterator[SwitchRow]:
+def _switches(node: Node, hostlists: Hostlists) -> Iterator[SwitchRow]:
+    source = hostlists.source
     pairs = _pairs(node, source, "tree", ("switches",), ("switches",))
     for item in _list(pairs["switches"], source, "switches"):
         row = _pairs(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
-        nodes, children = (_names(row, k, source) for k in ("nodes", "children"))
+        nodes, children = (_names(row, k, hostlists) for k in ("nodes", "children"))
         yield SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children)
 
 
-def _names(row: dict[str, Node], key: str, source: str) -> tuple[str, ...]:
+def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:
     """Return the names of a hostlist under a key; none where it is missing."""
-    return names_at(source, f"line {row[key].line}: {key}", _text(row[key], source, key)) if key in row else ()
+    if key not in row:
+        return ()
+    return hostlists.names(f"line {row[key].line}: {key}", _text(row[key], hostlists.source, key))
 
 
-def _blocks(node: Node, source: str) -> tuple[list[BlockRow], list[int], str]:
+def _blocks(node: Node, hostlists: Hostlists) -> tuple[list[BlockRow], list[int], str]:
+    source = hostlists.source
     pairs = _pairs(node, source, "block", ("block_sizes", "blocks"), ("blocks",))
     rows, sizes = [], list[int]()
     for item in _list(pairs["blocks"], source, "blocks"):
         row = _pairs(item, source, "a block", ("block", "nodes"), ("block",))
         name = _text(row["block"], source, "block")
-        rows.append(BlockRow(f"line {item.line}", name, _names(row, "nodes", source)))
+        rows.append(BlockRow(f"line {item.line}", name, _names(row, "nodes", hostlists)))
     if "block_sizes" not in pairs:
         return rows, sizes, ""
     for item in _list(pairs["block_sizes"], source, "block_sizes"):

@@ -6,7 +6,7 @@ from planner.errors import InputError
 
 SHOWN = 24  # values of a choice that an error lists
 REASONS = {
-    "replicas_per_rack": "a rack takes as many replicas as fit beside its stages",
+    "replicas_per_rack": "a rack takes so many replicas at most, beside its stages",
     "stages_per_rack": "a rack holds one stage of a pipeline, or as many as fit",
     "tensor_parallel_inner": "TP is one-dimensional, or the squarest grid from 16 ranks on",
 }

@@ -19,6 +19,7 @@ from planner.models.joint.template_tables import least_at
 from planner.models.joint.templates import Template
 from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem, Target
 
+TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
 SETTLED = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
 
 
@@ -93,7 +94,8 @@ class Search(CapitalBounds):
             return None
         best: Candidate | None = None
         for rtt in self._rtts_to_try():
-            for bound, level, waves in self._affordable(rtt):
+            affordable = self._affordable(rtt)
+            for bound, level, waves in affordable[: TIMED if self.likely else len(affordable)]:
                 limit = self.cutoff if best is None else min(self.cutoff, best.seconds * (1 + EPS))
                 if bound > limit:
                     break

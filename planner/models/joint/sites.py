@@ -90,6 +90,11 @@ class Sites:
         self.fibre = FibreDesigns(instance=known, data=self.data, seed=self.seed)
 
     @property
+    def budget_usd(self) -> float | None:
+        """Most that a plan may cost, on which the most racks depend."""
+        return self.instance.limits.budget_usd
+
+    @property
     def counts_power(self) -> bool:
         """Whether a fabric's power is load beside that of the racks."""
         return self.instance.network is not None and not self.instance.hardware.overhead_includes_fabric
@@ -269,6 +274,7 @@ class Sites:
             designs[sites] = None if plan is None else max(0.0, plan.capex_usd - floor)
 
     def _solved(self, q: Question) -> Placed | None:
+        self.deadline.check()
         m = stated(q)
         outcome = self.run(m, absolute_gap=CENT_MUSD)
         if outcome.infeasible:

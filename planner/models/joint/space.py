@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
@@ -129,7 +130,7 @@ def _degrees(problem: Problem) -> dict[str, list[Any]]:
         "microbatch_sequences": list(MICRO_BATCHES),
         "schedule": list(problem.machine.software.schedules),
         "stages_per_rack": sorted({x.stages_per_rack for x in blocks if x is not None}),
-        "replicas_per_rack": sorted({x.replicas_per_rack for x in blocks if x is not None}),
+        "replicas_per_rack": sorted({n for x in blocks if x is not None for n in range(1, x.replicas_per_rack + 1)}),
     }
 
 
@@ -173,7 +174,10 @@ class Strategy:
         """Return the block of racks of a pipeline of so many stages."""
         s, problem = self.shape, self.problem
         degrees = (s.tensor_parallel, s.context_parallel, s.expert_parallel)
-        return _block(problem.gpus, *degrees, pipeline, packed=self.packed, all_rails=problem.all_rails)
+        replicas = problem.pin("replicas_per_rack")
+        return _block(
+            problem.gpus, *degrees, pipeline, packed=self.packed, all_rails=problem.all_rails, replicas=replicas
+        )
 
     @cached_property
     def pipelines(self) -> "Pipelines":
@@ -202,10 +206,17 @@ class Pipelines:
     inside: Flags
 
 
-def _block(gpus: int, t: int, c: int, e: int, pipeline: int, *, packed: bool, all_rails: bool) -> Block | None:
-    q = min(pipeline, gpus // (t * c)) if packed else 1
+def _block(
+    gpus: int, t: int, c: int, e: int, pipeline: int, *, packed: bool, all_rails: bool, replicas: int | None = None
+) -> Block | None:
     found = block_of(
-        gpus, tensor_parallel=t, context_parallel=c, expert_parallel=e, pipeline_parallel=pipeline, stages_per_rack=q
+        gpus,
+        tensor_parallel=t,
+        context_parallel=c,
+        expert_parallel=e,
+        pipeline_parallel=pipeline,
+        stages_per_rack=min(pipeline, gpus // (t * c)) if packed else 1,
+        replicas_per_rack=replicas,
     )
     return replace(found, rails=gpus) if found is not None and all_rails else found
 
@@ -215,8 +226,9 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
     gpus, all_rails, layers, stages, virtual, (replicas, shared) = where
     rows = []
     for p in stages:
-        block = None if packed and p == 1 else _block(gpus, t, c, e, p, packed=packed, all_rails=all_rails)
-        if block is None or replicas not in (None, block.replicas_per_rack):
+        packs = packed and p == 1
+        block = None if packs else _block(gpus, t, c, e, p, packed=packed, all_rails=all_rails, replicas=replicas)
+        if block is None:
             continue
         if shared not in (None, block.stages_per_rack):
             continue
@@ -290,10 +302,11 @@ def _context_degrees(problem: Problem, t: int) -> list[int]:
 
 
 def _inner_degrees(t: int) -> list[int]:
-    """List the inner degrees of TP: one-dimensional, and for many ranks the squarest two-dimensional grid."""
+    """List the inner degrees of TP: 1, and for many ranks that of the squarest grid, the smaller of two."""
     if t < WIDE:
         return [1]
-    square = min((i for i in range(2, t) if t % i == 0), key=lambda i: (abs(math.log(i * i / t)), i), default=1)
+    divisors = (i for i in range(2, t) if t % i == 0)
+    square = min(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i), default=1)
     return sorted({1, square})
 
 

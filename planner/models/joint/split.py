@@ -67,6 +67,7 @@ class Stages:
     conditions: Conditions
     cutoff: float = math.inf
     exact: bool = True  # unequal chunks by the order of events, else by their lower bound
+    tick: interleaving.Tick = interleaving.no_tick  # called now and then in long computations; may raise
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -208,7 +209,7 @@ class Stages:
             if self.sizes[j] >= mean
         }
         for n, r in sorted(patterns):
-            wait = block_step.excess_seconds(self.pipeline, self.sharded, c.p, c.v, c.m, n, r)
+            wait = block_step.excess_seconds(self.pipeline, self.sharded, c.p, c.v, c.m, n, r, tick=self.tick)
             found[:, n - c.v][recompute[:, n - c.v] == r] = wait
         return np.asarray(found, dtype=np.float64)
 

@@ -10,13 +10,17 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.cluster import hostlist
+from planner.physics.network.topology import Design
+from planner.plan.placement import Assignment
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 MOST_ENTRIES = 1 << 21  # of an array of places, counted at a time
 
 
 def stripe_sizes(stages: int, stripes: int) -> tuple[int, ...]:
-    """ParallelStrategy the rack stages into stripes as equal as can be, the larger first."""
+    """Divide the rack stages into stripes as equal as can be, the larger first."""
     return tuple(stages // stripes + (k < stages % stripes) for k in range(stripes))
 
 
@@ -189,3 +193,22 @@ def _most(places: Ints, which: NDArray[np.bool_]) -> Ints:
     rows, span = len(places), int(places.max()) + 1
     keys = np.arange(rows)[:, None] * span + places
     return np.asarray(np.bincount(keys[which], minlength=rows * span).reshape(rows, span).max(axis=1), dtype=np.int64)
+
+
+def assignment(order: list[list[int]], d: Design) -> tuple[Assignment, ...]:
+    """Return the pieces of every stage by leaf domain, racks in rank order; a piece ends where the domain changes."""
+    pieces: list[Assignment] = []
+    size = d.domain_racks
+    for stage, racks in enumerate(order):
+        first = 0
+        for k in range(1, len(racks) + 1):
+            if k == len(racks) or racks[k] // size != racks[first] // size:
+                pieces.append(
+                    Assignment(
+                        stage=stage,
+                        leaf_domain=racks[first] // size,
+                        racks=hostlist.fold(racks[first:k], hostlist.width(d.racks)),
+                    )
+                )
+                first = k
+    return tuple(pieces)

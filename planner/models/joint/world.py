@@ -251,7 +251,7 @@ class ShapeProblem:
         step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
         if self.column.v > 1 and Stages(column=self.column, conditions=c, cutoff=step, exact=False).least() is None:
             return None
-        stages = Stages(column=self.column, conditions=c, cutoff=step)
+        stages = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check)
         limits = stages.least()
         if limits is None:
             return None

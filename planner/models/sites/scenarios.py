@@ -16,7 +16,7 @@ from planner.physics.site.cost import HOURS_PER_YEAR
 
 
 def of_scenario(data: SplitData, s: Scenario) -> SplitData:
-    """Return the data with a scenario's figures in the place of the grid's."""
+    """Return the data with a scenario's figures in place of the grid's."""
     areas = []
     for b in sorted(data.grid.balancing_authorities, key=lambda b: b.id):
         usd = s.energy_usd_per_mwh.get(b.id, b.energy_usd_per_mwh)

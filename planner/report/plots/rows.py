@@ -3,14 +3,13 @@
 import csv
 import difflib
 import io
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.files import read_text
+from planner.files import parse_json, read_text, unescaped
 from planner.sweeps.parquet import read_parquet
 
 Row = dict[str, Any]
@@ -30,7 +29,8 @@ def read_rows(path: Path) -> list[Row]:
         rows = [_typed(row) for row in read_parquet(path)]
     else:
         text = read_text(path, "give the rows of `planner sweep`")
-        rows = [_typed(row) for row in _csv_rows(text)] if path.suffix == ".csv" else list(_lines(path, text))
+        rows = [_typed(row) for row in _csv_rows(path, text)] if path.suffix == ".csv" else list(_lines(path, text))
+    rows = list({r.get("key", n): r for n, r in enumerate(rows)}.values())  # of each point the latest
     if not rows:
         raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
     return rows
@@ -46,27 +46,30 @@ def _lines(path: Path, text: str) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
+            row = parse_json(line, f"{path}: line {n}")
+        except InputError:
             if n == len(lines):
                 return
-            problem = f"{error.msg} at column {error.colno}"
-            raise InputError(f"{path}: line {n}: {problem}; each line must be one JSON object") from None
+            raise
         if not isinstance(row, dict):
             raise InputError(f"{path}: line {n}: must be an object (is {line[:60]}); give the rows of `planner sweep`")
-        yield flattened(row)
+        yield flattened({k: v for k, v in row.items() if k != "base"})
 
 
-def _csv_rows(text: str) -> Iterator[dict[str, str]]:
+def _csv_rows(path: Path, text: str) -> Iterator[dict[str, str]]:
     # Not splitlines: a cell may hold U+0085, U+2028 or U+2029.
-    for row in csv.DictReader(io.StringIO(text, newline="")):
-        yield {k: v for k, v in row.items() if k is not None and v not in ("", None)}
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        for row in rows:
+            yield {k: unescaped(v) for k, v in row.items() if k is not None and v not in ("", None)}
+    except csv.Error as error:
+        raise InputError(f"{path}: line {rows.line_num}: {error}; correct the cell there") from None
 
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return parse_json(text, "cell")
+    except InputError:
         return {"True": True, "False": False}.get(text, text)
 
 

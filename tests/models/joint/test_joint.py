@@ -54,6 +54,20 @@ def test_equals_full_enumeration(seed: int, how: dict[str, Any]) -> None:
     assert (found.fabric_free_bound or math.inf) <= (found.lower_bound or 0.0) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("seed", [0, 2, 6, 14])
+def test_racks_that_are_not_filled_on_purpose(seed: int) -> None:
+    """With fewer replicas to a rack than it takes, as pinned, the best that is left is found, and it is no faster."""
+    alone = {"layout.tensor_parallel": 1, "layout.context_parallel": 1}
+    full = solved(put(toy(seed), pins=alone))
+    few = put(toy(seed), pins={**alone, "layout.replicas_per_rack": 1})
+    best, found = Toy(few).best(), solved(few)
+    assert (best is None) == (found.plan is None)
+    if best is not None and found.plan is not None and full.plan is not None:
+        assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
+        assert found.plan.seconds >= full.plan.seconds * (1 - 1e-12)
+        assert found.plan.column.strategy.block(found.plan.column.p).replicas_per_rack == 1
+
+
 @pytest.mark.parametrize("seed", [6, 8, 14])
 def test_power_of_a_cluster_limits_its_fabric(seed: int) -> None:
     """Below the fastest fabric's draw the best of the others is found, and none where racks leave no power."""

@@ -1,5 +1,6 @@
 """Fabric templates: each a design with its own bill, wirable, as slow as the checker counts, and none left out."""
 
+import csv
 import dataclasses
 import itertools
 import math
@@ -11,16 +12,20 @@ import pytest
 from fabric_cases import PHI, instance, solve, switch
 from fabric_zone_cases import every_design
 
+from planner.exports.bill_of_materials import bill_of_materials
+from planner.exports.from_plan import BuiltFabric
 from planner.instance.instance import Instance
+from planner.instance.network import Floor, Switch
 from planner.models.joint import stripes
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Templates, Traffic
 from planner.models.requests import FabricRequest
 from planner.physics.network.locality import Locality, exchange_leaving, locality
-from planner.physics.network.price import bill
+from planner.physics.network.price import Bill, bill
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import free_uplinks
+from planner.plan.fabric import SiteFabric
 
 FLOOR = {"rack_pitch_m": 1.0, "row_pitch_m": 2.0, "racks_per_row": 4, "rise_m": 1.0, "spread_m": 2.0}
 MEDIA = [
@@ -115,6 +120,17 @@ def alltoall(traffic: Traffic, blocks: int, n: int, d: Design) -> float:
     return pipeline_send_slowdown(PHI, d, *shares)
 
 
+def of_materials(i: Instance, s: Switch, d: Design, price: Bill) -> float:
+    """Sum the lines of the bill of materials, cable by cable, and compare them with its total."""
+    fabric = SiteFabric.model_construct(cost_usd=price.usd, power_mw=price.mw)
+    x = BuiltFabric("site", fabric, d, i.network, s, i.network.floor or Floor())
+    *rows, total = csv.DictReader("".join(bill_of_materials(x)).splitlines())
+    assert round(sum(float(r["usd"]) for r in rows), 2) == float(total["usd"])
+    known = {s.name, i.network.optics.name, "cable", "power over the years", *(m.name for m in i.network.media)}
+    assert {r["part"] for r in rows} <= known
+    return float(total["usd"])
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_template_is_a_design_with_its_bill(name: str) -> None:
     """Price and power are those of the bill, ports fit, and slowdowns are counted on the order of racks."""
@@ -128,6 +144,7 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
         d = found.design
         assert unwirable(d, cross_rail=False) == []
         price = bill(i.network, by_name[found.switch], d)
+        assert of_materials(i, by_name[found.switch], d, price) == pytest.approx(price.usd, abs=0.006)
         assert (x.usd[k], x.mw[k]) == pytest.approx((price.usd, price.mw), rel=1e-9)
         assert (found.usd, found.mw) == (price.usd, price.mw)
         assert d.racks == traffic.racks(blocks)

@@ -217,7 +217,7 @@ def test_expert_exchange(once: bool, copies: float) -> None:
 
 
 def test_routed_experts_work_for_k_of_them() -> None:
-    """Two of 16 experts of width 8 take 2·2·2·8·8·4 FLOP in the place of the FFN's 4,096, and the router 2·8·16·4."""
+    """Two of 16 experts of width 8 take 2·2·2·8·8·4 FLOP in place of the FFN's 4,096, and the router 2·8·16·4."""
     ops = operations.layer_operations(machine(model=ROUTED), shape(), routed=True)
     assert math.fsum(o.seconds for o in ops.forward if o.kind == "gemm") == pytest.approx((2048 + 2048 + 1024) / 1e3)
 

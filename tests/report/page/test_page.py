@@ -60,7 +60,7 @@ def test_every_figure_is_the_plans() -> None:
     assert {
         f"layout.metrics.breakdown_seconds.{k}" for k, v in m.breakdown_seconds.items() if v > 1e-3 * m.step_seconds
     } <= paths
-    assert {f"{k}.certificate.bound" for k in ("sites", "layout", "fabric", "placement")} <= paths
+    assert {f"{k}.certificate.objective" for k in ("sites", "layout", "fabric", "placement")} <= paths
 
 
 def test_shown_text_agrees_with_the_value() -> None:

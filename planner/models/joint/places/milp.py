@@ -115,7 +115,7 @@ def stated(q: Question, *, loose: bool = False) -> Any:
         max_extra_mw=q.most_extra_mw,
         max_modules=q.most_modules,
     )
-    for rule in (place_parts, pin_blocks, host_blocks, choose_fabrics, join_sites, limit_round_trips, design_fibre):
+    for rule in (place_parts, pin_blocks, host_blocks, choose_fabrics, join_sites, design_fibre):
         rule(m, q)
     if loose:
         for follows in (m.lit, m.fabric, m.designed):
@@ -190,18 +190,25 @@ def choose_fabrics(m: Any, q: Question) -> None:
 
 
 def join_sites(m: Any, q: Question) -> None:
-    """Light the fibre between every two sites that hold parts."""
-    m.lit = pyo.Var(list(q.data.pairs) if q.circuit else [], domain=pyo.NonNegativeReals, bounds=(0, 1))
-    holds = {x: holding(m, x) for x in q.data.candidates}
-    m.join_sites = pyo.Constraint(list(m.lit), rule=lambda m, a, b: m.lit[a, b] >= holds[a] + holds[b] - 1)
+    """Light the fibre between every two sites that hold parts: from each to all the others, whose number is known.
 
-
-def limit_round_trips(m: Any, q: Question) -> None:
-    """Hold no parts at two sites farther apart than the exchange is timed for, or that no fibre joins."""
+    Two sites farther apart than the exchange is timed for, or that no fibre joins, hold no parts at once. Each row says
+    less than that a pair of holders is lit, and together they say more of a relaxation: parts spread thinly over many
+    sites pay for no less fibre.
+    """
     limit = math.inf if q.circuit is None else q.circuit.max_rtt_ms * (1 + 1e-12)
-    far = [p for p in q.data.pairs if q.data.rtt_ms(p) > limit or q.pair_usd.get(p) == math.inf]
+    near = [p for p in q.data.pairs if q.data.rtt_ms(p) <= limit and q.pair_usd.get(p) != math.inf]
+    m.lit = pyo.Var(near if q.circuit else [], domain=pyo.NonNegativeReals, bounds=(0, 1))
+    ends = [(p, x) for p in m.lit for x in p] if q.circuit else []
     holds = {x: holding(m, x) for x in q.data.candidates}
-    m.limit_round_trips = pyo.Constraint(far, rule=lambda _, a, b: holds[a] + holds[b] <= 1)
+    others = sum(n for _, n in q.kinds) - 1
+    m.lit_ends = pyo.Constraint(range(len(ends)), rule=lambda m, i: m.lit[ends[i][0]] <= holds[ends[i][1]])
+    joined: dict[str, list[Any]] = {x: [] for x in q.data.candidates}
+    for p, x in ends:
+        joined[x].append(m.lit[p])
+    m.join_sites = pyo.Constraint(
+        list(joined) if q.circuit else [], rule=lambda _, x: sum(joined[x]) - others * holds[x] >= 0
+    )
 
 
 def design_fibre(m: Any, q: Question) -> None:

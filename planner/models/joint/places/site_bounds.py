@@ -22,7 +22,6 @@ from planner.models.joint.places.milp import (
     choose_fabrics,
     design_fibre,
     join_sites,
-    limit_round_trips,
     place_parts,
     total_musd,
 )
@@ -94,10 +93,11 @@ class SiteBounds:
     def _least(self, at: Point) -> float:
         """Ask the sites: one part as large as the largest, others of a rack at least, and all racks somewhere."""
         s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
+        s.deadline.check()
         parts = (Part(1, at.largest, ((0.0, 0.0),)), *[Part(0, 1, ((0.0, 0.0),))] * (at.sites - 1))
         q = s.question(parts, circuit, {})
         m = build(s.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
-        for rule in (place_parts, host_parts, choose_fabrics, join_sites, limit_round_trips, design_fibre):
+        for rule in (place_parts, host_parts, choose_fabrics, join_sites, design_fibre):
             rule(m, q)
         hold_all_racks(m, q, at.racks)
         m.goal = pyo.Objective(expr=total_musd(m, q))

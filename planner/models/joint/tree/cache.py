@@ -43,7 +43,7 @@ class JointCache:
             for name in self.__dataclass_fields__:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
-        if self.sites is not None:
+        if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
             self.sites = replace(self.sites, instance=instance, most={})
             self.site_bounds = SiteBounds(
                 sites=self.sites, known={} if self.site_bounds is None else self.site_bounds.known
@@ -52,6 +52,7 @@ class JointCache:
     def strategies(self, problem: Problem, deadline: Deadline) -> list[Strategy]:
         """List the ways to cut a layer once; raise where the time comes first."""
         if self.listed is None:
+            deadline.check()
             found = []
             for s in strategies(problem):
                 deadline.check()

@@ -151,9 +151,12 @@ def excess_seconds(
     micro_batches: int,
     layers: int,
     recomputed: int,
+    *,
+    tick: interleaving.Tick = interleaving.no_tick,
 ) -> float:
     """Compute the seconds that the unequal chunks of the slowest stage add, in the order of their events."""
-    return interleaving.excess_seconds(pipeline, virtual_stages, micro_batches, layers, recomputed, passes(x, sharded))
+    each = passes(x, sharded)
+    return interleaving.excess_seconds(pipeline, virtual_stages, micro_batches, layers, recomputed, each, tick=tick)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """What interleaved 1F1B loses where the chunks of a stage are not alike: the order of its events, run pass by pass."""
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,34 +11,60 @@ from numpy.typing import NDArray
 from planner.physics.num import Num
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Tick = Callable[[], None]
 
 
 def chunk_sizes(layers: int, virtual_stages: int) -> tuple[int, ...]:
-    """ParallelStrategy the layers of a stage into chunks as equal as can be, the larger first."""
+    """Divide the layers of a stage into chunks as equal as can be, the larger first."""
     return tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
 
 
 FEW_ROUNDS = 8  # run at first; a round that repeats is looked for among them
 SAME = 1e-12  # relative, by which shifts of a repeated round may differ
+MOST_FINISHED, MOST_ORDERS = 4096, 8  # kept
+TICK_WAVES = 512
 
 
-@lru_cache(maxsize=4096)
-def finish_seconds(pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...]) -> float:
+def no_tick() -> None:
+    """Do nothing between the steps of a long computation."""
+
+
+def finish_seconds(
+    pipeline: int,
+    micro_batches: int,
+    forward: tuple[float, ...],
+    backward: tuple[float, ...],
+    *,
+    tick: Tick = no_tick,
+) -> float:
     """Compute when the last pass of p equal stages in the order of interleaved 1F1B ends.
 
     Passes are run one by one until a round of p micro-batches repeats: where all passes of several rounds in a row
     end as much later as those of the round before, so do all of the rounds between them and the last ones, since every
     device goes on in the same order and what it waits for lies in these rounds. Then rounds left out add that shift.
+    `tick` is called now and then; what it raises ends the computation.
     """
+    key = pipeline, micro_batches, forward, backward
+    if key not in _finished:
+        if len(_finished) >= MOST_FINISHED:
+            _finished.clear()
+        _finished[key] = _finish_seconds(*key, tick)
+    return _finished[key]
+
+
+def _finish_seconds(
+    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...], tick: Tick
+) -> float:
     rounds, few = micro_batches // pipeline, FEW_ROUNDS
     while few < rounds:
         fewer = micro_batches - (rounds - few) * pipeline
-        finish, ends = run_passes(pipeline, fewer, forward, backward)
+        finish, ends = run_passes(pipeline, fewer, forward, backward, tick=tick)
         shift = _repeated_shift(ends, pipeline, few)
         if shift is not None:
             return finish + (rounds - few) * shift
         few *= 2
-    return run_passes(pipeline, micro_batches, forward, backward)[0]
+    return run_passes(pipeline, micro_batches, forward, backward, tick=tick)[0]
 
 
 def _repeated_shift(ends: Floats, pipeline: int, rounds: int) -> float | None:
@@ -53,7 +81,12 @@ def _repeated_shift(ends: Floats, pipeline: int, rounds: int) -> float | None:
 
 
 def run_passes(
-    pipeline: int, micro_batches: int, forward: tuple[float, ...], backward: tuple[float, ...]
+    pipeline: int,
+    micro_batches: int,
+    forward: tuple[float, ...],
+    backward: tuple[float, ...],
+    *,
+    tick: Tick = no_tick,
 ) -> tuple[float, Floats]:
     """Run the passes of p equal stages in the order of interleaved 1F1B, each as soon as its inputs are there.
 
@@ -62,49 +95,91 @@ def run_passes(
     2·(p-i-1) + (v-1)·p passes (Narayanan 2021, section 2.2). Exchanges take no time: what they expose is counted
     apart.
     """
-    p, m, v = pipeline, micro_batches, len(forward)
-    places = p * v
-    ends = [-1.0] * (2 * places * m)
-    queues = [_queue(i, p, m, v, forward, backward) for i in range(p)]
-    clock, at, left = [0.0] * p, [0] * p, p
+    v = len(forward)
+    order = _order(pipeline, micro_batches, v, tick)
+    seconds = np.array([*forward, *backward])[order.kind]
+    ends = np.zeros(2 * pipeline * v * micro_batches + 1)  # the last one stands for "waits for nothing"
+    for k, (a, b) in enumerate(pairwise(order.starts)):
+        if k % TICK_WAVES == 0:
+            tick()
+        ends[order.own[a:b]] = ends[order.waits[:, a:b]].max(axis=0) + seconds[a:b]
+    return float(ends.max()), ends[:-1].reshape(2 * pipeline * v, micro_batches)
+
+
+@dataclass(frozen=True, slots=True)
+class PassOrder:
+    """The passes of a pipeline by waves: none waits for another of its wave, and all for earlier ones only.
+
+    `own`: their numbers; `waits`: of the pass before it on its device, and of the two that make its inputs; `kind`:
+    their chunk, forward or backward; `starts`: where each wave begins.
+    """
+
+    own: Ints
+    waits: Ints
+    kind: Ints
+    starts: list[int]
+
+
+_finished: dict[tuple[int, int, tuple[float, ...], tuple[float, ...]], float] = {}
+_orders: dict[tuple[int, int, int], PassOrder] = {}
+
+
+def _order(p: int, m: int, v: int, tick: Tick) -> PassOrder:
+    """Sort passes into waves, once for all of their seconds."""
+    if (p, m, v) not in _orders:
+        if len(_orders) >= MOST_ORDERS:
+            _orders.pop(next(iter(_orders)))
+        _orders[p, m, v] = _in_waves(p, m, v, tick)
+    return _orders[p, m, v]
+
+
+def _in_waves(p: int, m: int, v: int, tick: Tick) -> PassOrder:
+    """Give each pass the wave behind the last of those that it waits for, device by device as far as is known."""
+    none = 2 * p * v * m
+    queues = []
+    for i in range(p):
+        tick()
+        queues.append(_queue(i, p, m, v))
+    wave = [0] * none + [-1]
+    todo = [(own.tolist(), *waits[1:].tolist()) for own, waits, _ in queues]
+    clock, at, left = [-1] * p, [0] * p, p
     while left:
         left = 0
-        for i in range(p):
-            queue, j, now = queues[i], at[i], clock[i]
-            last = len(queue)
+        tick()
+        for i, (own, need, other) in enumerate(todo):
+            j, now, last = at[i], clock[i], len(own)
             while j < last:
-                own, need, other, seconds = queue[j]
-                ready = ends[need] if need >= 0 else 0.0
-                if ready < 0.0:
+                a, b = wave[need[j]], wave[other[j]]
+                if a == 0 or b == 0:  # not run yet
                     break
-                if other >= 0:
-                    second = ends[other]
-                    if second < 0.0:
-                        break
-                    ready = max(ready, second)
-                now = max(now, ready)
-                now += seconds
-                ends[own] = now
+                now = max(now, a, b, 0) + 1
+                wave[own[j]] = now
                 j += 1
             at[i], clock[i] = j, now
             left += j < last
-    return max(clock), np.array(ends).reshape(2 * places, m)
+    own, waits, kind = (np.concatenate([q[k] for q in queues], axis=-1) for k in range(3))
+    waves = np.array(wave)[own]
+    by_wave = np.argsort(waves, kind="stable")
+    starts = np.searchsorted(waves[by_wave], np.arange(1, int(waves.max()) + 2)).tolist()
+    return PassOrder(own[by_wave], waits[:, by_wave], kind[by_wave], starts)
 
 
-def _queue(
-    i: int, p: int, m: int, v: int, forward: tuple[float, ...], backward: tuple[float, ...]
-) -> list[tuple[int, int, int, float]]:
-    """List the passes of device i in order: its number, the numbers of what it needs (-1: nothing), and its seconds."""
+def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
+    """List the passes of device i in order: their numbers, those that each waits for, and their kinds.
+
+    A pass waits for the one before it on the device and for two that make its inputs; the number behind all stands for
+    nothing.
+    """
     places, rounds = p * v, -(-m // p) if v > 1 else 1
-    width = p if v > 1 else m
+    none, width = 2 * places * m, p if v > 1 else m
     chunk = np.tile(np.repeat(np.arange(v), width), rounds)
     batch = (
         np.arange(rounds)[:, None, None] * width + np.arange(width)[None, None, :] + np.zeros((1, v, 1), int)
     ).ravel()
     place = chunk * p + i
-    ahead = (place * m + batch, np.where(place > 0, (place - 1) * m + batch, -1), np.full(len(batch), -1))
+    ahead = (place * m + batch, np.where(place > 0, (place - 1) * m + batch, none), np.full(len(batch), none))
     place = (v - 1 - chunk) * p + i
-    after = np.where(place < places - 1, (places + place + 1) * m + batch, -1)
+    after = np.where(place < places - 1, (places + place + 1) * m + batch, none)
     back = ((places + place) * m + batch, place * m + batch, after)
     count = len(batch)
     warm = min(count, p - i - 1 if v == 1 else 2 * (p - i - 1) + (v - 1) * p)
@@ -112,9 +187,9 @@ def _queue(
     when = np.concatenate([2 * np.arange(count), 2 * (np.arange(count) + warm) + 1])
     order = np.argsort(when, kind="stable")
     order = order[np.concatenate([batch, batch])[order] < m]
-    columns = [np.concatenate(pair)[order].tolist() for pair in zip(ahead, back, strict=True)]
-    seconds = np.concatenate([np.array(forward)[chunk], np.array(backward)[v - 1 - chunk]])[order].tolist()
-    return list(zip(*columns, seconds, strict=True))
+    own, need, other = (np.concatenate(pair)[order] for pair in zip(ahead, back, strict=True))
+    kind = np.concatenate([chunk, v + (v - 1 - chunk)])[order]
+    return own, np.stack([np.concatenate([[none], own[:-1]]), need, other]), kind
 
 
 def excess_seconds(
@@ -124,6 +199,8 @@ def excess_seconds(
     layers: int,
     recomputed: int,
     passes: tuple[float, float, float],
+    *,
+    tick: Tick = no_tick,
 ) -> float:
     """Return the seconds that chunks of unequal work add to what equal ones would take.
 
@@ -139,9 +216,8 @@ def excess_seconds(
     backward = tuple(n * back + r * recompute for n, r in zip(sizes, repeats, strict=True))
     stage, largest = math.fsum(forward) + math.fsum(backward), forward[0] + backward[0]
     rounds = micro_batches + (v - 1) / v * (-micro_batches % pipeline)
-    return max(
-        0.0, finish_seconds(pipeline, micro_batches, forward, backward) - rounds * stage - (pipeline - 1) * largest
-    )
+    finish = finish_seconds(pipeline, micro_batches, forward, backward, tick=tick)
+    return max(0.0, finish - rounds * stage - (pipeline - 1) * largest)
 
 
 def min_excess_seconds(

@@ -78,11 +78,13 @@ def block_of(
     expert_parallel: int,
     pipeline_parallel: int,
     stages_per_rack: int,
+    replicas_per_rack: int | None = None,
 ) -> Block | None:
     """Return the block of a layout on racks of so many GPUs; None where it has none in the declared space.
 
     CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
-    replicas as it holds, with experts as many as make whole expert groups in a rack, or a group of whole racks.
+    replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or a
+    group of whole racks.
     """
     t, k, e, q = tensor_parallel, context_parallel, expert_parallel, stages_per_rack
     if t > gpus:
@@ -93,7 +95,8 @@ def block_of(
         return None
     own = t * k // c  # GPUs of a rack that one replica's stage takes
     r = gpus // (q * own) if c == 1 else 1
-    r = next((n for n in range(r, 0, -1) if (n * own) % e == 0 or e % (n * own) == 0), 0)
+    asked = range(r, 0, -1) if replicas_per_rack is None else [n for n in (replicas_per_rack,) if n <= r]
+    r = next((n for n in asked if (n * own) % e == 0 or e % (n * own) == 0), 0)
     if r == 0:
         return None
     together = unit_racks(replica_gpus=t * k, racks=c, replicas_per_rack=r, expert_parallel=e)

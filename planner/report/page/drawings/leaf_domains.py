@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from planner.cluster.hostlist import parse
+from planner.errors import InputError
 from planner.plan.placement import Assignment
 from planner.units import counted
 
@@ -31,7 +32,10 @@ class Kind:
 
 def kinds_of(assignment: Iterable[Assignment], *, racks: int, leaf_domain_racks: int) -> list[Kind]:
     """Count the leaf domains of a site by what stands in them, the most frequent kind first."""
-    pieces = [(a.stage, a.leaf_domain, len(parse(a.racks))) for a in assignment]
+    try:
+        pieces = [(a.stage, a.leaf_domain, len(parse(a.racks))) for a in assignment]
+    except ValueError as error:
+        raise InputError(f"placement: {error}; see what `planner check` says of the plan") from None
     pieces_of_stage = Counter(stage for stage, _, _ in pieces)
     # Of each leaf domain: complete groups and their racks, pieces of split groups and theirs.
     content: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])

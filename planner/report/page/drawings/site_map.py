@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+from planner.errors import InputError
 from planner.instance.grid import Grid
 from planner.plan.sites import Link, SitesPlan
 from planner.report.page.drawings.svg import WIDTH, drawing, el, line, path, text, title
@@ -101,6 +102,10 @@ def site_map(s: SitesPlan, grid: Grid | None, links: Sequence[Link]) -> tuple[st
         drawn += [line(*c.at[x.a], *c.at[x.b], "line") for x in grid.lines]
         drawn += [dot(n, c.at[n], 2.0) for n in sorted(nodes)]
     for k in links:
+        strange = [end for end in (k.a, k.b) if end not in c.at]
+        if strange:
+            remedy = "see what `planner check` says of the plan"
+            raise InputError(f"wan.links: {k.a} - {k.b}: {strange[0]!r} is no site of the plan; {remedy}")
         (x1, y1), (x2, y2) = c.at[k.a], c.at[k.b]
         length = f"{k.route_km:,.0f} km, {k.rtt_ms:.1f} ms"
         drawn.append(line(x1, y1, x2, y2, "wan"))

@@ -1,0 +1,79 @@
+"""Ctrl-C and SIGTERM during `planner solve`: what was found is written, with its gap; else that nothing is known."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from joint_brute_force import toy
+from typer.testing import CliRunner, Result
+
+from planner.checks.registry import check
+from planner.cli.console import INTERRUPTED
+from planner.cli.main import app
+from planner.models.joint.columns import strategy_bound
+from planner.models.joint.tree import tree as nodes
+from planner.models.joint.world import Plan as Choice
+from planner.plan.plan import Plan
+from planner.solvers import signals
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+
+
+def solve(tmp_path: Path) -> tuple[Result, Path]:
+    """Run the command on a small instance of two sites."""
+    instance, plan = tmp_path / "instance.json", tmp_path / "plan.json"
+    instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
+    return CliRunner().invoke(app, ["solve", str(instance), "-o", str(plan), "-q"]), plan
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule."""
+    keep = nodes.Tree.keep
+
+    def kept(tree: nodes.Tree, found: Choice) -> None:
+        keep(tree, found)
+        if not signals.interrupted():
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(nodes.Tree, "keep", kept)
+    done, path = solve(tmp_path)
+    plan = Plan.model_validate_json(path.read_text())
+    assert (done.exit_code, plan.status, plan.stopped) == (INTERRUPTED, "feasible", "interrupted")
+    assert plan.objective.gap is not None and plan.objective.bound is not None
+    assert check(plan) == []
+    assert not signals.interrupted()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_before_a_plan_leaves_unknown(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes before any plan is found: the plan says that nothing is known, and why."""
+
+    def bounded(*args: object) -> float:
+        if not signals.interrupted():
+            os.kill(os.getpid(), number)
+        return strategy_bound(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("planner.models.joint.solve.strategy_bound", bounded)
+    done, path = solve(tmp_path)
+    plan = Plan.model_validate_json(path.read_text())
+    assert (done.exit_code, plan.status, plan.stopped) == (INTERRUPTED, "unknown", "interrupted")
+    assert plan.conflict is not None and "signal" in plan.conflict.reason
+    assert check(plan) == [] and json.loads(path.read_text())["objective"]["value"] is None
+
+
+def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second Ctrl-C does not wait for the search to notice the first: no plan is written."""
+
+    def twice(*_: object) -> float:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the second signal raises KeyboardInterrupt")
+
+    monkeypatch.setattr("planner.models.joint.solve.strategy_bound", twice)
+    before = signal.getsignal(signal.SIGTERM)
+    done, path = solve(tmp_path)
+    assert done.exit_code == INTERRUPTED and not path.exists()
+    assert signal.getsignal(signal.SIGTERM) is before and not signals.interrupted()

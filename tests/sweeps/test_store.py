@@ -1,0 +1,275 @@
+"""The file of a sweep: one writer by whatever name, one instance, failed points tried again, no formulas."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweeping import ROOT, small, written
+from typer.testing import CliRunner
+
+from planner.cli.main import app
+from planner.errors import InputError
+from planner.report.compare import columns_of_file
+from planner.report.plots import rows as drawn
+from planner.sweeps import run as sweep_run
+from planner.sweeps.executors import on_executor
+from planner.sweeps.rows import Row, failed_row
+from planner.sweeps.run import SweepOptions, tasks_for
+from planner.sweeps.store import Store, csv_text, read_rows
+from planner.sweeps.tasks import Answer, Task, parts_of
+
+RACKS = "hardware.racks"
+
+
+def row(index: int, **figures: Any) -> Row:
+    """Return a row that is made up."""
+    return Row(index=index, key=f"k{index}", point={RACKS: index}, seconds=1.0, **{"status": "optimal", **figures})
+
+
+def command(path: Path, output: Path, *more: str) -> list[str]:
+    """Return the command of a sweep over three numbers of racks."""
+    return ["sweep", str(path), "--vary", f"{RACKS}=1:3:1", "-o", str(output), *more]
+
+
+@pytest.fixture
+def solved(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Put a made-up answer in the place of every solve; points of `failing` fail, keys of `asked` were asked for."""
+    state: dict[str, Any] = {"failing": set(), "asked": []}
+
+    def answers(tasks: Sequence[Task], *_: Any) -> Iterator[tuple[Task, Answer]]:
+        for task in tasks:
+            racks = task.point[RACKS]
+            state["asked"].append(racks)
+            if racks in state["failing"]:
+                yield task, Answer(failed_row(task.index, task.key, task.point, "the executor cancelled it", 0.0))
+            else:
+                yield task, Answer(Row(index=task.index, key=task.key, point=task.point, status="optimal", seconds=0.1))
+
+    monkeypatch.setattr(sweep_run, "at_home", answers)
+    return state
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_to_the_rows_is_the_same_file(tmp_path: Path, link: Any) -> None:
+    """A sweep that writes the same rows by another name is refused."""
+    real, other = tmp_path / "rows.jsonl", tmp_path / "folder" / "other.jsonl"
+    other.parent.mkdir()
+    real.touch()
+    link(real, other)
+    with Store(real, resume=False), pytest.raises(InputError, match="another sweep"):
+        Store(other, resume=True)
+    with Store(other, resume=False) as store:
+        store.append(row(0))
+    assert [r.key for r in read_rows(real)] == ["k0"]
+
+
+def test_links_to_one_table_have_one_journal(tmp_path: Path) -> None:
+    """Two names of one table do not have two journals, of which the second would overwrite the first one's table."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link.csv").symlink_to(tmp_path / "rows.csv")
+    with Store(tmp_path / "rows.csv", resume=False), pytest.raises(InputError, match="another sweep"):
+        Store(tmp_path / "folder" / "link.csv", resume=True)
+
+
+def test_a_folder_that_is_a_link_is_the_same_folder(tmp_path: Path) -> None:
+    """The lock holds through a link of the folder too, and names the process."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    problem = rf"another sweep is writing it \(process {os.getpid()}\)"
+    with Store(tmp_path / "a" / "rows.jsonl", resume=False), pytest.raises(InputError, match=problem):
+        Store(tmp_path / "b" / "rows.jsonl", resume=True)
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["rows.jsonl"]
+
+
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    """A line without an end is cut off only where it begins like a row."""
+    path = tmp_path / "plan.jsonl"
+    path.write_text('{"planner_version":"0.1.0"}')
+    with pytest.raises(InputError, match="its last line is no row"):
+        Store(path, resume=True)
+    assert path.read_text() == '{"planner_version":"0.1.0"}'
+    path.write_bytes(b'{"schema_version":1,"ind')
+    Store(path, resume=True).close()
+    assert path.read_bytes() == b""
+
+
+def test_another_instance_is_refused(tmp_path: Path, solved: dict[str, Any]) -> None:
+    """A sweep that was begun with one instance does not go on with another: the message names the changed part."""
+    path, output = written(tmp_path), tmp_path / "rows.jsonl"
+    assert CliRunner().invoke(app, command(path, output)).exit_code == 0
+    rows = output.read_bytes()
+    path.write_text(json.dumps({**small(), "limits": {**small().get("limits", {}), "deadline_days": 1e6}}))
+    done = CliRunner().invoke(app, command(path, output, "--resume"))
+    assert isinstance(done.exception, InputError)
+    assert "another instance, which differs in limits; go on with" in str(done.exception)
+    assert output.read_bytes() == rows and solved["asked"] == [3, 2, 1]
+    path.write_text(json.dumps(small()))
+    more = command(path, output, "--resume")
+    more[3] = f"{RACKS}=1:5:1"
+    assert CliRunner().invoke(app, more).exit_code == 0
+    assert solved["asked"] == [3, 2, 1, 5, 4]
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    """Rows of another version of the planner are not mixed with this one's."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(row(0, planner_version="0.0.9").model_dump_json() + "\n")
+    with pytest.raises(InputError, match=r"planner 0\.0\.9 wrote its rows, this is .*; go on with"):
+        Store(path, resume=True)
+
+
+def test_every_row_names_its_instance() -> None:
+    """A part's hash changes with that part alone."""
+    from planner.planning.load import load_instance
+
+    a = parts_of(load_instance(small()))
+    b = parts_of(load_instance({**small(), "limits": {**small().get("limits", {}), "deadline_days": 1e6}}))
+    assert [k for k in a if a[k] != b[k]] == ["limits"] and a.keys() == b.keys()
+
+
+def test_failed_points_are_tried_again_and_count(tmp_path: Path, solved: dict[str, Any]) -> None:
+    """A sweep with failed points does not end with status 0, and --resume solves these and no others."""
+    output = tmp_path / "rows.csv"
+    solved["failing"] = {2}
+    done = CliRunner().invoke(app, command(written(tmp_path), output))
+    assert done.exit_code == 1
+    assert "3 of 3 points (1 failed, 2 optimal)" in done.output and "--resume tries them again" in done.output
+    solved["failing"], solved["asked"] = set(), []
+    done = CliRunner().invoke(app, command(written(tmp_path), output, "--resume"))
+    assert (done.exit_code, solved["asked"]) == (0, [2])
+    assert "3 of 3 points (3 optimal)" in done.output
+    journal = tmp_path / "rows.csv.jsonl"
+    assert journal.read_bytes().count(b"\n") == 4
+    for rows in (
+        [r.status for r in read_rows(journal)],
+        [r["status"] for r in drawn.read_rows(journal)],
+        [r["status"] for r in drawn.read_rows(output)],
+    ):
+        assert rows == ["optimal"] * 3
+
+
+class Cancelled(Executor):
+    """An executor whose scheduler is killed at its second point: all later points are cancelled."""
+
+    def __init__(self) -> None:
+        self.points = 0
+
+    def submit(self, _: Any, /, *__: Any, **___: Any) -> Future[Any]:
+        """Answer the first point and cancel the others."""
+        future: Future[Any] = Future()
+        self.points += 1
+        if self.points > 1:
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        else:
+            future.set_result(Answer(row(0)))
+        return future
+
+
+def test_a_killed_scheduler_loses_no_point_silently() -> None:
+    """Points whose scheduler is gone are failed rows, which a resumed sweep solves."""
+    tasks = tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions())
+    statuses = [a.row.status for _, a in on_executor(tasks, lambda _: None, Cancelled())]  # type: ignore[arg-type,return-value]
+    assert statuses == ["optimal", "failed", "failed"]
+
+
+@pytest.mark.slow
+def test_a_killed_dask_scheduler_ends_the_sweep_with_failures(tmp_path: Path) -> None:
+    """With its scheduler killed in the middle the command ends, not with status 0; every point has its row."""
+    pytest.importorskip("distributed")
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard",
+         "--scheduler-file", str(tmp_path / "scheduler.json")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(tmp_path / "scheduler.json")
+        address = json.loads((tmp_path / "scheduler.json").read_text())["address"]
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nworkers", "1", "--nthreads", "1",
+             "--no-dashboard", "--death-timeout", "20"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        output = tmp_path / "rows.jsonl"
+        child = subprocess.Popen(
+            [sys.executable, "-m", "planner", "sweep", str(written(tmp_path)), "--vary", f"{RACKS}=1:200:1",
+             "-o", str(output), "--dask", address],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        wait_for(output, rows=2)
+        scheduler.send_signal(signal.SIGKILL)
+        out, err = child.communicate(timeout=120)
+        worker.kill()
+        assert child.returncode == 1, (out, err)
+        assert " failed" in out and "--resume tries them again" in err
+        assert len({r.key for r in read_rows(output)}) == 200
+    finally:
+        for process in (scheduler, worker, child):
+            process.kill()
+            process.wait()
+
+
+def wait_for(path: Path, rows: int = 0) -> None:
+    """Wait until a file is there with so many lines."""
+    import time
+
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if path.exists() and path.stat().st_size and path.read_bytes().count(b"\n") >= rows:
+            return
+        time.sleep(0.05)
+    raise TimeoutError(path)
+
+
+TEXTS = ["=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-2+3", "\tx", "'=x", "plain", "-5", "a=b"]
+
+
+def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
+    """Texts that a spreadsheet would compute are escaped, numbers are not, and both are read back as they were."""
+    rows = [row(i, reason=text, plan={"figure": -1.5 * i}) for i, text in enumerate(TEXTS)]
+    path = tmp_path / "rows.csv"
+    path.write_text(csv_text(rows))
+    with path.open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [c["reason"][:1] for c in cells] == ["'", "'", "'", "'", "'", "'", "p", "-", "a"]
+    assert [float(c["figure"]) for c in cells] == [-1.5 * i for i in range(len(TEXTS))]
+    assert [str(r["reason"]) for r in drawn.read_rows(path)] == TEXTS
+    compared = columns_of_file(path, None, several=False)
+    assert [str(c.figures["reason"]) for c in compared] == TEXTS
+
+
+def test_a_bad_sweep_leaves_no_folder_of_plans(tmp_path: Path) -> None:
+    """The folder for plans is made where it is not there, and is gone where nothing is solved."""
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    done = CliRunner().invoke(app, command(bad, tmp_path / "rows.jsonl", "--plans", str(tmp_path / "plans")))
+    assert isinstance(done.exception, InputError)
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.json"]
+
+
+def test_a_row_that_cannot_be_appended_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk is full the row is in a file that the message names, and the sweep can be resumed."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
+    write = os.write
+
+    def half(descriptor: int, data: bytes) -> int:
+        return write(descriptor, data[: len(data) // 2])
+
+    with Store(tmp_path / "rows.jsonl", resume=False) as store:
+        monkeypatch.setattr(os, "write", half)
+        with pytest.raises(InputError, match=r"the disk is full; the last row is in .*; free space and go on") as error:
+            store.append(row(0))
+        monkeypatch.undo()
+    kept = Path(str(error.value).partition("the last row is in ")[2].partition(";")[0])
+    assert [r.key for r in read_rows(kept)] == ["k0"]
+    with Store(tmp_path / "rows.jsonl", resume=True) as store:
+        assert store.rows == []
