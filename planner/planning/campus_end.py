@@ -1,5 +1,7 @@
 """What keeps further racks out of a proven plan: money, power and sites, the racks that are owned, or nothing."""
 
+import math
+
 from planner.instance.instance import Instance
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution
@@ -12,26 +14,31 @@ from planner.solvers.outcome import UnansweredError
 def limited_by(instance: Instance, solution: JointSolution, options: Options, deadline: Deadline) -> LimitedBy | None:
     """Say what one more block of racks would meet; None where it cannot be said in time or nothing is proven.
 
-    `layout` where power, sites and money each allow one more: no way to cut the model is faster with it.
+    `grid` where power and sites have no room for it whatever the money, `budget` where what is left does not buy it on
+    the least of any fabric, `layout` where it does: no way to cut the model is faster with it.
     """
     choice = solution.plan
     block = None if choice is None else choice.column.strategy.block(choice.column.p)
     if choice is None or block is None or solution.stopped != "proved":
         return None
-    more = block.racks * (1 + sum(choice.blocks_by_site.values()))
+    used = block.racks * sum(choice.blocks_by_site.values())
+    more = used + block.racks
     if instance.grid is None:
         return "owned_racks" if more > (instance.hardware.racks or 0) else "layout"
+    here, left = _sites(instance, options, deadline), (instance.limits.budget_usd or math.inf) - choice.capital_usd
+    idle = sum(choice.placed.racks.values()) - used if choice.placed else 0
+    least_usd = here.floor_usd(max(0, block.racks - idle), 0) + block.racks * here.min_fabric_usd(block.rails)
     try:
         free = instance.limits.model_copy(update={"budget_usd": None})
-        if more > _most_racks(instance.model_copy(update={"limits": free}), block.rails, options, deadline):
+        rich = _sites(instance.model_copy(update={"limits": free}), options, deadline)
+        if more > rich.max_racks(block.rails):
             return "grid"
-        return "budget" if more > _most_racks(instance, block.rails, options, deadline) else "layout"
+        return "budget" if left < least_usd or more > here.max_racks(block.rails) else "layout"
     except (OutOfTimeError, UnansweredError):
         return None
 
 
-def _most_racks(instance: Instance, rails: int, options: Options, deadline: Deadline) -> int:
-    """Bound the racks that power, sites and the budget of an instance allow, on the least of any fabric."""
+def _sites(instance: Instance, options: Options, deadline: Deadline) -> Sites:
     sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
     sites.deadline = deadline
-    return sites.max_racks(rails)
+    return sites

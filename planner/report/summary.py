@@ -16,7 +16,7 @@ INDENT = 11  # columns of a section's name
 OBJECTIVE_UNITS = {"days_to_train": "days to train", "cost_usd": "USD", "loss": "nats a token"}
 END = {
     "grid": "power and sites end the campus: they feed no further block of racks",
-    "budget": "the budget ends the campus: it buys no further block of racks",
+    "budget": "the budget ends the campus: what is left buys no further block of racks",
     "owned_racks": "the racks end the cluster: those left hold no further block",
     "layout": "a further block of racks could be had, and would not train faster",
 }
