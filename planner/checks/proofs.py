@@ -11,7 +11,6 @@ from planner.instance.identity import instance_sha256
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import ALMOST_AS_FAST, Certificate, Violation
 
-LOSS_GAP = 1e-4  # relative, of the loss of a model whose compute is bracketed
 DECISIONS = ("sites", "wan", "layout", "pools", "fabric", "placement")
 
 
@@ -148,8 +147,10 @@ def _cheaper(c: PlanPhysics) -> Iterator[Violation]:
 
 def status(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the plan is called optimal only at its bound, with every certificate, and by proof."""
-    o, asked = c.plan.objective, c.instance.objective
-    allowed = max(TOLERANCE, asked.tolerance, LOSS_GAP if asked.minimize == "loss" else 0.0)
+    o, asked, choose = c.plan.objective, c.instance.objective, c.instance.workload.choose
+    # A loss is proven within the bracket of its compute, by less than which it falls.
+    bracket = choose.tolerance if choose is not None and asked.minimize == "loss" else 0.0
+    allowed = max(TOLERANCE, asked.tolerance, bracket)
     apart = o.value is None or o.bound is None or _distance(o.value, o.bound) > allowed
     if c.plan.status == "optimal" and apart:
         sides = f"value {show(o.value)} and bound {show(o.bound)}"
