@@ -70,6 +70,17 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
         ["simulate", "x.json", "--pattern", "allreduce"],
         "'as stated' is not a list of racks",
     ),
+    "pins that are a number": (lambda: instance("one-rack", pins=7), EVALUATE, "x.json: pins"),
+    "a stage that the layout has not": (
+        lambda: plan(placement__sites__e1__assignment__0__stage=10**20),
+        ["simulate", "x.json", "--pattern", "allreduce"],
+        "the layout has",
+    ),
+    "a bill of another fabric": (
+        lambda: plan(fabric__sites__e1__cost_usd=1.0),
+        ["fabric", "export", "x.json", "--site", "e1", "--format", "bom", "-o", "out.csv"],
+        "x.json: the plan breaks",
+    ),
     "a tier without switches": (
         lambda: plan(fabric__sites__e1__tiers__0__switches=0),
         ["fabric", "export", "x.json", "--site", "e1", "--format", "svg", "-o", "out.svg"],
