@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import InputError
+from planner.errors import InputError, InternalError
 from planner.files import json_or_text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (ArithmeticError, LookupError, TypeError, ValueError):
+    except (ArithmeticError, InternalError, LookupError, TypeError, ValueError):
         from planner.checks.registry import check
 
         violations = check(plan)

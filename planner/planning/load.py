@@ -55,7 +55,7 @@ def load_instance(
         data = read_json(Path(given))
     if not isinstance(data, dict):
         raise InputError(f"{where}: must be a JSON object (is {type(data).__name__}); see `planner schema instance`")
-    if pins:
+    if pins and isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
         data["pins"] = {**(data.get("pins") or {}), **pins}
     data = _with_names_resolved(data, where)
     instance = validated(Instance, data, where)

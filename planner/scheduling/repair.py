@@ -79,6 +79,11 @@ def replace_in_files(
         placed = Placement.model_validate({k: v for k, v in data.items() if k not in SCHEDULER_KEYS})
     except ValidationError as error:
         raise InputError("\n".join(complaints(error, str(running), Placement))) from None
+    twice = next((n for n, times in Counter(placed.nodes).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(f"{running}: nodes: {twice!r} stands twice; give the placement as it runs")
+    if placed.gpus_per_node is not None and placed.gpus_per_node < 1:
+        raise InputError(f"{running}: gpus_per_node: must be at least 1 (is {placed.gpus_per_node}); correct it")
     cluster, taken = opened(topology, busy, state)
     cluster.set_busy(taken)
     return replace(

@@ -125,6 +125,9 @@ def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
         raise InputError(f"simulate: nothing is placed at {site!r}; choose another site or --pattern permutation")
     ranks: list[list[int]] = [[] for _ in range(plan.layout.rack_stages)]
     for a in placed.assignment:
+        if not 0 <= a.stage < len(ranks):
+            remedy = "see what `planner check` says of the plan"
+            raise InputError(f"placement: stage {a.stage} at {site}: the layout has {len(ranks)} stages; {remedy}")
         ranks[a.stage] += [r for r in _racks(a.racks) if r < len(part.slots)]
     return [[part.slots[np.asarray(r, np.int64), rail] for r in ranks] for rail in range(part.slots.shape[1])]
 

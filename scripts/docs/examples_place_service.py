@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -130,9 +131,14 @@ def handler_of(service: Service) -> type[BaseHTTPRequestHandler]:
         def setup(self) -> None:
             """Begin the time of the request."""
             super().setup()
-            self.end = Timer(REQUEST_SECONDS, self.connection.shutdown, (SHUT_RDWR,))
+            self.end = Timer(REQUEST_SECONDS, self.cut)
             self.end.daemon = True
             self.end.start()
+
+        def cut(self) -> None:
+            """Close the connection of a request that takes too long."""
+            with suppress(OSError):  # it ended by itself
+                self.connection.shutdown(SHUT_RDWR)
 
         def finish(self) -> None:
             """End its time."""
