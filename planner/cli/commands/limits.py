@@ -163,7 +163,8 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
 
 def _layout(p: "LimitPoint", x: "LimitLayout") -> str:
     """Write a point's layout and what takes most of its step beside the useful work."""
-    degrees = f"TP {x.tensor_parallel} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel:,}"
+    wide = "".join(f" {name} {n}" for name, n in (("CP", x.context_parallel), ("EP", x.expert_parallel)) if n > 1)
+    degrees = f"TP {x.tensor_parallel}{wide} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel:,}"
     batch = f"ZeRO-{x.zero_stage}, {x.microbatches_per_step} x {x.microbatch_sequences}"
     share, part = max(((v, k) for k, v in p.shares.items() if k not in USEFUL), default=(0.0, ""))
     proof = "" if p.status == "optimal" else "; not proven"

@@ -75,7 +75,9 @@ def _headline(plan: Plan) -> str:
         parts.append(f"{racks}: {', '.join(s.id for s in chosen)}")
     if plan.layout is not None:
         x = plan.layout
-        parts.append(f"TP {x.tensor_parallel} x PP {x.pipeline_parallel} x DP {x.data_parallel:,}")
+        degrees = [("TP", x.tensor_parallel), ("CP", x.context_parallel), ("EP", x.expert_parallel)]
+        degrees += [("PP", x.pipeline_parallel), ("DP", x.data_parallel)]
+        parts.append(" x ".join(f"{name} {n:,}" for name, n in degrees if n > 1 or name not in ("CP", "EP")))
     if plan.fabric is not None:
         parts.append(f"at most {max(len(f.tiers) for f in plan.fabric.sites.values())} tiers of switches")
     return "; ".join(parts)
