@@ -78,7 +78,7 @@ def dotted(location: tuple[int | str, ...]) -> str:
 
 
 def too_large(instance: BaseModel) -> Iterator[str]:
-    """Name the counts of an instance that no datacenter has: products of them would leave the range of solvers and floats."""
+    """Name counts of an instance that no datacenter has: their products would leave the range of solvers and floats."""
     left: list[tuple[tuple[int | str, ...], Any]] = [((), instance.model_dump())]
     while left:
         at, value = left.pop()
