@@ -10,6 +10,7 @@ from planner.errors import InputError, hint
 from planner.instance.renamed_keys import renamed, renames_in
 
 M = TypeVar("M", bound=BaseModel)
+MAX_COUNT = 10**9  # of whatever is counted; the largest figure of this kind is a vocabulary of 256,000
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
 
 
@@ -74,6 +75,19 @@ def dotted(location: tuple[int | str, ...]) -> str:
         elif not part[:1].isupper() and part not in {"str", "bool", "function-after", "none"}:
             text += f".{part}" if text else part
     return text
+
+
+def too_large(instance: BaseModel) -> Iterator[str]:
+    """Name counts of an instance that no datacenter has: their products would leave the range of solvers and floats."""
+    left: list[tuple[tuple[int | str, ...], Any]] = [((), instance.model_dump())]
+    while left:
+        at, value = left.pop()
+        if isinstance(value, dict):
+            left += [((*at, k), v) for k, v in value.items()]
+        elif isinstance(value, (list, tuple)):
+            left += [((*at, i), v) for i, v in enumerate(value)]
+        elif isinstance(value, int) and abs(value) > MAX_COUNT:
+            yield f"{dotted(at)}: must be at most {MAX_COUNT:,} (is {value}); correct it"
 
 
 def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -29,9 +29,13 @@ def plan_of(data: Any, where: str) -> "Plan":
     InputError
         Names the JSON path, the value and what was expected.
     """
-    from planner.instance.read import validated
+    from planner.instance.read import too_large, validated
     from planner.plan.plan import Plan
 
     if not isinstance(data, dict):
         raise InputError(f"{where}: must be a plan (is {type(data).__name__}); make one with `planner solve -o`")
-    return validated(Plan, data, where)
+    plan = validated(Plan, data, where)
+    problems = [f"{where}: instance.{p}" for p in too_large(plan.instance)]
+    if problems:
+        raise InputError("\n".join(problems))
+    return plan

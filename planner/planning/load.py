@@ -1,7 +1,7 @@
 """Read an instance: JSON, catalogue names, references and pins; each error names path, value and remedy."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
 from planner.instance.pins import check_pins
-from planner.instance.read import dotted, validated
+from planner.instance.read import too_large, validated
 from planner.instance.references import reference_problems
 from planner.instance.workload import Workload
 
-MAX_COUNT = 10**9  # of whatever is counted; the largest figure of this kind is a vocabulary of 256,000
 # Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {
     ("workload", "model"): "models",
@@ -61,23 +60,10 @@ def load_instance(
     instance = validated(Instance, data, where)
     problems = list(reference_problems(instance, searched=searched))
     problems.extend(check_pins(instance))
-    problems.extend(_too_large(instance))
+    problems.extend(too_large(instance))
     if problems:
         raise InputError("\n".join(f"{where}: {p}" for p in problems))
     return instance
-
-
-def _too_large(instance: Instance) -> Iterator[str]:
-    """Name counts that no datacenter has: products of them would leave the range of solvers and floats."""
-    left: list[tuple[tuple[int | str, ...], Any]] = [((), instance.model_dump())]
-    while left:
-        at, value = left.pop()
-        if isinstance(value, dict):
-            left += [((*at, k), v) for k, v in value.items()]
-        elif isinstance(value, (list, tuple)):
-            left += [((*at, i), v) for i, v in enumerate(value)]
-        elif isinstance(value, int) and abs(value) > MAX_COUNT:
-            yield f"{dotted(at)}: must be at most {MAX_COUNT:,} (is {value}); correct it"
 
 
 def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:

@@ -76,6 +76,11 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
         ["simulate", "x.json", "--pattern", "allreduce"],
         "the layout has",
     ),
+    "planes of a plan that nothing has": (
+        lambda: plan(instance__network__switches__0__planes=10**20),
+        ["simulate", "x.json", "--pattern", "allreduce"],
+        "x.json: instance.network.switches[0].planes: must be at most",
+    ),
     "a bill of another fabric": (
         lambda: plan(fabric__sites__e1__cost_usd=1.0),
         ["fabric", "export", "x.json", "--site", "e1", "--format", "bom", "-o", "out.csv"],
