@@ -112,8 +112,10 @@ def highest_bound(plan: Plan) -> float | None:
 
 def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
     """Check every bound that a plan states in days; one without a proof has only arithmetic to rest on."""
-    proof, layout = c.plan.proof or JointProof(), c.plan.layout
+    proof, layout, bound = c.plan.proof or JointProof(), c.plan.layout, highest_bound(c.plan)
     if layout is None or c.faults or c.instance.objective.minimize != "days_to_train":
+        return
+    if c.plan.proof is None and bound is None:
         return
     block = block_of_layout(c.gpus_per_rack, layout)
     if block is None:
@@ -130,7 +132,7 @@ def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
         c.instance,
         proof,
         days=o.value,
-        bound=highest_bound(c.plan),
+        bound=bound,
         racks_in_use=racks_used(block, c.replicas),
         wired_gpus=c.gpus_per_rack if spares else block.rails,
         transport_slowdown=c.transport_slowdown,

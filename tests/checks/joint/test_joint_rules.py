@@ -120,6 +120,7 @@ def plan_under_check(i: Instance, found: JointSolution, proof: JointProof | None
         expert_parallel=s.expert_parallel,
         pipeline_parallel=c.p,
         stages_per_rack=block.stages_per_rack,
+        replicas_per_rack=block.replicas_per_rack,
         certificate=SimpleNamespace(bound=None),
     )
     bounds = {"bound": found.lower_bound, "fabric_free_bound": found.fabric_free_bound}
@@ -131,6 +132,7 @@ def plan_under_check(i: Instance, found: JointSolution, proof: JointProof | None
         gpus_per_rack=c.strategy.problem.gpus,
         replicas=found.plan.replicas_by_site,
         transport_slowdown=PHI,
+        stop=lambda: False,
     )
 
 
