@@ -1,9 +1,9 @@
 """Plant single-token bugs in the code and count how many the tests of its own area find.
 
 Run `.venv/bin/python scripts/verify/mutate.py [AREA ...] [--mutants N] [--seed N] [--processes N]` after
-`.venv/bin/pip install -e '.[mutation]'`. An area is a folder of planner/ such as `physics/network`; its own tests are
-those of the folder of the same name in tests/. Cosmic Ray changes an operator, a comparison or a number of a copy of
-the checkout, and pytest runs the quick tests of the area in it until one fails. A survivor is printed with its change;
+`.venv/bin/pip install -e '.[mutation]'`. An area is some folders of planner/ with the tests of their own names.
+Cosmic Ray changes an operator, a comparison or a number of a copy of the checkout, and pytest runs the quick tests of
+the area in it until one fails, those of the changed file's own name first. A survivor is printed with its change;
 those of `survivors.txt` beside this file change nothing that a plan says, each for the reason given there. Exits with 1
 where less than 90 % of the rest are found.
 """
@@ -29,11 +29,23 @@ from cosmic_ray.plugins import get_operator
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("planner", "tests", "instances", "scripts", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
-AREAS = (
-    "physics/network", "physics/site", "physics/training", "models/fabric", "models/joint", "models/placement",
-    "models/sites", "models/wan", "models/cluster_changes", "models/plan_placement", "checks/joint", "checks/network",
-    "checks/site", "checks/training",
-)  # fmt: skip
+# Folders of planner/, and of tests/ whose tests are theirs.
+AREAS = {
+    "sites": (
+        ("physics/site", "models/sites", "models/wan", "checks/site"),
+        ("physics/site", "models/sites", "models/wan", "checks/site", "models/joint/test_joint_sites.py"),
+    ),
+    "network": (
+        ("physics/network", "models/fabric", "checks/network"),
+        ("physics/network", "models/fabric", "checks/network", "models/joint/test_templates.py"),
+    ),
+    "training": (("physics/training", "checks/training"), ("physics/training", "checks/training", "checks/joint")),
+    "joint": (("models/joint", "checks/joint"), ("models/joint", "checks/joint")),
+    "placement": (
+        ("models/placement", "models/plan_placement", "models/cluster_changes"),
+        ("models/placement", "models/plan_placement", "models/cluster_changes", "checks/test_check_cluster.py"),
+    ),
+}
 SWAPS = {"Add": ("Sub",), "Sub": ("Add",), "Mul": ("Div",), "Div": ("Mul",), "FloorDiv": ("Div",), "Mod": ("Mul",)}
 COMPARISONS = {"Eq": ("NotEq",), "NotEq": ("Eq",), "Lt": ("LtE", "Gt"), "LtE": ("Lt", "Gt"), "Gt": ("GtE", "Lt"),
                "GtE": ("Gt", "Lt"), "Is": ("IsNot",), "IsNot": ("Is",)}  # fmt: skip
@@ -75,7 +87,7 @@ def operators() -> list[str]:
 
 def mutants(area: str) -> Iterator[Mutant]:
     """Yield every mutant of an area."""
-    for file in sorted((ROOT / "planner" / area).rglob("*.py")):
+    for file in sorted(f for folder in AREAS[area][0] for f in (ROOT / "planner" / folder).rglob("*.py")):
         nodes = list(ast_nodes(get_ast(file.read_text(encoding="utf-8"))))
         for name in operators():
             operator = get_operator(name)()
@@ -94,10 +106,15 @@ def changed(m: Mutant) -> tuple[str, str, str] | None:
     return mutated, before, after
 
 
-def tests(area: str, file: Path, copy: Path) -> list[str]:
-    """Return the tests of an area, those of the mutated file's own name first."""
-    named = sorted((copy / "tests" / area).rglob(f"test_{file.stem}.py"))
-    return [str(p.relative_to(copy)) for p in named] + [f"tests/{area}"]
+def tests(area: str, file: Path | None, copy: Path) -> list[str]:
+    """Return the tests of an area: first those of the mutated file's name, then those of its folder, then all."""
+    places = [Path("tests") / place for place in AREAS[area][1]]
+    if file is None:
+        return [str(p) for p in places]
+    folder = Path("tests", *file.parts[1:-1])
+    named = [p.relative_to(copy) for p in sorted((copy / folder).rglob(f"test_{file.stem}.py"))]
+    own = [p for p in places if folder.is_relative_to(p)]
+    return [str(p) for p in dict.fromkeys([*named, *own, *places])]
 
 
 def passed(copy: Path, chosen: list[str], seconds: float | None) -> bool:
@@ -154,7 +171,7 @@ def judge_area(area: str, count: int, seed: int, copies: "Queue[Path]", processe
     sample = random.Random(f"{area}:{seed}").sample(every, min(count, len(every)))
     copy = copies.get()
     started = time.perf_counter()
-    if not passed(copy, [f"tests/{area}"], None):
+    if not passed(copy, tests(area, None, copy), None):
         raise SystemExit(f"{area}: the tests fail without any change")
     limit = 60 + SLOWER * (time.perf_counter() - started)
     copies.put(copy)
@@ -174,8 +191,8 @@ def judge_area(area: str, count: int, seed: int, copies: "Queue[Path]", processe
 def main() -> None:
     """Judge the areas asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("areas", nargs="*", default=AREAS)
-    parser.add_argument("--mutants", type=int, default=40)
+    parser.add_argument("areas", nargs="*", default=list(AREAS))
+    parser.add_argument("--mutants", type=int, default=40, help="of each area")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
