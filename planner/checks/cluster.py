@@ -26,6 +26,7 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
     found += [
         *ranks_of_groups(job, placed),
         *figures(placed, leaf, above),
+        *one_tree(topology, placed, leaf),
         *neighbours(job, placed, leaf, above),
         *segments(topology, job, placed, leaf),
     ]
@@ -101,6 +102,26 @@ def figures(placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[V
             yield broken("bounds", f"{figure.name}: {order} are not in this order")
 
 
+def one_tree(topology: Topology, placed: Placement, leaf: dict[str, str]) -> Iterator[Violation]:
+    """Check that all nodes stand under one root: no scheduler gives a job nodes that nothing joins."""
+    root = _roots(topology)
+    roots = sorted({root[leaf[n]] for n in placed.nodes if leaf[n] in root})
+    if len(roots) > 1:
+        yield broken("one_tree", f"nodes stand in {len(roots)} trees > 1: under {', '.join(roots)}")
+
+
+def _roots(topology: Topology) -> dict[str, str]:
+    """Return the root above each leaf; blocks alone have none."""
+    parent = {s.name: s.parent for s in topology.switches}
+    roots = {}
+    for s in topology.switches if topology.kind == "tree" else ():
+        at = s.name
+        while (above := parent[at]) is not None:
+            at = above
+        roots[s.name] = at
+    return roots
+
+
 def neighbours(job: Job, placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[Violation]:
     """Check that the neighbours along lines that are not in one pod are counted; without lines, for any numbering."""
     pods = {g.name: frozenset(above[leaf[n]][:1] for n in g.nodes) for g in placed.groups}
@@ -155,7 +176,10 @@ def refusal(topology: Topology, job: Job, leaf: dict[str, str], busy: set[str]) 
     size = job.segment_nodes
     block = {n: b.name for b in topology.blocks for n in b.nodes}
     free = Counter((leaf[n], block.get(n) if size > 1 else None) for n in leaf if n not in busy)
-    room = sum(n // size * size for n in free.values())
+    rooms, root = Counter[str](), _roots(topology)
+    for (name, _), n in free.items():
+        rooms[root.get(name, "")] += n // size * size
+    room = max(rooms.values(), default=0)
     if job.nodes <= room:
         yield broken("refusal", f"{job.nodes} nodes needed <= {room} free, and no placement is given")
 

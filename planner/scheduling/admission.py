@@ -24,6 +24,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     A job that does not fit beside those admitted before it waits; smaller ones behind it may still run.
     """
     options = options_of(time_limit, seed)
+    _require_one_tree(cluster, "queue")
     if len({j.segment_nodes for j in jobs}) > 1:
         sizes = sorted({j.segment_nodes for j in jobs})
         raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
@@ -54,6 +55,12 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     certificate = outcome.certificate(formulation=FORMULATION, minimizes="split groups of all jobs", seed=seed)
     split = len(solution.packing.split)
     return Queued(placements=tuple(placements), waiting=waiting, groups_split=split, certificate=certificate)
+
+
+def _require_one_tree(cluster: Cluster, what: str) -> None:
+    """Refuse a cluster of several trees: which job is in which of them is not decided here."""
+    if cluster.trees > 1:
+        raise InputError(f"{what}: the cluster has {cluster.trees:,} trees, which no job leaves; give one of them")
 
 
 def _part(packing: Packing, first: int, kinds: int) -> Packing:
@@ -98,6 +105,7 @@ def preempt(
     from planner.models.cluster_changes.preemption import PreemptionProblem, minimize_stop_cost
 
     options = options_of(time_limit, seed)
+    _require_one_tree(cluster, "preempt")
     everything = [n for r in running for n in r.placement.nodes]
     q, _ = cluster.problem(job, free=everything)
     costs = tuple(r.priority * len(r.placement.nodes) for r in running)
@@ -150,6 +158,7 @@ def defragment(
     """
     from planner.models.cluster_changes.defragmentation import LeafLoad, minimize_moves
 
+    _require_one_tree(cluster, "defragment")
     pieces = _pieces(cluster, running)
     busy = cluster.busy.union(*(r.placement.nodes for r in running))
     loads = []

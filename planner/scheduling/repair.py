@@ -20,7 +20,7 @@ from planner.models.cluster_changes.repair import IncompleteGroup, Repair, repai
 from planner.models.placement.data import Leaf
 from planner.models.placement.ranks import Ranked, in_rank_order
 from planner.models.requests import Options
-from planner.scheduling.session import Cluster, opened, options_of, placed_groups
+from planner.scheduling.session import Cluster, only, opened, options_of, placed_groups
 from planner.solvers.outcome import Outcome
 
 Unit = tuple[str, ...]
@@ -162,6 +162,14 @@ def _mended(
     """Serve the missing segments and name the nodes of the result."""
     stay = {n for k in kept for u in k.units if u is not None for n in u}
     q, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    homes = {cluster.leaves[cluster.leaf_of[n]].tree for n in stay}
+    if not homes:  # nobody stays, so that any tree will do
+        free = Counter[int]()
+        for leaf, counted in zip(cluster.leaves, q.leaves, strict=True):
+            free[leaf.tree] += counted.free
+        homes = {max(free, key=lambda t: (free[t], -t))}
+    if cluster.trees > 1:
+        q = only(q, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
     groups = [IncompleteGroup(frozenset(_on(cluster, k.units)), sum(u is None for u in k.units)) for k in kept]
     outcome = repair(q.leaves, groups, options)
     if outcome.solution is None:

@@ -1,6 +1,6 @@
 """A cluster kept warm between calls: its topology read once, its node states followed, jobs placed and moved on it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from planner.cluster.placement import Figure, PlacedGroup, Placement
 from planner.cluster.topology import Topology
 from planner.errors import InputError, InternalError
 from planner.models.placement.data import Kind, Leaf, LeafNodes, Problem, leaves_of, names
+from planner.models.placement.forest import solve_in_one_tree
 from planner.models.placement.ranks import Ranked, in_rank_order, rank
 from planner.models.placement.solve import FORMULATION, Solution, solve
 from planner.models.requests import Options
@@ -51,6 +52,7 @@ class Cluster:
         self.topology = topology
         self.leaves: tuple[LeafNodes, ...] = tuple(leaves_of(topology))
         self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
+        self.trees = len({leaf.tree for leaf in self.leaves})
         self._busy: set[str] = set()
         self._free = [len(leaf.nodes) for leaf in self.leaves]
         self._lock = RLock()
@@ -141,7 +143,12 @@ class Cluster:
         options = options_of(time_limit, seed, threads)
         taken = self.taken(busy, free)
         q, units = self._counted(job, taken)
-        outcome = solve(q, options, fragmentation=fragmentation)
+        if self.trees == 1:
+            outcome = solve(q, options, fragmentation=fragmentation)
+        else:
+            trees = [only(q, {i for i, leaf in enumerate(self.leaves) if leaf.tree == t}) for t in range(self.trees)]
+            best, outcome = solve_in_one_tree(trees, options, fragmentation=fragmentation)
+            q = trees[best]
         placed = placement(self, job, q, outcome, units, seed)
         # The checker shares no code with the formulation, and is as quick: 2 ms for 900 nodes, 40 ms for 15,000.
         broken = check_placement(self.topology, job, placed, busy=taken)
@@ -176,6 +183,16 @@ class Cluster:
         return Problem(leaves=leaves, kinds=kinds, line=job.line, follows=bool(job.numbering)), units
 
 
+def only(q: Problem, leaves: Collection[int]) -> Problem:
+    """Return the problem on some of the leaves: the others have nothing free."""
+    return Problem(
+        leaves=tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(q.leaves)),
+        kinds=q.kinds,
+        line=q.line,
+        follows=q.follows,
+    )
+
+
 def _arrived(topology: Topology, busy: Sequence[str]) -> Cluster:
     """Build a cluster that came from another process."""
     return Cluster(topology, busy=busy)
@@ -207,7 +224,7 @@ def placement(
     """Name the nodes of an outcome and state what is proven of it."""
     solution = outcome.solution
     if solution is None:
-        return does_not_fit(job, q, seed)
+        return does_not_fit(job, q, seed, cluster.trees)
     blocks = partial(cluster.blocks_of, units) if cluster.topology.blocks and job.segment_nodes == 1 else None
     groups = rank(q, solution.packing, job, units, blocks)
     levels = dict(zip(names(q), zip(solution.values, solution.bounds, solution.analytic, strict=True), strict=True))
@@ -248,9 +265,10 @@ def _certificate(q: Problem, outcome: Outcome[Solution], solution: Solution, see
     )
 
 
-def does_not_fit(job: Job, q: Problem, seed: int) -> Placement:
-    """Return no nodes and the reason in numbers."""
+def does_not_fit(job: Job, q: Problem, seed: int, trees: int = 1) -> Placement:
+    """Return no nodes and the reason in numbers; of several trees `q` is the freest."""
     size = job.segment_nodes
+    where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[Solution] = Outcome(stop=Stop.PROVED, infeasible=True)
     return Placement(
@@ -264,7 +282,7 @@ def does_not_fit(job: Job, q: Problem, seed: int) -> Placement:
         figures=(),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=size,
-        reason=f"job {job.name!r} needs {q.need * size:,} {what} > {q.free * size:,} free",
+        reason=f"job {job.name!r} needs {q.need * size:,} {what} > {q.free * size:,} free{where}",
         certificate=proof.certificate(formulation="Counts of free nodes.", minimizes="split groups", seed=seed),
     )
 
