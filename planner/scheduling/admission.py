@@ -6,12 +6,15 @@ from dataclasses import replace as changed
 from typing import TYPE_CHECKING
 
 from planner.cluster.job import Job
+from planner.cluster.nesting import levels
 from planner.cluster.results import Defragmentation, Move, Preemption, Queued, Running
 from planner.errors import InputError
 from planner.models.placement.bounds import bounds, min_split_groups
 from planner.models.placement.data import Packing, Problem, measure, used
 from planner.models.placement.solve import FORMULATION, Solution, solve
-from planner.scheduling.session import Cluster, does_not_fit, options_of, placement
+from planner.scheduling.counting import Counted, is_plain
+from planner.scheduling.placing import does_not_fit, placement
+from planner.scheduling.session import Cluster, options_of
 from planner.solvers.outcome import Outcome, Stop
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
     if not jobs:
         raise InputError("queue: has no job; give one or more")
+    for job in jobs:
+        _require_plain(job, "queue")
     q, units = cluster.problem(jobs[0])
     own = [cluster.problem(j)[0] for j in jobs]
     admitted: list[int] = []
@@ -49,7 +54,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     placements, first = [], 0
     for i in admitted:
         packing = _part(solution.packing, first, len(own[i].kinds))
-        placements.append(placement(cluster, jobs[i], own[i], _stated(own[i], packing, outcome), units, seed))
+        level = None if jobs[i].mesh is None else len(levels(jobs[i])) - 1
+        counted = Counted(own[i], units, level)
+        placements.append(placement(cluster, jobs[i], counted, _stated(own[i], packing, outcome), seed))
         units = [u[n:] for u, n in zip(units, used(own[i], packing), strict=True)]
         first += len(own[i].kinds)
     certificate = outcome.certificate(formulation=FORMULATION, minimizes="split groups of all jobs", seed=seed)
@@ -61,6 +68,14 @@ def _require_one_tree(cluster: Cluster, what: str) -> None:
     """Refuse a cluster of several trees: which job is in which of them is not decided here."""
     if cluster.trees > 1:
         raise InputError(f"{what}: the cluster has {cluster.trees:,} trees, which no job leaves; give one of them")
+
+
+def _require_plain(job: Job, what: str) -> None:
+    """Refuse a mesh that keeps more together than its segments: only placing by itself searches its inner groups."""
+    if not is_plain(job):
+        inner = ", ".join(x.what for x in levels(job) if x.axis != "data" and x.size > job.segment_nodes)
+        remedy = "place it by itself, or set segment_nodes to the nodes of a member"
+        raise InputError(f"{what}: job {job.name!r} has {inner} beside its data groups; {remedy}")
 
 
 def _part(packing: Packing, first: int, kinds: int) -> Packing:
@@ -106,6 +121,7 @@ def preempt(
 
     options = options_of(time_limit, seed)
     _require_one_tree(cluster, "preempt")
+    _require_plain(job, "preempt")
     everything = [n for r in running for n in r.placement.nodes]
     q, _ = cluster.problem(job, free=everything)
     costs = tuple(r.priority * len(r.placement.nodes) for r in running)

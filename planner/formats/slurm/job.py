@@ -115,7 +115,7 @@ def hints(placed: Placed, topology: Topology) -> dict[str, str]:
 def _segment(placed: Placed, topology: Topology) -> int | None:
     """Return the --segment that makes topology/block take the nodes, None where it takes their list without.
 
-    Observed on 24.11 and 26.05: a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
+    On 24.11 and 26.05 a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
     it; divided into segments, each must lie in one block, wherever these are. The greatest common divisor of the nodes
     by base block is always such a segment, and never larger than a base block, the largest that 24.11 takes.
     """

@@ -17,6 +17,8 @@ def solve_in_one_tree(
 
     Each of `trees` is the cluster with all other trees taken.
     """
+    if len(trees) == 1:
+        return 0, solve(trees[0], options, fragmentation=fragmentation)
     deadline, outcomes = Deadline(options.time_limit), list[Outcome[Solution]]()
     for at, q in enumerate(trees):
         limit = None if deadline.limit is None else deadline.limit / (len(trees) - at)
