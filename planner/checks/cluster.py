@@ -1,5 +1,6 @@
 """Check a job's placement on a cluster from the topology alone: nodes, groups, figures and bounds."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
@@ -28,6 +29,7 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
         *figures(placed, leaf, above),
         *one_tree(topology, placed, leaf),
         *groups_of_axes(job, placed, leaf, above),
+        *order_of_names(placed),
         *neighbours(job, placed, leaf, above),
         *segments(topology, job, placed, leaf),
     ]
@@ -98,6 +100,15 @@ def figures(placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[V
         if figure.bound > figure.value or figure.analytic_bound > figure.bound:
             order = f"analytic bound {figure.analytic_bound}, bound {figure.bound}, value {figure.value}"
             yield broken("bounds", f"{figure.name}: {order} are not in this order")
+
+
+def order_of_names(placed: Placement) -> Iterator[Violation]:
+    """Check that ranks that follow the names do: numbers in them by their value, as Slurm sorts its nodes."""
+    for before, after in pairwise(placed.nodes if placed.order == "name" else ()):
+        a, b = ([(int(p), "") if p.isdecimal() else (-1, p) for p in re.split(r"(\d+)", n)] for n in (before, after))
+        if a > b:
+            yield broken("order_of_names", f"node {after} follows {before}, though its name does not")
+            return
 
 
 def one_tree(topology: Topology, placed: Placement, leaf: dict[str, str]) -> Iterator[Violation]:

@@ -40,7 +40,6 @@ def placement(
     groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes))
     searched = _figures(job, counted, solution)
     rest = [] if counted.level is None or free is None else levels_above(cluster, job, counted.level, nodes, free)
-    pods = [{cluster.leaves[cluster.leaf_of[n]].path[:1] for n in g.nodes} for g in groups]
     split = sum(len(g.leaves) > 1 for g in groups)
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {k.weight for k in q.kinds} == {1} and [x.axis for x in levels(job)] in ([], ["data"])
@@ -52,7 +51,7 @@ def placement(
         groups_split=split,
         lower_bound_split=solution.bounds[0] if own else closed,
         extra_pieces=sum(len(g.leaves) - 1 for g in groups),
-        groups_cross_pod=sum(len(p) > 1 for p in pods) if q.tiers else 0,
+        groups_cross_pod=across_pods(cluster, groups) if q.tiers else 0,
         figures=(*searched, *rest),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=job.segment_nodes,
@@ -126,6 +125,12 @@ def placed_groups(cluster: "Cluster", groups: Iterable[Ranked]) -> tuple[PlacedG
     )
 
 
+def across_pods(cluster: "Cluster", groups: Iterable[PlacedGroup], tier: int = 0) -> int:
+    """Count the groups under several pods, or under several switches of a higher tier."""
+    paths = ({cluster.leaves[cluster.leaf_of[n]].path[tier] for n in g.nodes} for g in groups)
+    return sum(len(on) > 1 for on in paths)
+
+
 def _certificate(figures: Sequence[Figure], searched: int, outcome: Outcome[Solution], seed: int) -> Certificate:
     """State the first searched level that is not at its bound, or the first where all are."""
     chosen = figures[:searched]
@@ -136,9 +141,9 @@ def _certificate(figures: Sequence[Figure], searched: int, outcome: Outcome[Solu
     )
 
 
-def does_not_fit(job: Job, q: Problem, seed: int, trees: int = 1) -> Placement:
-    """Return no nodes and the reason in numbers; of several trees `q` is the freest."""
-    size = job.segment_nodes
+def does_not_fit(job: Job, q: Problem, seed: int, trees: int = 1, free: int | None = None) -> Placement:
+    """Return no nodes and the reason in numbers; of several trees `q` is the freest, or `free` are its free units."""
+    size, room = job.segment_nodes, q.free if free is None else free
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[Solution] = Outcome(stop=Stop.PROVED, infeasible=True)
@@ -153,6 +158,6 @@ def does_not_fit(job: Job, q: Problem, seed: int, trees: int = 1) -> Placement:
         figures=(),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=size,
-        reason=f"job {job.name!r} needs {q.need * size:,} {what} > {q.free * size:,} free{where}",
+        reason=f"job {job.name!r} needs {q.need * size:,} {what} > {room * size:,} free{where}",
         certificate=proof.certificate(formulation="Counts of free nodes.", minimizes="split groups", seed=seed),
     )

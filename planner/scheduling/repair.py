@@ -22,13 +22,13 @@ from planner.models.placement.data import Leaf
 from planner.models.placement.ranks import Ranked, in_rank_order
 from planner.models.requests import Options
 from planner.scheduling.counting import is_plain, only
-from planner.scheduling.placing import levels_above, own_groups, placed_groups
+from planner.scheduling.placing import across_pods, levels_above, own_groups, placed_groups
 from planner.scheduling.session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome
 
 Unit = tuple[str, ...]
 # What a placement in JSON states for schedulers beside its own fields.
-SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "hints"))
+SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
 LEVELS = ("split groups", "extra pieces", "groups across pods")
 
 
@@ -184,10 +184,10 @@ def _mended(
     q, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
     homes = {cluster.leaves[cluster.leaf_of[n]].tree for n in stay}
     if not homes:  # nobody stays, so that any tree will do
-        free = Counter[int]()
-        for leaf, counted in zip(cluster.leaves, q.leaves, strict=True):
-            free[leaf.tree] += counted.free
-        homes = {max(free, key=lambda t: (free[t], -t))}
+        room = Counter[int]()
+        for stood, left in zip(cluster.leaves, q.leaves, strict=True):
+            room[stood.tree] += left.free
+        homes = {max(room, key=lambda t: (room[t], -t))}
     if cluster.trees > 1:
         q = only(q, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
     groups = [IncompleteGroup(frozenset(_on(cluster, k.units)), sum(u is None for u in k.units)) for k in kept]
@@ -258,7 +258,6 @@ def _placement(
         ]
         figures += levels_above(cluster, job, _level(job), nodes, free)
     groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes)) if nodes else ()
-    pods = [{cluster.leaves[cluster.leaf_of[n]].path[:1] for n in g.nodes} for g in groups]
     split = next((f.bound for f in figures if f.name == LEVELS[0]), 0)
     goals = f"moved ranks (as many as are missing), then {', then '.join(names)}"
     stated = changed(
@@ -274,7 +273,7 @@ def _placement(
         groups_split=sum(len(g.leaves) > 1 for g in groups),
         lower_bound_split=split,
         extra_pieces=sum(len(g.leaves) - 1 for g in groups),
-        groups_cross_pod=sum(len(p) > 1 for p in pods) if leaves and leaves[0].path else 0,
+        groups_cross_pod=across_pods(cluster, groups) if leaves and leaves[0].path else 0,
         figures=tuple(figures) if solution else (),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=job.segment_nodes,

@@ -1,9 +1,12 @@
 """Placements written: what each scheduler takes, in the order of the ranks, and what it would refuse."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -295,3 +298,28 @@ def test_texts_stay_texts_in_yaml(value: str) -> None:
     text = dump({"key": value, "list": [value, {"inner": value}]})
     assert _plain(parse(text, "y")) == {"key": value, "list": [value, {"inner": value}]}
     assert ('"' in text) == (value not in {"n[01-02]", "a/b.c_d-e"})
+
+
+@pytest.mark.parametrize("named", ["SLURMD_NODENAME", "hostname"])
+def test_torchrun_gets_its_place_by_name(named: str, tmp_path: Path) -> None:
+    """Each node finds its own rank in the script, whatever order it is started in; a strange node finds none."""
+    (tmp_path / "job").write_text(write_placed(PLACED, TREE, "torchrun"))
+    (tmp_path / "torchrun").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "hostname").write_text('#!/bin/sh\necho "$NODE"\n')
+    for name in ("torchrun", "hostname"):
+        (tmp_path / name).chmod(0o755)
+
+    def started(node: str) -> subprocess.CompletedProcess[str]:
+        known = {"SLURMD_NODENAME": node} if named == "SLURMD_NODENAME" else {"NODE": node}
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **known}
+        command = ["sh", str(tmp_path / "job"), "train.py", "--lr", "0.1"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    for rank, node in reversed(list(enumerate(PLACED.nodes))):
+        asked = started(node).stdout.split()
+        assert asked == [
+            *("--nnodes=4", "--nproc-per-node=2", f"--node-rank={rank}", "--master-addr=n07", "--master-port=29500"),
+            *("train.py", "--lr", "0.1"),
+        ]
+    strange = started("n70")
+    assert (strange.returncode, strange.stderr) == (1, "n70 is no node of this job\n")

@@ -1,11 +1,10 @@
 """A placement for Slurm: the node list, the hostfile in rank order, the matching sbatch and srun, and hints."""
 
 import math
-import re
 import shlex
 from collections import Counter
 
-from planner.cluster.hostlist import fold_names
+from planner.cluster.hostlist import fold_names, natural
 from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.formats.placement import Placed
@@ -22,7 +21,7 @@ def rank_hostlist(placed: Placed) -> str:
 
 def node_set(placed: Placed) -> str:
     """Return the nodes folded in the order of their names: -w sorts them anyway, and so they take the fewest bytes."""
-    return fold_names(sorted(placed.nodes, key=_natural))
+    return fold_names(sorted(placed.nodes, key=natural))
 
 
 def hostfile(placed: Placed, topology: Topology | None = None) -> str:
@@ -56,7 +55,7 @@ def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[s
     listed = node_set(placed)
     if segment and topology is not None:
         own = set(placed.nodes)
-        listed = fold_names(sorted((n for b in topology.blocks for n in b.nodes if n not in own), key=_natural))
+        listed = fold_names(sorted((n for b in topology.blocks for n in b.nodes if n not in own), key=natural))
     if len(listed.encode()) > MAX_ARGUMENT_BYTES:
         limit = f"more than the {MAX_ARGUMENT_BYTES:,} of one argument"
         raise InputError(
@@ -130,8 +129,3 @@ def _segment(placed: Placed, topology: Topology) -> int | None:
 def _block_sizes(topology: Topology) -> tuple[int, ...]:
     """Return the sizes of aggregated blocks; without any, a block is only its own."""
     return topology.block_sizes or (min(len(b.nodes) for b in topology.blocks),)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sort r2 before r10, and names that differ in padding apart."""
-    return [(int(part) if part.isdecimal() and part.isascii() else -1, part) for part in re.split(r"(\d+)", name)]
