@@ -1,7 +1,7 @@
 """Admission to a cluster: jobs placed together, jobs to stop for another, and moves that free whole leaves."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as changed
 from typing import TYPE_CHECKING
 
@@ -169,52 +169,92 @@ def defragment(
 ) -> Defragmentation:
     """Minimize the moves of running nodes that free so many whole leaves more, without dividing any group's piece.
 
-    Pieces move whole into nodes that are free now, so the moves run in any order. Leaves with nodes that are busy
-    without a running job, or with pieces of jobs that need segments, stay as they are.
+    Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
+    Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
     """
-    from planner.models.cluster_changes.defragmentation import LeafLoad, minimize_moves
+    from planner.models.cluster_changes.defragmentation import LeafLoad, in_order, minimize_moves
 
+    if leaves < 1:
+        raise InputError(f"defragment: leaves must be at least 1 (is {leaves})")
     _require_one_tree(cluster, "defragment")
-    pieces = _pieces(cluster, running)
+    pieces = [p for p in _pieces(cluster, running) if running[p[0]].placement.segment_nodes == 1]
+    movable = {running[r].placement.nodes[x] for r, _, ranks in pieces for x in ranks}
     busy = cluster.busy.union(*(r.placement.nodes for r in running))
-    loads = []
-    for i, leaf in enumerate(cluster.leaves):
-        here = [(r, len(ranks)) for r, at, ranks in pieces if at == i]
-        sizes = tuple(n for _, n in here)
-        free = sum(n not in busy for n in leaf.nodes)
-        fixed = any(running[r].placement.segment_nodes > 1 for r, _ in here)
-        movable = free + sum(sizes) == len(leaf.nodes) and not fixed
-        loads.append(LeafLoad(free, len(leaf.nodes), sizes, movable))
-    outcome = minimize_moves(tuple(loads), leaves, options_of(time_limit, seed))
+    loads = tuple(
+        LeafLoad(
+            len(leaf.nodes),
+            sum(n in busy and n not in movable for n in leaf.nodes),
+            tuple(len(ranks) for _, at, ranks in pieces if at == i),
+        )
+        for i, leaf in enumerate(cluster.leaves)
+    )
+    outcome = minimize_moves(loads, leaves, options_of(time_limit, seed))
+    steps = None
+    if outcome.solution is not None:
+        targets = _targets(cluster, pieces, outcome.solution.at_end)
+        steps = in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
+    moved = None if steps is None else sum(len(pieces[p][2]) for p, _ in steps)
+    if outcome.solution is not None:
+        proved = outcome.stop is Stop.PROVED and moved is not None and moved <= (outcome.bound or 0.0)
+        outcome = changed(
+            outcome,
+            stop=Stop.PROVED if proved else Stop.LIMIT if outcome.stop is Stop.PROVED else outcome.stop,
+            solution=None if steps is None else outcome.solution,
+            objective=None if moved is None else float(moved),
+        )
     certificate = outcome.certificate(
-        formulation="Leaves to free, and pieces by size and the leaf that they move into.",
+        formulation="Pieces by size on each leaf at the end; then an order of moves, each into nodes that are free.",
         minimizes=f"nodes moved so that {leaves} leaves become free",
         seed=seed,
     )
-    if outcome.solution is None:
+    if outcome.solution is None or steps is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)
-    free_nodes = {m: iter([n for n in cluster.leaves[m].nodes if n not in busy]) for _, m in outcome.solution.moved}
-    targets = {
-        s: [m for (t, m), n in sorted(outcome.solution.moved.items()) if t == s for _ in range(n)]
-        for s, _ in outcome.solution.moved
-    }
-    moves = []
-    for r, i, ranks in pieces:
-        if i in outcome.solution.leaves:
-            target = targets[len(ranks)].pop(_nearest(cluster, i, targets[len(ranks)]))
-            old = running[r].placement
-            moves += [Move(job=old.job, rank=x, old=old.nodes[x], new=next(free_nodes[target])) for x in ranks]
     return Defragmentation(
         leaves=tuple(cluster.leaves[i].name for i in outcome.solution.leaves),
-        moves=tuple(moves),
+        moves=tuple(_named_moves(cluster, running, pieces, steps, busy)),
         certificate=certificate,
     )
 
 
-def _nearest(cluster: Cluster, leaf: int, targets: Sequence[int]) -> int:
-    """Return the place of a target in the leaf's own pod, or else the first."""
-    path = cluster.leaves[leaf].path
-    return next((x for x, m in enumerate(targets) if cluster.leaves[m].path[:1] == path[:1]), 0)
+def _targets(
+    cluster: Cluster, pieces: Sequence[tuple[int, int, tuple[int, ...]]], at_end: Mapping[tuple[int, int], int]
+) -> dict[int, int]:
+    """Return the leaf of each piece that moves: those that may stay do, the others go to their pod first."""
+    room = Counter(dict(at_end))
+    leaving = []
+    for p, (_, i, ranks) in enumerate(pieces):
+        if room[i, len(ranks)]:
+            room[i, len(ranks)] -= 1
+        else:
+            leaving.append(p)
+    targets = {}
+    for p in leaving:
+        _, i, ranks = pieces[p]
+        path = cluster.leaves[i].path[:1]
+        open_to = [m for (m, size), n in sorted(room.items()) if n and size == len(ranks)]
+        targets[p] = min(open_to, key=lambda m: (cluster.leaves[m].path[:1] != path, m))
+        room[targets[p], len(ranks)] -= 1
+    return targets
+
+
+def _named_moves(
+    cluster: Cluster,
+    running: Sequence[Running],
+    pieces: Sequence[tuple[int, int, tuple[int, ...]]],
+    steps: Iterable[tuple[int, int]],
+    busy: Collection[str],
+) -> Iterable[Move]:
+    """Name the nodes of each move, in order: a piece takes the first free nodes of its leaf, and returns its own."""
+    taken = set(busy)
+    on = {p: [running[r].placement.nodes[x] for x in ranks] for p, (r, _, ranks) in enumerate(pieces)}
+    for p, to in steps:
+        r, _, ranks = pieces[p]
+        fresh = [n for n in cluster.leaves[to].nodes if n not in taken][: len(ranks)]
+        for x, old, new in zip(ranks, on[p], fresh, strict=True):
+            yield Move(job=running[r].placement.job, rank=x, old=old, new=new)
+        taken.difference_update(on[p])
+        taken.update(fresh)
+        on[p] = fresh
 
 
 def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[tuple[int, int, tuple[int, ...]]]:
