@@ -90,14 +90,15 @@ def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
         a, b = ends[k]
         unit = np.zeros(net.nodes)
         unit[a], unit[b] = 1.0, -1.0
-        row = network.row(net.angles(unit), new=True)
+        by_node = net.angles(unit)
+        row = network.row(by_node, new=True)
         # Below 1e-15 a coefficient is what rounding leaves of zero.
         within = pyo.quicksum(
             float(row[i]) * v for i, v in enumerate(variables) if v is not None and abs(row[i]) > 1e-15
         )
         apart = net.island[a] != net.island[b]
         shift = m.island_shift[int(net.island[a])] - m.island_shift[int(net.island[b])] if apart else 0.0
-        return m.angle[k] == within + shift
+        return m.angle[k] == within - network.of_load(by_node) + shift
 
     m.angles = pyo.Constraint(list(ends), rule=angle)
     per_rad = {c.id: BASE_MVA / (c.reactance_pu or 1.0) for c in network.buildable}
