@@ -152,6 +152,9 @@ def _wan(x: WanPlan) -> Iterator[str]:
             yield _route(d)
     waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
     survives = "any one span cut" if x.protection == "one_cut" else "no cut"
+    if shared := x.shared_nodes:
+        at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(shared.items()))
+        survives += f", but not the loss of a node that a route and its backup share: {at}"
     form = f"exchange by {x.exchange}; " if x.exchange else ""
     lit = f"{waves:,} wavelengths in {pairs:,} fibre pair(s) on {len(x.edges)} spans"
     yield f"{form}{lit}, {money(x.capex_usd)}; survives {survives}"
