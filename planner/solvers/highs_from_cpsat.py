@@ -87,7 +87,9 @@ def _run(
     infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
     stop = Stop.PROVED if infeasible else STOP_BY_STATUS[status]
     bounded = model.has_objective() and not infeasible and np.isfinite(info.mip_dual_bound)
-    scale = (model.proto.objective.scaling_factor or 1.0) if model.has_objective() else 1.0  # below 0 where it is maximized
+    scale = (
+        (model.proto.objective.scaling_factor or 1.0) if model.has_objective() else 1.0
+    )  # below 0 where it is maximized
     outcome = Outcome(
         stop=Stop.FAILED if stop is Stop.PROVED and solution is None and not infeasible else stop,
         solution=None if solution is None else _values(solution),

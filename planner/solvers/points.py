@@ -86,9 +86,7 @@ def _in_domain(value: int, domain: Sequence[int]) -> bool:
 
 
 def _at(x: Sequence[int], expression: Any) -> int:
-    return int(expression.offset) + sum(
-        int(c) * x[v] for v, c in zip(expression.vars, expression.coeffs, strict=True)
-    )
+    return int(expression.offset) + sum(int(c) * x[v] for v, c in zip(expression.vars, expression.coeffs, strict=True))
 
 
 def _linear(c: Any, x: Sequence[int]) -> bool:

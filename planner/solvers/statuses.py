@@ -8,7 +8,10 @@ from planner.solvers.outcome import Stop
 HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
 FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
 
-SERIES = (1, 13)  # 1.14.0 returns wrong optima, 1.15 cannot share a process with OR-Tools 9.15; pyproject.toml has it too
+SERIES = (
+    1,
+    13,
+)  # 1.14.0 returns wrong optima, 1.15 cannot share a process with OR-Tools 9.15; pyproject.toml has it too
 FIRST_PATCH = 1  # of the series
 
 _Native = highspy.HighsModelStatus

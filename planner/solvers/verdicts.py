@@ -29,22 +29,31 @@ def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, al
     allowed
         Distance of bound and value that was asked for: within it the search ended as it should, with or without proof.
     """
-    if broken:
-        return _failed(outcome, f"its solution breaks a row: {broken}")
-    if outcome.stop is not Stop.PROVED:
+    if outcome.stop is not Stop.PROVED and not broken:
         return replace(outcome, infeasible=False)
-    if outcome.infeasible and outcome.solution is not None:
-        return _failed(outcome, "infeasible, with a solution")
-    if outcome.infeasible:
-        return outcome
-    if outcome.solution is None:
-        return _failed(outcome, f"{outcome.detail} without a solution")
+    wrong = _contradiction(outcome, broken)
+    if wrong:
+        return replace(
+            outcome, stop=Stop.FAILED, solution=None, objective=None, bound=None, infeasible=False, detail=wrong
+        )
     value, bound = outcome.objective, outcome.bound
-    if value is not None and bound is not None and not outcome.within(0.0) and (bound > value) == minimize:
-        return replace(outcome, stop=Stop.FAILED, bound=None, detail=f"the bound {bound:g} excludes the value {value:g}")
+    if value is None or outcome.within(0.0):
+        return outcome
+    if bound is not None and (bound > value) == minimize:
+        why = f"the bound {bound:g} excludes the value {value:g}"
+        return replace(outcome, stop=Stop.FAILED, bound=None, detail=why)
     if not outcome.within(allowed):
         return replace(outcome, stop=Stop.LIMIT, detail=f"called optimal at {value:g} with the bound {bound}")
     return outcome
+
+
+def _contradiction(outcome: Outcome[T], broken: str) -> str:
+    """Return what makes an answer none: a row that its solution breaks, or a proof without what it is of."""
+    if broken:
+        return f"its solution breaks a row: {broken}"
+    if outcome.infeasible:
+        return "infeasible, with a solution" if outcome.solution is not None else ""
+    return "" if outcome.solution is not None else f"{outcome.detail} without a solution"
 
 
 def agreed(first: Outcome[T], second: Outcome[T]) -> Outcome[T]:
@@ -58,10 +67,3 @@ def agreed(first: Outcome[T], second: Outcome[T]) -> Outcome[T]:
     stop = Stop.FAILED if second.stop is Stop.PROVED else second.stop
     detail = f"infeasible in one run, {second.detail or second.stop} in another"
     return replace(second, stop=stop, infeasible=False, detail=detail, seconds=seconds)
-
-
-def _failed(outcome: Outcome[T], why: str) -> Outcome[T]:
-    """Return an answer of which nothing is believed."""
-    return replace(
-        outcome, stop=Stop.FAILED, solution=None, objective=None, bound=None, infeasible=False, detail=why
-    )
