@@ -99,11 +99,24 @@ def changed(m: Mutant) -> tuple[str, str, str] | None:
     """Return the mutated source with the line before and after; None where it is the same program."""
     source = (ROOT / m.file).read_text(encoding="utf-8")
     mutated = mutate_code(source, get_operator(m.operator)(), m.occurrence)
-    if mutated is None or ast.dump(ast.parse(mutated)) == ast.dump(ast.parse(source)):
+    if mutated is None or meaning(mutated) == meaning(source):
         return None
     pairs = zip(source.splitlines(), mutated.splitlines(), strict=False)
     before, after = next((a.strip(), b.strip()) for a, b in pairs if a != b)
     return mutated, before, after
+
+
+def meaning(source: str) -> str:
+    """Return the program, apart from which arguments must be named and what annotations say."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arguments):
+            node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+            node.defaults = [*node.defaults, *(x for x in node.kw_defaults if x is not None)]
+            node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        elif isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Name("Any")
+    return ast.dump(tree)
 
 
 def tests(area: str, file: Path | None, copy: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """Time of one training step: each part by hand on a toy, and what must hold for every layout."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from planner.instance.workload import Experts, Model, Precision, Software
 from planner.physics.training import context_exchange, layer_time, memory, operations, step
 from planner.physics.training.blocks.rack_blocks import group_racks
 from planner.physics.training.operations import Machine, Shape
-from planner.physics.training.process_groups import LayerKind, weights_of
+from planner.physics.training.process_groups import LayerKind, layer_kinds, weights_of
 
 # s = 4 tokens of h = 8: layer weights 12·64 = 768, their FLOP 2·768·4 = 6,144,
 # causal attention 2·16·8 = 256, logits 2·4·8·16 = 1,024, s·h·2 B = 64 B.
@@ -233,6 +234,32 @@ def test_layer_times(recompute: memory.Recompute, selective: float) -> None:
     assert times.backward_seconds == pytest.approx(GEMM + 2 * 0.512 + 2 * 1.64 + selective)
     assert times.recompute_seconds == pytest.approx(times.forward_seconds)
     assert times.weight_gradient_seconds == pytest.approx(GEMM / 2)
+
+
+def test_a_share_of_the_gemms_runs_again_under_selective_recompute() -> None:
+    """A quarter of the forward GEMMs is a quarter of GEMM / 2 seconds; nothing of it without recompute."""
+    code = machine(selective_gemm_share=0.25)
+    plain, again = (layer_time.layer_times(code, shape(2, recompute=r)) for r in ("none", "selective"))
+    assert again.backward_seconds - plain.backward_seconds == pytest.approx(GEMM / 2 / 4)
+
+
+def test_bytes_of_a_number_are_those_of_its_name() -> None:
+    """An FP4 number has 4 bits, and so on."""
+    assert {d: 8 * n for d, n in operations.COMPUTE_BYTES.items()} == {
+        d: float(d.removeprefix("bf").removeprefix("fp")) for d in operations.COMPUTE_BYTES
+    }
+
+
+@given(st.integers(1, 9), st.data())
+def test_kinds_of_layers_are_those_of_each_layer(layers: int, data: st.DataObject) -> None:
+    """Counted layer by layer: the first ones are dense, and windows go to routed layers before dense ones."""
+    dense, narrow = data.draw(st.integers(0, layers)), data.draw(st.integers(0, layers))
+    experts = Experts(count=16, per_token=2, ffn=8, dense_layers=dense)
+    change: dict[str, Any] = {"layers": layers, "experts": experts}
+    model = TOY.model_copy(update=change | ({"window": 3, "window_layers": narrow} if narrow else {}))
+    routed_first = sorted((i >= dense for i in range(layers)), reverse=True)
+    expected = Counter((routed, i < narrow) for i, routed in enumerate(routed_first))
+    assert {(k.routed, k.window is not None): k.layers for k in layer_kinds(model)} == expected
 
 
 def test_launches_show_where_the_gpu_is_faster() -> None:
