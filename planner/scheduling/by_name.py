@@ -11,8 +11,8 @@ from planner.models.placement.name_order import Chosen, Order, fewest_cuts
 from planner.models.placement.ranks import Ranked
 from planner.physics.network.locality import lower_bound_split
 from planner.scheduling.counting import in_segments
+from planner.scheduling.leaf_map import LeafMap
 from planner.scheduling.placing import across_pods, does_not_fit, placed_groups
-from planner.scheduling.session import Cluster
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 
@@ -24,7 +24,7 @@ FORMULATION = (
 REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
 
 
-def place_by_name(cluster: Cluster, job: Job, taken: set[str], seed: int) -> Placement:
+def place_by_name(cluster: LeafMap, job: Job, taken: set[str], seed: int) -> Placement:
     """Choose the nodes whose order by name splits the fewest members, then groups, then makes the fewest pieces.
 
     Raises
@@ -68,7 +68,7 @@ def _order_of(job: Job) -> Order:
     return Order(groups=(found[last].size,) * found[last].count, member=job.nodes_per_member)
 
 
-def _runs(cluster: Cluster, taken: set[str]) -> list[tuple[int, list[str]]]:
+def _runs(cluster: LeafMap, taken: set[str]) -> list[tuple[int, list[str]]]:
     """Return the leaves in the order of names, each with its free nodes."""
     runs: list[tuple[int, list[str]]] = []
     free = (n for leaf in cluster.leaves for n in leaf.nodes if n not in taken)
@@ -89,7 +89,7 @@ def _runs(cluster: Cluster, taken: set[str]) -> list[tuple[int, list[str]]]:
 
 
 def _stated(
-    cluster: Cluster,
+    cluster: LeafMap,
     job: Job,
     nodes: tuple[str, ...],
     chosen: Chosen,

@@ -92,7 +92,7 @@ class Service:
         offered = data.get("NodeNames") or [item["metadata"]["name"] for item in items]
         pod = data["Pod"]["metadata"]
         if ANNOTATION not in (pod.get("annotations") or {}):
-            chosen, failed, error = offered, {}, ""
+            chosen, failed, error = offered, dict[str, str](), ""
         else:
             try:
                 chosen, failed, error = self.filtered(pod, offered)
