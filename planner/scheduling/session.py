@@ -150,7 +150,7 @@ class Cluster(LeafMap):
         if order == "name":
             from planner.scheduling.by_name import place_by_name
 
-            return self._checked(job, place_by_name(self, job, taken, seed), taken)
+            return self._checked(job, place_by_name(self, job, taken, options), taken)
         counted, outcome = self._solved(job, taken, options, fragmentation=fragmentation)
         left = [sum(n not in taken for n in leaf.nodes) for leaf in self.leaves]
         return self._checked(job, placement(self, job, counted, outcome, seed, left), taken)
