@@ -73,6 +73,7 @@ def _nodes(drafts: tuple[DraftNode, ...], options: Options) -> tuple[PowerNode, 
             latitude=n.latitude,
             longitude=n.longitude,
             generation_mw=round((n.installed_mw or 0.0) * options.spare_share, 3),
+            load_mw=round(n.load_mw, 3) if options.spare_share == 1 else 0.0,
             largest_unit_mw=n.largest_unit_mw,
             site=n.id in candidates,
             note=n.note,
@@ -115,7 +116,13 @@ def _readings(draft: Draft, options: Options, installed_mw: float) -> tuple[str,
         capacity = f"{options.spare_share:.0%} of the installed capacity"
     readings = [f"generation_mw is {capacity}"]
     if draft.branches:
-        readings.append("rating_mw is the whole of each circuit, today's flows not taken off")
+        readings.append("rating_mw is the whole of each circuit")
+    load_mw = sum(n.load_mw for n in draft.nodes)
+    if load_mw and options.spare_share == 1:
+        readings.append(f"flows count the load in the file, {load_mw:,.0f} MW")
+    elif draft.branches:
+        left = f": {load_mw:,.0f} MW is left out, since plants spare what it does not take" if load_mw else ""
+        readings.append(f"flows are of the sites alone, no other load is counted{left}")
     unlimited = sum(b.rating_mw is None for b in draft.branches)
     if unlimited:
         written = f"written with {installed_mw:,.0f} MW, all generation there is"

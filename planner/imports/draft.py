@@ -14,6 +14,7 @@ class DraftNode:
     latitude: float
     longitude: float
     installed_mw: float | None
+    load_mw: float = 0.0
     largest_unit_mw: float | None = None
     note: str | None = None
 

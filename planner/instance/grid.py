@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive, Share, Sourced
 
@@ -32,13 +32,26 @@ class PowerNode(Sourced):
     balancing_authority: str
     latitude: Annotated[float, Field(ge=-90, le=90)]
     longitude: Annotated[float, Field(ge=-180, le=180)]
-    generation_mw: NonNegative = Field(description="Most that the node's plants can feed in for the sites.")
+    generation_mw: NonNegative = Field(
+        description="Most that the node's plants can feed in for the sites, and for every node's load_mw."
+    )
+    load_mw: NonNegative = Field(0.0, description="Drawn here beside the sites, and counted in every flow.")
     interconnect_mw: NonNegative | None = Field(None, description="Usable, largest circuit out; explicit reading.")
     largest_unit_mw: NonNegative | None = Field(None, description="Lost under full N-1; absent: all are one unit.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
     site: bool = Field(True, description="A site may stand here.")
     ready_months: NonNegative = Field(0.0, description="From the decision to the day when a site here can run.")
     upgrade: InterconnectUpgrade | None = Field(None, description="Interconnect that can be bought; absent: none.")
+
+
+def _not_zero(x: float) -> float:
+    """Refuse a circuit that would hold its ends at one angle."""
+    if x == 0:
+        raise ValueError("must not be 0; merge the nodes that it joins, or give the circuit a small reactance")
+    return x
+
+
+Reactance = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_not_zero)]
 
 
 class Line(Sourced):
@@ -49,7 +62,11 @@ class Line(Sourced):
     b: str
     circuits: Count = 1
     rating_mw: Positive = Field(description="Usable MW of one circuit.")
-    reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
+    reactance_pu: Reactance | None = Field(
+        None,
+        description="Of one circuit, on 100 MVA; the dc grid model needs it. Negative where a series capacitor outweighs "
+        "the line.",
+    )
 
 
 class NewLine(Sourced):

@@ -88,3 +88,18 @@ class Hardware(Sourced):
         "accelerator, rack (read as the first pool's) and racks, without grid, wan and network.",
     )
     pool_link: PoolLink | None = Field(None, description="Absent: the pools exchange gradients in no time.")
+
+    @property
+    def gpu_nic_bytes_per_second(self) -> float:
+        """Return the rate of the NIC of one GPU, one direction: the accelerator's where none is given beside it.
+
+        Raises
+        ------
+        TypeError
+            A catalogue name is left in its place.
+        """
+        if self.nic_bytes_per_second is not None:
+            return self.nic_bytes_per_second
+        if not isinstance(self.accelerator, Accelerator):
+            raise TypeError("hardware.accelerator is a name; load the instance through planner.load")
+        return self.accelerator.nic_bytes_per_second

@@ -71,3 +71,28 @@ class WanPlan(Frozen):
     edges: tuple[WanEdge, ...]
     capex_usd: float
     certificate: Certificate
+
+    @property
+    def shared_nodes(self) -> dict[str, tuple[str, ...]]:
+        """Fibre nodes between the ends of a link that a route and its backup both pass, by link: no cut, but one loss.
+
+        A backup shares no span with its route. Where a site has access to a node elsewhere, that node is an end.
+        """
+        ends, found = {e.id: (e.a, e.b) for e in self.edges}, {}
+        for d in self.demands:
+            shared: set[str] = set()
+            for r in d.routes:
+                shared |= _passed(ends, r.edges, d) & _passed(ends, r.backup_edges or (), d)
+            if shared:
+                found[f"{d.a} - {d.b}"] = tuple(sorted(shared))
+        return found
+
+
+def _passed(ends: dict[str, tuple[str, str]], route: tuple[str, ...], d: WanDemand) -> set[str]:
+    """Return the nodes that a route passes on its way, without those at which its sites are joined to the fibre."""
+    joined, seen = {d.a, d.b}, set[str]()
+    for e in route:
+        a, b = ends.get(e, ("", ""))  # an edge that a check will miss
+        joined |= {b} if a in (d.a, d.b) and e == f"{a} access" else set()
+        seen |= {a, b}
+    return seen - joined - {""}

@@ -84,9 +84,9 @@ def _decisions(plan: Plan) -> Iterator[str]:
     if plan.wan:
         yield from _section("WAN", _wan(plan.wan))
     if plan.layout:
-        yield from _section("LAYOUT", [*_layout(plan.layout), proof(plan.layout.certificate)])
+        yield from _section("LAYOUT", [*_layout(plan.layout, experts=_experts(plan)), proof(plan.layout.certificate)])
     if plan.pools:
-        yield from _section("POOLS", _pools(plan.pools))
+        yield from _section("POOLS", _pools(plan.pools, experts=_experts(plan)))
     if plan.fabric:
         yield from _section("FABRIC", _fabric(plan.fabric))
     if plan.transport:
@@ -152,6 +152,9 @@ def _wan(x: WanPlan) -> Iterator[str]:
             yield _route(d)
     waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
     survives = "any one span cut" if x.protection == "one_cut" else "no cut"
+    if shared := x.shared_nodes:
+        at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(shared.items()))
+        survives += f", but not the loss of a node that a route and its backup share: {at}"
     form = f"exchange by {x.exchange}; " if x.exchange else ""
     lit = f"{waves:,} wavelengths in {pairs:,} fibre pair(s) on {len(x.edges)} spans"
     yield f"{form}{lit}, {money(x.capex_usd)}; survives {survives}"
@@ -179,11 +182,17 @@ def _carried(demands: list[WanDemand]) -> str:
     return f"{name}: {asked - missing:,.1f} of {asked:,.1f} Gbps carried{why}"
 
 
-def _layout(x: LayoutPlan) -> Iterator[str]:
+def _experts(plan: Plan) -> bool:
+    """Say whether the model has experts: its degrees of context and experts are then choices worth a word even at 1."""
+    model = plan.instance.workload.model
+    return not isinstance(model, str) and model.experts is not None
+
+
+def _layout(x: LayoutPlan, *, experts: bool) -> Iterator[str]:
     m = x.metrics
     inner = f" ({x.tensor_parallel_inner} inner)" if x.tensor_parallel_inner > 1 else ""
-    context = f" x CP {x.context_parallel}" if x.context_parallel > 1 else ""
-    expert = f", EP {x.expert_parallel}" if x.expert_parallel > 1 else ""
+    context = f" x CP {x.context_parallel}" if experts or x.context_parallel > 1 else ""
+    expert = f", EP {x.expert_parallel}" if experts or x.expert_parallel > 1 else ""
     pipeline = f" x PP {x.pipeline_parallel} (v {x.virtual_stages}, {x.schedule})"
     degrees = f"TP {x.tensor_parallel}{inner}{context}{pipeline} x DP {x.data_parallel:,}{expert}"
     batch = f"{x.microbatches_per_step} micro-batches of {x.microbatch_sequences}"
@@ -198,7 +207,7 @@ def _layout(x: LayoutPlan) -> Iterator[str]:
     yield f"MFU {percent(m.mfu)}; memory {memory} on the worst GPU"
 
 
-def _pools(x: PoolsPlan) -> Iterator[str]:
+def _pools(x: PoolsPlan, *, experts: bool) -> Iterator[str]:
     total, exchange = sum(x.sequences.values()), max(x.exchange_seconds.values())
     batch = f"{total:,} sequences ({x.tokens_per_step / 1e6:,.1f}M tokens) a step of {x.step_seconds:.3f} s"
     yield f"{batch}, " + (f"exchange {exchange:.3f} s exposed" if exchange else "exchange between pools not counted")
@@ -209,7 +218,7 @@ def _pools(x: PoolsPlan) -> Iterator[str]:
             state = f"; step {step:.3f} s, waits {x.step_seconds - exchange - step:.3f} s"
         yield f"{name}: {n:,} sequences ({percent(n / total)}){state}"
         if layout is not None:
-            first, *others = _layout(layout)
+            first, *others = _layout(layout, experts=experts)
             yield from (first, *(f"  {line}" for line in others))
     yield proof(x.certificate)
 

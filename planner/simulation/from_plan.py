@@ -6,7 +6,6 @@ import numpy as np
 
 from planner.cluster import hostlist
 from planner.errors import InputError
-from planner.instance.hardware import Accelerator
 from planner.physics.network.families import TREE, wiring_of
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
@@ -103,9 +102,9 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     name = site or max(sorted(c.wired), key=lambda s: c.wired[s].racks)
     if name not in c.wired:
         raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(c.wired))}")
-    gpu, d, switch = plan.instance.hardware.accelerator, c.wired[name], c.switches[plan.fabric.sites[name].switch]
-    if not isinstance(gpu, Accelerator):
+    if isinstance(plan.instance.hardware.accelerator, str):
         raise InputError("simulate: the plan's accelerator is a bare name; solve the instance again")
+    d, switch, hardware = c.wired[name], c.switches[plan.fabric.sites[name].switch], plan.instance.hardware
     if wiring_of(d) is not TREE:
         family = plan.fabric.sites[name].family
         raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")
@@ -114,7 +113,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     rails = min(d.rails, -(-max(1, wanted // d.racks) // block) * block)
     racks = min(d.racks, -(-wanted // rails))
     rate = switch.port_gbps * 1e9 / 8
-    rates = {"cable_rate": rate, "host_rate": min(rate, gpu.nic_bytes_per_second)}
+    rates = {"cable_rate": rate, "host_rate": min(rate, hardware.gpu_nic_bytes_per_second)}
     return name, tree_of_design(d, **rates, planes=switch.planes, racks=racks, rails=rails)
 
 

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.hardware import Accelerator
 from planner.instance.read import complaints
 from planner.plan.files import plan_of
 from planner.plan.plan import Plan
@@ -100,10 +99,11 @@ def _plan(given: Mapping[str, Any]) -> Plan:
 def _of_plan(plan: Plan, o: Options) -> SimulationRequest:
     """Return the request for a planned site: pipeline sends and all-reduces as placed, of the bytes of the layout."""
     name, part = from_plan.part_of_plan(plan, o.site, o.hosts)
-    gpu, layout = plan.instance.hardware.accelerator, plan.layout
-    if layout is None or plan.fabric is None or not isinstance(gpu, Accelerator):
+    layout = plan.layout
+    if layout is None or plan.fabric is None:
         raise InputError("simulate: the plan has no layout; solve the instance again")
-    m, slots, rate, fabric = layout.metrics, part.tree.slots, gpu.nic_bytes_per_second, plan.fabric.sites[name]
+    rate = plan.instance.hardware.gpu_nic_bytes_per_second
+    m, slots, fabric = layout.metrics, part.tree.slots, plan.fabric.sites[name]
     bytes_sent = o.size or (m.pipeline_send_nic_seconds * rate or FLOW_BYTES)
     assumed, steps = None, 1
     if o.pattern == "p2p" and o.group is None:

@@ -39,7 +39,7 @@ def by_angles(instance: Instance, request: SitesRequest) -> tuple[Any, SplitData
 def _widest(g: Grid) -> float:
     """Angle that no two nodes are farther apart than: that of all lines in a row."""
     every: list[Line | NewLine] = [*g.lines, *g.new_lines]
-    return sum(x.rating_mw * (x.reactance_pu or 0.0) / 100 for x in every) + 1.0
+    return sum(x.rating_mw * abs(x.reactance_pu or 0.0) / 100 for x in every) + 1.0
 
 
 def _before(m: Any, g: Grid) -> None:
@@ -90,7 +90,7 @@ def _after(m: Any, data: SplitData, g: Grid) -> None:
     wide, nodes = _widest(g), {n.id: n for n in g.nodes}
     m.theta_after = pyo.Var(range(len(cases)), list(nodes), bounds=(-wide, wide))
     m.after = pyo.ConstraintList()
-    load_all = sum(n.generation_mw for n in g.nodes) + 1.0
+    load_all = sum(n.generation_mw + n.load_mw for n in g.nodes) + 1.0
     for i, case in enumerate(cases):
         # An outage at a closed site is none.
         spared = 0.0 if case.site is None else 100 * load_all * (1 - m.open[case.site])
@@ -114,16 +114,19 @@ def _lost(n: PowerNode) -> float:
 
 def _answer(m: Any, data: SplitData, part: list[PowerNode], case: Outage, net: dict[str, Any], spared: Any) -> None:
     """Let the plants of a part make up for what it lacks, in proportion to what they can spare."""
-    draw = {n.id: data.module_mw * m.modules[n.id] if n.site else 0.0 for n in part}
+    sites = {n.id: data.module_mw * m.modules[n.id] if n.site else 0.0 for n in part}
     keeps = {n.id: (1 - _lost(n) if n.id == case.unit else 1.0) for n in part}
     spare = {n.id: n.generation_mw * keeps[n.id] for n in part}
     total = sum(spare.values())
+    # A part without plants goes dark: the load of its nodes is lost.
+    dark = case.line is not None and total <= 0
+    draw = {n.id: sites[n.id] + (0.0 if dark else n.load_mw) for n in part}
     lacks = sum(draw.values()) - sum(keeps[n.id] * m.generated[n.id] for n in part)
     hit = case.line is not None or case.unit in spare
     if total <= 0:
         for n in part if hit else ():
-            if not isinstance(draw[n.id], float):
-                m.after.add(draw[n.id] <= spared)
+            if not isinstance(sites[n.id], float):
+                m.after.add(sites[n.id] <= spared)
         if case.unit in spare:
             m.after.add(m.generated[case.unit] <= 0)
     for n in part:

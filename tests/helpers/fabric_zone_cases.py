@@ -88,7 +88,8 @@ def every_design(i: Instance, r: FabricRequest, s: Switch) -> Iterator[Design]:
 
 
 def enough_between(i: Instance, d: Design) -> bool:
-    """Say whether a full pod's and a full zone's uplinks carry the least share of its GPUs' ports."""
+    """Say whether a leaf's, a full pod's and a full zone's uplinks carry the least share of their GPUs' ports."""
+    leaf = d.single or d.leaf_up * d.split >= i.network.min_core_share * d.leaf_down - 1e-9
     pod = (
         d.pods < 2
         or d.pod_uplinks * d.split
@@ -99,7 +100,7 @@ def enough_between(i: Instance, d: Design) -> bool:
         or d.zone_uplinks * d.split
         >= i.network.min_core_share * d.leaf_down * d.rails_per_zone * d.domains_per_zone - 1e-9
     )
-    return pod and zone
+    return leaf and pod and zone
 
 
 def splits(r: FabricRequest, d: Design) -> int:

@@ -89,6 +89,18 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
     return instance, SitesRequest(racks=r.choice([None, None, 3]))
 
 
+def loaded_case(seed: int, *, n1: str = "off", new: int = 0) -> tuple[Instance, SitesRequest]:
+    """Return such a split whose nodes draw power of their own, one line of it compensated beyond its reactance."""
+    instance, request = power_case(seed, n1=n1, new=new)
+    assert instance.grid is not None
+    g, r = instance.grid, random.Random(f"loaded {seed}")
+    nodes = [n.model_copy(update={"load_mw": r.choice([0.0, 0.0, 0.5, 1.0])}) for n in g.nodes]
+    lines = [x.model_dump() for x in g.lines]
+    if lines:
+        r.choice(lines)["reactance_pu"] = -0.0037
+    return changed(instance, nodes=[n.model_dump() for n in nodes], lines=lines), request
+
+
 def angles(instance: Instance, request: SitesRequest) -> Value:
     """Solve the formulation by angles: most racks, then least cost."""
     m, data = angle_formulation.by_angles(instance, request)

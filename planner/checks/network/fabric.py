@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from planner.checks.network.wan_gateway import free_by_exchange
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
-from planner.instance.hardware import Accelerator
 from planner.instance.network import Network, Switch
 from planner.physics.network.links import media_of
 from planner.physics.network.locality import Locality, exchange_leaving
@@ -55,8 +54,7 @@ def every_site(c: PlanPhysics) -> Iterator[Violation]:
 
 def switch(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the fabric is built from a switch of the instance whose ports carry a NIC."""
-    gpu = c.instance.hardware.accelerator
-    nic_gbps = gpu.nic_bytes_per_second * 8 / 1e9 if isinstance(gpu, Accelerator) else 0.0
+    nic_gbps = c.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
     for s, f, network in _fabrics(c):
         rule = f"switch[{s}]"
         if f.family not in network.families:
@@ -127,8 +125,15 @@ def counts(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def core_share(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the share of its rate that the instance asks for can leave a full pod, and a full zone."""
+    """Check that the share of its rate that the instance asks for can leave a full leaf, pod and zone.
+
+    A switch that holds every endpoint has nothing above it that could be narrower.
+    """
     for s, _, network, d in _wired(c):
+        if not d.single:
+            share, up = f"of {d.leaf_down:,} ports may leave a leaf", "ports' worth of a leaf's uplinks"
+            asked = network.min_core_share * d.leaf_down
+            yield from at_most(f"core_share[{s}]", asked, float(d.least_up_ports * d.split), share, up)
         pod = "pod", d.pods, d.rails_per_pod * d.domains_per_pod, d.pod_uplinks
         zone = "zone", d.zones, d.rails_per_zone * d.domains_per_zone, d.zone_uplinks
         for block, blocks, leaves, links in (pod, zone):

@@ -1,9 +1,9 @@
 """The power flow recomputed: B theta = P written anew, for the grid as built and after every contingency, year by year.
 
 After a contingency (the rule as planned): what is left of a corridor keeps its circuits. The plants of an island that
-lacks power respond in proportion to `generation_mw`, those of an island that has too much turn down alike. A unit takes
-the share of its node's generation that it is of the node's `generation_mw`; in every island all plants keep the same
-share as reserve for the worst of these. No island with load is left without plants.
+lacks power respond in proportion to `generation_mw`, those of an island that has too much turn down alike; in an island
+without plants the nodes' own load is lost, and no site may stand there. A unit takes the share of its node's generation that it is of the node's `generation_mw`; in every island all plants keep the same
+share as reserve for the worst of these.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,8 @@ class Grid:
     available_mw: Any
     unit_share: Any  # of a node's generation, lost with its largest unit
     generated_mw: Any
-    load_mw: Any
+    load_mw: Any  # of the sites and of the nodes themselves
+    site_mw: Any  # of the sites alone
 
     @cached_property
     def base(self) -> "Solved":
@@ -167,7 +168,8 @@ def _grid(c: PlanPhysics, year: Year) -> Grid:
         available_mw=np.array([n.generation_mw for n in nodes]),
         unit_share=np.array([lost_share(n) for n in nodes]),
         generated_mw=np.array([year.generated.get(n.id, 0.0) for n in nodes]),
-        load_mw=np.array([year.load.get(n.id, 0.0) for n in nodes]),
+        load_mw=np.array([year.load.get(n.id, 0.0) + n.load_mw for n in nodes]),
+        site_mw=np.array([year.load.get(n.id, 0.0) for n in nodes]),
     )
 
 
@@ -224,19 +226,20 @@ def _without_circuit(g: Grid, line: int) -> Iterator[Violation]:
     if island[g.a[line]] == island[g.b[line]]:
         yield from _overload(g, g.base.flows_without(line), circuits, name)
         return
-    generated = g.generated_mw.copy()
+    generated, drawn = g.generated_mw.copy(), g.load_mw.copy()
     for number in (island[g.a[line]], island[g.b[line]]):
         here = island == number
         load, available = float(g.load_mw[here].sum()), float(g.available_mw[here].sum())
         if available <= 0:
             rule = f"security[{g.names[int(here.argmax())]}, {name}]"
-            yield from at_most(rule, load, 0.0, "MW drawn", "MW without plants")
+            yield from at_most(rule, float(g.site_mw[here].sum()), 0.0, "MW drawn by sites", "MW without plants")
+            drawn[here] = 0.0
             continue
         generated[here] += (load - float(g.generated_mw[here].sum())) * g.available_mw[here] / available
     for n in (g.available_mw > 0).nonzero()[0]:
         what = f"MW fed in after the loss of {name}"
         yield from _above(f"security[{g.names[n]}, {name}]", generated[n], g.available_mw[n], g.available_mw[n], what)
-    yield from _overload(g, Solved.of(g, circuits).flows(generated - g.load_mw), circuits, name)
+    yield from _overload(g, Solved.of(g, circuits).flows(generated - drawn), circuits, name)
 
 
 def _above(rule: str, mw: float, limit: float, available: float, what: str, right: str = "") -> Iterator[Violation]:

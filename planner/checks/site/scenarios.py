@@ -124,20 +124,22 @@ def _authorities(c: PlanPhysics, year: Year) -> Iterator[Violation]:
         rule = f"generation[{b.id}]"
         own = [n.id for n in c.grid.nodes if n.balancing_authority == b.id]
         more = _excess(c, year, rule)
+        anyway = sum(n.load_mw for n in c.grid.nodes if n.balancing_authority == b.id)
         if c.grid.rules.grid_model == "none":
-            limit = sum(year.available[n] for n in own) + more
+            limit = sum(year.available[n] for n in own) - anyway + more
             right = "MW that its plants can spare"
             yield from at_most(rule + year.suffix, drawn.get(b.id, 0.0), limit, "MW drawn", right)
         elif c.grid.rules.headroom:
             total = sum(year.generated.get(n, 0.0) for n in own)
-            limit = year.headroom[b.id] + more + _excess(c, year, f"headroom[{b.id}]")
-            yield from at_most(rule + year.suffix, total, limit, "MW fed in by its plants", "MW headroom")
+            limit = year.headroom[b.id] + anyway + more + _excess(c, year, f"headroom[{b.id}]")
+            yield from at_most(rule + year.suffix, total, limit, "MW fed in by its plants", "MW headroom and load")
 
 
 def balance(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that at each node generation plus inflow is the load of its site."""
+    """Check that at each node generation plus inflow is its own load and its site's."""
     if c.grid.rules.grid_model == "none":
         return
+    drawn = {n.id: n.load_mw for n in c.grid.nodes}
     ends = {x.id: (x.a, x.b) for x in c.grid.lines} | {x.id: (x.a, x.b) for x in c.grid.new_lines}
     for year in years(c):
         net = {n: year.generated.get(n, 0.0) for n in year.available}
@@ -147,7 +149,7 @@ def balance(c: PlanPhysics) -> Iterator[Violation]:
                 net[a] -= f.mw
                 net[b] += f.mw
         for n, mw in sorted(net.items()):
-            load = year.load.get(n, 0.0)
+            load = year.load.get(n, 0.0) + drawn[n]
             if abs(mw - load) > max(BALANCE_MW, TOLERANCE * load):
                 yield broken(
                     f"balance[{n}]{year.suffix}", f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn"

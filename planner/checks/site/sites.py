@@ -100,7 +100,7 @@ def interconnect(c: PlanPhysics) -> Iterator[Violation]:
         draw = c.load_mw(x.site.id, x.site.racks)
         if rule.reading == "import_share":
             own = x.node.generation_mw if c.grid.rules.grid_model == "none" else fed.get(x.node.id, 0.0)
-            draw = max(draw - own, 0.0)
+            draw = max(draw + x.node.load_mw - own, 0.0)
         name, left = f"interconnect[{x.site.id}]", f"MW, {rule.share:.0%} of the site's draw"
         yield from at_most(name, rule.share * draw, usable + c.excess(name), left, f"MW usable ({rule.reading})")
 

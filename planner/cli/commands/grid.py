@@ -136,6 +136,7 @@ def _report(imported: "Imported", stream: TextIO) -> None:
     spare, headroom = sum(n.generation_mw for n in g.nodes), sum(b.headroom_mw for b in g.balancing_authorities)
     lines = f"{len(g.lines):,} lines of {sum(x.circuits for x in g.lines):,} circuits"
     print(f"{len(g.balancing_authorities):,} authorities, {len(g.nodes):,} nodes, {lines};", file=stream)
-    print(f"{spare:,.0f} MW of generation, {headroom:,.0f} MW of headroom", file=stream)
+    load = sum(n.load_mw for n in g.nodes)
+    print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
     for m in imported.missing:
         print(f"missing: {m}", file=sys.stderr)

@@ -12,7 +12,7 @@ from planner.imports.readers.tables import read_table
 ISOLATED = 4  # BUS_TYPE of a bus out of service
 BASE_MVA = 100.0  # base of reactances in an instance
 
-NO_REACTANCE = "branches of no or negative reactance written without reactance_pu"
+NO_REACTANCE = "branches of no reactance written without reactance_pu"
 Place = tuple[float, float]
 
 
@@ -38,6 +38,7 @@ def read(path: Path, options: Options) -> Draft:
             (len(case.tables["branch"]) - len(branches), "branches out of service left out"),
             (sum(b.reactance_pu is None for b, _ in branches), NO_REACTANCE),
             (sum(shifted for _, shifted in branches), "phase shifters written without their shift"),
+            (sum(row.get("PD") < 0 for row in live.values()), "buses of negative demand written without load_mw"),
             (case.dc_lines, "rows of mpc.dcline left out"),
         ),
     )
@@ -90,6 +91,7 @@ def _node(number: int, row: MatrixRow, units: list[float], latitude: float, long
         latitude=latitude,
         longitude=longitude,
         installed_mw=sum(units),
+        load_mw=max(0.0, row.get("PD")),
         largest_unit_mw=max(units, default=None),
         note=f"{row.get('BASE_KV'):g} kV",
     )
@@ -119,10 +121,10 @@ def _branches(
 def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
     """Return the reactance on 100 MVA as a dc power flow sees it: x·tap, base changed in proportion.
 
-    MATPOWER User's Manual, eq. 3.21. None where it is zero or negative, which no instance can have.
+    MATPOWER User's Manual, eq. 3.21. None where it is zero, which no instance can have.
     """
     x = x_pu * (ratio or 1.0) * BASE_MVA / base_mva
-    return float(f"{x:.10g}") if x > 0 else None
+    return float(f"{x:.10g}") if x else None
 
 
 def _places(case: Case, live: dict[int, MatrixRow], options: Options) -> dict[int, Place]:

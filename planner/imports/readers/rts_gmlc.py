@@ -63,6 +63,7 @@ def _node(number: str, row: Row, units: list[float] | None) -> DraftNode:
         latitude=row.number("lat", low=-90, high=90),
         longitude=row.number("lng", low=-180, high=180),
         installed_mw=None if units is None else sum(units),
+        load_mw=row.number("MW Load", low=0) if row.cells.get("MW Load") else 0.0,
         largest_unit_mw=max(units, default=None) if units else None,
         note=note or None,
     )

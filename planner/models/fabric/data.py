@@ -171,11 +171,11 @@ def network_of(instance: Instance) -> Network:
 def problem_of(instance: Instance, request: FabricRequest) -> Problem:
     """Return the data of a site's fabric from the instance and the traffic that must be hidden."""
     network = network_of(instance)
-    rack, gpu = instance.hardware.rack, instance.hardware.accelerator
-    if not isinstance(rack, Rack) or isinstance(gpu, str):
+    rack, nic = instance.hardware.rack, instance.hardware.gpu_nic_bytes_per_second
+    if not isinstance(rack, Rack):
         raise TypeError("hardware: names are not resolved; load the instance through planner.load")
     pins = {name: int(instance.pins[f"fabric.{name}"]) for name in PINS if f"fabric.{name}" in instance.pins}
-    modes = tuple(_modes(network, rack.gpus, pins, gpu.nic_bytes_per_second))
+    modes = tuple(_modes(network, rack.gpus, pins, nic))
     prices = [usd for m in modes for usd in (switch_usd(network, m.switch), *flat_usd(network, m.switch, m.split))]
     in_cents = not by_reach(network) and all(abs(usd * 100 - cents(usd)) < TOLERANCE * max(1.0, usd) for usd in prices)
     unit = math.gcd(*(cents(usd) for usd in prices)) if in_cents and prices else 1

@@ -19,7 +19,7 @@ from planner.models.fabric.data import (
 )
 from planner.models.fabric.price import LinkPrices
 from planner.models.fabric.table import COL, SHAPE, domain_columns, pod_sizes
-from planner.models.fabric.traffic import block_exchange
+from planner.models.fabric.traffic import block_exchange, leaf_share
 from planner.physics.network.dragonfly import router_share
 from planner.physics.network.families import FAMILIES, SPINE_GROUPS
 from planner.physics.network.links import Metres
@@ -133,6 +133,23 @@ def _direct(need: Metres, others: Ints, floor: Ints) -> Ints:
     return links
 
 
+def _bundle_for(outwards: int, sizes: list[Ints], total: Ints) -> Ints:
+    """Return the fewest links between two routers of a group that give each so many ports outwards.
+
+    `total` links of a group to others are dealt to its routers in turn; 1 where a router is alone in its group.
+    """
+    short = [np.where(a > 1, -(-(outwards - total // a) // np.maximum(a - 1, 1)), 1) for a in sizes]
+    bundle: Ints = np.maximum(1, np.max(short, axis=0))
+    return bundle
+
+
+def _links_for(outwards: int, sizes: list[Ints], bundle: Ints, others: Ints) -> Ints:
+    """Return the fewest links between two groups that give each router so many ports outwards beside its bundles."""
+    short = [np.maximum(0, outwards - (a - 1) * bundle) * a for a in sizes]
+    links: Ints = np.where(others > 0, -(-np.max(short, axis=0) // np.maximum(others, 1)), 0)
+    return links
+
+
 def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: LinkPrices) -> Ints:
     """Return the rows of a dragonfly completed: the fewest links of routers and of groups, and all prices."""
     m, others, valiant = p.modes[mode], rows[:, COL["pods"]] - 1, p.network.group_routing == "valiant"
@@ -151,6 +168,8 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
         np.maximum(1, np.ceil(np.where(largest > 1, leaf / x, 0.0) * (1 - TOLERANCE))).astype(np.int64)
         for x in (even, share)
     )
+    outwards = leaf_share(p.network, domain * m.rail_gpus, m.split)
+    enough = np.maximum(enough, _bundle_for(outwards, sizes, others * links))
     completed = []
     # A larger bundle may do with fewer links between groups.
     for more in range(int((enough - fewest).max(initial=0)) + 1):
@@ -158,10 +177,12 @@ def _routers(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: 
         own, bundle = rows[at].copy(), fewest[at] + more
         straight = (bundle == enough[at]) | (others[at] == 0)
         wanted = np.where(straight, 0, _even(leaf[at], bundle * even[at], smallest[at], others[at]))
+        wanted = np.maximum(wanted, _links_for(outwards, [s[at] for s in sizes], bundle, others[at]))
         own[:, COL["router_bundle"]], own[:, COL["group_links"]] = bundle, np.maximum(links[at], wanted)
         total = others[at] * own[:, COL["group_links"]]
         used = np.max([(s[at] - 1) * bundle + -(-total // s[at]) + -(-wan_gateway[at] // s[at]) for s in sizes], axis=0)
-        completed.append(own[used <= left])
+        out = np.min([(s[at] - 1) * bundle + total // s[at] for s in sizes], axis=0)
+        completed.append(own[(used <= left) & (out >= outwards)])
     rows = np.concatenate(completed)
     return _priced(p, mode, domain, rows, _local(m, rows), prices)
 
@@ -203,7 +224,8 @@ def _plus(p: Problem, mode: int, domain: int, rows: Ints, left: int, prices: Lin
     sizes, pin = _edges(m, rows), p.pins.get("leaf_up_ports")
     valiant = p.network.group_routing == "valiant"
     passing = 1 + np.max(sizes, axis=0) / np.min(sizes, axis=0) if valiant else np.ones(len(rows))
-    min_up = np.maximum(1, np.ceil(leaf * passing)).astype(np.int64)
+    share = max(1, leaf_share(p.network, domain * m.rail_gpus, m.split))
+    min_up = np.maximum(share, np.ceil(leaf * passing)).astype(np.int64)
     rows[:, COL["min_up"]] = min_up if pin is None else np.maximum(min_up, pin)
     rows[:, COL["max_up"]] = left if pin is None else min(left, pin)
     rows = rows[rows[:, COL["min_up"]] <= rows[:, COL["max_up"]]]

@@ -4,23 +4,30 @@ import math
 
 import numpy as np
 
+from planner.instance.network import Network
 from planner.models.fabric.data import TOLERANCE, Ints, Mode, Problem, crossing_groups, exchange_flows
 from planner.physics.network.links import Metres
+
+
+def leaf_share(network: Network, gpus: int, split: int) -> int:
+    """Return the fewest uplinks of a leaf of so many GPUs that keep `min_core_share`: share·GPUs/split ports."""
+    return math.ceil(gpus * network.min_core_share / split * (1 - TOLERANCE))
 
 
 def least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
     """Return the uplinks that hide what leaves a leaf: D·w/ratio for sends, groups·w/ratio for all-reduces.
 
-    One where one domain has all racks. The exchange between sites takes its ports' worth beside these, the more of a
-    stage it has.
+    No fewer than the core share asks for, and one where one domain has all racks. The exchange between sites takes its
+    ports' worth beside what is hidden, the more of a stage it has.
     """
     gone = m.exchange_ports(p.request) * min(1.0, domain / p.request.group_racks)
+    floor = max(1, leaf_share(p.network, domain * m.rail_gpus, m.split))
     if domains == 1:
-        return max(1, math.ceil(gone))
+        return max(floor, math.ceil(gone))
     sends = domain * m.rail_gpus / p.ratios.send
     allreduces = crossing_groups(p.request, domain) * m.rail_gpus / p.ratios.allreduce
     exchange = exchange_flows(p.request, domain) * m.rail_gpus
-    return max(1, *(math.ceil(flows / m.split + gone) for flows in (sends, allreduces, exchange)))
+    return max(floor, *(math.ceil(flows / m.split + gone) for flows in (sends, allreduces, exchange)))
 
 
 def least_block_up(p: Problem, m: Mode, domain: Ints, domains: Ints, rails: Ints, width: Ints, blocks: Ints) -> Ints:

@@ -141,7 +141,7 @@ def _authorities_without_room(data: SplitData, solution: SplitSolution) -> set[s
     names = set()
     for b in data.authorities:
         load = sum(solution.modules.get(s, 0) for s in data.sites_of(b)) * data.module_mw
-        available = sum(n.generation_mw for n in data.grid.nodes if n.balancing_authority == b)
+        available = sum(n.generation_mw - n.load_mw for n in data.grid.nodes if n.balancing_authority == b)
         if load and available - load < data.module_mw - 1e-6:
             names.add(RULES["generation"].label(b))
     return names
@@ -159,7 +159,8 @@ def _residual(data: SplitData, solution: SplitSolution) -> nx.DiGraph:
     for b, authority in data.authorities.items():
         nodes = [n.id for n in data.grid.nodes if n.balancing_authority == b]
         dispatch = sum(solution.generated.get(n, 0.0) for n in nodes)
-        headroom = authority.headroom_mw - dispatch if data.grid.rules.headroom else None
+        own_load = sum(n.load_mw for n in data.grid.nodes if n.balancing_authority == b)
+        headroom = authority.headroom_mw + own_load - dispatch if data.grid.rules.headroom else None
         edge("plants", ("authority", b), headroom, generation.label(b))
     for n in sorted(data.grid.nodes, key=lambda n: n.id):
         mw, authority_node = solution.generated.get(n.id, 0.0), ("authority", n.balancing_authority)

@@ -66,6 +66,11 @@ class SplitData:
         return power.facility_mw(self.hardware, self.module_racks)
 
     @property
+    def node_load_mw(self) -> float:
+        """Load of all nodes beside the sites."""
+        return sum(n.load_mw for n in self.grid.nodes)
+
+    @property
     def racks(self) -> int | None:
         """The total where it is fixed; None: as many as possible."""
         return self.request.racks if self.request.racks is not None else self.pins.racks

@@ -41,7 +41,7 @@ def build(
     rules = registry.without(without)
     bounding = [rule for rule in rules if rule.name not in loose]
     total = bounds.max_modules(data, bounding, max_modules)
-    max_load_mw = total * data.module_mw + max_extra_mw
+    max_load_mw = total * data.module_mw + max_extra_mw + data.node_load_mw
     _variables(m, data, bounding, sites, max_load_mw, total)
     if extend is not None:
         extend(m)
@@ -91,7 +91,8 @@ def _power(m: Any, data: SplitData, rules: list[Rule], load: float) -> None:
 
 
 def _balance(m: Any, data: SplitData) -> None:
-    """Require at each node that dispatch plus inflow equal the load of its site; transport is lossless."""
+    """Require at each node that dispatch plus inflow equal its own load and its site's; transport is lossless."""
+    drawn = {n.id: n.load_mw for n in data.grid.nodes}
 
     def row(m: Any, n: str) -> Any:
         inflow = 0
@@ -99,7 +100,7 @@ def _balance(m: Any, data: SplitData) -> None:
             c = data.corridors[key]
             # A corridor's flow is positive from a to b; a loop brings nothing.
             inflow += 0 if c.a == c.b else m.flow[key] if c.b == n else -m.flow[key]
-        return m.generated[n] + inflow == (load_mw(m, data, [n]) if n in data.candidates else 0)
+        return m.generated[n] + inflow == drawn[n] + (load_mw(m, data, [n]) if n in data.candidates else 0)
 
     m.balance = pyo.Constraint(list(data.graph) if data.grid.rules.grid_model == "transport" else [], rule=row)
     if data.network is not None:

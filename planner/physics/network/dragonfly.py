@@ -109,6 +109,11 @@ class Dragonfly(Design):
         return max(self.router_ports(a) for a in self.group_sizes)
 
     @property
+    def least_up_ports(self) -> int:
+        """Ports towards other switches of the router that has the fewest of them."""
+        return min((a - 1) * self.leaf_bundle + self.pod_uplinks // a for a in self.group_sizes)
+
+    @property
     def leaf_exit(self) -> float:
         """Links assured to what leaves a router inside its group; those out of it where it is alone there."""
         sizes = [a for a in self.group_sizes if a > 1]
@@ -263,6 +268,11 @@ class DragonflyPlus(Dragonfly):
     @property
     def up_ports(self) -> int:
         """Ports of a leaf towards spines."""
+        return self.leaf_up
+
+    @property
+    def least_up_ports(self) -> int:
+        """Ports of a leaf towards spines; all leaves have as many."""
         return self.leaf_up
 
     @property

@@ -187,6 +187,11 @@ class Design:
         return self.leaf_up
 
     @property
+    def least_up_ports(self) -> int:
+        """Ports towards other switches of the leaf that has the fewest of them."""
+        return self.leaf_up
+
+    @property
     def leaf_ports_used(self) -> int:
         """Ports of a leaf in use or kept spare, of the leaf with the most."""
         return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.up_ports

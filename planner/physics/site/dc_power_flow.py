@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from planner.errors import InputError
+
 BASE_MVA = 100.0
+RESONANT = "negative reactances cancel others, so that no flow follows; correct reactance_pu"
+LEAST_LEFT = 1e-9  # of a corridor's transfer: below it what is left without a circuit has no flow that follows
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -27,7 +31,7 @@ class Network:
     circuits
         Equal circuits of each corridor, at least one.
     reactance_pu
-        Of one circuit, on 100 MVA.
+        Of one circuit, on 100 MVA; negative where a series capacitor outweighs the line.
     """
 
     def __init__(
@@ -69,9 +73,14 @@ class Network:
         _, reference = np.unique(self.island, return_index=True)
         free: Integers = np.setdiff1d(np.arange(self.nodes), reference)
         reduced = self._laplacian.tocsc()[free][:, free].tocsc()
-        # A grounded Laplacian is symmetric and positive definite: it needs no pivoting, and so fills little.
-        options: dict[str, Any] = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-        return free, splu(reduced, permc_spec="MMD_AT_PLUS_A", **options) if len(free) else None
+        options: dict[str, Any] = {}
+        if (self.susceptance > 0).all():
+            # A grounded Laplacian is symmetric and positive definite: it needs no pivoting, and so fills little.
+            options = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+        try:
+            return free, splu(reduced, permc_spec="MMD_AT_PLUS_A", **options) if len(free) else None
+        except RuntimeError:
+            raise InputError(f"grid.lines: {RESONANT}") from None
 
     def angles(self, injection_mw: Floats) -> Floats:
         """Compute the angles in radians over each island's reference, which balances injections; columns are cases."""
@@ -112,6 +121,8 @@ class Network:
         ends = self.flows(self._incidence(of))
         here, count = np.arange(len(of)), self.circuits[of]
         own = ends[of, here] / count
+        if (np.abs(1.0 - own) < LEAST_LEFT).any():
+            raise InputError(f"grid.lines: with a circuit out {RESONANT}")
         shift = ends / count / (1.0 - own)
         shift[of, here] = (count - 1) / count / (1.0 - own) - 1.0
         return np.asarray(shift)

@@ -42,10 +42,8 @@ def machine_of(instance: Instance) -> Machine:
     """
     hardware, workload = instance.hardware, instance.workload
     gpu = _resolved(hardware.accelerator, Accelerator)
-    if hardware.nic_bytes_per_second is not None:
-        gpu = gpu.model_copy(update={"nic_bytes_per_second": hardware.nic_bytes_per_second})
     return Machine(
-        gpu=gpu,
+        gpu=gpu.model_copy(update={"nic_bytes_per_second": hardware.gpu_nic_bytes_per_second}),
         rack=_resolved(hardware.rack, Rack),
         software=_resolved(workload.software, Software),
         model=_resolved(workload.model, Model),

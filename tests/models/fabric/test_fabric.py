@@ -178,7 +178,7 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
     ]
     rules: dict[str, object] = {"families": r.sample(sorted(FAMILIES), r.randint(1, 3)), "max_lanes": r.randint(1, 2)}
     rules |= {
-        "min_core_share": r.choice([0, 0.1, 0.25, 0.5]),
+        "min_core_share": r.choice([0, 0.1, 1, 0.5]),
         "spares": {"share": r.choice([0, 0, 0.2]), "failure_chance": r.choice([0, 0.05])},
     }
     if r.random() < 0.6:
@@ -206,7 +206,9 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 
 def enough_between_pods(i: Instance, d: Design) -> bool:
-    """Say whether a full pod's uplinks carry the least share of its GPUs' ports."""
+    """Say whether a leaf's and a full pod's uplinks carry the least share of their GPUs' ports."""
+    if not d.single and d.leaf_up * d.split < i.network.min_core_share * d.leaf_down - 1e-9:
+        return False
     ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
     return d.pods < 2 or d.spines_per_pod * d.spine_up * d.split >= i.network.min_core_share * ends - 1e-9
 

@@ -54,8 +54,13 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Dra
 
 
 def enough_between_groups(i: Instance, d: Dragonfly) -> bool:
-    """Say whether a full group's links carry the least share of its GPUs' ports."""
-    return (
+    """Say whether a leaf's and a full group's links carry the least share of their GPUs' ports."""
+    share, total = i.network.min_core_share, (d.pods - 1) * d.group_links
+    if isinstance(d, DragonflyPlus):
+        leaf = d.leaf_up
+    else:
+        leaf = min((a - 1) * d.leaf_bundle + total // a for a in d.group_sizes)
+    return leaf * d.split >= share * d.leaf_down - 1e-9 and (
         d.pods < 2
         or d.pod_uplinks * d.split
         >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
@@ -71,7 +76,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a small site for dragonflies, its traffic, its routing and perhaps a floor."""
     r = random.Random(seed)
     rules: dict[str, object] = {"families": r.choice([["dragonfly"], ["dragonfly+"], ["dragonfly", "dragonfly+"]])}
-    rules |= {"group_routing": r.choice(["shortest", "valiant"]), "min_core_share": r.choice([0, 0, 0.25, 0.5])}
+    rules |= {"group_routing": r.choice(["shortest", "valiant"]), "min_core_share": r.choice([0, 0.25, 0.5, 1])}
     rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
     if r.random() < 0.4:
         rules["floor"] = {"racks_per_row": r.randint(1, 4), "rise_m": r.choice([0, 1]), "spread_m": r.choice([0, 4])}

@@ -113,7 +113,7 @@ def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
     rules: dict[str, object] = {
         "families": r.sample(sorted(FAMILIES), r.randint(1, 2)),
         "max_lanes": 2,
-        "min_core_share": r.choice([0, 0.1, 0.25]),
+        "min_core_share": r.choice([0, 0.1, 1]),
     }
     rules |= {"spares": {"share": r.choice([0, 0, 0.2])}}
     if r.random() < 0.7:

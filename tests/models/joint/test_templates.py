@@ -173,6 +173,7 @@ def beaten(x: Options, send: float, allreduce: float, usd: float) -> bool:
 LISTED: dict[str, dict[str, Any]] = {
     "trees": {"families": list(TREES)},
     "core share": {"min_core_share": 0.5, "spares": {"share": 0.2}},
+    "one to one": {"min_core_share": 1.0, "families": list(TREES)},
     "lengths": {"families": list(TREES), **LENGTHS},
     "gateway": {"wan_gateway": True},
 }
@@ -210,7 +211,9 @@ def test_no_tree_of_three_tiers_is_missing(how: str, seed: int) -> None:
 
 
 def core_share_kept(i: Instance, d: Design) -> bool:
-    """Say whether a full pod's uplinks keep the least share."""
+    """Say whether a leaf's and a full pod's uplinks keep the least share."""
+    if not d.single and d.leaf_up * d.split < i.network.min_core_share * d.leaf_down * (1 - 1e-9):
+        return False
     ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
     return d.pods < 2 or d.pod_uplinks * d.split >= i.network.min_core_share * ends * (1 - 1e-9)
 
@@ -228,7 +231,7 @@ def test_never_dearer_than_the_fabric_decision(seed: int) -> None:
     r = random.Random(seed)
     families = r.choice([["rail"], ["rail", "rack"], ["rail-only"], ["dragonfly"], ["dragonfly+"]])
     more: dict[str, Any] = {"families": families, "max_tiers": r.choice([2, 3]), **(LENGTHS if seed % 5 == 0 else {})}
-    more |= {"min_core_share": r.choice([0.0, 0.3]), "group_routing": r.choice(["shortest", "valiant"])}
+    more |= {"min_core_share": r.choice([0.0, 0.3, 1.0]), "group_routing": r.choice(["shortest", "valiant"])}
     more["wan_gateway"] = r.random() < 0.3
     i = instance(r.randint(1, 3), switch(r.choice([4, 6, 8]), 5e4), switch(r.choice([5, 7]), 4e4), **more)
     blocks, stages = r.randint(2, 4), r.randint(1, 4)
@@ -291,3 +294,41 @@ def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
     more = dataclasses.replace(traffic, wan_gbps=5000.0, exchange_gbps=500.0)
     t = templates(i)
     assert np.array_equal(t.options(more, blocks).key, t.options(traffic, blocks).key)
+
+
+@pytest.mark.parametrize("families", [["rail"], ["rack"], ["dragonfly"], ["dragonfly+"]])
+@pytest.mark.parametrize("breakout", [1, 2])
+def test_a_full_share_holds_of_leaves_too(families: list[str], breakout: int) -> None:
+    """At a share of 1 every leaf has as many ports' worth up as down, also where one leaf domain holds the site.
+
+    A port split in two serves two GPUs, so as many ports up as half the GPUs are 1:1.
+    """
+    box = switch(20 // breakout, 1e5, port_gbps=800 * breakout, breakout=breakout)
+    i = instance(4, box, families=families, min_core_share=1.0)
+    traffic = Traffic(stages=2, unit_racks=1, wrap=True, rails=4)
+    t = templates(i)
+    x = t.options(traffic, 3)
+    assert len(x)
+    ratios = []
+    for k in range(len(x)):
+        d = t.template(traffic, 3, x, k).design
+        up = d.leaf_up if families[0] != "dragonfly" else min((a - 1) * d.leaf_bundle for a in d.group_sizes)
+        up += 0 if families[0] != "dragonfly" else d.pod_uplinks // min(d.group_sizes)
+        assert d.single or up * d.split >= d.leaf_down
+        ratios.append((d.leaf_down, up, d.split))
+    if families == ["rail"]:
+        assert any(0 < up < down for down, up, _ in ratios) == (breakout == 2)
+
+
+def test_a_slower_nic_may_have_a_slower_port() -> None:
+    """The NIC of `hardware` counts where one is given, and not the accelerator's."""
+    i = instance(4, switch(8, 1e5, port_gbps=200))
+    assert templates(i).modes(4) == []
+    slow = i.model_copy(update={"hardware": i.hardware.model_copy(update={"nic_bytes_per_second": 25e9})})
+    assert [m.lanes for m in templates(slow).modes(4)] == [1]
+    asked = FabricRequest(
+        racks=4, group_racks=2, groups=2, pipeline_send_seconds=0.0, pipeline_send_window_seconds=1.0,
+        allreduce_seconds=0.0, allreduce_window_seconds=1.0,
+    )  # fmt: skip
+    assert solve(i, asked).infeasible
+    assert solve(slow, asked).solution is not None

@@ -7,7 +7,7 @@ from typing import Any
 import bench_sites
 import pyomo.environ as pyo
 import pytest
-from power_grids import Value, angles, changed, power_case, same, violations, wire
+from power_grids import Value, angles, changed, loaded_case, power_case, same, violations, wire
 from site_grids import case, node
 
 from planner.errors import InputError
@@ -47,6 +47,17 @@ def value(instance: Instance, request: SitesRequest = ANY) -> Value:
 def test_agrees_with_angles_stated_in_full(seed: int, n1: str, new: int) -> None:
     """Lazy rows lead to the racks and the cost of all rows at once, and the checker's own power flow agrees."""
     instance, request = power_case(seed, n1=n1, new=new)
+    plan = solved(instance, request)
+    found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
+    assert same(found, angles(instance, request))
+    assert plan is None or violations(instance, plan) == []
+
+
+@pytest.mark.parametrize(("n1", "new"), [("off", 0), ("off", 2), ("margin", 1), ("node", 0), ("full", 0)])
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_loads_and_compensated_lines_agree_with_angles(seed: int, n1: str, new: int) -> None:
+    """The same of grids whose nodes draw power beside the sites, and with a line of negative reactance."""
+    instance, request = loaded_case(seed, n1=n1, new=new)
     plan = solved(instance, request)
     found = (sum(s.racks for s in plan.sites), plan.certificate.objective or 0.0) if plan else None
     assert same(found, angles(instance, request))
@@ -175,6 +186,42 @@ def fed(*lines: dict[str, Any], spare: float = 20.0, site: dict[str, Any] | None
 @pytest.mark.parametrize(("x", "most"), [(0.01, 20), (0.02, 15), (0.005, 15)])
 def test_flows_share_themselves_by_reactance(x: float, most: int) -> None:
     """Two lines of 10 MW carry 20 when alike; with one of twice the reactance the other is full at 15."""
+    assert fed(wire("E0", "E1", id="p"), wire("E0", "E1", x, id="q")) == most
+
+
+@pytest.mark.parametrize(("load", "most"), [(0.0, 10), (3.0, 7), (10.0, 0), (10.5, 0)])
+@pytest.mark.parametrize("model", ["transport", "dc"])
+def test_the_load_of_the_node_takes_its_part_of_a_line(load: float, most: int, model: str) -> None:
+    """What the site's node draws anyway comes over the same line of 10 MW; beyond it nothing is left."""
+    assert fed(wire("E0", "E1"), site={"load_mw": load}, grid_model=model) == most
+
+
+def test_load_elsewhere_loads_the_lines_before_a_contingency() -> None:
+    """Of two circuits of 10 MW one may be lost: 6 MW drawn at the far end of them leave 4 MW to the site."""
+    lines = wire("E0", "E1", circuits=2)
+    assert fed(lines, spare=99.0, n1="full") == 10
+    assert fed(lines, spare=99.0, site={"load_mw": 6.0}, n1="full") == 4
+
+
+def test_load_behind_a_single_line_goes_dark_and_does_not_forbid_sites_elsewhere() -> None:
+    """The loss of the line to a node without plants drops its load, and the site keeps what the rest carries."""
+    far = wire("E1", "E2", rating_mw=3.0)
+    nodes = [
+        node("E0", generation_mw=0.0),
+        node("E1", generation_mw=20.0, largest_unit_mw=0.0, site=False),
+        node("E2", generation_mw=0.0, load_mw=2.0, site=False),
+    ]
+    lines = [wire("E0", "E1", circuits=2), far]
+    instance = case(*nodes, lines=lines, headroom={"E": 99.0}, rules={"grid_model": "dc", "n1": "full"})
+    plan = solved(instance)
+    assert plan is not None and sum(s.racks for s in plan.sites) == 10
+    assert {f.line: abs(f.mw) for f in plan.flows}[far["id"]] == pytest.approx(2.0)
+    assert violations(instance, plan) == []
+
+
+@pytest.mark.parametrize(("x", "most"), [(0.02, 15), (-0.02, 5), (-0.005, 5)])
+def test_a_compensated_line_draws_flow_against_the_others(x: float, most: int) -> None:
+    """Beside 10 MW at 0.01 pu a line of -0.02 carries half as much the other way, one of -0.005 twice as much."""
     assert fed(wire("E0", "E1", id="p"), wire("E0", "E1", x, id="q")) == most
 
 

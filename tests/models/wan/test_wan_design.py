@@ -11,6 +11,7 @@ from planner.models.requests import Options, WanRequest
 from planner.models.wan import solve as wan
 from planner.models.wan.data import gather
 from planner.plan.wan import WanPlan
+from planner.report import summary
 from planner.solvers.outcome import Outcome, Stop
 
 OPTIONS = Options()
@@ -65,6 +66,18 @@ def test_surviving_a_cut_is_never_cheaper(seed: int) -> None:
         assert cost(safe) >= cost(bare) * (1 - 1e-9)
     if bare.solution is None:
         assert safe.solution is None
+
+
+@pytest.mark.parametrize(("ends", "shared"), [(("n2", "n2"), {"E0 - W0": ("n2",)}), (("n2", "n3"), {})])
+def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared: dict[str, tuple[str, ...]]) -> None:
+    """Two routes of different edges survive a cut; where both pass one node the plan and its summary say so."""
+    edges = [edge("n0", ends[0], 500, id="a"), edge(ends[0], "n4", 600, id="b")]
+    edges += [edge("n0", ends[1], 700, id="c"), edge(ends[1], "n4", 800, id="d")]
+    plan = solved(fibre(edges, protection="one_cut"), asked()).solution
+    assert plan is not None
+    assert plan.shared_nodes == shared
+    said = [line for line in summary._wan(plan) if "survives" in line]
+    assert ["E0 - W0 at n2" in line for line in said] == [bool(shared)]
 
 
 def test_wavelengths_kept_for_a_cut_are_shared() -> None:

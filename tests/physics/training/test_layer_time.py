@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
-from planner.physics.training import context_exchange, layer_time, memory, operations
+from planner.physics.training import context_exchange, layer_time, memory, operations, step
 from planner.physics.training.blocks.rack_blocks import group_racks
 from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.process_groups import LayerKind, weights_of
@@ -340,6 +340,31 @@ def test_experts_are_shared_by_fewer() -> None:
     only = replace(w, shared=0.0)
     still = 7 * 0.5 + 2 * 2  # of the shared weights, none here
     assert layer_time.hierarchical_seconds(m, s, only, 4, 8, 3, 1.0) == pytest.approx(still + 2 * 2 + 2 / 3 * 102.4)
+
+
+def test_ring_of_expert_shards() -> None:
+    """With pairs of GPUs sharing the experts, 4 of a rack have the same ones, and 3 racks as many rings of 3."""
+    m, s = machine(model=ROUTED), shape(e=2)
+    only = replace(weights_of(m, s), shared=0.0)
+    size = only.experts * 4
+    inside, between = 3 * 0.5 + 3 / 4 * size / 100, 2 * 2 + 2 / 3 * (size / 4) / 10
+    none = 7 * 0.5 + 2 * 2  # of the shared weights
+    assert layer_time.hierarchical_seconds(m, s, only, 4, 8, 3, 1.0) == pytest.approx(none + inside + between)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_time_that_sharding_leaves(zero: int) -> None:
+    """A pass longer than its traffic leaves the rest of its time to the NIC; a shorter one exposes the rest."""
+    m = machine(gpu(), sharding_exposed=0.25)
+    times = layer_time.layer_times(m, HALF)
+    forward, backward = layer_time.sharding_traffic_seconds(m, HALF, WEIGHTS, zero, 4, 3, 2.0)
+    for f, b in ((forward + 2.0, backward + 5.0), (forward / 2, backward / 3)):
+        own = replace(times, forward_seconds=f, backward_seconds=b)
+        found = step.sharded_times(m, HALF, own, zero_stage=zero, replicas_per_rack=4, racks=3, slowdown=2.0)
+        left = (2.0, 5.0) if f > forward else (0.0, 0.0)
+        hidden_not = 0.0 if f > forward else forward / 2 + backward * 2 / 3
+        assert (found.free_forward_seconds, found.free_backward_seconds) == pytest.approx(left)
+        assert found.sharding_seconds == pytest.approx(hidden_not + 0.25 * (forward + backward))
 
 
 def test_gradients_between_racks() -> None:

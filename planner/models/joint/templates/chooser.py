@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError
-from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network
 from planner.models.fabric.data import Mode, _modes
@@ -99,10 +98,7 @@ class Templates:
 
     def modes(self, rails: int) -> list[Mode]:
         """List the switches in their families for racks of so many GPUs at work."""
-        gpu = self.instance.hardware.accelerator
-        if not isinstance(gpu, Accelerator):
-            raise TypeError("hardware.accelerator is a name; load the instance through planner.load")
-        return list(_modes(self.network, rails, {}, gpu.nic_bytes_per_second))
+        return list(_modes(self.network, rails, {}, self.instance.hardware.gpu_nic_bytes_per_second))
 
     def options(
         self,

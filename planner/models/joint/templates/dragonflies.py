@@ -104,7 +104,8 @@ def _router_ways(s: Site, x: Shape, groups: Groups) -> Ways:
     b, m = (v.ravel() for v in np.meshgrid(bundle, links, indexing="ij"))
     own = -(-s.wan_ports // groups.number)
     used = [(a - 1) * b - (-others * m // a) - (-own // a) for a in groups.sizes]
-    fits = np.max(used, axis=0) <= left
+    fewest = [(a - 1) * b + others * m // a for a in groups.sizes]
+    fits = (np.max(used, axis=0) <= left) & (np.min(fewest, axis=0) >= s.leaf_share(x.domain))
     return Ways(np.zeros_like(b[fits]), b[fits], m[fits])
 
 
@@ -112,7 +113,7 @@ def _spine_ways(s: Site, x: Shape, groups: Groups) -> Ways:
     """Return every number of uplinks, bundle and links between groups that leaves and spines have ports for."""
     up, bundle = bundles(s.ports)
     down = bundle * x.rails * x.width
-    keep = (up <= s.uplinks(x.domain)) & (down < s.ports)
+    keep = (up >= s.leaf_share(x.domain)) & (up <= s.uplinks(x.domain)) & (down < s.ports)
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
         if name in s.pins:
             keep &= value == s.pins[name]

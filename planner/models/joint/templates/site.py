@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.instance.network import Network
 from planner.models.fabric.data import TOLERANCE, Mode
+from planner.models.fabric.traffic import leaf_share
 from planner.models.joint.template_tables import KEY, Flags, Floats, Front, Ints, Options, no_options
 from planner.models.joint.templates.link_prices import LinkPrices, Price, plus
 from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
@@ -73,6 +74,10 @@ class Site:
         """Return the ports of a leaf that GPUs of so many racks and spares leave for uplinks."""
         m, down = self.mode, domain * self.mode.rail_gpus
         return m.switch.ports - -(-(down + m.spare(self.network, down)) // m.split)
+
+    def leaf_share(self, domain: int) -> int:
+        """Return the uplinks that the core share asks for at a leaf with the GPUs of so many racks."""
+        return leaf_share(self.network, domain * self.mode.rail_gpus, self.mode.split)
 
     def domain_sizes(self) -> list[int]:
         """List the sizes of leaf domains, the largest first.

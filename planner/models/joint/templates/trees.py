@@ -99,13 +99,13 @@ class Wirings:
 
 
 def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: int = 1) -> Wirings:
-    """Return the ways that ports and pins allow, a spine's uplinks at least what the core share asks for.
+    """Return the ways that ports and pins allow, uplinks of leaves and spines at least what the core share asks for.
 
     `room`: ports that a spine keeps for uplinks at the least.
     """
     up, bundle = bundles(s.ports)
     down = bundle * rails * width
-    keep = (up <= max_up) & (down + room <= s.ports)
+    keep = (up >= s.leaf_share(domain)) & (up <= max_up) & (down + room <= s.ports)
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
         if name in s.pins:
             keep &= value == s.pins[name]

@@ -7,8 +7,8 @@ The rule after a contingency, which the checker replays from the physics alone:
   `generation_mw` (droop), the node's remaining units among them. In each island every plant keeps as reserve for it the
   same share of its `generation_mw`, that of the worst such loss.
 - The loss of a bridge splits an island in two: in each, its own plants respond in proportion to `generation_mw`, and
-  none may exceed it. An island with load and without plants goes dark, so it may not have load.
-- Plants also run for the load that is there without the sites, so that turning down has no limit here.
+  none may exceed it. An island without plants goes dark: the load of its nodes is lost, and no site may stand there.
+- Turning down has no limit here: plants also run for what load the grid's figures leave out.
 - No remaining circuit may carry more than its rating.
 """
 
@@ -67,6 +67,14 @@ class Contingencies:
         side = net.bridges[line]
         return side, np.setdiff1d(np.flatnonzero(net.island == net.island[side[0]]), side)
 
+    def dark_load(self, line: int) -> Floats:
+        """Return the load of each node that goes dark with a bridge: that of a side without plants."""
+        load = np.zeros(self.topology.network.nodes)
+        for nodes in self.sides(line):
+            if self.network.available_mw[nodes].sum() <= 0:
+                load[nodes] = self.network.load_mw[nodes]
+        return load
+
     def batches(self) -> Iterable[Batch]:
         """Return the factors of all contingencies, computed anew each time where they are too many to store."""
         few = (len(self.lines) + len(self.units)) * len(self.topology.lines) <= MAX_STORED
@@ -102,9 +110,11 @@ class Contingencies:
         net, available = self.topology.network, self.network.available_mw
         side, rest = self.sides(line)
         response = np.zeros(net.nodes)
-        if available[side].sum() > 0 and available[rest].sum() > 0:
-            response[side] = available[side] / available[side].sum()
-            response[rest] = -available[rest] / available[rest].sum()
+        # A side without plants loses its load instead: it fed nothing, and all that it drew came over the bridge.
+        weight = np.where(available > 0, available, self.dark_load(line))
+        if weight[side].sum() > 0 and weight[rest].sum() > 0:
+            response[side] = weight[side] / weight[side].sum()
+            response[rest] = -weight[rest] / weight[rest].sum()
         # The side that was fed over the bridge makes up for it, the other turns down by as much.
         factor = net.flows(response) * (1.0 if net.b[line] in side else -1.0)
         factor[line] = -1.0

@@ -109,25 +109,30 @@ def _cuts_of(
     for v in overloads:
         i, k = v.line, v.lost
         sign = 1.0 if flow[i] + v.factor * (x if v.unit else flow)[k] > 0 else -1.0
-        row = network.row(ptdf[i] if v.unit else ptdf[i] + v.factor * ptdf[k], new=False)
+        by_node = ptdf[i] if v.unit else ptdf[i] + v.factor * ptdf[k]
+        row = network.row(by_node, new=False)
         if v.unit:
             row[k] += v.factor
         circuits = topology.network.circuits[i] - (0 if v.unit or i != k else 1)
         upper = float(topology.rating_mw[i] * circuits)
+        upper += sign * network.of_load(by_node)
         name = f"{topology.lines[i]},{'unit ' + names[k] if v.unit else topology.lines[k]},{'+' if sign > 0 else '-'}"
-        # Flows are within the power moved, at most the generation and the load where islands are not balanced.
-        reach = 2 * (1 + abs(v.factor))
+        # Injections are within all generation and all load; a negative reactance may make more of them on a line.
+        reach = 2 * float(np.abs(by_node).max(initial=1.0)) + abs(v.factor)
         for condition in [topology.condition] if v.unit else _conditions(of, k, x, by_line):
             yield network.cut("security", name, sign * row, upper, condition=condition, reach=reach)
 
 
 def _island_cuts(of: Contingencies, x: Floats, by_line: SitesByLine | None, tolerance: float) -> Iterator[GridCut]:
-    """Require that each island left by a lost bridge feeds itself: no load without plants, no plant above its limit."""
+    """Require that each island left by a lost bridge feeds itself: no site without plants, no plant above its limit.
+
+    Where no plants stand, the nodes' own load goes dark with the line.
+    """
     network, net = of.network, of.topology.network
     injection = network.injection(x)
     for line in (k for k in of.lines if k in net.bridges):
         side, rest = of.sides(line)
-        inflow = -injection[side].sum()
+        inflow = -(injection + of.dark_load(line))[side].sum()
         conditions = _conditions(of, line, x, by_line)
         if abs(inflow) <= tolerance or not conditions:
             continue
@@ -136,9 +141,11 @@ def _island_cuts(of: Contingencies, x: Floats, by_line: SitesByLine | None, tole
         # The shortage in the terms of one side alone: what the side lacks, the rest has too much.
         share[side] = -1.0 if inflow > 0 else 1.0
         shortage = network.row(share, new=False)
+        # What of the nodes' own load stays in service, as the limit on the shortage of the sites has it.
+        served = network.of_load(share) - float((share * of.dark_load(line)).sum())
         rise = float(abs(inflow)) / max(float(network.available_mw[needy].sum()), 1e-9)
         for condition in conditions:
-            yield from _feed_itself(of, x, of.topology.lines[line], needy, shortage, rise, condition, tolerance)
+            yield from _feed_itself(of, x, of.topology.lines[line], needy, shortage, served, rise, condition, tolerance)
 
 
 def _feed_itself(
@@ -147,6 +154,7 @@ def _feed_itself(
     line: str,
     needy: Integers,
     shortage: Floats,
+    served: float,
     rise: float,
     condition: Condition,
     tolerance: float,
@@ -154,13 +162,15 @@ def _feed_itself(
     network, available = of.network, of.network.available_mw
     plants_mw = float(available[needy].sum())
     if plants_mw <= 0:
+        # The shortage is that of the sites alone: the nodes' own load is no column.
         yield network.cut("security", f"dark,{line}", shortage, 0.0, condition=condition, reach=2.0)
         return
     names = list(network.nodes)
     for n in needy[x[needy] > available[needy] * (1 - rise) * (1 + tolerance) + tolerance]:
         row = shortage * (available[n] / plants_mw)
         row[n] += 1.0
-        name, upper = f"fed by {names[n]},{line}", float(available[n])
+        name = f"fed by {names[n]},{line}"
+        upper = float(available[n]) + served * float(available[n] / plants_mw)
         yield network.cut("security", name, row, upper, condition=condition, reach=3.0)
 
 

@@ -128,6 +128,11 @@ class DcNetwork:
         return np.asarray([n.generation_mw for n in sorted(self.grid.nodes, key=lambda n: n.id)])
 
     @cached_property
+    def load_mw(self) -> Floats:
+        """Load of each node beside the sites."""
+        return np.asarray([n.load_mw for n in sorted(self.grid.nodes, key=lambda n: n.id)])
+
+    @cached_property
     def unit_share(self) -> Floats:
         """Share of each node's generation that is lost with its largest unit."""
         return np.asarray([lost_share(n) for n in sorted(self.grid.nodes, key=lambda n: n.id)])
@@ -222,8 +227,8 @@ class DcNetwork:
         return tuple((self.first_installed + i, installed) for i, installed in edges)
 
     def injection(self, x: Floats) -> Floats:
-        """Return the power into the network at each node in MW: generation less load."""
-        mw = x[: self.first_modules].copy()
+        """Return the power into the network at each node in MW: generation less the load of the node and its site."""
+        mw = x[: self.first_modules] - self.load_mw
         mw[self.site_nodes] -= self.module_mw * x[self.first_modules : self.first_open] + x[self.first_extra :]
         return mw
 
@@ -235,8 +240,15 @@ class DcNetwork:
             mw[self.nodes[self.corridors[k].b]] += flow
         return mw
 
+    def of_load(self, by_node: Floats) -> float:
+        """Return what the nodes' own load adds to the limit on a linear function of the injections."""
+        return float(by_node @ self.load_mw)
+
     def row(self, by_node: Floats, *, new: bool) -> Floats:
-        """Return a linear function of the injections as one of the columns; `new` counts the flows on new circuits."""
+        """Return a linear function of the injections as one of the columns; `new` counts the flows on new circuits.
+
+        The nodes' own load is no column: `of_load` moves it to the other side.
+        """
         row = np.zeros(self.width)
         row[: self.first_modules] = by_node
         row[self.first_modules : self.first_open] = -self.module_mw * by_node[self.site_nodes]
@@ -265,5 +277,6 @@ class DcNetwork:
         for i, factors in zip(worst, net.ptdf(worst), strict=True):
             sign = 1.0 if flow[i] > 0 else -1.0
             name = f"{self.base.lines[i]},{'+' if sign > 0 else '-'}"
-            cuts.append(self.cut("rating", name, sign * self.row(factors, new=True), float(limit[i])))
+            upper = float(limit[i]) + sign * self.of_load(factors)
+            cuts.append(self.cut("rating", name, sign * self.row(factors, new=True), upper))
         return cuts

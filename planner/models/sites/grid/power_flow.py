@@ -56,8 +56,14 @@ def balance(m: Any, data: SplitData, network: DcNetwork) -> None:
         if a != b:
             terms[a].append(-m.circuit_flow[k, j])
             terms[b].append(m.circuit_flow[k, j])
-    islands = [i for i, parts in enumerate(terms) if parts]
-    m.island_balance = pyo.Constraint(islands, rule=lambda _, i: pyo.quicksum(terms[i]) == 0)
+    drawn = np.bincount(island, weights=network.load_mw, minlength=len(terms))
+    islands = [i for i, parts in enumerate(terms) if parts or drawn[i] > 0]
+
+    def row(_: Any, i: int) -> Any:
+        # Load in an island that nothing can feed leaves no split at all.
+        return pyo.quicksum(terms[i]) == float(drawn[i]) if terms[i] else pyo.Constraint.Infeasible
+
+    m.island_balance = pyo.Constraint(islands, rule=row)
 
 
 def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
@@ -84,14 +90,15 @@ def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
         a, b = ends[k]
         unit = np.zeros(net.nodes)
         unit[a], unit[b] = 1.0, -1.0
-        row = network.row(net.angles(unit), new=True)
+        by_node = net.angles(unit)
+        row = network.row(by_node, new=True)
         # Below 1e-15 a coefficient is what rounding leaves of zero.
         within = pyo.quicksum(
             float(row[i]) * v for i, v in enumerate(variables) if v is not None and abs(row[i]) > 1e-15
         )
         apart = net.island[a] != net.island[b]
         shift = m.island_shift[int(net.island[a])] - m.island_shift[int(net.island[b])] if apart else 0.0
-        return m.angle[k] == within + shift
+        return m.angle[k] == within - network.of_load(by_node) + shift
 
     m.angles = pyo.Constraint(list(ends), rule=angle)
     per_rad = {c.id: BASE_MVA / (c.reactance_pu or 1.0) for c in network.buildable}
@@ -106,14 +113,14 @@ def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
 def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
     """Bound the angle between the ends of each new corridor, in radians, by what ratings allow along a path.
 
-    A circuit at its rating has its ends rating · x apart. Between islands the path may lead over any new circuits and
+    A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits and
     through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
     """
     share = normal_share(data.grid) / BASE_MVA
     graph = nx.Graph()
     graph.add_nodes_from(network.nodes)
     for c in network.existing:
-        across = share * c.rating_mw * (c.reactance_pu or 0.0)
+        across = share * c.rating_mw * abs(c.reactance_pu or 0.0)
         graph.add_edge(c.a, c.b, across=min(across, graph.get_edge_data(c.a, c.b, {"across": across})["across"]))
     bound, everywhere = {}, None
     for c in network.buildable:

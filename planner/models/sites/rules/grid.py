@@ -41,14 +41,16 @@ def _headroom_sentence(data: SplitData) -> str:
 def generation(m: Any, data: SplitData) -> None:
     """Limit the dispatch of each node to what its plants can spare, and that of each authority to its headroom.
 
-    Without flows, an authority's sites are fed by its own plants.
+    Headroom is beyond the load that the authority's nodes draw anyway. Without flows, an authority's sites are fed by
+    its own plants.
     """
     if not data.grid.rules.generation:
         return
     available = {n.id: n.generation_mw for n in data.grid.nodes}
     nodes = {b: sorted(n.id for n in data.grid.nodes if n.balancing_authority == b) for b in data.authorities}
+    drawn = {b: sum(n.load_mw for n in data.grid.nodes if n.balancing_authority == b) for b in data.authorities}
     if data.grid.rules.grid_model == "none":
-        total = {b: sum(available[n] for n in nodes[b]) for b in nodes}
+        total = {b: sum(available[n] for n in nodes[b]) - drawn[b] for b in nodes}
         areas = [(b, "plants") for b in data.authorities if data.sites_of(b)]
         m.generation = pyo.Constraint(areas, rule=lambda m, b, _: load_mw(m, data, data.sites_of(b)) <= total[b])
         return
@@ -57,7 +59,7 @@ def generation(m: Any, data: SplitData) -> None:
         if kind == "node":
             return m.generated[x] <= available[x]
         dispatch = [m.generated[n] for n in nodes[x] if n in m.generated]
-        return sum(dispatch) <= data.authorities[x].headroom_mw if dispatch else pyo.Constraint.Skip
+        return sum(dispatch) <= data.authorities[x].headroom_mw + drawn[x] if dispatch else pyo.Constraint.Skip
 
     areas = [(b, "authority") for b in data.authorities if data.grid.rules.headroom and nodes[b]]
     m.generation = pyo.Constraint([(n, "node") for n in m.generated] + areas, rule=row)
@@ -66,14 +68,14 @@ def generation(m: Any, data: SplitData) -> None:
 def _generation_modules(data: SplitData) -> float | None:
     if not data.grid.rules.generation:
         return None
-    total = sum(n.generation_mw for n in data.grid.nodes)
+    total = max(0.0, sum(n.generation_mw for n in data.grid.nodes) - data.node_load_mw)
     return (total + soft_excess(data, "generation", len(data.grid.nodes))) / data.module_mw
 
 
 def _generation_sentence(data: SplitData) -> str:
     rules, parts = data.grid.rules, []
     for b, authority in data.authorities.items():
-        available = sum(n.generation_mw for n in data.grid.nodes if n.balancing_authority == b)
+        available = sum(n.generation_mw - n.load_mw for n in data.grid.nodes if n.balancing_authority == b)
         if rules.headroom and rules.grid_model == "transport" and authority.headroom_mw < available:
             parts.append(f"{b} {megawatts(authority.headroom_mw)} (its headroom)")
         else:

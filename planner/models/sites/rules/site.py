@@ -85,14 +85,15 @@ def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
 
 
 def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
-    """Return the load of a site that counts: all of it, or what its own node's plants do not feed."""
+    """Return the load of a site that counts: all of it, or what its node draws that its own plants do not feed."""
     load = load_mw(m, data, [site])
     if data.grid.rules.interconnect.reading != "import_share":
         return load
     if data.grid.rules.grid_model == "none":
         # Without flows the node's own plants feed its site first.
-        return load - data.candidates[site].generation_mw
+        return load + data.candidates[site].load_mw - data.candidates[site].generation_mw
     # Under dc a node without plants has no variable.
+    load += data.candidates[site].load_mw
     return load - m.generated[site] if site in m.generated else load
 
 

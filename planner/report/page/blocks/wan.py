@@ -42,6 +42,7 @@ def _totals(w: WanPlan) -> Table:
     exchange = w.exchange or "none: one site trains"
     rows: list[Row] = [
         ("survives", cell("protection", SURVIVES.__getitem__)),
+        *((f"nodes on a route and its backup, {k}", ", ".join(v)) for k, v in sorted(w.shared_nodes.items())),
         ("exchange by", figure("wan.exchange", w.exchange, exchange)),
         ("window of the exchange", cell("window_seconds", "{:,.4g} s".format)),
         ("spans lit", f"{len(w.edges):,}"),
