@@ -2,7 +2,7 @@
 
 Start it with `scripts/docs/examples_place_service.py TOPOLOGY [PORT]`; it answers on 127.0.0.1:
 
-    POST /place      {"job": {...}, "busy": ["n1"]}       the placement (JSON)
+    POST /place      {"job": {...}, "busy": ["n1"]}       the placement (JSON); "order": "name" as on the command line
     POST /slurm      {"mesh": ...}, a job                 its number of nodes and its hostlist (text)
     POST /busy       "n[1-2]" or ["n1", "n2"]             nodes that are taken now; /free gives them back
     POST /filter     ExtenderArgs of kube-scheduler       ExtenderFilterResult: the one node of the pod's rank; a pod
@@ -68,7 +68,8 @@ class Service:
     def answer(self, path: str, data: Any) -> Any:
         """Return the answer to one request."""
         if path == "/place":
-            placed = self.cluster.place(job_of(data["job"]), busy=data.get("busy", ()), time_limit=SECONDS)
+            options = {"busy": data.get("busy", ()), "order": data.get("order", "any")}
+            placed = self.cluster.place(job_of(data["job"]), **options, time_limit=SECONDS)
             return {**placed.model_dump(mode="json"), "hostlist": fold_names(placed.nodes)}
         if path == "/slurm":
             placed = self.cluster.place(job_of(data), time_limit=SECONDS)

@@ -52,6 +52,14 @@ def test_a_job_is_placed(port: int) -> None:
     assert (status, placed["hostlist"]) == (200, "n[1-4]")
 
 
+def test_an_order_may_be_asked_for(port: int) -> None:
+    """Ranks by name are placed so; an unknown order is refused."""
+    status, placed = posted(port, "/place", json.dumps({"job": JOB, "order": "name"}).encode())
+    assert (status, placed["order"]) == (200, "name")
+    status, answer = posted(port, "/place", json.dumps({"job": JOB, "order": "nam"}).encode())
+    assert status == 400 and "order: must be any or name" in answer["Error"]
+
+
 def test_no_request_names_a_file(port: int, tmp_path: Path) -> None:
     """A text in the place of a job is refused, not opened."""
     (tmp_path / "job.json").write_text(json.dumps(JOB))
