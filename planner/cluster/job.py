@@ -35,9 +35,10 @@ class Job(Frozen):
     name: Name
     mesh: dict[Name, Count] | None = Field(
         None,
-        description='Axis sizes in rank order, slowest first: {"pipeline": 8, "data": 16}; "data" lines all-reduce.',
+        description='Axis sizes in rank order, slowest first: {"pipeline": 8, "data": 16}; lines along data, tensor, '
+        "context and expert exchange.",
     )
-    nodes_per_member: Count = Field(1, description="Consecutive nodes that one member of the mesh takes.")
+    nodes_per_member: Count = Field(1, description="Consecutive nodes of one member of the mesh, kept together first.")
     groups: tuple[GroupKind, ...] = Field((), description="In place of a mesh: groups in rank order, kind by kind.")
     gpus_per_node: Annotated[int, Field(ge=1, le=1_024)] | None = Field(None, description="GPUs (ranks) of a node.")
     segment_nodes: Count = Field(1, description="Consecutive nodes that must stay in one block (or leaf).")

@@ -10,7 +10,7 @@ from planner.cluster.nesting import levels
 from planner.cluster.results import Defragmentation, Move, Preemption, Queued, Running
 from planner.errors import InputError
 from planner.models.placement.bounds import bounds, min_split_groups
-from planner.models.placement.data import Packing, Problem, measure, used
+from planner.models.placement.data import Kind, Packing, Problem, measure, used
 from planner.models.placement.solve import FORMULATION, Solution, solve
 from planner.scheduling.counting import Counted, is_plain
 from planner.scheduling.placing import does_not_fit, placement
@@ -45,7 +45,12 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     if not admitted:
         certificate = does_not_fit(jobs[0], own[0], seed).certificate
         return Queued(placements=(), waiting=waiting, groups_split=0, certificate=certificate)
-    kinds = tuple(k for i in admitted for k in own[i].kinds)
+    weights = _weights([jobs[i] for i in admitted])
+    kinds = tuple(
+        Kind(k.size, k.count, w)
+        for i, of in zip(admitted, weights, strict=True)
+        for k, w in zip(own[i].kinds, of, strict=True)
+    )
     together = Problem(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
     outcome = solve(together, options, fragmentation=False)
     solution = outcome.solution
@@ -59,9 +64,35 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         placements.append(placement(cluster, jobs[i], counted, _stated(own[i], packing, outcome), seed))
         units = [u[n:] for u, n in zip(units, used(own[i], packing), strict=True)]
         first += len(own[i].kinds)
-    certificate = outcome.certificate(formulation=FORMULATION, minimizes="split groups of all jobs", seed=seed)
+    weighted = {k.weight for k in kinds} != {1}
+    what = (
+        "weight of split groups of all jobs, in millionths of the most bytes"
+        if weighted
+        else "split groups of all jobs"
+    )
+    certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed)
     split = len(solution.packing.split)
     return Queued(placements=tuple(placements), waiting=waiting, groups_split=split, certificate=certificate)
+
+
+def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
+    """Weigh the kinds of several jobs on one scale: bytes in millionths of the most of any job, 1 where none has any.
+
+    Raises
+    ------
+    InputError
+        If some jobs state bytes and others none: nothing says what a split group of these is worth beside the others.
+    """
+    given = [[job.traffic_bytes_per_step.get(k.name, 0.0) for k in job.kinds] for job in jobs]
+    without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
+    most = max(max(of) for of in given)
+    if not most:
+        return [(1,) * len(of) for of in given]
+    if without:
+        stated = next(job.name for job, of in zip(jobs, given, strict=True) if any(of))
+        both = f"job {stated!r} states traffic_bytes_per_step of its groups and job {without[0]!r} does not"
+        raise InputError(f"queue: {both}; give them for all jobs or for none")
+    return [tuple(round(1e6 * b / most) for b in of) for of in given]
 
 
 def _require_one_tree(cluster: Cluster, what: str) -> None:

@@ -1,6 +1,7 @@
 """Placement of a job whose ranks follow the order of node names, as a launcher numbers them that takes no other."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from planner.cluster.hostlist import natural
 from planner.cluster.job import Job, slots
@@ -9,10 +10,11 @@ from planner.cluster.placement import Figure, Placement
 from planner.errors import InputError
 from planner.models.placement.name_order import Chosen, Order, fewest_cuts
 from planner.models.placement.ranks import Ranked
+from planner.models.requests import Options
 from planner.physics.network.locality import lower_bound_split
 from planner.scheduling.counting import in_segments
+from planner.scheduling.leaf_map import LeafMap
 from planner.scheduling.placing import across_pods, does_not_fit, placed_groups
-from planner.scheduling.session import Cluster
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 
@@ -24,7 +26,7 @@ FORMULATION = (
 REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) or by the torchrun format"
 
 
-def place_by_name(cluster: Cluster, job: Job, taken: set[str], seed: int) -> Placement:
+def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options) -> Placement:
     """Choose the nodes whose order by name splits the fewest members, then groups, then makes the fewest pieces.
 
     Raises
@@ -32,12 +34,12 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], seed: int) -> Pla
     InputError
         If ranks of a group do not follow each other, or leaves are mixed by name: no order by name is worth a choice.
     """
-    order, deadline = _order_of(job), Deadline(None)
+    order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
     runs = _runs(cluster, taken)
     chosen: dict[int, Chosen] = {}
     for tree in range(cluster.trees):
         own = [len(left) if cluster.leaves[i].tree == tree else 0 for i, left in runs]
-        found = fewest_cuts(own, order)
+        found = fewest_cuts(own, order, deadline)
         if found is not None:
             chosen[tree] = found
     if not chosen:
@@ -47,8 +49,9 @@ def place_by_name(cluster: Cluster, job: Job, taken: set[str], seed: int) -> Pla
         q = in_segments(job, cluster.leaves, taken).q
         return does_not_fit(job, q, seed, cluster.trees, max(free))
     best = min(chosen.values(), key=lambda c: c.values)
+    proved = all(c.proved for c in chosen.values())
     nodes = tuple(n for (_, own), t in zip(runs, best.taken, strict=True) for n in own[:t])
-    return _stated(cluster, job, nodes, best, [len(own) for _, own in runs], deadline, seed)
+    return _stated(cluster, job, nodes, replace(best, proved=proved), [len(own) for _, own in runs], deadline, seed)
 
 
 def _order_of(job: Job) -> Order:
@@ -68,7 +71,7 @@ def _order_of(job: Job) -> Order:
     return Order(groups=(found[last].size,) * found[last].count, member=job.nodes_per_member)
 
 
-def _runs(cluster: Cluster, taken: set[str]) -> list[tuple[int, list[str]]]:
+def _runs(cluster: LeafMap, taken: set[str]) -> list[tuple[int, list[str]]]:
     """Return the leaves in the order of names, each with its free nodes."""
     runs: list[tuple[int, list[str]]] = []
     free = (n for leaf in cluster.leaves for n in leaf.nodes if n not in taken)
@@ -89,7 +92,7 @@ def _runs(cluster: Cluster, taken: set[str]) -> list[tuple[int, list[str]]]:
 
 
 def _stated(
-    cluster: Cluster,
+    cluster: LeafMap,
     job: Job,
     nodes: tuple[str, ...],
     chosen: Chosen,
@@ -103,7 +106,11 @@ def _stated(
         on = tuple(nodes[r] for r in slot.ranks)
         own.append(Ranked(slot.name, on, tuple(dict.fromkeys(cluster.leaf_of[n] for n in on)), slot.ranks))
     groups = placed_groups(cluster, own)
-    figures = _figures(job, chosen)
+    order = _order_of(job)
+    sizes = set(order.groups)
+    least = {"split members": lower_bound_split(free, job.nodes // order.member, order.member)}
+    least[f"split {_searched(job).what}"] = lower_bound_split(free, len(order.groups), min(sizes)) * (len(sizes) == 1)
+    figures = _figures(job, chosen, least)
     tiers = len(cluster.leaves[0].path)
     crossing = [across_pods(cluster, groups, t) for t in range(tiers)]
     what = _searched(job).what
@@ -113,23 +120,23 @@ def _stated(
     else:
         counted = []
     goals = ", then ".join(f.name for f in figures)
+    stated = next((f for f in figures if f.value != f.bound), figures[0])
     outcome: Outcome[Chosen] = Outcome(
-        stop=Stop.PROVED,
+        stop=Stop.PROVED if all(f.value == f.bound for f in figures) else Stop.LIMIT,
         solution=chosen,
-        objective=float(figures[0].value),
-        bound=float(figures[0].value),
+        objective=float(stated.value),
+        bound=float(stated.bound),
         solver=SOLVER,
         seconds=deadline.elapsed,
     )
-    count, size = sum(k.count for k in job.kinds), max(k.size for k in job.kinds)
-    closed = lower_bound_split(free, count, size) if len(job.kinds) == 1 else 0
     return Placement(
         job=job.name,
         nodes=nodes,
         groups=groups,
         order="name",
+        stopped=outcome.stop.value,
         groups_split=sum(len(g.leaves) > 1 for g in groups),
-        lower_bound_split=closed,
+        lower_bound_split=least.get("split groups", 0) if _searched(job).axis == "data" else _closed_form(job, free),
         extra_pieces=sum(len(g.leaves) - 1 for g in groups),
         groups_cross_pod=crossing[0] if crossing else 0,
         figures=(*figures, *counted),
@@ -137,11 +144,17 @@ def _stated(
         certificate=outcome.certificate(
             formulation=FORMULATION,
             minimizes=f"{goals}, with ranks in the order of node names; objective and bound are those of "
-            f"{figures[0].name!r}",
+            f"{stated.name!r}",
             seed=seed,
             given="ranks follow the order of node names",
         ),
     )
+
+
+def _closed_form(job: Job, free: Sequence[int]) -> int:
+    """Bound the split data groups of any placement."""
+    (kind,) = job.kinds
+    return lower_bound_split(free, kind.count, kind.size)
 
 
 def _searched(job: Job) -> Level:
@@ -150,12 +163,16 @@ def _searched(job: Job) -> Level:
     return found[-1] if found else Level("data", 1, 1, 1)
 
 
-def _figures(job: Job, chosen: Chosen) -> list[Figure]:
-    """State what the choice cuts: with members of several nodes these first, which alone may be all there is."""
+def _figures(job: Job, chosen: Chosen, least: Mapping[str, int]) -> list[Figure]:
+    """State what the choice cuts: members of several nodes first; without a proof the closed forms bound them."""
     members, split, extra = chosen.values
     what = _searched(job).what
     beside = "" if what == "groups" else f" of {what}"
     rows = [(f"split {what}", split), (f"extra pieces{beside}", extra)]
     if job.mesh is not None and job.nodes_per_member > 1 and what != "members":
         rows.insert(0, ("split members", members))
-    return [Figure(name=n, value=v, bound=v, analytic_bound=0) for n, v in rows]
+    bounds = [v if chosen.proved else min(v, least.get(n, 0)) for n, v in rows]
+    return [
+        Figure(name=n, value=v, bound=b, analytic_bound=min(b, least.get(n, 0)))
+        for (n, v), b in zip(rows, bounds, strict=True)
+    ]

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from planner.cluster.job import Job, slots
 from planner.cluster.nesting import Level, blocks, groups_of, levels, numbering
@@ -14,14 +13,12 @@ from planner.models.placement.solve import FORMULATION, Solution
 from planner.physics.network.locality import lower_bound_split
 from planner.plan.certificate import Certificate
 from planner.scheduling.counting import Counted
+from planner.scheduling.leaf_map import LeafMap
 from planner.solvers.outcome import Outcome, Stop
-
-if TYPE_CHECKING:
-    from planner.scheduling.session import Cluster
 
 
 def placement(
-    cluster: "Cluster",
+    cluster: LeafMap,
     job: Job,
     counted: Counted,
     outcome: Outcome[Solution],
@@ -60,7 +57,7 @@ def placement(
     )
 
 
-def own_groups(cluster: "Cluster", job: Job, ranked: Sequence[Ranked], nodes: Sequence[str]) -> Iterable[Ranked]:
+def own_groups(cluster: LeafMap, job: Job, ranked: Sequence[Ranked], nodes: Sequence[str]) -> Iterable[Ranked]:
     """Return a job's groups as they are ranked, or the data groups of a mesh from its rank order."""
     if job.mesh is None:
         return ranked
@@ -100,7 +97,7 @@ def _name(name: str, level: Level, job: Job, at: int) -> str:
     return f"split {level.what}" if name.startswith("split") else f"{name} of {level.what}"
 
 
-def levels_above(cluster: "Cluster", job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
+def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
     """Count the split groups of the axes above the level that was placed, each with its closed form by itself."""
     figures = []
     for level in levels(job)[at + 1 :]:
@@ -117,7 +114,7 @@ def _closed_form(job: Job, free: Sequence[int]) -> int:
     return lower_bound_split(free, kind.count, kind.size)
 
 
-def placed_groups(cluster: "Cluster", groups: Iterable[Ranked]) -> tuple[PlacedGroup, ...]:
+def placed_groups(cluster: LeafMap, groups: Iterable[Ranked]) -> tuple[PlacedGroup, ...]:
     """Return groups with the names of the leaves that their nodes stand in."""
     leaves = cluster.leaves
     return tuple(
@@ -125,7 +122,7 @@ def placed_groups(cluster: "Cluster", groups: Iterable[Ranked]) -> tuple[PlacedG
     )
 
 
-def across_pods(cluster: "Cluster", groups: Iterable[PlacedGroup], tier: int = 0) -> int:
+def across_pods(cluster: LeafMap, groups: Iterable[PlacedGroup], tier: int = 0) -> int:
     """Count the groups under several pods, or under several switches of a higher tier."""
     paths = ({cluster.leaves[cluster.leaf_of[n]].path[tier] for n in g.nodes} for g in groups)
     return sum(len(on) > 1 for on in paths)

@@ -12,11 +12,12 @@ from planner.cluster.job import Job
 from planner.cluster.placement import Placement
 from planner.cluster.topology import Topology
 from planner.errors import InputError, InternalError
-from planner.models.placement.data import LeafNodes, Problem, leaves_of
+from planner.models.placement.data import Problem
 from planner.models.placement.forest import solve_in_one_tree
 from planner.models.placement.solve import Solution, solve
 from planner.models.requests import Options
 from planner.scheduling.counting import Counted, in_blocks, in_segments, level_to_place, only
+from planner.scheduling.leaf_map import LeafMap
 from planner.scheduling.placing import placement
 from planner.solvers.outcome import Outcome
 from planner.solvers.registry import SOLVERS, linear_runner
@@ -45,14 +46,11 @@ def options_of(time_limit: float | None, seed: int = 0, threads: int | None = No
     return Options(time_limit=limit, seed=seed, threads=threads)
 
 
-class Cluster:
+class Cluster(LeafMap):
     """A topology with the nodes that are busy or broken; every method may be called from several threads."""
 
     def __init__(self, topology: Topology, *, busy: Iterable[str] = ()) -> None:
-        self.topology = topology
-        self.leaves: tuple[LeafNodes, ...] = tuple(leaves_of(topology))
-        self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
-        self.trees = len({leaf.tree for leaf in self.leaves})
+        super().__init__(topology)
         self._busy: set[str] = set()
         self._free = [len(leaf.nodes) for leaf in self.leaves]
         self._lock = RLock()
@@ -152,7 +150,7 @@ class Cluster:
         if order == "name":
             from planner.scheduling.by_name import place_by_name
 
-            return self._checked(job, place_by_name(self, job, taken, seed), taken)
+            return self._checked(job, place_by_name(self, job, taken, options), taken)
         counted, outcome = self._solved(job, taken, options, fragmentation=fragmentation)
         left = [sum(n not in taken for n in leaf.nodes) for leaf in self.leaves]
         return self._checked(job, placement(self, job, counted, outcome, seed, left), taken)
@@ -164,11 +162,6 @@ class Cluster:
         if broken:
             raise InternalError(f"the placement of job {job.name!r} breaks {broken[0].rule}: {broken[0].message}")
         return placed
-
-    def blocks_of(self, units: Sequence[Sequence[tuple[str, ...]]], leaf: int) -> list[int]:
-        """Return the number of the block of each free node of a leaf."""
-        number = {node: b for b, block in enumerate(self.leaves[leaf].blocks) for node in block}
-        return [number[unit[0]] for unit in units[leaf]]
 
     def taken(self, busy: Iterable[str] = (), free: Iterable[str] = ()) -> set[str]:
         """Return the nodes that a call may not use: those that are busy but not `free`, and `busy`."""

@@ -11,6 +11,7 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 
+from planner.cluster.hostlist import natural
 from planner.cluster.job import GroupKind, Job, slots
 from planner.cluster.topology import Switch, Topology
 from planner.scheduling.session import Cluster
@@ -83,7 +84,10 @@ def compare(nodes: int, share: float, kinds: Sequence[tuple[int, float]], limit:
     print(f"{'':24}{'split':>7}{'extra':>7}{'across':>7}{'seconds':>9}")
     bounds = "/".join(str(f.bound) for f in placed.figures[:3])
     row("planner", figures(cluster, job, placed.nodes), seconds, f"bounds {bounds}, {placed.certificate.status}")
+    by_name, seconds = timed(lambda: cluster.place(job, order="name").nodes)
+    row("planner, by name", figures(cluster, job, by_name), seconds, "ranks in the order of node names")
     rivals: dict[str, Callable[[], Sequence[str]]] = {
+        "its list, by name": lambda: sorted(placed.nodes, key=natural),
         "greedy, roomiest leaf": lambda: leaf_by_leaf(cluster, job),
         "node order": lambda: in_node_order(cluster, job),
     }

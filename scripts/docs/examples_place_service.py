@@ -2,10 +2,11 @@
 
 Start it with `scripts/docs/examples_place_service.py TOPOLOGY [PORT]`; it answers on 127.0.0.1:
 
-    POST /place      {"job": {...}, "busy": ["n1"]}       the placement (JSON)
+    POST /place      {"job": {...}, "busy": ["n1"]}       the placement (JSON); "order": "name" as on the command line
     POST /slurm      {"mesh": ...}, a job                 its number of nodes and its hostlist (text)
     POST /busy       "n[1-2]" or ["n1", "n2"]             nodes that are taken now; /free gives them back
-    POST /filter     ExtenderArgs of kube-scheduler       ExtenderFilterResult: the one node of the pod's rank
+    POST /filter     ExtenderArgs of kube-scheduler       ExtenderFilterResult: the one node of the pod's rank; a pod
+                                                          without the annotation planner/job keeps all its nodes
 
 docs/placement-calls.md has a job_submit.lua, a prolog and a scheduler's configuration that call it.
 """
@@ -35,16 +36,24 @@ MAX_BODY = 8 << 20  # bytes of a request: 50,000 names of nodes are 1 MB
 SILENT_SECONDS = 10.0  # that a client may send nothing
 REQUEST_SECONDS = 30.0  # that a request may take in all
 MAX_CLIENTS = 64  # at once; more wait in the queue of the system
-PROMISE_SECONDS = 600.0  # that a job's nodes are kept for pods that have not asked yet
+PROMISE_SECONDS = 600.0  # that a node is kept for a pod that has not asked, or that asked and did not start
+Key = tuple[str, str, str]  # namespace, name and identity of a job
+ANNOTATION, INDEX = "planner/job", "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass(slots=True)
 class Promise:
-    """The nodes of a job, since when they are kept for it, and the ranks whose pods have asked for theirs."""
+    """The nodes of a job, since when they are kept for it, when the pod of each rank last asked, and ranks given up."""
 
     placed: Placement
     since: float
-    ranks: set[int] = field(default_factory=set)
+    asked: dict[int, float] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+
+    @property
+    def kept(self) -> dict[int, str]:
+        """The nodes that are still its own, by rank."""
+        return {rank: n for rank, n in enumerate(self.placed.nodes) if rank not in self.lost}
 
 
 class Service:
@@ -53,13 +62,14 @@ class Service:
     def __init__(self, topology: Path) -> None:
         self.cluster = Cluster(read_topology(topology))
         self.cluster.warm_up()
-        self.promised: dict[str, Promise] = {}
+        self.promised: dict[Key, Promise] = {}
         self.lock = Lock()
 
     def answer(self, path: str, data: Any) -> Any:
         """Return the answer to one request."""
         if path == "/place":
-            placed = self.cluster.place(job_of(data["job"]), busy=data.get("busy", ()), time_limit=SECONDS)
+            options = {"busy": data.get("busy", ()), "order": data.get("order", "any")}
+            placed = self.cluster.place(job_of(data["job"]), **options, time_limit=SECONDS)
             return {**placed.model_dump(mode="json"), "hostlist": fold_names(placed.nodes)}
         if path == "/slurm":
             placed = self.cluster.place(job_of(data), time_limit=SECONDS)
@@ -71,48 +81,92 @@ class Service:
             (self.cluster.set_busy if path == "/busy" else self.freed)(nodes)
             return {"busy": len(self.cluster.busy)}
         if path == "/filter":
-            return self.filtered(data["Pod"]["metadata"], data.get("NodeNames") or [])
+            return self.extended(data)
         raise PlannerError(f"{path}: must be one of /place, /slurm, /busy, /free, /filter")
 
-    def filtered(self, pod: dict[str, Any], offered: list[str]) -> dict[str, Any]:
+    def extended(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Answer kube-scheduler, which names nodes where it caches them and else sends them whole.
+
+        A pod that is none of ours keeps every node; what is wrong with one of ours is its error alone.
+        """
+        items = (data.get("Nodes") or {}).get("items") or []
+        offered = data.get("NodeNames") or [item["metadata"]["name"] for item in items]
+        pod = data["Pod"]["metadata"]
+        if ANNOTATION not in (pod.get("annotations") or {}):
+            chosen, failed, error = offered, dict[str, str](), ""
+        else:
+            try:
+                chosen, failed, error = self.filtered(pod, offered)
+            except PlannerError as problem:
+                chosen, failed, error = [], {}, str(problem)
+        own = set(chosen)
+        nodes = {"Nodes": {"items": [item for item in items if item["metadata"]["name"] in own]}} if items else {}
+        return {"NodeNames": chosen, "FailedNodes": failed, "Error": error, **nodes}
+
+    def filtered(self, pod: dict[str, Any], offered: list[str]) -> tuple[list[str], dict[str, str], str]:
         """Place the pod's job with its first pod, and offer each pod the node of its rank."""
-        job = job_of(parse_json(pod["annotations"]["planner/job"], "planner/job"))
-        rank = int(pod["labels"]["batch.kubernetes.io/job-completion-index"])
+        job = job_of(parse_json(pod["annotations"][ANNOTATION], ANNOTATION))
+        index = (pod.get("labels") or {}).get(INDEX, (pod.get("annotations") or {}).get(INDEX, ""))
+        if not (isinstance(index, str) and index.isascii() and index.isdecimal()):
+            raise InputError(f"{INDEX}: must be the rank of the pod (is {index!r}); make the job an indexed one")
+        rank, key = int(index), owner_of(pod, job)
         with self.lock:
-            self.forget()
-            promise = self.promised.get(job.name)
+            self.forget(offered, key)
+            promise = self.promised.get(key)
             if promise is None:
+                self.supersede(key)
                 placed = self.cluster.place(job, time_limit=SECONDS)
                 if not placed.nodes:
-                    return {"NodeNames": [], "FailedNodes": {}, "Error": placed.reason}
+                    return [], {}, placed.reason
                 self.cluster.set_busy(placed.nodes)
-                promise = self.promised[job.name] = Promise(placed, time.monotonic())
-            placed = promise.placed
-            if not 0 <= rank < len(placed.nodes):
-                raise InputError(f"job-completion-index {rank}: must be from 0 to {len(placed.nodes) - 1}; correct it")
-            promise.ranks.add(rank)
-        node = placed.nodes[rank]
-        return {
-            "NodeNames": [n for n in offered if n == node],
-            "FailedNodes": {n: f"rank {rank} runs on {node}" for n in offered if n != node},
-            "Error": "",
-        }
+                promise = self.promised[key] = Promise(placed, time.monotonic())
+            nodes = promise.placed.nodes
+            if not 0 <= rank < len(nodes):
+                raise InputError(f"job-completion-index {rank}: must be from 0 to {len(nodes) - 1}; correct it")
+            node = nodes[rank]
+            if rank in promise.lost and node in self.cluster.busy:
+                return [], {}, f"rank {rank}: {node} was given back and taken by others; submit the job again"
+            promise.lost.discard(rank)
+            self.cluster.set_busy([node])
+            promise.asked[rank] = time.monotonic()
+        chosen = [n for n in offered if n == node]
+        return chosen, {n: f"rank {rank} runs on {node}" for n in offered if n != node}, ""
 
-    def forget(self) -> None:
-        """Give back the nodes of ranks whose pods have not asked in time; those of the others run."""
-        now = time.monotonic()
-        for name, promise in list(self.promised.items()):
-            missing = [n for rank, n in enumerate(promise.placed.nodes) if rank not in promise.ranks]
-            if missing and now - promise.since > PROMISE_SECONDS:
-                self.cluster.set_free(missing)
-                del self.promised[name]
+    def forget(self, offered: Iterable[str] = (), asking: Key | None = None) -> None:
+        """Give back nodes whose pods never asked in time, and those that are offered again long after theirs did.
+
+        The scheduler offers an own pod, which takes whole nodes, none on which another runs: what it offers has no pod.
+        """
+        now, again = time.monotonic(), set(offered)
+        for key, promise in list(self.promised.items()):
+            late = {
+                rank
+                for rank, node in promise.kept.items()
+                if now - promise.asked.get(rank, promise.since) > PROMISE_SECONDS
+                and (rank not in promise.asked or (node in again and key != asking))
+            }
+            self.cluster.set_free(promise.kept[rank] for rank in late)
+            promise.lost |= late
+            if not promise.kept:
+                del self.promised[key]
+
+    def supersede(self, key: Key) -> None:
+        """Give back the nodes of a job that another of the same name has followed: no two are there at once."""
+        for other in [k for k in self.promised if k[:2] == key[:2] and k != key]:
+            self.cluster.set_free(self.promised.pop(other).kept.values())
 
     def freed(self, nodes: Iterable[str]) -> None:
         """Give nodes back, and forget the jobs that ran on them."""
         gone = set(nodes)
         self.cluster.set_free(gone)
         with self.lock:
-            self.promised = {k: p for k, p in self.promised.items() if gone.isdisjoint(p.placed.nodes)}
+            self.promised = {k: p for k, p in self.promised.items() if gone.isdisjoint(p.kept.values())}
+
+
+def owner_of(pod: dict[str, Any], job: Job) -> Key:
+    """Return the namespace and name of a pod's job, and the identity that no later job of that name has."""
+    owners = pod.get("ownerReferences") or [{}]
+    return str(pod.get("namespace") or ""), str(owners[0].get("name") or job.name), str(owners[0].get("uid") or "")
 
 
 def job_of(data: Any) -> Job:

@@ -1,20 +1,22 @@
 """The real scheduler: what the planner writes, slurmctld reads, accepts and allocates to the node."""
 
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from slurm_controller import Controller, controller, why_not
 
 import planner
-from planner.cluster.hostlist import expand, fold_names
+from planner.cluster.hostlist import expand, fold_names, natural
 from planner.cluster.topology import Switch, Topology
 from planner.errors import InputError
 from planner.formats.placement import Placed
 from planner.formats.slurm.job import hostfile, sbatch_arguments
 from planner.formats.slurm.node_states import read_states
 from planner.formats.slurm.topology_conf import read_conf, write_conf
+from planner.formats.write import write_placed
 
 RACKS, PER_RACK, PODS = 16, 16, 4
 
@@ -203,3 +205,39 @@ def test_hostlists_fold_and_expand_as_scontrol_does(slurm: Controller) -> None:
 def test_brackets_turn_as_in_slurm(slurm: Controller, text: str) -> None:
     """Several brackets in one name give their names in Slurm's own order."""
     assert slurm.run("scontrol", "show", "hostnames", text).split() == expand(text)
+
+
+def ranks(slurm: Controller, *arguments: str, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Run a step and return the node of each rank."""
+    command = ("srun", "--exclusive", *arguments, "sh", "-c", "echo $SLURM_PROCID $SLURMD_NODENAME")
+    rows = [line.split() for line in slurm.run(*command, environment=environment).splitlines()]
+    return tuple(node for _, node in sorted(rows, key=lambda row: int(row[0])))
+
+
+@pytest.mark.slow
+def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
+    """On running nodes a node list is sorted by name, as an order of names is; hostfile and torchrun keep any order."""
+    if reason := why_not(daemons=True):
+        pytest.skip(reason)
+    leaves = (("n2", "n10", "n1"), ("n3", "n11", "n20"))
+    tree = Topology(
+        switches=(Switch(name="top"), *(Switch(name=f"l{i}", parent="top", nodes=n) for i, n in enumerate(leaves)))
+    )
+    names = [n for own in leaves for n in own]
+    nodes = ("n11", "n2", "n20", "n1")
+    placed = Placed(job="j", nodes=nodes, gpus_per_node=1)
+    (tmp_path / "ranks").write_text(hostfile(placed, tree))
+    (tmp_path / "torch.sh").write_text(write_placed(placed, tree, "torchrun"))
+    (tmp_path / "torchrun").write_text('#!/bin/sh\necho "$SLURMD_NODENAME $*"\n')
+    (tmp_path / "torchrun").chmod(0o755)
+    with controller(tmp_path / "run", "", write_conf(tree), daemons=names) as slurm:
+        assert ranks(slurm, "-N4", "-n4", "-w", fold_names(nodes)) == tuple(sorted(nodes, key=natural))
+        by_name = planner.place(tree, {"name": "j", "mesh": {"pipeline": 2, "data": 2}}, only=nodes, order="name")
+        assert ranks(slurm, "-N4", "-n4", "-w", fold_names(by_name.nodes)) == by_name.nodes
+        file = {"SLURM_HOSTFILE": str(tmp_path / "ranks")}
+        assert ranks(slurm, "-n4", "-m", "arbitrary", environment=file) == nodes
+        path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        command = ("srun", "-N4", "--ntasks-per-node=1", "-w", fold_names(nodes), "sh", str(tmp_path / "torch.sh"), "x")
+        started = slurm.run(*command, environment=path).splitlines()
+    by_rank = {line.split("--node-rank=")[1].split()[0]: line.split()[0] for line in started}
+    assert tuple(by_rank[str(rank)] for rank in range(4)) == nodes

@@ -7,12 +7,13 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES = ("slurmctld", "slurm-client")
+PROGRAMS = ("slurmctld", "scontrol", "sbatch")
 CONFIGURATION = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -48,21 +49,29 @@ SuspendTimeout=1
 ResumeRate=0
 SuspendRate=0
 TreeWidth=65533
-NodeName={nodes} CPUs=8 State=CLOUD
+{named}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
+_POWER = re.compile(r"^(?:#.*|Suspend\w+=.*|Resume\w+=.*|SlurmdTimeout=.*)\n", re.MULTILINE)
+
+
 @functools.cache
-def why_not() -> str | None:
+def why_not(daemons: bool = False) -> str | None:
     """Install the packages where they are missing; say why there can be no controller, None where there can."""
+    programs, packages = [*PROGRAMS, *["slurmd"] * daemons], [*PACKAGES, *["slurmd"] * daemons]
+
+    def installed() -> bool:
+        return all(shutil.which(c) for c in programs)
+
     if os.geteuid() != 0:
         return "a private slurmctld is started as root here, and packages are installed by root"
-    if _installed():
+    if installed():
         return None
     if not shutil.which("apt-get"):
-        return "slurmctld is not installed and there is no apt-get to install it"
-    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *PACKAGES]
+        return f"{' or '.join(programs)} is not installed and there is no apt-get to install it"
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
     for command in (install, ["apt-get", "update", "-q"], install):
         done = subprocess.run(
             command,
@@ -72,13 +81,9 @@ def why_not() -> str | None:
             timeout=300,
             check=False,
         )
-        if _installed():
+        if installed():
             return None
     return f"Debian's slurm packages cannot be installed: {done.stderr.strip()[-200:]}"
-
-
-def _installed() -> bool:
-    return all(shutil.which(c) for c in ("slurmctld", "scontrol", "sbatch"))
 
 
 @dataclass(frozen=True)
@@ -142,10 +147,12 @@ def controller(
     *,
     files: Mapping[str, str] | None = None,
     more: str = "",
+    daemons: Sequence[str] = (),
 ) -> Iterator[Controller]:
     """Start a slurmctld that reads a topology.conf, and stop it at the end whatever happens.
 
-    `files` are put beside its configuration, `more` are lines of it.
+    `files` are put beside its configuration, `more` are lines of it. With `daemons`, the names of all nodes, each has a
+    slurmd on this machine, so that steps run; else nodes are simulated.
 
     Raises
     ------
@@ -157,15 +164,24 @@ def controller(
     for name, text in (files or {}).items():
         (directory / name).write_text(text)
         (directory / name).chmod(0o755)
-    port, node_port = _free_ports()
+    (port, node_port), host = _free_ports(2), socket.gethostname().partition(".")[0]
+    named, configuration = f"NodeName={nodes} CPUs=8 State=CLOUD", CONFIGURATION
+    if daemons:
+        lines = (
+            f"NodeName={n} NodeHostname={host} NodeAddr=127.0.0.1 Port={own} CPUs=1 State=UNKNOWN"
+            for n, own in zip(daemons, _free_ports(len(daemons)), strict=True)
+        )
+        named = "\n".join([*lines, "SlurmdParameters=config_overrides"])
+        configuration = _POWER.sub("", CONFIGURATION).replace("/spool", "/spool-%n")
+        configuration = f"SlurmdPidFile={{directory}}/%n.pid\nSlurmdLogFile={{directory}}/%n.log\n{configuration}"
     (directory / "slurm.conf").write_text(
-        CONFIGURATION.format(
-            host=socket.gethostname().partition(".")[0],
+        configuration.format(
+            host=host,
             port=port,
             node_port=node_port,
             directory=directory,
             topology=f"TopologyPlugin={plugin}\n{more}",
-            nodes=nodes,
+            named=named,
         )
     )
     slurm = Controller(directory)
@@ -173,16 +189,31 @@ def controller(
         process = subprocess.Popen(
             ["slurmctld", "-D", "-c", "-f", str(directory / "slurm.conf")], stdout=out, stderr=out
         )
+    own = [process]
     try:
         _wait(slurm, process)
+        for n in daemons:
+            command = ["slurmd", "-D", "-N", n, "-f", str(directory / "slurm.conf")]
+            own.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        _wait_for_nodes(slurm, len(daemons))
         yield slurm
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        for one in reversed(own):
+            one.terminate()
+        for one in own:
+            try:
+                one.wait(10)
+            except subprocess.TimeoutExpired:
+                one.kill()
+                one.wait()
+
+
+def _wait_for_nodes(slurm: Controller, daemons: int, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while daemons and slurm.run("sinfo", "-h", "-N", "-o", "%t").split().count("idle") < daemons:
+        if time.monotonic() > end:
+            raise RuntimeError(f"not all of {daemons} nodes are idle: {slurm.run('sinfo', '-R')}")
+        time.sleep(0.2)
 
 
 def _wait(slurm: Controller, process: subprocess.Popen[bytes], seconds: float = 30) -> None:
@@ -200,8 +231,9 @@ def _ping(slurm: Controller) -> str:
         return ""
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as a, socket.socket() as b:
-        a.bind(("127.0.0.1", 0))
-        b.bind(("127.0.0.1", 0))
-        return a.getsockname()[1], b.getsockname()[1]
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        found = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in found:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in found]

@@ -10,7 +10,10 @@ from planner.cluster.job import Job
 from planner.cluster.placement import Placement
 from planner.cluster.topology import Topology
 from planner.errors import InputError
+from planner.models.placement.solve import solve
+from planner.models.requests import Options
 from planner.scheduling.admission import place_queue, preempt
+from planner.scheduling.counting import in_blocks, level_to_place
 from planner.scheduling.repair import replace
 from planner.scheduling.session import Cluster
 
@@ -106,6 +109,32 @@ def test_a_false_figure_of_an_axis_is_found(seed: int) -> None:
         if f.name.startswith("split"):
             figures = (*placed.figures[:i], *placed.figures[i + 1 :])
             assert check_placement(topology, job, placed.model_copy(update={"figures": figures}), busy=busy), f.name
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_solvers_agree_on_blocks(seed: int) -> None:
+    """The level that is placed has one minimum, whichever solver proves it."""
+    topology, job, busy = random_mesh(seed, max_nodes=24)
+    cluster, taken = Cluster(topology), set(busy)
+    at = level_to_place(job, [sum(n not in taken for n in x.nodes) for x in cluster.leaves])
+    q = in_blocks(job, cluster.leaves, taken, at).q
+    first, second = (solve(q, Options(solver=s), fragmentation=False).solution for s in ("highs", "cpsat"))
+    assert first is not None and second is not None
+    searched = 2 + q.tiers
+    assert first.values[:searched] == second.values[:searched] == first.bounds[:searched] == second.bounds[:searched]
+
+
+def test_a_bound_below_the_closed_form_of_an_axis_is_found() -> None:
+    """Seven members of two nodes on three leaves of five: one is cut, whoever says that none need be."""
+    topology = tree([5, 5, 5], 3)
+    job = Job(name="j", mesh={"data": 7}, nodes_per_member=2)
+    placed = planner.place(topology, job)
+    figures = tuple(
+        f.model_copy(update={"bound": 0, "analytic_bound": 0}) if f.name == "split members" else f
+        for f in placed.figures
+    )
+    broken = check_placement(topology, job, placed.model_copy(update={"figures": figures}))
+    assert "split members: bound 0 < 1 by the closed form" in {v.message for v in broken}
 
 
 @pytest.mark.parametrize("seed", range(40))

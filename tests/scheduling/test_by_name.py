@@ -61,6 +61,20 @@ def test_the_order_of_names_is_worth_a_choice() -> None:
     assert any_order.groups_split <= by_name.groups_split < blind
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_no_time_still_places(seed: int) -> None:
+    """At the limit the first free nodes come back, counted, with bounds below the best and no claim to it."""
+    topology = tree([6] * 6, 3)
+    busy = some_busy(topology, 0.2, seed)
+    axis, nodes = ("data", 1) if seed % 2 else ("tensor", 2)
+    job = Job(name="j", mesh={"pipeline": 4, axis: 6 // nodes - 1}, nodes_per_member=nodes)
+    hasty, best = (planner.place(topology, job, busy=busy, time_limit=t, **ORDER) for t in (0.0, 10.0))
+    assert check_placement(topology, job, hasty, busy=busy) == []
+    assert [f.bound <= b.value <= f.value for f, b in zip(hasty.figures[:1], best.figures, strict=False)] == [True]
+    assert best.certificate.status == "optimal"
+    assert (hasty.certificate.status == "optimal") == all(f.value == f.bound for f in hasty.figures[:2])
+
+
 def test_groups_of_several_sizes_follow_each_other() -> None:
     """Kinds stand in rank order: a leaf that would cut is left part-free."""
     topology = tree([5, 5, 5], 3)

@@ -52,6 +52,14 @@ def test_a_job_is_placed(port: int) -> None:
     assert (status, placed["hostlist"]) == (200, "n[1-4]")
 
 
+def test_an_order_may_be_asked_for(port: int) -> None:
+    """Ranks by name are placed so; an unknown order is refused."""
+    status, placed = posted(port, "/place", json.dumps({"job": JOB, "order": "name"}).encode())
+    assert (status, placed["order"]) == (200, "name")
+    status, answer = posted(port, "/place", json.dumps({"job": JOB, "order": "nam"}).encode())
+    assert status == 400 and "order: must be any or name" in answer["Error"]
+
+
 def test_no_request_names_a_file(port: int, tmp_path: Path) -> None:
     """A text in the place of a job is refused, not opened."""
     (tmp_path / "job.json").write_text(json.dumps(JOB))
@@ -60,10 +68,10 @@ def test_no_request_names_a_file(port: int, tmp_path: Path) -> None:
         "annotations": {"planner/job": json.dumps(name)},
         "labels": {"batch.kubernetes.io/job-completion-index": "0"},
     }
-    requests = {"/place": {"job": name}, "/slurm": name, "/filter": {"Pod": {"metadata": pod}}}
-    for path, body in requests.items():
+    requests = {"/place": ({"job": name}, 400), "/slurm": (name, 400), "/filter": ({"Pod": {"metadata": pod}}, 200)}
+    for path, (body, expected) in requests.items():
         status, answer = posted(port, path, json.dumps(body).encode())
-        assert status == 400 and "must be an object (is str)" in answer["Error"]
+        assert status == expected and "must be an object (is str)" in answer["Error"]
 
 
 @pytest.mark.parametrize(
@@ -106,19 +114,67 @@ def test_a_slow_client_is_cut_off(port: int) -> None:
         assert time.monotonic() - started < 5
 
 
-def offered(service: example.Service, rank: int, name: str = "a") -> dict[str, Any]:
+NAMES = [f"n{i}" for i in range(1, 9)]
+
+
+def offered(
+    service: example.Service, rank: int, name: str = "a", *, uid: str = "", nodes: list[str] = NAMES
+) -> dict[str, Any]:
     """Ask for the node of a pod."""
     label = {"batch.kubernetes.io/job-completion-index": str(rank)}
     pod = {"annotations": {"planner/job": json.dumps({**JOB, "name": name})}, "labels": label}
-    names = [f"n{i}" for i in range(1, 9)]
-    found: dict[str, Any] = service.answer("/filter", {"Pod": {"metadata": pod}, "NodeNames": names})
+    owner = {"ownerReferences": [{"kind": "Job", "name": name, "uid": uid}]} if uid else {}
+    found: dict[str, Any] = service.answer("/filter", {"Pod": {"metadata": {**pod, **owner}}, "NodeNames": nodes})
     return found
 
 
-def test_reservations_end(service: example.Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes whose pods never ask are given back in time; those of pods that did, and of whole jobs, are not."""
-    clock = [0.0]
-    monkeypatch.setattr(example.time, "monotonic", lambda: clock[0])
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time that the service reads, in a list of one."""
+    now = [0.0]
+    monkeypatch.setattr(example.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize("metadata", [{}, {"annotations": None, "labels": None}, {"annotations": {"other": "x"}}])
+def test_pods_of_others_keep_their_nodes(port: int, metadata: dict[str, Any]) -> None:
+    """A pod without a job of ours is offered every node, whether these are named or sent whole."""
+    status, answer = posted(port, "/filter", json.dumps({"Pod": {"metadata": metadata}, "NodeNames": NAMES}).encode())
+    assert (status, answer) == (200, {"NodeNames": NAMES, "FailedNodes": {}, "Error": ""})
+    nodes = {"items": [{"metadata": {"name": n}} for n in NAMES]}
+    whole = posted(port, "/filter", json.dumps({"Pod": {"metadata": metadata}, "Nodes": nodes}).encode())[1]
+    assert whole["Nodes"] == nodes and whole["Error"] == ""
+
+
+def test_nodes_that_are_sent_whole_are_answered_so(service: example.Service) -> None:
+    """Without a cache the scheduler sends nodes, and reads nodes."""
+    metadata = {"annotations": {"planner/job": json.dumps(JOB)}, "labels": {example.INDEX: "2"}}
+    nodes = {"items": [{"metadata": {"name": n}, "spec": {"x": n}} for n in NAMES]}
+    answer = service.answer("/filter", {"Pod": {"metadata": metadata}, "Nodes": nodes})
+    assert answer["Nodes"] == {"items": [{"metadata": {"name": "n3"}, "spec": {"x": "n3"}}]}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ({"annotations": {"planner/job": "{"}, "labels": {example.INDEX: "0"}}, "fix the JSON there"),
+        ({"annotations": {"planner/job": json.dumps(JOB)}}, "must be the rank of the pod (is '')"),
+        ({"annotations": {"planner/job": json.dumps(JOB)}, "labels": {example.INDEX: "-1"}}, "must be the rank"),
+        ({"annotations": {"planner/job": json.dumps(JOB)}, "labels": {example.INDEX: "4"}}, "must be from 0 to 3"),
+        (
+            {"annotations": {"planner/job": json.dumps({**JOB, "mesh": {"data": 9}})}, "labels": {example.INDEX: "0"}},
+            "9 nodes > 8 free",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_pod_is_its_error(port: int, metadata: dict[str, Any], problem: str) -> None:
+    """The scheduler is answered, and shows the pod's owner why."""
+    status, answer = posted(port, "/filter", json.dumps({"Pod": {"metadata": metadata}, "NodeNames": NAMES}).encode())
+    assert status == 200 and answer["NodeNames"] == [] and problem in answer["Error"]
+
+
+def test_nodes_whose_pods_never_ask_are_given_back(service: example.Service, clock: list[float]) -> None:
+    """Nodes whose pods never ask are given back in time; those of pods that did are not."""
     assert offered(service, 0)["NodeNames"] == ["n1"]
     for rank in range(4):
         assert len(offered(service, rank, "b")["NodeNames"]) == 1
@@ -126,12 +182,41 @@ def test_reservations_end(service: example.Service, monkeypatch: pytest.MonkeyPa
     clock[0] = example.PROMISE_SECONDS + 1
     service.forget()
     assert sorted(service.cluster.busy) == ["n1", "n5", "n6", "n7", "n8"]
-    service.answer("/free", ["n5", "n6", "n7", "n8"])
+    service.answer("/free", ["n1", "n5", "n6", "n7", "n8"])
     assert service.promised == {}
 
 
-def test_a_rank_beyond_the_job_is_refused(service: example.Service) -> None:
-    """A negative index does not name the last node."""
-    for rank in (-1, 4):
-        with pytest.raises(example.InputError, match="must be from 0 to 3"):
-            offered(service, rank)
+def test_the_nodes_of_a_job_that_has_ended_are_given_to_the_next(service: example.Service, clock: list[float]) -> None:
+    """All eight nodes had pods that asked; once the scheduler offers them again, long after, a new job gets them."""
+    for name in ("a", "b"):
+        for rank in range(4):
+            assert len(offered(service, rank, name)["NodeNames"]) == 1
+    clock[0] = 100.0
+    assert "4 nodes > 0 free" in offered(service, 0, "c")["Error"]  # offered, but their pods may not be bound yet
+    clock[0] = example.PROMISE_SECONDS + 1
+    assert "4 nodes > 0 free" in offered(service, 0, "c", nodes=[])["Error"]  # all run
+    assert offered(service, 0, "c", nodes=["n5", "n6", "n7", "n8"])["NodeNames"] == ["n5"]
+    assert [key[1] for key in service.promised] == ["a", "c"]
+
+
+def test_a_pod_that_asks_again_keeps_its_node(service: example.Service, clock: list[float]) -> None:
+    """A pod that is tried again for an hour finds its node; one whose node went to others is told so."""
+    for _ in range(6):
+        clock[0] += 500.0
+        assert offered(service, 1)["NodeNames"] == ["n2"]
+    for rank in range(4):
+        offered(service, rank, "b")
+    assert len(service.cluster.busy) == 5  # ranks 0, 2 and 3 of the first job never asked
+    assert offered(service, 2)["NodeNames"] == ["n3"]
+    service.cluster.set_busy(["n4"])
+    assert "n4 was given back and taken by others" in offered(service, 3)["Error"]
+
+
+def test_a_job_of_the_same_name_is_another_job(service: example.Service) -> None:
+    """A job that was deleted and made again is placed anew, and the nodes of the first are its to take."""
+    for rank in range(4):
+        offered(service, rank, uid="one")
+    service.cluster.set_busy(["n8"])
+    assert len(service.cluster.busy) == 5
+    assert offered(service, 0, uid="two")["NodeNames"] == ["n1"]
+    assert len(service.cluster.busy) == 5 and [key[2] for key in service.promised] == ["two"]

@@ -14,6 +14,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.solvers.deadline import Deadline
+
 Costs = NDArray[np.int64]
 NEVER = np.int64(2**62)
 WHOLE, GROUP_CUT, MEMBER_CUT = 0, 1, 2  # what has been cut of the group and of the member under way
@@ -38,10 +40,14 @@ class Chosen:
 
     taken: tuple[int, ...]
     values: tuple[int, int, int]
+    proved: bool = True
 
 
-def fewest_cuts(free: Sequence[int], order: Order) -> Chosen | None:
-    """Return the nodes to take of each leaf, in the order of names; None where too few are free."""
+def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = None) -> Chosen | None:
+    """Return the nodes to take of each leaf, in the order of names; None where too few are free.
+
+    Where time runs out they are the first that are free, and nothing is proven of them.
+    """
     n = order.nodes
     if sum(free) < n:
         return None
@@ -57,6 +63,8 @@ def fewest_cuts(free: Sequence[int], order: Order) -> Chosen | None:
     left, choices = sum(free), list[tuple[int, NDArray[np.int32]]]()
     used = 0
     for room in free:
+        if deadline is not None and deadline.passed:
+            return _first_free(free, order)
         left, used = left - room, used + room
         low, high = max(0, n - left), min(n, used)
         cut, before = _cut(costs, begins, member, weight)
@@ -65,6 +73,22 @@ def fewest_cuts(free: Sequence[int], order: Order) -> Chosen | None:
     least = int(costs[WHOLE, n])
     values = (least // weight**2, least // weight % weight, least % weight)
     return Chosen(_taken(choices, n), values)
+
+
+def _first_free(free: Sequence[int], order: Order) -> Chosen:
+    """Take the first nodes by name, and count what they cut."""
+    left, taken = order.nodes, list[int]()
+    for room in free:
+        taken.append(min(room, left))
+        left -= taken[-1]
+    cuts = set(accumulate(taken))
+    members = groups = extra = first = 0
+    for size in order.groups:
+        inside = [c for c in range(first + 1, first + size) if c in cuts]
+        groups, extra = groups + bool(inside), extra + len(inside)
+        members += len({(c - first) // order.member for c in inside if (c - first) % order.member})
+        first += size
+    return Chosen(tuple(taken), (members, groups, extra), proved=False)
 
 
 def _cut(

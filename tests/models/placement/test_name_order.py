@@ -8,6 +8,7 @@ import pytest
 from ortools.sat.python import cp_model
 
 from planner.models.placement.name_order import Order, fewest_cuts
+from planner.solvers.deadline import Deadline
 
 Cost = tuple[int, int, int]
 
@@ -59,6 +60,9 @@ def test_agrees_with_brute_force(seed: int) -> None:
     assert chosen is not None and all(t <= f for t, f in zip(chosen.taken, free, strict=True))
     on = [leaf for leaf, t in enumerate(chosen.taken) for _ in range(t)]
     assert chosen.values == counted(order, on) == brute_force(free, order)
+    hasty = fewest_cuts(free, order, Deadline(0.0))
+    assert hasty is not None and not hasty.proved
+    assert hasty.values == counted(order, [leaf for leaf, t in enumerate(hasty.taken) for _ in range(t)])
 
 
 def by_cpsat(free: Sequence[int], size: int, nodes: int) -> tuple[int, int]:
