@@ -119,7 +119,10 @@ class Network(Sourced):
         "valiant: they go by way of a third drawn at random, twice the links but over all of them.",
     )
     max_lanes: Annotated[int, Field(ge=1, le=16)] = Field(1, description="Most networks that a NIC is split over.")
-    min_core_share: Fraction = Field(0.0, description="Least rate out of a full leaf, pod and zone over that of its GPUs' ports; 1: every tier is 1:1.")
+    min_core_share: Fraction = Field(
+        0.0,
+        description="Least rate out of a full leaf, pod and zone over that of its GPUs' ports; 1: every tier is 1:1.",
+    )
     spares: Spares = Spares()
     power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt over the fabric's years.")
     max_tiers: Annotated[int, Field(ge=1, le=4)] = 4
