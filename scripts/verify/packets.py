@@ -23,7 +23,7 @@ from planner.simulation.live_cables import Flows
 from planner.simulation.max_min_fair import static_tail_seconds
 from planner.simulation.pfc import Pauses, spread
 from planner.simulation.routing import Routes
-from planner.simulation.run import flow_seconds, ideal_seconds, routed
+from planner.simulation.run import TransportName, flow_seconds, ideal_seconds, routed
 from planner.simulation.traffic import permutation
 from planner.simulation.tree import Tree
 
@@ -66,8 +66,8 @@ class Packets:
         left, end = cells.copy(), np.zeros(len(cells))
         for f, n in enumerate(cells):
             for k in range(n):
-                packet = Packet(f, k * FLOWLETS // n)
-                self.queue[self.next_link(packet)].append(packet)
+                first = Packet(f, k * FLOWLETS // n)
+                self.queue[self.next_link(first)].append(first)
         for link in {self.next_link(Packet(f, 0)) for f in range(len(cells))}:
             self.start(link)
         while self.events:
@@ -137,7 +137,8 @@ class Packets:
 
     def above(self, p: Packet, tier: int) -> int:
         """Return the position of the switch above a tier on the way down from where the packet turned round."""
-        return p.position // (self.tree.widths[self.meeting[p.flow]] // self.tree.widths[tier + 1])
+        below: int = p.position // (self.tree.widths[self.meeting[p.flow]] // self.tree.widths[tier + 1])
+        return below
 
     def link(self, tier: int, slot: int, position: int, *, down: bool) -> int:
         """Return the number of a link above a subtree."""
@@ -166,9 +167,10 @@ def tails(ratio: int, seed: int, size: float, cell: float) -> dict[str, float]:
         "ecmp with pauses": spread(tree, hashed, np.arange(len(flows))).end.max(),
         "ecmp shared fairly": static_tail_seconds(hashed),
     }
-    for transport in ("adaptive", "spray"):
+    others: tuple[TransportName, ...] = ("adaptive", "spray")
+    for transport in others:
         found[f"{transport} by packets"] = Packets(tree, flows, transport, seed, cell).run().max()
-        routes = routed(tree, flows, transport, seed)  # type: ignore[arg-type]
+        routes = routed(tree, flows, transport, seed)
         found[f"{transport} of the planner"] = flow_seconds(routes, len(flows)).max()
     return {name: float(t) / line for name, t in found.items()}
 
