@@ -143,6 +143,13 @@ def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
     assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
 
 
+@pytest.mark.parametrize(("times", "broken"), [(1.0, False), (0.5, False), (1.01, True)])
+def test_the_nic_of_the_hardware_counts(times: float, broken: bool) -> None:
+    """A NIC given beside the accelerator is what the ports must carry."""
+    port = min(s.port_gbps for s in PLAN.instance.network.switches)
+    assert ("switch" in rules(small(hardware__nic_bytes_per_second=times * port * 1e9 / 8))) == broken
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float) -> None:
     """Without a share one uplink is enough there; a share of 1 takes as many as GPUs, and the checker asks for them."""
