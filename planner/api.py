@@ -163,6 +163,8 @@ def place(
     threads: int | None = None,
     fragmentation: bool = False,
     objective: str = "locality",
+    order: str = "any",
+    only: Iterable[str] | str | None = None,
 ) -> "Placement":
     """Place one job on a cluster's free nodes: fewest split groups, then fewest pieces, then fewest across pods.
 
@@ -184,6 +186,10 @@ def place(
         Search the last level of the objective too, the leaves left part-free; otherwise best fit decides it.
     objective
         "locality", or "step-time": the predicted step of a plan's job on the plan's fabric.
+    order
+        "any", or "name" where the launcher numbers ranks by node name: nodes are then chosen for that order.
+    only
+        Names of the nodes that the job may use, or a hostlist of them: those of an allocation.
 
     Returns
     -------
@@ -202,8 +208,10 @@ def place(
         raise InputError(f"objective: must be one of {', '.join(OBJECTIVES)} (is {objective!r})")
     from planner.scheduling.session import opened
 
-    cluster, taken = opened(topology, busy, state)
+    cluster, taken = opened(topology, busy, state, only)
     if objective == "step-time":
+        if order != "any":
+            raise InputError("objective, order: step-time ranks any order alone; take locality, or leave order out")
         from planner.plan.plan import Plan
         from planner.scheduling.step_time import place_by_time
 
@@ -212,7 +220,13 @@ def place(
             cluster, given, busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation
         )
     return cluster.place(
-        read_job(job), busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation
+        read_job(job),
+        busy=taken,
+        time_limit=time_limit,
+        seed=seed,
+        threads=threads,
+        fragmentation=fragmentation,
+        order=order,
     )
 
 

@@ -1,7 +1,8 @@
 """Check a job's placement on a cluster from the topology alone: nodes, groups, figures and bounds."""
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -20,12 +21,15 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
     free = Counter(leaf[n] for n in leaf if n not in busy)
     if not placed.nodes:
         return list(refusal(topology, job, leaf, set(busy)))
-    found = list(known_free_nodes(placed, leaf, set(busy)))
+    found = [*known_free_nodes(placed, leaf, set(busy)), *must_equal("job_size", "nodes", len(placed.nodes), job.nodes)]
     if found:
         return found
     found += [
         *ranks_of_groups(job, placed),
         *figures(placed, leaf, above),
+        *one_tree(topology, placed, leaf),
+        *groups_of_axes(job, placed, leaf, above),
+        *order_of_names(placed),
         *neighbours(job, placed, leaf, above),
         *segments(topology, job, placed, leaf),
     ]
@@ -46,10 +50,7 @@ def known_free_nodes(placed: Placement, leaf: dict[str, str], busy: set[str]) ->
 def ranks_of_groups(job: Job, placed: Placement) -> Iterator[Violation]:
     """Check that every group of the job has the nodes of its ranks."""
     wanted = expected_groups(job)
-    yield from must_equal("job_size", "nodes", len(placed.nodes), job.nodes)
     yield from must_equal("job_size", "groups", len(placed.groups), len(wanted))
-    if len(placed.nodes) != job.nodes:
-        return
     placed_as = {g.name: g for g in placed.groups}
     for name, ranks in wanted.items():
         nodes = tuple(placed.nodes[r] for r in ranks)
@@ -101,22 +102,122 @@ def figures(placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[V
             yield broken("bounds", f"{figure.name}: {order} are not in this order")
 
 
+def order_of_names(placed: Placement) -> Iterator[Violation]:
+    """Check that ranks that follow the names do: numbers in them by their value, as Slurm sorts its nodes."""
+    for before, after in pairwise(placed.nodes if placed.order == "name" else ()):
+        a, b = ([(int(p), "") if p.isdecimal() else (-1, p) for p in re.split(r"(\d+)", n)] for n in (before, after))
+        if a > b:
+            yield broken("order_of_names", f"node {after} follows {before}, though its name does not")
+            return
+
+
+def one_tree(topology: Topology, placed: Placement, leaf: dict[str, str]) -> Iterator[Violation]:
+    """Check that all nodes stand under one root: no scheduler gives a job nodes that nothing joins."""
+    root = _roots(topology)
+    roots = sorted({root[leaf[n]] for n in placed.nodes if leaf[n] in root})
+    if len(roots) > 1:
+        yield broken("one_tree", f"nodes stand in {len(roots)} trees > 1: under {', '.join(roots)}")
+
+
+def _roots(topology: Topology) -> dict[str, str]:
+    """Return the root above each leaf; blocks alone have none."""
+    parent = {s.name: s.parent for s in topology.switches}
+    roots = {}
+    for s in topology.switches if topology.kind == "tree" else ():
+        at = s.name
+        while (above := parent[at]) is not None:
+            at = above
+        roots[s.name] = at
+    return roots
+
+
 def neighbours(job: Job, placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[Violation]:
     """Check that the neighbours along lines that are not in one pod are counted; without lines, for any numbering."""
-    pods = {g.name: frozenset(above[leaf[n]][:1] for n in g.nodes) for g in placed.groups}
     stated = next((f.value for f in placed.figures if "boundaries" in f.name), None)
     if stated is None:
         return
-    if not job.mesh or not job.numbering:
-        alone = {p for p in pods.values() if len(p) == 1}
-        found = len(alone) + sum(len(p) > 1 for p in pods.values()) - 1
+    if not job.mesh:
+        pods = [frozenset(above[leaf[n]][:1] for n in g.nodes) for g in placed.groups]
+        yield from must_equal("figures", "boundaries across pods", stated, _runs(pods) - 1)
+        return
+    order = exchanges(job)
+    on = {axis: [{leaf[placed.nodes[r]] for r in ranks} for ranks in lines_of(job, axis)] for axis in order}
+    at = next((i for i, axis in enumerate(order) if any(len(x) > 1 for x in on[axis])), len(order) - 1)
+    rest = [a for a in job.mesh if a not in order]
+    size = job.traffic_bytes_per_step
+    rest.sort(key=lambda a: (size.get(a, 0.0), a == "pipeline", -list(job.mesh or {}).index(a)))
+    outside = [*rest, *reversed(order[at + 1 :])]
+    blocks: dict[tuple[int, ...], set[tuple[str, ...]]] = {}
+    for place, ranks in _members(job):
+        in_pods = {above[leaf[placed.nodes[r]]][:1] for r in ranks}
+        blocks.setdefault(tuple(place[a] for a in outside), set()).update(in_pods)
+    if not outside:
+        found = _runs([frozenset(p) for p in blocks.values()]) - 1
     else:
-        lines: dict[str, list[frozenset[tuple[str, ...]]]] = {}
-        for name, in_pods in pods.items():
-            at = dict(part.split("=") for part in name.removeprefix("data[").removesuffix("]").split(","))
-            lines.setdefault(",".join(n for axis, n in at.items() if axis != job.numbering[-1]), []).append(in_pods)
+        lines: dict[tuple[int, ...], list[set[tuple[str, ...]]]] = {}
+        for key in sorted(blocks):
+            lines.setdefault(key[:-1], []).append(blocks[key])
         found = sum(len(a | b) > 1 for line in lines.values() for a, b in pairwise(line))
-    yield from must_equal("figures", "pipeline boundaries across pods", stated, found)
+    yield from must_equal("figures", "boundaries across pods", stated, found)
+
+
+def _runs(pods: Sequence[frozenset[tuple[str, ...]]]) -> int:
+    """Count the pods with groups of their own, and the groups across pods."""
+    return len({p for p in pods if len(p) == 1}) + sum(len(p) > 1 for p in pods)
+
+
+def _members(job: Job) -> Iterator[tuple[dict[str, int], range]]:
+    """Return the place of each member of a mesh along its axes, and its ranks."""
+    axes, k = list((job.mesh or {}).items()), job.nodes_per_member
+    for member in range(prod(n for _, n in axes)):
+        rest, at = member, {}
+        for axis, n in reversed(axes):
+            rest, at[axis] = divmod(rest, n)
+        yield at, range(member * k, (member + 1) * k)
+
+
+def exchanges(job: Job) -> list[str]:
+    """Return what a mesh keeps together in its order: "" for the nodes of a member, then the axes that exchange."""
+    size = job.traffic_bytes_per_step
+    axes = [a for a in ("tensor", "context", "expert", "data") if (job.mesh or {}).get(a, 1) > 1]
+    found = [""] * (job.nodes_per_member > 1) + sorted(axes, key=lambda a: -size.get(a, 0.0))
+    return found or ["data"]
+
+
+def lines_of(job: Job, axis: str) -> list[list[int]]:
+    """Return the ranks of each group of an axis: members that differ in it alone; of "" the nodes of each member."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for at, ranks in _members(job):
+        key = tuple(at.values()) if axis == "" else tuple(x for a, x in at.items() if a != axis)
+        groups.setdefault(key, []).extend(ranks)
+    return list(groups.values())
+
+
+def groups_of_axes(job: Job, placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[Violation]:
+    """Check that members and the groups of every axis are figured in their order, and counted as the nodes stand."""
+    order = exchanges(job) if job.mesh else []
+    stated = {f.name: f for f in placed.figures}
+    names = [_what(axis) for axis in order]
+    listed = [f.name for f in placed.figures if f.name in {f"split {what}" for what in names}]
+    if listed != [f"split {what}" for what in names] and placed.figures:
+        yield broken("groups_of_axes", f"figures count {', '.join(listed)}, not {', '.join(names)} in this order")
+    tiers = len(next(iter(above.values()), ()))
+    for axis, what in zip(order, names, strict=True):
+        on = [{leaf[placed.nodes[r]] for r in ranks} for ranks in lines_of(job, axis)]
+        crossing = [sum(len({above[x][t] for x in leaves}) > 1 for leaves in on) for t in range(tiers)]
+        counts = {f"split {what}": sum(len(x) > 1 for x in on)}
+        if axis != "data":
+            counts[f"extra pieces of {what}"] = sum(len(x) - 1 for x in on)
+            across = [f"{what} across pods", *(f"{what} across switches of tier {t + 2}" for t in range(1, tiers))]
+            counts |= dict(zip(across, crossing, strict=False))
+        for name, n in counts.items():
+            if name in stated:
+                yield from must_equal("figures", name, stated[name].value, n)
+
+
+def _what(axis: str) -> str:
+    """Name the groups of an axis as figures do."""
+    return {"": "members", "data": "groups"}.get(axis, f"{axis} groups")
 
 
 def segments(topology: Topology, job: Job, placed: Placement, leaf: dict[str, str]) -> Iterator[Violation]:
@@ -141,6 +242,7 @@ def proofs(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Violatio
     closed = max(max(0, n - sum(f // g for f in free.values())) for g, n in counts.items())
     if job.segment_nodes == 1 and placed.lower_bound_split < closed:
         yield broken("lower_bound", f"{placed.lower_bound_split} stated < {closed} by the closed form")
+    yield from closed_forms_of_axes(job, placed, free)
     levels = [f for f in placed.figures if f.name in placed.certificate.minimizes]
     proven = all(f.value == f.bound for f in levels)
     if placed.step_seconds is not None and placed.step_seconds_bound is not None:
@@ -150,12 +252,25 @@ def proofs(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Violatio
         yield broken("certificate", f"status {placed.certificate.status} with {unproven} figures off their bounds")
 
 
+def closed_forms_of_axes(job: Job, placed: Placement, free: Counter[str]) -> Iterator[Violation]:
+    """Check that the bound of each axis is no weaker than the closed form of its groups by themselves."""
+    bounds = {f.name: f.bound for f in placed.figures}
+    for axis in exchanges(job) if job.mesh and job.segment_nodes == 1 else []:
+        groups, name = lines_of(job, axis), f"split {_what(axis)}"
+        closed = max(0, len(groups) - sum(f // len(groups[0]) for f in free.values()))
+        if name in bounds and bounds[name] < closed:
+            yield broken("lower_bound", f"{name}: bound {bounds[name]} < {closed} by the closed form")
+
+
 def refusal(topology: Topology, job: Job, leaf: dict[str, str], busy: set[str]) -> Iterator[Violation]:
     """Check that only a job that is larger than what is free is refused."""
     size = job.segment_nodes
     block = {n: b.name for b in topology.blocks for n in b.nodes}
     free = Counter((leaf[n], block.get(n) if size > 1 else None) for n in leaf if n not in busy)
-    room = sum(n // size * size for n in free.values())
+    rooms, root = Counter[str](), _roots(topology)
+    for (name, _), n in free.items():
+        rooms[root.get(name, "")] += n // size * size
+    room = max(rooms.values(), default=0)
     if job.nodes <= room:
         yield broken("refusal", f"{job.nodes} nodes needed <= {room} free, and no placement is given")
 

@@ -33,16 +33,22 @@ def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Viola
 
     Once `stop` is true the columns that the bound rests on are looked at no further; every other rule is checked.
     """
+    return list(violations(plan, stop=stop))
+
+
+def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Iterator[Violation]:
+    """Yield the rules that the plan breaks one by one, as `check` has them."""
     c = PlanPhysics(plan=plan, stop=stop)
     found = list(_run("instance", complete.INSTANCE_RULES, c))
+    yield from found
     if found:
-        return found
+        return
     if plan.status in ("infeasible", "unknown"):
-        return list(_run("proofs", proofs.WITHOUT_PLAN, c))
-    found += _run("plan", complete.PLAN_RULES, c)
+        yield from _run("proofs", proofs.WITHOUT_PLAN, c)
+        return
+    yield from _run("plan", complete.PLAN_RULES, c)
     for section, rules in SECTIONS.items():
-        found += _run(section, rules, c)
-    return found
+        yield from _run(section, rules, c)
 
 
 def _run(section: str, rules: tuple[Rule, ...], c: PlanPhysics) -> Iterator[Violation]:

@@ -178,3 +178,8 @@ def read_hosts(text: str, what: str) -> list[str]:
         return expand(text)
     except ValueError as error:
         raise InputError(f"{what}: {error}") from None
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return the key by which Slurm sorts nodes: r2 before r10; names that differ in padding alone stay apart."""
+    return [(int(part) if part.isdecimal() and part.isascii() else -1, part) for part in re.split(r"(\d+)", name)]

@@ -43,8 +43,8 @@ class Job(Frozen):
     segment_nodes: Count = Field(1, description="Consecutive nodes that must stay in one block (or leaf).")
     traffic_bytes_per_step: dict[Name, NonNegative] = Field(
         default_factory=dict,
-        description="Bytes by axis or kind: a split group weighs its kind's bytes; of a mesh, the heaviest axis "
-        "beside data stays within pods first.",
+        description="Bytes by axis or kind: a split group weighs its kind's bytes; of a mesh, the axis with the most "
+        "is kept within leaves first (without any: tensor, context, expert, data).",
     )
 
     @model_validator(mode="after")
@@ -96,19 +96,6 @@ class Job(Frozen):
             return (1,) * len(given)
         return tuple(round(1e6 * b / max(given)) for b in given)
 
-    @property
-    def numbering(self) -> tuple[str, ...]:
-        """Axes beside data by bytes, then the pipeline, then the slowest; the last is kept within pods first."""
-        axes = [a for a in self.mesh or {} if a != "data"]
-        size = self.traffic_bytes_per_step
-        return tuple(sorted(axes, key=lambda a: (size.get(a, 0.0), a == "pipeline", -axes.index(a))))
-
-    @property
-    def line(self) -> int:
-        """Consecutive groups along the axis kept within pods first; all of them without such an axis."""
-        axes = self.numbering
-        return (self.mesh or {})[axes[-1]] if axes else sum(k.count for k in self.kinds)
-
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -120,7 +107,7 @@ class Slot:
 
 
 def slots(job: Job) -> Iterator[Slot]:
-    """Return the job's groups in the order of their numbers, line by line."""
+    """Return the job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes."""
     if job.mesh is None:
         first = 0
         for k, kind in enumerate(job.groups):
@@ -131,10 +118,10 @@ def slots(job: Job) -> Iterator[Slot]:
     axes, k = list(job.mesh), job.nodes_per_member
     stride = {a: k * math.prod(job.mesh[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
     data, step = job.mesh.get("data", 1), stride.get("data", 0)
-    for at in product(*(range(job.mesh[a]) for a in job.numbering)):
-        place = dict(zip(job.numbering, at, strict=True))
-        first = sum(stride[a] * i for a, i in place.items())
-        label = ",".join(f"{a}={place[a]}" for a in axes if a in place)
+    others = [a for a in axes if a != "data"]
+    for at in product(*(range(job.mesh[a]) for a in others)):
+        first = sum(stride[a] * i for a, i in zip(others, at, strict=True))
+        label = ",".join(f"{a}={i}" for a, i in zip(others, at, strict=True))
         ranks = tuple(first + d * step + n for d in range(data) for n in range(k))
         yield Slot(0, f"data[{label}]" if label else "data", ranks)
 

@@ -1,5 +1,7 @@
 """The placement of a job on a cluster: nodes in rank order, groups, and what is proven of each figure."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from planner.instance.base import Frozen
@@ -28,6 +30,9 @@ class Placement(Frozen):
 
     job: str
     nodes: tuple[str, ...] = Field(description="In rank order; empty where the job does not fit.")
+    order: Literal["any", "name"] = Field(
+        "any", description="Whether ranks may have any order of nodes, or follow the names as a launcher sorts them."
+    )
     groups: tuple[PlacedGroup, ...]
     groups_split: int
     lower_bound_split: int = Field(description="No placement on these free nodes splits fewer groups.")

@@ -40,7 +40,7 @@ class Preemption(Frozen):
 
 
 class Defragmentation(Frozen):
-    """Moves that free whole leaves; they run in any order."""
+    """Moves that free whole leaves, in an order in which each finds its node free."""
 
     leaves: tuple[str, ...]
     moves: tuple[Move, ...]

@@ -28,9 +28,9 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     """
     path = Path(path)
     text = read_text(path)
-    if text.lstrip()[:1] in {"{", "["}:
+    if text.lstrip().startswith("{"):
         return _from_json(parse_json(text, str(path)), str(path), keys)
-    if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("---", "- ", "-\t")):
+    if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("%YAML", "---", "- ", "-\t", "[")):
         from planner.formats.slurm.topology_yaml import read_yaml
 
         return read_yaml(text, str(path), name)

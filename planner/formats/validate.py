@@ -149,7 +149,7 @@ def _homes(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterato
 
 
 def _shape(rows: Sequence[SwitchRow], parents: dict[str, str]) -> Iterator[str]:
-    """Name cycles, and roots where there are several."""
+    """Name cycles. Several roots make several trees, none of which a job leaves: controllers run such clusters."""
     places = {r.name: r.where for r in rows}
     sound: set[str] = set()
     for row in rows:
@@ -162,10 +162,5 @@ def _shape(rows: Sequence[SwitchRow], parents: dict[str, str]) -> Iterator[str]:
             circle = f"its parents run in a circle, {' under '.join([*cycle, at])}"
             yield f"{places[at]}: the tree has no root above {at!r}: {circle}; remove one of these links"
         sound.update(path, [at])
-    roots = [r for r in rows if r.name not in parents]
-    if len(roots) > 1:
-        named = some([f"{r.name!r} ({r.where})" for r in roots])
-        problem = f"the tree has {len(roots)} roots, {named}: jobs cannot span them"
-        yield f"{roots[1].where}: {problem}; join them under one switch"
     if not rows:
         yield "line 1: there is no switch; write SwitchName=leaf1 Nodes=n[1-4]"

@@ -12,6 +12,7 @@ from planner.formats.placement import Placed
 from planner.formats.slurm import job as slurm_job
 from planner.formats.slurm import topology_conf, topology_yaml
 from planner.formats.source import near
+from planner.formats.torchrun import torchrun, torchrun_line
 
 Writer = Callable[[Placed, Topology], str]
 
@@ -28,6 +29,7 @@ def as_document(placed: Placed, topology: Topology) -> dict[str, Any]:
             "hostfile": openmpi.hostfile_line(placed, hostfile),
             "rankfile": openmpi.rankfile_line(placed, f"{placed.job}.rankfile"),
         },
+        "torchrun": torchrun_line(placed, f"{placed.job}.torchrun"),
         "hints": slurm_job.hints(placed, topology),
     }
 
@@ -38,6 +40,7 @@ WRITERS: Mapping[str, Writer] = {
     "hostfile": slurm_job.hostfile,
     "mpi-hostfile": lambda placed, _: placed.hostfile,
     "rankfile": lambda placed, _: openmpi.rankfile(placed),
+    "torchrun": lambda placed, _: torchrun(placed),
     "json": lambda placed, topology: json.dumps(as_document(placed, topology), indent=1) + "\n",
     "kueue": lambda placed, _: kueue.kueue_job(placed),
     "volcano": volcano.volcano_job,

@@ -12,7 +12,7 @@ from planner.instance.model_family import DepthLaw, Family
 from planner.instance.workload import Experts, Model
 from planner.physics.training import scaling_laws, transformer
 from planner.solvers import cpsat
-from planner.solvers.outcome import Stop
+from planner.solvers.outcome import Stop, UnansweredError
 
 FFN_MULTIPLE = 128  # of the FFN width: whole tiles of the products
 SCALE = 1000  # depths and aspects are whole thousandths in CP-SAT
@@ -108,5 +108,5 @@ def choose(family: Family, depth: DepthLaw, target: float) -> Model | None:
     if out.infeasible:
         return None
     if out.stop is not Stop.PROVED or out.solution is None:
-        raise RuntimeError(f"no shape for {target:g} parameters was proven ({out.detail})")
+        raise UnansweredError(f"no shape for {target:g} parameters was proven ({out.detail})")
     return model_of(family, out.solution.of(layers), out.solution.of(units))

@@ -28,6 +28,7 @@ from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
+from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, UNITS, given_to_sites
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
@@ -41,14 +42,8 @@ from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import Outcome, relative_gap
 from planner.version import __version__
 
-FORMULATION = (
-    "Joint: columns (how the model is cut) in the order of lower bounds on their time; of each the replicas, "
-    "micro-batches, layers by stage, blocks by site, orders of racks, fabrics and fibre whose time is below the "
-    "incumbent, fastest first, until one MILP over sites and grid finds them within the budget"
-)
 CONFIRMING_SECONDS = 10.0  # that CP-SAT may take over the sites that HiGHS has proven cheapest
 PROVEN = 1e-9  # relative: a gap of rounding alone
-UNITS = {"days_to_train": "days to train", "cost_usd": "capital of the whole plan, in dollars"}
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ class Assembly:
             objective=self.value,
             bound=self.bound,
             gap=relative_gap(self.value, self.bound),
-            solver="branch and bound over columns; HiGHS" if self.instance.grid else "branch and bound over columns",
+            solver=GRID_BRANCHING if self.instance.grid else BRANCHING,
             formulation=FORMULATION,
             variables=placed.proof.variables if placed else 0,  # of the MILP; a cluster without sites needs none
             constraints=placed.proof.constraints if placed else 0,
@@ -286,11 +281,8 @@ class Assembly:
         sites = self._at_sites
         fabric_mw = {s: t.mw for s, t in self.choice.templates.items()}
         c = self.choice.column
-        given = (
-            f"the column (TP {c.strategy.shape.tensor_parallel}, CP {c.strategy.shape.context_parallel}, PP {c.p}, "
-            f"{c.d} replicas), the blocks of each part with their templates, "
-            f"and {self.choice.wavelengths} wavelengths between sites"
-        )
+        shape = c.strategy.shape
+        given = given_to_sites(shape.tensor_parallel, shape.context_parallel, c.p, c.d, self.choice.wavelengths)
         section = sites_section(sites, placed, fabric_mw, given=given)
         return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)
 
@@ -356,6 +348,20 @@ def plan_of(
         seed=options.seed,
         time_limit_seconds=options.time_limit,
     )
+
+
+def unanswered(instance: Instance, options: Options, seconds: float, reason: str) -> Plan:
+    """Return a plan that says only that a back end gave no answer, and what it said."""
+    nothing = JointSolution(
+        status=JointStatus.UNKNOWN,
+        days=None,
+        lower_bound=None,
+        fabric_free_bound=None,
+        plan=None,
+        stopped="limit",
+        failure=reason,
+    )
+    return plan_of(instance, nothing, options, seconds)
 
 
 def _objective(instance: Instance, solution: JointSolution, value: float | None, bound: float | None) -> ObjectiveValue:

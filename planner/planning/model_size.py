@@ -18,6 +18,7 @@ from planner.physics.training import scaling_laws, step
 from planner.plan.certificate import Conflict, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.solvers.deadline import ENDED, Deadline
+from planner.solvers.outcome import UnansweredError
 
 DAY = 86_400.0
 ROUNDING = 1e-6  # relative, as the checks have it
@@ -66,6 +67,10 @@ def solve(instance: Instance, solve_days: SolveDays, progress: Callable[[str], N
             if bracket.refused is None:
                 raise
             break  # no shape of the family is as small
+        except UnansweredError:
+            if bracket.plan is None:
+                raise
+            break
         if plan is not None:
             ideal = _ideal_flop(plan, deadline)
         if bracket.closed(choose.tolerance) or clock.passed:

@@ -17,8 +17,9 @@ from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
 from planner.planning.campus_end import limited_by
 from planner.planning.conflict import conflict_of, too_late
-from planner.planning.joint_plan import plan_of
+from planner.planning.joint_plan import plan_of, unanswered
 from planner.solvers.deadline import Deadline
+from planner.solvers.outcome import UnansweredError
 from planner.solvers.registry import solver_named
 
 Progress = Callable[[str], None]
@@ -34,15 +35,24 @@ def solve_instance(
     checked in any case. `cache` is what earlier solves under other budgets left; it saves time and changes no answer.
     """
     deadline = Deadline(options.time_limit)
-    if instance.hardware.pools:
-        plan = heterogeneous.solve(instance, options, progress)
-    elif instance.objective.minimize == "loss":
-        plan = model_size.solve(instance, lambda x: _decided(x, options, deadline, progress), progress, deadline)
-    else:
-        plan = _decided(instance, options, deadline, progress, cache)
+    try:
+        plan = _solved(instance, options, deadline, progress, cache)
+    except UnansweredError as error:  # of a question that a plan cannot be written without
+        plan = unanswered(instance, options, deadline.elapsed, str(error))
     plan = _ended(plan, deadline)
     _require(check(plan, stop=lambda: deadline.passed))
     return plan
+
+
+def _solved(
+    instance: Instance, options: Options, deadline: Deadline, progress: Progress, cache: JointCache | None
+) -> Plan:
+    """Take the decisions in the way that the instance asks for."""
+    if instance.hardware.pools:
+        return heterogeneous.solve(instance, options, progress)
+    if instance.objective.minimize == "loss":
+        return model_size.solve(instance, lambda x: _decided(x, options, deadline, progress), progress, deadline)
+    return _decided(instance, options, deadline, progress, cache)
 
 
 def _ended(plan: Plan, deadline: Deadline) -> Plan:

@@ -1,17 +1,20 @@
 """Admission to a cluster: jobs placed together, jobs to stop for another, and moves that free whole leaves."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as changed
 from typing import TYPE_CHECKING
 
 from planner.cluster.job import Job
+from planner.cluster.nesting import levels
 from planner.cluster.results import Defragmentation, Move, Preemption, Queued, Running
 from planner.errors import InputError
 from planner.models.placement.bounds import bounds, min_split_groups
 from planner.models.placement.data import Packing, Problem, measure, used
 from planner.models.placement.solve import FORMULATION, Solution, solve
-from planner.scheduling.session import Cluster, does_not_fit, options_of, placement
+from planner.scheduling.counting import Counted, is_plain
+from planner.scheduling.placing import does_not_fit, placement
+from planner.scheduling.session import Cluster, options_of
 from planner.solvers.outcome import Outcome, Stop
 
 if TYPE_CHECKING:
@@ -24,11 +27,14 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     A job that does not fit beside those admitted before it waits; smaller ones behind it may still run.
     """
     options = options_of(time_limit, seed)
+    _require_one_tree(cluster, "queue")
     if len({j.segment_nodes for j in jobs}) > 1:
         sizes = sorted({j.segment_nodes for j in jobs})
         raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
     if not jobs:
         raise InputError("queue: has no job; give one or more")
+    for job in jobs:
+        _require_plain(job, "queue")
     q, units = cluster.problem(jobs[0])
     own = [cluster.problem(j)[0] for j in jobs]
     admitted: list[int] = []
@@ -48,12 +54,28 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     placements, first = [], 0
     for i in admitted:
         packing = _part(solution.packing, first, len(own[i].kinds))
-        placements.append(placement(cluster, jobs[i], own[i], _stated(own[i], packing, outcome), units, seed))
+        level = None if jobs[i].mesh is None else len(levels(jobs[i])) - 1
+        counted = Counted(own[i], units, level)
+        placements.append(placement(cluster, jobs[i], counted, _stated(own[i], packing, outcome), seed))
         units = [u[n:] for u, n in zip(units, used(own[i], packing), strict=True)]
         first += len(own[i].kinds)
     certificate = outcome.certificate(formulation=FORMULATION, minimizes="split groups of all jobs", seed=seed)
     split = len(solution.packing.split)
     return Queued(placements=tuple(placements), waiting=waiting, groups_split=split, certificate=certificate)
+
+
+def _require_one_tree(cluster: Cluster, what: str) -> None:
+    """Refuse a cluster of several trees: which job is in which of them is not decided here."""
+    if cluster.trees > 1:
+        raise InputError(f"{what}: the cluster has {cluster.trees:,} trees, which no job leaves; give one of them")
+
+
+def _require_plain(job: Job, what: str) -> None:
+    """Refuse a mesh that keeps more together than its segments: only placing by itself searches its inner groups."""
+    if not is_plain(job):
+        inner = ", ".join(x.what for x in levels(job) if x.axis != "data" and x.size > job.segment_nodes)
+        remedy = "place it by itself, or set segment_nodes to the nodes of a member"
+        raise InputError(f"{what}: job {job.name!r} has {inner} beside its data groups; {remedy}")
 
 
 def _part(packing: Packing, first: int, kinds: int) -> Packing:
@@ -98,6 +120,8 @@ def preempt(
     from planner.models.cluster_changes.preemption import PreemptionProblem, minimize_stop_cost
 
     options = options_of(time_limit, seed)
+    _require_one_tree(cluster, "preempt")
+    _require_plain(job, "preempt")
     everything = [n for r in running for n in r.placement.nodes]
     q, _ = cluster.problem(job, free=everything)
     costs = tuple(r.priority * len(r.placement.nodes) for r in running)
@@ -145,51 +169,92 @@ def defragment(
 ) -> Defragmentation:
     """Minimize the moves of running nodes that free so many whole leaves more, without dividing any group's piece.
 
-    Pieces move whole into nodes that are free now, so the moves run in any order. Leaves with nodes that are busy
-    without a running job, or with pieces of jobs that need segments, stay as they are.
+    Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
+    Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
     """
-    from planner.models.cluster_changes.defragmentation import LeafLoad, minimize_moves
+    from planner.models.cluster_changes.defragmentation import LeafLoad, in_order, minimize_moves
 
-    pieces = _pieces(cluster, running)
+    if leaves < 1:
+        raise InputError(f"defragment: leaves must be at least 1 (is {leaves})")
+    _require_one_tree(cluster, "defragment")
+    pieces = [p for p in _pieces(cluster, running) if running[p[0]].placement.segment_nodes == 1]
+    movable = {running[r].placement.nodes[x] for r, _, ranks in pieces for x in ranks}
     busy = cluster.busy.union(*(r.placement.nodes for r in running))
-    loads = []
-    for i, leaf in enumerate(cluster.leaves):
-        here = [(r, len(ranks)) for r, at, ranks in pieces if at == i]
-        sizes = tuple(n for _, n in here)
-        free = sum(n not in busy for n in leaf.nodes)
-        fixed = any(running[r].placement.segment_nodes > 1 for r, _ in here)
-        movable = free + sum(sizes) == len(leaf.nodes) and not fixed
-        loads.append(LeafLoad(free, len(leaf.nodes), sizes, movable))
-    outcome = minimize_moves(tuple(loads), leaves, options_of(time_limit, seed))
+    loads = tuple(
+        LeafLoad(
+            len(leaf.nodes),
+            sum(n in busy and n not in movable for n in leaf.nodes),
+            tuple(len(ranks) for _, at, ranks in pieces if at == i),
+        )
+        for i, leaf in enumerate(cluster.leaves)
+    )
+    outcome = minimize_moves(loads, leaves, options_of(time_limit, seed))
+    steps = None
+    if outcome.solution is not None:
+        targets = _targets(cluster, pieces, outcome.solution.at_end)
+        steps = in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
+    moved = None if steps is None else sum(len(pieces[p][2]) for p, _ in steps)
+    if outcome.solution is not None:
+        proved = outcome.stop is Stop.PROVED and moved is not None and moved <= (outcome.bound or 0.0)
+        outcome = changed(
+            outcome,
+            stop=Stop.PROVED if proved else Stop.LIMIT if outcome.stop is Stop.PROVED else outcome.stop,
+            solution=None if steps is None else outcome.solution,
+            objective=None if moved is None else float(moved),
+        )
     certificate = outcome.certificate(
-        formulation="Leaves to free, and pieces by size and the leaf that they move into.",
+        formulation="Pieces by size on each leaf at the end; then an order of moves, each into nodes that are free.",
         minimizes=f"nodes moved so that {leaves} leaves become free",
         seed=seed,
     )
-    if outcome.solution is None:
+    if outcome.solution is None or steps is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)
-    free_nodes = {m: iter([n for n in cluster.leaves[m].nodes if n not in busy]) for _, m in outcome.solution.moved}
-    targets = {
-        s: [m for (t, m), n in sorted(outcome.solution.moved.items()) if t == s for _ in range(n)]
-        for s, _ in outcome.solution.moved
-    }
-    moves = []
-    for r, i, ranks in pieces:
-        if i in outcome.solution.leaves:
-            target = targets[len(ranks)].pop(_nearest(cluster, i, targets[len(ranks)]))
-            old = running[r].placement
-            moves += [Move(job=old.job, rank=x, old=old.nodes[x], new=next(free_nodes[target])) for x in ranks]
     return Defragmentation(
         leaves=tuple(cluster.leaves[i].name for i in outcome.solution.leaves),
-        moves=tuple(moves),
+        moves=tuple(_named_moves(cluster, running, pieces, steps, busy)),
         certificate=certificate,
     )
 
 
-def _nearest(cluster: Cluster, leaf: int, targets: Sequence[int]) -> int:
-    """Return the place of a target in the leaf's own pod, or else the first."""
-    path = cluster.leaves[leaf].path
-    return next((x for x, m in enumerate(targets) if cluster.leaves[m].path[:1] == path[:1]), 0)
+def _targets(
+    cluster: Cluster, pieces: Sequence[tuple[int, int, tuple[int, ...]]], at_end: Mapping[tuple[int, int], int]
+) -> dict[int, int]:
+    """Return the leaf of each piece that moves: those that may stay do, the others go to their pod first."""
+    room = Counter(dict(at_end))
+    leaving = []
+    for p, (_, i, ranks) in enumerate(pieces):
+        if room[i, len(ranks)]:
+            room[i, len(ranks)] -= 1
+        else:
+            leaving.append(p)
+    targets = {}
+    for p in leaving:
+        _, i, ranks = pieces[p]
+        path = cluster.leaves[i].path[:1]
+        open_to = [m for (m, size), n in sorted(room.items()) if n and size == len(ranks)]
+        targets[p] = min(open_to, key=lambda m: (cluster.leaves[m].path[:1] != path, m))
+        room[targets[p], len(ranks)] -= 1
+    return targets
+
+
+def _named_moves(
+    cluster: Cluster,
+    running: Sequence[Running],
+    pieces: Sequence[tuple[int, int, tuple[int, ...]]],
+    steps: Iterable[tuple[int, int]],
+    busy: Collection[str],
+) -> Iterable[Move]:
+    """Name the nodes of each move, in order: a piece takes the first free nodes of its leaf, and returns its own."""
+    taken = set(busy)
+    on = {p: [running[r].placement.nodes[x] for x in ranks] for p, (r, _, ranks) in enumerate(pieces)}
+    for p, to in steps:
+        r, _, ranks = pieces[p]
+        fresh = [n for n in cluster.leaves[to].nodes if n not in taken][: len(ranks)]
+        for x, old, new in zip(ranks, on[p], fresh, strict=True):
+            yield Move(job=running[r].placement.job, rank=x, old=old, new=new)
+        taken.difference_update(on[p])
+        taken.update(fresh)
+        on[p] = fresh
 
 
 def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[tuple[int, int, tuple[int, ...]]]:

@@ -1,7 +1,7 @@
 """Changes of a running job: failed nodes replaced, groups grown and shrunk. Each result carries its proof."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from planner.cluster.hostlist import read_hosts
 from planner.cluster.job import Job, Slot, read_job, slots
+from planner.cluster.nesting import blocks, levels
 from planner.cluster.placement import Figure, Placement
 from planner.cluster.results import Mended, Move
 from planner.cluster.topology import Topology
@@ -20,12 +21,14 @@ from planner.models.cluster_changes.repair import IncompleteGroup, Repair, repai
 from planner.models.placement.data import Leaf
 from planner.models.placement.ranks import Ranked, in_rank_order
 from planner.models.requests import Options
-from planner.scheduling.session import Cluster, opened, options_of, placed_groups
+from planner.scheduling.counting import is_plain, only
+from planner.scheduling.placing import across_pods, levels_above, own_groups, placed_groups
+from planner.scheduling.session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome
 
 Unit = tuple[str, ...]
 # What a placement in JSON states for schedulers beside its own fields.
-SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "hints"))
+SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
 LEVELS = ("split groups", "extra pieces", "groups across pods")
 
 
@@ -53,8 +56,9 @@ def replace(
     whether the cluster counts them busy or not.
     """
     gone = set(cluster.known(failed))
-    units = {slot.name: _units(job, [running.nodes[r] for r in slot.ranks]) for slot in slots(_same_size(job, running))}
-    kept = [_Kept(slot, tuple(None if gone.intersection(u) else u for u in units[slot.name])) for slot in slots(job)]
+    served = list(_served(_same_size(job, running)))
+    units = {slot.name: _units(job, [running.nodes[r] for r in slot.ranks]) for slot in served}
+    kept = [_Kept(slot, tuple(None if gone.intersection(u) else u for u in units[slot.name])) for slot in served]
     return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
 
 
@@ -101,17 +105,33 @@ def resize(
     """
     _comparable(job, new)
     groups: dict[str, list[list[Unit]]] = {}
-    for slot in slots(_same_size(job, running)):
+    for slot in _served(_same_size(job, running)):
         groups.setdefault(_family(job, slot), []).append(_units(job, [running.nodes[r] for r in slot.ranks]))
     for members in groups.values():
         members.sort(key=lambda units: len(_on(cluster, units)))
     kept = []
-    for slot in slots(new):
+    for slot in _served(new):
         members = groups.get(_family(new, slot), [])
         size = len(slot.ranks) // new.segment_nodes
         units = _shrunk(cluster, members.pop(0), size) if members else []
         kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
     return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
+
+
+def _level(job: Job) -> int:
+    """Return the innermost level of a mesh that is more than a segment: what is kept together first."""
+    found = levels(job)
+    return next((i for i, x in enumerate(found) if x.size > job.segment_nodes), len(found) - 1)
+
+
+def _by_data(job: Job) -> bool:
+    """Return whether a job's groups, or the data groups of its mesh, are kept together first."""
+    return job.mesh is None or (is_plain(job) and levels(job)[-1].axis == "data")
+
+
+def _served(job: Job) -> Iterable[Slot]:
+    """Return what gets its missing segments: a job's groups, or of a mesh the blocks of its innermost level."""
+    return slots(job) if _by_data(job) else blocks(job, _level(job))
 
 
 def _same_size(job: Job, running: Placement) -> Job:
@@ -162,15 +182,23 @@ def _mended(
     """Serve the missing segments and name the nodes of the result."""
     stay = {n for k in kept for u in k.units if u is not None for n in u}
     q, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    homes = {cluster.leaves[cluster.leaf_of[n]].tree for n in stay}
+    if not homes:  # nobody stays, so that any tree will do
+        room = Counter[int]()
+        for stood, left in zip(cluster.leaves, q.leaves, strict=True):
+            room[stood.tree] += left.free
+        homes = {max(room, key=lambda t: (room[t], -t))}
+    if cluster.trees > 1:
+        q = only(q, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
     groups = [IncompleteGroup(frozenset(_on(cluster, k.units)), sum(u is None for u in k.units)) for k in kept]
     outcome = repair(q.leaves, groups, options)
     if outcome.solution is None:
         size = job.segment_nodes
         missing, free = sum(g.missing for g in groups) * size, sum(leaf.free for leaf in q.leaves) * size
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
-        return Mended(placement=_placement(cluster, job, q.leaves, [], outcome, options, reason), moves=())
+        return Mended(placement=_placement(cluster, job, q.leaves, [], outcome, options, reason=reason), moves=())
     ranked = _ranked(cluster, kept, outcome.solution, units)
-    placed = _placement(cluster, job, q.leaves, ranked, outcome, options, "")
+    placed = _placement(cluster, job, q.leaves, ranked, outcome, options, running=stay)
     return Mended(placement=placed, moves=tuple(_moves(job.name, running.nodes, placed.nodes, same_ranks=bool(gone))))
 
 
@@ -208,17 +236,30 @@ def _placement(
     ranked: Sequence[Ranked],
     outcome: Outcome[Repair],
     options: Options,
-    reason: str,
+    *,
+    running: Collection[str] = (),
+    reason: str = "",
 ) -> Placement:
     """Name the nodes and state what is proven, given that all others stay."""
     solution = outcome.solution
     values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
+    names = _names(job)
     pairs = list(zip(values, bounds, strict=True))
     at = next((i for i, (v, b) in enumerate(pairs) if v != b), 0)
+    nodes = in_rank_order(ranked, job.nodes) if ranked else ()
     figures = [
-        Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(LEVELS, pairs, strict=True)
+        *_inside(job),
+        *(Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(names, pairs, strict=True)),
     ]
-    goals = f"moved ranks (as many as are missing), then {', then '.join(LEVELS)}"
+    if nodes and not _by_data(job):
+        free = [
+            leaf.free * job.segment_nodes + sum(n in running for n in x.nodes)
+            for leaf, x in zip(leaves, cluster.leaves, strict=True)
+        ]
+        figures += levels_above(cluster, job, _level(job), nodes, free)
+    groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes)) if nodes else ()
+    split = next((f.bound for f in figures if f.name == LEVELS[0]), 0)
+    goals = f"moved ranks (as many as are missing), then {', then '.join(names)}"
     stated = changed(
         outcome,
         objective=float(values[at]) if solution else None,
@@ -227,12 +268,12 @@ def _placement(
     )
     return Placement(
         job=job.name,
-        nodes=in_rank_order(ranked, job.nodes) if ranked else (),
-        groups=placed_groups(cluster, ranked),
-        groups_split=values[0],
-        lower_bound_split=bounds[0],
-        extra_pieces=values[1],
-        groups_cross_pod=values[2] if leaves and leaves[0].path else 0,
+        nodes=nodes,
+        groups=groups,
+        groups_split=sum(len(g.leaves) > 1 for g in groups),
+        lower_bound_split=split,
+        extra_pieces=sum(len(g.leaves) - 1 for g in groups),
+        groups_cross_pod=across_pods(cluster, groups) if leaves and leaves[0].path else 0,
         figures=tuple(figures) if solution else (),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=job.segment_nodes,
@@ -240,8 +281,20 @@ def _placement(
         reason=reason,
         certificate=stated.certificate(
             formulation="Units by group in need and leaf; leaves without such a group by class of pod and free units.",
-            minimizes=f"{goals}; objective and bound are those of {LEVELS[at]!r}",
+            minimizes=f"{goals}; objective and bound are those of {names[at]!r}",
             seed=options.seed,
             given="every other rank stays on its node",
         ),
     )
+
+
+def _names(job: Job) -> tuple[str, ...]:
+    """Name what is minimized by the groups that are served."""
+    what = "groups" if _by_data(job) else levels(job)[_level(job)].what
+    return LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
+
+
+def _inside(job: Job) -> list[Figure]:
+    """State the members that are segments: nothing splits them."""
+    inside = levels(job)[: _level(job)] if job.mesh else ()
+    return [Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in inside]

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from queue import Empty, Queue
 
@@ -10,6 +10,8 @@ from ortools.sat.python import cp_model
 
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.points import broken_by_integers, integer_value
+from planner.solvers.verdicts import agreed, attempted, believed
 
 SOLVER = f"CP-SAT {version('ortools')}"
 
@@ -42,6 +44,7 @@ def run(
     effort: float | None = None,
     presolve: bool = True,
     interruptible: bool = False,
+    repeat: bool = True,
 ) -> Outcome[Values]:
     """Solve a CP-SAT model, on one thread unless asked otherwise, so that a run repeats byte for byte.
 
@@ -53,7 +56,31 @@ def run(
         Off makes a second, independent run of the same model.
     interruptible
         Whether Ctrl-C stops the search at once and returns its incumbent; otherwise it is raised after the call.
+    repeat
+        Whether `infeasible` must be the answer of a second run too, with presolve turned (OR-Tools #5274, #5295).
     """
+    clock = Deadline(time_limit)
+
+    def once(*, presolve: bool) -> Outcome[Values]:
+        limits = {"time_limit": clock.limit, "gap": gap, "effort": effort}
+        how = {"seed": seed, "threads": threads, "presolve": presolve, "interruptible": interruptible}
+        return attempted(lambda: _run(model, **limits, **how), SOLVER)  # type: ignore[arg-type]
+
+    outcome = once(presolve=presolve)
+    return agreed(outcome, once(presolve=not presolve)) if repeat and outcome.infeasible else outcome
+
+
+def _run(
+    model: cp_model.CpModel,
+    *,
+    time_limit: float | None,
+    gap: float | None,
+    seed: int,
+    threads: int | None,
+    effort: float | None,
+    presolve: bool,
+    interruptible: bool,
+) -> Outcome[Values]:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = threads or 1
     solver.parameters.random_seed = seed
@@ -68,7 +95,14 @@ def run(
         solver.parameters.relative_gap_limit = gap
     clock = Deadline()
     status, interrupted = _solve_watched(solver, model) if interruptible else (solver.solve(model), False)
-    return _outcome(solver, model, status, interrupted=interrupted, seconds=clock.elapsed)
+    outcome = _outcome(solver, model, status, interrupted=interrupted, seconds=clock.elapsed)
+    solution = [int(x) for x in solver.response_proto.solution] if outcome.solution is not None else None
+    broken = "" if solution is None else broken_by_integers(model.proto, solution)
+    if solution is not None and not broken and model.has_objective():
+        outcome = replace(outcome, objective=integer_value(model.proto, solution))
+    allowed = (gap or 0.0) * max(1.0, abs(outcome.objective or 0.0))
+    minimize = not model.has_objective() or (model.proto.objective.scaling_factor or 1.0) > 0
+    return believed(outcome, broken=broken, minimize=minimize, allowed=allowed)
 
 
 def _outcome(

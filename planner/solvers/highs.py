@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import highspy
+import numpy as np
 import pyomo.environ as pyo
 from pyomo.contrib.solver.common.results import SolutionStatus
 from pyomo.contrib.solver.solvers.highs import Highs
@@ -13,11 +14,14 @@ from pyomo.version import version as pyomo_version
 from planner.solvers.deadline import Deadline
 from planner.solvers.lazy_constraints import Duals, Rows, Search
 from planner.solvers.outcome import Outcome
-from planner.solvers.statuses import FEASIBILITY, HIGHS, STOP_BY_STATUS
+from planner.solvers.points import broken_by, value_of
+from planner.solvers.statuses import FEASIBILITY, HIGHS, STOP_BY_STATUS, require_highs
+from planner.solvers.verdicts import agreed, attempted, believed
 
 SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"
 ABSOLUTE_GAP = 1e-6  # A dollar where objectives are in millions, and far below one rack.
 _Native = highspy.HighsModelStatus
+UNDECIDED = "UnboundedOrInfeasible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +74,23 @@ def run(
     presolve
         Off makes a second, independent run of the same model.
     """
+    require_highs()
+    deadline = Deadline(time_limit)
     distance = ABSOLUTE_GAP if absolute_gap is None else absolute_gap
     solve = _solve if getattr(model, "lazy", None) is None else _solve_lazily
-    outcome, status = solve(model, time_limit, _Search(gap or 0.0, distance, seed, threads or 1, presolve))
-    if status == _Native.kUnboundedOrInfeasible and presolve:
-        # Presolve alone cannot tell the two apart; the simplex can.
-        outcome, _ = solve(model, time_limit, _Search(gap or 0.0, distance, seed, threads or 1, False))
-    return outcome
+
+    def once(*, presolve: bool) -> Outcome[Values]:
+        how = _Search(gap or 0.0, distance, seed, threads or 1, presolve)
+        return attempted(lambda: solve(model, deadline.limit, how), SOLVER)
+
+    outcome = once(presolve=presolve)
+    if outcome.detail == UNDECIDED and presolve:  # presolve alone cannot tell the two apart; the simplex can
+        return once(presolve=False)
+    return agreed(outcome, once(presolve=not presolve)) if outcome.infeasible else outcome
 
 
-def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> tuple[Outcome[Values], Any]:
-    """Solve a model with all its rows stated; return the native status beside the outcome."""
+def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> Outcome[Values]:
+    """Solve a model with all its rows stated."""
     solver, clock = Highs(), Deadline()
     results = solver.solve(
         model,
@@ -96,12 +106,19 @@ def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> 
     status = solver._solver_model.getModelStatus()
     solved = results.solution_status in (SolutionStatus.feasible, SolutionStatus.optimal)
     primals = results.solution_loader.get_vars() if solved else None
+    lp, broken, objective = solver._solver_model.getLp(), "", None
+    if primals is not None:
+        x = np.zeros(lp.num_col_)
+        for v, value in primals.items():
+            x[solver._pyomo_var_to_solver_var_map[id(v)]] = value
+        broken, objective = broken_by(lp, x), value_of(lp, x)
     outcome = Outcome(
         stop=STOP_BY_STATUS[status],
         # A variable that no row and no objective mentions is not passed to the solver: its value is free, so zero.
         solution=None if primals is None else Values(lambda v: float(primals.get(v, 0.0))),
-        objective=results.incumbent_objective,
+        objective=None if results.incumbent_objective is None else objective,
         bound=results.objective_bound,
+        distance=how.absolute_gap,
         infeasible=status == _Native.kInfeasible,
         detail=str(status.name)[1:],
         solver=SOLVER,
@@ -109,16 +126,22 @@ def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> 
         constraints=model.nconstraints(),
         seconds=clock.elapsed,
     )
-    return outcome, status
+    allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
+    return believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed)
 
 
-def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> tuple[Outcome[Values], Any]:
-    """Solve a model whose lazy rows are added as they are broken; return the native status beside the outcome."""
+def _minimizes(lp: Any) -> bool:
+    return bool(lp.sense_ == highspy.ObjSense.kMinimize)
+
+
+def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> Outcome[Values]:
+    """Solve a model whose lazy rows are added as they are broken."""
     clock, rows = Deadline(time_limit), model.lazy
     gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap}
     search = Search(model, rows, how.options | gaps | {"threads": how.threads}, time_limit)
     result = search.search(how.gap, how.absolute_gap)
-    point = result.point
+    search.restore()
+    point, lp = result.point, search.h.getLp()
 
     def value(v: Any) -> float:
         return float(point[search.column[id(v)]]) if point is not None and id(v) in search.column else 0.0
@@ -126,8 +149,9 @@ def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Sear
     outcome = Outcome(
         stop=STOP_BY_STATUS[result.status],
         solution=None if point is None else Values(value),
-        objective=result.objective,
+        objective=result.objective if point is None else value_of(lp, point),
         bound=result.bound,
+        distance=how.absolute_gap,
         infeasible=result.infeasible and result.status == _Native.kInfeasible,
         detail=str(result.status.name)[1:],
         solver=SOLVER,
@@ -135,11 +159,14 @@ def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Sear
         constraints=model.nconstraints() + result.rows,
         seconds=clock.elapsed,
     )
-    return outcome, result.status
+    broken = "" if point is None else broken_by(lp, point)
+    allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
+    return believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed)
 
 
 def duals(model: pyo.ConcreteModel) -> Duals | None:
     """Solve a model without integers and return the dual of each row; None where it has no optimum."""
+    require_highs()
     lazy: Rows | None = getattr(model, "lazy", None)
     if lazy is not None:
         options = _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import highspy
@@ -11,7 +12,9 @@ from ortools.sat.python import cp_model
 from planner.solvers.cpsat import Values
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
-from planner.solvers.statuses import HIGHS, STOP_BY_STATUS
+from planner.solvers.points import broken_by_integers, integer_value
+from planner.solvers.statuses import HIGHS, STOP_BY_STATUS, require_highs
+from planner.solvers.verdicts import agreed, attempted, believed
 
 FAR = 2**62  # CP-SAT writes a side without a limit as one beyond this.
 
@@ -23,6 +26,7 @@ def run(
     seed: int = 0,
     threads: int | None = None,
     presolve: bool = True,
+    repeat: bool = True,
 ) -> Outcome[Values]:
     """Solve a CP-SAT model of linear rows to a gap of zero; its solution is read by variable, not by expression.
 
@@ -30,12 +34,37 @@ def run(
     rounded and checked against the rows in whole numbers; a proof is worth a second run without `presolve`. Ctrl-C in
     the main thread stops the search at once and returns its incumbent.
 
+    Parameters
+    ----------
+    repeat
+        Whether `infeasible` must be the answer of a second run too, with presolve turned.
+
     Raises
     ------
     ValueError
         If a rule of the model is not linear, or holds only under a condition.
     """
+    require_highs()
     deadline, rows = Deadline(time_limit), _rows(model)
+
+    def once(*, presolve: bool) -> Outcome[Values]:
+        how = {"seed": seed, "threads": threads, "presolve": presolve}
+        return attempted(lambda: _run(model, rows, deadline, **how), HIGHS)  # type: ignore[arg-type]
+
+    outcome = once(presolve=presolve)
+    outcome = agreed(outcome, once(presolve=not presolve)) if repeat and outcome.infeasible else outcome
+    return replace(outcome, seconds=deadline.elapsed)
+
+
+def _run(
+    model: cp_model.CpModel,
+    rows: "Sequence[Row]",
+    deadline: Deadline,
+    *,
+    seed: int,
+    threads: int | None,
+    presolve: bool,
+) -> Outcome[Values]:
     h = highspy.Highs()
     options = {
         "output_flag": False,
@@ -58,11 +87,14 @@ def run(
     infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
     stop = Stop.PROVED if infeasible else STOP_BY_STATUS[status]
     bounded = model.has_objective() and not infeasible and np.isfinite(info.mip_dual_bound)
-    return Outcome(
+    scale = (
+        (model.proto.objective.scaling_factor or 1.0) if model.has_objective() else 1.0
+    )  # below 0 where it is maximized
+    outcome = Outcome(
         stop=Stop.FAILED if stop is Stop.PROVED and solution is None and not infeasible else stop,
         solution=None if solution is None else _values(solution),
-        objective=round(info.objective_function_value) if solution is not None and model.has_objective() else None,
-        bound=info.mip_dual_bound if bounded else None,
+        objective=integer_value(model.proto, solution) if solution is not None and model.has_objective() else None,
+        bound=scale * info.mip_dual_bound if bounded else None,
         infeasible=infeasible,
         detail=str(status.name)[1:],
         solver=HIGHS,
@@ -70,6 +102,8 @@ def run(
         constraints=len(model.proto.constraints),
         seconds=deadline.elapsed,
     )
+    broken = "" if solution is None else broken_by_integers(model.proto, solution)
+    return believed(outcome, broken=broken, minimize=scale > 0)
 
 
 def _rounded(h: highspy.Highs, rows: "Sequence[Row]") -> list[int] | None:

@@ -12,6 +12,7 @@ import pyomo.environ as pyo
 from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers.deadline import Deadline
+from planner.solvers.points import broken_by
 
 _Status, _Strategy = highspy.HighsModelStatus, highspy.simplex_constants.SimplexStrategy
 LOOSE = 1e-6  # A row with more slack than this does not matter at a relaxation's optimum.
@@ -132,7 +133,10 @@ class Search:
         # HiGHS counts the time of all its runs together.
         self.h.setOptionValue("time_limit", self.h.getRunTime() + self.deadline.left)
         self.h.run()
-        return self.h.getModelStatus()
+        status = self.h.getModelStatus()
+        if status == _Status.kOptimal and broken_by(self.h.getLp(), self.point()):
+            return _Status.kSolveError  # rows are cut off around its points: a wrong one would cut off right ones
+        return status
 
     def point(self) -> npt.NDArray[np.float64]:
         """Return the values of all columns of the model."""
@@ -253,7 +257,7 @@ class Search:
             bound = self._raised(bound)
             if not self.h.getSolution().value_valid:
                 break
-            outer = status
+            outer, stated = status, self.h.getNumRow()
             inner = self.relax(np.round(self.point()[self.whole]))
             if inner == _Status.kOptimal:
                 candidate = self.h.getInfo().objective_function_value
@@ -262,8 +266,10 @@ class Search:
             elif inner not in _INFEASIBLE:
                 status = inner
                 break
-            if outer != _Status.kOptimal or _close(value, bound, relative_gap, absolute_gap):
-                status = outer
+            same = self.h.getNumRow() == stated  # the next run would answer the same
+            if outer != _Status.kOptimal or _close(value, bound, relative_gap, absolute_gap) or same:
+                # Without a row that excludes it, a point that nothing completes shows that one answer is wrong.
+                status = outer if inner == _Status.kOptimal else _Status.kUnknown
                 break
             status = _Status.kOptimal
         infeasible = point is None and status in _INFEASIBLE

@@ -9,6 +9,7 @@ from planner.plan.certificate import Certificate, Status
 
 T = TypeVar("T")
 U = TypeVar("U")
+MET = 1e-6  # relative distance of bound and value that is rounding, as the checks of plans have it
 
 
 class Stop(StrEnum):
@@ -18,6 +19,16 @@ class Stop(StrEnum):
     LIMIT = "limit"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
+
+
+# The one table from what a search leaves to what may be said: by why it stopped, whether there is a solution, and
+# whether its end means that there is none. Where there is a value, `optimal` needs a bound that meets it besides.
+STATUS_BY_ANSWER: dict[tuple[Stop, bool, bool], Status] = {
+    (stop, solution, infeasible): "unknown" if not solution else "feasible"
+    for stop in Stop
+    for solution in (False, True)
+    for infeasible in (False, True)
+} | {(Stop.PROVED, True, False): "optimal", (Stop.PROVED, False, True): "infeasible"}
 
 
 class UnansweredError(RuntimeError):
@@ -32,6 +43,7 @@ class Outcome(Generic[T]):
     solution: T | None = None
     objective: float | None = None
     bound: float | None = None
+    distance: float = 0.0  # of bound and value, in the objective's unit, that counts as none
     infeasible: bool = False
     detail: str = ""
     solver: str = ""
@@ -48,9 +60,16 @@ class Outcome(Generic[T]):
     @property
     def status(self) -> Status:
         """What may be said of the answer: only a proof is called optimal or infeasible."""
-        if self.solution is not None:
-            return "optimal" if self.proved else "feasible"
-        return "infeasible" if self.proved and self.infeasible else "unknown"
+        said = STATUS_BY_ANSWER[self.stop, self.solution is not None, self.infeasible]
+        return "feasible" if said == "optimal" and not self.within(0.0) else said
+
+    def within(self, allowed: float) -> bool:
+        """Return whether the bound is so near to the value, rounding apart; true of an answer without an objective."""
+        if self.objective is None:
+            return True
+        if self.bound is None:
+            return False
+        return abs(self.objective - self.bound) <= max(allowed, self.distance, MET * abs(self.objective))
 
     def with_solution(self, solution: U | None) -> "Outcome[U]":
         """Return the outcome with its solution read into other terms."""

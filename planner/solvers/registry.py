@@ -6,6 +6,7 @@ Formulations that one back end alone can solve call it by its module; those that
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,10 @@ def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> "Outcom
 
 
 def linear_runner(solver: str | None = None, *, usual: str) -> "Callable[..., Outcome[cpsat.Values]]":
-    """Return how to run a CP-SAT model whose rows are all linear, on the solver that is asked for or the usual one."""
+    """Return how to run a CP-SAT model whose rows are all linear, on the solver that is asked for or the usual one.
+
+    HiGHS is run once: a level is proven where a run with presolve and one without agree.
+    """
     if (solver or usual) == "cpsat":
         with uninterrupted():
             from planner.solvers import cpsat
@@ -86,4 +90,4 @@ def linear_runner(solver: str | None = None, *, usual: str) -> "Callable[..., Ou
     with uninterrupted():
         from planner.solvers import highs_from_cpsat
 
-    return highs_from_cpsat.run
+    return partial(highs_from_cpsat.run, repeat=False)

@@ -2,10 +2,17 @@
 
 import highspy
 
+from planner.errors import InputError
 from planner.solvers.outcome import Stop
 
 HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
 FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
+
+SERIES = (
+    1,
+    13,
+)  # 1.14.0 returns wrong optima, 1.15 cannot share a process with OR-Tools 9.15; pyproject.toml has it too
+FIRST_PATCH = 1  # of the series
 
 _Native = highspy.HighsModelStatus
 
@@ -33,3 +40,20 @@ STOP_BY_STATUS = {
     _Native.kPostsolveError: Stop.FAILED,
     _Native.kUnknown: Stop.FAILED,
 }
+
+
+def require_highs() -> None:
+    """Refuse a HiGHS whose answers are not known to be right.
+
+    Raises
+    ------
+    InputError
+        If another series than the pinned one is installed.
+    """
+    installed = (highspy.HIGHS_VERSION_MAJOR, highspy.HIGHS_VERSION_MINOR, highspy.HIGHS_VERSION_PATCH)
+    if installed[:2] != SERIES or installed[2] < FIRST_PATCH:
+        wanted = f"highspy>={SERIES[0]}.{SERIES[1]}.{FIRST_PATCH},<{SERIES[0]}.{SERIES[1] + 1}"
+        raise InputError(
+            f"highspy: must be {wanted} (is {'.'.join(map(str, installed))}), "
+            f"other versions give wrong optima; install it: pip install '{wanted}'"
+        )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from slurm_controller import Controller, controller, why_not
 
+import planner
 from planner.cluster.hostlist import expand, fold_names
 from planner.cluster.topology import Switch, Topology
 from planner.errors import InputError
@@ -115,22 +116,31 @@ def test_a_child_that_is_not_there_is_refused_by_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("slurm")
-@pytest.mark.parametrize(
-    ("found", "instead", "complaint"),
-    [
-        ("rack01node[00-15]", "rack01node[00-15],rack00node00", "node rack00node00 is under leaf 'leaf0'"),
-        ("SwitchName=core Switches=pod[0-3]\n", "", "the tree has 4 roots"),
-    ],
-)
-def test_what_the_controller_accepts_the_reader_refuses(
-    tmp_path: Path, found: str, instead: str, complaint: str
-) -> None:
-    """A node under two leaves, or pods that nothing joins, start a controller all the same."""
-    text = write_conf(_topology()).replace(found, instead)
+def test_what_the_controller_accepts_the_reader_refuses(tmp_path: Path) -> None:
+    """A node under two leaves starts a controller all the same."""
+    text = write_conf(_topology()).replace("rack01node[00-15]", "rack01node[00-15],rack00node00")
     with controller(tmp_path / "run", fold_names(NODES), text) as running:
         assert len(running.run("scontrol", "show", "topology").splitlines()) == text.count("SwitchName")
-    with pytest.raises(InputError, match=complaint):
+    with pytest.raises(InputError, match="node rack00node00 is under leaf 'leaf0'"):
         read_conf(text, "topology.conf")
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_forest_is_read_and_no_job_leaves_its_tree(tmp_path: Path) -> None:
+    """Pods that nothing joins start a controller, which gives no job nodes of two; nor does a placement."""
+    text = write_conf(_topology()).replace("SwitchName=core Switches=pod[0-3]\n", "")
+    with controller(tmp_path / "run", fold_names(NODES), text) as running:
+        printed = running.run("scontrol", "show", "topology")
+        forest = read_conf(printed, "printed")
+        assert {s.name: set(s.nodes) for s in forest.switches if s.nodes} == {
+            s.name: set(s.nodes) for s in _topology().switches if s.nodes
+        }
+        assert "start at" in running.submit_on_trial("-N64", "--exclusive")
+        with pytest.raises(RuntimeError, match="not available"):
+            running.submit_on_trial("-N65", "--exclusive")
+    assert len(planner.place(forest, {"name": "j", "mesh": {"pipeline": 4, "data": 16}}).nodes) == 64
+    refused = planner.place(forest, {"name": "j", "mesh": {"pipeline": 65, "data": 1}})
+    assert refused.reason == "job 'j' needs 65 nodes > 64 free in the freest of 4 trees"
 
 
 def test_states_from_text_and_json_are_one(slurm: Controller, tmp_path: Path) -> None:

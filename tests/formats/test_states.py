@@ -115,11 +115,17 @@ def test_json_of_every_age(tmp_path: Path, data: object) -> None:
         ("{}", "must have a list of nodes or sinfo"),
         ('{"nodes": [{"name": "n1"}]}', r"nodes\[0\]: names no node or no state"),
         ('{"sinfo": [3]}', r"sinfo\[0\]: names no node"),
+        ('{"sinfo": []}', "names no node; print it"),
+        ('{"nodes": []}', "names no node; print it"),
+        ('{"sinfo": [{"node": {"state": ["IDLE"]}, "nodes": {"nodes": []}}]}', "names no node; print it"),
+        ('{"nodes": [{"name": "n1", "state": []}]}', r"nodes\[0\].state: n1 has no state \(is \[\]\)"),
+        ('{"nodes": [{"name": "n1", "state": ""}]}', r"nodes\[0\].state: unknown state ''"),
+        ('{"nodes": [{"name": "", "state": "idle"}]}', r"nodes\[0\]: names no node or no state"),
         ('{"nodes": [{"name": "n1", "state": ["IDLY"]}]}', r"nodes\[0\].state: unknown state 'IDLY'"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, message: str) -> None:
-    """Line or path, value and remedy."""
+    """Line or path, value and remedy; a list that states nothing is not read as a cluster that is full."""
     with pytest.raises(InputError, match=message):
         _read(tmp_path, text)
 

@@ -110,9 +110,6 @@ BAD = {
     "SwitchName=a Switches=b\nSwitchName=b Switches=a": "line 1: the tree has no root above 'a': .*a under b under a",
     "SwitchName=r Nodes=n1\nSwitchName=a Switches=b\nSwitchName=b Switches=a": "line 2: the tree has no root above 'a'",
     "SwitchName=a Switches=a": "line 1: the tree has no root above 'a'",
-    "SwitchName=a Nodes=n1\n\nSwitchName=b Nodes=n2": (
-        r"line 3: the tree has 2 roots, 'a' \(line 1\), 'b' \(line 3\).*join them"
-    ),
     "SwitchName=leaf1 Nodes=n1\nSwitchName=b Switches=leaf2": (
         "line 2: switch 'b' has the unknown child 'leaf2'; did you mean 'leaf1'"
     ),
@@ -153,6 +150,94 @@ BAD = {
 }
 
 
+FLOW = """# one line a switch, as generators write it
+[{topology: fabric, cluster_default: yes, tree: {switches: [
+  {switch: core, children: "leaf[1-2]"}, {switch: leaf1, nodes: "n[1-2]"},
+  {switch: leaf2,
+   nodes: "n3,n4"}]}}]
+"""
+# What `scontrol show topoconf` of 26.05 printed for a tree and a block topology.
+PRINTED_YAML = """%YAML 1.1
+---
+- topology: fabric
+  cluster_default: true
+  block: {}
+  flat: {}
+  ring: {}
+  torus3d: {}
+  tree:
+    switches:
+    - switch: core
+      children: leaf[1-2]
+      nodes:
+    - switch: leaf1
+      children:
+      nodes: n[1-2]
+    - switch: leaf2
+      children:
+      nodes: n[3-4]
+- topology: nvl
+  cluster_default: false
+  block:
+    block_sizes:
+    - 2
+    - 4
+    blocks:
+    - block: b0
+      nodes: n[1-2]
+    - block: b1
+      nodes: n[3-4]
+  flat: {}
+  ring: {}
+  torus3d: {}
+  tree: {}
+...
+"""
+# What `scontrol show topology` of 22.05, 24.11 and 26.05 printed for a tree, and of 24.11 for blocks.
+PRINTED_TREE = """SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2]
+SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[3-4]
+SwitchName=core Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=leaf[1-2]
+"""
+PRINTED_BLOCKS = """BlockName=b0 BlockIndex=0 Nodes=n[1-2] BlockSize=2
+BlockName=b1 BlockIndex=1 Nodes=n[3-4] BlockSize=2
+AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[1-4] BlockSize=4
+"""
+
+
+@pytest.mark.parametrize("text", [FLOW, PRINTED_YAML, PRINTED_TREE])
+def test_what_controllers_and_generators_print_is_read(text: str, tmp_path: Path) -> None:
+    """Flow style, YAML 1.1 with its directive and empty keys, and scontrol's lines are the same tree of four nodes."""
+    (tmp_path / "topology").write_text(text)
+    tree = read_topology(tmp_path / "topology")
+    assert {(s.name, s.parent, s.nodes) for s in tree.switches} == {
+        ("core", None, ()),
+        ("leaf1", "core", ("n1", "n2")),
+        ("leaf2", "core", ("n3", "n4")),
+    }
+
+
+def test_blocks_as_scontrol_prints_them_are_read(tmp_path: Path) -> None:
+    """Base blocks are the blocks, the sizes of aggregated ones the block sizes, as in the file of the same cluster."""
+    (tmp_path / "printed").write_text(PRINTED_BLOCKS)
+    blocks = read_topology(tmp_path / "printed")
+    assert blocks == read_yaml(PRINTED_YAML, "y", "nvl")
+    assert blocks == read_conf("BlockName=b0 Nodes=n[1-2]\nBlockName=b1 Nodes=n[3-4]\nBlockSizes=2,4", "t")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (PRINTED_TREE.replace("n[1-4]", "n[1-3]"), "line 3: switch 'core' states nodes that are not those"),
+        (PRINTED_BLOCKS + "BlockSizes=2", "line 4: BlockSizes= beside BlockSize="),
+        (PRINTED_TREE.replace("Level=1 ", ""), "line 3: switch 'core' has both nodes and switches"),
+    ],
+)
+def test_printed_lines_that_contradict_each_other_are_refused(text: str, complaint: str) -> None:
+    """A line cut off, or a file mixed of both, is named with its line."""
+    with pytest.raises(InputError, match=complaint):
+        read_conf(text, "t")
+
+
 @pytest.mark.parametrize("text", BAD)
 def test_conf_refuses_by_line(text: str) -> None:
     """What does not hold together is named with its line, whether Slurm accepts it or not."""
@@ -182,16 +267,19 @@ BAD_YAML = {
     _tree(
         "switch: a\n      nodes: n[1-2]", "switch: b\n      nodes: n2", "switch: c\n      children: a,b"
     ): r"line 6: node n2 is under leaf 'a' \(line 4\)",
-    _tree("switch: a\n      nodes: n1", "switch: b\n      nodes: n2"): "line 6: the tree has 2 roots",
     _tree("switch: a\n      node: n1"): "line 5: unknown keyword 'node' in a switch; did you mean 'nodes'",
     _tree("switch: a\n      nodes: n[1"): "line 5: nodes: .*a bracket is not closed",
     _tree("nodes: n1"): "line 4: a switch has no 'switch'",
-    _tree("switch: a\n      nodes: n1\n      nodes: n2"): "line 6: 'nodes: n2' stands twice",
-    _tree("switch: a\n       nodes: n1"): "line 5: 'nodes: n1' is indented unlike",
+    _tree("switch: a\n      nodes: n1\n      nodes: n2"): "line 6: 'nodes' stands twice",
+    _tree("switch: a\n       nodes: n1"): "line 5: is no YAML: mapping values are not allowed",
     _tree("switch: a\n      nodes: [n1, n2]"): "line 5: nodes must be a text",
     _tree("switch: a\n      nodes: &x n1"): "line 5: .*is YAML that is not read here",
-    "- topology: t\n  tree: {switches: []}": "line 2: .*is YAML that is not read here",
-    "- topology: t\n  tree:\n\t  switches:": "line 3: .*has a tab",
+    _tree("switch: a\n      nodes: !x n1"): "line 5: tag !x is YAML that is not read here",
+    "- topology: t\n  tree: {switches: []}": "line 1: there is no switch",
+    "- topology: t\n  tree:\n\t  switches:": "line 3: is no YAML: .*cannot start any token",
+    "- topology: t\n---\n- topology: u": "line 2: a second document begins",
+    "- ? [a]\n  : b": "line 1: a key must be a text",
+    "- topology: t\n  block: {}\n  flat: {}\n  tree: {}": "line 1: topology 't' must be exactly one of .*is none",
     "- topology: t\n": "line 1: topology 't' must be exactly one of",
     "- topology: t\n  flat: true\n- topology: t\n  flat: true": "line 3: topology 't' is already at line 1",
     "topology: t": "line 1: the file must be a list",

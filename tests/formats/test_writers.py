@@ -1,13 +1,18 @@
 """Placements written: what each scheduler takes, in the order of the ranks, and what it would refuse."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import planner
+from planner.cli.commands.place import placement_text
 from planner.cluster.hostlist import expand
 from planner.cluster.topology import Block, Switch, Topology
 from planner.errors import InputError
@@ -115,10 +120,15 @@ def test_blocks_take_no_hostfile() -> None:
     ],
 )
 def test_blocks_take_a_list_by_segments(nodes: tuple[int, ...], segment: int | None) -> None:
-    """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block."""
-    assert [w for w in sbatch_arguments(_on(*nodes), BLOCKS) if "segment" in w] == (
-        [f"--segment={segment}"] if segment else []
-    )
+    """A list in more aggregated blocks than its length needs is cut in equal segments, each within a base block.
+
+    It is then named by all other nodes: 24.11 refused 32 of 45 random lists with --segment beside -w, and none so.
+    """
+    placed = _on(*nodes)
+    asked = sbatch_arguments(placed, BLOCKS)
+    assert [w for w in asked if "segment" in w] == ([f"--segment={segment}"] if segment else [])
+    named = set(expand(asked[-1]))
+    assert (asked[-2], named) == (("-x", set(NODES) - set(placed.nodes)) if segment else ("-w", set(placed.nodes)))
 
 
 def test_hints_for_a_submission_without_the_list() -> None:
@@ -158,6 +168,30 @@ def test_kueue_orders_pods_as_the_ranks() -> None:
         "nodeLabels": {"planner/job": "j"},
         "topologyName": _of_kind(text, "Topology")[0]["metadata"]["name"],
     }
+
+
+def pods_as_kueue_orders_them(text: str) -> list[str]:
+    """Return the node of each pod by its index, as Kueue hands them out: by the levels' values, as text."""
+    levels = [x["nodeLabel"] for x in _of_kind(text, "Topology")[0]["spec"]["levels"]]
+    labelled = {o["metadata"]["name"]: o["metadata"]["labels"] for o in _of_kind(text, "Node")}
+    return sorted(labelled, key=lambda n: [labelled[n][k] for k in levels])
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        {"data": 12},
+        {"pipeline": 3, "data": 4},
+        {"data": 4, "pipeline": 3},  # the ranks of groups alternate
+        {"pipeline": 3, "context": 2, "data": 2},  # groups are numbered along the pipeline first
+        {"pipeline": 2, "data": 3, "context": 2},
+        {"data": 6, "tensor": 2},
+    ],
+)
+def test_kueue_gives_each_pod_the_node_of_its_ranks(mesh: dict[str, int]) -> None:
+    """Whatever the order of the axes, pod i runs on the i-th node of the placement."""
+    placed = planner.place(TREE, {"name": "j", "mesh": mesh, "gpus_per_node": 8})
+    assert pods_as_kueue_orders_them(placement_text(placed, "kueue", TREE)) == list(placed.nodes)
 
 
 def test_kueue_asks_for_no_slices_of_unequal_groups() -> None:
@@ -264,3 +298,28 @@ def test_texts_stay_texts_in_yaml(value: str) -> None:
     text = dump({"key": value, "list": [value, {"inner": value}]})
     assert _plain(parse(text, "y")) == {"key": value, "list": [value, {"inner": value}]}
     assert ('"' in text) == (value not in {"n[01-02]", "a/b.c_d-e"})
+
+
+@pytest.mark.parametrize("named", ["SLURMD_NODENAME", "hostname"])
+def test_torchrun_gets_its_place_by_name(named: str, tmp_path: Path) -> None:
+    """Each node finds its own rank in the script, whatever order it is started in; a strange node finds none."""
+    (tmp_path / "job").write_text(write_placed(PLACED, TREE, "torchrun"))
+    (tmp_path / "torchrun").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "hostname").write_text('#!/bin/sh\necho "$NODE"\n')
+    for name in ("torchrun", "hostname"):
+        (tmp_path / name).chmod(0o755)
+
+    def started(node: str) -> subprocess.CompletedProcess[str]:
+        known = {"SLURMD_NODENAME": node} if named == "SLURMD_NODENAME" else {"NODE": node}
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **known}
+        command = ["sh", str(tmp_path / "job"), "train.py", "--lr", "0.1"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    for rank, node in reversed(list(enumerate(PLACED.nodes))):
+        asked = started(node).stdout.split()
+        assert asked == [
+            *("--nnodes=4", "--nproc-per-node=2", f"--node-rank={rank}", "--master-addr=n07", "--master-port=29500"),
+            *("train.py", "--lr", "0.1"),
+        ]
+    strange = started("n70")
+    assert (strange.returncode, strange.stderr) == (1, "n70 is no node of this job\n")

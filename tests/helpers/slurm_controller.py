@@ -102,6 +102,20 @@ class Controller:
         done = self.run("sbatch", "--parsable", *arguments, "--wrap=sleep 600", environment=environment)
         return done.strip().partition(";")[0]
 
+    def submit_on_trial(self, *arguments: str) -> str:
+        """Ask when a job would start, and return all that sbatch prints of it."""
+        done = subprocess.run(
+            ["sbatch", "--test-only", *arguments, "--wrap=sleep 600"],
+            env={**os.environ, "SLURM_CONF": str(self.directory / "slurm.conf")},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip() or done.stdout.strip())
+        return done.stderr + done.stdout
+
     def allocated(self, job: str, seconds: float = 20) -> str:
         """Return the hostlist that a job holds, waiting until it holds one."""
         end = time.monotonic() + seconds

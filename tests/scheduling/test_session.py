@@ -46,8 +46,7 @@ def test_every_placement_is_replayed(seed: int) -> None:
     placed = planner.place(topology, job, busy=busy, fragmentation=seed % 2 == 0)
     assert check_placement(topology, job, placed, busy=busy) == []
     # Of several lines the fewest boundaries are bounded, not searched; the level after them may then stay open.
-    lines = sum(k.count for k in job.kinds) // job.line
-    assert placed.certificate.status != "feasible" or (lines > 1 and seed % 2 == 0)
+    assert placed.certificate.status != "feasible" or (job.mesh is not None and seed % 2 == 0)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -85,9 +84,9 @@ def test_mesh_is_in_rank_order() -> None:
     """Ranks run through the mesh slowest axis first; a data line is every other node here."""
     topology = tree([8], 1)
     placed = planner.place(topology, {"name": "j", "mesh": {"pipeline": 2, "data": 2, "context": 2}})
-    assert [g.name for g in placed.groups][:2] == ["data[pipeline=0,context=0]", "data[pipeline=1,context=0]"]
+    assert [g.name for g in placed.groups][:2] == ["data[pipeline=0,context=0]", "data[pipeline=0,context=1]"]
     assert placed.groups[0].nodes == (placed.nodes[0], placed.nodes[2])
-    assert placed.groups[1].nodes == (placed.nodes[4], placed.nodes[6])
+    assert placed.groups[1].nodes == (placed.nodes[1], placed.nodes[3])
 
 
 def test_segments_stay_in_blocks() -> None:

@@ -12,12 +12,30 @@ from planner.solvers.outcome import Outcome, Stop
 @pytest.mark.parametrize("solution", [None, "x"])
 @pytest.mark.parametrize("infeasible", [False, True])
 def test_only_a_proof_is_called_optimal_or_infeasible(stop: Stop, solution: str | None, infeasible: bool) -> None:
-    """A solution without a proof is feasible; neither solution nor proof is unknown, whatever the flag says."""
+    """A solution without a proof, or of what is called infeasible, is feasible; without both it is unknown."""
     status = Outcome(stop=stop, solution=solution, infeasible=infeasible).status
     if solution is not None:
-        assert status == ("optimal" if stop is Stop.PROVED else "feasible")
+        assert status == ("optimal" if stop is Stop.PROVED and not infeasible else "feasible")
     else:
         assert status == ("infeasible" if stop is Stop.PROVED and infeasible else "unknown")
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "distance", "status"),
+    [
+        (10.0, 10.0, 0.0, "optimal"),
+        (10.0, 10.0 - 1e-6, 0.0, "optimal"),
+        (10.0, 1.0, 0.0, "feasible"),
+        (10.0, None, 0.0, "feasible"),
+        (10.0, 9.1, 1.0, "optimal"),
+        (None, None, 0.0, "optimal"),
+    ],
+)
+def test_only_a_bound_that_meets_the_value_makes_it_optimal(
+    value: float | None, bound: float | None, distance: float, status: str
+) -> None:
+    """A proof whose bound is away from the value, or absent, is none; without an objective no bound is needed."""
+    assert Outcome(stop=Stop.PROVED, solution=1, objective=value, bound=bound, distance=distance).status == status
 
 
 def test_a_solution_read_into_other_terms_keeps_its_proof() -> None:

@@ -34,6 +34,10 @@ def place(
     fragmentation: Annotated[
         bool, typer.Option("--fragmentation", help="Search the fewest leaves left part-free too.")
     ] = False,
+    order: Annotated[
+        str, typer.Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")
+    ] = "any",
+    only: Annotated[str | None, typer.Option(help="Hostlist of nodes that the job may use: an allocation.")] = None,
     topology_name: TopologyName = None,
     label: NodeLabels = None,
     running: Annotated[
@@ -61,9 +65,13 @@ def place(
     if running is not None:
         from planner.scheduling.repair import replace_in_files
 
+        if order != "any" or only is not None:
+            raise InputError("--replace: --order and --only do not go with it; leave them out")
         placement = replace_in_files(cluster, job, running, replace, **options)
     else:
-        placement = planner.place(cluster, job, fragmentation=fragmentation, objective=objective, **options)
+        placement = planner.place(
+            cluster, job, fragmentation=fragmentation, objective=objective, order=order, only=only, **options
+        )
     if not placement.nodes:
         print(placement.reason)
         raise typer.Exit(INFEASIBLE)

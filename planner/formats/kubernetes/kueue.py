@@ -1,7 +1,9 @@
 """A placement for Kueue's topology-aware scheduling: Topology, node labels, and a job whose podset asks for them.
 
-Kueue orders a podset's pods by the values of the topology's levels, as text; with a level of groups above one of ranks,
-both padded to one width, its order is the placement's. Where Kueue itself places jobs, levels of the fabric are enough.
+Kueue gives a podset's pods, by their index, to the values of the topology's levels in their order as text. Groups of
+consecutive ranks stand in a level above the ranks, numbered by their first; where ranks of groups alternate, a level
+above would put one group's pods before the next one's, so the ranks stand alone. Padded to one width, the order is then
+the placement's. Where Kueue itself places jobs, levels of the fabric are enough.
 """
 
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ from planner.formats.kubernetes.manifest import (
     pod,
 )
 from planner.formats.kubernetes.nodes import TIER
-from planner.formats.placement import Placed
+from planner.formats.placement import Placed, PlacedGroup
 from planner.formats.tiers import chains, leaves
 from planner.formats.topograph import DOMAIN_LABELS
 
@@ -54,7 +56,7 @@ def kueue_job(placed: Placed, *, queue: str = "default", image: str = IMAGE) -> 
         comment,
         [
             *_rank_labels(placed),
-            _topology(f"{name}-ranks", [GROUP, RANK]),
+            _topology(f"{name}-ranks", [GROUP, RANK] if consecutive(placed) else [RANK]),
             {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor},
             job,
         ],
@@ -62,14 +64,25 @@ def kueue_job(placed: Placed, *, queue: str = "default", image: str = IMAGE) -> 
 
 
 def annotations(placed: Placed) -> dict[str, str]:
-    """Return the podset's: each group in one domain where all have one size, else pods on any of the job's nodes."""
+    """Return the podset's: each group in one domain where all are as large and in order, else pods on any node."""
     sizes = {len(g.nodes) for g in placed.groups}
-    if len(sizes) == 1 and sum(len(g.nodes) for g in placed.groups) == len(placed.nodes):
+    if len(sizes) == 1 and consecutive(placed):
         return {
             "kueue.x-k8s.io/podset-slice-required-topology": GROUP,
             "kueue.x-k8s.io/podset-slice-size": str(sizes.pop()),
         }
     return {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+
+
+def consecutive(placed: Placed) -> bool:
+    """Return whether the groups, one after another by their first ranks, are the rank order."""
+    return [n for g in _by_first_rank(placed) for n in g.nodes] == list(placed.nodes)
+
+
+def _by_first_rank(placed: Placed) -> list[PlacedGroup]:
+    """Return the groups in the order of their first ranks."""
+    rank = {n: i for i, n in enumerate(placed.nodes)}
+    return sorted(placed.groups, key=lambda g: min((rank[n] for n in g.nodes if n in rank), default=len(rank)))
 
 
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
@@ -106,7 +119,7 @@ def kueue_topology(topology: Topology, name: str = "fabric") -> str:
 
 def _rank_labels(placed: Placed) -> Iterator[dict[str, Any]]:
     """Label each node with its job, group and place in the rank order; padded, for they are sorted as text."""
-    group = {n: i for i, g in enumerate(placed.groups) for n in g.nodes}
+    group = {n: i for i, g in enumerate(_by_first_rank(placed)) for n in g.nodes}
     width_group, width_rank = len(str(max(len(placed.groups) - 1, 0))), len(str(len(placed.nodes) - 1))
     for i, node in enumerate(placed.nodes):
         yield _node(

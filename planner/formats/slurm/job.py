@@ -1,11 +1,10 @@
 """A placement for Slurm: the node list, the hostfile in rank order, the matching sbatch and srun, and hints."""
 
 import math
-import re
 import shlex
 from collections import Counter
 
-from planner.cluster.hostlist import fold_names
+from planner.cluster.hostlist import fold_names, natural
 from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.formats.placement import Placed
@@ -22,7 +21,7 @@ def rank_hostlist(placed: Placed) -> str:
 
 def node_set(placed: Placed) -> str:
     """Return the nodes folded in the order of their names: -w sorts them anyway, and so they take the fewest bytes."""
-    return fold_names(sorted(placed.nodes, key=_natural))
+    return fold_names(sorted(placed.nodes, key=natural))
 
 
 def hostfile(placed: Placed, topology: Topology | None = None) -> str:
@@ -44,26 +43,34 @@ def hostfile(placed: Placed, topology: Topology | None = None) -> str:
 def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[str]:
     """Return sbatch's arguments: the full list, and -N as long, as a shorter one is refused or filled up with others.
 
+    A list that topology/block takes in segments alone is given by all other nodes of the cluster (-x): 24.11 refuses
+    --segment beside -w, 26.05 takes either.
+
     Raises
     ------
     InputError
         If the list is too long for one argument.
     """
+    segment = _segment(placed, topology) if topology is not None and topology.kind == "block" else None
     listed = node_set(placed)
+    if segment and topology is not None:
+        own = set(placed.nodes)
+        listed = fold_names(sorted((n for b in topology.blocks for n in b.nodes if n not in own), key=natural))
     if len(listed.encode()) > MAX_ARGUMENT_BYTES:
         limit = f"more than the {MAX_ARGUMENT_BYTES:,} of one argument"
         raise InputError(
             f"the node list of {placed.job!r} takes {len(listed.encode()):,} bytes, {limit}; "
             "split the job, or number nodes so that they fold"
         )
-    segment = _segment(placed, topology) if topology is not None and topology.kind == "block" else None
     start = [
         f"--job-name={placed.job}",
         f"-N{len(placed.nodes)}",
         f"--ntasks-per-node={placed.gpus_per_node}",
         "--exclusive",
     ]
-    return [*start, *([f"--segment={segment}"] if segment else []), "-w", listed]
+    if segment:
+        return [*start, f"--segment={segment}", *(["-x", listed] if listed else [])]
+    return [*start, "-w", listed]
 
 
 def srun_arguments(placed: Placed, topology: Topology | None = None) -> list[str]:
@@ -105,9 +112,9 @@ def hints(placed: Placed, topology: Topology) -> dict[str, str]:
 
 
 def _segment(placed: Placed, topology: Topology) -> int | None:
-    """Return the --segment that makes topology/block take the list, None where it takes it without.
+    """Return the --segment that makes topology/block take the nodes, None where it takes their list without.
 
-    Observed on 26.05: a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
+    On 24.11 and 26.05 a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
     it; divided into segments, each must lie in one block, wherever these are. The greatest common divisor of the nodes
     by base block is always such a segment, and never larger than a base block, the largest that 24.11 takes.
     """
@@ -122,8 +129,3 @@ def _segment(placed: Placed, topology: Topology) -> int | None:
 def _block_sizes(topology: Topology) -> tuple[int, ...]:
     """Return the sizes of aggregated blocks; without any, a block is only its own."""
     return topology.block_sizes or (min(len(b.nodes) for b in topology.blocks),)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sort r2 before r10, and names that differ in padding apart."""
-    return [(int(part) if part.isdecimal() and part.isascii() else -1, part) for part in re.split(r"(\d+)", name)]

@@ -66,7 +66,10 @@ def read_states(path: str | Path) -> NodeStates:
     if "items" in data:
         down = down_nodes(data, str(path))
         return NodeStates(free=frozenset(node_names(data, str(path))) - down, down=down)
-    return _worst_states(_from_json(data, str(path)))
+    found = _worst_states(_from_json(data, str(path)))
+    if not found.free | found.taken:
+        raise InputError(f"{path}: names no node; print it by sinfo --json")
+    return found
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
@@ -148,10 +151,13 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
             states = item["node"]["state"] if key == "sinfo" else item["state"]
             flags = item.get("state_flags", [])
             words = [*([states] if isinstance(states, str) else states), *flags]
-            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
                 raise TypeError
         except (KeyError, TypeError, AttributeError):
             problem = f"names no node or no state (is {shown(item)})"
             raise InputError(f"{source}: {where}: {problem}; print it by sinfo --json") from None
-        state = max((_meaning(str(w), source, f"{where}.state") for w in words), default=DOWN)
+        if not words:
+            problem = f"{some(names)} has no state (is [])"
+            raise InputError(f"{source}: {where}.state: {problem}; print the states again, or leave the node out")
+        state = max(_meaning(str(w), source, f"{where}.state") for w in words)
         yield from ((name, state) for name in names)

@@ -1,17 +1,23 @@
-"""Slurm's topology.conf, read and written: a tree of SwitchName lines, or BlockName lines with BlockSizes."""
+"""Slurm's topology.conf, read and written: a tree of SwitchName lines, or BlockName lines with BlockSizes.
+
+What `scontrol show topology` prints is read too: its lines state levels, the nodes below each switch, and the sizes of
+blocks and aggregated blocks beside the names.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from planner.cluster.hostlist import fold_names
 from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.formats.source import Hostlists, near
-from planner.formats.tiers import children_of
+from planner.formats.tiers import chains, children_of
 from planner.formats.validate import BlockRow, SwitchRow, block_topology, tree
 
 KEYWORDS = ("SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "BlockSizes")
-_SPELLING = {k.lower(): k for k in KEYWORDS}
+_PRINTED = ("Level", "AggregatedBlock", "BlockIndex", "BlockSize")  # by scontrol alone
+_SPELLING = {k.lower(): k for k in (*KEYWORDS, *_PRINTED)}
 _PAIR = re.compile(r"""\s*(?P<key>[^\s=]+)\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?=\s|$)""")
 
 Pairs = dict[str, str]
@@ -25,30 +31,78 @@ def read_conf(text: str, source: str) -> Topology:
     InputError
         Names file, line, value and remedy; also for what Slurm accepts and should not, such as a node under two leaves.
     """
-    switches: list[SwitchRow] = []
-    blocks: list[BlockRow] = []
-    sizes: list[int] = []
-    sizes_where = ""
-    hostlists = Hostlists(source)
+    rows = _Rows(Hostlists(source))
     for number, line in _lines(text):
-        where = f"line {number}"
-        pairs = _pairs(line, source, where)
+        rows.add(_pairs(line, source, f"line {number}"), f"line {number}")
+    sizes, sizes_where = rows.block_sizes()
+    if rows.switches and (rows.blocks or sizes):
+        where = rows.blocks[0].where if rows.blocks else sizes_where
+        remedy = "Slurm reads one kind a topology.conf, topology.yaml takes both"
+        raise InputError(f"{source}: {where}: blocks beside switches; {remedy}")
+    if rows.blocks or sizes:
+        return block_topology(source, rows.blocks, sizes, sizes_where)
+    stated = {row.name: row for row in rows.switches if row.children and row.nodes and row.name in rows.printed}
+    switches = [replace(row, nodes=()) if row.name in stated else row for row in rows.switches]
+    return _require_nodes_below(tree(source, switches), stated, source)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What the lines of a file say."""
+
+    hostlists: Hostlists
+    switches: list[SwitchRow] = field(default_factory=list)
+    blocks: list[BlockRow] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    sizes_where: str = ""
+    printed: set[str] = field(default_factory=set)  # switches that scontrol printed
+    printed_sizes: dict[int, str] = field(default_factory=dict)  # of blocks, and where it first states them
+
+    def add(self, pairs: Pairs, where: str) -> None:
+        """Read a line."""
+        source = self.hostlists.source
         if "SwitchName" in pairs:
-            switches.append(_switch(pairs, hostlists, where))
-        elif "BlockName" in pairs:
-            blocks.append(_block(pairs, hostlists, where))
+            if pairs.pop("Level", None) is not None:
+                self.printed.add(pairs["SwitchName"])
+            self.switches.append(_switch(pairs, self.hostlists, where))
+        elif "BlockName" in pairs or "AggregatedBlock" in pairs:
+            if "BlockSize" in pairs:
+                for size in _sizes(pairs.pop("BlockSize"), source, where):
+                    self.printed_sizes.setdefault(size, where)
+            if "BlockName" in pairs:
+                pairs.pop("BlockIndex", None)
+                self.blocks.append(_block(pairs, self.hostlists, where))
         elif pairs.keys() == {"BlockSizes"}:
-            if sizes:
-                raise InputError(f"{source}: {where}: BlockSizes is already at {sizes_where}; keep one")
-            sizes, sizes_where = _sizes(pairs["BlockSizes"], source, where), where
+            if self.sizes:
+                raise InputError(f"{source}: {where}: BlockSizes is already at {self.sizes_where}; keep one")
+            self.sizes, self.sizes_where = _sizes(pairs["BlockSizes"], source, where), where
         else:
             key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
             raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
-    if switches and (blocks or sizes):
-        where = blocks[0].where if blocks else sizes_where
-        remedy = "Slurm reads one kind a topology.conf, topology.yaml takes both"
-        raise InputError(f"{source}: {where}: blocks beside switches; {remedy}")
-    return block_topology(source, blocks, sizes, sizes_where) if blocks or sizes else tree(source, switches)
+
+    def block_sizes(self) -> tuple[list[int], str]:
+        """Return the sizes of aggregated blocks, and where they stand."""
+        if not self.printed_sizes:
+            return self.sizes, self.sizes_where
+        if self.sizes:
+            problem = f"BlockSizes= beside BlockSize= ({next(iter(self.printed_sizes.values()))})"
+            raise InputError(f"{self.hostlists.source}: {self.sizes_where}: {problem}; keep one of them")
+        return sorted(self.printed_sizes), next(iter(self.printed_sizes.values()))
+
+
+def _require_nodes_below(topology: Topology, stated: Mapping[str, SwitchRow], source: str) -> Topology:
+    """Return the tree if every switch above others has the nodes that scontrol states for it."""
+    below: dict[str, set[str]] = {name: set() for name in stated}
+    nodes = {s.name: s.nodes for s in topology.switches}
+    for leaf, above in chains(topology).items():
+        for name in above[1:]:
+            if name in below:
+                below[name].update(nodes[leaf])
+    for name, row in stated.items():
+        if set(row.nodes) != below[name]:
+            problem = f"switch {name!r} states nodes that are not those of its switches"
+            raise InputError(f"{source}: {row.where}: {problem}; print the whole topology again")
+    return topology
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -49,11 +49,11 @@ def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
         if name in topologies:
             first = topologies[name]["topology"].line
             raise InputError(f"{source}: line {item.line}: topology {name!r} is already at line {first}; rename one")
-        kinds = [k for k in _KINDS if k in pairs]
+        kinds = [k for k in _KINDS if k in pairs and not _is_empty(pairs[k], "false")]
         if len(kinds) != 1:
             stated = f"must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
             raise InputError(f"{source}: line {item.line}: topology {name!r} {stated}")
-        topologies[name] = pairs
+        topologies[name] = {k: v for k, v in pairs.items() if k not in _KINDS or k in kinds}
     return topologies
 
 
@@ -65,7 +65,7 @@ def _chosen(topologies: dict[str, dict[str, Node]], source: str, name: str | Non
             raise InputError(f"{source}: there is no topology {name!r}; {near(name, topologies)}")
         return name
     flags = {n: str(t["cluster_default"].value).lower() for n, t in topologies.items() if "cluster_default" in t}
-    return next((n for n, flag in flags.items() if flag in {"true", "yes"}), next(iter(topologies)))
+    return next((n for n, flag in flags.items() if flag in {"true", "yes", "on"}), next(iter(topologies)))
 
 
 def _switches(node: Node, hostlists: Hostlists) -> Iterator[SwitchRow]:
@@ -78,8 +78,8 @@ def _switches(node: Node, hostlists: Hostlists) -> Iterator[SwitchRow]:
 
 
 def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:
-    """Return the names of a hostlist under a key; none where it is missing."""
-    if key not in row:
+    """Return the names of a hostlist under a key; none where it is missing, or null as controllers print it."""
+    if key not in row or _is_empty(row[key]):
         return ()
     return hostlists.names(f"line {row[key].line}: {key}", _text(row[key], hostlists.source, key))
 
@@ -100,6 +100,11 @@ def _blocks(node: Node, hostlists: Hostlists) -> tuple[list[BlockRow], list[int]
             raise InputError(f"{source}: line {item.line}: block_sizes must be whole numbers (is {text!r}), such as 4")
         sizes.append(int(text))
     return rows, sizes, f"line {pairs['block_sizes'].line}: block_sizes"
+
+
+def _is_empty(node: Node, *others: str) -> bool:
+    """Return whether a value says nothing: controllers print keys that a topology does not have so."""
+    return not node.value or (isinstance(node.value, str) and node.value.lower() in {"null", "~", *others})
 
 
 def _list(node: Node, source: str, what: str) -> list[Node]:

@@ -13,6 +13,7 @@ import pyomo.environ as pyo
 from planner.instance.instance import Instance
 from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, Circuit, Joined, Part, Question, stated, total_musd
+from planner.models.joint.places.near_pairs import CENT_MUSD, without_dear_pairs
 from planner.models.joint.space import DEFAULT_WAN
 from planner.models.requests import SitesRequest
 from planner.models.sites.bounds import max_modules, max_sites
@@ -27,8 +28,6 @@ from planner.plan.wan import WanPlan
 from planner.solvers import highs
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, UnansweredError
-
-CENT_MUSD = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,15 +274,18 @@ class Sites:
 
     def _solved(self, q: Question) -> Placed | None:
         self.deadline.check()
-        m = stated(q)
-        outcome = self.run(m, absolute_gap=CENT_MUSD)
+        kept = without_dear_pairs(q, stated, self.run)
+        if kept is None:
+            return None
+        m = stated(kept)
+        outcome = self.run(m)
         if outcome.infeasible:
             return None
         if outcome.solution is None or not outcome.proved:
             raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
         return _read(m, q, outcome)
 
-    def run(self, m: Any, *, absolute_gap: float) -> Outcome[highs.Values]:
+    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD) -> Outcome[highs.Values]:
         """Solve a model of the sites in the time that is left; raise where the time came first."""
         outcome = highs.run(
             m, absolute_gap=absolute_gap, seed=self.seed, threads=self.threads, time_limit=self.deadline.limit

@@ -4,10 +4,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
 from planner.models.joint.split import Column
-from planner.models.joint.templates.declared import TEMPLATE_OUTSIDE, TEMPLATE_SPACE
 from planner.models.joint.world import Plan
+from planner.plan.declared import OUTSIDE, SPACE
 
 
 class JointStatus(StrEnum):
@@ -44,17 +43,4 @@ class JointSolution:
     failure: str = ""
 
 
-SPACE = (
-    "TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to "
-    f"{MOST_CONTEXT_RACKS} racks (micro-batches of one sequence); experts shared evenly; "
-    "every pipeline, interleaved in chunks as equal as can be; "
-    f"micro-batches of 1 to {MICRO_BATCHES[-1]} sequences; ZeRO 0 to 3; stages packed in racks; "
-    "every count of replicas and micro-batches; any layers and recomputed layers by stage; "
-    "whole blocks of racks at any sites; every number of stripes; "
-    f"{TEMPLATE_SPACE}; "
-    "one width of fibre between every two sites, its routes and protection designed where the instance asks for it"
-)
-OUTSIDE = (
-    "failures and spare racks; NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
-    f"several columns at once; {TEMPLATE_OUTSIDE}"
-)
+__all__ = ["OUTSIDE", "SPACE", "JointSolution", "JointStatus"]

@@ -189,6 +189,7 @@ class LeafNodes:
     nodes: tuple[str, ...]
     blocks: tuple[tuple[str, ...], ...]
     path: tuple[int, ...]
+    tree: int = 0  # the root that it stands under: no job leaves its tree
 
 
 def leaves_of(topology: Topology) -> list[LeafNodes]:
@@ -220,8 +221,10 @@ def _of_switches(topology: Topology) -> list[LeafNodes]:
     block = {node: b for b in topology.blocks for node in b.nodes}
     chains = {s.name: _chain(s.name, above) for s in topology.switches if s.nodes}
     paths = _numbered([chains[s.name] for s in topology.switches if s.nodes])
+    roots: dict[str, int] = {}
+    trees = {name: roots.setdefault([name, *chain][-1], len(roots)) for name, chain in chains.items()}
     return [
-        LeafNodes(s.name, s.nodes, _by_block(s.nodes, block), path)
+        LeafNodes(s.name, s.nodes, _by_block(s.nodes, block), path, trees[s.name])
         for s, path in zip((s for s in topology.switches if s.nodes), paths, strict=True)
     ]
 

@@ -1,10 +1,10 @@
 """From counts to ranks: which group of the job is which of the packing, and which nodes carry its ranks."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from planner.cluster.job import Job, slots
+from planner.cluster.job import Slot
 from planner.models.placement.data import Kind, Leaf, Packing, Piece, Problem
 from planner.models.placement.greedy import greedy
 
@@ -25,9 +25,13 @@ Units = Sequence[Sequence[tuple[str, ...]]]
 
 
 def rank(
-    q: Problem, packing: Packing, job: Job, units: Units, blocks: Callable[[int], Sequence[int]] | None = None
+    q: Problem,
+    packing: Packing,
+    order: Iterable[Slot],
+    units: Units,
+    blocks: Callable[[int], Sequence[int]] | None = None,
 ) -> list[Ranked]:
-    """Give the job's groups their nodes: `units` are the free segments of each leaf, taken in their order.
+    """Give groups their nodes in an order: `units` are the free units of each leaf, taken in their order.
 
     With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as
     they can.
@@ -37,7 +41,7 @@ def rank(
     chosen = {} if blocks is None else _within_blocks([p for kind in queue for pieces in kind for p in pieces], blocks)
     orders = [iter(kind) for kind in queue]
     ranked = []
-    for slot in slots(job):
+    for slot in order:
         nodes: list[str] = []
         pieces = next(orders[slot.kind])
         for i, n in pieces:

@@ -15,6 +15,7 @@ from planner.plan.certificate import Conflict
 from planner.solvers import cpsat, highs
 from planner.solvers.cpsat_from_pyomo import restate
 from planner.solvers.deadline import Deadline
+from planner.solvers.outcome import Outcome
 
 
 def conflict(instance: Instance, request: SitesRequest, options: Options) -> Conflict | None:
@@ -27,7 +28,7 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
         return None
     options = replace(options, time_limit=deadline.limit)
     # The set is judged again on its own: without any one rule a split exists, and another backend finds none with all.
-    if any(infeasible(data, rules - {name}, options) for name in rules) or not verified(data, rules, options):
+    if not all(feasible(data, rules - {name}, options) for name in rules) or not verified(data, rules, options):
         return None
     # The rules that say most to the user are named first.
     reason = "; ".join(RULES[name].sentence(data) for name in reversed(RULES) if name in rules)
@@ -36,9 +37,19 @@ def conflict(instance: Instance, request: SitesRequest, options: Options) -> Con
 
 def infeasible(data: SplitData, rules: Collection[str], options: Options, *, presolve: bool = True) -> bool:
     """Return whether HiGHS proves that no split satisfies these rules."""
+    return _split(data, rules, options, presolve=presolve).infeasible
+
+
+def feasible(data: SplitData, rules: Collection[str], options: Options) -> bool:
+    """Return whether HiGHS has a split that satisfies these rules: without an answer, nothing is known."""
+    return _split(data, rules, options).solution is not None
+
+
+def _split(
+    data: SplitData, rules: Collection[str], options: Options, *, presolve: bool = True
+) -> Outcome[highs.Values]:
     m = build(data, without=set(RULES) - set(rules))
-    outcome = highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads, presolve=presolve)
-    return outcome.infeasible
+    return highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads, presolve=presolve)
 
 
 def verified(data: SplitData, rules: Collection[str], options: Options) -> bool:

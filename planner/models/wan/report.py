@@ -8,17 +8,12 @@ from typing import Any
 from planner.models.wan.data import WanData
 from planner.models.wan.model import loads, priced
 from planner.physics.site import fibre, gradient_exchange, wan
+from planner.plan.declared import LEAST_YEARLY, UNPRICED, WAN_FORMULATION
 from planner.plan.wan import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop, relative_gap
 
-FORMULATION = (
-    "MILP over routes: whole wavelengths and fibre pairs by edge, each link of the exchange on one route, traffic "
-    "split over routes; under protection a diverse route stands in for each, and spare wavelengths are shared between "
-    "cuts; most traffic by priority first, then least cost"
-)
-LEAST_YEARLY = "yearly cost of fibre and wavelengths, USD"
 PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
 MIN_SHARE = 1e-7  # of a demand; less on a route is rounding
 WHOLE_SHARE = 1 - 1e-6  # of a demand; more is all of it
@@ -45,12 +40,11 @@ def with_plan(
         bound=bound,
         seconds=deadline.elapsed,
     )
-    unpriced = "wavelengths times route-km, as nothing is priced"
     r = data.request
     size, window = r.exchange.stage_bytes, r.exchange.window_seconds
     certificate = result.certificate(
-        formulation=FORMULATION,
-        minimizes=(LEAST_CAPITAL if r.capital else LEAST_YEARLY) if priced(data) else unpriced,
+        formulation=WAN_FORMULATION,
+        minimizes=(LEAST_CAPITAL if r.capital else LEAST_YEARLY) if priced(data) else UNPRICED,
         seed=seed,
         given=f"sites {', '.join(r.sites)}; {size:.6g} bytes a stage within {window:.6g} s",
         space={

@@ -151,6 +151,26 @@ def test_an_expected_split_may_run_less_in_a_dry_year() -> None:
     assert planned(dry("expected")).certificate.objective == pytest.approx(0.75 * own + 0.25 * year)
 
 
+@pytest.mark.parametrize(
+    ("own", "year", "weight", "chosen"),
+    [((40, 42), (40, 30), 0.1, "E"), ((40, 42), (40, 30), 0.5, "W"), ((40, 45), (60, 52), 0.5, "W"),
+     ((40, 45), (60, 52), 0.3, "E"), ((50, 20), (50, 90), 0.4, "W"), ((50, 20), (50, 90), 0.6, "E")],
+)  # fmt: skip
+def test_a_scenario_counts_by_its_weight(
+    own: tuple[int, int], year: tuple[int, int], weight: float, chosen: str
+) -> None:
+    """A rack goes where the weighted mean of its energy is least: (1 - weight) own years, and as many of the other."""
+    mean = [(1 - weight) * a + weight * b for a, b in zip(own, year, strict=True)]
+    assert "EW"[mean.index(min(mean))] == chosen
+    now, rules = dict(zip("EW", own, strict=True)), {"scenarios": "expected", "curtailment_usd_per_mwh": 500}
+    data = case(node("E0"), node("W0"), usd_per_mwh=now, rules=rules, limits=BATCH).model_dump(exclude_none=True)
+    prices = dict(zip("EW", year, strict=True))
+    data["grid"]["scenarios"] = [{"name": "other", "weight": weight, "energy_usd_per_mwh": prices}]
+    plan = planned(load_instance(data), SitesRequest(racks=1))
+    assert [s.id[0] for s in plan.sites] == [chosen]
+    assert plan.certificate.objective == pytest.approx(min(mean) * 8760)
+
+
 @pytest.mark.parametrize("total", [2, 4, 5])
 def test_more_certainty_never_costs_less(total: int) -> None:
     """For the same racks, the worst year costs at least the mean, and that at least as much as no scenarios."""

@@ -62,6 +62,20 @@ def agrees(instance: Instance, request: SitesRequest) -> None:
         assert plan.certificate.status == "optimal"
 
 
+def test_wavelengths_count_against_the_budget() -> None:
+    """Where sites must be two and a wavelength costs as much as a rack, racks are those of the best split still."""
+    wan = {"fibre_usd_per_route_km": 5, "wavelength_usd": 8e5, "max_wavelengths_per_pair": 4, "headroom_factor": 1.5}
+    rules = {"grid_model": "none", "fault_split": {"on": True, "min_interconnections": 2, "max_share": 0.6}}
+    exchange = SitesRequest(exchange=GradientExchange(stage_bytes=2e10, window_seconds=1.0))
+    found = set()
+    for budget in range(20, 80, 3):
+        instance = case(node("E0"), node("W0"), rules=rules, wan=wan, limits={"budget_usd": budget * 1e5})
+        agrees(instance, exchange)
+        plan = solved(instance, exchange)
+        found.add(0 if plan is None else sum(s.racks for s in plan.sites))
+    assert len(found) > 3
+
+
 def test_random_cases_are_of_both_kinds() -> None:
     """The brute force would prove little if all its cases were infeasible."""
     found = [best(*random_case(seed)) is not None for seed in range(160)]

@@ -1,6 +1,7 @@
 """Time of one training step: each part by hand on a toy, and what must hold for every layout."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
-from planner.physics.training import context_exchange, layer_time, memory, operations
+from planner.physics.training import context_exchange, layer_time, memory, operations, step
 from planner.physics.training.blocks.rack_blocks import group_racks
 from planner.physics.training.operations import Machine, Shape
-from planner.physics.training.process_groups import LayerKind, weights_of
+from planner.physics.training.process_groups import LayerKind, layer_kinds, weights_of
 
 # s = 4 tokens of h = 8: layer weights 12·64 = 768, their FLOP 2·768·4 = 6,144,
 # causal attention 2·16·8 = 256, logits 2·4·8·16 = 1,024, s·h·2 B = 64 B.
@@ -235,6 +236,32 @@ def test_layer_times(recompute: memory.Recompute, selective: float) -> None:
     assert times.weight_gradient_seconds == pytest.approx(GEMM / 2)
 
 
+def test_a_share_of_the_gemms_runs_again_under_selective_recompute() -> None:
+    """A quarter of the forward GEMMs is a quarter of GEMM / 2 seconds; nothing of it without recompute."""
+    code = machine(selective_gemm_share=0.25)
+    plain, again = (layer_time.layer_times(code, shape(2, recompute=r)) for r in ("none", "selective"))
+    assert again.backward_seconds - plain.backward_seconds == pytest.approx(GEMM / 2 / 4)
+
+
+def test_bytes_of_a_number_are_those_of_its_name() -> None:
+    """An FP4 number has 4 bits, and so on."""
+    assert {d: 8 * n for d, n in operations.COMPUTE_BYTES.items()} == {
+        d: float(d.removeprefix("bf").removeprefix("fp")) for d in operations.COMPUTE_BYTES
+    }
+
+
+@given(st.integers(1, 9), st.data())
+def test_kinds_of_layers_are_those_of_each_layer(layers: int, data: st.DataObject) -> None:
+    """Counted layer by layer: the first ones are dense, and windows go to routed layers before dense ones."""
+    dense, narrow = data.draw(st.integers(0, layers)), data.draw(st.integers(0, layers))
+    experts = Experts(count=16, per_token=2, ffn=8, dense_layers=dense)
+    change: dict[str, Any] = {"layers": layers, "experts": experts}
+    model = TOY.model_copy(update=change | ({"window": 3, "window_layers": narrow} if narrow else {}))
+    routed_first = sorted((i >= dense for i in range(layers)), reverse=True)
+    expected = Counter((routed, i < narrow) for i, routed in enumerate(routed_first))
+    assert {(k.routed, k.window is not None): k.layers for k in layer_kinds(model)} == expected
+
+
 def test_launches_show_where_the_gpu_is_faster() -> None:
     """At 10 s to launch each operation of a layer the GPU waits for the CPU, one and a half times as long backward."""
     ops = len(operations.layer_operations(machine(), shape(), routed=False).forward)
@@ -340,6 +367,31 @@ def test_experts_are_shared_by_fewer() -> None:
     only = replace(w, shared=0.0)
     still = 7 * 0.5 + 2 * 2  # of the shared weights, none here
     assert layer_time.hierarchical_seconds(m, s, only, 4, 8, 3, 1.0) == pytest.approx(still + 2 * 2 + 2 / 3 * 102.4)
+
+
+def test_ring_of_expert_shards() -> None:
+    """With pairs of GPUs sharing the experts, 4 of a rack have the same ones, and 3 racks as many rings of 3."""
+    m, s = machine(model=ROUTED), shape(e=2)
+    only = replace(weights_of(m, s), shared=0.0)
+    size = only.experts * 4
+    inside, between = 3 * 0.5 + 3 / 4 * size / 100, 2 * 2 + 2 / 3 * (size / 4) / 10
+    none = 7 * 0.5 + 2 * 2  # of the shared weights
+    assert layer_time.hierarchical_seconds(m, s, only, 4, 8, 3, 1.0) == pytest.approx(none + inside + between)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_time_that_sharding_leaves(zero: int) -> None:
+    """A pass longer than its traffic leaves the rest of its time to the NIC; a shorter one exposes the rest."""
+    m = machine(gpu(), sharding_exposed=0.25)
+    times = layer_time.layer_times(m, HALF)
+    forward, backward = layer_time.sharding_traffic_seconds(m, HALF, WEIGHTS, zero, 4, 3, 2.0)
+    for f, b in ((forward + 2.0, backward + 5.0), (forward / 2, backward / 3)):
+        own = replace(times, forward_seconds=f, backward_seconds=b)
+        found = step.sharded_times(m, HALF, own, zero_stage=zero, replicas_per_rack=4, racks=3, slowdown=2.0)
+        left = (2.0, 5.0) if f > forward else (0.0, 0.0)
+        hidden_not = 0.0 if f > forward else forward / 2 + backward * 2 / 3
+        assert (found.free_forward_seconds, found.free_backward_seconds) == pytest.approx(left)
+        assert found.sharding_seconds == pytest.approx(hidden_not + 0.25 * (forward + backward))
 
 
 def test_gradients_between_racks() -> None:

@@ -144,3 +144,31 @@ def test_activations_fall_with_tp_sp_and_recompute(t: int, recompute: memory.Rec
     assert per_layer(GPT22, 2 * t, recompute, sp) <= size
     assert per_layer(GPT22, t, recompute, True) <= size
     assert per_layer(GPT22, t, "full", sp) <= per_layer(GPT22, t, "selective", sp) < per_layer(GPT22, t, "none", sp)
+
+
+def held_by_a_rank(model: Model, s: int, c: int, recompute: memory.Recompute) -> float:
+    """Count one layer's tensors on a rank of CP `c`, tensor by tensor: it has s/c tokens, and each sees all s keys."""
+    rows, h = s // c, model.hidden
+    if recompute == "full":
+        return float(2 * rows * h)
+    sizes = {"norms": 2 * h, "qkv": h, "q, k, v": 3 * h, "output": h, "ffn in": h, "inner": 2 * 4 * h}
+    masks = 2 * h
+    scores = 0 if recompute == "selective" else sum(model.heads * s * (2 + 2 + 1) for _ in range(rows))
+    return float(rows * (2 * sum(sizes.values()) + masks) + scores)
+
+
+@pytest.mark.parametrize("c", [1, 2, 4, 16])
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_a_context_rank_keeps_its_own_tokens(recompute: memory.Recompute, c: int) -> None:
+    """Activations of a CP rank are those of its own tokens; only the scores know the whole sequence."""
+    model = gpt(2, 64, 4)
+    found = memory.activation_bytes_per_layer(
+        model, 128, 3, tensor_parallel=1, recompute=recompute, sequence_parallel=False, element_bytes=2,
+        context_parallel=c,
+    )  # fmt: skip
+    assert found == 3 * held_by_a_rank(model, 128, c, recompute)
+
+
+def test_a_context_rank_has_the_logits_of_its_own_tokens() -> None:
+    """A rank of CP 8 has the logits of an eighth of the tokens, in FP32, over its part of the vocabulary."""
+    assert memory.logits_bytes(GPT22, 4096, 2, 4, context_parallel=8) == 4 * (2 * 4096 // 8) * (51200 // 4)

@@ -16,16 +16,11 @@ from planner.models.sites.solution import Dispatch, dispatch
 from planner.physics.site import cost, power, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import Certificate
+from planner.plan.declared import SITES_FORMULATION, SITES_MINIMIZES
 from planner.plan.sites import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
 from planner.plan.wan import WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError, relative_gap
-
-MINIMIZES = "capital of the whole plan with the counted years of energy, USD"
-FORMULATION = (
-    "MILP: a site for the blocks of each part, one fabric of those given, whole modules, generation, flows, new "
-    "circuits and the fibre between sites that hold blocks; every rule of the grid; least capital"
-)
 
 
 def sites_section(sites: Sites, placed: Placed, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
@@ -210,12 +205,12 @@ def _certificate(sites: Sites, q: Question, placed: Placed, given: str) -> Certi
         bound=bound,
         gap=relative_gap(value, bound),
         solver=proof.solver,
-        formulation=FORMULATION,
+        formulation=SITES_FORMULATION,
         variables=proof.variables,
         constraints=proof.constraints,
         seconds=proof.seconds,
         seed=sites.seed,
-        minimizes=MINIMIZES,
+        minimizes=SITES_MINIMIZES,
         given=given,
         space=space,
     )

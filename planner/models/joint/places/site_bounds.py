@@ -25,9 +25,11 @@ from planner.models.joint.places.milp import (
     place_parts,
     total_musd,
 )
-from planner.models.joint.sites import CENT_MUSD, Sites
+from planner.models.joint.places.near_pairs import without_dear_pairs
+from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
+from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError
 
 EPS = 1e-9
@@ -79,7 +81,11 @@ class SiteBounds:
     def ask(self, at: Point) -> float:
         """Return the capital of the cheapest sites, without fabrics; infinite where there are none."""
         if at not in self.known:
-            self.known[at] = max(self.bound(at), self._least(at))
+            usd, answer = self._least(at)
+            self.known[at] = max(self.bound(at), usd)
+            if answer is not None:
+                # The answer keeps a tighter point too, where the least can be no more than it and no less than here.
+                self.known.setdefault(answer, self.known[at])
         return self.known[at]
 
     def exceeds(self, at: Point, usd: float) -> bool:
@@ -90,23 +96,48 @@ class SiteBounds:
             return False
         return self.ask(at) > usd
 
-    def _least(self, at: Point) -> float:
-        """Ask the sites: one part as large as the largest, others of a rack at least, and all racks somewhere."""
+    def _least(self, at: Point) -> tuple[float, Point | None]:
+        """Ask the sites: one part as large as the largest, others of a rack at least, and all racks somewhere.
+
+        Return the least capital, and the tightest point that the answer keeps.
+        """
         s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
         s.deadline.check()
         parts = (Part(1, at.largest, ((0.0, 0.0),)), *[Part(0, 1, ((0.0, 0.0),))] * (at.sites - 1))
-        q = s.question(parts, circuit, {})
-        m = build(s.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
-        for rule in (place_parts, host_parts, choose_fabrics, join_sites, design_fibre):
-            rule(m, q)
-        hold_all_racks(m, q, at.racks)
-        m.goal = pyo.Objective(expr=total_musd(m, q))
-        outcome = s.run(m, absolute_gap=CENT_MUSD)
+        q = without_dear_pairs(s.question(parts, circuit, {}), lambda q: stated(q, at.racks), s.run)
+        if q is None:
+            return math.inf, None
+        m = stated(q, at.racks)
+        outcome = s.run(m)
         if outcome.infeasible:
-            return math.inf
+            return math.inf, None
         if outcome.bound is None:
             raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
-        return outcome.bound * 1e6 * (1 - EPS)
+        kept = None if outcome.solution is None or not outcome.proved else tightest(m, q, at, outcome.solution)
+        return outcome.bound * 1e6 * (1 - EPS), kept
+
+
+def stated(q: Question, racks: int) -> Any:
+    """State the MILP of the least sites for so many racks in all."""
+    m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
+    for rule in (place_parts, host_parts, choose_fabrics, join_sites, design_fibre):
+        rule(m, q)
+    hold_all_racks(m, q, racks)
+    m.goal = pyo.Objective(expr=total_musd(m, q))
+    return m
+
+
+def tightest(m: Any, q: Question, at: Point, values: highs.Values) -> Point:
+    """Return the tightest point that an answer keeps: its racks, and the longest round trip between its sites."""
+    held = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
+    racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}
+    trips = [q.data.rtt_ms(p) for p in q.data.pairs if set(p) <= set(held)]
+    return Point(
+        sites=at.sites,
+        racks=max(at.racks, sum(racks.values())),
+        largest=max(at.largest, max((racks[x] for x in held), default=0)),
+        rtt_ms=max(trips, default=at.rtt_ms),
+    )
 
 
 def host_parts(m: Any, q: Question) -> None:

@@ -1,0 +1,45 @@
+"""Leave out of a question the pairs of sites whose fibre costs more than it can be worth.
+
+Over a hundred zones have thousands of pairs, each a variable and two rows. The same question without fibre is small and
+bounds the capital from below; with the nearest pairs alone it is small too, and bounds it from above. A pair whose
+fibre alone costs more than what lies between the two is lit in no cheapest answer.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from planner.models.joint.places.milp import Question
+from planner.solvers.outcome import Outcome
+
+MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre
+GROWTH = 4  # of the pairs tried, until sites are found: each try costs a little more than the one before
+CENT_MUSD = 1e-8
+
+
+def without_dear_pairs(
+    q: Question, state: Callable[[Question], Any], solve: Callable[[Any], Outcome[Any]]
+) -> Question | None:
+    """Return the question without the pairs that cost too much; None where no sites hold the parts, fibre or none."""
+    if q.circuit is None or q.designs or len(q.data.pairs) < MANY_PAIRS:
+        return q
+    bare = solve(state(replace(q, circuit=None)))
+    if bare.infeasible:
+        return None
+    usd, limit = {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}, q.circuit.max_rtt_ms
+    prices = sorted(x for p, x in usd.items() if q.data.rtt_ms(p) <= limit and math.isfinite(x))
+    count = len(q.data.candidates)
+    while bare.bound is not None and count < len(prices):
+        most = prices[count]
+        few = solve(state(_up_to(q, usd, most)))
+        if few.objective is not None:
+            worth = 1e6 * (few.objective - bare.bound + CENT_MUSD)
+            return _up_to(q, usd, worth)
+        count *= GROWTH
+    return q
+
+
+def _up_to(q: Question, usd: dict[tuple[str, str], float], most: float) -> Question:
+    """Return the question with the pairs that cost no more than so many USD."""
+    return replace(q, pair_usd={p: x if x <= most else math.inf for p, x in usd.items()})

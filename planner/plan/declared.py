@@ -1,0 +1,65 @@
+"""What a proof is of, in words: how it was made, over which space, and what is not in that. The checks expect these."""
+
+MAX_MICRO_BATCH = 16  # sequences
+MAX_CONTEXT_RACKS = 16
+BRANCHING = "branch and bound over columns"
+GRID_BRANCHING = f"{BRANCHING}; HiGHS"
+FORMULATION = (
+    "Joint: columns (how the model is cut) in the order of lower bounds on their time; of each the replicas, "
+    "micro-batches, layers by stage, blocks by site, orders of racks, fabrics and fibre whose time is below the "
+    "incumbent, fastest first, until one MILP over sites and grid finds them within the budget"
+)
+UNITS = {"days_to_train": "days to train", "cost_usd": "capital of the whole plan, in dollars"}
+
+SITES_MINIMIZES = "capital of the whole plan with the counted years of energy, USD"
+SITES_FORMULATION = (
+    "MILP: a site for the blocks of each part, one fabric of those given, whole modules, generation, flows, new "
+    "circuits and the fibre between sites that hold blocks; every rule of the grid; least capital"
+)
+WAN_FORMULATION = (
+    "MILP over routes: whole wavelengths and fibre pairs by edge, each link of the exchange on one route, traffic "
+    "split over routes; under protection a diverse route stands in for each, and spare wavelengths are shared between "
+    "cuts; most traffic by priority first, then least cost"
+)
+LEAST_YEARLY = "yearly cost of fibre and wavelengths, USD"
+UNPRICED = "wavelengths times route-km, as nothing is priced"
+
+TEMPLATE_SPACE = (
+    "one fabric a site, of one switch in one family: rail, rack, rail-only, dragonfly, dragonfly+; "
+    "NICs over the fewest lanes that carry them, leaf ports split by breakout, spare ports; "
+    "leaf domains of any whole units of racks; a single switch, two tiers, three tiers with pods of all or of some "
+    "leaf domains, every number of uplinks and bundle of leaves and of spines; "
+    "four tiers at the slowdowns of their leaves with any number of uplinks, "
+    "sends and allreduces each times 1, 1.5, 2, 4 or any; "
+    "dragonflies with every bundle and number of links between groups; "
+    "WAN gateways; links at one price or by length; every number of stripes"
+)
+TEMPLATE_OUTSIDE = (
+    "several switches or families in one fabric; leaf domains that part a CP group; unequal bundles; "
+    "pods, zones and groups of more rails than their count needs (groups under valiant have any), zones and groups on "
+    "shortest paths of more pods or domains than their count needs; two-tier pods that nothing joins; "
+    "four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or a WAN gateway"
+)
+
+SPACE = (
+    "TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to "
+    f"{MAX_CONTEXT_RACKS} racks (micro-batches of one sequence); experts shared evenly; "
+    "every pipeline, interleaved in chunks as equal as can be; "
+    f"micro-batches of 1 to {MAX_MICRO_BATCH} sequences; ZeRO 0 to 3; stages packed in racks; "
+    "every count of replicas and micro-batches; any layers and recomputed layers by stage; "
+    "whole blocks of racks at any sites; every number of stripes; "
+    f"{TEMPLATE_SPACE}; "
+    "one width of fibre between every two sites, its routes and protection designed where the instance asks for it"
+)
+OUTSIDE = (
+    "failures and spare racks; NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
+    f"several columns at once; {TEMPLATE_OUTSIDE}"
+)
+
+
+def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wavelengths: int) -> str:
+    """Return what the sites of a plan were asked for, in words."""
+    return (
+        f"the column (TP {tensor}, CP {context}, PP {pipeline}, {replicas} replicas), "
+        f"the blocks of each part with their templates, and {wavelengths} wavelengths between sites"
+    )

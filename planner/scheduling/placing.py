@@ -1,0 +1,163 @@
+"""From a solved problem to a placement: nodes in rank order, groups with their leaves, figures with what is proven."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from planner.cluster.job import Job, slots
+from planner.cluster.nesting import Level, blocks, groups_of, levels, numbering
+from planner.cluster.placement import Figure, PlacedGroup, Placement
+from planner.models.placement.data import Problem, names
+from planner.models.placement.ranks import Ranked, in_rank_order, rank
+from planner.models.placement.solve import FORMULATION, Solution
+from planner.physics.network.locality import lower_bound_split
+from planner.plan.certificate import Certificate
+from planner.scheduling.counting import Counted
+from planner.solvers.outcome import Outcome, Stop
+
+if TYPE_CHECKING:
+    from planner.scheduling.session import Cluster
+
+
+def placement(
+    cluster: "Cluster",
+    job: Job,
+    counted: Counted,
+    outcome: Outcome[Solution],
+    seed: int,
+    free: Sequence[int] | None = None,
+) -> Placement:
+    """Name the nodes of an outcome and state what is proven of it; `free` are the free nodes of each leaf."""
+    q, solution = counted.q, outcome.solution
+    if solution is None:
+        return does_not_fit(job, q, seed, cluster.trees)
+    single = cluster.topology.blocks and len(next((u for units in counted.units for u in units), ())) == 1
+    in_blocks = partial(cluster.blocks_of, counted.units) if single else None
+    order = slots(job) if counted.level is None else blocks(job, counted.level)
+    ranked = rank(q, solution.packing, order, counted.units, in_blocks)
+    nodes = in_rank_order(ranked, job.nodes)
+    groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes))
+    searched = _figures(job, counted, solution)
+    rest = [] if counted.level is None or free is None else levels_above(cluster, job, counted.level, nodes, free)
+    split = sum(len(g.leaves) > 1 for g in groups)
+    # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
+    own = {k.weight for k in q.kinds} == {1} and [x.axis for x in levels(job)] in ([], ["data"])
+    closed = _closed_form(job, free) if free is not None and counted.level is not None else solution.min_split
+    return Placement(
+        job=job.name,
+        nodes=nodes,
+        groups=groups,
+        groups_split=split,
+        lower_bound_split=solution.bounds[0] if own else closed,
+        extra_pieces=sum(len(g.leaves) - 1 for g in groups),
+        groups_cross_pod=across_pods(cluster, groups) if q.tiers else 0,
+        figures=(*searched, *rest),
+        gpus_per_node=job.gpus_per_node,
+        segment_nodes=job.segment_nodes,
+        stopped=outcome.stop.value,
+        certificate=_certificate(searched, len(searched) - len(solution.values) + solution.searched, outcome, seed),
+    )
+
+
+def own_groups(cluster: "Cluster", job: Job, ranked: Sequence[Ranked], nodes: Sequence[str]) -> Iterable[Ranked]:
+    """Return a job's groups as they are ranked, or the data groups of a mesh from its rank order."""
+    if job.mesh is None:
+        return ranked
+    own = []
+    for slot in slots(job):
+        on = tuple(nodes[r] for r in slot.ranks)
+        own.append(Ranked(slot.name, on, tuple(dict.fromkeys(cluster.leaf_of[n] for n in on)), slot.ranks))
+    return own
+
+
+def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
+    """State the levels inside, all of them whole, and those that were searched, in groups of the axis."""
+    rows = list(zip(names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True))
+    if counted.level is None:
+        return [Figure(name=n, value=v, bound=b, analytic_bound=a) for n, v, b, a in rows]
+    found = levels(job)
+    level, tiers = found[counted.level], counted.q.tiers
+    inside = [Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in found[: counted.level]]
+    figures = []
+    for i, (name, *proven) in enumerate(rows):
+        each = level.groups if i < 2 + tiers else 1
+        v, b, a = (n * each for n in proven)
+        figures.append(Figure(name=_name(name, level, job, counted.level), value=v, bound=b, analytic_bound=a))
+    return [*inside, *figures]
+
+
+def _name(name: str, level: Level, job: Job, at: int) -> str:
+    """Name a level of the objective by the axis whose blocks are placed."""
+    if name.startswith("boundaries"):
+        axis = next(reversed(numbering(job, at)), None)
+        along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
+        return f"boundaries across pods {along}"
+    if level.axis == "data" or name.startswith("leaves"):
+        return name
+    if name.startswith("groups across"):
+        return level.what + name.removeprefix("groups")
+    return f"split {level.what}" if name.startswith("split") else f"{name} of {level.what}"
+
+
+def levels_above(cluster: "Cluster", job: Job, at: int, nodes: Sequence[str], free: Sequence[int]) -> list[Figure]:
+    """Count the split groups of the axes above the level that was placed, each with its closed form by itself."""
+    figures = []
+    for level in levels(job)[at + 1 :]:
+        own = groups_of(job, level.axis)
+        value = sum(len({cluster.leaf_of[nodes[r]] for r in ranks}) > 1 for ranks in own)
+        bound = lower_bound_split(free, len(own), len(own[0]))
+        figures.append(Figure(name=f"split {level.what}", value=value, bound=bound, analytic_bound=bound))
+    return figures
+
+
+def _closed_form(job: Job, free: Sequence[int]) -> int:
+    """Bound the split data groups of every placement on these free nodes."""
+    (kind,) = job.kinds
+    return lower_bound_split(free, kind.count, kind.size)
+
+
+def placed_groups(cluster: "Cluster", groups: Iterable[Ranked]) -> tuple[PlacedGroup, ...]:
+    """Return groups with the names of the leaves that their nodes stand in."""
+    leaves = cluster.leaves
+    return tuple(
+        PlacedGroup(name=g.name, nodes=g.nodes, leaves=tuple(leaves[i].name for i in g.leaves)) for g in groups
+    )
+
+
+def across_pods(cluster: "Cluster", groups: Iterable[PlacedGroup], tier: int = 0) -> int:
+    """Count the groups under several pods, or under several switches of a higher tier."""
+    paths = ({cluster.leaves[cluster.leaf_of[n]].path[tier] for n in g.nodes} for g in groups)
+    return sum(len(on) > 1 for on in paths)
+
+
+def _certificate(figures: Sequence[Figure], searched: int, outcome: Outcome[Solution], seed: int) -> Certificate:
+    """State the first searched level that is not at its bound, or the first where all are."""
+    chosen = figures[:searched]
+    stated = next((f for f in chosen if f.value != f.bound), chosen[0])
+    goals = ", then ".join(f.name for f in chosen)
+    return replace(outcome, objective=float(stated.value), bound=float(stated.bound)).certificate(
+        formulation=FORMULATION, minimizes=f"{goals}; objective and bound are those of {stated.name!r}", seed=seed
+    )
+
+
+def does_not_fit(job: Job, q: Problem, seed: int, trees: int = 1, free: int | None = None) -> Placement:
+    """Return no nodes and the reason in numbers; of several trees `q` is the freest, or `free` are its free units."""
+    size, room = job.segment_nodes, q.free if free is None else free
+    where = "" if trees == 1 else f" in the freest of {trees:,} trees"
+    what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
+    proof: Outcome[Solution] = Outcome(stop=Stop.PROVED, infeasible=True)
+    return Placement(
+        job=job.name,
+        nodes=(),
+        groups=(),
+        groups_split=0,
+        lower_bound_split=0,
+        extra_pieces=0,
+        groups_cross_pod=0,
+        figures=(),
+        gpus_per_node=job.gpus_per_node,
+        segment_nodes=size,
+        reason=f"job {job.name!r} needs {q.need * size:,} {what} > {room * size:,} free{where}",
+        certificate=proof.certificate(formulation="Counts of free nodes.", minimizes="split groups", seed=seed),
+    )

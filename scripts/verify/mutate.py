@@ -1,0 +1,223 @@
+"""Plant single-token bugs in the code and count how many the tests of its own area find.
+
+Run `.venv/bin/python scripts/verify/mutate.py [AREA ...] [--mutants N] [--seed N] [--processes N]` after
+`.venv/bin/pip install -e '.[mutation]'`. An area is some folders of planner/ with the tests of their own names.
+Cosmic Ray changes an operator, a comparison or a number of a copy of the checkout, and pytest runs the quick tests of
+the area in it until one fails, those of the changed file's own name first. A survivor is printed with its change;
+those of `survivors.txt` beside this file change nothing that a plan says, each for the reason given there. Exits with 1
+where less than 90 % of the rest are found.
+"""
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("planner", "tests", "instances", "scripts", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
+# Folders of planner/, and of tests/ whose tests are theirs.
+AREAS = {
+    "sites": (
+        ("physics/site", "models/sites", "models/wan", "checks/site"),
+        ("physics/site", "models/sites", "models/wan", "checks/site", "models/joint/test_joint_sites.py"),
+    ),
+    "network": (
+        ("physics/network", "models/fabric", "checks/network"),
+        ("physics/network", "models/fabric", "checks/network", "models/joint/test_templates.py"),
+    ),
+    "training": (("physics/training", "checks/training"), ("physics/training", "checks/training", "checks/joint")),
+    "joint": (("models/joint", "checks/joint"), ("models/joint", "checks/joint")),
+    "placement": (
+        ("models/placement", "models/plan_placement", "models/cluster_changes"),
+        ("models/placement", "models/plan_placement", "models/cluster_changes", "checks/test_check_cluster.py"),
+    ),
+}
+SWAPS = {"Add": ("Sub",), "Sub": ("Add",), "Mul": ("Div",), "Div": ("Mul",), "FloorDiv": ("Div",), "Mod": ("Mul",)}
+COMPARISONS = {"Eq": ("NotEq",), "NotEq": ("Eq",), "Lt": ("LtE", "Gt"), "LtE": ("Lt", "Gt"), "Gt": ("GtE", "Lt"),
+               "GtE": ("Gt", "Lt"), "Is": ("IsNot",), "IsNot": ("Is",)}  # fmt: skip
+OTHERS = (
+    "AddNot", "ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd",
+    "ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "NumberReplacer", "ZeroIterationForLoop",
+    "ReplaceUnaryOperator_Delete_USub", "ReplaceUnaryOperator_Delete_Not",
+)  # fmt: skip
+GOAL = 0.9
+SLOWER = 4.0  # times the tests as they are: a bug that makes them hang is found
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change of one file: an operator at one of the places where it can be."""
+
+    area: str
+    file: Path
+    operator: str
+    occurrence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Whether the tests found a mutant, and the lines that it changed."""
+
+    mutant: Mutant
+    found: bool
+    before: str
+    after: str
+
+
+def operators() -> list[str]:
+    """Return the names of the operators that stand for a slip of the pen."""
+    binary = [f"ReplaceBinaryOperator_{a}_{b}" for a, all_b in SWAPS.items() for b in all_b]
+    compared = [f"ReplaceComparisonOperator_{a}_{b}" for a, all_b in COMPARISONS.items() for b in all_b]
+    return [f"core/{name}" for name in (*binary, *compared, *OTHERS)]
+
+
+def mutants(area: str) -> Iterator[Mutant]:
+    """Yield every mutant of an area."""
+    for file in sorted(f for folder in AREAS[area][0] for f in (ROOT / "planner" / folder).rglob("*.py")):
+        nodes = list(ast_nodes(get_ast(file.read_text(encoding="utf-8"))))
+        for name in operators():
+            operator = get_operator(name)()
+            count = sum(len(list(operator.mutation_positions(node))) for node in nodes)
+            yield from (Mutant(area, file.relative_to(ROOT), name, i) for i in range(count))
+
+
+def changed(m: Mutant) -> tuple[str, str, str] | None:
+    """Return the mutated source with the line before and after; None where it is the same program."""
+    source = (ROOT / m.file).read_text(encoding="utf-8")
+    mutated = mutate_code(source, get_operator(m.operator)(), m.occurrence)
+    if mutated is None or meaning(mutated) == meaning(source):
+        return None
+    pairs = zip(source.splitlines(), mutated.splitlines(), strict=False)
+    before, after = next((a.strip(), b.strip()) for a, b in pairs if a != b)
+    return mutated, before, after
+
+
+def meaning(source: str) -> str:
+    """Return the program, apart from which arguments must be named and what annotations say."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arguments):
+            node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+            node.defaults = [*node.defaults, *(x for x in node.kw_defaults if x is not None)]
+            node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        elif isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Name("Any")
+    return ast.dump(tree)
+
+
+def tests(area: str, file: Path | None, copy: Path) -> list[str]:
+    """Return the tests of an area: first those of the mutated file's name, then those of its folder, then all."""
+    places = [Path("tests") / place for place in AREAS[area][1]]
+    if file is None:
+        return [str(p) for p in places]
+    folder = Path("tests", *file.parts[1:-1])
+    named = [p.relative_to(copy) for p in sorted((copy / folder).rglob(f"test_{file.stem}.py"))]
+    own = [p for p in places if folder.is_relative_to(p)]
+    return [str(p) for p in dict.fromkeys([*named, *own, *places])]
+
+
+def passed(copy: Path, chosen: list[str], seconds: float | None) -> bool:
+    """Return whether tests pass in a copy within so many seconds."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *chosen]
+    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def judged(m: Mutant, copies: "Queue[Path]", limit: float) -> Result | None:
+    """Judge a mutant in a copy that is free; None where it is no change."""
+    change = changed(m)
+    if change is None:
+        return None
+    copy = copies.get()
+    try:
+        (copy / m.file).write_text(change[0], encoding="utf-8")
+        survived = passed(copy, tests(m.area, m.file, copy), limit)
+        return Result(m, not survived, change[1], change[2])
+    finally:
+        shutil.copy(ROOT / m.file, copy / m.file)
+        copies.put(copy)
+
+
+def copied(place: Path) -> Path:
+    """Copy what the tests need of the checkout."""
+    place.mkdir()
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, place / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, place / name)
+    return place
+
+
+def reasons() -> dict[tuple[str, str], str]:
+    """Return the survivors that change nothing, by file and changed line."""
+    found, path = {}, Path(__file__).with_name("survivors.txt")
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        if line and not line.startswith("#"):
+            file, after, reason = (part.strip() for part in line.split(" :: "))
+            found[file, after] = reason
+    return found
+
+
+def judge_area(area: str, count: int, seed: int, copies: "Queue[Path]", processes: int) -> tuple[int, int]:
+    """Judge a sample of an area's mutants, print the survivors and return how many were found of how many."""
+    every = list(mutants(area))
+    sample = random.Random(f"{area}:{seed}").sample(every, min(count, len(every)))
+    copy = copies.get()
+    started = time.perf_counter()
+    if not passed(copy, tests(area, None, copy), None):
+        raise SystemExit(f"{area}: the tests fail without any change")
+    limit = 60 + SLOWER * (time.perf_counter() - started)
+    copies.put(copy)
+    known, found, judged_count = reasons(), 0, 0
+    with ThreadPoolExecutor(processes) as pool:
+        for r in pool.map(lambda m: judged(m, copies, limit), sample):
+            if r is None or (str(r.mutant.file), r.after) in known:
+                continue
+            judged_count, found = judged_count + 1, found + r.found
+            if not r.found:
+                print(f"  {r.mutant.file}: {r.before}\n    -> {r.after}", flush=True)
+    share = found / max(1, judged_count)
+    print(f"{area}: {found} of {judged_count} found ({share:.0%}), of {len(every)} possible", flush=True)
+    return found, judged_count
+
+
+def main() -> None:
+    """Judge the areas asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("areas", nargs="*", default=list(AREAS))
+    parser.add_argument("--mutants", type=int, default=40, help="of each area")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    asked = parser.parse_args()
+    copies: Queue[Path] = Queue()
+    with tempfile.TemporaryDirectory() as place:
+        for i in range(asked.processes):
+            copies.put(copied(Path(place) / str(i)))
+        totals = [judge_area(a, asked.mutants, asked.seed, copies, asked.processes) for a in asked.areas]
+    found, count = (sum(t[i] for t in totals) for i in (0, 1))
+    print(f"{found} of {count} found ({found / max(1, count):.1%})")
+    raise SystemExit(found < GOAL * count)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+ON_TRUST: dict[str, str] = {}

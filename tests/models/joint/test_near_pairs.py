@@ -1,0 +1,78 @@
+"""Pairs of sites left out of a question change no answer: capital and bounds with them and without are equal."""
+
+import math
+import random
+from typing import Any
+
+import pytest
+from site_grids import case, node
+
+from planner.instance.instance import Instance
+from planner.models.joint.places import near_pairs
+from planner.models.joint.places.milp import stated
+from planner.models.joint.places.near_pairs import without_dear_pairs
+from planner.models.joint.places.site_bounds import Point, SiteBounds
+from planner.models.joint.sites import Circuit, Part, Sites
+
+BARE = ((0.0, 0.0),)
+PARTS = [(2, 1), (2, 2), (1, 1, 1), (3, 2, 1), (4, 4)]
+
+
+def scattered(seed: int) -> Instance:
+    """Return nine sites strewn over two interconnections, with room, energy and upgrades that differ."""
+    r = random.Random(seed)
+    nodes = []
+    for i in range(9):
+        upgrade = {"step_mw": 1, "max_steps": 3, "capex_usd": r.choice([1e5, 4e5, 8e5])}
+        more: dict[str, Any] = {"latitude": r.uniform(30, 45), "longitude": r.uniform(-110, -75)}
+        nodes.append(node(f"{'EW'[i % 2]}{i}", interconnect_mw=r.randint(1, 2), upgrade=upgrade, **more))
+    wan = {"fibre_usd_per_route_km": r.choice([20, 300, 2000]), "wavelength_usd": 2e3}
+    rules = {"grid_model": "none", "interconnect": {"on": True, "reading": "explicit", "share": 1.0}}
+    return case(*nodes, rules=rules, wan=wan, limits={"operation_years": 2}, prices={"site_usd": 1e5})
+
+
+def answers(i: Instance, most_rtt: float) -> list[float]:
+    """Return the capital of some parts, and the least of some points."""
+    sites, found = Sites(instance=i), []
+    for racks in PARTS:
+        placed = sites.cheapest(tuple(Part(1, n, BARE) for n in racks), Circuit(2, most_rtt))
+        found.append(math.inf if placed is None else placed.capital_usd)
+        found.append(SiteBounds(sites=sites).ask(Point(len(racks), sum(racks) + 1, racks[0], most_rtt)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole questions and those without dear pairs have the same least capital."""
+    i = scattered(seed)
+    rtts = Sites(instance=i).rtts_ms()
+    rtt = rtts[round(share * (len(rtts) - 1))]
+    whole = answers(i, rtt)
+    monkeypatch.setattr(near_pairs, "MANY_PAIRS", 0)
+    assert answers(i, rtt) == pytest.approx(whole, rel=1e-9)
+    assert any(math.isfinite(x) for x in whole)
+
+
+def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fibre is dear most pairs go; without any sites there is no question left."""
+    monkeypatch.setattr(near_pairs, "MANY_PAIRS", 0)
+    sites = Sites(instance=scattered(1))
+    rtt = sites.rtts_ms()[-1]
+    q = sites.question((Part(1, 2, BARE), Part(1, 1, BARE)), Circuit(2, rtt), {})
+    kept = without_dear_pairs(q, stated, sites.run)
+    assert kept is not None
+    assert 0 < sum(math.isfinite(x) for x in kept.pair_usd.values()) < len(q.data.pairs) / 2
+    q = sites.question((Part(1, 9, BARE), Part(1, 1, BARE)), Circuit(2, rtt), {})
+    assert without_dear_pairs(q, stated, sites.run) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_answer_is_known_at_its_own_point(seed: int) -> None:
+    """What an answer is said to keep costs as much when it is asked for afresh."""
+    sites = Sites(instance=scattered(seed))
+    known = SiteBounds(sites=sites)
+    known.ask(Point(2, 3, 2, sites.rtts_ms()[-1]))
+    assert len(known.known) == 2
+    for point, usd in known.known.items():
+        assert SiteBounds(sites=sites).ask(point) == pytest.approx(usd, rel=1e-8)

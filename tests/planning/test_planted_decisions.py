@@ -1,0 +1,152 @@
+"""Wrong answers planted in the back ends of each decision: its answer is the right one, or no more than it can prove."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from cluster_cases import crowded_problem
+from fabric_cases import instance as fabric_instance
+from fabric_cases import request as fabric_request
+from fabric_cases import switch
+from planted import ANSWERS, BACK_ENDS, Planted
+from power_grids import power_case
+from wan_graphs import random_case
+from worked_plan import LAYOUT, instance_with
+
+import planner
+from planner.instance.model_family import DepthLaw, Family
+from planner.models import transformer_shape
+from planner.models.cluster_changes.defragmentation import LeafLoad, minimize_moves
+from planner.models.fabric import solve as fabric
+from planner.models.placement import solve as placement
+from planner.models.requests import Options
+from planner.models.sites import solve as sites
+from planner.models.wan import solve as wan
+from planner.plan.plan import Plan
+from planner.solvers.outcome import Outcome, UnansweredError
+
+Answer = tuple[str, float | None]
+
+
+def _of_outcome(outcome: Outcome) -> Answer:
+    return outcome.status, None if outcome.objective is None else round(outcome.objective, 6)
+
+
+def _of_plan(plan: Plan) -> Answer:
+    """Return status and value of a plan, which keeps every rule of the checker."""
+    assert planner.check(plan) == []
+    return plan.status, None if plan.objective.value is None else round(plan.objective.value, 9)
+
+
+def joint_of_sites() -> Answer:
+    return _of_plan(planner.solve(instance_with(pins=LAYOUT)))
+
+
+def joint_without_plan() -> Answer:
+    return _of_plan(planner.solve(instance_with(pins=LAYOUT, limits__budget_usd=3e6)))
+
+
+def joint_least_cost() -> Answer:
+    return _of_plan(planner.solve(instance_with(pins=LAYOUT, objective__minimize="cost_usd", limits__deadline_days=2)))
+
+
+def cheapest_fabric() -> Answer:
+    boxes = switch(8, 1000.0), switch(4, 300.0)
+    return _of_outcome(
+        fabric.solve(fabric_instance(2, *boxes), fabric_request(9, group=2, groups=3), Options(), site="a")
+    )
+
+
+def sites_of_a_transport_grid() -> Answer:
+    return _of_outcome(sites.solve(*power_case(3, model="transport"), Options()))
+
+
+def sites_of_a_dc_grid() -> Answer:
+    return _of_outcome(sites.solve(*power_case(3, n1="full"), Options()))
+
+
+def fibre() -> Answer:
+    return _of_outcome(wan.solve(*random_case(0), Options()))
+
+
+def fibre_that_carries_too_little() -> Answer:
+    return _of_outcome(wan.solve(*random_case(1), Options()))
+
+
+def placed() -> Answer:
+    """Return the first level; all levels must be at their bounds for a proof."""
+    outcome = placement.solve(crowded_problem(7, tiers=2), Options())
+    assert outcome.solution is not None
+    return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
+
+
+def placed_by_highs() -> Answer:
+    outcome = placement.solve(crowded_problem(7, tiers=2), Options(solver="highs"))
+    assert outcome.solution is not None
+    return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
+
+
+def fewest_moves() -> Answer:
+    r = random.Random(4)
+    leaves = tuple(LeafLoad(free=r.randint(1, 3), size=6, pieces=(2, 1), movable=True) for _ in range(4))
+    return _of_outcome(minimize_moves(leaves, 1, Options()))
+
+
+def shape_of_a_model() -> Answer:
+    """Return the parameters of the shape; a shape that is not proven raises, and none is an answer too."""
+    try:
+        found = transformer_shape.choose(Family(tolerance=0.05), DepthLaw(aspect=64.0), 1e9)
+    except UnansweredError:
+        return "unknown", None
+    return ("infeasible", None) if found is None else ("optimal", float(transformer_shape.size(found)))
+
+
+DECISIONS: dict[str, Callable[[], Answer]] = {
+    f.__name__: f
+    for f in (
+        joint_of_sites,
+        joint_without_plan,
+        joint_least_cost,
+        cheapest_fabric,
+        sites_of_a_transport_grid,
+        sites_of_a_dc_grid,
+        fibre,
+        fibre_that_carries_too_little,
+        placed,
+        placed_by_highs,
+        fewest_moves,
+        shape_of_a_model,
+    )
+}
+WITHOUT = ("joint_without_plan", "fibre_that_carries_too_little")
+TRUE: dict[str, Answer] = {}
+
+
+def true_answer(name: str) -> Answer:
+    """Return the answer of a decision with nothing planted."""
+    if name not in TRUE:
+        TRUE[name] = DECISIONS[name]()
+    return TRUE[name]
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_sound_answers_are_proven(name: str) -> None:
+    """Nothing planted: every decision is proven, or proven to be none."""
+    assert true_answer(name)[0] == ("infeasible" if name in WITHOUT else "optimal")
+
+
+@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("solver", BACK_ENDS)
+@pytest.mark.parametrize("name", DECISIONS)
+def test_no_decision_says_more_than_it_can_prove(
+    name: str, solver: str, answer: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`optimal` with the right value, `infeasible` where it is, else `feasible` or `unknown`; nothing is raised."""
+    status, value = true_answer(name)
+    BACK_ENDS[solver](monkeypatch, Planted(answer, first))
+    told, figure = DECISIONS[name]()
+    if told in ("optimal", "infeasible"):
+        assert (told, figure) == (status, value)
+    elif figure is not None and value is not None:
+        assert told == "feasible" and figure >= value
