@@ -64,8 +64,8 @@ class Line(Sourced):
     rating_mw: Positive = Field(description="Usable MW of one circuit.")
     reactance_pu: Reactance | None = Field(
         None,
-        description="Of one circuit, on 100 MVA; the dc grid model needs it. Negative where a series capacitor outweighs "
-        "the line.",
+        description="Of one circuit, on 100 MVA; the dc grid model needs it. Negative where a series capacitor "
+        "outweighs the line.",
     )
 
 

@@ -75,7 +75,7 @@ class Wan(Sourced):
     fibre_nodes: tuple[FibreNode, ...] = Field((), description="Where fibre routes meet; sites stand at the nearest.")
     fibre_edges: tuple[FibreEdge, ...] = Field((), description="Fibre routes; absent: one between every two sites.")
     protection: Literal["none", "one_cut"] | None = Field(
-        None, description="one_cut: any one fibre edge may be cut; not a node."
+        None, description="one_cut: any one fibre edge may be cut; a node that a route and its backup share is named."
     )
     exchange: Literal["auto", "ring", "tree", "hierarchical"] | None = Field(
         None, description="Form of the gradient exchange; auto, or one that the sites cannot take: the fastest."

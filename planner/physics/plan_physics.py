@@ -159,9 +159,11 @@ class PlanPhysics:
         """Return the length of the shortest fibre route between two open sites, in km."""
         return self._route_km.get((min(a, b), max(a, b)), 0.0)
 
-    def link_usd_per_year(self, link: Link, route_km: float) -> float:
-        """Compute the yearly price of a link by its wavelengths, in dollars."""
-        return cost.link_usd_per_year(self.grid, self.wan, route_km, link.wavelengths)
+    def link_usd_per_year(self, link: Link) -> float:
+        """Compute the yearly price of a link by its wavelengths, over all the fibre that they light, in dollars."""
+        ends = {x.site.id: (x.node.latitude, x.node.longitude) for x in self.standing if x.site.id in (link.a, link.b)}
+        prices = fibre.link_prices(self.wan, ends) if len(ends) == len({link.a, link.b}) > 1 else (0.0, 0.0)
+        return cost.link_usd_per_year(self.grid, self.wan, prices, link.wavelengths)
 
     @cached_property
     def faults(self) -> list[str]:

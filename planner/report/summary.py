@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from planner.instance.grid import Grid
 from planner.instance.model_family import ModelChoice
 from planner.plan.certificate import Certificate
 from planner.plan.fabric import FabricPlan, SiteFabric, TransportFactor
@@ -80,7 +81,8 @@ def _decisions(plan: Plan) -> Iterator[str]:
         yield from _section("MODEL", _choice(plan.model_choice, plan))
     if plan.sites:
         # Where the wide area is designed, its routes say more than the links that the split assumed.
-        yield from _section("SITES", _sites(plan.sites.model_copy(update={"links": ()}) if plan.wan else plan.sites))
+        shown = plan.sites.model_copy(update={"links": ()}) if plan.wan else plan.sites
+        yield from _section("SITES", [*_sites(shown, plan.instance.grid), proof(plan.sites.certificate)])
     if plan.wan:
         yield from _section("WAN", _wan(plan.wan))
     if plan.layout:
@@ -127,7 +129,17 @@ def _choice(x: ModelChoice, plan: Plan) -> Iterator[str]:
     yield f"{x.flop_bound:.4g} FLOP is proven to be too many; batch of {x.batch_tokens / 1e6:,.1f}M tokens"
 
 
-def _sites(s: SitesPlan) -> Iterator[str]:
+SURVIVES = {"off": "nothing out", "margin": "nothing out", "node": "a site's largest circuit out"}
+
+
+def _power_flow(grid: Grid) -> str:
+    """Say of which network the flows are proven: with what load beside the sites, and what out."""
+    load = sum(n.load_mw for n in grid.nodes)
+    beside = f"beside {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
+    return f"power flow by reactances, {beside}; {SURVIVES.get(grid.rules.n1, 'any one circuit or unit out')}"
+
+
+def _sites(s: SitesPlan, grid: Grid | None) -> Iterator[str]:
     for site in s.sites:
         place = f"{site.id} ({site.balancing_authority}, {site.interconnection})"
         yield f"{place}: {site.racks:,} racks, {site.facility_mw:,.0f} MW"
@@ -143,7 +155,8 @@ def _sites(s: SitesPlan) -> Iterator[str]:
     for name, run in s.scenarios.items():
         power = sum(run.running_mw.values())
         yield f"in {name}: {power:,.0f} MW run, energy {money(run.energy_usd_per_year)} a year"
-    yield proof(s.certificate)
+    if grid is not None and grid.rules.grid_model == "dc":
+        yield _power_flow(grid)
 
 
 def _wan(x: WanPlan) -> Iterator[str]:

@@ -46,13 +46,14 @@ def tree_of_design(
     third, a zone or the whole site.
     """
     racks, rails = min(racks or d.racks, d.racks), min(rails or d.rails, d.rails)
-    rack, rail = np.arange(racks)[:, None], np.arange(rails)[None, :]
+    rack, index = np.arange(racks)[:, None], np.arange(rails * d.rail_gpus)[None, :]
+    rail, own = index // d.rail_gpus, index % d.rail_gpus
     rates, shares = (host_rate,) + (cable_rate,) * (d.tiers - 1), (1 / planes,) * planes
     if d.tiers == 1:
-        slots = rack * d.rails + rail
+        slots = rack * d.rails * d.rail_gpus + index
         tree = Tree(down=(d.endpoint_links,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
         return Part(tree=tree, slots=slots, described=_described(d, racks, rails))
-    domain, x, y = rack // d.leaf_down, d.rails_per_pod, d.domains_per_pod
+    domain, x, y = rack // d.domain_racks, d.rails_per_pod, d.domains_per_pod
     row, column, rows = domain // y, rail // x, -(-d.domains // y)
     pod = column * rows + row
     if d.zones:
@@ -60,7 +61,7 @@ def tree_of_design(
         zone = column // across * -(-d.domains // d.domains_per_zone) + row // along
         pod = (zone * across + column % across) * along + row % along
     leaf = (pod * x + rail % x) * y + domain % y
-    slots = leaf * d.leaf_down + rack % d.leaf_down
+    slots = leaf * d.leaf_down + rack % d.domain_racks * d.rail_gpus + own
     above = [(up, bundle) for up, bundle in ((d.spine_up, d.spine_bundle), (d.core_up, d.core_bundle)) if up]
     tree = Tree(
         down=(d.leaf_down, x * y, d.core_pods, d.zones)[: d.tiers],
@@ -76,7 +77,8 @@ def tree_of_design(
 def _described(d: Design, racks: int, rails: int) -> str:
     """Return which part of the design is simulated, in words."""
     every = "all" if racks == d.racks else "the first"
-    what = f"GPU indices 0 to {rails - 1} of {d.rails} in {every} {racks:,} of {d.racks:,} racks"
+    gpus = f"GPU indices 0 to {rails * d.rail_gpus - 1} of {d.rails * d.rail_gpus}"
+    what = f"{gpus} in {every} {racks:,} of {d.racks:,} racks"
     if racks == d.racks and rails < d.rails and d.tiers > 1:
         one_pod = d.domains_per_pod >= d.domains and rails == d.rails_per_pod
         pods = "whole zones" if d.zones else "one pod" if one_pod else "whole pods"
@@ -109,9 +111,9 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
         family = plan.fabric.sites[name].family
         raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")
     block = d.rails_per_zone or d.rails_per_pod or d.rails
-    wanted = hosts or min(block * d.racks, MAX_HOSTS)
-    rails = min(d.rails, -(-max(1, wanted // d.racks) // block) * block)
-    racks = min(d.racks, -(-wanted // rails))
+    wanted = hosts or min(block * d.rail_gpus * d.racks, MAX_HOSTS)
+    rails = min(d.rails, -(-max(1, wanted // d.racks) // (block * d.rail_gpus)) * block)
+    racks = min(d.racks, -(-wanted // (rails * d.rail_gpus)))
     rate = switch.port_gbps * 1e9 / 8
     rates = {"cable_rate": rate, "host_rate": min(rate, hardware.gpu_nic_bytes_per_second)}
     return name, tree_of_design(d, **rates, planes=switch.planes, racks=racks, rails=rails)

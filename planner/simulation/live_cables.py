@@ -1,6 +1,7 @@
 """Flows, and the next hops that failed cables leave them."""
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -78,8 +79,8 @@ class Alive:
         return links
 
 
-def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int) -> None:
-    """Refuse failed cables that leave a flow without a path in a plane."""
+def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int | None = None) -> NoReturn:
+    """Refuse failed cables that leave a flow without a path, in a plane or (None) in any."""
     source, target = flows.source[flow] // tree.down[0], flows.target[flow] // tree.down[0]
-    path = f"no path leads from leaf {source} to leaf {target} in plane {plane}"
+    path = f"no path leads from leaf {source} to leaf {target}" + ("" if plane is None else f" in plane {plane}")
     raise InputError(f"simulate: with the failed links {path}; fail fewer links")

@@ -35,6 +35,8 @@ class Routes:
         Bytes of each part.
     capacity
         Bytes per second of each directed link.
+    later
+        Routes of what each flow sends after this, one after the other: a path of its own for each flowlet.
     """
 
     start: Ints
@@ -43,6 +45,12 @@ class Routes:
     flow: Ints
     size: Floats
     capacity: Floats
+    later: tuple["Routes", ...] = ()
+
+    @property
+    def turns(self) -> tuple["Routes", ...]:
+        """These routes and those of what flows send later."""
+        return self, *self.later
 
     @property
     def parts(self) -> int:

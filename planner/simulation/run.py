@@ -148,10 +148,16 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
 
 
 def flow_seconds(routes: Routes, flows: int) -> Floats:
-    """Return when each flow's last part ends."""
-    ends = np.zeros(flows)
-    np.maximum.at(ends, routes.flow, completion_seconds(routes, resolution=resolution(routes.parts)))
-    return ends
+    """Return when each flow's last part ends, flowlets one after the other.
+
+    Flowlets of one turn are timed together: what flows that are ahead or behind load is left out.
+    """
+    total = np.zeros(flows)
+    for turn in routes.turns:
+        ends = np.zeros(flows)
+        np.maximum.at(ends, turn.flow, completion_seconds(turn, resolution=resolution(turn.parts)))
+        total += ends
+    return total
 
 
 def resolution(parts: int) -> float:

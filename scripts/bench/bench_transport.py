@@ -102,7 +102,8 @@ def clock() -> None:
         tail = flow_seconds(routes, len(flows)).max()
         ended, ideal = time.perf_counter(), ideal_seconds(tree, flows)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-        ratios = float(tail / ideal), static_tail_seconds(routes) / ideal
+        static = "-" if routes.later else static_tail_seconds(routes) / ideal
+        ratios = float(tail / ideal), static
         print(row((tree.hosts, transport, between - started, ended - between, *ratios, f"{peak:.0f}"), widths))
 
 

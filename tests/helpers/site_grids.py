@@ -287,7 +287,7 @@ def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], ci
             return None
         waves = wan.wavelengths(w, need)
         links += cost.wan_fibre_usd(w, km, waves) + cost.wan_wavelength_usd(w, waves)
-        links_yearly += cost.link_usd_per_year(g, w, km, waves)
+        links_yearly += cost.link_usd_per_year(g, w, (km * w.fibre_usd_per_route_km, w.wavelength_usd), waves)
     capital = sum(racks.values()) * (power.rack_of(h).price_usd + request.fabric_usd_per_rack) + built + links
     budget = instance.limits.budget_usd
     if budget is not None and capital + instance.limits.operation_years * energy > budget:

@@ -313,7 +313,7 @@ def _link(instance: Instance, m: LayoutMetrics) -> Link:
         wavelengths=waves,
         capacity_gbps=waves * w.wavelength_gbps,
         fibre_pairs=wan.fibre_pairs(w, waves),
-        usd_per_year=cost.link_usd_per_year(instance.grid, w, km, waves),
+        usd_per_year=cost.link_usd_per_year(instance.grid, w, (km * w.fibre_usd_per_route_km, w.wavelength_usd), waves),
     )
 
 

@@ -236,7 +236,10 @@ def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: 
 
 
 def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
-    """Asked for, the factor is the percentile of the tails over the ideal; else the constant stands."""
+    """Asked for, the factor is the percentile of the tails over the ideal, under ECMP with pauses.
+
+    Else the constant stands.
+    """
     network = small().instance.network
     assert (factor(network), transport_slowdown_of(network), transport_slowdown_of(None)) == (
         None,
@@ -255,9 +258,8 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     tiers, half = found.tiers, box.ports // 2
     same = {"hosts": found.hosts, "ports_per_switch": box.ports, "tiers": tiers, "down_ports": [half] * (tiers - 1)}
     runs = planner.simulate(same | {"plane_shares": [1 / box.planes] * box.planes}, seeds=5)
-    assert (
-        found.slowdown == pytest.approx(max(r.slowdown for r in runs.runs), rel=1e-6) == transport_slowdown_of(hashed)
-    )
+    fair = max(r.slowdown for r in runs.runs)
+    assert fair < found.slowdown == transport_slowdown_of(hashed) < 1.4 * fair  # pauses let others wait
     assert (found.configured_slowdown, found.switch) == (1.5, box.name)
     assert transport_slowdown_of(asked(transport="spray", hosts=128)) == pytest.approx(1.0)
 

@@ -1,6 +1,7 @@
 """The tree: its cables are those of a planned design, each once, and routes run along them without a gap."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -92,6 +93,19 @@ def test_a_designs_cables_are_all_there(d: Design) -> None:
             assert {k // d.leaf_down // d.domains_per_zone for k in inside[0].tolist()} == {
                 rack // d.leaf_down // d.domains_per_zone
             }
+
+
+@pytest.mark.parametrize("racks", [3, 5, 8])
+def test_all_gpus_of_a_rack_meet_at_its_leaf(racks: int) -> None:
+    """Where a leaf takes all four GPUs of two racks, each GPU is a host with a place of its own there."""
+    d = Design(
+        ports=16, rails=1, rail_gpus=4, racks=racks, leaf_down=8, leaf_up=4, leaf_bundle=1, rails_per_pod=1,
+        domains_per_pod=math.ceil(racks / 2),
+    )  # fmt: skip
+    assert unwirable(d, cross_rail=True) == []
+    part = tree_of_design(d, cable_rate=1.0, host_rate=1.0)
+    assert part.slots.shape == (racks, 4) and len(np.unique(part.slots)) == d.endpoint_links
+    assert (part.slots // d.leaf_down == np.arange(racks)[:, None] // 2).all()
 
 
 def small_trees() -> list[Tree]:

@@ -131,9 +131,9 @@ def core_share(c: PlanPhysics) -> Iterator[Violation]:
     """
     for s, _, network, d in _wired(c):
         if not d.single:
-            share, up = f"of {d.leaf_down:,} ports may leave a leaf", "ports' worth of a leaf's uplinks"
-            asked = network.min_core_share * d.leaf_down
-            yield from at_most(f"core_share[{s}]", asked, float(d.least_up_ports * d.split), share, up)
+            what, room = f"of {d.leaf_down:,} ports may leave a leaf", "ports' worth of a leaf's uplinks"
+            asked, worth = network.min_core_share * d.leaf_down, float(d.least_up_ports * d.split)
+            yield from at_most(f"core_share[{s}]", asked, worth, what, room)
         pod = "pod", d.pods, d.rails_per_pod * d.domains_per_pod, d.pod_uplinks
         zone = "zone", d.zones, d.rails_per_zone * d.domains_per_zone, d.zone_uplinks
         for block, blocks, leaves, links in (pod, zone):

@@ -2,8 +2,9 @@
 
 After a contingency (the rule as planned): what is left of a corridor keeps its circuits. The plants of an island that
 lacks power respond in proportion to `generation_mw`, those of an island that has too much turn down alike; in an island
-without plants the nodes' own load is lost, and no site may stand there. A unit takes the share of its node's generation that it is of the node's `generation_mw`; in every island all plants keep the same
-share as reserve for the worst of these.
+without plants the nodes' own load is lost, and no site may stand there. A unit takes the share of its node's generation
+that it is of the node's `generation_mw`; in every island all plants keep the same share as reserve for the worst of
+these.
 """
 
 from collections.abc import Iterator

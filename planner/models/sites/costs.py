@@ -34,8 +34,8 @@ def construction_musd(m: Any, data: SplitData) -> Any:
 
 def capital_musd(m: Any, data: SplitData) -> Any:
     """Return the price of racks, fabric, sites, new lines and WAN."""
-    fibre = sum(m.fibres[p] * (data.pairs[p] * data.wan.fibre_usd_per_route_km / 1e6) for p in m.pair)
-    waves = sum(m.wavelengths[p] * (data.wan.wavelength_usd / 1e6) for p in m.pair)
+    fibre = sum(m.fibres[p] * (data.link_prices(p)[0] / 1e6) for p in m.pair)
+    waves = sum(m.wavelengths[p] * (data.link_prices(p)[1] / 1e6) for p in m.pair)
     return rack_musd(data) * sum(m.modules.values()) + construction_musd(m, data) + fibre + waves
 
 

@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import networkx as nx
@@ -39,6 +39,8 @@ class SplitData:
         Route in km between every two candidates, and the pairs that the fibre cannot join.
     network
         The DC network; None under the other grid models.
+    priced
+        Prices of links between sites, once worked out.
     """
 
     instance: Instance
@@ -54,6 +56,14 @@ class SplitData:
     disconnected: frozenset[Pair]
     pins: Pins
     network: DcNetwork | None = None
+    priced: dict[Pair, tuple[float, float]] = field(default_factory=dict)
+
+    def link_prices(self, pair: Pair) -> tuple[float, float]:
+        """Return the price of one fibre pair and of one wavelength between two sites, over all that they light."""
+        if pair not in self.priced:
+            ends = {s: (self.candidates[s].latitude, self.candidates[s].longitude) for s in pair}
+            self.priced[pair] = fibre.link_prices(self.wan, ends)
+        return self.priced[pair]
 
     @property
     def module_racks(self) -> int:

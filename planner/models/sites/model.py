@@ -113,9 +113,10 @@ def yearly_musd(m: Any, data: SplitData) -> Any:
     Racks and fabric cost the same in every split of a given total, so they are left out.
     """
     rate, prices = data.grid.prices.discount_rate, data.grid.prices
-    fibre_rate = cost.annuity(rate, data.wan.fibre_life_years) * data.wan.fibre_usd_per_route_km / 1e6
-    wave_rate = cost.annuity(rate, prices.it_life_years) * data.wan.wavelength_usd / 1e6
-    links = sum(m.fibres[p] * (data.pairs[p] * fibre_rate) + m.wavelengths[p] * wave_rate for p in m.pair)
+    lease = cost.annuity(rate, data.wan.fibre_life_years) / 1e6
+    equipment = cost.annuity(rate, prices.it_life_years) / 1e6
+    price = {p: data.link_prices(p) for p in m.pair}
+    links = sum(m.fibres[p] * (price[p][0] * lease) + m.wavelengths[p] * (price[p][1] * equipment) for p in m.pair)
     energy = expected_musd(m, data, energy_musd(m, data))
     construction = cost.annuity(rate, prices.site_life_years) * construction_musd(m, data)
     return energy + construction + links + penalty_musd(m, data)

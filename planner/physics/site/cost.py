@@ -66,11 +66,14 @@ def wan_wavelength_usd(wan: Wan, waves: int) -> float:
     return waves * wan.wavelength_usd
 
 
-def link_usd_per_year(grid: Grid, wan: Wan, route_km: float, waves: int) -> float:
-    """Compute the yearly price of a WAN link: fibre over its life, equipment over its own."""
-    p = grid.prices
-    fibre = wan_fibre_usd(wan, route_km, waves) * annuity(p.discount_rate, wan.fibre_life_years)
-    return fibre + wan_wavelength_usd(wan, waves) * annuity(p.discount_rate, p.it_life_years)
+def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: int) -> float:
+    """Compute the yearly price of a WAN link: fibre over its life, equipment over its own.
+
+    `prices`: of one fibre pair and of one wavelength all the way (`fibre.link_prices`).
+    """
+    p, (pair, wave) = grid.prices, prices
+    lease = fibre_pairs(wan, waves) * pair * annuity(p.discount_rate, wan.fibre_life_years)
+    return lease + waves * wave * annuity(p.discount_rate, p.it_life_years)
 
 
 def bill(

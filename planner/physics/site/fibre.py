@@ -178,6 +178,28 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
     return Reach(km=km, disconnected=apart)
 
 
+def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
+    """Compute the price of one fibre pair and of one wavelength all the way between two places.
+
+    Over every edge that they light: of the cheapest of the routes considered, under protection with the one that stands
+    in for it, a fibre pair full. Without a fibre graph, or a route, by the great circle times the factor.
+    """
+    (a, at), (b, to) = sorted(ends.items())
+    flat = wide.great_circle_km(*at, *to) * wan.route_factor * wan.fibre_usd_per_route_km, wan.wavelength_usd
+    if not wan.fibre_edges:
+        return flat
+    net = fibre_of(wan, ends)
+    g = graph(net)
+    if wan.protection == "one_cut":
+        lit = [set(p) | set(q) for p, q in diverse(net, g, a, b, wan.routes)]
+    else:
+        lit = [set(p) for p in routes(net, g, a, b, wan.routes)]
+    prices = []
+    for edges in ([net.edges[e] for e in sorted(one)] for one in lit):
+        prices.append((math.fsum(e.pair_usd for e in edges), math.fsum(e.wavelength_usd for e in edges)))
+    return min(prices, key=lambda x: x[0] + wan.max_wavelengths_per_pair * x[1], default=flat)
+
+
 def capex_usd(edge: Edge, wan: Wan, waves: int) -> float:
     """Compute the price of an edge's fibre pairs and of the equipment for its wavelengths."""
     return wide.fibre_pairs(wan, waves) * edge.pair_usd + waves * edge.wavelength_usd

@@ -1,12 +1,16 @@
 """Rules of the fabric, on both sides of their edges."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
+import planner
 from planner.api import check
 
+INSTANCES = Path(__file__).parents[3] / "instances"
 PLAN = small()
 
 
@@ -137,6 +141,28 @@ def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
 def test_cables_are_ticked_off(path: str, change: int, message: str) -> None:
     """A switch or cable too many or too few is found by laying every cable."""
     assert message in {v.message for v in check(edited_at(PLAN, path, change)) if v.rule == "cables[e1]"}
+
+
+@pytest.mark.parametrize(("times", "broken"), [(1.0, False), (0.5, False), (1.01, True)])
+def test_the_nic_of_the_hardware_counts(times: float, broken: bool) -> None:
+    """A NIC given beside the accelerator is what the ports must carry."""
+    port = min(s.port_gbps for s in PLAN.instance.network.switches)
+    assert ("switch" in rules(small(hardware__nic_bytes_per_second=times * port * 1e9 / 8))) == broken
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float) -> None:
+    """Without a share one uplink is enough there; a share of 1 takes as many as GPUs, and the checker asks for them."""
+    asked = json.loads((INSTANCES / "cluster-1k.json").read_text())
+    asked["hardware"]["racks"], asked["network"]["min_core_share"] = 12, share
+    asked["pins"] = {"fabric.tiers": 2}
+    plan = planner.solve(asked)
+    f = plan.fabric.sites["cluster"]
+    assert f.leaf_domains == 1 and check(plan) == []
+    assert (f.tiers[0].up_ports >= f.tiers[0].down_ports) == (share == 1.0)
+    wanted = plan.instance.network.model_copy(update={"min_core_share": 1.0})
+    named = plan.model_copy(update={"instance": plan.instance.model_copy(update={"network": wanted})})
+    assert ("core_share" in rules(named)) == (share == 0.0)
 
 
 @pytest.mark.parametrize(("share", "broken"), [(0.25, set()), (0.26, {"core_share"})])

@@ -1,5 +1,6 @@
 """The wide area: agreement with every choice of routes, the cost of protection and latency, and missing capacity."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from planner.instance.instance import Instance
 from planner.models.requests import Options, WanRequest
 from planner.models.wan import solve as wan
 from planner.models.wan.data import gather
+from planner.physics.site.fibre import link_prices
 from planner.plan.wan import WanPlan
 from planner.report import summary
 from planner.solvers.outcome import Outcome, Stop
@@ -78,6 +80,29 @@ def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared
     assert plan.shared_nodes == shared
     said = [line for line in summary._wan(plan) if "survives" in line]
     assert ["E0 - W0 at n2" in line for line in said] == [bool(shared)]
+
+
+@pytest.mark.parametrize("protection", ["none", "one_cut"])
+def test_the_split_prices_all_the_fibre_that_a_link_lights(protection: str) -> None:
+    """Of two sites the split's price of a link is that of the design's spans, and not of one at the great circle."""
+    edges = [edge("n0", "n2", 1500), edge("n2", "n4", 1600), edge("n0", "n3", 2700), edge("n3", "n4", 800)]
+    instance = fibre(edges, protection=protection)
+    plan = solved(instance, asked()).solution
+    assert plan is not None
+    nodes = {n.id: (n.latitude, n.longitude) for n in instance.grid.nodes}
+    pair_usd, wavelength_usd = link_prices(instance.wan, {s: nodes[s] for s in ("E0", "W0")})
+    lit = {e.id for e in plan.edges}
+    assert len(lit) == (4 if protection == "one_cut" else 2)
+    assert pair_usd == pytest.approx(sum(x["route_km"] * 10 for x in edges if f"{x['a']}-{x['b']}" in names(lit)))
+    assert wavelength_usd == 1000 * len(lit)
+    waves = {e.wavelengths for e in plan.edges}
+    priced = [n * wavelength_usd + math.ceil(n / 4) * pair_usd for n in (min(waves), max(waves))]
+    assert priced[0] * (1 - 1e-9) <= plan.capex_usd <= priced[1] * (1 + 1e-9)
+
+
+def names(lit: set[str]) -> set[str]:
+    """Return the names of edges with the places of sites in place of the sites."""
+    return {e.replace("E0", "n0").replace("W0", "n4") for e in lit}
 
 
 def test_wavelengths_kept_for_a_cut_are_shared() -> None:

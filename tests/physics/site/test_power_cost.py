@@ -93,6 +93,6 @@ def test_wan_link() -> None:
     assert cost.wan_fibre_usd(WAN, 1_000.0, 97) == pytest.approx(2e6)
     assert cost.wan_fibre_usd(WAN, 1_000.0, 96) == pytest.approx(1e6)
     assert cost.wan_wavelength_usd(WAN, 97) == pytest.approx(3.88e6)
-    assert cost.link_usd_per_year(GRID, WAN, 1_000.0, 97) == pytest.approx(
-        2e6 * 0.0943929 + 3.88e6 * 0.2438907, rel=1e-6
-    )
+    assert cost.link_usd_per_year(
+        GRID, WAN, (1_000.0 * WAN.fibre_usd_per_route_km, WAN.wavelength_usd), 97
+    ) == pytest.approx(2e6 * 0.0943929 + 3.88e6 * 0.2438907, rel=1e-6)

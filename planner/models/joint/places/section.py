@@ -145,7 +145,7 @@ def _link(data: SplitData, pair: tuple[str, str], placed: Placed) -> Link:
         wavelengths=waves,
         capacity_gbps=waves * data.wan.wavelength_gbps,
         fibre_pairs=wan.fibre_pairs(data.wan, waves),
-        usd_per_year=cost.link_usd_per_year(data.grid, data.wan, data.pairs[pair], waves),
+        usd_per_year=cost.link_usd_per_year(data.grid, data.wan, data.link_prices(pair), waves),
     )
 
 
