@@ -5,7 +5,7 @@ Limits are compared with figures recomputed from the decisions, never with those
 
 from collections.abc import Callable, Iterator
 
-from planner.checks import complete, cost, proofs
+from planner.checks import claims, complete, cost, proofs
 from planner.checks.joint import rules as joint
 from planner.checks.network import cables, fabric, placement, wan_gateway
 from planner.checks.rule import Rule, broken
@@ -24,7 +24,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "placement": placement.RULES,
     "cost": cost.RULES,
     "choice": model_choice.RULES,
-    "proofs": (*proofs.RULES, *joint.RULES),
+    "proofs": (*proofs.RULES, *claims.RULES, *joint.RULES),
 }
 
 

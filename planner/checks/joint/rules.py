@@ -1,5 +1,6 @@
 """Rules of the joint optimum's proof: its racks, its prices, the columns that it excludes, and its bounds."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
@@ -39,9 +40,9 @@ def max_racks_stated(
 def min_fabric_stated(instance: Instance, proof: JointProof) -> Iterator[Violation]:
     """Check that the least price of a cabled GPU is that of the cheapest link and leaf port."""
     usd = proof.min_fabric_usd_per_wired_gpu
-    if usd is not None:
-        what = "cheapest link and leaf port of a GPU"
-        yield from must_equal("min_fabric_stated", what, usd, min_fabric_usd(instance.network), " USD")
+    what = "cheapest link and leaf port of a GPU"
+    wanted = min_fabric_usd(instance.network) if instance.network is not None else usd
+    yield from must_equal("min_fabric_stated", what, usd, wanted, " USD")
 
 
 def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) -> Iterator[Violation]:
@@ -49,6 +50,9 @@ def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) 
     rule, free = "joint_bounds", proof.fabric_free_bound_days
     if bound is not None and days is not None:
         yield from at_most(rule, bound, days, "days, the bound", "days, the value")
+    for a, times in Counter(proof.columns).items():
+        if times > 1:
+            yield broken(rule, f"a column of PP {a.pipeline_parallel} is listed {times} times > 1")
     for i, c in enumerate(proof.columns):
         if not 1 <= c.min_data_parallel <= c.max_data_parallel:
             yield broken(f"{rule}[{i}]", f"replicas from {c.min_data_parallel:,} to {c.max_data_parallel:,} are none")
