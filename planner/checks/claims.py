@@ -96,9 +96,9 @@ def solvers_named(c: PlanPhysics) -> Iterator[Violation]:
         if not solver.startswith("HiGHS ") or mark not in MARKS:
             marks = " or ".join(MARKS)
             yield broken("solvers_named[sites]", f"{plan.sites.certificate.solver!r} ends with neither of {marks}")
-    if plan.wan is not None and plan.wan.certificate.bound is not None:
-        if not plan.wan.certificate.solver.startswith("HiGHS "):
-            yield broken("solvers_named[wan]", f"{plan.wan.certificate.solver!r} stated, HiGHS expected")
+    fibre = plan.wan.certificate if plan.wan is not None else None
+    if fibre is not None and fibre.bound is not None and not fibre.solver.startswith("HiGHS "):
+        yield broken("solvers_named[wan]", f"{fibre.solver!r} stated, HiGHS expected")
 
 
 def _is_version(text: str, solver: str, ending: str) -> bool:

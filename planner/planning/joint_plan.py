@@ -380,6 +380,11 @@ def _objective(instance: Instance, solution: JointSolution, value: float | None,
     )
 
 
+def _in_days(instance: Instance, solution: JointSolution) -> bool:
+    """Return whether a plan without decisions has a proof: the columns of a search for the fewest days."""
+    return solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
+
+
 def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Return a plan without decisions: proven that there is none, or none found in time."""
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
@@ -389,6 +394,7 @@ def _without(instance: Instance, solution: JointSolution, options: Options) -> P
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=_objective(instance, solution, None, None),
+        proof=proof_of(instance, solution) if _in_days(instance, solution) else None,
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
         threads=options.threads or 1,
