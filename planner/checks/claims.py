@@ -12,12 +12,19 @@ from planner.plan.declared import (
     GRID_BRANCHING,
     LEAST_YEARLY,
     OUTSIDE,
+    POOL_FORMULATION,
+    POOL_MINIMIZES,
+    POOLS_BRANCHING,
+    POOLS_FORMULATION,
+    POOLS_MINIMIZES,
     SITES_FORMULATION,
     SITES_MINIMIZES,
+    SMALL_BATCH,
     SPACE,
     UNITS,
     UNPRICED,
     WAN_FORMULATION,
+    given_to_pool,
     given_to_sites,
 )
 from planner.plan.wan import LEAST_CAPITAL
@@ -61,6 +68,9 @@ def joint_claims(c: PlanPhysics) -> Iterator[Violation]:
             stated, wanted = getattr(x.certificate, key), getattr(first, key)
             if not (same(stated, wanted) if isinstance(wanted, float) else stated == wanted):
                 yield broken(f"joint_claims[{section}]", f"{key} {show(stated)}, {show(wanted)} in the layout's")
+        if x is not None:
+            yield from must_equal(f"joint_claims[{section}]", "seconds", x.certificate.seconds, first.seconds)
+            yield from _sizes(c, section, x.certificate)
         if x is not None and x.certificate.bound is not None:
             yield from must_be(
                 f"joint_claims[{section}]", "space of a section beside the layout", x.certificate.space, {}
@@ -76,6 +86,14 @@ def joint_claims(c: PlanPhysics) -> Iterator[Violation]:
         yield from must_be("joint_claims[layout]", "counts of the search against the proof's", first.space, counts)
 
 
+def _sizes(c: PlanPhysics, section: str, x: Certificate) -> Iterator[Violation]:
+    """Check that variables and constraints are those of the MILP over sites, none of a cluster without sites."""
+    sites = c.plan.sites.certificate if c.plan.sites is not None else None
+    for key in ("variables", "constraints"):
+        wanted = getattr(sites, key) if sites is not None else 0
+        yield from must_equal(f"joint_claims[{section}]", f"{key} of the MILP over sites", getattr(x, key), wanted)
+
+
 def solvers_named(c: PlanPhysics) -> Iterator[Violation]:
     """Check that a bound names who found it, and one of the sites by a solver alone whether another agrees."""
     plan, grid = c.plan, c.instance.grid is not None
@@ -86,6 +104,8 @@ def solvers_named(c: PlanPhysics) -> Iterator[Violation]:
         if x is None or x.bound is None:
             continue
         parts = x.solver.split("; ")
+        if name == "layout" and len(parts) == branching.count("; ") + 1:
+            yield from _sizes(c, name, x)
         head = "; ".join(parts[: branching.count("; ") + 1])
         rest = parts[branching.count("; ") + 1 :]
         known = name == "layout" and len(rest) == 1 and _is_version(rest[0], "CP-SAT", " for the layers of every stage")
@@ -129,9 +149,15 @@ def formulations(c: PlanPhysics) -> Iterator[Violation]:
 def declared_space(c: PlanPhysics) -> Iterator[Violation]:
     """Check that a joint bound is of the declared space, which is the one that the columns are enumerated in."""
     o = c.plan.objective
-    if c.plan.layout is not None and o.bound is not None and o.name in UNITS:
+    joint = c.plan.layout is not None and o.name in UNITS
+    if joint and o.bound is not None:
         yield from must_be("declared_space", "space", o.space, SPACE)
         yield from must_be("declared_space", "outside", o.outside, OUTSIDE)
+    if not joint:
+        yield from must_be("declared_space", "space of what is not decided jointly", o.space, "")
+        yield from must_be("declared_space", "outside of what is not decided jointly", o.outside, "")
+    if not joint or o.name != "days_to_train":
+        yield from must_be("declared_space", "fabric_free_bound without a proof", o.fabric_free_bound, None)
 
 
 def stopped(c: PlanPhysics) -> Iterator[Violation]:
@@ -149,6 +175,7 @@ def stopped(c: PlanPhysics) -> Iterator[Violation]:
 
 def pools_claims(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the layout of a pool claims no bound, as the shares' certificate does, and has its own days."""
+    owned = {p.name: p.racks for p in c.instance.hardware.pools}
     for name, layout in c.plan.pools.layouts.items() if c.plan.pools is not None else ():
         x, rule = layout.certificate, f"pools_claims[{name}]"
         yield from must_be(rule, "status", x.status, "feasible")
@@ -156,6 +183,33 @@ def pools_claims(c: PlanPhysics) -> Iterator[Violation]:
         yield from must_be(rule, "gap", x.gap, None)
         yield from must_be(rule, "space", x.space, {})
         yield from must_equal(rule, "objective, days by this pool", x.objective, layout.metrics.days_to_train)
+        given = given_to_pool(owned.get(name), c.transport_slowdown)
+        for key, text in (("formulation", POOL_FORMULATION), ("minimizes", POOL_MINIMIZES), ("given", given)):
+            yield from must_be(rule, key, getattr(x, key), text)
+        yield from must_be(rule, "solver", x.solver, POOLS_BRANCHING)
+    yield from _shares_claims(c, owned)
+
+
+def _shares_claims(c: PlanPhysics, owned: dict[str, int]) -> Iterator[Violation]:
+    """Check what the certificate of the shares says of itself: sizes by the pools, and its words."""
+    if c.plan.pools is None:
+        return
+    x, rule = c.plan.pools.certificate, "pools_claims"
+    yield from must_be(rule, "pools searched", x.space.get("pools"), len(owned))
+    yield from must_equal(rule, "variables, a share for each pool", x.variables, len(owned))
+    yield from must_equal(rule, "constraints", x.constraints, len(owned) + 1)
+    boxes, searches = x.space.get("boxes"), x.space.get("searches")
+    yield from must_be(rule, "keys of the space", sorted(x.space), ["boxes", "ended", "pools", "searches"])
+    if isinstance(boxes, int) and isinstance(searches, int):
+        words = POOLS_FORMULATION.format(small=SMALL_BATCH, searches=searches, boxes=boxes)
+        yield from must_be(rule, "formulation", x.formulation, words)
+    yield from must_be(rule, "minimizes", x.minimizes, POOLS_MINIMIZES)
+    yield from must_be(rule, "solver", x.solver, POOLS_BRANCHING)
+    given = "; ".join(f"{name}: {given_to_pool(racks, c.transport_slowdown)}" for name, racks in owned.items())
+    yield from must_be(rule, "given", x.given, given)
+    ended = x.space.get("ended")
+    if ended not in ("proved", "limit", "interrupted") or (ended == "proved") != (c.plan.stopped in ("proved", "gap")):
+        yield broken(rule, f"the shares ended by {ended}, the search by {c.plan.stopped}")
 
 
 RULES: tuple[Rule, ...] = (

@@ -1,4 +1,4 @@
-"""Rules of a plan without decisions: a conflict of rules that the instance has, refuted where a column keeps them all."""
+"""Rules of a plan without decisions: a conflict is of rules that the instance has, and no column keeps them all."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill
 from planner.physics.training import heterogeneous
 from planner.plan.certificate import Conflict, Violation
+from planner.plan.declared import OUTSIDE, SPACE
 from planner.plan.proof import JointProof
 
 ANY_DAYS = 1e12  # a bound in days that every column that can be built is below
@@ -84,6 +85,9 @@ def ended(c: PlanPhysics) -> Iterator[Violation]:
     yield from must_be("ended", "objective", o.name, c.instance.objective.minimize)
     for name in ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"):
         yield from must_be("ended", f"objective.{name} of a plan without decisions", getattr(o, name), None)
+    for name, text in (("space", SPACE), ("outside", OUTSIDE)):
+        if getattr(o, name) not in ("", text):
+            yield broken("ended", f"objective.{name} is not the declared one")
     for name in ("transport", "model_choice"):
         if getattr(p, name) is not None:
             yield broken("ended", f"{p.status}, yet there is 1 {name}")
@@ -102,7 +106,15 @@ def no_column(c: PlanPhysics) -> Iterator[Violation]:
         return
     deadline = c.instance.limits.deadline_days
     days = deadline if deadline is not None and "limits.deadline_days" in why.rules else ANY_DAYS
-    stated = JointProof(columns=proof.columns)  # racks by arithmetic alone: the sites' own are on trust
+    if proof != JointProof(columns=proof.columns):
+        yield broken("no_column", "the proof states more than columns, 0 further figures expected")
+    for i, x in enumerate(proof.columns):
+        if not (1 <= x.min_data_parallel <= x.max_data_parallel and x.lower_bound_days < days):
+            range_is = f"{x.min_data_parallel:,} to {x.max_data_parallel:,} replicas in {show(x.lower_bound_days)} days"
+            yield broken(f"no_column[{i}]", f"{range_is}, listed as below {show(days)} days")
+    if len(set(proof.columns)) < len(proof.columns):
+        yield broken("no_column", f"{len(proof.columns)} columns, {len(set(proof.columns))} of them different")
+    stated = JointProof(columns=proof.columns)
     own = missing_columns(c.instance, days, stated, transport_slowdown=c.transport_slowdown, stop=c.stop)
     yield from (x.model_copy(update={"rule": "no_column"}) for x in own)
 

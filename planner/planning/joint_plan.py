@@ -33,9 +33,10 @@ from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
 from planner.plan.plan import Cost, Plan
+from planner.plan.proof import JointProof
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
-from planner.planning.joint_proof import proof_of
+from planner.planning.joint_proof import columns_of, proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers.cpsat import Values
 from planner.solvers.deadline import ENDED, Deadline
@@ -380,21 +381,17 @@ def _objective(instance: Instance, solution: JointSolution, value: float | None,
     )
 
 
-def _in_days(instance: Instance, solution: JointSolution) -> bool:
-    """Return whether a plan without decisions has a proof: the columns of a search for the fewest days."""
-    return solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
-
-
 def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Return a plan without decisions: proven that there is none, or none found in time."""
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
+    proven = solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
     return Plan(
         planner_version=__version__,
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=_objective(instance, solution, None, None),
-        proof=proof_of(instance, solution) if _in_days(instance, solution) else None,
+        proof=JointProof(columns=columns_of(solution)) if proven else None,
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
         threads=options.threads or 1,

@@ -165,5 +165,7 @@ def pins(c: PlanPhysics) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule, ...] = (
-    every_site, known_sites, known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound, blocks, pins,
+    every_site,
+    known_sites,
+    known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound, blocks, pins,
 )  # fmt: skip
