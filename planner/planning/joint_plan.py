@@ -14,7 +14,7 @@ from planner.models.joint.free_network import strategy_of
 from planner.models.joint.places.confirm import ON_TRUST, confirmed
 from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.sites import Sites
-from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
@@ -355,12 +355,10 @@ def unanswered(instance: Instance, options: Options, seconds: float, reason: str
     """Return a plan that says only that a back end gave no answer, and what it said."""
     nothing = JointSolution(
         status=JointStatus.UNKNOWN,
-        days=None,
-        lower_bound=None,
-        fabric_free_bound=None,
-        plan=None,
         stopped="limit",
         failure=reason,
+        space=SPACE,
+        outside=OUTSIDE,
     )
     return plan_of(instance, nothing, options, seconds)
 

@@ -1,8 +1,8 @@
 """Change every figure of a plan, one at a time, and count the changes that `planner check` does not notice.
 
-Run `.venv/bin/python scripts/verify/changed_figures.py PLAN.json … [--each N] [--show]`. Figures of a list or of a table
-by name are alike: of each kind of figure N are changed. What the instance inside a plan says is not changed: its hash
-notices all of it. Changes that pass because nobody can recompute the figure from the plan are listed in `on_trust.py`
+Run `.venv/bin/python scripts/verify/changed_figures.py PLAN.json … [--each N] [--show]`. Figures of a list or of a
+table by name are alike: of each kind of figure N are changed. What the instance inside a plan says is not changed: its
+hash notices all of it. Changes that pass because nothing in the plan recomputes the figure are listed in `on_trust.py`
 with the reason; exits with 1 where another one passes.
 """
 

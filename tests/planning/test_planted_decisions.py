@@ -1,4 +1,4 @@
-"""Wrong answers planted in the back ends of each decision: its answer is the right one, or no more than it can prove."""
+"""Wrong answers planted in the back ends of each decision: it says no more than it can prove, and raises nothing."""
 
 import random
 from collections.abc import Callable

@@ -37,6 +37,8 @@ def tensor_parallel(c: PlanPhysics) -> Iterator[Violation]:
         if shared % t:
             heads = f"{model.heads} heads and {model.kv} KV heads"
             yield broken("tensor_parallel", f"{t} does not divide {shared}, shared by {heads}")
+        if t == 1 and layout.sequence_parallel:
+            yield broken("tensor_parallel", "sequence parallelism over 1 rank, 2 at least")
         if t % inner:
             yield broken("tensor_parallel", f"an inner degree of {inner} does not divide {t}")
 
