@@ -5,7 +5,7 @@ Limits are compared with figures recomputed from the decisions, never with those
 
 from collections.abc import Callable, Iterator
 
-from planner.checks import complete, cost, proofs
+from planner.checks import claims, complete, conflicts, cost, proofs
 from planner.checks.joint import rules as joint
 from planner.checks.network import cables, fabric, placement, wan_gateway
 from planner.checks.rule import Rule, broken
@@ -24,7 +24,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "placement": placement.RULES,
     "cost": cost.RULES,
     "choice": model_choice.RULES,
-    "proofs": (*proofs.RULES, *joint.RULES),
+    "proofs": (*proofs.RULES, *claims.RULES, *joint.RULES),
 }
 
 
@@ -44,7 +44,7 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Itera
     if found:
         return
     if plan.status in ("infeasible", "unknown"):
-        yield from _run("proofs", proofs.WITHOUT_PLAN, c)
+        yield from _run("proofs", (*proofs.WITHOUT_PLAN, *conflicts.RULES), c)
         return
     yield from _run("plan", complete.PLAN_RULES, c)
     for section, rules in SECTIONS.items():

@@ -23,6 +23,17 @@ WAN_FORMULATION = (
 )
 LEAST_YEARLY = "yearly cost of fibre and wavelengths, USD"
 UNPRICED = "wavelengths times route-km, as nothing is priced"
+POOLS_BRANCHING = "branch and bound over shares; branch and bound over columns"
+POOLS_FORMULATION = (
+    "Sequences of a step by pool, each pool's layout its own. The fewest seconds per sequence of all shares up to a "
+    "size bound every box of shares from below; boxes are halved in order of their bounds, shares of a batch of "
+    "{small} sequences at most down to exact counts. {searches} searches of layouts over {boxes:,} boxes; the layouts "
+    "found, and these with other numbers of micro-batches, are joined to the best shares."
+)
+POOLS_MINIMIZES = "days to train, over the shares of the batch and every pool's layout"
+POOL_FORMULATION = "The pool's part of the shares, whose certificate holds the proof."
+POOL_MINIMIZES = "days to train by this pool alone, at its share of the batch"
+SMALL_BATCH = 12  # sequences up to which shares are counted one by one
 
 TEMPLATE_SPACE = (
     "one fabric a site, of one switch in one family: rail, rack, rail-only, dragonfly, dragonfly+; "
@@ -63,3 +74,8 @@ def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wave
         f"the column (TP {tensor}, CP {context}, PP {pipeline}, {replicas} replicas), "
         f"the blocks of each part with their templates, and {wavelengths} wavelengths between sites"
     )
+
+
+def given_to_pool(racks: int | None, slowdown: float) -> str:
+    """Return for which racks and which network the proof of a pool holds, in words."""
+    return f"{racks} racks; pipeline sends and all-reduces {slowdown:.3f}x the NIC's ideal"

@@ -16,6 +16,14 @@ from planner.physics.training import heterogeneous, layer_time
 from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import write_layout
 from planner.plan.certificate import Conflict, ObjectiveValue, Status
+from planner.plan.declared import (
+    POOL_FORMULATION,
+    POOL_MINIMIZES,
+    POOLS_BRANCHING,
+    POOLS_FORMULATION,
+    POOLS_MINIMIZES,
+    given_to_pool,
+)
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
 from planner.plan.plan import Plan
 from planner.solvers.deadline import ENDED, Deadline
@@ -24,13 +32,6 @@ from planner.version import __version__
 
 CLUSTER = "cluster"  # the id of a pool's one site
 OPTIMAL_GAP = 1e-9  # relative: days and bound come from the same floats in another order
-SOLVER = "branch and bound over shares; branch and bound over columns"
-FORMULATION = (
-    "Sequences of a step by pool, each pool's layout its own. The fewest seconds per sequence of all shares up to a "
-    "size bound every box of shares from below; boxes are halved in order of their bounds, shares of a batch of "
-    "{small} sequences at most down to exact counts. {searches} searches of layouts over {boxes:,} boxes; the layouts "
-    "found, and these with other numbers of micro-batches, are joined to the best shares."
-)
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,12 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
         solution=shares,
         objective=days,
         bound=bound,
-        solver=SOLVER,
+        solver=POOLS_BRANCHING,
         variables=len(names),
         constraints=len(names) + 1,
         seconds=seconds,
     )
-    formulation = FORMULATION.format(small=batch_shares.SMALL_BATCH, searches=shares.searches, boxes=shares.boxes)
+    formulation = POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, searches=shares.searches, boxes=shares.boxes)
     counts = {"pools": len(names), "boxes": shares.boxes, "searches": shares.searches}
     return PoolsPlan(
         sequences={n: x.sequences if x else 0 for n, x in zip(names, shares.points, strict=True)},
@@ -149,7 +150,7 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
         days_to_train=days,
         certificate=outcome.certificate(
             formulation=formulation,
-            minimizes="days to train, over the shares of the batch and every pool's layout",
+            minimizes=POOLS_MINIMIZES,
             seed=options.seed,
             given="; ".join(f"{n}: {given_by(p)}" for n, p in zip(names, pools.problems, strict=True)),
             space=counts | {"ended": shares.stop.name.lower()},
@@ -159,10 +160,10 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
 
 def _layout(pools: PoolProblems, k: int, point: Point, measured: LayoutMetrics, options: Options) -> LayoutPlan:
     """Write a pool's layout; the shares' certificate has the proof, so its own claims no bound."""
-    outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=SOLVER)
+    outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=POOLS_BRANCHING)
     certificate = outcome.certificate(
-        formulation="The pool's part of the shares, whose certificate holds the proof.",
-        minimizes="days to train by this pool alone, at its share of the batch",
+        formulation=POOL_FORMULATION,
+        minimizes=POOL_MINIMIZES,
         seed=options.seed,
         given=given_by(pools.problems[k]),
     )
@@ -180,8 +181,7 @@ def _layout(pools: PoolProblems, k: int, point: Point, measured: LayoutMetrics, 
 
 def given_by(problem: Problem) -> str:
     """Return for which racks and which network the proof holds."""
-    phi, racks = problem.transport_slowdown, problem.instance.hardware.racks
-    return f"{racks} racks; pipeline sends and all-reduces {phi:.3f}x the NIC's ideal"
+    return given_to_pool(problem.instance.hardware.racks, problem.transport_slowdown)
 
 
 def _plan(

@@ -14,7 +14,7 @@ from planner.models.joint.free_network import strategy_of
 from planner.models.joint.places.confirm import ON_TRUST, confirmed
 from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.sites import Sites
-from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
@@ -33,9 +33,10 @@ from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
 from planner.plan.plan import Cost, Plan
+from planner.plan.proof import JointProof
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
-from planner.planning.joint_proof import proof_of
+from planner.planning.joint_proof import columns_of, proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers.cpsat import Values
 from planner.solvers.deadline import ENDED, Deadline
@@ -354,12 +355,10 @@ def unanswered(instance: Instance, options: Options, seconds: float, reason: str
     """Return a plan that says only that a back end gave no answer, and what it said."""
     nothing = JointSolution(
         status=JointStatus.UNKNOWN,
-        days=None,
-        lower_bound=None,
-        fabric_free_bound=None,
-        plan=None,
         stopped="limit",
         failure=reason,
+        space=SPACE,
+        outside=OUTSIDE,
     )
     return plan_of(instance, nothing, options, seconds)
 
@@ -383,12 +382,14 @@ def _objective(instance: Instance, solution: JointSolution, value: float | None,
 def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Return a plan without decisions: proven that there is none, or none found in time."""
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
+    proven = solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
     return Plan(
         planner_version=__version__,
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=_objective(instance, solution, None, None),
+        proof=JointProof(columns=columns_of(solution)) if proven else None,
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
         threads=options.threads or 1,

@@ -18,8 +18,13 @@ def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
         counts=solution.counts,
         max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
         min_fabric_usd_per_wired_gpu=min_fabric_usd(instance.network) if instance.network else None,
-        columns=tuple(_grouped(solution.excluded)),
+        columns=columns_of(solution),
     )
+
+
+def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
+    """Return the columns that only the sites and the budget refused."""
+    return tuple(_grouped(solution.excluded))
 
 
 def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn]:

@@ -81,7 +81,9 @@ def _decided(
         solution, cheaper = _in_days(instance, left, progress, deadline, JointCache() if cache is None else cache)
     late = too_late(instance, solution)
     if late is not None:
-        solution = replace(solution, plan=None, status=JointStatus.INFEASIBLE if late.rules else JointStatus.UNKNOWN)
+        status = JointStatus.INFEASIBLE if late.rules else JointStatus.UNKNOWN
+        in_time = tuple(x for x in solution.excluded if x[0] < (instance.limits.deadline_days or 0.0))
+        solution = replace(solution, plan=None, status=status, excluded=in_time)
     plan = plan_of(instance, solution, options, deadline.elapsed - started, cheaper=cheaper)
     if late is not None:
         return plan.model_copy(update={"conflict": late})

@@ -1,9 +1,9 @@
 """Change every figure of a plan, one at a time, and count the changes that `planner check` does not notice.
 
-Run `.venv/bin/python scripts/verify/changed_figures.py [PLAN.json …] [--each N] [--show]`. Without files, small plans of
-every kind are solved first. Figures of a list or of a table by name are alike: of each kind of figure N are changed.
-What the instance inside a plan says is not changed: its hash notices all of it. Changes that pass because nobody can
-recompute the figure from the plan are listed in `on_trust.py` with the reason; exits with 1 where another one passes.
+Run `.venv/bin/python scripts/verify/changed_figures.py PLAN.json … [--each N] [--show]`. Figures of a list or of a
+table by name are alike: of each kind of figure N are changed. What the instance inside a plan says is not changed: its
+hash notices all of it. Changes that pass because nothing in the plan recomputes the figure are listed in `on_trust.py`
+with the reason; exits with 1 where another one passes.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from typing import Any, get_args, get_origin
 from on_trust import ON_TRUST
 from pydantic import BaseModel, ValidationError
 
+from planner.checks import conflicts
 from planner.checks.joint import rules as joint_rules
 from planner.checks.registry import violations
 from planner.instance.identity import instance_sha256
@@ -31,6 +32,7 @@ from planner.units import aligned
 
 EACH = 2  # figures of a kind that are changed
 SLIGHTLY = 1e-3  # relative: far above rounding, far below what a reader would notice
+ROUNDING = 1e-9  # below it a figure is 0 but for rounding
 ABSENT = object()
 Path_ = tuple[str | int, ...]
 
@@ -88,10 +90,11 @@ def figures(data: Any, annotation: Any = Plan, path: Path_ = (), kind: str = "")
 def _changed_number(value: float) -> Iterator[tuple[str, Any]]:
     if isinstance(value, int):
         yield from (("+1", value + 1), ("-1", value - 1), ("x2", value * 2 or 2))
+    elif abs(value) < ROUNDING:
+        yield from (("+0.001", value + SLIGHTLY), ("-0.001", value - SLIGHTLY))
     else:
-        slightly = SLIGHTLY * (abs(value) or 1.0)
-        yield from (("+0.1 %", value + slightly), ("-0.1 %", value - slightly), ("x2", value * 2 or 2.0))
-    if value:
+        yield from (("+0.1 %", value * (1 + SLIGHTLY)), ("-0.1 %", value * (1 - SLIGHTLY)), ("x2", value * 2))
+    if (isinstance(value, int) and value) or abs(value) >= ROUNDING:
         yield "0", type(value)(0)
 
 
@@ -170,7 +173,7 @@ def results(data: dict[str, Any], each: int = EACH) -> Iterator[Result]:
 
 @contextmanager
 def columns_once() -> Iterator[None]:
-    """Recompute the columns behind a bound once for each bound and proof: they take seconds, and most changes leave both."""
+    """Recompute the columns behind a bound once for each bound and proof: most changes leave both as they are."""
     recomputed, seen = joint_rules.missing_columns, dict[str, list[Violation]]()
 
     def missing(instance: Instance, days: float, proof: JointProof, **more: Any) -> Iterator[Violation]:
@@ -179,11 +182,11 @@ def columns_once() -> Iterator[None]:
             seen[key] = list(recomputed(instance, days, proof, **more))
         yield from seen[key]
 
-    joint_rules.missing_columns = missing
+    joint_rules.missing_columns = conflicts.missing_columns = missing
     try:
         yield
     finally:
-        joint_rules.missing_columns = recomputed
+        joint_rules.missing_columns = conflicts.missing_columns = recomputed
 
 
 def unlisted(found: list[Result]) -> list[Result]:
@@ -214,7 +217,7 @@ def _row(name: str, found: list[Result], seconds: float) -> list[str]:
 def main() -> int:
     """Run the changes and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("plans", nargs="*", type=Path)
+    parser.add_argument("plans", nargs="+", type=Path)
     parser.add_argument("--each", type=int, default=EACH, help="figures of a kind that are changed")
     parser.add_argument("--show", action="store_true", help="print every unnoticed change")
     given = parser.parse_args()

@@ -1,1 +1,40 @@
-ON_TRUST: dict[str, str] = {}
+"""Figures of a plan that `planner check` takes on trust, each with the reason: nothing in the plan recomputes them."""
+
+OPTIONS = "an option of the run, or what made the plan: nothing follows from it"
+COUNTED = "how large the solver's model was, or how long it took: nothing follows from it"
+SITES_MILP = "found by the MILP over sites and grid, which the check has no solver to repeat"
+LEFT_OUT = "left out, the plan says less, and nothing that is false"
+OTHER_PLAN = "of a plan that is not in the file"
+
+# By the end of a figure's path, `*` for names and `[]` for places in lists.
+ON_TRUST: dict[str, str] = {
+    "planner_version": OPTIONS,
+    "seed": OPTIONS + "; certificates must have the same",
+    "threads": OPTIONS,
+    "time_limit_seconds": OPTIONS,
+    "certificate.seconds": COUNTED + "; layout, fabric and placement must have the same",
+    "certificate.variables": COUNTED,
+    "certificate.constraints": COUNTED,
+    "certificate.space": COUNTED,
+    "certificate.space.*": COUNTED,
+    "proof.max_racks_by_wired_gpus": SITES_MILP + "; between the plan's racks and those of arithmetic",
+    "proof.max_racks_by_wired_gpus.*": SITES_MILP + "; between the plan's racks and those of arithmetic",
+    "proof.columns[].min_data_parallel": SITES_MILP + ": it refused these replicas too",
+    "proof.columns[].max_data_parallel": SITES_MILP + ": it refused these replicas too",
+    "proof.columns[].lower_bound_days": "least days over several counts of replicas; a column below it is found",
+    "objective.limited_by": LEFT_OUT,
+    "objective.cheaper.capital_usd": OTHER_PLAN + "; it costs less than the plan",
+    "objective.cheaper.days_to_train": OTHER_PLAN + "; within 0.5 % of the days, and not below the bound",
+    "objective.cheaper.racks": OTHER_PLAN,
+    "fabric.sites.*.wired_gpus_per_rack": "0 says the same where all GPUs are cabled",
+    "fabric.sites.*.cabled_racks": "0 says the same where all racks are cabled",
+    "sites.flows[].mw": "another flow that keeps balance and ratings is as good",
+    "layout.assumptions.pipeline_send_slowdown": "may be more than the fabric's where it is hidden, never less",
+    "layout.assumptions.allreduce_slowdown": "may be more than the fabric's where it is hidden, never less",
+    "model_choice.days_by_flop": OTHER_PLAN,
+    "model_choice.days_by_flop.*": OTHER_PLAN,
+    "model_choice.flop_bound": "the layout's bound for another model; no more than all GPUs at their peak",
+    "conflict.reason": "words; the rules that they are about are checked",
+    "conflict.rules": "no columns keep the rules; which of them could be left out takes a search",
+    "conflict.rules[]": "no columns keep the rules; which of them could be left out takes a search",
+}

@@ -1,11 +1,20 @@
 """Wrong answers planted in each back end: none becomes `optimal` or `infeasible`, and none ends in a traceback."""
 
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import highspy
 import pyomo.environ as pyo
 import pytest
 from ortools.sat.python import cp_model
 from planted import ANSWERS, BACK_ENDS, Planted, plant_in_cpsat, plant_in_highs
 
-from planner.solvers import cpsat, cpsat_from_pyomo, highs, highs_from_cpsat
+from planner.errors import InputError
+from planner.models import batch_shares
+from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
+from planner.plan import declared
+from planner.solvers import cpsat, cpsat_from_pyomo, highs, highs_from_cpsat, statuses
 from planner.solvers.outcome import Outcome
 
 TRUE = 18.0
@@ -137,3 +146,31 @@ def test_a_solver_that_raises_in_pyomo_is_unknown(monkeypatch: pytest.MonkeyPatc
         plant(monkeypatch, Planted("raises"))
     assert "RuntimeError: planted" in highs.run(milp()).detail
     assert "RuntimeError: planted" in cpsat.run(linear()).detail
+
+
+@pytest.mark.parametrize("installed", [(1, 12, 0), (1, 13, 0), (1, 14, 0), (1, 15, 1), (2, 13, 1)])
+@pytest.mark.parametrize("run", [lambda: highs.run(milp()), lambda: highs_from_cpsat.run(linear())])
+def test_another_highs_is_refused_at_the_first_solve(
+    run: Callable[[], Outcome], installed: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has what is installed, what must be, and how to get it."""
+    for name, number in zip(("MAJOR", "MINOR", "PATCH"), installed, strict=True):
+        monkeypatch.setattr(highspy, f"HIGHS_VERSION_{name}", number)
+    version = ".".join(map(str, installed))
+    with pytest.raises(InputError, match=rf"highspy>=1.13.1,<1.14 \(is {version}\).*pip install"):
+        run()
+
+
+def test_the_series_of_highs_is_that_of_the_package() -> None:
+    """What is refused at the first solve is what the package does not ask for."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    asked = next(x for x in project["project"]["dependencies"] if x.startswith("highspy"))
+    series, patch = statuses.SERIES, statuses.FIRST_PATCH
+    assert asked == f"highspy>={series[0]}.{series[1]}.{patch},<{series[0]}.{series[1] + 1}"
+    statuses.require_highs()
+
+
+def test_the_declared_space_is_the_one_that_is_searched() -> None:
+    """The numbers in the words of a proof are those of the search."""
+    assert MICRO_BATCHES[-1] == declared.MAX_MICRO_BATCH and declared.MAX_CONTEXT_RACKS == MOST_CONTEXT_RACKS
+    assert declared.SMALL_BATCH == batch_shares.SMALL_BATCH

@@ -1,5 +1,6 @@
 """Rules of the joint optimum's proof: its racks, its prices, the columns that it excludes, and its bounds."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
@@ -39,9 +40,11 @@ def max_racks_stated(
 def min_fabric_stated(instance: Instance, proof: JointProof) -> Iterator[Violation]:
     """Check that the least price of a cabled GPU is that of the cheapest link and leaf port."""
     usd = proof.min_fabric_usd_per_wired_gpu
-    if usd is not None:
-        what = "cheapest link and leaf port of a GPU"
-        yield from must_equal("min_fabric_stated", what, usd, min_fabric_usd(instance.network), " USD")
+    what = "cheapest link and leaf port of a GPU"
+    if usd is None and not (proof.columns or proof.max_racks_by_wired_gpus or proof.counts):
+        return  # a proof of nothing counts on no price
+    wanted = min_fabric_usd(instance.network) if instance.network is not None else None
+    yield from must_equal("min_fabric_stated", what, usd, wanted, " USD")
 
 
 def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) -> Iterator[Violation]:
@@ -49,6 +52,9 @@ def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) 
     rule, free = "joint_bounds", proof.fabric_free_bound_days
     if bound is not None and days is not None:
         yield from at_most(rule, bound, days, "days, the bound", "days, the value")
+    for a, times in Counter(proof.columns).items():
+        if times > 1:
+            yield broken(rule, f"a column of PP {a.pipeline_parallel} is listed {times} times > 1")
     for i, c in enumerate(proof.columns):
         if not 1 <= c.min_data_parallel <= c.max_data_parallel:
             yield broken(f"{rule}[{i}]", f"replicas from {c.min_data_parallel:,} to {c.max_data_parallel:,} are none")
@@ -113,8 +119,11 @@ def highest_bound(plan: Plan) -> float | None:
 def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
     """Check every bound that a plan states in days; one without a proof has only arithmetic to rest on."""
     proof, layout, bound = c.plan.proof or JointProof(), c.plan.layout, highest_bound(c.plan)
-    if layout is None or c.faults or c.instance.objective.minimize != "days_to_train":
+    in_days = c.instance.objective.minimize == "days_to_train"
+    if layout is None or c.faults or (not in_days and c.instance.objective.minimize != "loss"):
         return
+    if not in_days:  # the layout is the fastest of the chosen model, whose loss the objective is
+        bound = layout.certificate.bound
     if c.plan.proof is None and bound is None:
         return
     block = block_of_layout(c.gpus_per_rack, layout)
@@ -125,13 +134,15 @@ def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
         )
         return
     o, network = c.plan.objective, c.instance.network
+    days = o.value if in_days else layout.metrics.days_to_train
     spares = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
     what = "bound over every fabric of the objective and of its proof"
-    yield from must_equal("joint_bounds", what, o.fabric_free_bound, proof.fabric_free_bound_days, " days")
+    if in_days:
+        yield from must_equal("joint_bounds", what, o.fabric_free_bound, proof.fabric_free_bound_days, " days")
     yield from proof_violations(
         c.instance,
         proof,
-        days=o.value,
+        days=days,
         bound=bound,
         racks_in_use=racks_used(block, c.replicas),
         wired_gpus=c.gpus_per_rack if spares else block.rails,

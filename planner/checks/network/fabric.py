@@ -259,7 +259,16 @@ def pins(c: PlanPhysics) -> Iterator[Violation]:
                 yield from must_be(f"pins[{path}]", f"{path} at {s}", stated.get(f"fabric.{name}"), value)
 
 
+def pods_of_one_switch(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that a fabric of one switch a leaf domain, without a tier above, has no pods and no zones."""
+    names = ("rails_per_pod", "leaf_domains_per_pod", "pods", "rails_per_zone", "leaf_domains_per_zone", "zones")
+    for s, f in sorted(c.plan.fabric.sites.items()) if c.plan.fabric else ():
+        for name in names if len(f.tiers) == 1 and f.family == "rail" else ():
+            yield from must_equal(f"pods_of_one_switch[{s}]", f"{name} of one tier", getattr(f, name), 0)
+
+
 RULES: tuple[Rule, ...] = (
+    pods_of_one_switch,
     every_site, switch, wirable, tiers, counts, core_share, price_and_power, transport_factor, slowdowns,
     cabled, unit_exchange, pins,
 )  # fmt: skip

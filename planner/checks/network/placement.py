@@ -19,6 +19,15 @@ def every_site(c: PlanPhysics) -> Iterator[Violation]:
         yield broken(f"every_site[{s}]", f"{int(s in placed)} placements, {int(s in wanted)} expected")
 
 
+def known_sites(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that stripes and blocks, where they are stated, are those of the sites that are placed."""
+    placed = c.plan.placement
+    for name in ("stripes", "blocks_by_site") if placed is not None else ():
+        stated = getattr(placed, name)
+        for s in sorted(set(stated) ^ set(placed.sites)) if stated and placed is not None else ():
+            yield broken(f"known_sites[{s}]", f"stands in only 1 of {name} and the {len(placed.sites)} sites placed")
+
+
 def known_racks(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the racks and stages named exist."""
     stages = c.plan.layout.rack_stages if c.plan.layout else 0
@@ -156,5 +165,7 @@ def pins(c: PlanPhysics) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule, ...] = (
-    every_site, known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound, blocks, pins,
+    every_site,
+    known_sites,
+    known_racks, one_stage_per_rack, leaf_domain, group_size, figures, lower_bound, blocks, pins,
 )  # fmt: skip

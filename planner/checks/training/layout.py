@@ -37,6 +37,8 @@ def tensor_parallel(c: PlanPhysics) -> Iterator[Violation]:
         if shared % t:
             heads = f"{model.heads} heads and {model.kv} KV heads"
             yield broken("tensor_parallel", f"{t} does not divide {shared}, shared by {heads}")
+        if t == 1 and layout.sequence_parallel:
+            yield broken("tensor_parallel", "sequence parallelism over 1 rank, 2 at least")
         if t % inner:
             yield broken("tensor_parallel", f"an inner degree of {inner} does not divide {t}")
 
@@ -197,6 +199,11 @@ def assumed_slowdowns(c: PlanPhysics) -> Iterator[Violation]:
 def assumed_wan(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the links between sites with replicas, less their headroom, are as wide and near as is assumed."""
     w = c.instance.wan
+    for layout in _layouts(c) if len(c.replicas) < 2 else ():
+        a = layout.assumptions
+        if a.wan_gbps is not None or a.wan_rtt_ms is not None:
+            assumed = f"{a.wan_gbps} Gbps and {a.wan_rtt_ms} ms between sites are assumed"
+            yield broken("assumed_wan", f"{assumed}, and {len(c.replicas)} exchange gradients < 2")
     if w is None or len(c.replicas) < 2:
         return
     places = [x for x in c.standing if x.site.id in c.replicas]

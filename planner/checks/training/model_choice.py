@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from planner.checks.rule import Rule, at_most, broken, must_equal
-from planner.instance.model_family import Choose, LossLaw, ModelChoice, PointsLaw, PowerOf
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
+from planner.instance.model_family import Choose, Ideal, LossLaw, ModelChoice, PointsLaw, PowerOf
 from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training import scaling_laws, transformer
+from planner.physics.training import scaling_laws, step, transformer
 from planner.plan.certificate import Violation
+
+DAY = 86_400.0
 
 
 class Choice(NamedTuple):
@@ -80,17 +82,85 @@ def choice_figures(c: PlanPhysics) -> Iterator[Violation]:
 def _law_figures(c: PlanPhysics, x: Choice, size: float) -> Iterator[Violation]:
     """Check the parameters as the law has them: for the assumed compute, and for the model's own."""
     law, stated = x.asked.law, x.stated
-    if x.asked.assumed_flop_per_second is not None and isinstance(law, (PointsLaw, LossLaw)):
-        gpus, days = sum(c.racks_by_site.values()) * c.gpus_per_rack, c.instance.limits.deadline_days or 0.0
-        flop = float(scaling_laws.budget_flop(gpus * x.asked.assumed_flop_per_second, days * 86_400))
-        assumed, best = stated.assumed.parameters if stated.assumed else None, scaling_laws.best_parameters(law, flop)
-        yield from must_equal("choice_figures[assumed]", "parameters as assumed", assumed, best)
+    rate = x.asked.assumed_flop_per_second
+    gpus, seconds = sum(c.racks_by_site.values()) * c.gpus_per_rack, (c.instance.limits.deadline_days or 0.0) * DAY
+    machine = step.machine_of(c.instance)
+    peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
+    full = float(scaling_laws.budget_flop(gpus * peak, seconds))
+    yield from _ideal_figures(x, "ideal", stated.ideal, full)
+    yield from must_be(
+        "choice_figures[assumed]", "whether a rate is assumed", stated.assumed is not None, rate is not None
+    )
+    if rate is not None and stated.assumed is not None:
+        yield from _ideal_figures(x, "assumed", stated.assumed, float(scaling_laws.budget_flop(gpus * rate, seconds)))
+    yield from _bound_figures(c, x, full)
     rule = "choice_figures[flop_bound]"
     yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", "FLOP proven to be too many")
     if isinstance(law, (PointsLaw, LossLaw)):
         off = abs(size / scaling_laws.best_parameters(law, stated.flop) - 1)
         slack = x.asked.family.tolerance + x.asked.tolerance
         yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
+
+
+def _loss_at(x: Choice, flop: float) -> tuple[float, float, float] | None:
+    """Return parameters, tokens and loss of the model that the laws give for a compute, its shape left open."""
+    law, loss = x.asked.law, x.asked.law if isinstance(x.asked.law, LossLaw) else x.asked.loss
+    if not isinstance(law, (PointsLaw, LossLaw)) or not isinstance(loss, LossLaw):
+        return None
+    size = scaling_laws.best_parameters(law, flop)
+    tokens = scaling_laws.tokens_for(size, flop)
+    return size, tokens, scaling_laws.loss(loss, size, tokens)
+
+
+def _ideal_figures(x: Choice, name: str, stated: Ideal, flop: float) -> Iterator[Violation]:
+    """Check the model that a compute would train at its law."""
+    figures = _loss_at(x, flop)
+    if figures is None:
+        return
+    rule = f"choice_figures[{name}]"
+    for what, value in zip(("flop", "parameters", "tokens", "loss"), (flop, *figures), strict=True):
+        yield from must_equal(rule, what, getattr(stated, what), value)
+
+
+def _bound_figures(c: PlanPhysics, x: Choice, full: float) -> Iterator[Violation]:
+    """Check the bound on loss and compute: no more compute than all GPUs have at their peak, and its own loss."""
+    stated, at_bound = x.stated, _loss_at(x, x.stated.flop_bound)
+    batch = c.instance.limits.max_batch_tokens or 0.0
+    yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
+    most = max(full, stated.flop)
+    yield from at_most("choice_figures[flop_bound]", stated.flop_bound, most, "FLOP, the bound", "FLOP at the peak")
+    if at_bound is not None:
+        loss = min(at_bound[2], stated.loss)
+        yield from must_equal("choice_figures[loss_bound]", "loss at the bound", stated.loss_bound, loss)
+    if c.plan.objective.bound is not None:
+        what = "bound on the loss against the choice's"
+        yield from must_equal("choice_figures[loss_bound]", what, c.plan.objective.bound, stated.loss_bound)
+    for flop, days in stated.days_by_flop.items():
+        if not (flop.replace(".", "").replace("e+", "").isdigit() and days > 0):
+            yield broken("choice_figures[days_by_flop]", f"{days:g} days for {flop!r} FLOP")
+
+
+def compute_shares(c: PlanPhysics) -> Iterator[Violation]:
+    """Check where the ideal's compute goes: each part of the step, less what 6·N·D needs at the peak, and idle time."""
+    m, layout, w = c.metrics, c.plan.layout, c.instance.workload
+    for x in _choices(c) if m is not None and layout is not None else ():
+        machine = step.machine_of(c.instance)
+        peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
+        used = layout.gpus_used
+        share = used / (used + layout.gpus_idle) * w.availability / m.step_seconds  # of a second of the step
+        size = float(transformer.active_parameters(x.model, embedding=True))
+        useful = float(scaling_laws.training_flop(size, m.tokens_per_step)) / (peak * used) * share
+        parts = {name: seconds * share for name, seconds in m.breakdown_seconds.items() if seconds > 0}
+        parts["gemm"] = parts.get("gemm", 0.0) - useful
+        parts |= {
+            "used": useful,
+            "idle GPUs": (1 - used / (used + layout.gpus_idle)) * w.availability,
+            "stopped": 1 - w.availability,
+        }
+        for name in sorted(parts.keys() | x.stated.compute_shares.keys()):
+            stated, part = x.stated.compute_shares.get(name, 0.0), parts.get(name, 0.0)
+            if abs(stated - part) > 1e-9:
+                yield from must_equal(f"compute_shares[{name}]", "share of the ideal's compute", stated, part)
 
 
 def critical_batch(c: PlanPhysics) -> Iterator[Violation]:
@@ -104,4 +174,4 @@ def critical_batch(c: PlanPhysics) -> Iterator[Violation]:
             yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")
 
 
-RULES: tuple[Rule, ...] = (chosen, buildable, choice_figures, critical_batch)
+RULES: tuple[Rule, ...] = (chosen, buildable, choice_figures, compute_shares, critical_batch)

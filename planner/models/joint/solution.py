@@ -30,10 +30,10 @@ class JointSolution:
     """
 
     status: JointStatus
-    days: float | None
-    lower_bound: float | None
-    fabric_free_bound: float | None
-    plan: Plan | None
+    days: float | None = None
+    lower_bound: float | None = None
+    fabric_free_bound: float | None = None
+    plan: Plan | None = None
     counts: dict[str, int] = field(default_factory=dict)
     space: str = ""
     outside: str = ""

@@ -1,0 +1,103 @@
+"""Figures of plans changed one at a time: none passes unnoticed but those on trust, which are listed with a reason."""
+
+import json
+from typing import Any
+
+import changed_figures
+import pytest
+from changed_figures import changed, changes, figures, noticed, results, unlisted
+from on_trust import ON_TRUST
+from worked_plan import LAYOUT, instance_with
+
+import planner
+from planner.plan.plan import Plan
+
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "days": {},
+    "late": {"limits__deadline_days": 0.001},
+    "poor": {"limits__budget_usd": 3e6},
+}
+
+
+def plan_of(name: str) -> dict[str, Any]:
+    """Return a plan as JSON."""
+    return json.loads(planner.solve(instance_with(pins=LAYOUT, **QUESTIONS[name])).model_dump_json())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_only_what_is_on_trust_passes(name: str) -> None:
+    """Of every kind of figure of a plan, and of none, each change is noticed or on the list."""
+    found = list(results(plan_of(name), each=1))
+    assert len(found) > 60
+    assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
+
+
+def test_a_slice_of_the_changes_is_noticed() -> None:
+    """Certificates, objective and proof of a plan: hundreds of changes, of which only those on trust pass."""
+    data = plan_of("days")
+    original = Plan.model_validate(data)
+    assert next(iter(planner.check(original)), None) is None
+    with changed_figures.columns_once():
+        found = [
+            changed_figures.Result(x, noticed(data, original, x))
+            for x in changes(data, each=1)
+            if x.kind.startswith(("objective", "stopped", "status", "cost")) or ".certificate" in x.kind
+        ]
+    assert len(found) > 200
+    assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
+    assert sum(x.noticed is None for x in found) < len(found) / 4
+
+
+def test_every_figure_is_found_and_changed_alone() -> None:
+    """The walk has each number of a plan once, and a change leaves the rest as it is."""
+    data = {"status": "optimal", "cost": {"capex_usd": {"a": 1.0, "b": 2.0}, "operation_years": 1}}
+    kinds = [kind for kind, _, _ in figures(data)]
+    assert kinds.count(".cost.capex_usd.*") == 2 and ".cost.operation_years" in kinds
+    for change in changes(data, each=2):
+        new = changed(data, change)
+        assert new != data
+        new_status = change.kind == "status" or new["status"] == data["status"]
+        assert new_status and data["cost"]["capex_usd"] == {"a": 1.0, "b": 2.0}
+
+
+def test_what_is_on_trust_has_a_reason() -> None:
+    """Each reason is a sentence, and no pattern is so wide that it hides a value, a bound or a status."""
+    assert all(len(why) > 20 for why in ON_TRUST.values())
+    hidden = [p for p in ON_TRUST if p.rpartition(".")[2] in ("value", "bound", "gap", "status", "objective", "*")]
+    assert hidden == ["certificate.space.*", "proof.max_racks_by_wired_gpus.*", "model_choice.days_by_flop.*"]
+
+
+@pytest.mark.parametrize("decision", ["sites", "layout", "fabric", "placement"])
+def test_a_lying_certificate_is_found(decision: str) -> None:
+    """A certificate that calls a plan of a search cut short optimal, with value and bound alike, breaks a rule."""
+    data = json.loads(planner.solve(instance_with(pins=LAYOUT)).model_dump_json())
+    part = data[decision]["certificate"]
+    part |= {"formulation": "an oracle", "solver": "oracle 1.0"}
+    rules = {v.rule.partition("[")[0] for v in planner.check(Plan.model_validate(data))}
+    assert rules & {"joint_claims", "solvers_named", "formulations"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "decision", "rule"),
+    [
+        (["limits.budget_usd"], "budget", "no_column"),
+        (["memory", "limits.max_batch_tokens"], "layout", "no_column"),
+        (["limits.deadline_days"], "layout", "known_rules"),
+        (["pins.layout.data_parallel"], "layout", "known_rules"),
+        (["the weather"], "layout", "known_rules"),
+        (["limits.budget_usd"], "layout", "known_rules"),
+    ],
+)
+def test_a_made_up_conflict_is_found(rules: list[str], decision: str, rule: str) -> None:
+    """An instance that has a plan is called infeasible, by rules that it has or not: the check says what is wrong."""
+    asked = instance_with(pins=LAYOUT)
+    refused = json.loads(planner.solve(instance_with(pins=LAYOUT, limits__budget_usd=3e6)).model_dump_json())
+    sound = planner.solve(asked)
+    data = refused | {
+        "instance": sound.model_dump(mode="json")["instance"],
+        "instance_sha256": sound.instance_sha256,
+        "conflict": {"decision": decision, "rules": rules, "reason": "because"},
+        "proof": {"columns": []},
+    }
+    assert rule in {v.rule for v in planner.check(Plan.model_validate(data))}
