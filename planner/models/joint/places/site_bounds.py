@@ -129,13 +129,13 @@ def stated(q: Question, racks: int) -> Any:
 
 def tightest(m: Any, q: Question, at: Point, values: highs.Values) -> Point:
     """Return the tightest point that an answer keeps: its racks, and the longest round trip between its sites."""
-    held = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
+    holders = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
     racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}
-    trips = [q.data.rtt_ms(p) for p in q.data.pairs if set(p) <= set(held)]
+    trips = [q.data.rtt_ms(p) for p in q.data.pairs if set(p) <= set(holders)]
     return Point(
         sites=at.sites,
         racks=max(at.racks, sum(racks.values())),
-        largest=max(at.largest, max((racks[x] for x in held), default=0)),
+        largest=max(at.largest, max((racks[x] for x in holders), default=0)),
         rtt_ms=max(trips, default=at.rtt_ms),
     )
 
