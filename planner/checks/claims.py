@@ -35,7 +35,7 @@ HOW = {
     "sites": (SITES_FORMULATION, (SITES_MINIMIZES,)),
     "wan": (WAN_FORMULATION, (LEAST_CAPITAL, LEAST_YEARLY, UNPRICED)),
 }
-MARKS = ("confirmed by CP-SAT", "on trust")  # of what only a solver knows of the sites
+MARKS = ("confirmed by CP-SAT", "confirmed by a dual bound", "on trust")  # of what only a solver knows of the sites
 
 
 def _certificates(c: PlanPhysics) -> dict[str, Certificate]:

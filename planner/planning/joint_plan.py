@@ -289,19 +289,16 @@ class Assembly:
 
     @cached_property
     def confirmed_sites(self) -> SitesPlan | None:
-        """Name in the certificate of proven sites whether CP-SAT too finds none cheaper; of dc flows it is not asked.
-
-        Their reactances are no whole numbers, and the transport model's bound is below their capital.
-        """
+        """Name in the certificate of proven sites what confirms it: CP-SAT, or a dual bound in exact arithmetic."""
         section, placed = self.sites[0], self.choice.placed
         if section is None or placed is None:
             return None
-        answer, whole = ON_TRUST, self._at_sites.data.grid.rules.grid_model != "dc"
+        answer = ON_TRUST
         left = CONFIRMING_SECONDS
         if self.options.time_limit is not None:
             left = min(left, self.options.time_limit - self.seconds)
         left = Deadline(left).left  # none behind a signal
-        if self.status == "optimal" and whole and self.options.solver != "highs" and left > 0:
+        if self.status == "optimal" and self.options.solver != "highs" and left > 0:
             answer = confirmed(self._at_sites, placed, left)
         made = section.certificate
         return section.model_copy(
