@@ -11,7 +11,7 @@ from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
-from planner.models.joint.places.confirm import ON_TRUST, confirmed
+from planner.models.joint.places.confirm import confirmed
 from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
@@ -28,7 +28,7 @@ from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
-from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, UNITS, given_to_sites
+from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, ON_TRUST, RECOMPUTED, UNITS, given_to_sites
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
@@ -94,6 +94,7 @@ class Assembly:
             minimizes=UNITS[name],
             given=given,
             space={**(space or {})},
+            checked=RECOMPUTED if name == "days_to_train" else ON_TRUST,
         )
 
     @property
@@ -302,7 +303,7 @@ class Assembly:
             answer = confirmed(self._at_sites, placed, left)
         made = section.certificate
         return section.model_copy(
-            update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {answer}"})}
+            update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {answer}", "checked": answer})}
         )
 
     @cached_property

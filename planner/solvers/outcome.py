@@ -60,8 +60,8 @@ class Outcome(Generic[T]):
     @property
     def status(self) -> Status:
         """What may be said of the answer: only a proof is called optimal or infeasible."""
-        said = STATUS_BY_ANSWER[self.stop, self.solution is not None, self.infeasible]
-        return "feasible" if said == "optimal" and not self.within(0.0) else said
+        answer = STATUS_BY_ANSWER[self.stop, self.solution is not None, self.infeasible]
+        return "feasible" if answer == "optimal" and not self.within(0.0) else answer
 
     def within(self, allowed: float) -> bool:
         """Return whether the bound is so near to the value, rounding apart; true of an answer without an objective."""

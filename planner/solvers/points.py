@@ -30,9 +30,9 @@ def broken_by(lp: Any, x: npt.NDArray[np.float64]) -> str:
         return f"column {i} is {float(x[i]):g}, not from {float(lower[i]):g} to {float(upper[i]):g}"
     total, size = _rows_at(lp, x)
     low, high = np.asarray(lp.row_lower_), np.asarray(lp.row_upper_)
-    beyond_side = np.maximum(low - total, total - high) - TOLERANCE * np.maximum(1.0, size)
-    if beyond_side.max(initial=-1.0) > 0:
-        i = int(beyond_side.argmax())
+    excess = np.maximum(low - total, total - high) - TOLERANCE * np.maximum(1.0, size)
+    if excess.max(initial=-1.0) > 0:
+        i = int(excess.argmax())
         return f"row {i} is {float(total[i]):g}, not from {float(low[i]):g} to {float(high[i]):g}"
     return ""
 

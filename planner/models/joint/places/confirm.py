@@ -12,13 +12,11 @@ from planner.models.joint.places.milp import Question, stated
 from planner.models.joint.sites import Placed, Sites
 from planner.models.requests import SitesRequest
 from planner.models.sites.data import SplitData, gather
+from planner.plan.declared import BOUNDED, CONFIRMED, ON_TRUST
 from planner.solvers.deadline import Deadline
 from planner.solvers.dual_bound import lower_bound
 from planner.solvers.registry import run_milp
 
-CONFIRMED = "confirmed by CP-SAT"
-BOUNDED = "confirmed by a dual bound"
-ON_TRUST = "on trust"
 TOLERANCE = 1e-6  # relative, as the checks have it; above what counting in kilowatts and dollars costs
 
 
