@@ -11,12 +11,15 @@ from planner.plan.declared import (
     FORMULATION,
     GRID_BRANCHING,
     LEAST_YEARLY,
+    MARKS,
+    ON_TRUST,
     OUTSIDE,
     POOL_FORMULATION,
     POOL_MINIMIZES,
     POOLS_BRANCHING,
     POOLS_FORMULATION,
     POOLS_MINIMIZES,
+    RECOMPUTED,
     SITES_FORMULATION,
     SITES_MINIMIZES,
     SMALL_BATCH,
@@ -35,7 +38,6 @@ HOW = {
     "sites": (SITES_FORMULATION, (SITES_MINIMIZES,)),
     "wan": (WAN_FORMULATION, (LEAST_CAPITAL, LEAST_YEARLY, UNPRICED)),
 }
-MARKS = ("confirmed by CP-SAT", "on trust")  # of what only a solver knows of the sites
 
 
 def _certificates(c: PlanPhysics) -> dict[str, Certificate]:
@@ -113,8 +115,8 @@ def solvers_named(c: PlanPhysics) -> Iterator[Violation]:
             yield broken(f"solvers_named[{name}]", f"{x.solver!r} stated, {branching!r} expected")
     if plan.sites is not None and plan.sites.certificate.bound is not None:
         solver, _, mark = plan.sites.certificate.solver.rpartition("; ")
-        if not solver.startswith("HiGHS ") or mark not in MARKS:
-            marks = " or ".join(MARKS)
+        if not solver.startswith("HiGHS ") or mark not in MARKS[1:]:
+            marks = " or ".join(MARKS[1:])
             yield broken("solvers_named[sites]", f"{plan.sites.certificate.solver!r} ends with neither of {marks}")
     fibre = plan.wan.certificate if plan.wan is not None else None
     if fibre is not None and fibre.bound is not None and not fibre.solver.startswith("HiGHS "):
@@ -125,6 +127,17 @@ def _is_version(text: str, solver: str, ending: str) -> bool:
     """Return whether a text names a solver with a version."""
     version = text.removeprefix(f"{solver} ").removesuffix(ending)
     return text == f"{solver} {version}{ending}" and all(p.isdigit() for p in version.split("."))
+
+
+def marks(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that a certificate says what stands behind its bound: this check, another solver, or trust."""
+    joint = RECOMPUTED if c.instance.objective.minimize in ("days_to_train", "loss") else ON_TRUST
+    for name, x in _certificates(c).items():
+        expected = joint if name in JOINT else x.solver.rpartition("; ")[2] if name == "sites" else ON_TRUST
+        if name.startswith("pools.layouts.") or x.bound is None:
+            expected = ""
+        if x.checked not in ("", expected):
+            yield broken(f"marks[{name}]", f"the bound is stated to be {x.checked!r}, {expected!r} expected")
 
 
 def formulations(c: PlanPhysics) -> Iterator[Violation]:
@@ -216,6 +229,7 @@ RULES: tuple[Rule, ...] = (
     one_run,
     joint_claims,
     solvers_named,
+    marks,
     formulations,
     declared_space,
     stopped,

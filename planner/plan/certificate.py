@@ -27,6 +27,11 @@ class Certificate(Frozen):
     space: dict[str, int | float | str | list[int] | list[str]] = Field(
         default_factory=dict, description="The declared space and how much of it each argument excluded."
     )
+    checked: str = Field(
+        "",
+        description="What stands behind the bound: `recomputed` by planner check; `confirmed by CP-SAT`, or by a dual "
+        "bound in exact arithmetic; `on trust`: the solver's word alone.",
+    )
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
 
 

@@ -2,6 +2,12 @@
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
+RECOMPUTED, CONFIRMED, BOUNDED, ON_TRUST = MARKS = (
+    "recomputed",
+    "confirmed by CP-SAT",
+    "confirmed by a dual bound",
+    "on trust",
+)
 BRANCHING = "branch and bound over columns"
 GRID_BRANCHING = f"{BRANCHING}; HiGHS"
 FORMULATION = (

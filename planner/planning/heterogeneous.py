@@ -17,6 +17,7 @@ from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import write_layout
 from planner.plan.certificate import Conflict, ObjectiveValue, Status
 from planner.plan.declared import (
+    ON_TRUST,
     POOL_FORMULATION,
     POOL_MINIMIZES,
     POOLS_BRANCHING,
@@ -154,7 +155,7 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
             seed=options.seed,
             given="; ".join(f"{n}: {given_by(p)}" for n, p in zip(names, pools.problems, strict=True)),
             space=counts | {"ended": shares.stop.name.lower()},
-        ),
+        ).model_copy(update={"checked": ON_TRUST}),
     )
 
 

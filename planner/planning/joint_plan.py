@@ -11,7 +11,7 @@ from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
-from planner.models.joint.places.confirm import ON_TRUST, confirmed
+from planner.models.joint.places.confirm import confirmed
 from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
@@ -28,7 +28,7 @@ from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
-from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, UNITS, given_to_sites
+from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, ON_TRUST, RECOMPUTED, UNITS, given_to_sites
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
@@ -94,6 +94,7 @@ class Assembly:
             minimizes=UNITS[name],
             given=given,
             space={**(space or {})},
+            checked=RECOMPUTED if name == "days_to_train" else ON_TRUST,
         )
 
     @property
@@ -289,23 +290,20 @@ class Assembly:
 
     @cached_property
     def confirmed_sites(self) -> SitesPlan | None:
-        """Name in the certificate of proven sites whether CP-SAT too finds none cheaper; of dc flows it is not asked.
-
-        Their reactances are no whole numbers, and the transport model's bound is below their capital.
-        """
+        """Name in the certificate of proven sites what confirms it: CP-SAT, or a dual bound in exact arithmetic."""
         section, placed = self.sites[0], self.choice.placed
         if section is None or placed is None:
             return None
-        answer, whole = ON_TRUST, self._at_sites.data.grid.rules.grid_model != "dc"
+        answer = ON_TRUST
         left = CONFIRMING_SECONDS
         if self.options.time_limit is not None:
             left = min(left, self.options.time_limit - self.seconds)
         left = Deadline(left).left  # none behind a signal
-        if self.status == "optimal" and whole and self.options.solver != "highs" and left > 0:
+        if self.status == "optimal" and self.options.solver != "highs" and left > 0:
             answer = confirmed(self._at_sites, placed, left)
         made = section.certificate
         return section.model_copy(
-            update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {answer}"})}
+            update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {answer}", "checked": answer})}
         )
 
     @cached_property

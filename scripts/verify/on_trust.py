@@ -15,6 +15,7 @@ ON_TRUST: dict[str, str] = {
     "certificate.seconds": COUNTED + "; layout, fabric and placement must have the same",
     "certificate.variables": COUNTED,
     "certificate.constraints": COUNTED,
+    "certificate.checked": LEFT_OUT,
     "certificate.space": COUNTED,
     "certificate.space.*": COUNTED,
     "proof.max_racks_by_wired_gpus": SITES_MILP + "; between the plan's racks and those of arithmetic",

@@ -8,7 +8,7 @@ from typing import Any
 from planner.models.wan.data import WanData
 from planner.models.wan.model import loads, priced
 from planner.physics.site import fibre, gradient_exchange, wan
-from planner.plan.declared import LEAST_YEARLY, UNPRICED, WAN_FORMULATION
+from planner.plan.declared import LEAST_YEARLY, ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.wan import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
 from planner.solvers import highs
 from planner.solvers.deadline import Deadline
@@ -55,6 +55,7 @@ def with_plan(
         },
         binding=tuple(f"fibre_pairs[{e.id}]" for e in edges if _full(data, e)),
     )
+    certificate = certificate.model_copy(update={"checked": ON_TRUST})
     plan = WanPlan(
         exchange=data.form.name if data.form else None,
         window_seconds=window,
