@@ -20,6 +20,7 @@ ON_TRUST: dict[str, str] = {
     "certificate.space.*": COUNTED,
     "proof.max_racks_by_wired_gpus": SITES_MILP + "; between the plan's racks and those of arithmetic",
     "proof.max_racks_by_wired_gpus.*": SITES_MILP + "; between the plan's racks and those of arithmetic",
+    "proof.fabric_free_bound_days": "of a chosen model, where the objective has none: a lower one says less",
     "proof.columns[].min_data_parallel": SITES_MILP + ": it refused these replicas too",
     "proof.columns[].max_data_parallel": SITES_MILP + ": it refused these replicas too",
     "proof.columns[].lower_bound_days": "least days over several counts of replicas; a column below it is found",
