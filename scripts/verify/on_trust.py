@@ -21,6 +21,8 @@ ON_TRUST: dict[str, str] = {
     "proof.max_racks_by_wired_gpus": SITES_MILP + "; between the plan's racks and those of arithmetic",
     "proof.max_racks_by_wired_gpus.*": SITES_MILP + "; between the plan's racks and those of arithmetic",
     "proof.fabric_free_bound_days": "of a chosen model, where the objective has none: a lower one says less",
+    "wan.certificate.given": "words: the bytes and the window that the design was asked for; the plan's are checked",
+    "wan.demands[].missing_gbps": "a thousandth of 1 Gbps is rounding beside the thousands that are requested",
     "proof.columns[].min_data_parallel": SITES_MILP + ": it refused these replicas too",
     "proof.columns[].max_data_parallel": SITES_MILP + ": it refused these replicas too",
     "proof.columns[].lower_bound_days": "least days over several counts of replicas; a column below it is found",
