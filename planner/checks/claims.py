@@ -120,7 +120,11 @@ def solvers_named(c: PlanPhysics) -> Iterator[Violation]:
             marks = " or ".join(MARKS[1:])
             yield broken("solvers_named[sites]", f"{plan.sites.certificate.solver!r} ends with neither of {marks}")
     fibre = plan.wan.certificate if plan.wan is not None else None
-    if fibre is not None and fibre.bound is not None and not re.fullmatch(r"HiGHS [\d.]+ through Pyomo [\d.]+", fibre.solver):
+    if (
+        fibre is not None
+        and fibre.bound is not None
+        and not re.fullmatch(r"HiGHS [\d.]+ through Pyomo [\d.]+", fibre.solver)
+    ):
         yield broken("solvers_named[wan]", f"{fibre.solver!r} stated, HiGHS expected")
 
 
