@@ -1,6 +1,7 @@
 """Rules of what certificates claim beside value and bound: how, of what, for which choices, and in one run."""
 
 import math
+import re
 from collections.abc import Iterator
 
 from planner.checks.rule import Rule, broken, must_be, must_equal, same, show
@@ -119,7 +120,11 @@ def solvers_named(c: PlanPhysics) -> Iterator[Violation]:
             marks = " or ".join(MARKS[1:])
             yield broken("solvers_named[sites]", f"{plan.sites.certificate.solver!r} ends with neither of {marks}")
     fibre = plan.wan.certificate if plan.wan is not None else None
-    if fibre is not None and fibre.bound is not None and not fibre.solver.startswith("HiGHS "):
+    if (
+        fibre is not None
+        and fibre.bound is not None
+        and not re.fullmatch(r"HiGHS [\d.]+ through Pyomo [\d.]+", fibre.solver)
+    ):
         yield broken("solvers_named[wan]", f"{fibre.solver!r} stated, HiGHS expected")
 
 

@@ -46,7 +46,8 @@ def _rows_at(lp: Any, x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float6
     rows, columns = (index, owner) if by_column else (owner, index)
     terms = np.asarray(matrix.value_) * x[columns]
     count = int(lp.num_row_)
-    return np.bincount(rows, terms, count), np.bincount(rows, np.abs(terms), count)
+    total = np.bincount(rows, terms, count).astype(np.float64)
+    return total, np.bincount(rows, np.abs(terms), count).astype(np.float64)
 
 
 def value_of(lp: Any, x: npt.NDArray[np.float64]) -> float:
@@ -86,7 +87,9 @@ def _in_domain(value: int, domain: Sequence[int]) -> bool:
 
 
 def _at(x: Sequence[int], expression: Any) -> int:
-    return int(expression.offset) + sum(int(c) * x[v] for v, c in zip(expression.vars, expression.coeffs, strict=True))
+    return int(expression.offset) + sum(
+        int(c) * int(x[v]) for v, c in zip(expression.vars, expression.coeffs, strict=True)
+    )
 
 
 def _linear(c: Any, x: Sequence[int]) -> bool:
@@ -94,7 +97,7 @@ def _linear(c: Any, x: Sequence[int]) -> bool:
 
 
 def _at_linear(c: Any, x: Sequence[int]) -> int:
-    return sum(int(k) * x[v] for v, k in zip(c.linear.vars, c.linear.coeffs, strict=True))
+    return sum(int(k) * int(x[v]) for v, k in zip(c.linear.vars, c.linear.coeffs, strict=True))
 
 
 def _element(c: Any, x: Sequence[int]) -> bool:

@@ -138,7 +138,7 @@ def changed(data: dict[str, Any], change: Change) -> dict[str, Any]:
         if not path:
             return change.value
         copy, first = (list(x) if isinstance(x, list) else dict(x)), path[0]
-        new = at(x[first], path[1:])  # type: ignore[index]
+        new = at(x[first], path[1:])
         if new is ABSENT:
             del copy[first]  # type: ignore[arg-type]
         else:
@@ -174,7 +174,7 @@ def results(data: dict[str, Any], each: int = EACH) -> Iterator[Result]:
 @contextmanager
 def columns_once() -> Iterator[None]:
     """Recompute the columns behind a bound once for each bound and proof: most changes leave both as they are."""
-    recomputed, seen = joint_rules.missing_columns, dict[str, list[Violation]]()
+    recomputed, seen = vars(joint_rules)["missing_columns"], dict[str, list[Violation]]()
 
     def missing(instance: Instance, days: float, proof: JointProof, **more: Any) -> Iterator[Violation]:
         key = f"{instance_sha256(instance)} {days!r} {more['transport_slowdown']!r} {proof.model_dump_json()}"
@@ -182,11 +182,13 @@ def columns_once() -> Iterator[None]:
             seen[key] = list(recomputed(instance, days, proof, **more))
         yield from seen[key]
 
-    joint_rules.missing_columns = conflicts.missing_columns = missing
+    for module in (joint_rules, conflicts):
+        vars(module)["missing_columns"] = missing
     try:
         yield
     finally:
-        joint_rules.missing_columns = conflicts.missing_columns = recomputed
+        for module in (joint_rules, conflicts):
+            vars(module)["missing_columns"] = recomputed
 
 
 def unlisted(found: list[Result]) -> list[Result]:

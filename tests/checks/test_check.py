@@ -163,7 +163,8 @@ def test_a_grid_that_leads_nowhere() -> None:
 def test_an_infeasible_answer_says_why() -> None:
     """Without a plan only the proof of that is judged: a reason must be given."""
     nothing = {"status": "infeasible", **dict.fromkeys(("sites", "layout", "fabric", "placement", "cost"))}
-    nothing["objective"] = {"name": "days_to_train", "value": None, "bound": None, "gap": None}
+    words = {"space": PLAN.objective.space, "outside": PLAN.objective.outside}
+    nothing["objective"] = {"name": "days_to_train", "value": None, "bound": None, "gap": None, **words}
     silent = Plan.model_validate({**DATA, **nothing})
     assert named(silent) == {"reason"}
     conflict = {"decision": "sites", "rules": ["headroom"], "reason": "too much"}

@@ -22,9 +22,11 @@ def every_site(c: PlanPhysics) -> Iterator[Violation]:
 def known_sites(c: PlanPhysics) -> Iterator[Violation]:
     """Check that stripes and blocks, where they are stated, are those of the sites that are placed."""
     placed = c.plan.placement
-    for name in ("stripes", "blocks_by_site") if placed is not None else ():
+    if placed is None:
+        return
+    for name in ("stripes", "blocks_by_site"):
         stated = getattr(placed, name)
-        for s in sorted(set(stated) ^ set(placed.sites)) if stated and placed is not None else ():
+        for s in sorted(set(stated) ^ set(placed.sites)) if stated else ():
             yield broken(f"known_sites[{s}]", f"stands in only 1 of {name} and the {len(placed.sites)} sites placed")
 
 

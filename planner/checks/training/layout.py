@@ -200,9 +200,9 @@ def assumed_wan(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the links between sites with replicas, less their headroom, are as wide and near as is assumed."""
     w = c.instance.wan
     for layout in _layouts(c) if len(c.replicas) < 2 else ():
-        a = layout.assumptions
-        if a.wan_gbps is not None or a.wan_rtt_ms is not None:
-            assumed = f"{a.wan_gbps} Gbps and {a.wan_rtt_ms} ms between sites are assumed"
+        rate = layout.assumptions
+        if rate.wan_gbps is not None or rate.wan_rtt_ms is not None:
+            assumed = f"{rate.wan_gbps} Gbps and {rate.wan_rtt_ms} ms between sites are assumed"
             yield broken("assumed_wan", f"{assumed}, and {len(c.replicas)} exchange gradients < 2")
     if w is None or len(c.replicas) < 2:
         return

@@ -143,7 +143,9 @@ def _bound_figures(c: PlanPhysics, x: Choice, full: float) -> Iterator[Violation
 def compute_shares(c: PlanPhysics) -> Iterator[Violation]:
     """Check where the ideal's compute goes: each part of the step, less what 6·N·D needs at the peak, and idle time."""
     m, layout, w = c.metrics, c.plan.layout, c.instance.workload
-    for x in _choices(c) if m is not None and layout is not None else ():
+    if m is None or layout is None:
+        return
+    for x in _choices(c):
         machine = step.machine_of(c.instance)
         peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
         used = layout.gpus_used
