@@ -70,8 +70,17 @@ def picture(x: BuiltFabric) -> Iterator[str]:
 
 
 def _rows(x: BuiltFabric) -> dict[str, int]:
-    """Return the tiers from the top down, with the switches, or racks, of each."""
+    """Return the tiers from the top down, with the switches, or racks, of each.
+
+    Raises
+    ------
+    ValueError
+        If a tier states other switches than are wired: the picture would not be of the plan.
+    """
     counts = switch_counts(x.design)
+    for t in x.fabric.tiers:
+        if t.switches != counts[t.name]:
+            raise ValueError(f"{x.site}: {t.switches:,} {t.name} switches are stated and {counts[t.name]:,} wired")
     above = {WAN_GATEWAY: counts[WAN_GATEWAY]} if WAN_GATEWAY in counts else {}
     return above | {t.name: counts[t.name] for t in reversed(x.fabric.tiers)} | {RACK: x.design.racks}
 

@@ -88,7 +88,7 @@ def placed_by_highs() -> Answer:
 
 def fewest_moves() -> Answer:
     r = random.Random(4)
-    leaves = tuple(LeafLoad(free=r.randint(1, 3), size=6, pieces=(2, 1), movable=True) for _ in range(4))
+    leaves = tuple(LeafLoad(size=6, fixed=r.randint(0, 1), pieces=(2, 1)) for _ in range(4))
     return _of_outcome(minimize_moves(leaves, 1, Options()))
 
 
