@@ -121,7 +121,8 @@ def _text(node: Node, source: str, what: str) -> str:
 
 def _pairs(node: Node, source: str, what: str, known: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, Node]:
     if not isinstance(node.value, dict):
-        raise InputError(f"{source}: line {node.line}: {what} must be a mapping with {', '.join(known)}; give some of these keys")
+        keys = ", ".join(known)
+        raise InputError(f"{source}: line {node.line}: {what} must be a mapping with {keys}; give some of these")
     for key, inner in node.value.items():
         if key not in known:
             raise InputError(f"{source}: line {inner.line}: unknown keyword {key!r} in {what}; {near(key, known)}")
