@@ -63,14 +63,23 @@ class Solved:
 
     @staticmethod
     def of(g: Grid, circuits: Any) -> "Solved":
-        """Factorise the network with these circuits."""
+        """Factorise the network with these circuits.
+
+        Raises
+        ------
+        ArithmeticError
+            If negative reactances cancel others, so that no flow follows.
+        """
         import numpy as np
         from scipy.sparse.linalg import splu
 
         weight = circuits * g.one_circuit
         matrix, island = _laplacian(g, weight), _islands(g, circuits)
         free = np.setdiff1d(np.arange(len(g.names)), np.unique(island, return_index=True)[1])
-        factor = splu(matrix[free][:, free].tocsc()) if len(free) else None
+        try:
+            factor = splu(matrix[free][:, free].tocsc()) if len(free) else None
+        except RuntimeError as error:
+            raise ArithmeticError(f"grid.lines: no flow follows from their reactances ({error})") from None
         return Solved(grid=g, weight=weight, island=island, matrix=matrix, free=free, factor=factor)
 
     def flows(self, injection_mw: Any) -> Any:

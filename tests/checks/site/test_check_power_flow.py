@@ -1,0 +1,30 @@
+"""The checker's own power flow on networks that have none."""
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from planner.checks.site.power_flow import Grid, Solved
+
+
+def ring(*reactance_pu: float) -> Grid:
+    """Return three nodes in a ring of single circuits."""
+    none = np.zeros(3)
+    parts: dict[str, Any] = {"available_mw": none, "unit_share": none, "generated_mw": none, "load_mw": none}
+    return Grid(
+        names=["a", "b", "c"], lines=["ab", "bc", "ca"], a=np.array([0, 1, 2]), b=np.array([1, 2, 0]),
+        circuits=np.ones(3, dtype=int), rating_mw=none, one_circuit=100 / np.array(reactance_pu), site_mw=none, **parts,
+    )  # fmt: skip
+
+
+def test_reactances_that_cancel_are_named() -> None:
+    """In a ring of x, x and -2x no flow follows: that is said of the figures, which end in no traceback."""
+    with pytest.raises(ArithmeticError, match="no flow follows from their reactances"):
+        Solved.of(ring(0.1, 0.1, -0.2), np.ones(3))
+
+
+def test_a_compensated_line_carries_what_its_reactance_says() -> None:
+    """Of 90 MW from a to b, x = 0.3 beside a detour of 0.2 - 0.05 carries a third: 30 MW, and the detour 60."""
+    flows = cast(Any, Solved.of(ring(0.3, 0.2, -0.05), np.ones(3)).flows(np.array([90.0, -90.0, 0.0])))
+    assert flows == pytest.approx([30.0, -60.0, -60.0])
