@@ -121,8 +121,10 @@ def no_column(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def _of_columns(instance: Instance, why: Conflict) -> bool:
-    """Return whether columns can refute a conflict: a question in days, whose parts are given in full."""
+    """Return whether columns can refute a conflict: a question in days of one pool, whose parts are given in full."""
     h, w = instance.hardware, instance.workload
+    if h.pools:
+        return False
     full = isinstance(h.accelerator, Accelerator) and isinstance(h.rack, Rack) and isinstance(w.model, Model)
     in_days = instance.objective.minimize == "days_to_train" and instance.limits.max_batch_tokens is not None
     return full and in_days and bool(why.rules) and all(name.startswith(BY_COLUMNS) for name in why.rules)

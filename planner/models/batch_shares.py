@@ -184,7 +184,7 @@ class BatchSearch:
             speed = sum(1 / r for r in rates)
             return 1 / speed if speed else math.inf
         sequences = sum(
-            0.0 if math.isinf(r) else high if seconds / r >= high else seconds / r
+            0.0 if math.isinf(r) else high if seconds >= r * high else seconds / r  # r is 0 of a pool with no bound yet
             for r, (_, high) in zip(rates, box, strict=True)
         )
         tail = self.min_tail if sum(low > 0 for low, _ in box) > 1 else 0.0

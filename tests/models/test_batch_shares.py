@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from planner.models.batch_shares import Pool, balance, factorisations, sequences_of, with_other_micro_batches
+from planner.models.batch_shares import (
+    BatchSearch,
+    Pool,
+    balance,
+    factorisations,
+    sequences_of,
+    with_other_micro_batches,
+)
 from planner.models.joint.free_network import conditions_of, fastest_of, problem_on
 from planner.physics.training import stage_memory
 from planner.physics.training.blocks import prediction
@@ -131,3 +138,26 @@ def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
         assert sum(prediction.step_breakdown(asked.machine, conditions_of(asked), strategy).values()) >= n * pool.rate(
             n
         ) * (1 - 1e-9)
+
+
+class Known:
+    """A pool whose bounds are given: seconds a sequence, of shares up to any size."""
+
+    def __init__(self, rate: float) -> None:
+        self.each = rate
+
+    def rate(self, max_share: int) -> float:
+        """Return the rate, infinite without a share."""
+        return self.each if max_share else math.inf
+
+    def min_seconds(self, low: int, _: int) -> float:
+        """Return the seconds of the smallest share."""
+        return low * self.each if low else 0.0
+
+
+def test_a_pool_without_a_bound_yet_may_take_its_largest_share():
+    """A search cut short bounds a pool by 0 seconds a sequence: the other's 3 sequences of 2 s take 6 s, over all 8."""
+    pools = [Known(0.0), Known(2.0)]
+    search = BatchSearch(pools=pools, batch=8, tail=lambda _: 0.0)
+    assert search.bound(((0, 5), (3, 3))) == pytest.approx(6 / 8)
+    assert search.bound(((0, 5), (0, 3))) == 0.0
