@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.cluster.hostlist import PREFIX, width
+from planner.cluster.hostlist import MAX_NAMES, PREFIX, width
 from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.formats.validate import SwitchRow, tree
@@ -25,6 +25,9 @@ def plan_topology(plan: Plan, source: str) -> Topology:
     racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
     if plan.sites:
         racks = {s.id: s.racks for s in plan.sites.sites}
+    if sum(racks.values()) > MAX_NAMES:
+        problem = f"{sum(racks.values()):,} racks, more than {MAX_NAMES:,}"
+        raise InputError(f"{source}: sites: {problem}; run `planner check` on the plan")
     several = len(plan.fabric.sites) > 1
     rows: list[SwitchRow] = []
     for site, fabric in sorted(plan.fabric.sites.items()):

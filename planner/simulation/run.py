@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.simulation.adaptive import adaptive
 from planner.simulation.live_cables import Alive, Flows
@@ -104,12 +105,23 @@ def ideal_seconds(tree: Tree, flows: Flows) -> float:
 
 
 def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
-    """Return the completion times of every seed, and their distribution."""
+    """Return the completion times of every seed, and their distribution.
+
+    Raises
+    ------
+    InputError
+        If the flows take no time that can be told from zero.
+    """
     runs, times, ratios, flows, coarsest = [], [], [], request.flows(seeds[0]), 0.0
     for seed in seeds:
         flows = request.flows(seed)
         routes = routed(request.tree, flows, request.transport, seed, request.failed)
         ideal, coarsest = ideal_seconds(request.tree, flows), resolution(routes.parts)
+        if ideal <= 0.0:
+            size, rate = float(flows.size.max()), request.tree.host_rate
+            raise InputError(
+                f"simulate: flows of {size:g} bytes at {rate:g} bytes/s take no time; correct bytes or rates"
+            )
         completions = flow_seconds(routes, len(flows))
         line = float(flows.size.max()) / request.tree.host_rate
         tail = float(completions.max())

@@ -91,6 +91,16 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
         ["fabric", "export", "x.json", "--site", "e1", "--format", "svg", "-o", "out.svg"],
         "x.json: the plan breaks",
     ),
+    "more racks than any cluster": (
+        lambda: plan(sites__sites__0__racks=10**12),
+        ["topology", "x.json", "--format", "conf"],
+        "racks, more than 4,000,000",
+    ),
+    "hosts of no time": (
+        lambda: {"hosts": 32, "ports_per_switch": 8, "tiers": 3, "host_gbps": 1e307},
+        ["simulate", "x.json"],
+        "take no time",
+    ),
     "states that are none": (
         lambda: {"nodes": [{"name": "n1", "state": None}]},
         [*PLACE, "job.json", "--state", "x.json"],
