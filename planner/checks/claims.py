@@ -8,11 +8,12 @@ from planner.checks.rule import Rule, broken, must_be, must_equal, same, show
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Certificate, Violation
 from planner.plan.declared import (
+    BOUNDED,
     BRANCHING,
+    CONFIRMED,
     FORMULATION,
     GRID_BRANCHING,
     LEAST_YEARLY,
-    MARKS,
     ON_TRUST,
     OUTSIDE,
     POOL_FORMULATION,
@@ -20,7 +21,6 @@ from planner.plan.declared import (
     POOLS_BRANCHING,
     POOLS_FORMULATION,
     POOLS_MINIMIZES,
-    RECOMPUTED,
     SITES_FORMULATION,
     SITES_MINIMIZES,
     SMALL_BATCH,
@@ -30,10 +30,12 @@ from planner.plan.declared import (
     WAN_FORMULATION,
     given_to_pool,
     given_to_sites,
+    joint_mark,
 )
 from planner.plan.wan import LEAST_CAPITAL
 
 SHARED = ("status", "bound", "gap", "objective", "formulation", "minimizes", "given", "seed")  # by what is joint
+AGREED = (CONFIRMED, BOUNDED, ON_TRUST)
 JOINT = ("layout", "fabric", "placement")
 HOW = {
     "sites": (SITES_FORMULATION, (SITES_MINIMIZES,)),
@@ -116,8 +118,8 @@ def solvers_named(c: PlanPhysics) -> Iterator[Violation]:
             yield broken(f"solvers_named[{name}]", f"{x.solver!r} stated, {branching!r} expected")
     if plan.sites is not None and plan.sites.certificate.bound is not None:
         solver, _, mark = plan.sites.certificate.solver.rpartition("; ")
-        if not solver.startswith("HiGHS ") or mark not in MARKS[1:]:
-            marks = " or ".join(MARKS[1:])
+        if not solver.startswith("HiGHS ") or mark not in AGREED:
+            marks = " or ".join(AGREED)
             yield broken("solvers_named[sites]", f"{plan.sites.certificate.solver!r} ends with neither of {marks}")
     fibre = plan.wan.certificate if plan.wan is not None else None
     if (
@@ -136,7 +138,8 @@ def _is_version(text: str, solver: str, ending: str) -> bool:
 
 def marks(c: PlanPhysics) -> Iterator[Violation]:
     """Check that a certificate says what stands behind its bound: this check, another solver, or trust."""
-    joint = RECOMPUTED if c.instance.objective.minimize in ("days_to_train", "loss") else ON_TRUST
+    columns = len(c.plan.proof.columns) if c.plan.proof is not None else 0
+    joint = joint_mark(c.instance.objective.minimize, grid=c.instance.grid is not None, columns=columns)
     for name, x in _certificates(c).items():
         expected = joint if name in JOINT else x.solver.rpartition("; ")[2] if name == "sites" else ON_TRUST
         if name.startswith("pools.layouts.") or x.bound is None:

@@ -13,7 +13,7 @@ from planner.physics.network.links import Ints
 
 WIDTH, ROW, BOX = 980, 130, 62  # of the picture, of a tier with the cables below it, and of a tier's box
 LEFT, DRAWN = 20, 640  # where boxes begin, and the width that they share
-MAX_DRAWN = 24  # boxes of a tier that can be told apart; of a larger one the first are drawn, and the text says so
+MAX_DRAWN = 24  # boxes of a tier that the eye can separate; of a larger one the first are drawn, and the text says so
 ARC = 40  # height of an arc between two switches of one tier
 INK, PAPER = "#1f2933", "#ffffff"
 RACK = "rack"

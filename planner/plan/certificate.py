@@ -29,8 +29,8 @@ class Certificate(Frozen):
     )
     checked: str = Field(
         "",
-        description="What stands behind the bound: `recomputed` by planner check; `confirmed by CP-SAT`, or by a dual "
-        "bound in exact arithmetic; `on trust`: the solver's word alone.",
+        description="What stands behind the bound: `recomputed` by planner check, in whole or but for what the sites "
+        "answered; `confirmed by CP-SAT`, or by a dual bound in exact arithmetic; `on trust`: the solver's word alone.",
     )
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
 

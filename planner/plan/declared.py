@@ -2,8 +2,9 @@
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
-RECOMPUTED, CONFIRMED, BOUNDED, ON_TRUST = MARKS = (
+RECOMPUTED, RECOMPUTED_BUT, CONFIRMED, BOUNDED, ON_TRUST = (
     "recomputed",
+    "recomputed, but for the columns that its sites refused and its most racks",
     "confirmed by CP-SAT",
     "confirmed by a dual bound",
     "on trust",
@@ -85,3 +86,13 @@ def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wave
 def given_to_pool(racks: int | None, slowdown: float) -> str:
     """Return for which racks and which network the proof of a pool holds, in words."""
     return f"{racks} racks; pipeline sends and all-reduces {slowdown:.3f}x the NIC's ideal"
+
+
+def joint_mark(minimizes: str, *, grid: bool, columns: int) -> str:
+    """Return what stands behind a joint bound: the check lists columns again, and takes the MILP's word for the rest.
+
+    `grid`: the most racks are an answer of the sites; `columns`: those that `proof` lists as refused.
+    """
+    if minimizes == "cost_usd":
+        return ON_TRUST
+    return RECOMPUTED_BUT if grid or columns else RECOMPUTED

@@ -28,7 +28,7 @@ from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
-from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, ON_TRUST, RECOMPUTED, UNITS, given_to_sites
+from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, ON_TRUST, UNITS, given_to_sites, joint_mark
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
@@ -94,7 +94,7 @@ class Assembly:
             minimizes=UNITS[name],
             given=given,
             space={**(space or {})},
-            checked=RECOMPUTED if name == "days_to_train" else ON_TRUST,
+            checked=joint_mark(name, grid=self.instance.grid is not None, columns=len(columns_of(self.solution))),
         )
 
     @property

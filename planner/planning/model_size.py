@@ -15,12 +15,12 @@ from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Ideal, ModelChoice
 from planner.models.model_size import Candidate, instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import scaling_laws, step
+from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.certificate import Conflict, ObjectiveValue
 from planner.plan.plan import Plan
 from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import UnansweredError
 
-DAY = 86_400.0
 ROUNDING = 1e-6  # relative, as the checks have it
 TRIALS = 24  # plans on the way to a closed bracket; four to eight are usual
 START = 0.4  # of the ideal compute: a usual utilisation, from which the bracket is sought
@@ -117,7 +117,9 @@ def _first(instance: Instance, deadline: float) -> float:
         power = instance.limits.facility_power_mw or sum(b.headroom_mw for b in areas)
         racks = max(1, int(power * 1e3 / (m.rack.it_kw * instance.hardware.facility_overhead_factor)))
     peak = racks * m.rack.gpus * m.gpu.peak_flop_per_second[m.precision.compute]
-    return START * float(scaling_laws.budget_flop(peak, deadline * DAY, utilisation=instance.workload.availability))
+    return START * float(
+        scaling_laws.budget_flop(peak, deadline * SECONDS_PER_DAY, utilisation=instance.workload.availability)
+    )
 
 
 def _timed(instance: Instance) -> Instance:
@@ -134,7 +136,9 @@ def _ideal_flop(plan: Plan, deadline: float) -> float:
     """Return the compute of all GPUs of the plan at their peak until the deadline."""
     m = step.machine_of(plan.instance)
     gpus = gpus_of(plan)
-    return float(scaling_laws.budget_flop(gpus * m.gpu.peak_flop_per_second[m.precision.compute], deadline * DAY))
+    return float(
+        scaling_laws.budget_flop(gpus * m.gpu.peak_flop_per_second[m.precision.compute], deadline * SECONDS_PER_DAY)
+    )
 
 
 def gpus_of(plan: Plan) -> int:
@@ -182,7 +186,7 @@ def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> 
     loss = scaling_laws.loss(law, candidate.parameters, w.tokens)
     rate, assumed = choose.assumed_flop_per_second, None
     if rate is not None:
-        assumed = ideal_at(choose, float(scaling_laws.budget_flop(gpus_of(plan) * rate, deadline * DAY)))
+        assumed = ideal_at(choose, float(scaling_laws.budget_flop(gpus_of(plan) * rate, deadline * SECONDS_PER_DAY)))
     return ModelChoice(
         flop=flop,
         flop_bound=bound,

@@ -11,9 +11,8 @@ from planner.models import model_size
 from planner.models.joint.free_network import conditions_of, fewest_racks, problem_on
 from planner.physics.training import scaling_laws, step
 from planner.physics.training.blocks import prediction
+from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.parallel_strategy import layout_values
-
-DAY = 86_400.0
 
 
 class LimitLayout(Frozen):
@@ -61,7 +60,7 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
     asked = model_size.instance_with(instance, candidate)
     machine = step.machine_of(asked)
     peak = machine.gpu.peak_flop_per_second[machine.precision.compute] * machine.rack.gpus
-    full = flop / (peak * days * DAY * asked.workload.availability)  # racks at full use
+    full = flop / (peak * days * SECONDS_PER_DAY * asked.workload.availability)  # racks at full use
     found = fewest_racks(asked, days, tolerance=tolerance, time_limit=time_limit)
     known = {
         "flop": float(scaling_laws.training_flop(candidate.parameters, candidate.tokens)),

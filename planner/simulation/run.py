@@ -110,7 +110,7 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
     Raises
     ------
     InputError
-        If the flows take no time that can be told from zero.
+        If the flows take no time at all in floating point.
     """
     runs, times, ratios, flows, coarsest = [], [], [], request.flows(seeds[0]), 0.0
     for seed in seeds:

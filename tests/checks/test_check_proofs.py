@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from worked_plan import edited, named, rules, small
 
+from planner.plan.declared import CONFIRMED, ON_TRUST, RECOMPUTED, RECOMPUTED_BUT, joint_mark
 from planner.plan.plan import Plan
 
 PLAN = small()
@@ -152,3 +153,20 @@ def test_what_ends_the_campus(stated: str, wrong: bool) -> None:
     """Where the budget buys the 10 racks in use alone, no owned racks end them, and no further block could be had."""
     spent = edited(PLAN, instance__limits__budget_usd=21e6, objective__limited_by=stated)
     assert ("limited_by" in rules(spent)) == wrong
+
+
+def test_a_mark_claims_no_more_than_the_check_recomputes() -> None:
+    """With sites the check takes their answers as they are: a bound that is called recomputed whole is refused."""
+    for mark, refused in ((RECOMPUTED_BUT, False), (RECOMPUTED, True), (CONFIRMED, True)):
+        claimed = edited(PLAN, layout__certificate__bound=DAYS, layout__certificate__checked=mark)
+        assert ("marks[layout]" in named(claimed)) == refused
+
+
+@pytest.mark.parametrize(
+    ("minimizes", "grid", "columns", "mark"),
+    [("days_to_train", False, 0, RECOMPUTED), ("days_to_train", False, 2, RECOMPUTED_BUT),
+     ("loss", True, 0, RECOMPUTED_BUT), ("cost_usd", False, 0, ON_TRUST)],
+)  # fmt: skip
+def test_what_stands_behind_a_joint_bound(minimizes: str, grid: bool, columns: int, mark: str) -> None:
+    """The whole is recomputed where neither sites nor listed columns answer for a part of it."""
+    assert joint_mark(minimizes, grid=grid, columns=columns) == mark

@@ -19,6 +19,7 @@ from planner.physics.training import step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import Block, block_of
+from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.schedule import Schedule
 
@@ -77,7 +78,7 @@ class Space:
     def days(self, seconds_per_sequence: float) -> float:
         """Return the days to train at so many seconds a sequence."""
         w = self.instance.workload
-        return w.tokens / w.sequence_length * seconds_per_sequence / w.availability / 86_400
+        return w.tokens / w.sequence_length * seconds_per_sequence / w.availability / SECONDS_PER_DAY
 
     def seconds_per_sequence(self, days: float) -> float:
         """Return the seconds a sequence at so many days to train."""

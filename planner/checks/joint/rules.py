@@ -42,7 +42,7 @@ def min_fabric_stated(instance: Instance, proof: JointProof) -> Iterator[Violati
     usd = proof.min_fabric_usd_per_wired_gpu
     what = "cheapest link and leaf port of a GPU"
     if usd is None and not (proof.columns or proof.max_racks_by_wired_gpus or proof.counts):
-        return  # a proof of nothing counts on no price
+        return  # a proof of nothing needs no price
     wanted = min_fabric_usd(instance.network) if instance.network is not None else None
     yield from must_equal("min_fabric_stated", what, usd, wanted, " USD")
 

@@ -8,9 +8,8 @@ from planner.instance.model_family import Choose, Ideal, LossLaw, ModelChoice, P
 from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import scaling_laws, step, transformer
+from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.certificate import Violation
-
-DAY = 86_400.0
 
 
 class Choice(NamedTuple):
@@ -83,7 +82,10 @@ def _law_figures(c: PlanPhysics, x: Choice, size: float) -> Iterator[Violation]:
     """Check the parameters as the law has them: for the assumed compute, and for the model's own."""
     law, stated = x.asked.law, x.stated
     rate = x.asked.assumed_flop_per_second
-    gpus, seconds = sum(c.racks_by_site.values()) * c.gpus_per_rack, (c.instance.limits.deadline_days or 0.0) * DAY
+    gpus, seconds = (
+        sum(c.racks_by_site.values()) * c.gpus_per_rack,
+        (c.instance.limits.deadline_days or 0.0) * SECONDS_PER_DAY,
+    )
     machine = step.machine_of(c.instance)
     peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
     full = float(scaling_laws.budget_flop(gpus * peak, seconds))

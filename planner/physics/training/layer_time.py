@@ -25,6 +25,7 @@ from planner.physics.training.process_groups import (
     scale_up,
 )
 
+SECONDS_PER_DAY = 86_400
 BACKWARD_LAUNCHES = 1.5  # operations launched in a layer's backward pass over those of its forward pass
 
 
@@ -323,7 +324,7 @@ def layers_per_chunk(layers: Num, virtual_stages: Num) -> Num:
 
 def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:
     """Compute the days of wall time: tokens over those of a step, at the share of time in which steps advance."""
-    return tokens / tokens_per_step * step_seconds / availability / 86_400
+    return tokens / tokens_per_step * step_seconds / availability / SECONDS_PER_DAY
 
 
 def model_flop_utilisation(model_flop: float, gpus: int, peak: float, seconds: float) -> float:

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from planner.models.joint.space import Problem
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, Plan, Target, World
+from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.solvers.deadline import Deadline
 
-DAY = 86_400
 Stopped = Literal["proved", "limit", "interrupted"]
 LINE_SECONDS = 2.0  # between lines on the progress
 NEAR = 1.02  # above the least time on a free network: most optima lie below
@@ -127,7 +127,7 @@ class Tree:
 def days(problem: Problem, seconds: float) -> float:
     """Return the days to train at so many seconds a sequence."""
     w = problem.instance.workload
-    return w.tokens / w.sequence_length * seconds / w.availability / DAY
+    return w.tokens / w.sequence_length * seconds / w.availability / SECONDS_PER_DAY
 
 
 def describe(found: Plan) -> str:
