@@ -402,6 +402,8 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
         return precision(
             dtype, gradient_bytes=gradient, parameter_bytes=4.0 if wide else 2.0, optimizer_bytes=8.0 if wide else 4.0
         )
+    if software == "megatron-deepspeed" and dtype == "bf16":  # the passes' own gradients stay beside the FP32 sums
+        return precision(dtype, gradient_bytes=4.0, parameter_bytes=4.0)
     short = software == "megatron-lm-2021" or (software == "megatron-deepspeed" and dtype == "fp16")
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
 
