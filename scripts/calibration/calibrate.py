@@ -8,21 +8,18 @@ to a row, a model or a publication. Needs scipy (the dev extra) for --fit.
 """
 
 import argparse
-import json
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from calibration_rows import Case, groups, read
 
-from planner.instance.catalogue import catalogue
-from planner.instance.hardware import Accelerator
-from planner.instance.workload import Software
+from planner.calibration.catalogue_files import write
+from planner.calibration.constants import Constant
+from planner.calibration.fit import Numbers, fit, log_errors
 
-Errors = np.ndarray[Any, np.dtype[np.float64]]
+CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
 A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
 B200, B300 = ("B200", "GB200"), ("B300", "GB300")
 EVERY = (*A100, *H100, *CAPPED, *B200, *B300)
@@ -43,37 +40,6 @@ NARROW = (*STACKS[:3], "llm-foundry-fsdp", "torchtitan")
 PRIOR = (
     0.01  # weight of a constant's distance from its present value, in logarithms: holds what the rows do not determine
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """One fitted figure: where it stands, which entries share it, and between what it must lie to make sense."""
-
-    kind: str
-    entries: tuple[str, ...]
-    path: str
-    low: float
-    high: float
-
-    @property
-    def name(self) -> str:
-        """Say which constant of which entries."""
-        return f"{'/'.join(self.entries) if len(self.entries) < 4 else 'every accelerator'}: {self.path}"
-
-    def read(self) -> float:
-        """Return the catalogue's present value."""
-        holder: Any = catalogue(self.kind)[self.entries[0]]
-        for key in self.path.split("."):
-            holder = holder.get(key, 0.0) if isinstance(holder, dict) else holder
-        return float(holder)
-
-    def touches(self, case: Case) -> bool:
-        """Tell whether the constant can change a case's prediction."""
-        name = case.machine.gpu.name if self.kind == "accelerators" else case.machine.software.name
-        if self.path.startswith("gemm_efficiency.max_share.") and name in self.entries:
-            kind = self.path.rsplit(".", 1)[1]
-            return kind in ("bf16", "fp16") or case.machine.precision.compute == kind
-        return name in self.entries
 
 
 def _accelerators(path: str, low: float, high: float, *groups: tuple[str, ...]) -> list[Constant]:
@@ -129,75 +95,19 @@ TOGETHER: dict[str, Callable[[str], bool]] = {
 }
 
 
-def put(entry: dict[str, Any], path: str, value: float) -> None:
-    """Put a figure into a catalogue entry; FP16 has the share of BF16."""
-    *parents, key = path.split(".")
-    for parent in parents:
-        entry = entry[parent]
-    entry[key] = value
-    if key == "bf16":
-        entry["fp16"] = value
-
-
-def machines(values: Sequence[float]) -> tuple[dict[str, Accelerator], dict[str, Software]]:
-    """Return the catalogue's accelerators and software with the constants at these values."""
-    entries = {kind: json.loads(json.dumps(catalogue(kind))) for kind in ("accelerators", "software")}
-    for constant, value in zip(CONSTANTS, values, strict=True):
-        for name in constant.entries:
-            put(entries[constant.kind][name], constant.path, value)
-    return (
-        {k: Accelerator.model_validate(v) for k, v in entries["accelerators"].items()},
-        {k: Software.model_validate(v) for k, v in entries["software"].items()},
-    )
-
-
-def predict(cases: list[Case], values: Sequence[float]) -> Errors:
+def predict(cases: list[Case], values: Sequence[float]) -> Numbers:
     """Return the logarithm of predicted over measured seconds."""
-    gpus, software = machines(values)
-    logs = []
-    for case in cases:
-        gpu = gpus[case.machine.gpu.name].model_copy(
-            update={"nic_bytes_per_second": case.machine.gpu.nic_bytes_per_second}
-        )
-        at = replace(case, machine=replace(case.machine, gpu=gpu, software=software[case.machine.software.name]))
-        logs.append(math.log(at.predict() / (case.seconds or 1.0)))
-    return np.array(logs)
+    return log_errors(cases, CONSTANTS, values)
 
 
-def fit(cases: list[Case]) -> list[float]:
-    """Return the constants that fit the cases best by robust least squares of log errors.
+def fitted(cases: list[Case]) -> list[float]:
+    """Return the constants that fit the cases best.
 
     The weights give groups of rows a like say, however many rows they have.
     """
-    from scipy.optimize import least_squares
-
-    start = np.array([c.read() for c in CONSTANTS])
-    low, high = np.log([c.low for c in CONSTANTS]), np.log([c.high for c in CONSTANTS])
-    inside = 0.02 * (high - low)  # the solver needs a start strictly within the bounds
-    first = np.clip(np.log(np.maximum(start, 1e-12)), low + inside, high - inside)
     sizes = {name: len(members) for name, members in groups(cases)}
-    weight = np.array([sizes[c.group] ** -0.35 for c in cases])
-    touched = [np.array([i for i, case in enumerate(cases) if c.touches(case)], dtype=int) for c in CONSTANTS]
-
-    def residuals(x: Any) -> Any:
-        return np.concatenate([predict(cases, np.exp(x)) * weight, (x - first) * PRIOR])
-
-    def slopes(x: Any) -> Any:
-        table = np.zeros((len(cases) + len(x), len(x)))
-        base = predict(cases, np.exp(x))
-        for j, rows in enumerate(touched):
-            step = 1e-4 if x[j] + 1e-4 < high[j] else -1e-4
-            moved = x.copy()
-            moved[j] += step
-            if len(rows):
-                table[rows, j] = (predict([cases[i] for i in rows], np.exp(moved)) - base[rows]) / step * weight[rows]
-            table[len(cases) + j, j] = PRIOR
-        return table
-
-    result = least_squares(
-        residuals, first, jac=slopes, bounds=(low, high), method="dogbox", loss="soft_l1", f_scale=0.03, max_nfev=60
-    )
-    return [float(f"{v:.4g}") for v in np.exp(result.x)]
+    weights = np.array([sizes[c.group] ** -0.35 for c in cases])
+    return fit(cases, CONSTANTS, weights=weights, prior=PRIOR, scale=0.03).values
 
 
 def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
@@ -219,7 +129,7 @@ def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
     ranking(timed, errors)
 
 
-def _mean_errors(errors: Errors) -> str:
+def _mean_errors(errors: Numbers) -> str:
     """Write the number of rows, their mean absolute error and their bias as columns."""
     if not len(errors):
         return f"{0:>8}{'':>24}"
@@ -257,35 +167,6 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
             print(f"ranking, {what}: {len(losses)} choices of layout, {over}")
 
 
-def write(values: Sequence[float]) -> None:
-    """Put the constants into the catalogue's files."""
-    folder = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
-    for kind in ("accelerators", "software"):
-        path = folder / f"{kind}.json"
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        for constant, value in zip(CONSTANTS, values, strict=True):
-            for name in constant.entries if constant.kind == kind else ():
-                put(entries[name], constant.path, value)
-        path.write_text(laid_out(entries), encoding="utf-8")
-
-
-def laid_out(entries: dict[str, Any]) -> str:
-    """Lay a catalogue out with one key of an entry a line, its sources below one another."""
-    blocks = []
-    for name, entry in entries.items():
-        lines = []
-        for key, value in entry.items():
-            if key == "source" and isinstance(value, dict):
-                each = ",\n".join(
-                    f"      {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items()
-                )
-                lines.append(f'    "source": {{\n{each}\n    }}')
-            else:
-                lines.append(f"    {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
-        blocks.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }")
-    return "{\n" + ",\n".join(blocks) + "\n}\n"
-
-
 def main() -> None:
     """Read the tables, fit where asked, and report."""
     parser = argparse.ArgumentParser(description="Fit and test the step-time constants on measured runs.")
@@ -304,11 +185,11 @@ def main() -> None:
         print(f"  {sum(x.endswith(why) for x in left)} rows: {why}")
     values = [c.read() for c in CONSTANTS]
     if given.fit:
-        values = fit([c for c in cases if c.seconds and not c.set_aside])
+        values = fitted([c for c in cases if c.seconds and not c.set_aside])
         for constant, value in zip(CONSTANTS, values, strict=True):
             print(f"  {constant.name:70} {constant.read():>10.4g} -> {value:.4g}")
     if given.write:
-        write(values)
+        write(CATALOGUE, CONSTANTS, values)
     report(cases, values)
     if given.rows:
         timed = [c for c in cases if c.seconds]

@@ -13,7 +13,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("planner", "planner.__main__"),
     ("planner.cli", "planner.api"),
     ("planner.report", "planner.sweeps"),
-    ("planner.planning", "planner.scheduling"),
+    ("planner.planning", "planner.scheduling", "planner.calibration"),
     ("planner.imports", "planner.exports", "planner.formats"),
     ("planner.models", "planner.checks"),
     ("planner.solvers",),
