@@ -29,7 +29,7 @@ class Constant:
     @property
     def name(self) -> str:
         """Return which constant of which entries it is."""
-        return f"{'/'.join(self.entries) if len(self.entries) < 4 else f'every of the {self.kind}'}: {self.path}"
+        return f"{'/'.join(self.entries) if len(self.entries) < 4 else f'all {self.kind}'}: {self.path}"
 
     def read(self) -> float:
         """Return the catalogue's present value."""

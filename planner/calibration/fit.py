@@ -66,17 +66,19 @@ def fit(
     scale: float,
     loss: str = "soft_l1",
     evaluations: int = 60,
+    start: Sequence[float] | None = None,
 ) -> Fitted:
-    """Return the constants that fit measured runs best, from the catalogue's values.
+    """Return the constants that fit measured runs best, from `start`: the catalogue's values unless given.
 
-    `weights` multiply the log errors; `prior` multiplies a constant's distance from its present value, in logarithms,
-    and keeps what the runs do not determine; errors over `scale` count less than their square.
+    `weights` multiply the log errors; `prior` multiplies a constant's distance from its start, in logarithms, and
+    keeps what the runs do not determine; errors over `scale` count less than their square.
     """
     from scipy.optimize import least_squares
 
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     inside = START_INSIDE * (high - low)
-    first = np.clip(np.log(np.maximum([c.read() for c in constants], TINY)), low + inside, high - inside)
+    given = [c.read() for c in constants] if start is None else start
+    first = np.clip(np.log(np.maximum(given, TINY)), low + inside, high - inside)
 
     def residuals(x: Numbers) -> Numbers:
         return np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights, (x - first) * prior])

@@ -11,6 +11,7 @@ from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.physics.training import step
 from planner.physics.training.blocks import prediction
+from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, write_layout
 from planner.physics.training.step import Conditions
@@ -118,26 +119,6 @@ def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]
     if "microbatches_per_step" not in known:
         known["microbatches_per_step"] = _micro_batches(instance, replicas * sequences)
     return {"replicas_per_rack": max(1, gpus // (known["stages_per_rack"] * unit))} | known
-
-
-def even_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """Return an even spread of layers; where two are short, the ends, which have the embeddings, get one less."""
-    if stages > 1 and layers % stages and (layers + 2) % stages == 0:
-        even = (layers + 2) // stages
-        return (even - 1, *(even,) * (stages - 2), even - 1)
-    return tuple(layers // stages + (i < layers % stages) for i in range(stages))
-
-
-def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks: int | None) -> int:
-    """Return how many stages share a rack: one, replicas side by side, unless the racks at hand ask for more."""
-    spread = -(-unit // gpus)
-    for q in range(1, stages + 1):
-        r = max(1, gpus // (q * unit))
-        if q == 1 and racks is None:
-            break
-        if q * unit <= max(gpus, unit) and -(-stages // q) * -(-replicas // r) * spread <= (racks or 0):
-            return q
-    return 1
 
 
 def _micro_batches(instance: Instance, sequences: int) -> int:

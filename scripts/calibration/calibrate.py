@@ -2,22 +2,28 @@
 
     python scripts/calibration/calibrate.py ROWS.csv [ROWS.csv ...]            errors of the catalogue as it is
     python scripts/calibration/calibrate.py --fit ROWS.csv [...] [--write]     fit; --write changes the catalogue
+    python scripts/calibration/calibrate.py --sources ROWS.csv [...]           errors on each source, fitted without it
+    python scripts/calibration/calibrate.py --errors ROWS.csv [...]            write step_errors.json of the catalogue
 
 One row in five, by the hash of its id, is set aside. A constant belongs to an accelerator or to a software stack, never
-to a row, a model or a publication. Needs scipy (the dev extra) for --fit.
+to a row, a model or a publication. It ends with 1 where a constant lies on a bound of its fit: that constant stands in
+for a term that is missing.
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from calibration_rows import Case, groups, read
+from error_table import error_classes, write_errors
+from held_out import errors_by_fold, errors_by_source, fitted
 
 from planner.calibration.catalogue_files import write
-from planner.calibration.constants import Constant
-from planner.calibration.fit import Numbers, fit, log_errors
+from planner.calibration.constants import Constant, on_a_bound
+from planner.calibration.fit import Numbers, log_errors
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
 A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
@@ -37,9 +43,6 @@ FORKS = {"megatron-core": ("megatron-core", "megatron-zero-bubble")}
 """Entries that share the constants of a stack that was measured."""
 UNFUSED, FLASH = STACKS[3:6], (*STACKS[:3], *STACKS[6:])
 NARROW = (*STACKS[:3], "llm-foundry-fsdp", "torchtitan")
-PRIOR = (
-    0.01  # weight of a constant's distance from its present value, in logarithms: holds what the rows do not determine
-)
 
 
 def _accelerators(path: str, low: float, high: float, *groups: tuple[str, ...]) -> list[Constant]:
@@ -100,16 +103,6 @@ def predict(cases: list[Case], values: Sequence[float]) -> Numbers:
     return log_errors(cases, CONSTANTS, values)
 
 
-def fitted(cases: list[Case]) -> list[float]:
-    """Return the constants that fit the cases best.
-
-    The weights give groups of rows a like say, however many rows they have.
-    """
-    sizes = {name: len(members) for name, members in groups(cases)}
-    weights = np.array([sizes[c.group] ** -0.35 for c in cases])
-    return fit(cases, CONSTANTS, weights=weights, prior=PRIOR, scale=0.03).values
-
-
 def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
     """Print mean absolute errors by group, fitted and set aside, feasibility, and the loss by ranking layouts."""
     timed = [c for c in cases if c.seconds]
@@ -167,34 +160,68 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
             print(f"ranking, {what}: {len(losses)} choices of layout, {over}")
 
 
-def main() -> None:
-    """Read the tables, fit where asked, and report."""
+def report_sources(cases: list[Case], values: Sequence[float]) -> None:
+    """Print the errors on each source of constants that were fitted without it."""
+    errors = errors_by_source(cases, CONSTANTS, values)
+    print(f"{'fitted without the source':64}{'rows':>8}{'mean |error|':>14}{'bias':>8}")
+    for source in sorted({c.source for c in cases}):
+        each = np.array([errors[c.id] for c in cases if c.source == source])
+        print(f"{source[:64]:64}{_mean_errors(each)}")
+    for name, belongs in TOGETHER.items():
+        each = np.array([errors[c.id] for c in cases if belongs(c.group)])
+        if len(each):
+            print(f"unseen source, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
+
+
+def read_all(tables: Sequence[Path]) -> list[Case]:
+    """Read tables of measured runs, and print how many rows were left out and why."""
+    cases, left = [], []
+    for table in tables:
+        some, out = read(table)
+        cases += some
+        left += [x.split(": ", 1)[1] for x in out]
+    print(f"{len(cases)} rows read, {len(left)} left out:")
+    for why in sorted(set(left)):
+        print(f"  {left.count(why)} rows: {why}")
+    return cases
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description="Fit and test the step-time constants on measured runs.")
     parser.add_argument("tables", nargs="+", type=Path, help="CSV tables of measured runs")
     parser.add_argument("--fit", action="store_true", help="fit the constants to the rows that are not set aside")
     parser.add_argument("--write", action="store_true", help="put the fitted constants into the catalogue")
     parser.add_argument("--rows", action="store_true", help="print every row's error too")
-    given = parser.parse_args()
-    cases, left = [], []
-    for table in given.tables:
-        some, out = read(table)
-        cases += some
-        left += out
-    print(f"{len(cases)} rows read, {len(left)} left out:")
-    for why in sorted({x.split(": ", 1)[1] for x in left}):
-        print(f"  {sum(x.endswith(why) for x in left)} rows: {why}")
+    parser.add_argument("--sources", action="store_true", help="fit without each source, and print its errors: slow")
+    parser.add_argument("--errors", action="store_true", help="fit without each fifth; step_errors.json of it: slow")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Read the tables, fit where asked, and report; exit with 1 where a fitted constant lies on a bound of its fit."""
+    given = arguments()
+    cases = read_all(given.tables)
+    timed = [c for c in cases if c.seconds]
     values = [c.read() for c in CONSTANTS]
     if given.fit:
-        values = fitted([c for c in cases if c.seconds and not c.set_aside])
+        values = fitted([c for c in timed if not c.set_aside], CONSTANTS)
         for constant, value in zip(CONSTANTS, values, strict=True):
             print(f"  {constant.name:70} {constant.read():>10.4g} -> {value:.4g}")
     if given.write:
         write(CATALOGUE, CONSTANTS, values)
     report(cases, values)
     if given.rows:
-        timed = [c for c in cases if c.seconds]
         for case, error in zip(timed, np.expm1(predict(timed, values)), strict=True):
             print(f"{error:+8.1%} {case.seconds:10.3f} s {'set aside' if case.set_aside else 'fitted  '} {case.id}")
+    if given.sources:
+        report_sources(timed, values)
+    if given.errors:
+        write_errors(CATALOGUE, error_classes(timed, errors_by_fold(timed, CONSTANTS, values)))
+    on_bounds = on_a_bound(CONSTANTS, values)
+    for line in on_bounds:
+        print(line)
+    sys.exit(1 if on_bounds else 0)
 
 
 if __name__ == "__main__":
