@@ -62,37 +62,45 @@ def fit(
     constants: Sequence[Constant],
     *,
     weights: Numbers,
-    prior: float,
+    prior: float | Numbers,
     scale: float,
     loss: str = "soft_l1",
     evaluations: int = 60,
+    tolerance: float = 1e-8,
+    centre: Sequence[float] | None = None,
     start: Sequence[float] | None = None,
 ) -> Fitted:
-    """Return the constants that fit measured runs best, from `start`: the catalogue's values unless given.
+    """Return the constants that fit measured runs best, searched from `start`: the centre of the prior unless given.
 
-    `weights` multiply the log errors; `prior` multiplies a constant's distance from its start, in logarithms, and
-    keeps what the runs do not determine; errors over `scale` count less than their square.
+    `weights` multiply the log errors; `prior` multiplies a constant's distance from the centre (the catalogue's value
+    unless given), in logarithms, and keeps what the runs do not determine; errors over `scale` count less than their
+    square.
     """
     from scipy.optimize import least_squares
 
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
     inside = START_INSIDE * (high - low)
-    given = [c.read() for c in constants] if start is None else start
-    first = np.clip(np.log(np.maximum(given, TINY)), low + inside, high - inside)
+
+    def interior(values: Sequence[float]) -> Numbers:
+        return np.clip(np.log(np.maximum(values, TINY)), low + inside, high - inside)
+
+    middle = interior([c.read() for c in constants] if centre is None else centre)
 
     def residuals(x: Numbers) -> Numbers:
-        return np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights, (x - first) * prior])
+        return np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights, (x - middle) * prior])
 
-    slopes = slopes_of(runs, constants, weights, prior, high)
+    slopes = slopes_of(runs, constants, weights, np.broadcast_to(prior, middle.shape), high)
     result = least_squares(
         residuals,
-        first,
+        middle if start is None else interior(start),
         jac=slopes,
         bounds=(low, high),
         method="dogbox",
         loss=loss,
         f_scale=scale,
         max_nfev=evaluations,
+        ftol=tolerance,
+        xtol=tolerance,
     )
     return Fitted(
         values=[float(f"{v:.4g}") for v in np.exp(result.x)], residuals=residuals(result.x), slopes=slopes(result.x)
@@ -100,7 +108,7 @@ def fit(
 
 
 def slopes_of(
-    runs: Sequence[Measured], constants: Sequence[Constant], weights: Numbers, prior: float, high: Numbers
+    runs: Sequence[Measured], constants: Sequence[Constant], weights: Numbers, prior: Numbers, high: Numbers
 ) -> Callable[[Numbers], Numbers]:
     """Return the Jacobian of the residuals; a constant is moved only for the runs that it touches."""
     touched = [np.array([i for i, r in enumerate(runs) if c.touches(r.machine)], dtype=int) for c in constants]
@@ -115,7 +123,7 @@ def slopes_of(
             if len(rows):
                 each = log_errors([runs[i] for i in rows], constants, list(np.exp(moved)))
                 table[rows, j] = (each - base[rows]) / step * weights[rows]
-            table[len(runs) + j, j] = prior
+            table[len(runs) + j, j] = prior[j]
         return table
 
     return slopes

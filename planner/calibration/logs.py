@@ -121,13 +121,15 @@ class Line:
 
 
 def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -> list[Run]:
-    """Read a table of measured steps; the accelerator and the stack are those given, or the table's own columns.
+    """Read a table of measured steps; the accelerator and the stack are those given, else the table's own columns.
 
     Raises
     ------
     InputError
         Names the file, the line, the column, the value and the remedy.
     """
+    gpu = None if gpu is None else _named("--accelerator", "accelerators", gpu)
+    software = None if software is None else _named("--software", "software", software)
     lines = list(_lines(path))
     if not lines:
         raise InputError(f"{path}: has no measured line; {REMEDY}")
@@ -138,10 +140,18 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
     ):
         for line, name in zip(lines, names, strict=True):
             if name != names[0]:
-                line.refuse(
-                    column, f"constants belong to one {column}, and that of the first line is {names[0]}", SPLIT
-                )
+                line.refuse(column, f"constants belong to one {column}, here {names[0]}", "calibrate each alone")
     return runs
+
+
+def _named(option: str, kind: str, name: str) -> str:
+    """Return the name of a catalogue's entry that an option gives, letter case aside."""
+    known = {k.lower(): k for k in catalogue(kind)}
+    if name.lower() not in known:
+        raise InputError(
+            f"{option}: {name!r} is no entry of the catalogue's {kind}; {hint(name, sorted(catalogue(kind)))}"
+        )
+    return known[name.lower()]
 
 
 def _lines(path: Path) -> Iterator[Line]:
@@ -183,7 +193,7 @@ def _run(line: Line, gpu: str | None, software: str | None) -> Run:
 
 def _machine(line: Line, gpu: str | None, software: str | None) -> Machine:
     """Read what a run ran on."""
-    name = line.entry("accelerator", "accelerators", gpu) if gpu is None else gpu
+    name = gpu or line.entry("accelerator", "accelerators")
     stack = software or line.entry("software", "software", "megatron-core")
     network = line.number_of("nic_gbps") * 1e9 / 8 if line.texts.get("nic_gbps") else None
     found, dtype = accelerator(name, network), dtype_of(line.text("precision", "bf16"))

@@ -16,7 +16,7 @@ AFRESH = 6  # evaluations of a fit that starts from one of nearly the same rows
 
 
 def fitted(
-    cases: Sequence[Case], constants: Sequence[Constant], start: Sequence[float] | None = None, evaluations: int = 60
+    cases: Sequence[Case], constants: Sequence[Constant], centre: Sequence[float] | None = None, evaluations: int = 60
 ) -> list[float]:
     """Return the constants that fit the cases best.
 
@@ -24,7 +24,7 @@ def fitted(
     """
     sizes = {name: len(members) for name, members in groups(list(cases))}
     weights = np.array([sizes[c.group] ** GROUP_POWER for c in cases])
-    found = fit(cases, constants, weights=weights, prior=PRIOR, scale=SCALE, evaluations=evaluations, start=start)
+    found = fit(cases, constants, weights=weights, prior=PRIOR, scale=SCALE, evaluations=evaluations, centre=centre)
     return found.values
 
 
