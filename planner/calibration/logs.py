@@ -148,9 +148,8 @@ def _named(option: str, kind: str, name: str) -> str:
     """Return the name of a catalogue's entry that an option gives, letter case aside."""
     known = {k.lower(): k for k in catalogue(kind)}
     if name.lower() not in known:
-        raise InputError(
-            f"{option}: {name!r} is no entry of the catalogue's {kind}; {hint(name, sorted(catalogue(kind)))}"
-        )
+        remedy = hint(name, sorted(catalogue(kind)))
+        raise InputError(f"{option}: {name!r} is no entry of the catalogue's {kind}; {remedy}")
     return known[name.lower()]
 
 
@@ -193,6 +192,8 @@ def _run(line: Line, gpu: str | None, software: str | None) -> Run:
 
 def _machine(line: Line, gpu: str | None, software: str | None) -> Machine:
     """Read what a run ran on."""
+    if gpu is None and not line.texts.get("accelerator"):
+        line.refuse("accelerator", "is missing", "add it, or --accelerator")
     name = gpu or line.entry("accelerator", "accelerators")
     stack = software or line.entry("software", "software", "megatron-core")
     network = line.number_of("nic_gbps") * 1e9 / 8 if line.texts.get("nic_gbps") else None

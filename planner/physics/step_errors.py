@@ -99,6 +99,17 @@ def interval(m: Machine, strategy: ParallelStrategy, predicted: float) -> tuple[
     return predicted * low, predicted * high
 
 
+def widest(predicted: float, of: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
+    """Return the interval round a time that rests on several predictions: with the largest error of any, each way.
+
+    `of` are the predictions with their own intervals.
+    """
+    return (
+        predicted * min(low / middle for middle, (low, _) in of),
+        predicted * max(high / middle for middle, (_, high) in of),
+    )
+
+
 def bounds_of(ratios: Sequence[float]) -> tuple[float, float]:
     """Return the interval of measured over predicted seconds in which the next row lies with at least the coverage.
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from planner.calibration.measured import MeasuredConstants
 
 MEASURED_HELP = (
-    "CSV table, a measured step a line. Columns (absent: default): model (a name of the catalogue; with layers: cut to "
-    "so many) or layers, hidden, heads, kv_heads (heads), ffn (4 hidden), vocab, gated (no), tied (yes); gpus or DP; TP, "
+    "CSV table, a measured step a line. Columns (absent: default): model (a name of the catalogue; layers: first so "
+    "many) or layers, hidden, heads, kv_heads (heads), ffn (4 hidden), vocab, gated (no), tied (yes); gpus or DP; TP, "
     "PP, CP, EP, VP (1); seq; micro_batch (1); micro_batches, or global_batch; precision (bf16); recompute (none, "
     "selective, full); zero (1); sequence_parallel (as the stack has it); nic_gbps (the accelerator's); step_ms or "
     "step_s; accelerator and software in place of the options. Names of Megatron-LM's options will do too."
