@@ -17,7 +17,8 @@ from planner.physics.training.parallel_strategy import ParallelStrategy
 
 COVERAGE = 0.8  # of measured rows that lie in an interval
 TAIL = (1 - COVERAGE) / 2  # of them below it, and as many above
-MIN_ROWS = 9  # the fewest whose smallest and largest error bound such an interval
+ENOUGH_ROWS = 9  # the fewest whose smallest and largest error bound such an interval
+MIN_ROWS = 5  # of a class; one of fewer than enough takes in the interval of the next wider class
 NODE_GPUS, MANY_GPUS = 8, 1000
 ANY = "any"
 YEAR = re.compile(r"-\d{4}$")  # of a release of a software stack
@@ -114,9 +115,9 @@ def bounds_of(ratios: Sequence[float]) -> tuple[float, float]:
     """Return the interval of measured over predicted seconds in which the next row lies with at least the coverage.
 
     Order statistics of n like rows, the k-th smallest and largest with k = (n + 1) tail (Vovk et al. 2005, conformal
-    prediction); needs `MIN_ROWS`.
+    prediction); of fewer than `ENOUGH_ROWS` the smallest and the largest, which is less than the coverage.
     """
-    k = int((len(ratios) + 1) * TAIL + 1e-9)
+    k = max(1, int((len(ratios) + 1) * TAIL + 1e-9))
     each = sorted(ratios)
     return each[k - 1], each[-k]
 

@@ -3,7 +3,7 @@
     python scripts/calibration/calibrate.py ROWS.csv [ROWS.csv ...]            errors of the catalogue as it is
     python scripts/calibration/calibrate.py --fit ROWS.csv [...] [--write]     fit; --write changes the catalogue
     python scripts/calibration/calibrate.py --sources ROWS.csv [...]           errors on each source, fitted without it
-    python scripts/calibration/calibrate.py --errors ROWS.csv [...]            write step_errors.json of the catalogue
+    python scripts/calibration/calibrate.py --errors POINTS.csv ROWS.csv [...] write step_errors.json of the catalogue
 
 One row in five, by the hash of its id, is set aside. A constant belongs to an accelerator or to a software stack, never
 to a row, a model or a publication. It ends with 1 where a constant lies on a bound of its fit: that constant stands in
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from calibration_rows import Case, groups, read
-from error_table import error_classes, write_errors
+from error_table import error_classes, write_errors, write_points
 from held_out import errors_by_fold, errors_by_source, fitted
 
 from planner.calibration.catalogue_files import write
@@ -194,7 +194,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="put the fitted constants into the catalogue")
     parser.add_argument("--rows", action="store_true", help="print every row's error too")
     parser.add_argument("--sources", action="store_true", help="fit without each source, and print its errors: slow")
-    parser.add_argument("--errors", action="store_true", help="fit without each fifth; step_errors.json of it: slow")
+    parser.add_argument("--errors", type=Path, help="fit without each fifth; write each row's prediction here: slow")
     return parser.parse_args()
 
 
@@ -217,7 +217,9 @@ def main() -> None:
     if given.sources:
         report_sources(timed, values)
     if given.errors:
-        write_errors(CATALOGUE, error_classes(timed, errors_by_fold(timed, CONSTANTS, values)))
+        errors = errors_by_fold(timed, CONSTANTS, values)
+        write_points(given.errors, timed, errors)
+        write_errors(CATALOGUE, error_classes(timed, errors))
     on_bounds = on_a_bound(CONSTANTS, values)
     for line in on_bounds:
         print(line)
