@@ -119,6 +119,7 @@ def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
         if len(each):
             print(f"set aside, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
     feasibility(cases)
+    stage_memory_errors(cases)
     ranking(timed, errors)
 
 
@@ -140,6 +141,23 @@ def feasibility(cases: list[Case]) -> None:
     for c in (c for c in cases if c.fits is False):
         verdict = "infeasible" if c.memory() > c.room else "FEASIBLE"
         print(f"  failed for memory, found {verdict}: {c.id} ({c.memory() / 1e9:.1f} GB of {c.room / 1e9:.1f})")
+
+
+def stage_memory_errors(cases: list[Case]) -> None:
+    """Print the errors of the memory of each stage where it was measured."""
+    errors = [
+        (c.id, predicted / measured - 1)
+        for c in cases
+        if c.stage_bytes
+        for predicted, measured in zip(c.stages_memory(), c.stage_bytes, strict=True)
+    ]
+    if errors:
+        each = np.array([e for _, e in errors])
+        worst = max(errors, key=lambda e: abs(e[1]))
+        print(
+            f"memory by stage: {len(each)} stages, mean |error| {np.mean(np.abs(each)):.2%}, bias {np.mean(each):+.2%}, "
+            f"worst {worst[1]:+.2%} ({worst[0]})"
+        )
 
 
 def ranking(timed: list[Case], errors: dict[str, float]) -> None:

@@ -45,9 +45,22 @@ FRAMEWORKS = (
     ("torchtitan", "torchtitan"),
     ("NeMo 24", "megatron-core-2024"),
     ("Megatron-Core r0.8", "megatron-core-2024"),
-    ("NVIDIA Megatron-Bridge", "megatron-core"),
+    ("NVIDIA Megatron-Bridge", "megatron-bridge"),
 )
 """What a table's source runs on, by the start of its name."""
+GIB = 2**30
+LATENT = {"q_rank": 1536, "kv_rank": 512, "head_nope": 128, "head_rope": 64, "head_value": 128}
+ONE_NODE_MODELS: dict[str, dict[str, Any]] = {
+    "llama3-70b": {"hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocabulary": 128256},
+    "llama3-405b": {"hidden": 16384, "heads": 128, "kv_heads": 16, "ffn": 53248, "vocabulary": 128256},
+    "llama3-8b": {"hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocabulary": 128256},
+    "deepseekv2": {"hidden": 5120, "heads": 128, "ffn": 12288, "vocabulary": 102400, "latent_attention": LATENT}
+    | {"experts": {"count": 160, "per_token": 6, "ffn": 1536, "shared_ffn": 3072, "dense_layers": 1}},
+    "deepseekv3": {"hidden": 7168, "heads": 128, "ffn": 18432, "vocabulary": 129280, "latent_attention": LATENT}
+    | {"experts": {"count": 256, "per_token": 8, "ffn": 2048, "shared_ffn": 2048, "dense_layers": 1}},
+}
+"""Models of the steps with memory by rank, as their launch scripts have them (SimuMax v1.2, simu_tools/
+megatron_scripts: 16 KV heads for Llama 3 405B, one dense layer for both DeepSeek models)."""
 NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
 """NIC bytes/s of one GPU where the source states another rate: 4 x 100 Gb/s for a node of 8 GPUs; 4 x 200."""
 
@@ -65,6 +78,8 @@ class Case:
     nodes: int
     like: tuple[Any, ...]
     source: str = ""
+    stage_bytes: tuple[float, ...] = ()
+    """Measured bytes on the fullest GPU of each stage, where the table has them."""
 
     @property
     def set_aside(self) -> bool:
@@ -83,6 +98,11 @@ class Case:
         """Predict the bytes on the GPU that holds most."""
         return math.fsum(stage_memory.worst_memory(self.machine, self.strategy).values())
 
+    def stages_memory(self) -> list[float]:
+        """Predict the bytes on a GPU of every stage."""
+        parts = stage_memory.memory_by_stage(self.machine, self.strategy)
+        return [float(x) for x in sum(parts.values())]
+
     @property
     def room(self) -> float:
         """Bytes of HBM that the run could fill."""
@@ -100,7 +120,7 @@ def read(path: Path) -> tuple[list[Case], list[str]]:
         rows = list(csv.DictReader(file))
     cases, left = [], []
     for row in rows:
-        reader = _published if "gpu_type" in row else _vtrain
+        reader = _published if "gpu_type" in row else _one_node if "max_allocated_gib_by_rank" in row else _vtrain
         found = case_of(reader, row, path.stem)
         if isinstance(found, str):
             left.append(f"{row.get('id', 'row')}: {found}")
@@ -161,10 +181,66 @@ def _vtrain(row: dict[str, str]) -> Case:
     )
 
 
+def _one_node(row: dict[str, str]) -> Case:
+    """Read a row of the steps that SimuMax measured on one node of 8 B200, with the memory of every rank.
+
+    Megatron-LM in BF16 with the distributed optimizer, sequence parallelism and a fused loss, nothing recomputed.
+    """
+    layers, gpus, t, p, c, e, d, s, b, n = (
+        int(row[k]) for k in ("layers", "gpus", "TP", "PP", "CP", "EP", "DP", "seq", "micro_batch", "micro_batches")
+    )
+    model = _cut(ONE_NODE_MODELS[row["model"]], layers)
+    machine = Machine(
+        gpu=_gpu("B200", None),
+        rack=_rack("B200"),
+        software=_software("megatron-core"),
+        model=model,
+        precision=precision("bf16", gradient_bytes=4.0),
+        sequence=s,
+    )
+    stages, replicas = packing(8, t, c, p, d, gpus)
+    strategy = ParallelStrategy(
+        tensor_parallel=t,
+        pipeline_parallel=p,
+        data_parallel_by_site=(d,),
+        virtual_stages=1,
+        micro_batch=b,
+        micro_batches=n,
+        recompute="none",
+        sequence_parallel=t > 1,
+        zero_stage=1,
+        layers_per_stage=even_layers(layers, p),
+        context_parallel=c,
+        expert_parallel=e,
+        replicas_per_rack=replicas,
+        stages_per_rack=stages,
+    )
+    group = f"B200 16-bit {'MoE' if model.experts else 'dense'} one node, memory by rank"
+    ranks = [float(x) * GIB for x in row["max_allocated_gib_by_rank"].split()]
+    each = gpus // p
+    return Case(
+        id=row["id"],
+        group=group,
+        machine=machine,
+        strategy=strategy,
+        seconds=float(row["step_ms"]) / 1e3,
+        fits=True,
+        nodes=1,
+        like=(group, row["model"], layers, s, n * b * d),
+        stage_bytes=tuple(max(ranks[i * each : (i + 1) * each]) for i in range(p)),
+    )
+
+
+def _cut(model: dict[str, Any], layers: int) -> Model:
+    """Return a model with so many layers; the first is dense where it has experts."""
+    rest = {"name": "cut", "layers": layers, "gated_ffn": True, "tied_embeddings": False}
+    return Model.model_validate(model | rest)
+
+
 def _published(row: dict[str, str]) -> Case | str:
     """Read a row of the table of published throughput, or say why it cannot be a case."""
     software = next((name for start, name in FRAMEWORKS if row["source"].startswith(start)), None)
-    if software == "megatron-core" and row["table"][:5] < "26.06":
+    if software == "megatron-bridge" and row["table"][:5] < "26.06":
         software = "megatron-core-2025"
     if software is None:
         return f"source {row['source']!r} names no framework that the catalogue knows"
@@ -211,7 +287,7 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
     stages, replicas = packing(machine.rack.gpus, t, c, p, d, gpus)
     splits = row["seq_parallel"] == "1" or (
-        row["seq_parallel"] == "" and software.startswith(("megatron-core", "torchtitan"))
+        row["seq_parallel"] == "" and software.startswith(("megatron-core", "megatron-bridge", "torchtitan"))
     )
     base = ParallelStrategy(
         tensor_parallel=t,
@@ -284,7 +360,7 @@ def _zero(row: dict[str, str], software: str, p: int) -> int:
         return 3 if p == 1 else 2
     if software == "torchtitan":
         return 3 if p == 1 else 2
-    return _number(row["zero"], 1 if software.startswith("megatron-core") else 0)
+    return _number(row["zero"], 1 if software.startswith(("megatron-core", "megatron-bridge")) else 0)
 
 
 def _group(row: dict[str, str], model: Model, nodes: int, dtype: str) -> str:

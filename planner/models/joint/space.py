@@ -170,6 +170,11 @@ class Strategy:
         """The least time of a layer: with its recomputation where all layers are."""
         return self.layer + (self.between.times.recompute_seconds if self.recomputes == "all" else 0.0)
 
+    @cached_property
+    def least_layers(self) -> int:
+        """Layers that bounds count: no more than the time of all layers holds, front layers being faster or not."""
+        return block_step.least_layers(self.between)
+
     def block(self, pipeline: int) -> Block | None:
         """Return the block of racks of a pipeline of so many stages."""
         s, problem = self.shape, self.problem
