@@ -12,16 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from row_problems import case_of
+
+from planner.calibration.runs import precision
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.training import memory, stage_memory
 from planner.physics.training.blocks import prediction
+from planner.physics.training.blocks.plain_layout import even_layers, packing
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
-from planner.planning.evaluate import even_layers, min_stages_per_rack
 
 SET_ASIDE = 5  # one row in five, by the hash of its id, is never fitted
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
@@ -74,13 +77,14 @@ class Case:
     fits: bool | None
     nodes: int
     like: tuple[Any, ...]
+    source: str = ""
     stage_bytes: tuple[float, ...] = ()
     """Measured bytes on the fullest GPU of each stage, where the table has them."""
 
     @property
     def set_aside(self) -> bool:
         """One row in five, by a fixed hash of its id."""
-        return int(hashlib.sha256(self.id.encode()).hexdigest(), 16) % SET_ASIDE == 0
+        return hash_of(self.id) % SET_ASIDE == 0
 
     def predict(self) -> float:
         """Predict the seconds of a step."""
@@ -105,6 +109,11 @@ class Case:
         return memory.usable_bytes(self.machine.gpu.hbm_bytes, RESERVE, self.machine.gpu.memory_reserve_bytes)
 
 
+def hash_of(name: str) -> int:
+    """Return a fixed hash of a row's id."""
+    return int(hashlib.sha256(name.encode()).hexdigest(), 16)
+
+
 def read(path: Path) -> tuple[list[Case], list[str]]:
     """Read a table of measured runs; returns the cases and why other rows were left out."""
     with path.open(encoding="utf-8", newline="") as file:
@@ -112,7 +121,7 @@ def read(path: Path) -> tuple[list[Case], list[str]]:
     cases, left = [], []
     for row in rows:
         reader = _published if "gpu_type" in row else _one_node if "max_allocated_gib_by_rank" in row else _vtrain
-        found = reader(row)
+        found = case_of(reader, row, path.stem)
         if isinstance(found, str):
             left.append(f"{row.get('id', 'row')}: {found}")
         else:
@@ -385,15 +394,6 @@ def _model(row: dict[str, str]) -> Model | str:
     )
 
 
-def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> tuple[int, int]:
-    """Return stages and replicas of a rack as Megatron orders ranks: replicas side by side.
-
-    A rack has several stages only where the GPUs at hand ask for it.
-    """
-    q = min_stages_per_rack(domain, t * c, p, d, -(-gpus // domain))
-    return q, max(1, domain // (q * t * c))
-
-
 def _precision_of(software: str, dtype: str, stated: str) -> Precision:
     """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision."""
     if software in ("llm-foundry-fsdp", "torchtitan"):
@@ -406,24 +406,6 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
         return precision(dtype, gradient_bytes=4.0, parameter_bytes=4.0)
     short = software == "megatron-lm-2021" or (software == "megatron-deepspeed" and dtype == "fp16")
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
-
-
-def precision(
-    dtype: str, *, gradient_bytes: float, parameter_bytes: float = 2.0, optimizer_bytes: float = 12.0
-) -> Precision:
-    """Return mixed precision: working weights as wide as the type, master weights and two moments in FP32."""
-    working = {"fp4": 1.0, "fp8": 1.0}.get(dtype, 2.0)
-    return Precision.model_validate(
-        {
-            "compute": dtype,
-            "parameter_bytes": parameter_bytes,
-            "working_parameter_bytes": working,
-            "gradient_bytes": gradient_bytes,
-            "optimizer_bytes": optimizer_bytes,
-            "activation_bytes": 2.0,
-            "collective_bytes": 2.0,
-        }
-    )
 
 
 def _gpu(name: str, network: float | None) -> Accelerator:
