@@ -91,6 +91,9 @@ def _min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
 
 def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
     """Return the pipelines that may hold the model under a ZeRO stage, with sharper bounds under the cutoff."""
+    if zero not in s.machine.software.zero_stages_under(2):
+        alone = np.flatnonzero(rows.p == 1)
+        rows, keys = rows.part(alone), keys[alone]
     if not len(rows):
         return None
     phi, b = s.problem.transport_slowdown, s.shape.micro_batch
