@@ -179,6 +179,15 @@ class Toy:
         """Return whether the pins allow some choices."""
         return all(self.pins.get(k, x) == x for k, x in chosen.items())
 
+    def runs(self, **degrees: int) -> bool:
+        """Return whether the framework has every way of dividing a step that has a degree above one."""
+        return all(degree == 1 or way in self.m.software.parallelism for way, degree in degrees.items())
+
+    def zero_stages(self, p: int) -> tuple[int, ...]:
+        """Return the ZeRO stages that the framework has for a pipeline of p stages."""
+        own, under = self.m.software.zero_stages, self.m.software.pipelined_zero_stages
+        return own if under is None or p == 1 else tuple(z for z in own if z in under)
+
     def shapes(self) -> Iterator[Shape]:
         """Yield every way to cut a layer."""
         g, model = self.m.rack.gpus, self.m.model
@@ -195,7 +204,7 @@ class Toy:
                     expert_parallel=e,
                     microbatch_sequences=b,
                     sequence_parallel=sp,
-                ):
+                ) and self.runs(tensor=t, context=k, expert=e, sequence=1 + sp):
                     yield Shape(
                         tensor_parallel=t,
                         micro_batch=b,
@@ -210,7 +219,7 @@ class Toy:
         g, layers = self.m.rack.gpus, self.m.model.layers
         for s, p in itertools.product(self.shapes(), range(1, layers + 1)):
             for v, q in itertools.product(range(1, (layers // p if p > 1 else 1) + 1), {1, min(p, g // s.gpus or 1)}):
-                if self.fine(pipeline_parallel=p, virtual_stages=v):
+                if self.fine(pipeline_parallel=p, virtual_stages=v) and self.runs(pipeline=p, interleaved=v):
                     block = block_of(
                         g,
                         tensor_parallel=s.tensor_parallel,
@@ -232,7 +241,7 @@ class Toy:
                 if racks * price > self.budget or (self.sites is None and racks > (h.racks or 0)):
                     break
                 for zero, m in itertools.product(
-                    range(4), range(p if v > 1 else 1, self.most // s.micro_batch // d + 1)
+                    self.zero_stages(p), range(p if v > 1 else 1, self.most // s.micro_batch // d + 1)
                 ):
                     if self.fine(zero_stage=zero, microbatches_per_step=m, data_parallel=d):
                         yield Column(s, p, v, block, d, zero, m)

@@ -220,7 +220,7 @@ class Cut:
         q = np.minimum(p, fit) if self.packed else np.ones_like(p)
         kinds, at = np.unique(q, return_inverse=True)
         blocks = [self._block(int(n)) for n in kinds]
-        table = np.array([_figures(b) for b in blocks], dtype=np.int64)[at]
+        table = np.array([_figures(b) for b in blocks], dtype=np.int64).reshape(-1, 5)[at]
         racks, replicas, per_rack, stage_racks, wired = table.T
         wired = np.where(self.space.wires_all & (wired > 0), self.space.gpus, wired)
         found = Pipelines(p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired)

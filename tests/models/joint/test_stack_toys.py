@@ -1,0 +1,99 @@
+"""The joint optimum with frameworks that lack ZeRO stages and ways to divide a step equals full enumeration."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+from joint_brute_force import Toy
+from joint_proof import solved_with_proof
+from joint_toys import SOFTWARE, toy, with_pins
+
+from planner.checks.joint.missing import missing_columns
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.instance.workload import Software
+from planner.models.joint.solution import JointStatus
+from planner.models.joint.space import problem_of
+from planner.plan.proof import JointProof
+
+STACKS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "no ZeRO": {"zero_stages": [0], "parallelism": ["tensor", "pipeline", "interleaved"]},
+    "ZeRO-1": {"zero_stages": [0, 1], "parallelism": ["tensor", "sequence", "pipeline"]},
+    "FSDP alone": {"zero_stages": [0, 2, 3], "parallelism": []},
+    "FSDP without pipelines": {"zero_stages": [0, 1, 2, 3], "pipelined_zero_stages": [0, 1]},
+}
+CASES = [(seed, stack) for seed in (5, 9, 31, 36) for stack in STACKS]
+
+
+def made(seed: int, stack: str) -> Instance:
+    """Return a toy with a framework, its ZeRO stage free."""
+    i = toy(seed, forced=seed in (9, 36))
+    software = Software.model_validate(SOFTWARE | {"name": stack} | STACKS[stack])
+    pins = {"layout.data_parallel": i.pins["layout.data_parallel"]} if seed == 9 else {}
+    return i.model_copy(
+        update={"pins": pins, "workload": i.workload.model_copy(update={"software": software})},
+    )
+
+
+@cache
+def best(seed: int, stack: str) -> tuple[float, float] | None:
+    """Enumerate a case once: seconds a sequence and capital of the best plan."""
+    found = Toy(made(seed, stack)).best()
+    return None if found is None else (found.seconds, found.usd)
+
+
+@pytest.mark.parametrize(("seed", "stack"), CASES)
+def test_equals_full_enumeration(seed: int, stack: str) -> None:
+    """Search and loops over all that the framework has agree, and the checker finds nothing below the bound."""
+    i, wanted = made(seed, stack), best(seed, stack)
+    found, proof = solved_with_proof(i)
+    if wanted is None:
+        assert found.status is JointStatus.INFEASIBLE
+        return
+    assert found.plan is not None and found.days is not None and found.status is JointStatus.OPTIMAL
+    assert (found.plan.seconds, found.plan.capital_usd) == pytest.approx(wanted, rel=1e-9)
+    column = found.plan.column
+    software = i.workload.software
+    assert isinstance(software, Software) and column.zero in software.zero_stages_under(column.p)
+    phi = i.network.transport.slowdown if i.network is not None else 1.0
+    assert list(missing_columns(i, found.days, proof, transport_slowdown=phi)) == []
+
+
+def test_frameworks_matter() -> None:
+    """On every toy some framework is slower than one that has all, and each is on some toy."""
+    slower = {(seed, stack) for seed, stack in CASES if (best(seed, stack) or (9e9,)) > (best(seed, "all") or (9e9,))}
+    assert {seed for seed, _ in slower} == {seed for seed, _ in CASES}
+    assert {stack for _, stack in slower} == set(STACKS) - {"all"}
+
+
+def test_the_checker_enumerates_what_the_framework_has() -> None:
+    """A bound at the optimum of a framework that has less passes, and with one that has all a column is below it."""
+    seed, stack = next((s, k) for s, k in CASES if (best(s, k) or (0.0,)) > (best(s, "all") or (9e9,)))
+    found, _ = solved_with_proof(made(seed, stack))
+    assert found.days is not None
+    bare = JointProof(max_racks_by_wired_gpus={})
+    more = made(seed, "all")
+    phi = more.network.transport.slowdown if more.network is not None else 1.0
+    assert list(missing_columns(more, found.days, bare, transport_slowdown=phi))
+
+
+@pytest.mark.parametrize(
+    ("stack", "pins", "message"),
+    [
+        ("no ZeRO", {"zero_stage": 3}, r"pins\['layout.zero_stage'\]: 3 .* it has 0; no ZeRO has ZeRO stages 0 .*: choose"),
+        ("no ZeRO", {"sequence_parallel": True}, "True is outside .* it has False; no ZeRO has no .sequence."),
+        ("ZeRO-1", {"virtual_stages": 2}, 'no "interleaved" among its parallelism: choose another workload.software'),
+        ("ZeRO-1", {"context_parallel": 2}, 'no "context"'),
+        ("ZeRO-1", {"schedule": "zb-h1"}, "it has 1f1b; ZeRO-1 has no other schedule: choose"),
+        ("FSDP alone", {"tensor_parallel": 2}, 'it has 1; FSDP alone has no "tensor"'),
+        ("FSDP alone", {"pipeline_parallel": 2}, 'no "pipeline"'),
+        ("FSDP alone", {"layers_per_stage": [1, 1]}, 'has 2 stages; FSDP alone has no "pipeline"'),
+        ("FSDP without pipelines", {"zero_stage": 2, "pipeline_parallel": 2}, r"it has 0, 1; .*\(under a pipeline 0, 1\)"),
+    ],
+)
+def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any], message: str) -> None:
+    """A pin that the framework cannot run is refused with its path, its value and the remedy."""
+    i = with_pins(made(5, stack), **{f"layout.{k}": v for k, v in pins.items()})
+    with pytest.raises(InputError, match=message):
+        problem_of(i)
