@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 from joint_brute_force import Toy
 from joint_proof import solved_with_proof
@@ -12,8 +13,10 @@ from planner.checks.joint.missing import missing_columns
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
+from planner.models.joint.bounds import Conditions, Rows, terms
+from planner.models.joint.columns import min_fill_layer
 from planner.models.joint.solution import JointStatus
-from planner.models.joint.space import problem_of
+from planner.models.joint.space import problem_of, strategies
 from planner.plan.proof import JointProof
 
 STACKS: dict[str, dict[str, Any]] = {
@@ -21,6 +24,7 @@ STACKS: dict[str, dict[str, Any]] = {
     "no ZeRO": {"zero_stages": [0], "parallelism": ["tensor", "pipeline", "interleaved"]},
     "ZeRO-1": {"zero_stages": [0, 1], "parallelism": ["tensor", "sequence", "pipeline"]},
     "FSDP alone": {"zero_stages": [0, 2, 3], "parallelism": []},
+    "zero bubble": {"schedules": ["1f1b", "zb-h1"], "zero_stages": [0, 1], "parallelism": ["tensor", "pipeline"]},
     "FSDP without pipelines": {"zero_stages": [0, 1, 2, 3], "pipelined_zero_stages": [0, 1]},
 }
 CASES = [(seed, stack) for seed in (5, 9, 31, 36) for stack in STACKS]
@@ -105,3 +109,34 @@ def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any],
     i = with_pins(made(5, stack), **{f"layout.{k}": v for k, v in pins.items()})
     with pytest.raises(InputError, match=message):
         problem_of(i)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+@pytest.mark.parametrize("seed", [5, 9, 31])
+def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
+    """No pipeline comes once for less than its layers fill it, with any number of micro-batches and any ZeRO stage."""
+    i = made(seed, "all")
+    software = Software.model_validate(SOFTWARE | {"name": "x", "schedules": [schedule]})
+    model = i.workload.model.model_copy(update={"layers": 12})  # type: ignore[union-attr]
+    i = i.model_copy(update={"workload": i.workload.model_copy(update={"software": software, "model": model})})
+    problem, seen = problem_of(i), 0
+    for s in list(strategies(problem))[::7]:
+        x = s.pipelines
+        for m in (1, 2, 5, 12, 40):
+            rows = Rows(
+                p=x.p,
+                v=x.v,
+                d=1 + 0 * x.p,
+                m=m + 0 * x.p,
+                replicas_per_rack=x.replicas_per_rack,
+                stage_racks=x.stage_racks,
+                block_replicas=x.replicas,
+                inside=x.inside,
+            )
+            for zero in (0, 3):
+                free = Conditions(racks=1, shards=1, send=1.0, allreduce=1.0)
+                once = terms(s, zero, rows, free).once
+                fill = (x.p - 1) * np.ceil(np.ceil(12 / x.p) / x.v) * min_fill_layer(s)
+                assert np.all(once >= fill * (1 - 1e-9))
+                seen += int(np.sum(fill > 0.25 * (x.p - 1) * np.ceil(12 / x.p) / x.v * s.layer))
+    assert seen > 100
