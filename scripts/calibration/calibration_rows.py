@@ -28,14 +28,37 @@ from planner.physics.training.step import Conditions
 
 SET_ASIDE = 5  # one row in five, by the hash of its id, is never fitted
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
-ACCELERATORS = {"H100-SXM": "H100", "H100-96GB-HBM2e-500W": "H100-96GB-500W"}
-RACKS = {"GB200": "GB200-NVL72", "GB300": "GB300-NVL72"}
+ACCELERATORS = {
+    "H100-SXM": "H100",
+    "H100-96GB-HBM2e-500W": "H100-96GB-500W",
+    "H800-SXM": "H800",
+    "TPUv4": "TPU-v4",
+    "TPU v4": "TPU-v4",
+    "TPUv5p": "TPU-v5p",
+    "TPU v5p": "TPU-v5p",
+    "v5p": "TPU-v5p",
+    "TPU v6e": "TPU-v6e",
+    "Trillium": "TPU-v6e",
+}
+RACKS = {
+    "GB200": "GB200-NVL72",
+    "GB300": "GB300-NVL72",
+    "TPU-v4": "TPU-v4-pod",
+    "TPU-v5p": "TPU-v5p-pod",
+    "TPU-v6e": "TPU-v6e-pod",
+}
+"""Scale-up domains of the catalogue's accelerators that are not nodes of 8."""
 MODELS = {
     "DeepSeekV3": "deepseek-v3",
     "Kimi_K2": "kimi-k2",
     "Qwen3_30B_a3B": "qwen3-30b-a3b",
     "Qwen3_235B_a22B": "qwen3-235b-a22b",
     "GPT OSS 120B": "gpt-oss-120b",
+    "DeepSeek-V2": "deepseek-v2",
+    "DeepSeek-V3": "deepseek-v3",
+    "PaLM 540B": "palm-540b",
+    "Nemotron-8B": "nemotron-3-8b",
+    "Nemotron-22B": "nemotron-3-22b",
 }
 """Models whose architecture the table does not give in full, in the catalogue."""
 FRAMEWORKS = (
@@ -46,6 +69,10 @@ FRAMEWORKS = (
     ("NeMo 24", "megatron-core-2024"),
     ("Megatron-Core r0.8", "megatron-core-2024"),
     ("NVIDIA Megatron-Bridge", "megatron-bridge"),
+    ("DeepSeek", "hai-llm"),
+    ("MaxText", "maxtext"),
+    ("PaLM", "maxtext"),
+    ("Chowdhery", "maxtext"),
 )
 """What a table's source runs on, by the start of its name."""
 GIB = 2**30
