@@ -365,8 +365,16 @@ def _with_unstated(case: Case, row: dict[str, str], batch: int) -> Case:
                     replace(case, strategy=replace(strategy, micro_batch=b, virtual_stages=v, micro_batches=m)), row
                 )
             )
-    fitting = [x for x in tries if x.memory() <= x.room] or tries
+    fitting = [x for x in tries if x.memory() <= x.room] or [_sharded(x, row) for x in tries]
     return min(fitting, key=lambda x: x.predict())
+
+
+def _sharded(case: Case, row: dict[str, str]) -> Case:
+    """Shard the weights too of a run that ran and fits in no other way, where the row states no ZeRO stage."""
+    if row["zero"] or 3 not in case.machine.software.zero_stages or case.strategy.pipeline_parallel > 1:
+        return case
+    plain = replace(case.strategy, recompute="none", recomputed_layers_per_stage=(), zero_stage=3)
+    return _recomputed(replace(case, strategy=plain), row)
 
 
 def _recomputed(case: Case, row: dict[str, str]) -> Case:
