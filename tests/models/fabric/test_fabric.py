@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from fabric_cases import PHI, dearer, hidden, instance, request, solve, switch
+from fabric_cases import PHI, binds, dearer, hidden, instance, request, solve, switch
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -138,6 +138,7 @@ def test_agrees_with_brute_force(seed: int) -> None:
     assert (found.objective, found.solution.unavoidable_splits, d.switches) == (pytest.approx(best[0]), *best[1:])
     assert found.bound == found.objective
     assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and pinned(i, found.solution.switch, d)
+    assert binds(i, r, found.solution)
 
 
 FAMILIES = {"rail": lambda g: (g, 1, 1), "rack": lambda g: (1, g, 1), "rail-only": lambda g: (1, 1, g)}

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from fabric_cases import dearer, hidden, instance, request, solve, switch
+from fabric_cases import binds, dearer, hidden, instance, request, solve, switch
 from fabric_zone_cases import FAMILIES, divisors, enough_between, every_design, pinned, splits
 
 from planner.instance.instance import Instance
@@ -77,6 +77,7 @@ def compare(i: Instance, r: FabricRequest) -> int:
     assert found.objective == pytest.approx(best[0], abs=0.02)
     assert found.bound == found.objective
     assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between(i, d) and pinned(i, d)
+    assert binds(i, r, found.solution)
     if i.network.floor is None:
         assert (found.solution.unavoidable_splits, d.switches) == best[1:]
     return d.tiers

@@ -12,6 +12,7 @@ from test_price import box, network
 
 from planner.instance.network import FabricFamily, Spares
 from planner.models.fabric.report import GatewayRates, site_fabric
+from planner.physics.network.cabling import switch_counts
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.links import spare_ports
 from planner.physics.network.locality import locality
@@ -54,6 +55,11 @@ def test_a_stated_fabric_is_its_design(d: Design) -> None:
     n = network().model_copy(update={"spares": Spares(share=0.2), "group_routing": routing})
     assert design_of(f, d.racks, ports=d.ports, gpus=d.gpus_per_rack, network=n) == d
     assert design_fault(f, d.racks) is None
+    tiers = [(t.name, t.switches) for t in f.tiers]
+    assert tiers == [(tier, n) for tier, n in switch_counts(d).items() if tier != "wan-gateway"]
+    if not isinstance(d, Dragonfly):  # what comes up to a full switch over what goes on; nothing goes on from the top
+        flows = [t.down_ports / t.up_ports / (d.split if t.name == "leaf" else 1) for t in f.tiers[:-1]]
+        assert [t.oversubscription for t in f.tiers] == pytest.approx([*flows, 1.0])
 
 
 # A tree of four tiers without a fault, by its tiers: ports down, up, and the links of a bundle.
