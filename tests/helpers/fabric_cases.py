@@ -169,7 +169,7 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
 def binds(i: Instance, r: FabricRequest, found: fabric.FabricDesign) -> bool:
     """Say whether the rules named are those that leave no port over, or that one link fewer would break.
 
-    Of links those of a leaf of two tiers, of a spine and of a core, where there are more than one and no pin asks for them.
+    Of links those of a leaf of two tiers, of a spine and of a core: of several, and where no pin asks for them.
     """
     d, said = found.design, set(found.binding)
     if d.single or isinstance(d, Dragonfly):
