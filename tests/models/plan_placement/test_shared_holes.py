@@ -72,3 +72,13 @@ def test_nothing_split_needs_no_piece() -> None:
     """No group, no cluster, no piece."""
     assert min_pieces(drawn(0), cluster_sizes(drawn(0), 0), 0, run) == (Choice(), 0)
     assert analytic_extra_pieces(drawn(0), 0) == 0
+
+
+@pytest.mark.parametrize("seed", range(28))
+def test_no_cluster_is_offered_that_two_smaller_ones_replace(seed: int) -> None:
+    """The sizes are those whose holes are fewer than any two clusters of as many groups need together."""
+    shape = drawn(seed)
+    split = (shape.hole * shape.full + shape.rest_hole) // shape.group
+    need = {a: -(-a * shape.group // shape.hole) for a in range(1, split + 1)}
+    whole = {a: b for a, b in need.items() if all(need[c] + need[a - c] > b for c in range(1, a)) and b <= shape.full}
+    assert cluster_sizes(shape, split).plain == whole
