@@ -1,12 +1,16 @@
 """The fewest links of a dragonfly, each against a plain count up from none."""
 
 import math
+from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.models.fabric import dragonfly
+from planner.instance.network import Network
+from planner.models.fabric import data, dragonfly
+from planner.models.requests import FabricRequest
 from planner.physics.network.dragonfly import unevenness
 
 LINKS = st.integers(0, 40)
@@ -100,3 +104,37 @@ def test_groups_have_the_sizes_of_their_parts(rails: int, domains: int, data: st
         >= set(sizes)
     )
     assert one(dragonfly._local(mode, row)) == 2 * sum(math.comb(a, 2) for a in sizes)
+
+
+@given(st.integers(0, 30), st.integers(1, 6), st.integers(1, 6), st.integers(1, 12), st.integers(1, 20), st.booleans())
+def test_gradients_on_links_between_groups(
+    ports: int, rails: int, rails_per_pod: int, group_racks: int, domains: int, valiant: bool
+) -> None:
+    """Ports of a WAN gateway dealt to groups in turn: the group with the most of them takes its part of all gradients.
+
+    A group sends what its racks of one stage have on its rails. By way of other groups all of it and what comes to the
+    group's ports share its links; on shortest paths two groups send each other's ports their part, both ways.
+    """
+    width, domain, pods = 2, 3, -(-rails // rails_per_pod) * -(-domains // 2)
+    network = Network.model_validate(
+        {
+            "switches": [{"name": "s", "ports": 64, "port_gbps": 800, "price_usd": 0, "power_watts": 0}],
+            "optics": {"name": "o", "price_usd": 0, "power_watts": 0},
+            "group_routing": "valiant" if valiant else "shortest",
+        }
+    )
+    times = {"pipeline_send_seconds": 0.0, "pipeline_send_window_seconds": 1.0}
+    times |= {"allreduce_seconds": 0.0, "allreduce_window_seconds": 1.0}
+    asked = FabricRequest(racks=60, group_racks=group_racks, groups=1, exchange_gbps=rails * 2400.0, **times)
+    (switch,) = network.switches
+    mode = data.Mode(switch=switch, family="dragonfly", rails=rails, rail_gpus=1, apart=1, lanes=1)
+    problem = data.Problem(network, asked, (mode,), {}, data.Ratios(1.0, 1.0), 1)
+    row = np.zeros((1, len(dragonfly.SHAPE)), dtype=np.int64)
+    given_ = {"wan_ports": ports, "pods": pods, "domains_per_pod": width, "domain": domain, "rails": rails_per_pod}
+    for name, n in given_.items():
+        row[:, dragonfly.COL[name]] = n
+    dealt = max(Counter(n % pods for n in range(ports)).values(), default=0) / max(1, ports)
+    # 2,400 Gbps a rail on ports of 800 are three links' worth of a leaf that holds a whole stage.
+    sent = 3 * min(1.0, width * domain / group_racks) * rails_per_pod
+    expected = (sent * (ports > 0) + 3 * rails * dealt) if valiant else 2 * sent * dealt
+    assert float(one(dragonfly._exchange_flows(problem, mode, row))) == pytest.approx(expected, rel=1e-6)
