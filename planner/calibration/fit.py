@@ -95,7 +95,7 @@ def fit(
         middle if start is None else interior(start),
         jac=slopes,
         bounds=(low, high),
-        method="dogbox",
+        method="trf",
         loss=loss,
         f_scale=scale,
         max_nfev=evaluations,

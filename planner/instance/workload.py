@@ -1,6 +1,6 @@
 """What is trained: the model, its precision, the software stack."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -113,8 +113,18 @@ class Precision(Sourced):
     collective_bytes: Positive = Field(description="Per activation element that tensor and pipeline parallelism send.")
 
 
+Zero = Literal[0, 1, 2, 3]
+Parallelism = Literal["tensor", "tensor-2d", "sequence", "context", "expert", "pipeline", "interleaved"]
+NEEDS: dict[Parallelism, Parallelism] = {"tensor-2d": "tensor", "sequence": "tensor", "interleaved": "pipeline"}
+ZERO_STAGES: tuple[Zero, ...] = get_args(Zero)
+PARALLELISM: tuple[Parallelism, ...] = get_args(Parallelism)
+
+
 class Software(Sourced):
-    """A training framework: which kernels, fusions and overlaps it has, and what it costs beside the GPUs' work."""
+    """A training framework: what it can run, which overlaps it has, and what it costs beside the GPUs' work.
+
+    One that does not say what it can run is the user's own, which can run all.
+    """
 
     name: str
     flash_attention: bool = Field(True, description="One kernel keeps no scores and skips the causal half.")
@@ -129,7 +139,16 @@ class Software(Sourced):
     collective_seconds: NonNegative = Field(0.0, description="Time to start one collective on the critical path.")
     microbatch_seconds: NonNegative = Field(0.0, description="Exposed CPU overhead of a micro-batch.")
     step_seconds: NonNegative = Field(0.0, description="Exposed CPU overhead of a step: data, logging.")
-    schedules: tuple[Literal["1f1b", "zb-h1"], ...] = Field(("1f1b",), description="1f1b: interleaved too.")
+    schedules: tuple[Literal["1f1b", "zb-h1"], ...] = Field(
+        ("1f1b",), min_length=1, description="Of a pipeline; 1f1b: interleaved too, where parallelism has it."
+    )
+    zero_stages: tuple[Zero, ...] = Field(ZERO_STAGES, min_length=1, description="ZeRO stages that it has.")
+    pipelined_zero_stages: tuple[Zero, ...] | None = Field(
+        None, description="Those of them that it has under pipeline parallelism too; absent: all."
+    )
+    parallelism: tuple[Parallelism, ...] = Field(
+        PARALLELISM, description="Ways to divide a step, beside replicas, that it has; absent: all."
+    )
     tensor_overlap: Fraction = Field(0.0, description="Share of the TP exchange hidden under sequence parallelism.")
     pipeline_overlap: Fraction = Field(1.0, description="Share of the pipeline exchange that may run beside compute.")
     pipeline_start_seconds: NonNegative = Field(0.0, description="CPU overhead of one pipeline exchange.")
@@ -151,6 +170,26 @@ class Software(Sourced):
     )
     buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that no sharding divides.")
     sharded_buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that ZeRO divides.")
+
+    @model_validator(mode="after")
+    def _under_pipelines(self) -> Self:
+        """Refuse ZeRO stages under pipelines that there are not without, and interleaving without pipelines."""
+        more = sorted(set(self.pipelined_zero_stages or ()) - set(self.zero_stages))
+        if more:
+            raise ValueError(f"pipelined_zero_stages must be among zero_stages ({more[0]} is not); add it there")
+        for part, whole in NEEDS.items():
+            if part in self.parallelism and whole not in self.parallelism:
+                raise ValueError(f'parallelism has "{part}" and not "{whole}", which it needs; add that')
+        return self
+
+    def has(self, parallelism: Parallelism) -> bool:
+        """Return whether it has a way to divide a step."""
+        return parallelism in self.parallelism
+
+    def zero_stages_under(self, stages: int) -> list[Zero]:
+        """List the ZeRO stages that it has for a pipeline of so many stages, ascending."""
+        under = self.pipelined_zero_stages
+        return sorted(self.zero_stages if stages == 1 or under is None else under)
 
 
 class Workload(Sourced):

@@ -16,7 +16,7 @@ from planner.physics.training import step
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
 from planner.physics.training.operations import Machine
-from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, write_layout
+from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, unsupported, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.simulation.reference_tree import transport_slowdown_of
@@ -132,7 +132,7 @@ def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]
         "microbatch_sequences": sequences,
         "recompute": "full" if recomputes else "none",
         "sequence_parallel": False,
-        "zero_stage": 0,
+        "zero_stage": min(machine.software.zero_stages_under(stages), default=0),
         "layers_per_stage": even_layers(machine.model.layers, stages),
         "stages_per_rack": min_stages_per_rack(gpus, unit, stages, replicas, instance.hardware.racks),
     } | pinned
@@ -178,6 +178,7 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
 def _problems(instance: Instance, strategy: ParallelStrategy, m: LayoutMetrics) -> Iterator[str]:
     """Return what keeps a complete layout from running."""
     machine, smallest = step.machine_of(instance), min(strategy.layers_per_stage)
+    yield from unsupported(machine.software, strategy)
     if machine.model.heads % strategy.tensor_parallel:
         yield f"tensor_parallel {strategy.tensor_parallel} does not divide the {machine.model.heads} heads"
     if strategy.virtual_stages > smallest:

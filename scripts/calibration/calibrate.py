@@ -19,75 +19,14 @@ from typing import Any
 import numpy as np
 from calibration_rows import Case, groups, read
 from error_table import error_classes, write_errors, write_points
+from fitted_constants import CONSTANTS, KNOWN
 from held_out import errors_by_fold, errors_by_source, fitted
 
 from planner.calibration.catalogue_files import write
-from planner.calibration.constants import Constant, on_a_bound
+from planner.calibration.constants import on_a_bound
 from planner.calibration.fit import Numbers, log_errors
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
-A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
-B200, B300 = ("B200", "GB200"), ("B300", "GB300")
-EVERY = (*A100, *H100, *CAPPED, *B200, *B300)
-STACKS = (
-    "megatron-core",
-    "megatron-core-2025",
-    "megatron-core-2024",
-    "megatron-lm-2022",
-    "megatron-lm-2021",
-    "megatron-deepspeed",
-    "llm-foundry-fsdp",
-    "torchtitan",
-)
-FORKS = {"megatron-core": ("megatron-core", "megatron-zero-bubble")}
-"""Entries that share the constants of a stack that was measured."""
-UNFUSED, FLASH = STACKS[3:6], (*STACKS[:3], *STACKS[6:])
-NARROW = (*STACKS[:3], "llm-foundry-fsdp", "torchtitan")
-
-
-def _accelerators(path: str, low: float, high: float, *groups: tuple[str, ...]) -> list[Constant]:
-    return [Constant("accelerators", entries, path, low, high) for entries in groups]
-
-
-def _max_share(entries: tuple[str, ...], *kinds: str) -> list[Constant]:
-    return [x for k in kinds for x in _accelerators(f"gemm_efficiency.max_share.{k}", 0.2, 0.92, entries)]
-
-
-def _software(path: str, low: float, high: float, stacks: Sequence[str] = STACKS) -> list[Constant]:
-    return [Constant("software", FORKS.get(s, (s,)), path, low, high) for s in stacks]
-
-
-CONSTANTS: tuple[Constant, ...] = (
-    *_max_share(A100, "bf16"),
-    *_max_share(H100, "bf16", "fp8"),
-    *_max_share(CAPPED, "bf16", "fp8"),
-    *_max_share(B200, "bf16", "fp8", "fp4"),
-    *_max_share(B300, "bf16", "fp8", "fp4"),
-    *_accelerators("attention_efficiency", 0.25, 0.8, A100, H100, CAPPED, B200, B300),
-    *_accelerators("scale_up_latency_seconds", 1e-6, 4e-5, A100, (*H100, *CAPPED), (*B200, *B300)),
-    *_accelerators("gemm_efficiency.operand_traffic", 0.02, 1.0, EVERY),
-    *_accelerators("hbm_efficiency", 0.6, 0.92, EVERY),
-    *_accelerators("kernel_seconds", 1e-6, 1e-5, EVERY),
-    *_accelerators("scale_up_efficiency", 0.5, 0.95, EVERY),
-    *_accelerators("nic_efficiency", 0.5, 0.95, EVERY),
-    *_software("attention_share", 0.3, 1.0, [s for s in FLASH if s != "megatron-core"]),
-    *_software("score_efficiency", 0.1, 1.0, UNFUSED),
-    *_software("elementwise_traffic", 0.7, 4.0),
-    *_software("quantise_traffic", 0.3, 3.0, NARROW),
-    *_software("loss_bytes_per_logit", 8.0, 80.0),
-    *_software("launch_seconds", 1e-6, 3e-4),
-    *_software("collective_seconds", 1e-6, 3e-4),
-    *_software("microbatch_seconds", 1e-5, 2e-2, STACKS[:6]),
-    *_software("pipeline_start_seconds", 1e-6, 1e-2, STACKS[:6]),
-    *_software("step_seconds", 1e-3, 0.25),
-    *_software("tensor_overlap", 0.05, 0.95, (*STACKS[:3], "torchtitan")),
-    *_software("pipeline_overlap", 0.05, 1.0, STACKS[:3]),
-    *_software("data_exposed", 0.02, 1.0, STACKS[:3]),
-    *_software("sharding_exposed", 0.02, 1.0, FLASH),
-    *_software("expert_overlap", 0.02, 0.95, STACKS[:2]),
-    *_software("expert_efficiency", 0.2, 1.0, STACKS[:2]),
-)
-
 TOGETHER: dict[str, Callable[[str], bool]] = {
     "dense on several nodes of A100 or H100": lambda g: (
         (g[0] in "AH" and g.endswith("dense multi-node")) or g == "vTrain multi-node"
@@ -155,8 +94,8 @@ def stage_memory_errors(cases: list[Case]) -> None:
         each = np.array([e for _, e in errors])
         worst = max(errors, key=lambda e: abs(e[1]))
         print(
-            f"memory by stage: {len(each)} stages, mean |error| {np.mean(np.abs(each)):.2%}, bias {np.mean(each):+.2%}, "
-            f"worst {worst[1]:+.2%} ({worst[0]})"
+            f"memory by stage: {len(each)} stages, mean |error| {np.mean(np.abs(each)):.2%}, "
+            f"bias {np.mean(each):+.2%}, worst {worst[1]:+.2%} ({worst[0]})"
         )
 
 
@@ -180,7 +119,7 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
 
 def report_sources(cases: list[Case], values: Sequence[float]) -> None:
     """Print the errors on each source of constants that were fitted without it."""
-    errors = errors_by_source(cases, CONSTANTS, values)
+    errors = errors_by_source(cases, KNOWN, values)
     print(f"{'fitted without the source':64}{'rows':>8}{'mean |error|':>14}{'bias':>8}")
     for source in sorted({c.source for c in cases}):
         each = np.array([errors[c.id] for c in cases if c.source == source])
@@ -223,7 +162,7 @@ def main() -> None:
     timed = [c for c in cases if c.seconds]
     values = [c.read() for c in CONSTANTS]
     if given.fit:
-        values = fitted([c for c in timed if not c.set_aside], CONSTANTS)
+        values = fitted([c for c in timed if not c.set_aside], KNOWN, values)
         for constant, value in zip(CONSTANTS, values, strict=True):
             print(f"  {constant.name:70} {constant.read():>10.4g} -> {value:.4g}")
     if given.write:
@@ -235,7 +174,7 @@ def main() -> None:
     if given.sources:
         report_sources(timed, values)
     if given.errors:
-        errors = errors_by_fold(timed, CONSTANTS, values)
+        errors = errors_by_fold(timed, KNOWN, values)
         write_points(given.errors, timed, errors)
         write_errors(CATALOGUE, error_classes(timed, errors))
     on_bounds = on_a_bound(CONSTANTS, values)

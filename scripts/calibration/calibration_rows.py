@@ -28,14 +28,37 @@ from planner.physics.training.step import Conditions
 
 SET_ASIDE = 5  # one row in five, by the hash of its id, is never fitted
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
-ACCELERATORS = {"H100-SXM": "H100", "H100-96GB-HBM2e-500W": "H100-96GB-500W"}
-RACKS = {"GB200": "GB200-NVL72", "GB300": "GB300-NVL72"}
+ACCELERATORS = {
+    "H100-SXM": "H100",
+    "H100-96GB-HBM2e-500W": "H100-96GB-500W",
+    "H800-SXM": "H800",
+    "TPUv4": "TPU-v4",
+    "TPU v4": "TPU-v4",
+    "TPUv5p": "TPU-v5p",
+    "TPU v5p": "TPU-v5p",
+    "v5p": "TPU-v5p",
+    "TPU v6e": "TPU-v6e",
+    "Trillium": "TPU-v6e",
+}
+RACKS = {
+    "GB200": "GB200-NVL72",
+    "GB300": "GB300-NVL72",
+    "TPU-v4": "TPU-v4-pod",
+    "TPU-v5p": "TPU-v5p-pod",
+    "TPU-v6e": "TPU-v6e-pod",
+}
+"""Scale-up domains of the catalogue's accelerators that are not nodes of 8."""
 MODELS = {
     "DeepSeekV3": "deepseek-v3",
     "Kimi_K2": "kimi-k2",
     "Qwen3_30B_a3B": "qwen3-30b-a3b",
     "Qwen3_235B_a22B": "qwen3-235b-a22b",
     "GPT OSS 120B": "gpt-oss-120b",
+    "DeepSeek-V2": "deepseek-v2",
+    "DeepSeek-V3": "deepseek-v3",
+    "PaLM 540B": "palm-540b",
+    "Nemotron-8B": "nemotron-3-8b",
+    "Nemotron-22B": "nemotron-3-22b",
 }
 """Models whose architecture the table does not give in full, in the catalogue."""
 FRAMEWORKS = (
@@ -46,6 +69,10 @@ FRAMEWORKS = (
     ("NeMo 24", "megatron-core-2024"),
     ("Megatron-Core r0.8", "megatron-core-2024"),
     ("NVIDIA Megatron-Bridge", "megatron-bridge"),
+    ("DeepSeek", "hai-llm"),
+    ("MaxText", "maxtext"),
+    ("PaLM", "maxtext"),
+    ("Chowdhery", "maxtext"),
 )
 """What a table's source runs on, by the start of its name."""
 GIB = 2**30
@@ -338,8 +365,16 @@ def _with_unstated(case: Case, row: dict[str, str], batch: int) -> Case:
                     replace(case, strategy=replace(strategy, micro_batch=b, virtual_stages=v, micro_batches=m)), row
                 )
             )
-    fitting = [x for x in tries if x.memory() <= x.room] or tries
+    fitting = [x for x in tries if x.memory() <= x.room] or [_sharded(x, row) for x in tries]
     return min(fitting, key=lambda x: x.predict())
+
+
+def _sharded(case: Case, row: dict[str, str]) -> Case:
+    """Shard the weights too of a run that ran and fits in no other way, where the row states no ZeRO stage."""
+    if row["zero"] or 3 not in case.machine.software.zero_stages or case.strategy.pipeline_parallel > 1:
+        return case
+    plain = replace(case.strategy, recompute="none", recomputed_layers_per_stage=(), zero_stage=3)
+    return _recomputed(replace(case, strategy=plain), row)
 
 
 def _recomputed(case: Case, row: dict[str, str]) -> Case:
@@ -402,6 +437,8 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
         return precision(
             dtype, gradient_bytes=gradient, parameter_bytes=4.0 if wide else 2.0, optimizer_bytes=8.0 if wide else 4.0
         )
+    if software == "megatron-deepspeed" and dtype == "bf16":  # the passes' own gradients stay beside the FP32 sums
+        return precision(dtype, gradient_bytes=4.0, parameter_bytes=4.0)
     short = software == "megatron-lm-2021" or (software == "megatron-deepspeed" and dtype == "fp16")
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
 

@@ -10,7 +10,7 @@ import planner
 from planner.instance.base import Sourced
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.network import Medium, Switch
-from planner.instance.workload import Model
+from planner.instance.workload import Model, Software
 from planner.physics.training.transformer import total_parameters
 
 CATALOGUE = Path(planner.__file__).parent / "catalogue"
@@ -20,6 +20,7 @@ TYPES: dict[str, type[Sourced]] = {
     "switches": Switch,
     "models": Model,
     "media": Medium,
+    "software": Software,
 }
 NOMINAL = {
     "gpt3-175b": 175e9,
@@ -44,6 +45,10 @@ NOMINAL = {
     "gpt-oss-120b": 116.8e9,
     "deepseek-v3": 671e9,
     "kimi-k2": 1.04e12,
+    "deepseek-v2": 236e9,
+    "palm-540b": 540e9,
+    "nemotron-3-8b": 8.5e9,
+    "nemotron-3-22b": 21.3e9,  # 22B with what the matrices leave out
 }
 
 
@@ -77,9 +82,10 @@ def test_entry_says_where_each_figure_is_from(kind, name):
 
 @pytest.mark.parametrize("name", sorted(read("accelerators")))
 def test_peaks_are_dense(name):
-    """Halving the type doubles the dense peak: fp8 is twice bf16, bf16 equals fp16."""
+    """Halving the type doubles the dense peak: fp8 is twice bf16, bf16 equals fp16 where there is that."""
     peak = read("accelerators")[name]["peak_flop_per_second"]
-    assert peak["bf16"] == peak["fp16"]
+    assert peak["bf16"] == peak.get("fp16", peak["bf16"])
+    assert ("fp16" in peak) == (not name.startswith("TPU"))
     if "fp8" in peak:
         assert peak["fp8"] == 2 * peak["bf16"]
     if "fp4" in peak:
@@ -98,7 +104,64 @@ def test_catalogue_has_the_generations():
         "GB200-NVL72",
         "GB300-NVL72",
         "B200-NVL72-seed",
+        "HGX-H800",
+        "HGX-H20",
+        "MI300X-platform",
+        "TPU-v4-pod",
+        "TPU-v5p-pod",
+        "TPU-v6e-pod",
     } <= set(read("racks"))
+
+
+@pytest.mark.parametrize("name", sorted(set(read("software")) - {"ideal"}))
+def test_stacks_say_what_they_can_run(name):
+    """Each framework states its ZeRO stages and ways to divide a step, with a source; ideal alone leaves them out."""
+    entry = read("software")[name]
+    for key in ("zero_stages", "parallelism"):
+        assert key in entry and entry["source"][key].strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "alone", "under", "has", "lacks"),
+    [
+        ("megatron-lm-2021", [0], [0], {"tensor", "interleaved"}, {"sequence", "context", "expert"}),
+        ("megatron-lm-2022", [0], [0], {"sequence", "interleaved"}, {"context", "expert"}),
+        ("megatron-deepspeed", [0, 1], [0, 1], {"tensor", "pipeline"}, {"sequence", "interleaved"}),
+        ("megatron-core-2024", [0, 1], [0, 1], {"context", "expert", "interleaved"}, {"tensor-2d"}),
+        ("megatron-core-2025", [0, 1, 2, 3], [0, 1], {"context", "expert", "interleaved"}, set()),
+        ("megatron-core", [0, 1, 2, 3], [0, 1], {"context", "expert", "interleaved"}, set()),
+        ("llm-foundry-fsdp", [0, 2, 3], [0, 2, 3], set(), {"tensor", "pipeline", "context"}),
+        ("torchtitan", [2, 3], [2, 3], {"context", "interleaved"}, {"tensor-2d"}),
+        ("hai-llm", [0, 1], [0, 1], {"expert", "pipeline"}, {"context", "interleaved"}),
+        ("maxtext", [0, 1, 3], [0, 1, 3], {"tensor-2d", "context"}, set()),
+        ("ideal", [0, 1, 2, 3], [0, 1, 2, 3], {"tensor-2d", "interleaved", "expert"}, set()),
+    ],
+)
+def test_capabilities_are_those_of_the_framework(name, alone, under, has, lacks):
+    """ZeRO stages without and under pipelines, and ways to divide a step, as the frameworks document them."""
+    stack = Software.model_validate(read("software")[name])
+    assert (stack.zero_stages_under(1), stack.zero_stages_under(2)) == (alone, under)
+    assert has <= set(stack.parallelism) and not lacks & set(stack.parallelism)
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops", "gb", "gb_per_second", "scale_up"),
+    [
+        ("H800", 989.5, 80, 3350, 200),
+        ("H20", 148, 96, 4000, 450),
+        ("MI300X", 1307.4, 192, 5300, 448),
+        ("TPU-v4", 275, 34.36, 1200, 300),
+        ("TPU-v5p", 459, 95, 2765, 600),
+        ("TPU-v6e", 918, 32, 1640, 448),
+    ],
+)
+def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
+    """Peak in bf16, memory, its rate and the scale-up rate in one direction are those of the vendor."""
+    gpu = Accelerator.model_validate(read("accelerators")[name])
+    assert gpu.peak_flop_per_second["bf16"] / 1e12 == pytest.approx(tflops)
+    assert gpu.hbm_bytes / 1e9 == pytest.approx(gb, rel=0.07)
+    assert gpu.hbm_bytes_per_second / 1e9 == pytest.approx(gb_per_second)
+    assert gpu.scale_up_bytes_per_second / 1e9 == pytest.approx(scale_up)
 
 
 @pytest.mark.parametrize("name", sorted(read("models")))

@@ -26,6 +26,7 @@ from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Fibre
 from planner.physics.training.blocks.rack_blocks import Block, block_of, padded
 from planner.physics.training.operations import Shape
+from planner.physics.training.schedule import Schedule
 
 MOST_CONTEXT_RACKS, SIZES = 16, range(1, 17)
 SAME = 1e-12  # relative: times that differ by less are equal
@@ -44,6 +45,7 @@ class Column:
     d: int
     zero: int
     m: int
+    order: Schedule = "1f1b"
 
     @property
     def sequences(self) -> int:
@@ -94,12 +96,14 @@ class Times:
         self.splits = lru_cache(maxsize=None)(self._splits)
         self.seconds = lru_cache(maxsize=None)(self._seconds)
 
-    def _pipeline(self, shape: Shape, zero: int, inside: bool) -> Any:
+    def _pipeline(self, shape: Shape, zero: int, inside: bool, order: Schedule) -> Any:
         return block_step.pipeline_of(
-            self.m, shape, zero_stage=zero, order="1f1b", inside=inside, transport_slowdown=self.phi
+            self.m, shape, zero_stage=zero, order=order, inside=inside, transport_slowdown=self.phi
         )
 
-    def _splits(self, shape: Shape, p: int, v: int, m: int, zero: int, shards: int) -> tuple[Ints, Ints]:
+    def _splits(
+        self, shape: Shape, p: int, v: int, m: int, zero: int, shards: int, order: Schedule
+    ) -> tuple[Ints, Ints]:
         """List every split of layers and of recomputed layers that memory holds; a row each, a column a stage."""
         machine = padded(self.m, shape)
         every = [
@@ -122,6 +126,7 @@ class Times:
             layers=layers,
             recomputed=recompute,
             front=np.where(np.arange(p) == 0, dense, 0)[None, :],
+            order=order,
         )
         total = sum(np.broadcast_to(np.asarray(x, dtype=float), layers.shape) for x in parts.values())
         fits = np.all(np.asarray(total) <= self.limit * (1 + SAME), axis=1)
@@ -129,10 +134,10 @@ class Times:
 
     def _seconds(self, c: Column, racks: int, shards: int, send: float, allreduce: float, fibre: Fibre | None) -> float:
         """Time the steps of all splits, stage by stage, and return the seconds a sequence of the fastest."""
-        layers, recompute = self.splits(c.shape, c.p, c.v, c.m, c.zero, shards)
+        layers, recompute = self.splits(c.shape, c.p, c.v, c.m, c.zero, shards, c.order)
         if not len(layers):
             return math.inf
-        x = self.pipeline(c.shape, c.zero, c.block.rack_stages == 1)
+        x = self.pipeline(c.shape, c.zero, c.block.rack_stages == 1, c.order)
         sharded = block_step.sharded_times(
             x, replicas_per_rack=c.block.replicas_per_rack, racks=racks, slowdown=allreduce
         )
@@ -190,6 +195,15 @@ class Toy:
         """Return whether the pins allow some choices."""
         return all(self.pins.get(k, x) == x for k, x in chosen.items())
 
+    def runs(self, **degrees: int) -> bool:
+        """Return whether the framework has every way of dividing a step that has a degree above one."""
+        return all(degree == 1 or way in self.m.software.parallelism for way, degree in degrees.items())
+
+    def zero_stages(self, p: int) -> tuple[int, ...]:
+        """Return the ZeRO stages that the framework has for a pipeline of p stages."""
+        own, under = self.m.software.zero_stages, self.m.software.pipelined_zero_stages
+        return own if under is None or p == 1 else tuple(z for z in own if z in under)
+
     def shapes(self) -> Iterator[Shape]:
         """Yield every way to cut a layer."""
         g, model = self.m.rack.gpus, self.m.model
@@ -206,7 +220,7 @@ class Toy:
                     expert_parallel=e,
                     microbatch_sequences=b,
                     sequence_parallel=sp,
-                ):
+                ) and self.runs(tensor=t, context=k, expert=e, sequence=1 + sp):
                     yield Shape(
                         tensor_parallel=t,
                         micro_batch=b,
@@ -221,7 +235,7 @@ class Toy:
         g, layers = self.m.rack.gpus, self.m.model.layers
         for s, p in itertools.product(self.shapes(), range(1, layers + 1)):
             for v, q in itertools.product(range(1, (layers // p if p > 1 else 1) + 1), {1, min(p, g // s.gpus or 1)}):
-                if self.fine(pipeline_parallel=p, virtual_stages=v):
+                if self.fine(pipeline_parallel=p, virtual_stages=v) and self.runs(pipeline=p, interleaved=v):
                     block = block_of(
                         g,
                         tensor_parallel=s.tensor_parallel,
@@ -242,11 +256,13 @@ class Toy:
                 racks = block.blocks(d) * block.racks
                 if racks * price > self.budget or (self.sites is None and racks > (h.racks or 0)):
                     break
-                for zero, m in itertools.product(
-                    range(4), range(p if v > 1 else 1, self.most // s.micro_batch // d + 1)
+                for zero, m, order in itertools.product(
+                    self.zero_stages(p),
+                    range(p if v > 1 else 1, self.most // s.micro_batch // d + 1),
+                    self.m.software.schedules if v == 1 else ("1f1b",),
                 ):
-                    if self.fine(zero_stage=zero, microbatches_per_step=m, data_parallel=d):
-                        yield Column(s, p, v, block, d, zero, m)
+                    if self.fine(zero_stage=zero, microbatches_per_step=m, data_parallel=d, schedule=order):
+                        yield Column(s, p, v, block, d, zero, m, order)
 
     def _splits_of(self, blocks: int) -> dict[tuple[int, ...], dict[float, list[tuple[int, ...]]]]:
         """Group the ways to put blocks on sites by the blocks of a site, the most first, and by their round trip."""

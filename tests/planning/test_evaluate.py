@@ -77,6 +77,33 @@ def test_racks_and_batch_are_held_against_the_instance() -> None:
 
 
 @pytest.mark.parametrize(
+    ("software", "change", "problem"),
+    [
+        ("megatron-lm-2022", {"zero_stage": 3}, "zero_stage 3: megatron-lm-2022 has ZeRO stages 0 under a pipeline"),
+        ("megatron-core", {"zero_stage": 3}, "zero_stage 3: megatron-core has ZeRO stages 0, 1 under a pipeline"),
+        ("megatron-lm-2021", {}, 'sequence_parallel > 1: megatron-lm-2021 has no "sequence" among its parallelism'),
+        ("megatron-deepspeed", {"sequence_parallel": False, "virtual_stages": 2}, "virtual_stages > 1"),
+        ("megatron-core", {"schedule": "zb-h1", "virtual_stages": 1}, "schedule zb-h1: megatron-core has 1f1b"),
+        ("megatron-zero-bubble", {"schedule": "zb-h1", "virtual_stages": 1}, None),
+        ("ideal", {"zero_stage": 3}, None),
+    ],
+)
+def test_what_the_framework_lacks_is_said(software: str, change: dict[str, Any], problem: str | None) -> None:
+    """A layout that the framework cannot run does not run, and the reason names what it has."""
+    asked = question()
+    asked["workload"]["software"] = software
+    found = planner.evaluate(asked, {**FULL, "recompute": "full"} | change).problems
+    assert [x for x in found if x.startswith(problem or ("zero", "schedule"))] == ([found[0]] if problem else [])
+
+
+def test_the_plainest_zero_stage_is_one_that_the_framework_has() -> None:
+    """Left open, the ZeRO stage is the least that the framework has: torchtitan has no ZeRO-0."""
+    asked = question()
+    asked["workload"]["software"] = "torchtitan"
+    assert planner.evaluate(asked, {k: v for k, v in FULL.items() if k != "zero_stage"}).layout.zero_stage == 2
+
+
+@pytest.mark.parametrize(
     ("change", "word"),
     [
         ({"tensor_parallel": None}, "--pin layout.tensor_parallel"),

@@ -75,6 +75,16 @@ class Space:
         pin = self.instance.pins.get(f"layout.{name}")
         return [x for x in values if pin is None or x == pin]
 
+    @cached_property
+    def zero_stages(self) -> list[int]:
+        """ZeRO stages that the framework has and a pin leaves."""
+        return self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
+
+    def runs(self, zero_stage: int, stages: Ints) -> NDArray[np.bool_]:
+        """Return whether the framework has a ZeRO stage for pipelines of so many stages."""
+        under = self.machine.software.pipelined_zero_stages
+        return (stages == 1) | (under is None or zero_stage in under)
+
     def days(self, seconds_per_sequence: float) -> float:
         """Return the days to train at so many seconds a sequence."""
         w = self.instance.workload
@@ -105,20 +115,20 @@ class Space:
                         yield replace(timed, schedule=schedule, packed=packed, times=replace(times, order=schedule))
 
     def _shapes(self) -> Iterator[Shape]:
-        model = self.machine.model
-        heads = math.gcd(model.heads, model.kv)
-        experts = range(1, model.experts.count + 1) if model.experts else (1,)
-        split = [e for e in experts if model.experts is None or model.experts.count % e == 0]
+        model, framework = self.machine.model, set(self.machine.software.parallelism)
+        heads = math.gcd(model.heads, model.kv) if "tensor" in framework else 1
+        experts = model.experts.count if model.experts and "expert" in framework else 1
+        split = [e for e in range(1, experts + 1) if experts % e == 0]
         for t in self.pinned("tensor_parallel", [t for t in range(1, self.gpus + 1) if heads % t == 0]):
             fit = self.gpus // t
             contexts = [*range(1, fit + 1), *range(2 * fit, MAX_CONTEXT_RACKS * fit + 1, fit)]
-            for k in self.pinned("context_parallel", contexts):
+            for k in self.pinned("context_parallel", contexts if "context" in framework else [1]):
                 sizes = range(1, min(MAX_MICRO_BATCH, self.sequences) + 1) if k == 1 else range(1, 2)
                 for b, e, i, together in itertools.product(
                     self.pinned("microbatch_sequences", [b for b in sizes if b <= self.sequences]),
                     self.pinned("expert_parallel", split),
-                    self.pinned("tensor_parallel_inner", inner_degrees(t)),
-                    self.pinned("sequence_parallel", (False, True) if t > 1 else (False,)),
+                    self.pinned("tensor_parallel_inner", inner_degrees(t) if "tensor-2d" in framework else [1]),
+                    self.pinned("sequence_parallel", (False, True) if t > 1 and "sequence" in framework else (False,)),
                 ):
                     yield Shape(
                         tensor_parallel=t,
@@ -196,16 +206,21 @@ class Cut:
         return block_step.inside_rack(x) if inside else x
 
     def pipelines(self) -> Pipelines:
-        """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer."""
+        """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.
+
+        As far as the framework has pipelines and interleaves them.
+        """
         layers, fit = self.space.layers, self.space.gpus // self.shape.gpus
-        stages = np.arange(2 if self.packed else 1, layers + 1)
-        most = np.where(stages > 1, layers // stages, 1) if self.schedule == "1f1b" else np.ones_like(stages)
+        framework = self.machine.software.parallelism
+        stages = np.arange(2 if self.packed else 1, (layers if "pipeline" in framework else 1) + 1)
+        chunks = self.schedule == "1f1b" and "interleaved" in framework
+        most = np.where(stages > 1, layers // stages, 1) if chunks else np.ones_like(stages)
         p = np.repeat(stages, most)
         v = np.arange(len(p)) - np.repeat(np.cumsum(most) - most, most) + 1
         q = np.minimum(p, fit) if self.packed else np.ones_like(p)
         kinds, at = np.unique(q, return_inverse=True)
         blocks = [self._block(int(n)) for n in kinds]
-        table = np.array([_figures(b) for b in blocks], dtype=np.int64)[at]
+        table = np.array([_figures(b) for b in blocks], dtype=np.int64).reshape(-1, 5)[at]
         racks, replicas, per_rack, stage_racks, wired = table.T
         wired = np.where(self.space.wires_all & (wired > 0), self.space.gpus, wired)
         found = Pipelines(p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired)

@@ -108,7 +108,7 @@ class Inspection:
             counts.append(len(x))
             if len(rows):
                 found.append((float(rows.seconds.min()), len(found), cut, rows))
-        zeros = self.space.pinned("zero_stage", range(4))
+        zeros = self.space.zero_stages
         for _, _, cut, rows in sorted(found, key=lambda f: f[:2]):
             for zero in zeros:
                 yield from self._refine(cut, rows, zero)
@@ -119,7 +119,9 @@ class Inspection:
     def _meet(self, cut: Cut, x: Pipelines) -> None:
         """Note the listed columns of a cut that the space has."""
         for key in self.by_cut.get(_cut_key(cut), ()):
-            if bool(np.any((x.p == key[-3]) & (x.v == key[-2]) & (x.stages_per_rack == key[-1]))):
+            zero = key[CUT_NAMES]
+            same = (x.p == key[-3]) & (x.v == key[-2]) & (x.stages_per_rack == key[-1])
+            if zero in self.space.zero_stages and bool(np.any(same & self.space.runs(zero, x.p))):
                 self.met.add(key)
 
     def _sampled(self, cuts: list[Cut], counts: Ints, zeros: list[int]) -> Iterator[Violation]:
@@ -140,6 +142,9 @@ class Inspection:
 
     def _refine(self, cut: Cut, rows: Rows, zero: int) -> Iterator[Violation]:
         """Time every count of replicas and micro-batches of some pipelines that may be below the bound."""
+        rows = rows.part(np.flatnonzero(self.space.runs(zero, rows.pipelines.p)))
+        if not len(rows):
+            return
         counts = Counts(cut=cut, rows=rows, limit=self.limit)
         for cells in counts.cells(zero):
             for some, m in counts.micro_batches(cells):

@@ -10,7 +10,7 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import wan
 from planner.physics.training import step
 from planner.physics.training.blocks.rack_blocks import racks_per_replica
-from planner.physics.training.parallel_strategy import strategy_of
+from planner.physics.training.parallel_strategy import strategy_of, unsupported
 from planner.plan.certificate import Violation
 from planner.plan.layout import LayoutMetrics, LayoutPlan
 
@@ -68,13 +68,16 @@ def expert_parallel(c: PlanPhysics) -> Iterator[Violation]:
         yield from at_most("expert_parallel", layout.expert_parallel, gpus, "GPUs share the experts", where)
 
 
-def schedule(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the framework has the schedule, unless it is pinned, and that only 1F1B is interleaved."""
+def framework(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that the framework has everything that the layout asks of it, pinned or not."""
     for layout in _layouts(c):
         software = step.machine_of(c.instance).software
-        if layout.schedule not in software.schedules and "layout.schedule" not in c.instance.pins:
-            known = f"the {len(software.schedules)} schedules of {software.name}"
-            yield broken("schedule", f"{layout.schedule} is none of {known}")
+        yield from (broken("framework", what) for what in unsupported(software, strategy_of(layout)))
+
+
+def schedule(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that only 1F1B is interleaved."""
+    for layout in _layouts(c):
         if layout.schedule != "1f1b":
             yield from at_most("schedule", layout.virtual_stages, 1, "virtual stages", f"that {layout.schedule} has")
 
@@ -267,6 +270,7 @@ RULES: tuple[Rule, ...] = (
     expert_parallel,
     layers,
     interleaving,
+    framework,
     schedule,
     recomputed,
     replicas,

@@ -91,6 +91,9 @@ def _min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
 
 def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
     """Return the pipelines that may hold the model under a ZeRO stage, with sharper bounds under the cutoff."""
+    if zero not in s.machine.software.zero_stages_under(2):
+        alone = np.flatnonzero(rows.p == 1)
+        rows, keys = rows.part(alone), keys[alone]
     if not len(rows):
         return None
     phi, b = s.problem.transport_slowdown, s.shape.micro_batch
@@ -160,7 +163,7 @@ def columns_of(
             total,
             int(rows.p[i]),
             int(rows.v[i]),
-            _Pruning(each, s.min_layer, cutoff * b, max_blocks_off is not None),
+            _Pruning(each, min_fill_layer(s), cutoff * b, max_blocks_off is not None),
         )
         picks.append(np.full(len(d), i))
         counts_d.append(d)
@@ -184,9 +187,20 @@ def columns_of(
     return (times[few], table.part(few)) if len(few) else None
 
 
+def min_fill_layer(s: Strategy) -> float:
+    """Return the least seconds that a layer of a stage adds to a pipeline's filling and draining, by stage behind it.
+
+    1F1B fills with whole layers. ZB-H1 spares at most W for each and delays W: F + B - min(F, B, W) >= F + B - W of the
+    F + B + W (`schedule.bubble_seconds`).
+    """
+    if s.order == "1f1b":
+        return s.min_layer
+    return s.min_layer * max(0.0, 1 - 2 * s.between.times.weight_gradient_seconds / s.layer)
+
+
 @dataclass(frozen=True, slots=True)
 class _Pruning:
-    """Least seconds of a micro-batch and of a layer, and the cutoff in seconds a micro-batch."""
+    """Least seconds of a micro-batch and of a layer that fills a pipeline, and the cutoff in seconds a micro-batch."""
 
     each: float
     layer: float

@@ -3,6 +3,8 @@
 from typing import Any, Protocol
 
 from planner.errors import InputError
+from planner.instance.workload import ZERO_STAGES, Parallelism, Software
+from planner.physics.training.operations import Machine
 
 SHOWN = 24  # values of a choice that an error lists
 REASONS = {
@@ -10,10 +12,24 @@ REASONS = {
     "stages_per_rack": "a rack holds one stage of a pipeline, or as many as fit",
     "tensor_parallel_inner": "TP is one-dimensional, or the squarest grid from 16 ranks on",
 }
+NEEDS: dict[str, Parallelism] = {
+    "tensor_parallel": "tensor",
+    "tensor_parallel_inner": "tensor-2d",
+    "sequence_parallel": "sequence",
+    "context_parallel": "context",
+    "expert_parallel": "expert",
+    "pipeline_parallel": "pipeline",
+    "virtual_stages": "interleaved",
+}
+OTHER = "choose another workload.software, or add it to its"
 
 
 class PinnedProblem(Protocol):
     """What is asked of a problem here."""
+
+    @property
+    def machine(self) -> Machine:
+        """GPU, rack, framework and model."""
 
     @property
     def layers(self) -> int:
@@ -29,14 +45,29 @@ def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
         wanted = problem.pin(name)
         if wanted is not None and wanted not in values:
             known = ", ".join(map(str, values[:SHOWN]))
-            why = f" ({REASONS[name]})" if name in REASONS else ""
+            why = _missing(problem.machine.software, name) or (f" ({REASONS[name]})" if name in REASONS else "")
             raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}{why}")
     if problem.pin("data_parallel_by_site") is not None:
         raise InputError(
             "pins['layout.data_parallel_by_site']: the joint optimum shares the replicas out itself, whole blocks of "
             "racks to a site; pin layout.data_parallel, and racks by sites.racks.<site>"
         )
+    split = problem.pin("layers_per_stage")
+    if split is not None and len(split) > 1 and not problem.machine.software.has("pipeline"):
+        why = _missing(problem.machine.software, "pipeline_parallel")
+        raise InputError(f"pins['layout.layers_per_stage']: has {len(split)} stages{why}")
     _refuse_stages(problem)
+
+
+def _missing(software: Software, name: str) -> str:
+    """Say what the framework lacks that a choice of the layout needs, with the remedy; nothing if it lacks nothing."""
+    if name in NEEDS and not software.has(NEEDS[name]):
+        return f'; {software.name} has no "{NEEDS[name]}" among its parallelism: {OTHER} parallelism'
+    stages = ", ".join(map(str, sorted(software.zero_stages)))
+    if name == "zero_stage" and len(software.zero_stages_under(2)) < len(ZERO_STAGES):
+        under = ", ".join(map(str, software.zero_stages_under(2))) or "none"
+        return f"; {software.name} has ZeRO stages {stages} (under a pipeline {under}): {OTHER} zero_stages"
+    return f"; {software.name} has no other schedule: {OTHER} schedules" if name == "schedule" else ""
 
 
 def _refuse_stages(problem: PinnedProblem) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
+from planner.instance.workload import Parallelism
 from planner.models.joint.pins import refuse_pins
 from planner.physics.training import stage_memory, step
 from planner.physics.training.blocks import block_step
@@ -69,6 +70,15 @@ class Problem:
         found: list[int] | None = self.pin("layers_per_stage")
         return found
 
+    @property
+    def zero_stages(self) -> list[int]:
+        """ZeRO stages that the framework has and pins allow."""
+        return self.options("zero_stage", sorted(self.machine.software.zero_stages))
+
+    def has(self, parallelism: Parallelism) -> bool:
+        """Return whether the framework has a way to divide a step."""
+        return self.machine.software.has(parallelism)
+
     def pin(self, name: str) -> Any:
         """Return the pinned value of a choice of the layout, or None where it is free."""
         return self.pins.get(f"layout.{name}")
@@ -109,12 +119,12 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Pro
 
 def _degrees(problem: Problem) -> dict[str, list[Any]]:
     """List the values of the choices that the free problem considers, under the pins of those that they follow from."""
-    g, layers = problem.gpus, range(1, problem.layers + 1)
+    g, stages = problem.gpus, problem.options("pipeline_parallel", _stage_counts(problem))
     tensors = problem.options("tensor_parallel", _tensor_degrees(problem))
     pairs = [(t, k) for t in tensors for k in problem.options("context_parallel", _context_degrees(problem, t))]
     experts = problem.options("expert_parallel", _expert_degrees(problem))
     asked = any(problem.pin(name) is not None for name in ("stages_per_rack", "replicas_per_rack"))
-    packings = [(p, x) for p in layers for x in (False, True)] if asked else []
+    packings = [(p, x) for p in _stage_counts(problem) for x in (False, True)] if asked else []
     blocks = [
         _block(g, t, k, e, p, packed=x, all_rails=False)
         for (t, k), e, (p, x) in itertools.product(pairs, experts, packings)
@@ -122,13 +132,15 @@ def _degrees(problem: Problem) -> dict[str, list[Any]]:
     ]
     return {
         "tensor_parallel": _tensor_degrees(problem),
-        "tensor_parallel_inner": sorted({i for t in tensors for i in _inner_degrees(t)}),
+        "tensor_parallel_inner": sorted({i for t in tensors for i in _inner_degrees(problem, t)}),
         "context_parallel": sorted({k for t in tensors for k in _context_degrees(problem, t)}),
         "expert_parallel": _expert_degrees(problem),
-        "pipeline_parallel": list(layers),
-        "virtual_stages": list(layers),
+        "pipeline_parallel": _stage_counts(problem),
+        "virtual_stages": _stage_counts(problem, "interleaved"),
         "microbatch_sequences": list(MICRO_BATCHES),
         "schedule": list(problem.machine.software.schedules),
+        "sequence_parallel": _sequence_choices(problem),
+        "zero_stage": sorted({z for p in stages for z in problem.machine.software.zero_stages_under(p)}),
         "stages_per_rack": sorted({x.stages_per_rack for x in blocks if x is not None}),
         "replicas_per_rack": sorted({n for x in blocks if x is not None for n in range(1, x.replicas_per_rack + 1)}),
     }
@@ -188,8 +200,8 @@ class Strategy:
     def pipelines(self) -> "Pipelines":
         """Every pipeline of the strategy, as columns of a table."""
         problem, s = self.problem, self.shape
-        stages = tuple(problem.options("pipeline_parallel", range(1, problem.layers + 1)))
-        virtual = tuple(problem.options("virtual_stages", range(1, problem.layers + 1)))
+        stages = tuple(problem.options("pipeline_parallel", _stage_counts(problem)))
+        virtual = tuple(problem.options("virtual_stages", _stage_counts(problem, "interleaved")))
         packing = problem.pin("replicas_per_rack"), problem.pin("stages_per_rack")
         where = (problem.gpus, problem.all_rails, problem.layers, stages, virtual, packing)
         return _pipelines(
@@ -297,18 +309,21 @@ def _tensor_degrees(problem: Problem) -> list[int]:
     """List the TP degrees: those that divide query and KV heads, inside a rack."""
     model = problem.machine.model
     shared = math.gcd(model.heads, model.kv)
-    return [t for t in range(1, problem.gpus + 1) if shared % t == 0]
+    most = problem.gpus if problem.has("tensor") else 1
+    return [t for t in range(1, most + 1) if shared % t == 0]
 
 
 def _context_degrees(problem: Problem, t: int) -> list[int]:
     """List the CP degrees: every one inside a rack, and whole racks of TP groups."""
+    if not problem.has("context"):
+        return [1]
     unit = problem.gpus // t
     return [*range(1, unit + 1), *(unit * c for c in range(2, MOST_CONTEXT_RACKS + 1))]
 
 
-def _inner_degrees(t: int) -> list[int]:
+def _inner_degrees(problem: Problem, t: int) -> list[int]:
     """List the inner degrees of TP: 1, and for many ranks that of the squarest grid, the smaller of two."""
-    if t < WIDE:
+    if t < WIDE or not problem.has("tensor-2d"):
         return [1]
     divisors = (i for i in range(2, t) if t % i == 0)
     square = min(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i), default=1)
@@ -317,8 +332,18 @@ def _inner_degrees(t: int) -> list[int]:
 
 def _expert_degrees(problem: Problem) -> list[int]:
     """List the degrees that divide the experts evenly."""
-    experts = problem.machine.model.experts
+    experts = problem.machine.model.experts if problem.has("expert") else None
     return [1] if experts is None else [e for e in range(1, experts.count + 1) if experts.count % e == 0]
+
+
+def _stage_counts(problem: Problem, parallelism: Parallelism = "pipeline") -> range:
+    """List the stages of a pipeline, or the virtual stages of one: up to the layers, or one where there are no more."""
+    return range(1, (problem.layers if problem.has(parallelism) else 1) + 1)
+
+
+def _sequence_choices(problem: Problem) -> list[bool]:
+    """List the choices of sequence parallelism."""
+    return [False, True] if problem.has("sequence") else [False]
 
 
 def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
@@ -338,12 +363,12 @@ def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
     experts, kept = problem.options("expert_parallel", _expert_degrees(problem)), _recomputations(problem)
     for t in problem.options("tensor_parallel", _tensor_degrees(problem)):
         contexts = problem.options("context_parallel", _context_degrees(problem, t))
-        inner = problem.options("tensor_parallel_inner", _inner_degrees(t))
+        inner = problem.options("tensor_parallel_inner", _inner_degrees(problem, t))
         for i, c, e, b in itertools.product(inner, contexts, experts, sizes):
             if c > 1 and b > 1:
                 continue
             for parallel, (mode, recomputes) in itertools.product(
-                problem.options("sequence_parallel", (False, True)), kept
+                problem.options("sequence_parallel", _sequence_choices(problem)), kept
             ):
                 if not (parallel and t == 1):
                     yield _shape(t, i, c, e, b, mode, parallel=parallel), recomputes

@@ -4,10 +4,11 @@
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from planner.instance.workload import Parallelism, Software
 from planner.physics.training.blocks import rack_blocks
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Shape
@@ -122,6 +123,29 @@ class ParallelStrategy:
     def racks_per_replica(self, gpus_per_rack: int) -> int:
         """Return the racks over which one replica's stage spreads."""
         return rack_blocks.racks_per_replica(gpus_per_rack, self.tensor_parallel, self.context_parallel)
+
+
+def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]:
+    """Yield what a strategy asks for that the framework does not have."""
+    x, stages = strategy, strategy.pipeline_parallel
+    asked: dict[Parallelism, tuple[str, int]] = {
+        "tensor": ("tensor_parallel", x.tensor_parallel),
+        "tensor-2d": ("tensor_parallel_inner", x.tensor_inner),
+        "sequence": ("sequence_parallel", 1 + x.sequence_parallel),
+        "context": ("context_parallel", x.context_parallel),
+        "expert": ("expert_parallel", x.expert_parallel),
+        "pipeline": ("pipeline_parallel", stages),
+        "interleaved": ("virtual_stages", x.virtual_stages),
+    }
+    for way, (key, degree) in asked.items():
+        if degree > 1 and not software.has(way):
+            yield f'{key} > 1: {software.name} has no "{way}" among its parallelism'
+    has = software.zero_stages_under(stages)
+    if strategy.zero_stage not in has:
+        known, where = ", ".join(map(str, has)) or "none", " under a pipeline" if stages > 1 else ""
+        yield f"zero_stage {strategy.zero_stage}: {software.name} has ZeRO stages {known}{where}"
+    if strategy.schedule not in software.schedules:
+        yield f"schedule {strategy.schedule}: {software.name} has {', '.join(software.schedules)}"
 
 
 def read_strategy(layout: Mapping[str, Any]) -> ParallelStrategy:

@@ -58,12 +58,18 @@ def varied(seed: int) -> Instance:
     given["workload"]["software"] |= r.choice(
         [{"schedules": ["1f1b", "zb-h1"]}, {"selective_gemm_share": 0.3}, {"flash_attention": False}, {}]
     )
+    lacks = {"tensor-2d": 0.2, "sequence": 0.2, "context": 0.2, "expert": 0.2, "interleaved": 0.2}
+    given["workload"]["software"]["parallelism"] = [
+        "tensor", "pipeline", *(way for way, chance in lacks.items() if r.random() > chance)
+    ]  # fmt: skip
     if r.random() < 0.5:
         given["workload"]["model"]["experts"] = {"count": r.choice([4, 6, 8]), "per_token": 2, "ffn": 512}
     if r.random() < 0.3:
         given["network"]["spares"] = {"share": 0.1}
     pins = {"context_parallel": 2, "pipeline_parallel": 2, "virtual_stages": 1, "recompute": "full", "schedule": "1f1b"}
     given["pins"] = {f"layout.{k}": v for k, v in pins.items() if r.random() < 0.2}
+    if "layout.context_parallel" in given["pins"]:
+        given["workload"]["software"]["parallelism"].append("context")
     return Instance.model_validate(given)
 
 
@@ -72,6 +78,23 @@ def test_random_instances(seed: int) -> None:
     """On random models, racks and pins both enumerations are the same, row by row."""
     i = varied(seed)
     assert own(i) == searched(i)
+
+
+@pytest.mark.parametrize("parallelism", [[], ["tensor"], ["pipeline"], ["pipeline", "interleaved"], ["context"]])
+def test_frameworks_that_have_little(parallelism: list[str]) -> None:
+    """With a framework that lacks TP, pipelines or more both enumerations are the same, and have nothing of it."""
+    i = varied(3).model_copy(update={"pins": {}})
+    software = i.workload.software.model_copy(update={"parallelism": tuple(parallelism)})  # type: ignore[union-attr]
+    i = i.model_copy(update={"workload": i.workload.model_copy(update={"software": software})})
+    table = own(i)
+    assert table == searched(i)
+    shapes = [shape for shape, *_ in table]
+    assert ({s.tensor_parallel for s in shapes} == {1}) == ("tensor" not in parallelism)
+    assert ({s.context_parallel for s in shapes} == {1}) == ("context" not in parallelism)
+    assert {s.sequence_parallel for s in shapes} == {False}
+    p, v, *_ = np.concatenate([np.frombuffer(x, dtype=np.int64).reshape(7, -1) for x in table.values()], axis=1)
+    assert (p.max() == 1) == ("pipeline" not in parallelism)
+    assert (v.max() == 1) == ("interleaved" not in parallelism)
 
 
 def test_inner_degrees() -> None:

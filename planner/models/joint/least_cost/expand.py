@@ -82,7 +82,7 @@ def _sizes(s: Strategy) -> BlockSizes:
 
 def _expand_strategy(tree: CostTree, usd: float, _: float, s: Strategy) -> None:
     """Open the pipelines of a strategy under each ZeRO stage."""
-    for zero in s.problem.options("zero_stage", range(4)):
+    for zero in s.problem.zero_stages:
         node = _pipes(tree, usd, s, zero)
         if node is not None:
             _push_pipes(tree, node)
@@ -256,7 +256,8 @@ def _dive(tree: CostTree) -> None:
         if key > best:
             break
         usd, s = node.what
-        for zero in (z for z in s.problem.options("zero_stage", range(4)) if z in LIKELY_ZEROS):
+        zeros = s.problem.zero_stages
+        for zero in [z for z in zeros if z in LIKELY_ZEROS] or zeros:
             pipes = _pipes(tree, usd, s, zero)
             if pipes is None or pipes.least_usd.min() > best:
                 continue

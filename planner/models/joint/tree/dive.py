@@ -59,7 +59,7 @@ def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Co
     keys, table = pipelines_of(world, s)
     few = np.flatnonzero(keys < cutoff)
     few = few[np.argsort(keys[few], kind="stable")]
-    zeros = s.problem.options("zero_stage", range(4))
+    zeros = s.problem.zero_stages
     for zero in [z for z in zeros if z in LIKELY_ZEROS] or zeros:
         found = under_zero(s, zero, table.part(few), keys[few], cutoff)
         if found is None:

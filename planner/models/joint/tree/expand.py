@@ -41,7 +41,7 @@ def expand_window(tree: Tree, key: float, what: Window) -> None:
     s, world, limit = what.strategy, tree.world, tree.horizon(key, what.times)
     keys, rows = pipelines_of(world, s)
     kept = np.flatnonzero(keys < limit)
-    for zero in s.problem.options("zero_stage", range(4)):
+    for zero in s.problem.zero_stages:
         pipes = under_zero(s, zero, rows.part(kept), keys[kept], limit)
         found = None if pipes is None else columns_of(world, s, zero, pipes, limit)
         if found is None:

@@ -1,0 +1,142 @@
+"""The joint optimum with frameworks that lack ZeRO stages and ways to divide a step equals full enumeration."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from joint_brute_force import Toy
+from joint_proof import solved_with_proof
+from joint_toys import SOFTWARE, toy, with_pins
+
+from planner.checks.joint.missing import missing_columns
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.instance.workload import Software
+from planner.models.joint.bounds import Conditions, Rows, terms
+from planner.models.joint.columns import min_fill_layer
+from planner.models.joint.solution import JointStatus
+from planner.models.joint.space import problem_of, strategies
+from planner.plan.proof import JointProof
+
+STACKS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "no ZeRO": {"zero_stages": [0], "parallelism": ["tensor", "pipeline", "interleaved"]},
+    "ZeRO-1": {"zero_stages": [0, 1], "parallelism": ["tensor", "sequence", "pipeline"]},
+    "FSDP alone": {"zero_stages": [0, 2, 3], "parallelism": []},
+    "zero bubble": {"schedules": ["1f1b", "zb-h1"], "zero_stages": [0, 1], "parallelism": ["tensor", "pipeline"]},
+    "FSDP without pipelines": {"zero_stages": [0, 1, 2, 3], "pipelined_zero_stages": [0, 1]},
+}
+CASES = [(seed, stack) for seed in (5, 9, 31, 36) for stack in STACKS]
+
+
+def made(seed: int, stack: str) -> Instance:
+    """Return a toy with a framework, its ZeRO stage free."""
+    i = toy(seed, forced=seed in (9, 36))
+    software = Software.model_validate(SOFTWARE | {"name": stack} | STACKS[stack])
+    pins = {"layout.data_parallel": i.pins["layout.data_parallel"]} if seed == 9 else {}
+    return i.model_copy(
+        update={"pins": pins, "workload": i.workload.model_copy(update={"software": software})},
+    )
+
+
+@cache
+def best(seed: int, stack: str) -> tuple[float, float] | None:
+    """Enumerate a case once: seconds a sequence and capital of the best plan."""
+    found = Toy(made(seed, stack)).best()
+    return None if found is None else (found.seconds, found.usd)
+
+
+@pytest.mark.parametrize(("seed", "stack"), CASES)
+def test_equals_full_enumeration(seed: int, stack: str) -> None:
+    """Search and loops over all that the framework has agree, and the checker finds nothing below the bound."""
+    i, wanted = made(seed, stack), best(seed, stack)
+    found, proof = solved_with_proof(i)
+    if wanted is None:
+        assert found.status is JointStatus.INFEASIBLE
+        return
+    assert found.plan is not None and found.days is not None and found.status is JointStatus.OPTIMAL
+    assert (found.plan.seconds, found.plan.capital_usd) == pytest.approx(wanted, rel=1e-9)
+    column = found.plan.column
+    software = i.workload.software
+    assert isinstance(software, Software) and column.zero in software.zero_stages_under(column.p)
+    phi = i.network.transport.slowdown if i.network is not None else 1.0
+    assert list(missing_columns(i, found.days, proof, transport_slowdown=phi)) == []
+
+
+def test_frameworks_matter() -> None:
+    """On every toy some framework is slower than one that has all, and each is on some toy."""
+    slower = {(seed, stack) for seed, stack in CASES if (best(seed, stack) or (9e9,)) > (best(seed, "all") or (9e9,))}
+    assert {seed for seed, _ in slower} == {seed for seed, _ in CASES}
+    assert {stack for _, stack in slower} == set(STACKS) - {"all"}
+
+
+def test_the_checker_enumerates_what_the_framework_has() -> None:
+    """A bound at the optimum of a framework that has less passes, and with one that has all a column is below it."""
+    seed, stack = next((s, k) for s, k in CASES if (best(s, k) or (0.0,)) > (best(s, "all") or (9e9,)))
+    found, _ = solved_with_proof(made(seed, stack))
+    assert found.days is not None
+    bare = JointProof(max_racks_by_wired_gpus={})
+    more = made(seed, "all")
+    phi = more.network.transport.slowdown if more.network is not None else 1.0
+    assert list(missing_columns(more, found.days, bare, transport_slowdown=phi))
+
+
+@pytest.mark.parametrize(
+    ("stack", "pins", "message"),
+    [
+        (
+            "no ZeRO",
+            {"zero_stage": 3},
+            r"zero_stage'\]: 3 .* it has 0; no ZeRO has ZeRO stages 0 .*: choose",
+        ),
+        ("no ZeRO", {"sequence_parallel": True}, "True is outside .* it has False; no ZeRO has no .sequence."),
+        ("ZeRO-1", {"virtual_stages": 2}, 'no "interleaved" among its parallelism: choose another workload.software'),
+        ("ZeRO-1", {"context_parallel": 2}, 'no "context"'),
+        ("ZeRO-1", {"schedule": "zb-h1"}, "it has 1f1b; ZeRO-1 has no other schedule: choose"),
+        ("FSDP alone", {"tensor_parallel": 2}, 'it has 1; FSDP alone has no "tensor"'),
+        ("FSDP alone", {"pipeline_parallel": 2}, 'no "pipeline"'),
+        ("FSDP alone", {"layers_per_stage": [1, 1]}, 'has 2 stages; FSDP alone has no "pipeline"'),
+        (
+            "FSDP without pipelines",
+            {"zero_stage": 2, "pipeline_parallel": 2},
+            r"0, 1; .*\(under a pipeline 0, 1\)",
+        ),
+    ],
+)
+def test_pins_beyond_the_framework_are_refused(stack: str, pins: dict[str, Any], message: str) -> None:
+    """A pin that the framework cannot run is refused with its path, its value and the remedy."""
+    i = with_pins(made(5, stack), **{f"layout.{k}": v for k, v in pins.items()})
+    with pytest.raises(InputError, match=message):
+        problem_of(i)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+@pytest.mark.parametrize("seed", [5, 9, 31])
+def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
+    """No pipeline comes once for less than its layers fill it, with any number of micro-batches and any ZeRO stage."""
+    i = made(seed, "all")
+    software = Software.model_validate(SOFTWARE | {"name": "x", "schedules": [schedule]})
+    model = i.workload.model.model_copy(update={"layers": 12})  # type: ignore[union-attr]
+    i = i.model_copy(update={"workload": i.workload.model_copy(update={"software": software, "model": model})})
+    problem, seen = problem_of(i), 0
+    for s in list(strategies(problem))[::7]:
+        x = s.pipelines
+        for m in (1, 2, 5, 12, 40):
+            rows = Rows(
+                p=x.p,
+                v=x.v,
+                d=1 + 0 * x.p,
+                m=m + 0 * x.p,
+                replicas_per_rack=x.replicas_per_rack,
+                stage_racks=x.stage_racks,
+                block_replicas=x.replicas,
+                inside=x.inside,
+            )
+            for zero in (0, 3):
+                free = Conditions(racks=1, shards=1, send=1.0, allreduce=1.0)
+                once = terms(s, zero, rows, free).once
+                fill = (x.p - 1) * np.ceil(np.ceil(12 / x.p) / x.v) * min_fill_layer(s)
+                assert np.all(once >= fill * (1 - 1e-9))
+                seen += int(np.sum(fill > 0.25 * (x.p - 1) * np.ceil(12 / x.p) / x.v * s.layer))
+    assert seen > 100

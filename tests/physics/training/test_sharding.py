@@ -1,0 +1,97 @@
+"""What ZeRO's traffic costs a whole step, by hand: gathers and sums that no pass is long enough to hide."""
+
+import pytest
+
+from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
+from planner.instance.workload import Model, Precision, Software
+from planner.physics.training.blocks import prediction
+from planner.physics.training.operations import Machine
+from planner.physics.training.parallel_strategy import ParallelStrategy, unsupported
+from planner.physics.training.step import Conditions
+
+LAYERS, WEIGHTS = 3, 12 * 64**2  # of a layer
+MICRO_BATCHES, NODES, GPUS = 5, 4, 8
+
+
+def machine(**software: object) -> Machine:
+    """Return nodes of 8 GPUs that compute in no time, with 1 kB/s of scale-up at 0.5 s and 100 B/s of NIC at 2 s."""
+    gpu = Accelerator(
+        name="fast",
+        hbm_bytes=1e12,
+        hbm_bytes_per_second=1e18,
+        peak_flop_per_second={"fp16": 1e18},
+        gemm_efficiency=GemmEfficiency(max_share={"fp16": 1.0}),
+        scale_up_bytes_per_second=1000.0,
+        scale_up_latency_seconds=0.5,
+        nic_bytes_per_second=100.0,
+        nic_latency_seconds=2.0,
+    )
+    precision = Precision(
+        compute="fp16",
+        parameter_bytes=2,
+        working_parameter_bytes=2,
+        gradient_bytes=4,
+        optimizer_bytes=12,
+        activation_bytes=2,
+        collective_bytes=2,
+    )
+    return Machine(
+        gpu=gpu,
+        rack=Rack(name="node", gpus=GPUS, it_kw=1, price_usd=0),
+        software=Software.model_validate({"name": "toy", "loss_bytes_per_logit": 0, **software}),
+        model=Model(name="toy", layers=LAYERS, hidden=64, heads=4, vocabulary=16),
+        precision=precision,
+        sequence=4,
+    )
+
+
+def strategy(zero: int) -> ParallelStrategy:
+    """Return 32 replicas without pipeline and tensor parallelism."""
+    return ParallelStrategy(
+        tensor_parallel=1,
+        pipeline_parallel=1,
+        data_parallel_by_site=(NODES * GPUS,),
+        virtual_stages=1,
+        micro_batch=1,
+        micro_batches=MICRO_BATCHES,
+        recompute="none",
+        sequence_parallel=False,
+        zero_stage=zero,
+        layers_per_stage=(LAYERS,),
+        replicas_per_rack=GPUS,
+    )
+
+
+def ring(element_bytes: int) -> float:
+    """Return the seconds to gather or to reduce a layer: 8 GPUs of a node, then each its eighth over 4 nodes."""
+    size = WEIGHTS * element_bytes
+    return 7 * 0.5 + 7 / 8 * size / 1000 + 3 * 2 + 3 / 4 * (size / 8) / 100
+
+
+@pytest.mark.parametrize(
+    ("zero", "each"), [(0, 0.0), (1, 0.0), (2, ring(4)), (3, 2 * ring(2) + ring(4))], ids=["0", "1", "2", "3"]
+)
+def test_each_micro_batch_pays_for_its_gathers(zero: int, each: float) -> None:
+    """With passes of no length every layer and micro-batch shows ZeRO-2's sums, and ZeRO-3's two gathers beside."""
+    conditions = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
+    found = prediction.step_breakdown(machine(), conditions, strategy(zero))
+    assert found["sharding"] == pytest.approx(MICRO_BATCHES * LAYERS * each, rel=1e-6)
+
+
+def test_what_a_framework_cannot_run() -> None:
+    """A framework without ZeRO-3, or with it only where there is no pipeline, says so; one that states nothing has all.
+
+    The message has what it has.
+    """
+    assert list(unsupported(machine().software, strategy(3))) == []
+    old = machine(zero_stages=[1, 0]).software
+    assert list(unsupported(old, strategy(3))) == ["zero_stage 3: toy has ZeRO stages 0, 1"]
+    assert list(unsupported(machine(pipelined_zero_stages=[0, 1]).software, strategy(3))) == []
+
+
+def test_stages_under_pipelines_must_be_stages() -> None:
+    """ZeRO stages under pipelines that there are not without, or interleaving without pipelines, are refused."""
+    with pytest.raises(ValueError, match=r"pipelined_zero_stages must be among zero_stages \(3 is not\)"):
+        machine(zero_stages=[0, 1], pipelined_zero_stages=[0, 3])
+    with pytest.raises(ValueError, match='parallelism has "interleaved" and not "pipeline"'):
+        machine(parallelism=["tensor", "interleaved"])
