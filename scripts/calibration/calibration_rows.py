@@ -66,7 +66,7 @@ FRAMEWORKS = (
     ("BigScience", "megatron-deepspeed"),
     ("MosaicML", "llm-foundry-fsdp"),
     ("torchtitan", "torchtitan"),
-    ("NeMo 24", "megatron-core-2024"),
+    ("NeMo 24", "nemo-2024"),
     ("Megatron-Core r0.8", "megatron-core-2024"),
     ("NVIDIA Megatron-Bridge", "megatron-bridge"),
     ("DeepSeek", "hai-llm"),
@@ -314,7 +314,7 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
     stages, replicas = packing(machine.rack.gpus, t, c, p, d, gpus)
     splits = row["seq_parallel"] == "1" or (
-        row["seq_parallel"] == "" and software.startswith(("megatron-core", "megatron-bridge", "torchtitan"))
+        row["seq_parallel"] == "" and software.startswith(("megatron-core", "megatron-bridge", "nemo", "torchtitan"))
     )
     base = ParallelStrategy(
         tensor_parallel=t,
@@ -395,7 +395,7 @@ def _zero(row: dict[str, str], software: str, p: int) -> int:
         return 3 if p == 1 else 2
     if software == "torchtitan":
         return 3 if p == 1 else 2
-    return _number(row["zero"], 1 if software.startswith(("megatron-core", "megatron-bridge")) else 0)
+    return _number(row["zero"], 1 if software.startswith(("megatron-core", "megatron-bridge", "nemo")) else 0)
 
 
 def _group(row: dict[str, str], model: Model, nodes: int, dtype: str) -> str:
