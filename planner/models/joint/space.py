@@ -331,9 +331,9 @@ def _expert_degrees(problem: Problem) -> list[int]:
     return [1] if experts is None else [e for e in range(1, experts.count + 1) if experts.count % e == 0]
 
 
-def _stage_counts(problem: Problem, parallelism: Parallelism = "pipeline") -> range:
+def _stage_counts(problem: Problem, parallelism: Parallelism = "pipeline") -> list[int]:
     """List the stages of a pipeline, or the virtual stages of one: up to the layers, or one where there are no more."""
-    return range(1, (problem.layers if problem.has(parallelism) else 1) + 1)
+    return list(range(1, (problem.layers if problem.has(parallelism) else 1) + 1))
 
 
 def _sequence_choices(problem: Problem) -> list[bool]:
