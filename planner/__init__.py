@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from planner.api import check, evaluate, explain, limits, place, simulate, solve, sweep
+from planner.api import calibrate, check, evaluate, explain, limits, place, simulate, solve, sweep
 from planner.errors import PlannerError
 from planner.version import __version__
 
@@ -26,6 +26,7 @@ __all__ = [
     "Row",
     "Violation",
     "__version__",
+    "calibrate",
     "check",
     "evaluate",
     "explain",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import typer
 
 from planner.cli.commands import (
-    compare,
+    calibrate,
     evaluate,
     explain,
     fabric,
@@ -35,7 +35,8 @@ app = typer.Typer(
 # In the order in which `planner --help` lists them.
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(solve.solve, evaluate.evaluate, explain.explain, inspect.check, inspect.show, inspect.schema, place.place),
-    *(simulate.simulate, limits.limits, plot.plot, report.report, compare.compare, sweep.sweep, topology.topology),
+    *(simulate.simulate, limits.limits, plot.plot, report.report, inspect.compare, sweep.sweep, topology.topology),
+    calibrate.calibrate,
 )
 for command in COMMANDS:
     app.command()(command)

@@ -16,3 +16,7 @@ TopologyName = Annotated[str | None, typer.Option(help="Which topology of a topo
 NodeLabels = Annotated[
     list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")
 ]
+Constants = Annotated[
+    Path | None,
+    typer.Option(help="Constants of your own cluster, as `planner calibrate` writes them, over the catalogue's."),
+]

@@ -12,6 +12,10 @@ class GemmEfficiency(Sourced):
 
     max_share: dict[Dtype, Share] = Field(description="Share of the dense peak that large products reach, by type.")
     operand_traffic: Fraction = Field(0.0, description="Share of the products' HBM traffic that the FLOP do not hide.")
+    tail_elements: NonNegative = Field(
+        0.0, description="Elements of the result that the last wave of tiles, not full, costs a product besides."
+    )
+    unaligned_share: Share = Field(1.0, description="Share of the rate that heads reach whose width 8 does not divide.")
 
 
 class Accelerator(Sourced):

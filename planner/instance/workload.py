@@ -154,6 +154,7 @@ class Software(Sourced):
     pipeline_start_seconds: NonNegative = Field(0.0, description="CPU overhead of one pipeline exchange.")
     pipeline_scatter: bool = Field(True, description="Each TP rank sends its 1/t of a pipeline exchange.")
     data_exposed: Fraction = Field(0.0, description="Least exposed share of the gradient exchange.")
+    data_efficiency: Share = Field(1.0, description="Share of the rate of collectives that the gradient exchange has.")
     sharding_exposed: Fraction = Field(0.0, description="Share of hidden ZeRO traffic that slows a micro-batch.")
     expert_overlap: Fraction = Field(0.0, description="Share of the experts' all-to-all hidden behind products.")
     expert_once_per_domain: bool = Field(False, description="A token crosses once for all experts of a domain.")
@@ -164,6 +165,9 @@ class Software(Sourced):
     )
     selective_gemm_share: Fraction = Field(0.0, description="Of a layer's products: repeated by selective recompute.")
     logit_memory_bytes: Positive = Field(4.0, description="Memory of the loss for one logit, at its peak.")
+    weight_gradient_copy_bytes: NonNegative = Field(
+        0.0, description="Stand-in gradients: bytes for each weight of one layer, and of the head at its peak."
+    )
     buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that no sharding divides.")
     sharded_buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that ZeRO divides.")
 

@@ -91,6 +91,8 @@ def _layout(x: LayoutPlan) -> Iterator[tuple[str, Figure]]:
     yield "layout.recomputed_layers_per_stage", runs(x.recomputed_layers_per_stage) or None
     yield from _scalars("layout.assumptions", x.assumptions)
     yield from _scalars("layout.metrics", x.metrics)
+    for end, days in zip(("low", "high"), x.metrics.days_to_train_interval, strict=True):
+        yield f"layout.metrics.days_to_train_interval.{end}", days
     for part, seconds in sorted(x.metrics.breakdown_seconds.items()):
         yield f"layout.metrics.breakdown_seconds.{part}", seconds
     yield from _proof("layout", x.certificate)

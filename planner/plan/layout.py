@@ -28,6 +28,9 @@ class LayoutMetrics(Frozen):
     memory_limit_bytes: float
     mfu: float = Field(description="Model FLOP over dense peak of the GPUs used.")
     days_to_train: float
+    days_to_train_interval: tuple[float, float] = Field(
+        description="Within it lie 4 of 5 measured runs of the same precision, scale and stack."
+    )
     pipeline_send_seconds: float = Field(description="One pipeline exchange at the assumed slowdown, gather included.")
     pipeline_send_nic_seconds: float = Field(description="NIC time of one pipeline exchange at the ideal rate.")
     pipeline_send_window_seconds: float = Field(
@@ -85,4 +88,5 @@ class PoolsPlan(Frozen):
     step_seconds: float = Field(description="The slowest pool's step and the longest exchange.")
     tokens_per_step: float
     days_to_train: float
+    days_to_train_interval: tuple[float, float] = Field(description="By the pool whose like runs are the farthest off.")
     certificate: Certificate

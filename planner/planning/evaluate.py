@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
@@ -9,8 +10,11 @@ from pydantic import Field, ValidationError
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
+from planner.physics import step_errors
+from planner.physics.step_errors import LikeRows
 from planner.physics.training import step
 from planner.physics.training.blocks import prediction
+from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, unsupported, write_layout
 from planner.physics.training.step import Conditions
@@ -19,6 +23,8 @@ from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 
 T = TypeVar("T")
+CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
+FEW = 6  # constants, at most, that a line names
 NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
 
@@ -28,6 +34,13 @@ class Constant(Frozen):
     path: str = Field(description="Where it stands in the instance as resolved.")
     value: float | bool
     source: str = Field("", description="Where it comes from.")
+
+
+class Extrapolation(Frozen):
+    """Something of the layout that no measured run has shown, and the constants that are extrapolated to it."""
+
+    reason: str
+    constants: tuple[str, ...] = Field(description="By path.")
 
 
 class Evaluation(LayoutMetrics):
@@ -41,6 +54,9 @@ class Evaluation(LayoutMetrics):
     rests_on: dict[str, tuple[Constant, ...]] = Field(
         description="For each part of the step, the constants that set it."
     )
+    step_seconds_interval: tuple[float, float] = Field(description="Within it lie 4 of 5 like measured runs.")
+    like_rows: LikeRows = Field(description="The measured runs that the intervals are from.")
+    extrapolated: tuple[Extrapolation, ...] = ()
 
 
 def evaluated(instance: Instance) -> Evaluation:
@@ -51,7 +67,9 @@ def evaluated(instance: Instance) -> Evaluation:
     measured = _finite(lambda: prediction.metrics(instance, conditions, strategy))
     metrics = _finite(lambda: LayoutMetrics.model_validate(measured))
     problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
-    memory = prediction.stage_bytes(step.machine_of(instance), strategy)
+    machine = step.machine_of(instance)
+    memory = prediction.stage_bytes(machine, strategy)
+    rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
     return Evaluation.model_validate(
         measured
         | {
@@ -62,7 +80,10 @@ def evaluated(instance: Instance) -> Evaluation:
             "memory_by_stage_bytes": [
                 {part: float(of[i]) for part, of in memory.items()} for i in range(strategy.pipeline_parallel)
             ],
-            "rests_on": {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]},
+            "rests_on": rests_on,
+            "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
+            "like_rows": step_errors.like_rows(machine, strategy),
+            "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
         }
     )
 
@@ -118,26 +139,6 @@ def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]
     if "microbatches_per_step" not in known:
         known["microbatches_per_step"] = _micro_batches(instance, replicas * sequences)
     return {"replicas_per_rack": max(1, gpus // (known["stages_per_rack"] * unit))} | known
-
-
-def even_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """Return an even spread of layers; where two are short, the ends, which have the embeddings, get one less."""
-    if stages > 1 and layers % stages and (layers + 2) % stages == 0:
-        even = (layers + 2) // stages
-        return (even - 1, *(even,) * (stages - 2), even - 1)
-    return tuple(layers // stages + (i < layers % stages) for i in range(stages))
-
-
-def min_stages_per_rack(gpus: int, unit: int, stages: int, replicas: int, racks: int | None) -> int:
-    """Return how many stages share a rack: one, replicas side by side, unless the racks at hand ask for more."""
-    spread = -(-unit // gpus)
-    for q in range(1, stages + 1):
-        r = max(1, gpus // (q * unit))
-        if q == 1 and racks is None:
-            break
-        if q * unit <= max(gpus, unit) and -(-stages // q) * -(-replicas // r) * spread <= (racks or 0):
-            return q
-    return 1
 
 
 def _micro_batches(instance: Instance, sequences: int) -> int:
@@ -270,6 +271,32 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     return tuple(_constant(machine, path) for path in BEHIND[part] if path not in unused)
 
 
+# The part of a step that each degree sets, whose constants are extrapolated with it.
+SETS = {
+    "TP": "tensor_parallel",
+    "CP": "context_parallel",
+    "EP": "expert_parallel",
+    "PP": "pipeline_send",
+    "DP": "data_parallel",
+    "GPUs": "data_parallel",
+}
+
+
+def _extrapolations(
+    machine: Machine, strategy: ParallelStrategy, rests_on: Mapping[str, tuple[Constant, ...]]
+) -> Iterator[Extrapolation]:
+    """Yield what no measured run has shown: a degree out of their range, or an accelerator or a stack of none."""
+    for degree, reason in step_errors.outside(machine, strategy).items():
+        behind = rests_on.get(SETS.get(degree, ""), ())
+        yield Extrapolation(reason=reason, constants=tuple(c.path for c in behind))
+    every = {c.path: c for part in rests_on.values() for c in part}
+    for part, reason in step_errors.unmeasured(machine).items():
+        where = GPU if part == "accelerator" else CODE
+        own = [path for path, c in every.items() if path.startswith(where) and not c.source.startswith(CALIBRATED)]
+        if own:
+            yield Extrapolation(reason=reason, constants=tuple(sorted(own)))
+
+
 def _constant(machine: Machine, path: str) -> Constant:
     """Return a constant by its path, with its value and the source that stands nearest to it."""
     where = GPU if path.startswith(GPU) else CODE
@@ -300,12 +327,38 @@ def summary(e: Evaluation) -> str:
         f"           {x.gpus_used:,} GPUs; {e.tokens_per_step / 1e6:,.2f}M tokens a step; "
         f"{e.days_to_train:,.1f} days; MFU {100 * e.mfu:.1f} %",
         *(f"           {problem}" for problem in e.problems),
-        f"TIME       {e.step_seconds:.4g} s a step",
+        *_interval_lines(e),
     ]
     for line, part in zip(time_lines(e), sorted_parts(e.breakdown_seconds), strict=True):
         constants = ", ".join(f"{c.path.split('.', 1)[1]} {c.value:.4g}" for c in e.rests_on[part])
         lines.append(f"{line}   {constants}")
-    return "\n".join([*lines, *memory_lines(e)])
+    return "\n".join([*lines, *memory_lines(e), *_stage_lines(e)])
+
+
+def _interval_lines(e: Evaluation) -> Iterator[str]:
+    """Yield the step with the interval of like measured runs, and what is extrapolated."""
+    (low, high), (first, last), like = e.step_seconds_interval, e.days_to_train_interval, e.like_rows
+    yield f"TIME       {e.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s"
+    bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
+    yield f"           {first:,.1f} to {last:,.1f} days; like runs: {like.rows} of {like.name}, {bias}"
+    for x in e.extrapolated:
+        names = [path.rsplit(".", 1)[1] for path in x.constants] if len(x.constants) <= FEW else []
+        behind = f": extrapolates {', '.join(names)}" if names else ""
+        yield f"           {x.reason}{behind}"
+
+
+def _stage_lines(e: Evaluation) -> Iterator[str]:
+    """Yield the memory of every stage, stages in a row that have the same in one line."""
+    stages = [f"{sum(of.values()) / 1e9:.1f} GB = {_parts(of)}" for of in e.memory_by_stage_bytes]
+    for text, group in groupby(range(len(stages)), key=lambda i: stages[i]):
+        each = list(group)
+        name = f"stage {each[0]}" if len(each) == 1 else f"stages {each[0]} to {each[-1]}"
+        yield f"  {name:18}{text}"
+
+
+def _parts(of: Mapping[str, float]) -> str:
+    """Write the parts of a stage's memory, the largest first."""
+    return " + ".join(f"{of[part] / 1e9:.1f} {part.replace('_', ' ')}" for part in sorted_parts(of))
 
 
 def sorted_parts(figures: Mapping[str, float]) -> list[str]:

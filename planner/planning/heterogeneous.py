@@ -11,6 +11,7 @@ from planner.models.batch_shares import Point, Shares
 from planner.models.joint.free_network import conditions_of, problem_on
 from planner.models.joint.space import Problem
 from planner.models.requests import Options
+from planner.physics import step_errors
 from planner.physics.site.cost import bill
 from planner.physics.training import heterogeneous, layer_time
 from planner.physics.training.blocks import prediction
@@ -149,6 +150,9 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
         step_seconds=slowest,
         tokens_per_step=float(total * instance.workload.sequence_length),
         days_to_train=days,
+        days_to_train_interval=step_errors.widest(
+            days, [(m.days_to_train, m.days_to_train_interval) for m in measured.values()]
+        ),
         certificate=outcome.certificate(
             formulation=formulation,
             minimizes=POOLS_MINIMIZES,

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from planner.calibration.measured import Given, MeasuredConstants, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.files import read_json
 from planner.instance.catalogue import catalogue
@@ -34,11 +35,12 @@ def load_instance(
     pins: Mapping[str, Any] | None = None,
     searched: bool = True,
     where: str | None = None,
+    constants: Given | None = None,
 ) -> Instance:
     """Return a checked instance with its catalogue names resolved; `given` is a path, a dict or an Instance.
 
     What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched. `where`
-    names in errors what is no path.
+    names in errors what is no path. `constants` of the user's own cluster take the place of the catalogue's.
 
     Raises
     ------
@@ -57,6 +59,8 @@ def load_instance(
     if pins and isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
         data["pins"] = {**(data.get("pins") or {}), **pins}
     data = _with_names_resolved(data, where)
+    if constants is not None:
+        data = _with_constants(data, read_constants(constants), where)
     instance = validated(Instance, data, where)
     problems = list(reference_problems(instance, searched=searched))
     problems.extend(check_pins(instance))
@@ -64,6 +68,21 @@ def load_instance(
     if problems:
         raise InputError("\n".join(f"{where}: {p}" for p in problems))
     return instance
+
+
+def _with_constants(data: dict[str, Any], constants: MeasuredConstants, where: str) -> dict[str, Any]:
+    """Put a cluster's own constants in place of the catalogue's.
+
+    Raises
+    ------
+    InputError
+        Neither the accelerator nor the software stack is one of the instance's.
+    """
+    data = json.loads(json.dumps(data))  # entries of the catalogue are shared
+    if not put_constants(data, constants):
+        names = f"{constants.accelerator!r} and {constants.software!r}"
+        raise InputError(f"{where}: constants of {names} are of no use: it has neither; leave out --constants")
+    return data
 
 
 def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from planner.calibration.measured import Given, read_constants
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically
 from planner.instance.instance import Instance
@@ -27,6 +28,7 @@ class SweepOptions:
     gap: float | None = None
     seed: int = 0
     plans: Path | None = None
+    constants: Given | None = None
 
 
 def tasks_for(
@@ -39,7 +41,8 @@ def tasks_for(
     InputError
         A path leads nowhere, or a point is no usable instance.
     """
-    base = load_instance(instance)
+    constants = None if options.constants is None else read_constants(options.constants)
+    base = load_instance(instance, constants=constants)
     points = [{canonical(path): value for path, value in point.items()} for point in points]
     for path in sorted({p for point in points for p in point}):
         check_path(base, path)
@@ -48,7 +51,7 @@ def tasks_for(
             raise InputError(f"{options.plans}: is no folder; make it, or write the plans elsewhere")
         require_writable(options.plans / "plan.json")
     solver_options = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
-    tasks = tasks_of(base, points, solver_options, with_plan=options.plans is not None)
+    tasks = tasks_of(base, points, solver_options, with_plan=options.plans is not None, constants=constants)
     return tasks if options.shard is None else [tasks[i] for i in in_shard(len(tasks), options.shard)]
 
 

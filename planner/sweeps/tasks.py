@@ -12,6 +12,7 @@ from hashlib import sha256
 from multiprocessing import connection, parent_process
 from typing import Any
 
+from planner.calibration.measured import MeasuredConstants, names_an_entry, put_constants
 from planner.errors import InputError
 from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
@@ -48,8 +49,15 @@ class Answer:
     plan: str | None = None
 
 
-def tasks_of(base: Instance, points: Sequence[Point], options: Options, *, with_plan: bool) -> list[Task]:
-    """Make a task of every point, points that ask the same question once.
+def tasks_of(
+    base: Instance,
+    points: Sequence[Point],
+    options: Options,
+    *,
+    with_plan: bool,
+    constants: MeasuredConstants | None = None,
+) -> list[Task]:
+    """Make a task of every point, points that ask the same question once; accelerators get their own constants.
 
     Raises
     ------
@@ -65,6 +73,10 @@ def tasks_of(base: Instance, points: Sequence[Point], options: Options, *, with_
             put(data, base, path, value)
         try:
             instance = load_instance(data)
+            if constants is not None and any(names_an_entry(*x) for x in point.items()):
+                data = instance.model_dump(mode="json", exclude_none=True)
+                put_constants(data, constants)
+                instance = load_instance(data)
         except InputError as error:
             raise InputError(f"point {index} ({point_text(point)}): {error}") from None
         key = key_of(instance, options)

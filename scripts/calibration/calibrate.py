@@ -2,123 +2,31 @@
 
     python scripts/calibration/calibrate.py ROWS.csv [ROWS.csv ...]            errors of the catalogue as it is
     python scripts/calibration/calibrate.py --fit ROWS.csv [...] [--write]     fit; --write changes the catalogue
+    python scripts/calibration/calibrate.py --sources ROWS.csv [...]           errors on each source, fitted without it
+    python scripts/calibration/calibrate.py --errors POINTS.csv ROWS.csv [...] write step_errors.json of the catalogue
 
 One row in five, by the hash of its id, is set aside. A constant belongs to an accelerator or to a software stack, never
-to a row, a model or a publication. Needs scipy (the dev extra) for --fit.
+to a row, a model or a publication. It ends with 1 where a constant lies on a bound of its fit: that constant stands in
+for a term that is missing.
 """
 
 import argparse
-import json
-import math
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from calibration_rows import Case, groups, read
+from error_table import error_classes, write_errors, write_points
+from fitted_constants import CONSTANTS, KNOWN
+from held_out import errors_by_fold, errors_by_source, fitted
 
-from planner.instance.catalogue import catalogue
-from planner.instance.hardware import Accelerator
-from planner.instance.workload import Software
+from planner.calibration.catalogue_files import write
+from planner.calibration.constants import on_a_bound
+from planner.calibration.fit import Numbers, log_errors
 
-Errors = np.ndarray[Any, np.dtype[np.float64]]
-A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
-B200, B300 = ("B200", "GB200"), ("B300", "GB300")
-EVERY = (*A100, *H100, *CAPPED, *B200, *B300)
-STACKS = (
-    "megatron-core",
-    "megatron-core-2025",
-    "megatron-core-2024",
-    "megatron-lm-2022",
-    "megatron-lm-2021",
-    "megatron-deepspeed",
-    "llm-foundry-fsdp",
-    "torchtitan",
-)
-FORKS = {"megatron-core": ("megatron-core", "megatron-zero-bubble")}
-"""Entries that share the constants of a stack that was measured."""
-UNFUSED, FLASH = STACKS[3:6], (*STACKS[:3], *STACKS[6:])
-NARROW = (*STACKS[:3], "llm-foundry-fsdp", "torchtitan")
-PRIOR = (
-    0.01  # weight of a constant's distance from its present value, in logarithms: holds what the rows do not determine
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """One fitted figure: where it stands, which entries share it, and between what it must lie to make sense."""
-
-    kind: str
-    entries: tuple[str, ...]
-    path: str
-    low: float
-    high: float
-
-    @property
-    def name(self) -> str:
-        """Say which constant of which entries."""
-        return f"{'/'.join(self.entries) if len(self.entries) < 4 else 'every accelerator'}: {self.path}"
-
-    def read(self) -> float:
-        """Return the catalogue's present value."""
-        holder: Any = catalogue(self.kind)[self.entries[0]]
-        for key in self.path.split("."):
-            holder = holder.get(key, 0.0) if isinstance(holder, dict) else holder
-        return float(holder)
-
-    def touches(self, case: Case) -> bool:
-        """Tell whether the constant can change a case's prediction."""
-        name = case.machine.gpu.name if self.kind == "accelerators" else case.machine.software.name
-        if self.path.startswith("gemm_efficiency.max_share.") and name in self.entries:
-            kind = self.path.rsplit(".", 1)[1]
-            return kind in ("bf16", "fp16") or case.machine.precision.compute == kind
-        return name in self.entries
-
-
-def _accelerators(path: str, low: float, high: float, *groups: tuple[str, ...]) -> list[Constant]:
-    return [Constant("accelerators", entries, path, low, high) for entries in groups]
-
-
-def _max_share(entries: tuple[str, ...], *kinds: str) -> list[Constant]:
-    return [x for k in kinds for x in _accelerators(f"gemm_efficiency.max_share.{k}", 0.2, 0.92, entries)]
-
-
-def _software(path: str, low: float, high: float, stacks: Sequence[str] = STACKS) -> list[Constant]:
-    return [Constant("software", FORKS.get(s, (s,)), path, low, high) for s in stacks]
-
-
-CONSTANTS: tuple[Constant, ...] = (
-    *_max_share(A100, "bf16"),
-    *_max_share(H100, "bf16", "fp8"),
-    *_max_share(CAPPED, "bf16", "fp8"),
-    *_max_share(B200, "bf16", "fp8", "fp4"),
-    *_max_share(B300, "bf16", "fp8", "fp4"),
-    *_accelerators("attention_efficiency", 0.25, 0.8, A100, H100, CAPPED, B200, B300),
-    *_accelerators("scale_up_latency_seconds", 1e-6, 4e-5, A100, (*H100, *CAPPED), (*B200, *B300)),
-    *_accelerators("gemm_efficiency.operand_traffic", 0.02, 1.0, EVERY),
-    *_accelerators("hbm_efficiency", 0.6, 0.92, EVERY),
-    *_accelerators("kernel_seconds", 1e-6, 1e-5, EVERY),
-    *_accelerators("scale_up_efficiency", 0.5, 0.95, EVERY),
-    *_accelerators("nic_efficiency", 0.5, 0.95, EVERY),
-    *_software("attention_share", 0.3, 1.0, [s for s in FLASH if s != "megatron-core"]),
-    *_software("score_efficiency", 0.1, 1.0, UNFUSED),
-    *_software("elementwise_traffic", 0.7, 4.0),
-    *_software("quantise_traffic", 0.3, 3.0, NARROW),
-    *_software("loss_bytes_per_logit", 8.0, 80.0),
-    *_software("launch_seconds", 1e-6, 3e-4),
-    *_software("collective_seconds", 1e-6, 3e-4),
-    *_software("microbatch_seconds", 1e-5, 2e-2, STACKS[:6]),
-    *_software("pipeline_start_seconds", 1e-6, 1e-2, STACKS[:6]),
-    *_software("step_seconds", 1e-3, 0.25),
-    *_software("tensor_overlap", 0.05, 0.95, (*STACKS[:3], "torchtitan")),
-    *_software("pipeline_overlap", 0.05, 1.0, STACKS[:3]),
-    *_software("data_exposed", 0.02, 1.0, STACKS[:3]),
-    *_software("sharding_exposed", 0.02, 1.0, FLASH),
-    *_software("expert_overlap", 0.02, 0.95, STACKS[:2]),
-    *_software("expert_efficiency", 0.2, 1.0, STACKS[:2]),
-)
-
+CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
 TOGETHER: dict[str, Callable[[str], bool]] = {
     "dense on several nodes of A100 or H100": lambda g: (
         (g[0] in "AH" and g.endswith("dense multi-node")) or g == "vTrain multi-node"
@@ -129,75 +37,9 @@ TOGETHER: dict[str, Callable[[str], bool]] = {
 }
 
 
-def put(entry: dict[str, Any], path: str, value: float) -> None:
-    """Put a figure into a catalogue entry; FP16 has the share of BF16."""
-    *parents, key = path.split(".")
-    for parent in parents:
-        entry = entry[parent]
-    entry[key] = value
-    if key == "bf16":
-        entry["fp16"] = value
-
-
-def machines(values: Sequence[float]) -> tuple[dict[str, Accelerator], dict[str, Software]]:
-    """Return the catalogue's accelerators and software with the constants at these values."""
-    entries = {kind: json.loads(json.dumps(catalogue(kind))) for kind in ("accelerators", "software")}
-    for constant, value in zip(CONSTANTS, values, strict=True):
-        for name in constant.entries:
-            put(entries[constant.kind][name], constant.path, value)
-    return (
-        {k: Accelerator.model_validate(v) for k, v in entries["accelerators"].items()},
-        {k: Software.model_validate(v) for k, v in entries["software"].items()},
-    )
-
-
-def predict(cases: list[Case], values: Sequence[float]) -> Errors:
+def predict(cases: list[Case], values: Sequence[float]) -> Numbers:
     """Return the logarithm of predicted over measured seconds."""
-    gpus, software = machines(values)
-    logs = []
-    for case in cases:
-        gpu = gpus[case.machine.gpu.name].model_copy(
-            update={"nic_bytes_per_second": case.machine.gpu.nic_bytes_per_second}
-        )
-        at = replace(case, machine=replace(case.machine, gpu=gpu, software=software[case.machine.software.name]))
-        logs.append(math.log(at.predict() / (case.seconds or 1.0)))
-    return np.array(logs)
-
-
-def fit(cases: list[Case]) -> list[float]:
-    """Return the constants that fit the cases best by robust least squares of log errors.
-
-    The weights give groups of rows a like say, however many rows they have.
-    """
-    from scipy.optimize import least_squares
-
-    start = np.array([c.read() for c in CONSTANTS])
-    low, high = np.log([c.low for c in CONSTANTS]), np.log([c.high for c in CONSTANTS])
-    inside = 0.02 * (high - low)  # the solver needs a start strictly within the bounds
-    first = np.clip(np.log(np.maximum(start, 1e-12)), low + inside, high - inside)
-    sizes = {name: len(members) for name, members in groups(cases)}
-    weight = np.array([sizes[c.group] ** -0.35 for c in cases])
-    touched = [np.array([i for i, case in enumerate(cases) if c.touches(case)], dtype=int) for c in CONSTANTS]
-
-    def residuals(x: Any) -> Any:
-        return np.concatenate([predict(cases, np.exp(x)) * weight, (x - first) * PRIOR])
-
-    def slopes(x: Any) -> Any:
-        table = np.zeros((len(cases) + len(x), len(x)))
-        base = predict(cases, np.exp(x))
-        for j, rows in enumerate(touched):
-            step = 1e-4 if x[j] + 1e-4 < high[j] else -1e-4
-            moved = x.copy()
-            moved[j] += step
-            if len(rows):
-                table[rows, j] = (predict([cases[i] for i in rows], np.exp(moved)) - base[rows]) / step * weight[rows]
-            table[len(cases) + j, j] = PRIOR
-        return table
-
-    result = least_squares(
-        residuals, first, jac=slopes, bounds=(low, high), method="dogbox", loss="soft_l1", f_scale=0.03, max_nfev=60
-    )
-    return [float(f"{v:.4g}") for v in np.exp(result.x)]
+    return log_errors(cases, CONSTANTS, values)
 
 
 def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
@@ -216,10 +58,11 @@ def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
         if len(each):
             print(f"set aside, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
     feasibility(cases)
+    stage_memory_errors(cases)
     ranking(timed, errors)
 
 
-def _mean_errors(errors: Errors) -> str:
+def _mean_errors(errors: Numbers) -> str:
     """Write the number of rows, their mean absolute error and their bias as columns."""
     if not len(errors):
         return f"{0:>8}{'':>24}"
@@ -237,6 +80,23 @@ def feasibility(cases: list[Case]) -> None:
     for c in (c for c in cases if c.fits is False):
         verdict = "infeasible" if c.memory() > c.room else "FEASIBLE"
         print(f"  failed for memory, found {verdict}: {c.id} ({c.memory() / 1e9:.1f} GB of {c.room / 1e9:.1f})")
+
+
+def stage_memory_errors(cases: list[Case]) -> None:
+    """Print the errors of the memory of each stage where it was measured."""
+    errors = [
+        (c.id, predicted / measured - 1)
+        for c in cases
+        if c.stage_bytes
+        for predicted, measured in zip(c.stages_memory(), c.stage_bytes, strict=True)
+    ]
+    if errors:
+        each = np.array([e for _, e in errors])
+        worst = max(errors, key=lambda e: abs(e[1]))
+        print(
+            f"memory by stage: {len(each)} stages, mean |error| {np.mean(np.abs(each)):.2%}, "
+            f"bias {np.mean(each):+.2%}, worst {worst[1]:+.2%} ({worst[0]})"
+        )
 
 
 def ranking(timed: list[Case], errors: dict[str, float]) -> None:
@@ -257,63 +117,70 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
             print(f"ranking, {what}: {len(losses)} choices of layout, {over}")
 
 
-def write(values: Sequence[float]) -> None:
-    """Put the constants into the catalogue's files."""
-    folder = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
-    for kind in ("accelerators", "software"):
-        path = folder / f"{kind}.json"
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        for constant, value in zip(CONSTANTS, values, strict=True):
-            for name in constant.entries if constant.kind == kind else ():
-                put(entries[name], constant.path, value)
-        path.write_text(laid_out(entries), encoding="utf-8")
+def report_sources(cases: list[Case], values: Sequence[float]) -> None:
+    """Print the errors on each source of constants that were fitted without it."""
+    errors = errors_by_source(cases, KNOWN, values)
+    print(f"{'fitted without the source':64}{'rows':>8}{'mean |error|':>14}{'bias':>8}")
+    for source in sorted({c.source for c in cases}):
+        each = np.array([errors[c.id] for c in cases if c.source == source])
+        print(f"{source[:64]:64}{_mean_errors(each)}")
+    for name, belongs in TOGETHER.items():
+        each = np.array([errors[c.id] for c in cases if belongs(c.group)])
+        if len(each):
+            print(f"unseen source, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
 
 
-def laid_out(entries: dict[str, Any]) -> str:
-    """Lay a catalogue out with one key of an entry a line, its sources below one another."""
-    blocks = []
-    for name, entry in entries.items():
-        lines = []
-        for key, value in entry.items():
-            if key == "source" and isinstance(value, dict):
-                each = ",\n".join(
-                    f"      {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items()
-                )
-                lines.append(f'    "source": {{\n{each}\n    }}')
-            else:
-                lines.append(f"    {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
-        blocks.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }")
-    return "{\n" + ",\n".join(blocks) + "\n}\n"
+def read_all(tables: Sequence[Path]) -> list[Case]:
+    """Read tables of measured runs, and print how many rows were left out and why."""
+    cases, left = [], []
+    for table in tables:
+        some, out = read(table)
+        cases += some
+        left += [x.split(": ", 1)[1] for x in out]
+    print(f"{len(cases)} rows read, {len(left)} left out:")
+    for why in sorted(set(left)):
+        print(f"  {left.count(why)} rows: {why}")
+    return cases
 
 
-def main() -> None:
-    """Read the tables, fit where asked, and report."""
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description="Fit and test the step-time constants on measured runs.")
     parser.add_argument("tables", nargs="+", type=Path, help="CSV tables of measured runs")
     parser.add_argument("--fit", action="store_true", help="fit the constants to the rows that are not set aside")
     parser.add_argument("--write", action="store_true", help="put the fitted constants into the catalogue")
     parser.add_argument("--rows", action="store_true", help="print every row's error too")
-    given = parser.parse_args()
-    cases, left = [], []
-    for table in given.tables:
-        some, out = read(table)
-        cases += some
-        left += out
-    print(f"{len(cases)} rows read, {len(left)} left out:")
-    for why in sorted({x.split(": ", 1)[1] for x in left}):
-        print(f"  {sum(x.endswith(why) for x in left)} rows: {why}")
+    parser.add_argument("--sources", action="store_true", help="fit without each source, and print its errors: slow")
+    parser.add_argument("--errors", type=Path, help="fit without each fifth; write each row's prediction here: slow")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Read the tables, fit where asked, and report; exit with 1 where a fitted constant lies on a bound of its fit."""
+    given = arguments()
+    cases = read_all(given.tables)
+    timed = [c for c in cases if c.seconds]
     values = [c.read() for c in CONSTANTS]
     if given.fit:
-        values = fit([c for c in cases if c.seconds and not c.set_aside])
+        values = fitted([c for c in timed if not c.set_aside], KNOWN, values)
         for constant, value in zip(CONSTANTS, values, strict=True):
             print(f"  {constant.name:70} {constant.read():>10.4g} -> {value:.4g}")
     if given.write:
-        write(values)
+        write(CATALOGUE, CONSTANTS, values)
     report(cases, values)
     if given.rows:
-        timed = [c for c in cases if c.seconds]
         for case, error in zip(timed, np.expm1(predict(timed, values)), strict=True):
             print(f"{error:+8.1%} {case.seconds:10.3f} s {'set aside' if case.set_aside else 'fitted  '} {case.id}")
+    if given.sources:
+        report_sources(timed, values)
+    if given.errors:
+        errors = errors_by_fold(timed, KNOWN, values)
+        write_points(given.errors, timed, errors)
+        write_errors(CATALOGUE, error_classes(timed, errors))
+    on_bounds = on_a_bound(CONSTANTS, values)
+    for line in on_bounds:
+        print(line)
+    sys.exit(1 if on_bounds else 0)
 
 
 if __name__ == "__main__":

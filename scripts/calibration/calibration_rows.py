@@ -12,16 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from row_problems import case_of
+
+from planner.calibration.runs import precision
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software
 from planner.physics.training import memory, stage_memory
 from planner.physics.training.blocks import prediction
+from planner.physics.training.blocks.plain_layout import even_layers, packing
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
-from planner.planning.evaluate import even_layers, min_stages_per_rack
 
 SET_ASIDE = 5  # one row in five, by the hash of its id, is never fitted
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
@@ -63,15 +66,28 @@ FRAMEWORKS = (
     ("BigScience", "megatron-deepspeed"),
     ("MosaicML", "llm-foundry-fsdp"),
     ("torchtitan", "torchtitan"),
-    ("NeMo 24", "megatron-core-2024"),
+    ("NeMo 24", "nemo-2024"),
     ("Megatron-Core r0.8", "megatron-core-2024"),
-    ("NVIDIA Megatron-Bridge", "megatron-core"),
+    ("NVIDIA Megatron-Bridge", "megatron-bridge"),
     ("DeepSeek", "hai-llm"),
     ("MaxText", "maxtext"),
     ("PaLM", "maxtext"),
     ("Chowdhery", "maxtext"),
 )
 """What a table's source runs on, by the start of its name."""
+GIB = 2**30
+LATENT = {"q_rank": 1536, "kv_rank": 512, "head_nope": 128, "head_rope": 64, "head_value": 128}
+ONE_NODE_MODELS: dict[str, dict[str, Any]] = {
+    "llama3-70b": {"hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocabulary": 128256},
+    "llama3-405b": {"hidden": 16384, "heads": 128, "kv_heads": 16, "ffn": 53248, "vocabulary": 128256},
+    "llama3-8b": {"hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocabulary": 128256},
+    "deepseekv2": {"hidden": 5120, "heads": 128, "ffn": 12288, "vocabulary": 102400, "latent_attention": LATENT}
+    | {"experts": {"count": 160, "per_token": 6, "ffn": 1536, "shared_ffn": 3072, "dense_layers": 1}},
+    "deepseekv3": {"hidden": 7168, "heads": 128, "ffn": 18432, "vocabulary": 129280, "latent_attention": LATENT}
+    | {"experts": {"count": 256, "per_token": 8, "ffn": 2048, "shared_ffn": 2048, "dense_layers": 1}},
+}
+"""Models of the steps with memory by rank, as their launch scripts have them (SimuMax v1.2, simu_tools/
+megatron_scripts: 16 KV heads for Llama 3 405B, one dense layer for both DeepSeek models)."""
 NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
 """NIC bytes/s of one GPU where the source states another rate: 4 x 100 Gb/s for a node of 8 GPUs; 4 x 200."""
 
@@ -88,11 +104,14 @@ class Case:
     fits: bool | None
     nodes: int
     like: tuple[Any, ...]
+    source: str = ""
+    stage_bytes: tuple[float, ...] = ()
+    """Measured bytes on the fullest GPU of each stage, where the table has them."""
 
     @property
     def set_aside(self) -> bool:
         """One row in five, by a fixed hash of its id."""
-        return int(hashlib.sha256(self.id.encode()).hexdigest(), 16) % SET_ASIDE == 0
+        return hash_of(self.id) % SET_ASIDE == 0
 
     def predict(self) -> float:
         """Predict the seconds of a step."""
@@ -106,10 +125,20 @@ class Case:
         """Predict the bytes on the GPU that holds most."""
         return math.fsum(stage_memory.worst_memory(self.machine, self.strategy).values())
 
+    def stages_memory(self) -> list[float]:
+        """Predict the bytes on a GPU of every stage."""
+        parts = stage_memory.memory_by_stage(self.machine, self.strategy)
+        return [float(x) for x in sum(parts.values())]
+
     @property
     def room(self) -> float:
         """Bytes of HBM that the run could fill."""
         return memory.usable_bytes(self.machine.gpu.hbm_bytes, RESERVE, self.machine.gpu.memory_reserve_bytes)
+
+
+def hash_of(name: str) -> int:
+    """Return a fixed hash of a row's id."""
+    return int(hashlib.sha256(name.encode()).hexdigest(), 16)
 
 
 def read(path: Path) -> tuple[list[Case], list[str]]:
@@ -118,8 +147,8 @@ def read(path: Path) -> tuple[list[Case], list[str]]:
         rows = list(csv.DictReader(file))
     cases, left = [], []
     for row in rows:
-        reader = _published if "gpu_type" in row else _vtrain
-        found = reader(row)
+        reader = _published if "gpu_type" in row else _one_node if "max_allocated_gib_by_rank" in row else _vtrain
+        found = case_of(reader, row, path.stem)
         if isinstance(found, str):
             left.append(f"{row.get('id', 'row')}: {found}")
         else:
@@ -179,10 +208,66 @@ def _vtrain(row: dict[str, str]) -> Case:
     )
 
 
+def _one_node(row: dict[str, str]) -> Case:
+    """Read a row of the steps that SimuMax measured on one node of 8 B200, with the memory of every rank.
+
+    Megatron-LM in BF16 with the distributed optimizer, sequence parallelism and a fused loss, nothing recomputed.
+    """
+    layers, gpus, t, p, c, e, d, s, b, n = (
+        int(row[k]) for k in ("layers", "gpus", "TP", "PP", "CP", "EP", "DP", "seq", "micro_batch", "micro_batches")
+    )
+    model = _cut(ONE_NODE_MODELS[row["model"]], layers)
+    machine = Machine(
+        gpu=_gpu("B200", None),
+        rack=_rack("B200"),
+        software=_software("megatron-core"),
+        model=model,
+        precision=precision("bf16", gradient_bytes=4.0),
+        sequence=s,
+    )
+    stages, replicas = packing(8, t, c, p, d, gpus)
+    strategy = ParallelStrategy(
+        tensor_parallel=t,
+        pipeline_parallel=p,
+        data_parallel_by_site=(d,),
+        virtual_stages=1,
+        micro_batch=b,
+        micro_batches=n,
+        recompute="none",
+        sequence_parallel=t > 1,
+        zero_stage=1,
+        layers_per_stage=even_layers(layers, p),
+        context_parallel=c,
+        expert_parallel=e,
+        replicas_per_rack=replicas,
+        stages_per_rack=stages,
+    )
+    group = f"B200 16-bit {'MoE' if model.experts else 'dense'} one node, memory by rank"
+    ranks = [float(x) * GIB for x in row["max_allocated_gib_by_rank"].split()]
+    each = gpus // p
+    return Case(
+        id=row["id"],
+        group=group,
+        machine=machine,
+        strategy=strategy,
+        seconds=float(row["step_ms"]) / 1e3,
+        fits=True,
+        nodes=1,
+        like=(group, row["model"], layers, s, n * b * d),
+        stage_bytes=tuple(max(ranks[i * each : (i + 1) * each]) for i in range(p)),
+    )
+
+
+def _cut(model: dict[str, Any], layers: int) -> Model:
+    """Return a model with so many layers; the first is dense where it has experts."""
+    rest = {"name": "cut", "layers": layers, "gated_ffn": True, "tied_embeddings": False}
+    return Model.model_validate(model | rest)
+
+
 def _published(row: dict[str, str]) -> Case | str:
     """Read a row of the table of published throughput, or say why it cannot be a case."""
     software = next((name for start, name in FRAMEWORKS if row["source"].startswith(start)), None)
-    if software == "megatron-core" and row["table"][:5] < "26.06":
+    if software == "megatron-bridge" and row["table"][:5] < "26.06":
         software = "megatron-core-2025"
     if software is None:
         return f"source {row['source']!r} names no framework that the catalogue knows"
@@ -229,7 +314,7 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
     stages, replicas = packing(machine.rack.gpus, t, c, p, d, gpus)
     splits = row["seq_parallel"] == "1" or (
-        row["seq_parallel"] == "" and software.startswith(("megatron-core", "torchtitan"))
+        row["seq_parallel"] == "" and software.startswith(("megatron-core", "megatron-bridge", "nemo", "torchtitan"))
     )
     base = ParallelStrategy(
         tensor_parallel=t,
@@ -280,8 +365,16 @@ def _with_unstated(case: Case, row: dict[str, str], batch: int) -> Case:
                     replace(case, strategy=replace(strategy, micro_batch=b, virtual_stages=v, micro_batches=m)), row
                 )
             )
-    fitting = [x for x in tries if x.memory() <= x.room] or tries
+    fitting = [x for x in tries if x.memory() <= x.room] or [_sharded(x, row) for x in tries]
     return min(fitting, key=lambda x: x.predict())
+
+
+def _sharded(case: Case, row: dict[str, str]) -> Case:
+    """Shard the weights too of a run that ran and fits in no other way, where the row states no ZeRO stage."""
+    if row["zero"] or 3 not in case.machine.software.zero_stages or case.strategy.pipeline_parallel > 1:
+        return case
+    plain = replace(case.strategy, recompute="none", recomputed_layers_per_stage=(), zero_stage=3)
+    return _recomputed(replace(case, strategy=plain), row)
 
 
 def _recomputed(case: Case, row: dict[str, str]) -> Case:
@@ -302,7 +395,7 @@ def _zero(row: dict[str, str], software: str, p: int) -> int:
         return 3 if p == 1 else 2
     if software == "torchtitan":
         return 3 if p == 1 else 2
-    return _number(row["zero"], 1 if software.startswith("megatron-core") else 0)
+    return _number(row["zero"], 1 if software.startswith(("megatron-core", "megatron-bridge", "nemo")) else 0)
 
 
 def _group(row: dict[str, str], model: Model, nodes: int, dtype: str) -> str:
@@ -336,15 +429,6 @@ def _model(row: dict[str, str]) -> Model | str:
     )
 
 
-def packing(domain: int, t: int, c: int, p: int, d: int, gpus: int) -> tuple[int, int]:
-    """Return stages and replicas of a rack as Megatron orders ranks: replicas side by side.
-
-    A rack has several stages only where the GPUs at hand ask for it.
-    """
-    q = min_stages_per_rack(domain, t * c, p, d, -(-gpus // domain))
-    return q, max(1, domain // (q * t * c))
-
-
 def _precision_of(software: str, dtype: str, stated: str) -> Precision:
     """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision."""
     if software in ("llm-foundry-fsdp", "torchtitan"):
@@ -353,26 +437,10 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
         return precision(
             dtype, gradient_bytes=gradient, parameter_bytes=4.0 if wide else 2.0, optimizer_bytes=8.0 if wide else 4.0
         )
+    if software == "megatron-deepspeed" and dtype == "bf16":  # the passes' own gradients stay beside the FP32 sums
+        return precision(dtype, gradient_bytes=4.0, parameter_bytes=4.0)
     short = software == "megatron-lm-2021" or (software == "megatron-deepspeed" and dtype == "fp16")
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
-
-
-def precision(
-    dtype: str, *, gradient_bytes: float, parameter_bytes: float = 2.0, optimizer_bytes: float = 12.0
-) -> Precision:
-    """Return mixed precision: working weights as wide as the type, master weights and two moments in FP32."""
-    working = {"fp4": 1.0, "fp8": 1.0}.get(dtype, 2.0)
-    return Precision.model_validate(
-        {
-            "compute": dtype,
-            "parameter_bytes": parameter_bytes,
-            "working_parameter_bytes": working,
-            "gradient_bytes": gradient_bytes,
-            "optimizer_bytes": optimizer_bytes,
-            "activation_bytes": 2.0,
-            "collective_bytes": 2.0,
-        }
-    )
 
 
 def _gpu(name: str, network: float | None) -> Accelerator:

@@ -14,7 +14,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("planner.cli", "planner.api"),
     ("planner.report", "planner.sweeps"),
     ("planner.planning", "planner.scheduling"),
-    ("planner.imports", "planner.exports", "planner.formats"),
+    ("planner.imports", "planner.exports", "planner.formats", "planner.calibration"),
     ("planner.models", "planner.checks"),
     ("planner.solvers",),
     ("planner.simulation",),

@@ -111,6 +111,8 @@ class Times:
             for layers in layer_splits(machine.model.layers, p, v)
             for recompute in itertools.product(*(range(n + 1) for n in layers))
         ]
+        dense = 0 if machine.model.experts is None else machine.model.experts.dense_layers
+        every = [x for x in every if math.ceil(x[0][0] / v) >= dense]
         layers, recompute = (np.array([x[k] for x in every], dtype=np.int64).reshape(-1, p) for k in (0, 1))
         parts = stage_memory.memory_by_part(
             machine,
@@ -123,6 +125,7 @@ class Times:
             stage=np.arange(p)[None, :],
             layers=layers,
             recomputed=recompute,
+            front=np.where(np.arange(p) == 0, dense, 0)[None, :],
             order=order,
         )
         total = sum(np.broadcast_to(np.asarray(x, dtype=float), layers.shape) for x in parts.values())
@@ -140,13 +143,21 @@ class Times:
         )
         exchange = float(x.send(send, c.p))
         heads = np.where(np.arange(c.p) == c.p - 1, x.head, 0.0)[None, :]
+        front, usual = x.front, x.times
+        slower = front.forward_seconds + front.backward_seconds - usual.forward_seconds - usual.backward_seconds
+        dense = 0 if self.m.model.experts is None else self.m.model.experts.dense_layers
+        heads = heads + np.where(np.arange(c.p) == 0, dense * slower, 0.0)[None, :]
         n = float(schedule.effective_micro_batches(c.m, c.p, c.v))
         stages = block_step.stage_seconds(x, sharded, c.v, layers, recompute, exchange) + heads
         stages = n * (stages + x.machine.software.microbatch_seconds)
         if c.v > 1:
             pairs = {(int(a), int(r)) for a, r in zip(layers.flat, recompute.flat, strict=True)}
-            waits = {(a, r): block_step.excess_seconds(x, sharded, c.p, c.v, c.m, a, r) for a, r in pairs}
-            stages = stages + np.vectorize(lambda a, r: waits[int(a), int(r)])(layers, recompute)
+            for last in (False, True):
+                waits = {
+                    (a, r): block_step.excess_seconds(x, sharded, c.p, c.v, c.m, a, r, last=last) for a, r in pairs
+                }
+                own = np.vectorize(lambda a, r, w=waits: w[int(a), int(r)])(layers, recompute)
+                stages = stages + own * ((np.arange(c.p) == c.p - 1) == last)[None, :]
         once = block_step.once_parts(
             x,
             sharded,

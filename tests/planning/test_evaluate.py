@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import planner
 from planner.cli import main
 from planner.errors import InputError
-from planner.planning.evaluate import even_layers, min_stages_per_rack
+from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
 
 FULL = {
     "tensor_parallel": 8,

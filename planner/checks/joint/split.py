@@ -18,6 +18,7 @@ from planner.checks.joint.racks import max_sites
 from planner.physics.training import schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.process_groups import front_layers
 from planner.physics.training.step import ShardedTimes
 
 ROUNDING = 1e-12  # relative, of bytes and of seconds
@@ -92,9 +93,15 @@ class Split:
     def sizes(self) -> Ints:
         """Layers that a stage may hold: one a chunk at least, no more than are in time, and all that others cannot."""
         layers, others = self.cut.space.layers, self.p - 1
-        in_time = self.limit / (self.rounds * float(self.sharded.layer_seconds)) * (1 + ROUNDING)
+        spared = max(0.0, -float(block_step.front_seconds(self.pipeline, 0)))
+        in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + ROUNDING)
         most = math.floor(min(layers - others * self.v, in_time))
         return np.arange(max(self.v, layers - others * most), most + 1)
+
+    @cached_property
+    def _front(self) -> Ints:
+        """Dense layers at the front, which the first stage has; one entry a stage."""
+        return np.where(np.arange(self.p) == 0, front_layers(self.cut.machine.model), 0)[:, None]
 
     def _bytes(self, recomputed: Any) -> Floats:
         """Bytes on a GPU of every stage with each size."""
@@ -110,6 +117,7 @@ class Split:
             stage=np.arange(self.p)[:, None],
             layers=self.sizes[None, :],
             recomputed=recomputed,
+            front=self._front,
             order=self.cut.schedule,
         )
         return np.asarray(sum(parts.values()) / (space.memory_limit * (1 + ROUNDING)), dtype=np.float64)
@@ -148,8 +156,8 @@ class Split:
 
     @cached_property
     def fits(self) -> NDArray[np.bool_]:
-        """Which stages may hold which sizes in memory."""
-        return self.recomputed < NEVER
+        """Which stages may hold which sizes in memory, the first one all front layers in its first chunk."""
+        return (self.recomputed < NEVER) & (np.ceil(self.sizes[None, :] / self.v) >= self._front)
 
     @cached_property
     def seconds(self) -> Floats:
@@ -157,11 +165,14 @@ class Split:
         x, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
         repeats = np.where(self.fits, self.recomputed, 0)
         stage = block_step.stage_seconds(x, sharded, self.v, sizes, repeats, self.send)
-        head = np.where(np.arange(self.p) == self.p - 1, x.head, 0.0)[:, None]
+        stages = np.arange(self.p)[:, None]
+        head = np.where(stages == self.p - 1, x.head, 0.0) + block_step.front_seconds(x, stages)
         wait = interleaving.min_excess_seconds(
             self.p, self.v, 3 * self.p, sizes, repeats, sharded.layer_seconds, x.times.recompute_seconds
         )
-        found = self.rounds * (stage + head + x.machine.software.microbatch_seconds) + self.waits * wait
+        waits = self.waits * wait
+        waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * x.head)  # the head may fill the smallest chunk
+        found = self.rounds * (stage + head + x.machine.software.microbatch_seconds) + waits
         return np.asarray(np.where(self.fits, found, np.inf), dtype=np.float64)
 
     @cached_property

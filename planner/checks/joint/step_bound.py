@@ -4,6 +4,7 @@ Nothing is slower than the transport itself, fibre is free, ZeRO shares its stat
 recomputed unless all are. First by pipeline with its most replicas, then by replicas and micro-batches.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from planner.checks.joint.columns import Cut, Floats, Ints, Pipelines
 from planner.checks.joint.racks import MaxRacks, max_sites
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.process_groups import weights_of
+from planner.physics.training.process_groups import front_layers, weights_of
 from planner.physics.training.step import ShardedTimes
 
 ROUNDING = 1e-9  # of a mean number of layers that is whole but for rounding
@@ -68,7 +69,7 @@ def first_rows(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Rows:
     """Bound every pipeline of a cut, and return those whose least seconds a sequence are below a limit."""
     b = cut.shape.micro_batch
     d = most_replicas(cut, x, racks) if len(x) else x.p
-    crude = cut.space.layers * _layer_seconds(cut) / np.maximum(x.p * d * b, 1)
+    crude = least_layers(cut) * _layer_seconds(cut) / np.maximum(x.p * d * b, 1)
     few = np.flatnonzero((d > 0) & (crude < limit))
     return rows_of(cut, x.part(few), d[few], limit)
 
@@ -85,6 +86,14 @@ def rows_of(cut: Cut, x: Pipelines, d: Ints, limit: float) -> Rows:
     seconds = (each / d + once / total_micro_batches(cut)) / cut.shape.micro_batch
     found = Rows(x, d, min_micro_batches(x), each, once, seconds)
     return found.part(np.flatnonzero(seconds < limit))
+
+
+def least_layers(cut: Cut) -> float:
+    """Count the layers of usual length that take as long as all: fewer by what the front layers take less, rounded."""
+    usual, front = cut.times.times, cut.times.front
+    each = usual.forward_seconds + usual.backward_seconds
+    lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
+    return cut.space.layers - math.ceil(front_layers(cut.machine.model) * lighter / each - ROUNDING)
 
 
 def _layer_seconds(cut: Cut) -> float:
@@ -104,7 +113,7 @@ class EvenStages:
     @property
     def layers(self) -> Floats:
         """Layers of the largest stage at least."""
-        return np.ceil(self.cut.space.layers / self.x.p - ROUNDING)
+        return np.ceil(least_layers(self.cut) / self.x.p - ROUNDING)
 
     @property
     def send(self) -> Floats:
@@ -117,13 +126,22 @@ class EvenStages:
         """Layers that are recomputed at least."""
         return layers if self.cut.repeats == "all" else np.zeros_like(layers)
 
+    def _stage(self, layers: Floats) -> Floats:
+        """Least seconds of a micro-batch on a stage with so many layers."""
+        x, pipeline = self.x, self.cut.timed(self.zero_stage, inside=False)
+        stage = block_step.stage_seconds(pipeline, self.sharded, x.v, layers, self.repeated(layers), self.send)
+        return np.asarray(stage + np.where(x.p == 1, pipeline.head, 0.0), dtype=np.float64)
+
+    @property
+    def largest(self) -> Floats:
+        """Least seconds of a micro-batch on the largest stage, which is the one that waits for its chunks."""
+        return self._stage(self.layers) + self.cut.machine.software.microbatch_seconds
+
     def _each(self, layers: Floats) -> Floats:
         """Least seconds of a micro-batch where the largest stage has so many layers, or the last one and its head."""
-        cut, x, pipeline = self.cut, self.x, self.cut.timed(self.zero_stage, inside=False)
-        stage = block_step.stage_seconds(pipeline, self.sharded, x.v, layers, self.repeated(layers), self.send)
-        stage = stage + np.where(x.p == 1, pipeline.head, 0.0)
+        cut, x, pipeline, stage = self.cut, self.x, self.cut.timed(self.zero_stage, inside=False), self._stage(layers)
         layer = self.sharded.layer_seconds + (pipeline.times.recompute_seconds if cut.repeats == "all" else 0.0)
-        total = cut.space.layers * layer + pipeline.head
+        total = least_layers(cut) * layer + pipeline.head
         mean = total / (x.p * layer)
         others, last = np.ceil(mean - ROUNDING) * layer, total - np.floor(mean + ROUNDING) * (x.p - 1) * layer
         slowest = np.maximum(np.minimum(others, last), x.v * layer + pipeline.head)
@@ -196,6 +214,7 @@ def holds(cut: Cut, zero_stage: int, x: Pipelines, d: Ints, m: Ints, limit: floa
         machine, shape, weights, layers=1, ends=0, zero_stage=zero_stage, replicas=d
     ) + np.zeros(len(x))
     kept = own.kept if cut.repeats == "no" else min(own.kept, own.checkpoint)
+    front = front_layers(machine.model)  # of the first stage, taken to need no room and no time
     in_time = np.floor(limit * d * shape.micro_batch / _layer_seconds(cut) * (1 + ROUNDING))
 
     def layers(some: Any, stage: Ints) -> Floats:
@@ -204,17 +223,19 @@ def holds(cut: Cut, zero_stage: int, x: Pipelines, d: Ints, m: Ints, limit: floa
         most = np.floor(cut.space.memory_limit / (state[some, None] + kept * flying / v) * (1 + ROUNDING))
         return np.asarray(np.minimum(most, in_time[some, None]), dtype=np.float64)
 
-    roomy = np.minimum(np.floor(cut.space.memory_limit / state * (1 + ROUNDING)), in_time) * x.p >= cut.space.layers
+    roomy = (
+        np.minimum(np.floor(cut.space.memory_limit / state * (1 + ROUNDING)), in_time) * x.p + front >= cut.space.layers
+    )
     few = np.flatnonzero(roomy)
     ends = x.p[few, None] * np.arange(COARSE + 1)[None, :] // COARSE
     coarse = layers(few, ends[:, 1:] - 1) * np.diff(ends, axis=1)
-    few = few[coarse.sum(axis=1) >= cut.space.layers]
+    few = few[coarse.sum(axis=1) + front >= cut.space.layers]
     at, size = 0, max(1, MOST_CELLS // max(1, int(x.p[few].max(initial=1))))
     while at < len(few):
         some = few[at : at + size]
         stage = np.arange(int(x.p[some].max()))[None, :]
         each = np.where(stage < x.p[some, None], layers(some, stage), 0.0)
-        found[some] = each.sum(axis=1) >= cut.space.layers
+        found[some] = each.sum(axis=1) + front >= cut.space.layers
         at += size
     return found
 
@@ -229,6 +250,7 @@ class Cells:
     x: Pipelines
     d: Ints
     each: Floats
+    largest: Floats
     whole: Floats
     wait: Floats
     once: Floats
@@ -246,7 +268,8 @@ class Cells:
         """Return the least seconds of a step with so many micro-batches."""
         p, v = self.x.p, self.x.v
         rounds, waits = schedule.effective_micro_batches(m, p, v), np.maximum(0, m // p - 2)
-        slowest = np.minimum(rounds * self.each + waits * self.wait, rounds * self.whole)
+        unequal = np.maximum(rounds * self.each, rounds * self.largest + waits * self.wait)
+        slowest = np.minimum(unequal, rounds * self.whole)
         part = np.where(p > 1, (np.minimum(m, p) - 1) / np.maximum(p - 1, 1), 0.0)
         return np.asarray(slowest + self.once + part * self.fill, dtype=np.float64)
 
@@ -337,7 +360,7 @@ class Counts:
         )
         once = np.asarray(sum(parts.values()) + 0.0 * d, dtype=np.float64)
         fill = stages.fill(x.p) - stages.fill(1)
-        return Cells(x, d, stages.each, stages.each_of_whole_chunks, stages.wait_of_a_round, once, fill)
+        return Cells(x, d, stages.each, stages.largest, stages.each_of_whole_chunks, stages.wait_of_a_round, once, fill)
 
     def micro_batches(self, cells: Cells) -> Iterator[tuple[Cells, Ints]]:
         """Yield cells with the micro-batches that may be in time, one entry for each."""

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
 from planner.checks.training.layout import RULES as LAYOUT_RULES
+from planner.checks.training.layout import interval
+from planner.physics import step_errors
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import heterogeneous, layer_time
 from planner.plan.certificate import Violation
@@ -100,6 +102,9 @@ def figures(c: PlanPhysics) -> Iterator[Violation]:
     rule, what = "figures[step_seconds]", "slowest pool and longest exchange"
     yield from must_equal(rule, what, pools.step_seconds, max(steps.values()) + max(exchanges.values()), " s")
     yield from must_equal("figures[days_to_train]", "days_to_train", pools.days_to_train, days(c))
+    own = [x.metrics for x in _pool_plans(c, pools).values() if x.metrics is not None]
+    found = step_errors.widest(days(c) or 0.0, [(m.days_to_train, m.days_to_train_interval) for m in own])
+    yield from interval("figures[days_to_train_interval]", pools.days_to_train_interval, found)
 
 
 def limits(c: PlanPhysics) -> Iterator[Violation]:

@@ -15,7 +15,8 @@ from planner.plan.certificate import Violation
 from planner.plan.layout import LayoutMetrics, LayoutPlan
 
 BREAKDOWNS = {"breakdown_seconds": "step_seconds", "memory_breakdown_bytes": "memory_bytes_per_gpu"}
-FIGURES = [name for name in LayoutMetrics.model_fields if name not in BREAKDOWNS]
+INTERVAL = "days_to_train_interval"
+FIGURES = [name for name in LayoutMetrics.model_fields if name not in BREAKDOWNS and name != INTERVAL]
 
 
 def _layouts(c: PlanPhysics) -> Iterator[LayoutPlan]:
@@ -167,6 +168,16 @@ def metrics(c: PlanPhysics) -> Iterator[Violation]:
     for layout in _layouts(c):
         for name in FIGURES if c.metrics is not None else ():
             yield from must_equal(f"metrics[{name}]", name, getattr(layout.metrics, name), getattr(c.metrics, name))
+        if c.metrics is not None:
+            yield from interval(
+                f"metrics[{INTERVAL}]", layout.metrics.days_to_train_interval, c.metrics.days_to_train_interval
+            )
+
+
+def interval(rule: str, stated: tuple[float, float], found: tuple[float, float]) -> Iterator[Violation]:
+    """Check that both ends of an interval of days are as recomputed from the errors of like measured runs."""
+    for end, a, b in zip(("fewest", "most"), stated, found, strict=True):
+        yield from must_equal(rule, f"{end} days of 4 of 5 like runs", a, b)
 
 
 def breakdowns(c: PlanPhysics) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import DONE, INFEASIBLE, read_pins
-from planner.cli.options import InstanceFile
+from planner.cli.options import Constants, InstanceFile
 from planner.files import require_writable, write_atomically
 
 
@@ -17,6 +17,7 @@ def evaluate(
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the prediction here (JSON).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
+    constants: Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full by pins, and say which constants each part rests on."""
     import planner
@@ -24,7 +25,8 @@ def evaluate(
     from planner.planning.load import load_instance
 
     require_writable(output)
-    evaluation = planner.evaluate(load_instance(instance, pins=read_pins(pin or []), searched=False))
+    request = load_instance(instance, pins=read_pins(pin or []), searched=False, constants=constants)
+    evaluation = planner.evaluate(request)
     text = evaluation.model_dump_json(indent=1)
     if output is not None:
         write_atomically(output, text + "\n")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins
-from planner.cli.options import InstanceFile, Pins
+from planner.cli.options import Constants, InstanceFile, Pins
 
 
 def explain(
@@ -15,11 +15,15 @@ def explain(
     pin: Pins = None,
     near: Annotated[int, typer.Option(min=0, help="List so many of the best splits over different sets of sites.")] = 0,
     within: Annotated[float, typer.Option(min=0, help="How far from the best these may be: 0.05 is 5 %.")] = 0.05,
+    constants: Constants = None,
 ) -> None:
     """Explain why there is no plan and what would allow one, or what binds it and what each layout choice is worth."""
     import planner
     from planner.planning.explain import summary
 
-    explanation = planner.explain(instance, time_limit=time_limit, pins=read_pins(pin or []), near=near, within=within)
+    pins = read_pins(pin or [])
+    explanation = planner.explain(
+        instance, time_limit=time_limit, pins=pins, near=near, within=within, constants=constants
+    )
     print(explanation.model_dump_json(indent=1) if as_json else summary(explanation))
     raise typer.Exit({"infeasible": INFEASIBLE, "unknown": LIMIT}.get(explanation.status, DONE))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.console import DONE, INFEASIBLE, read_pins, require_choice, requiring_sound
-from planner.cli.options import PlanFile
+from planner.cli.options import Constants, PlanFile
 from planner.errors import InputError
 from planner.files import read_json, require_writable, write_atomically, write_streamed
 from planner.plan.files import plan_of, read_plan
@@ -95,6 +95,7 @@ def pareto(
         typer.Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
+    constants: Constants = None,
 ) -> None:
     """Print the fabrics of which none is matched or beaten in all axes at once, each proven."""
     from planner.planning.pareto import axes_of, frontier, lines, records, table
@@ -105,12 +106,14 @@ def pareto(
     require_writable(output)
     data = read_json(given)
     if isinstance(data, dict) and "planner_version" in data:
+        if constants is not None:
+            raise InputError(f"--constants: {given} is a plan, which has its own; give the instance, or leave them out")
         plan = plan_of(data, str(given))
     else:
         import planner
         from planner.planning.load import load_instance
 
-        plan = planner.solve(load_instance(data, pins=read_pins(pin or []), where=str(given)))
+        plan = planner.solve(load_instance(data, pins=read_pins(pin or []), where=str(given), constants=constants))
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
         raise InputError(f"{given}: holds no fabric to compare{why}")

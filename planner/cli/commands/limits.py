@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.console import DONE, LIMIT, progress_line
+from planner.cli.options import Constants
 from planner.errors import InputError
 from planner.files import json_or_text, require_writable, write_atomically
 from planner.optional_packages import needed
@@ -42,6 +43,7 @@ def limits(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw utilisation against compute here (svg, png).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
+    constants: Constants = None,
 ) -> None:
     """Print how well GPUs can be used as models grow, where that falls, and from where no layout meets the deadline."""
     if not 0 < start < stop:
@@ -49,7 +51,7 @@ def limits(
     require_writable(output, plot)
     if plot is not None:
         _check_picture(plot)
-    data = changed(instance, change or [])
+    data = changed(instance, change or [], constants)
     flop = [start * (stop / start) ** (k / (points - 1)) for k in range(points)]
     series = _points(data, flop, days, tolerance, time_limit, workers, quiet=as_json)
     lines = "".join(p.model_dump_json() + "\n" for p in series)
@@ -61,11 +63,13 @@ def limits(
     raise typer.Exit(DONE if all(p.status in ("optimal", "infeasible") for p in series) else LIMIT)
 
 
-def changed(path: Path, changes: Sequence[str]) -> dict[str, Any]:
+def changed(path: Path, changes: Sequence[str], constants: Path | None = None) -> dict[str, Any]:
     """Read an instance and change figures of it; a catalogue entry that a path leads into replaces its name."""
     from planner.planning.load import load_instance
 
-    data: dict[str, Any] = load_instance(path, searched=False).model_dump(mode="json", exclude_none=True)
+    data: dict[str, Any] = load_instance(path, searched=False, constants=constants).model_dump(
+        mode="json", exclude_none=True
+    )
     for text in changes:
         where, equals, value = text.partition("=")
         if not equals:

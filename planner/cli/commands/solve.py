@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import INTERRUPTED, exit_code, progress_line, read_pins
-from planner.cli.options import Gap, InstanceFile, Quiet, Seed
+from planner.cli.options import Constants, Gap, InstanceFile, Quiet, Seed
 from planner.files import require_writable, write_atomically
 from planner.solvers.signals import ending_searches
 
@@ -28,6 +28,7 @@ def solve(
         list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
     ] = None,
     quiet: Quiet = False,
+    constants: Constants = None,
 ) -> None:
     """Take all decisions and print the summary of the plan."""
     import planner
@@ -45,6 +46,7 @@ def solve(
                 solver=solver,
                 pins=pins,
                 progress=report,
+                constants=constants,
             )
     except KeyboardInterrupt:
         print("interrupted before there was a plan", file=sys.stderr)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.console import BROKEN, DONE, INTERRUPTED, progress_line
-from planner.cli.options import Gap, InstanceFile, Quiet, Seed
+from planner.cli.options import Constants, Gap, InstanceFile, Quiet, Seed
 from planner.errors import InputError
 from planner.files import require_writable, unwritable
 
@@ -49,6 +49,7 @@ def sweep(
     gap: Gap = None,
     seed: Seed = 0,
     quiet: Quiet = False,
+    constants: Constants = None,
 ) -> None:
     """Solve an instance at every point of a grid; append a row a point as it finishes."""
     from planner.sweeps.axes import points_of, read_pairs, read_vary, shard_of
@@ -61,7 +62,7 @@ def sweep(
     points = points_of(read_vary(vary or []), None if pairs is None else read_pairs(pairs))
     require_writable(output)
     part = None if shard is None else shard_of(shard)
-    options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans)
+    options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans, constants=constants)
     made = None if plans is None else _made(plans)
     try:
         tasks = tasks_for(instance, points, options)

@@ -9,6 +9,7 @@ from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.blocks.block_step import Fibre
+from planner.physics.training.process_groups import front_layers
 
 EPS = 1e-9  # relative, by which sums in another order may differ
 
@@ -95,7 +96,7 @@ def even_seconds(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Floats:
 
 def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
     """Return the least terms of the step of rows."""
-    x, layers, software = s.pipeline(zero, inside=False), s.problem.layers, s.machine.software
+    x, layers, software = s.pipeline(zero, inside=False), s.least_layers, s.machine.software
     p, v, m = rows.p, rows.v, rows.m
     sharded = block_step.sharded_times(x, replicas_per_rack=rows.replicas_per_rack, racks=c.racks, slowdown=c.allreduce)
     even = np.ceil(layers / p)
@@ -105,6 +106,8 @@ def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
     layer = sharded.layer_seconds + (x.times.recompute_seconds if s.recomputes == "all" else 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, layer, x.head))
     wait = interleaving.min_excess_seconds(p, v, m, even, recompute, sharded.layer_seconds, x.times.recompute_seconds)
+    # Either the largest stage waits, or the slowest one is slower: not both of every split.
+    wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
     once = block_step.once_parts(
         x,
         sharded,
@@ -130,7 +133,7 @@ def min_terms(s: Strategy, rows: Rows, total: int) -> tuple[Floats, Floats]:
 
     Gradients and optimiser take none.
     """
-    x, layers, software, p, v = s.between, s.problem.layers, s.machine.software, rows.p, rows.v
+    x, layers, software, p, v = s.between, s.least_layers, s.machine.software, rows.p, rows.v
     phi = s.problem.transport_slowdown
     sharded = block_step.sharded_times(x, replicas_per_rack=1, racks=1, slowdown=1.0)
     even = np.ceil(layers / p)
@@ -178,16 +181,17 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
 
 def _min_stage_seconds(s: Strategy, rows: Rows, state: Floats, a: Floats, recompute: float) -> Floats:
     """Take Newton's steps for a table of rows by stages."""
-    limit, layers = s.problem.memory_limit, s.problem.layers * (1 - EPS)
+    limit, layers = s.problem.memory_limit, s.least_layers * (1 - EPS)
     p, v, m = (x[:, None] for x in (rows.p, rows.v, rows.m))
     stage = np.arange(int(rows.p.max(initial=1)))[None, :]
     flying = np.maximum(schedule.chunks_in_flight(s.order, stage, p, v, m), 1) / v
     least = s.bytes.kept if s.recomputes == "none" else min(s.bytes.kept, s.bytes.checkpoint)
-    most = np.where(stage < p, limit / (state + least * flying), 0.0)
+    front = front_layers(s.machine.model) * (stage == 0)  # may need no room at all
+    most = np.where(stage < p, front + limit / (state + least * flying), 0.0)
     free, saved = most, s.bytes.kept - s.bytes.checkpoint
     slope = np.zeros_like(most)
     if s.recomputes == "any" and saved > 0 and recompute > 0:
-        free = np.where(stage < p, limit / (state + s.bytes.kept * flying), 0.0)
+        free = np.where(stage < p, front + limit / (state + s.bytes.kept * flying), 0.0)
         slope = 1 / (a + recompute * (state + flying * s.bytes.kept) / (flying * saved))
     bent, flat = a * free, a * free + (most - free) / np.where(slope > 0, slope, 1.0)
     seconds = layers / rows.p * a[:, 0]

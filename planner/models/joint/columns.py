@@ -36,7 +36,7 @@ def strategy_bound(world: World, s: Strategy) -> float:
     c = max(1, -(-shape.context_parallel // unit))
     replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
     most = min(replicas, s.problem.max_sequences * s.problem.layers)
-    return s.problem.layers * s.min_layer / (most * shape.micro_batch) if most > 0 else math.inf
+    return s.least_layers * s.min_layer / (most * shape.micro_batch) if most > 0 else math.inf
 
 
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:

@@ -140,7 +140,7 @@ def _degrees(problem: Problem) -> dict[str, list[Any]]:
         "microbatch_sequences": list(MICRO_BATCHES),
         "schedule": list(problem.machine.software.schedules),
         "sequence_parallel": _sequence_choices(problem),
-        "zero_stage": sorted({z for p in stages or [1] for z in problem.machine.software.zero_stages_under(p)}),
+        "zero_stage": sorted({z for p in stages or _stage_counts(problem) for z in problem.machine.software.zero_stages_under(p)}),
         "stages_per_rack": sorted({x.stages_per_rack for x in blocks if x is not None}),
         "replicas_per_rack": sorted({n for x in blocks if x is not None for n in range(1, x.replicas_per_rack + 1)}),
     }
@@ -181,6 +181,11 @@ class Strategy:
     def min_layer(self) -> float:
         """The least time of a layer: with its recomputation where all layers are."""
         return self.layer + (self.between.times.recompute_seconds if self.recomputes == "all" else 0.0)
+
+    @cached_property
+    def least_layers(self) -> int:
+        """Layers that bounds count: no more than the time of all layers holds, front layers being faster or not."""
+        return block_step.least_layers(self.between)
 
     def block(self, pipeline: int) -> Block | None:
         """Return the block of racks of a pipeline of so many stages."""
@@ -331,9 +336,9 @@ def _expert_degrees(problem: Problem) -> list[int]:
     return [1] if experts is None else [e for e in range(1, experts.count + 1) if experts.count % e == 0]
 
 
-def _stage_counts(problem: Problem, parallelism: Parallelism = "pipeline") -> list[int]:
+def _stage_counts(problem: Problem, parallelism: Parallelism = "pipeline") -> range:
     """List the stages of a pipeline, or the virtual stages of one: up to the layers, or one where there are no more."""
-    return list(range(1, (problem.layers if problem.has(parallelism) else 1) + 1))
+    return range(1, (problem.layers if problem.has(parallelism) else 1) + 1)
 
 
 def _sequence_choices(problem: Problem) -> list[bool]:

@@ -12,6 +12,7 @@ from planner.models.joint.space import Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.process_groups import front_layers
 from planner.physics.training.step import ShardedTimes
 
 EPS = 1e-12  # relative: sums of the same floats in another order
@@ -106,10 +107,21 @@ class Stages:
         c = self.column
         most = c.strategy.problem.layers - (c.p - 1) * c.v
         if math.isfinite(self.cutoff):
-            most = min(
-                most, math.floor(self.cutoff / (self.effective * float(self.sharded.layer_seconds)) * (1 + 1e-9))
-            )
+            in_time = (self.cutoff / self.effective + self._spared) / float(self.sharded.layer_seconds)
+            most = min(most, math.floor(in_time * (1 + 1e-9)))
         return np.arange(c.v, max(most, c.v - 1) + 1)
+
+    @cached_property
+    def _spared(self) -> float:
+        """Seconds of a micro-batch that the first stage spares where front layers are faster than others."""
+        return max(0.0, -float(block_step.front_seconds(self.pipeline, 0)))
+
+    @cached_property
+    def least_sizes(self) -> Ints:
+        """Fewest layers of each stage: one a chunk, and on the first stage all front layers in its first chunk."""
+        c = self.column
+        first = np.arange(c.p) == 0
+        return np.where(first, block_step.least_first_stage(self.pipeline, c.v), c.v)
 
     @cached_property
     def recomputed(self) -> Ints:
@@ -135,27 +147,30 @@ class Stages:
         c, s, m = self.column, self.column.strategy, self.column.strategy.machine
         stages, sizes = np.arange(c.p), self.sizes[None, :]
         flying = np.asarray(schedule.chunks_in_flight(s.order, stages, c.p, c.v, c.m) + 0 * stages)[:, None]
-        ends = memory.end_copies(m.model, stages, c.p)
+        ends, front = memory.end_copies(m.model, stages, c.p), front_layers(m.model) * (stages == 0)
         room = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends]
-        room = room - (2 * s.weights.layer * m.precision.working_parameter_bytes if c.zero >= 3 else 0.0)
-        room = room - (stages == c.p - 1) * memory.logits_bytes(
-            m.model,
-            m.sequence,
-            s.shape.micro_batch,
-            s.shape.tensor_parallel,
-            context_parallel=s.shape.context_parallel,
-            logit_bytes=m.software.logit_memory_bytes,
-        )
-        left = room[:, None] - self._state(1, 0) * sizes
+        room = (room - front * (self._state(1, 0, front=1) - self._state(1, 0)))[:, None]
+        room = room - flying * front[:, None] / c.v * stage_memory.front_kept_bytes(m, s.shape, s.bytes)
+        left, again = (room - self._working(recomputed, front) - self._state(1, 0) * sizes for recomputed in (0, 1))
         chunks, kept, saved = np.ceil(sizes / c.v), s.bytes.kept, s.bytes.kept - s.bytes.checkpoint
-        fits = (flying * chunks * kept <= left) & (room[:, None] >= 0)
+        fits = flying * chunks * kept <= left
         if s.recomputes == "none":
             return np.where(fits, 0, NO_FIT)
-        recompute = self._fewest(left - s.bytes.in_work, flying * chunks, sizes, kept, saved)
-        recompute = np.where(room[:, None] >= 0, recompute, NO_FIT)
+        recompute = self._fewest(again, flying * chunks, sizes, kept, saved)
         if s.recomputes == "all":
             return np.where(recompute <= sizes, sizes, NO_FIT)
         return np.where(fits, 0, np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT))
+
+    def _working(self, recomputed: int, front: Ints) -> Floats:
+        """Bytes in work on a GPU of each stage, at the peak of the head on the last; shape (stages, 1)."""
+        c, s = self.column, self.column.strategy
+        working = stage_memory.working_bytes(
+            s.machine, s.shape, s.weights, s.bytes, zero_stage=c.zero, recomputed=recomputed, front=front
+        )
+        copies = stage_memory.gradient_copy_bytes(s.machine, s.shape, s.weights, front=front)
+        head = stage_memory.head_bytes(s.machine, s.shape, s.weights) + copies
+        last = np.arange(c.p) == c.p - 1
+        return np.asarray(np.where(last, np.maximum(working, head), working) + 0.0 * last)[:, None]
 
     @staticmethod
     def _fewest(left: Floats, flying: Floats, sizes: Ints, kept: float, saved: float) -> Ints:
@@ -169,12 +184,19 @@ class Stages:
         found = np.ceil(need * sizes / (flying * saved) * (1 - 1e-13) - 1e-12)
         return np.asarray(np.clip(found, 0, NO_FIT), dtype=np.int64)
 
-    def _state(self, layers: int, ends: int) -> float:
+    def _state(self, layers: int, ends: int, *, front: int = 0) -> float:
         c, s = self.column, self.column.strategy
         shards = self.conditions.shards
         return float(
             stage_memory.gpu_state_bytes(
-                s.machine, s.shape, s.weights, layers=layers, ends=ends, zero_stage=c.zero, replicas=shards
+                s.machine,
+                s.shape,
+                s.weights,
+                layers=layers,
+                ends=ends,
+                zero_stage=c.zero,
+                replicas=shards,
+                front=front,
             )
         )
 
@@ -187,9 +209,10 @@ class Stages:
         c, x, recompute, sizes = self.column, self.pipeline, self.recomputed, self.sizes[None, :]
         fits = recompute < NO_FIT
         recompute = np.where(fits, recompute, 0)
-        head = np.where(np.arange(c.p) == c.p - 1, x.head, 0.0)[:, None]
+        stages = np.arange(c.p)[:, None]
+        ends = np.where(stages == c.p - 1, x.head, 0.0) + block_step.front_seconds(x, stages)
         host = x.machine.software.microbatch_seconds
-        each = block_step.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + head + host
+        each = block_step.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + ends + host
         found = self.effective * each + self._wait(recompute, fits)
         return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
 
@@ -200,17 +223,21 @@ class Stages:
         """
         c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
         found = interleaving.min_excess_seconds(c.p, c.v, c.m, self.sizes[None, :], recompute, layer, repeat)
+        found[-1] = np.maximum(0.0, found[-1] - self.effective * self.pipeline.head)  # which fills the last chunk
         if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
             return np.asarray(found, dtype=np.float64)
         mean = c.v if c.strategy.problem.stage_layers is not None else c.strategy.problem.layers // c.p
         patterns = {
-            (int(self.sizes[j]), int(recompute[i, j]))
+            (int(self.sizes[j]), int(recompute[i, j]), bool(i == c.p - 1))
             for i, j in zip(*np.nonzero(fits), strict=True)
             if self.sizes[j] >= mean
         }
-        for n, r in sorted(patterns):
-            wait = block_step.excess_seconds(self.pipeline, self.sharded, c.p, c.v, c.m, n, r, tick=self.tick)
-            found[:, n - c.v][recompute[:, n - c.v] == r] = wait
+        is_last = np.arange(c.p) == c.p - 1
+        for n, r, last in sorted(patterns):
+            wait = block_step.excess_seconds(
+                self.pipeline, self.sharded, c.p, c.v, c.m, n, r, last=last, tick=self.tick
+            )
+            found[:, n - c.v][(recompute[:, n - c.v] == r) & (is_last == last)] = wait
         return np.asarray(found, dtype=np.float64)
 
     @cached_property
@@ -249,7 +276,7 @@ class Stages:
     def holds(self, stage: float, chunk: float, most: int) -> bool:
         """Return whether the limits admit a split."""
         caps = self.caps(stage, chunk, most)
-        return bool(caps.min() >= self.column.v and caps.sum() >= self.column.strategy.problem.layers)
+        return bool(np.all(caps >= self.least_sizes) and caps.sum() >= self.column.strategy.problem.layers)
 
     def limits(self) -> Iterator[Thresholds]:
         """Yield the limits that could be the best of all.
@@ -265,7 +292,8 @@ class Stages:
         values, chunks = _increasing(self.seconds), _increasing(self.chunk[self.seconds < np.inf])
         best = self.cutoff
         for most in range(math.ceil(self.column.strategy.problem.layers / self.column.p), int(self.sizes[-1]) + 1):
-            if most < self.column.v or self.effective * most * float(self.sharded.layer_seconds) >= best:
+            widest = self.effective * (most * float(self.sharded.layer_seconds) - self._spared)
+            if most < self.column.v or widest >= best:
                 continue
             at = len(chunks)
             while at > 0:
@@ -281,7 +309,7 @@ class Stages:
 
     def _pinned(self, layers: list[int]) -> Iterator[Thresholds]:
         """Yield the limits that pinned layers keep, if they fit and are in time."""
-        if max(layers) > self.sizes[-1] or min(layers) < self.column.v:
+        if max(layers) > self.sizes[-1] or np.any(np.array(layers) < self.least_sizes):
             return
         where = np.arange(self.column.p), np.array(layers) - self.column.v
         stage, chunk, most = float(self.seconds[where].max()), float(self.chunk[where].max()), max(layers)
@@ -319,8 +347,9 @@ class Stages:
         sizes, surplus = self.caps(t.stage, t.chunk, t.most) if wanted is None else np.array(wanted), 0
         surplus = int(sizes.sum()) - self.column.strategy.problem.layers
         while surplus > 0:
-            top = sizes.max()
-            for i in np.flatnonzero(sizes == top)[:surplus]:
+            spare = sizes > self.least_sizes
+            top = sizes[spare].max()
+            for i in np.flatnonzero(spare & (sizes == top))[:surplus]:
                 sizes[i] -= 1
                 surplus -= 1
         recompute = self.recomputed[np.arange(self.column.p), sizes - self.column.v]

@@ -147,15 +147,21 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
     )
 
 
-def layer_times(m: Machine, s: Shape, nic_slowdown: float = 1.0) -> LayerTimes:
-    """Compute the seconds of the model's mean layer: kinds weighted by their numbers, as they alternate on stages."""
-    kinds = [(k.layers / m.model.layers, kind_times(m, s, k, nic_slowdown)) for k in layer_kinds(m.model)]
+def layer_times(m: Machine, s: Shape, nic_slowdown: float = 1.0, *, front: bool = False) -> LayerTimes:
+    """Compute the seconds of a layer: the mean over full and windowed attention, which alternate on stages.
+
+    With experts in all layers but the dense ones at the `front`, a layer is of those that have them, or of the front.
+    """
+    dense = front or m.model.experts is None
+    kinds = [k for k in layer_kinds(m.model) if k.routed != dense]
+    layers = sum(k.layers for k in kinds)
+    each = [(k.layers / layers, kind_times(m, s, k, nic_slowdown)) for k in kinds]
     return LayerTimes(
-        forward_seconds=math.fsum(w * x.forward_seconds for w, x in kinds),
-        backward_seconds=math.fsum(w * x.backward_seconds for w, x in kinds),
-        recompute_seconds=math.fsum(w * x.recompute_seconds for w, x in kinds),
-        weight_gradient_seconds=math.fsum(w * x.weight_gradient_seconds for w, x in kinds),
-        parts={part: math.fsum(w * x.parts[part] for w, x in kinds) for part in kinds[0][1].parts},
+        forward_seconds=math.fsum(w * x.forward_seconds for w, x in each),
+        backward_seconds=math.fsum(w * x.backward_seconds for w, x in each),
+        recompute_seconds=math.fsum(w * x.recompute_seconds for w, x in each),
+        weight_gradient_seconds=math.fsum(w * x.weight_gradient_seconds for w, x in each),
+        parts={part: math.fsum(w * x.parts[part] for w, x in each) for part in each[0][1].parts},
     )
 
 
@@ -277,8 +283,9 @@ def data_parallel_tail_seconds(
         spread = hierarchical_seconds(m, s, weights, spread_bytes, *group, **size) if zero_stage < 3 else 0.0
         return reduce, spread
 
-    one_reduce, one_spread = exchange(1.0, 0.0)
-    last = sum(exchange(0.0, end)) if np.any(np.asarray(end) > 0) else 0.0
+    rate = m.software.data_efficiency
+    one_reduce, one_spread = (x / rate for x in exchange(1.0, 0.0))
+    last = sum(exchange(0.0, end)) / rate if np.any(np.asarray(end) > 0) else 0.0
     share = m.software.data_exposed
     if zero_stage <= 1:
         beside = (one_reduce + one_spread) * layers

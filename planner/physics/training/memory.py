@@ -32,6 +32,19 @@ def activation_elements(model: Model, *, routed: bool = False) -> tuple[int, int
     return common, divided + inner * experts.shared_ffn + experts.per_token * (2 * model.hidden + inner * experts.ffn)
 
 
+def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
+    """Return the elements per token of the gradients in work as a layer's backward pass begins, split as above.
+
+    Those of the layer's output, and of the FFN before its activation. Of routed experts, for each of a token's k, those
+    of its output and of what the combination received, and of the expert's inner tensors.
+    """
+    wide = 2 if model.gated_ffn else 1
+    experts = model.experts
+    if not routed or experts is None:
+        return model.hidden, wide * model.ffn_width
+    return model.hidden, experts.per_token * (2 * model.hidden + wide * experts.ffn)
+
+
 def activation_bytes_per_layer(
     model: Model,
     sequence: Num,

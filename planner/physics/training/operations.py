@@ -15,6 +15,7 @@ from planner.physics.training.memory import Recompute
 from planner.physics.training.transformer import attention_score_flop
 
 COMPUTE_BYTES: dict[Dtype, float] = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp16": 2.0, "fp32": 4.0}
+TENSOR_CORE_ELEMENTS = 8  # of 16 bits, which a row must be a multiple of (NVIDIA, same guide, Tensor Core Requirements)
 NARROW: tuple[Dtype, ...] = ("fp4", "fp8")  # types that inputs of a product are cast to
 
 
@@ -91,14 +92,16 @@ def gemm_seconds(
 
     2·m·k·n FLOP at the type's share of peak, the part of the operands' HBM traffic that the kernel does not hide (small
     and thin products are slow by it), and the shortest time of a kernel: the roofline of Williams 2009, its terms
-    added.
+    added. A kernel's tiles run in waves over the processors and the last wave is part-filled (wave quantisation;
+    NVIDIA, Matrix Multiplication Background User's Guide): as long as if the result had some more elements.
     """
     dtype = dtype or m.precision.compute
     e, width = m.gpu.gemm_efficiency, COMPUTE_BYTES[dtype]
     out = m.precision.activation_bytes if out_bytes is None else out_bytes
     moved = width * (rows * inner + inner * columns) + out * rows * columns
-    busy = 2 * rows * inner * columns / (m.gpu.peak_flop_per_second[dtype] * e.max_share[dtype])
-    return count * (busy + e.operand_traffic * moved / m.gpu.hbm_bytes_per_second) + m.gpu.kernel_seconds
+    elements = count * rows * columns + e.tail_elements
+    busy = 2 * inner * elements / (m.gpu.peak_flop_per_second[dtype] * e.max_share[dtype])
+    return busy + count * e.operand_traffic * moved / m.gpu.hbm_bytes_per_second + m.gpu.kernel_seconds
 
 
 def hbm_rate(m: Machine) -> float:
@@ -225,7 +228,8 @@ def _unfused_scores(p: Passes, s: Shape) -> None:
     m, model = p.m, p.m.model
     heads = s.micro_batch * model.heads / (s.tensor_parallel * s.context_parallel)
     one = gemm_seconds(m, m.sequence, model.head, m.sequence, count=heads, dtype=attention_dtype(m))
-    two = 2 * one / m.software.score_efficiency
+    aligned = 1.0 if model.head % TENSOR_CORE_ELEMENTS == 0 else m.gpu.gemm_efficiency.unaligned_share
+    two = 2 * one / (m.software.score_efficiency * aligned)
     scores = heads * m.sequence**2
     moved = scores * (4 + 1 / m.precision.activation_bytes)
     p.forward.append(Operation("scores", "attention", float(two)))

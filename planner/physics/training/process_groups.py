@@ -1,5 +1,6 @@
 """Process groups: the network levels that a group of GPUs spans, and the weights on one GPU."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.instance.workload import Model
@@ -69,13 +70,33 @@ def layer_kinds(model: Model) -> tuple[LayerKind, ...]:
     return tuple(LayerKind(layers=n, routed=r, window=model.window if w else None) for (r, w), n in counts.items() if n)
 
 
+def front_layers(model: Model) -> int:
+    """Return the dense layers at the front of a model with experts, before the kind that all others have."""
+    return 0 if model.experts is None else model.experts.dense_layers
+
+
+def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages: int) -> tuple[int, ...]:
+    """Count the front layers of each stage, whose chunks follow each other from stage to stage, round by round."""
+    left, found = front_layers(model), [0] * len(layers_per_stage)
+    for chunk in range(virtual_stages):
+        for stage, layers in enumerate(layers_per_stage):
+            size = layers // virtual_stages + (chunk < layers % virtual_stages)
+            found[stage] += min(left, size)
+            left -= min(left, size)
+    return tuple(found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights on one GPU: of a mean layer (what every token meets, and its routed experts), and of an embedding."""
+    """Weights on one GPU of a layer: what every token meets, and its routed experts; of a front layer; of an embedding.
+
+    `front` has no experts; it is a layer's own where the model has none.
+    """
 
     shared: float
     experts: float
     end: float
+    front: float
 
     @property
     def layer(self) -> float:
@@ -84,15 +105,17 @@ class Weights:
 
 
 def weights_of(m: Machine, s: Shape) -> Weights:
-    """Return the weights of a mean layer on one GPU: TP divides all but the routed experts, which the EP group does."""
+    """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does.
+
+    With experts a layer is one that has them; the dense ones at the front are counted apart.
+    """
     model, experts = m.model, m.model.experts
-    end = embedding_parameters(model) / s.tensor_parallel
+    end, dense = embedding_parameters(model) / s.tensor_parallel, dense_layer_parameters(model) / s.tensor_parallel
     if experts is None:
-        return Weights(shared=layer_parameters(model) / s.tensor_parallel, experts=0.0, end=end)
+        return Weights(shared=dense, experts=0.0, end=end, front=dense)
     routed = experts.count * expert_parameters(model)
-    share = (model.layers - experts.dense_layers) / model.layers
-    rest = share * (layer_parameters(model) - routed) + (1 - share) * dense_layer_parameters(model)
-    return Weights(shared=rest / s.tensor_parallel, experts=share * routed / s.expert_parallel, end=end)
+    rest = (layer_parameters(model) - routed) / s.tensor_parallel
+    return Weights(shared=rest, experts=routed / s.expert_parallel, end=end, front=dense)
 
 
 def kv_elements(model: Model) -> int:

@@ -1,6 +1,5 @@
 """Bytes on the GPUs of each pipeline stage: state, activations in flight, working memory and logits."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,35 +9,36 @@ from planner.physics.training import layer_time, memory, schedule
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.process_groups import Weights, layer_kinds, weights_of
+from planner.physics.training.process_groups import Weights, front_by_stage, front_layers, weights_of
 from planner.physics.training.schedule import Schedule
+from planner.physics.training.transformer import attention_parameters, expert_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerBytes:
-    """Activation bytes of one mean layer and micro-batch on one GPU.
+    """Activation bytes of one layer and micro-batch on one GPU.
 
     `kept` stands between the passes, `checkpoint` instead of it where the layer is recomputed, and `in_work` while
-    such a layer runs again.
+    such a layer runs again. `gradients` are those of the widest tensors as the backward pass begins.
     """
 
     kept: float
     checkpoint: float
     in_work: float
+    gradients: float
 
 
-def layer_bytes(m: Machine, s: Shape) -> LayerBytes:
-    """Compute what a layer stores, in bytes: the mean over the model's kinds of layers (Korthikanti 2022, eqs. 1-4).
+def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
+    """Compute what a layer stores, in bytes: with experts where the model has any, or a dense one at its `front`.
 
-    Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
+    Korthikanti 2022, eqs. 1-4. Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
     """
-    flash = m.software.flash_attention
+    flash, routed = m.software.flash_attention, m.model.experts is not None and not front
     mode: Recompute = "selective" if flash else s.recompute
 
     def stored(recompute: Recompute) -> float:
-        by_kind = (
-            kind.layers
-            * memory.activation_bytes_per_layer(
+        return float(
+            memory.activation_bytes_per_layer(
                 m.model,
                 m.sequence,
                 s.micro_batch,
@@ -48,21 +48,34 @@ def layer_bytes(m: Machine, s: Shape) -> LayerBytes:
                 element_bytes=m.precision.activation_bytes,
                 mask_bytes=0.0 if flash else 1.0,
                 context_parallel=s.context_parallel,
-                routed=kind.routed,
+                routed=routed,
             )
-            for kind in layer_kinds(m.model)
         )
-        return float(math.fsum(by_kind)) / m.model.layers
 
     dropped = m.software.selective_gemm_share if s.recompute == "selective" else 0.0
-    return LayerBytes(kept=stored(mode) * (1 - dropped), checkpoint=stored("full"), in_work=stored("selective"))
+    common, divided = memory.gradient_elements(m.model, routed=routed)
+    gradients = m.precision.activation_bytes * tokens(m, s) * (common / s.split + divided / s.tensor_parallel)
+    return LayerBytes(
+        kept=stored(mode) * (1 - dropped),
+        checkpoint=stored("full"),
+        in_work=stored("selective"),
+        gradients=gradients,
+    )
 
 
-def gpu_state_bytes(m: Machine, s: Shape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num) -> Num:
+def tokens(m: Machine, s: Shape) -> float:
+    """Count the tokens of a micro-batch on one context-parallel rank."""
+    return s.micro_batch * m.sequence / s.context_parallel
+
+
+def gpu_state_bytes(
+    m: Machine, s: Shape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num, front: Num = 0
+) -> Num:
     """Compute the bytes of weights, gradients and optimiser on one GPU, for so many layers and embeddings.
 
-    ZeRO shards them over `replicas` and over the CP ranks, which have the same weights; routed experts are on fewer
-    GPUs and are sharded over those (Rajbhandari 2020). The framework's flat copies and buckets are counted too.
+    `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
+    same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
+    copies and buckets are counted too.
     """
 
     def state(parameters: Num, shards: Num) -> Num:
@@ -70,10 +83,56 @@ def gpu_state_bytes(m: Machine, s: Shape, w: Weights, *, layers: Num, ends: Num,
         own = memory.state_bytes(parameters, m.precision, zero_stage=zero_stage, shards=shards)
         return own + parameters * (m.software.buffer_bytes_per_parameter + divided)
 
-    shared = state(layers * w.shared + ends * w.end, replicas * s.context_parallel)
+    usual = layers - front
+    shared = state(usual * w.shared + front * w.front + ends * w.end, replicas * s.context_parallel)
     if not w.experts:
         return shared
-    return shared + state(layers * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))
+    return shared + state(usual * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))
+
+
+def gradient_copy_bytes(m: Machine, s: Shape, w: Weights, *, front: Num = 0) -> Num:
+    """Compute the bytes of the stand-in gradients on a GPU: one tensor for each shape of weights, whatever its layers.
+
+    A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
+    to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
+    """
+    model = m.model
+    one = w.shared + (0.0 if model.experts is None else expert_parameters(model))
+    dense = w.front - attention_parameters(model) / s.tensor_parallel
+    return m.software.weight_gradient_copy_bytes * (one + np.minimum(front, 1) * dense)
+
+
+def head_bytes(m: Machine, s: Shape, w: Weights) -> float:
+    """Compute the bytes that the head needs at the peak of its backward pass.
+
+    Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
+    parallelism the gathered input too; and the stand-in for the head's own gradient.
+    """
+    logits = memory.logits_bytes(
+        m.model,
+        m.sequence,
+        s.micro_batch,
+        s.tensor_parallel,
+        context_parallel=s.context_parallel,
+        logit_bytes=m.software.logit_memory_bytes,
+    )
+    hidden = 2 / s.split + (3 if s.split > 1 else 2)
+    states = hidden * tokens(m, s) * m.model.hidden * m.precision.activation_bytes
+    return float(logits + states + m.software.weight_gradient_copy_bytes * w.end)
+
+
+def working_bytes(
+    m: Machine, s: Shape, w: Weights, each: LayerBytes, *, zero_stage: int, recomputed: Num, front: Num = 0
+) -> Num:
+    """Compute the bytes in work beside state and activations on a GPU without the head.
+
+    Stand-in gradients, the layer that is run again where any is, and the gradients of one layer's widest tensors.
+    """
+    gathered = 0.0
+    if zero_stage >= 3:  # one layer's gathered weights are in use while the next layer's arrive
+        gathered = 2 * w.layer * m.precision.working_parameter_bytes
+    again = np.where(np.asarray(recomputed) > 0, each.in_work, 0.0)
+    return gradient_copy_bytes(m, s, w, front=front) + gathered + again + each.gradients
 
 
 def memory_by_part(
@@ -88,36 +147,35 @@ def memory_by_part(
     stage: Num,
     layers: Num,
     recomputed: Num = 0,
+    front: Num = 0,
     order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Compute the bytes by part on a GPU of a stage with `layers` layers, `recomputed` of them fully.
+    """Compute the bytes by part on a GPU of a stage with `layers` layers, `front` dense, `recomputed` run again.
 
     Broadcasts over everything but the shape. An interleaved stage keeps its chunks in flight, the largest with
-    ceil(l/v) layers; recomputed layers are spread over all chunks.
+    ceil(l/v) layers; recomputed layers are spread over all chunks, front layers stand in the first. What the head
+    needs at its peak beyond the rest is counted under `logits`.
     """
     w, each = weights_of(m, s), layer_bytes(m, s)
     stage, layers, recomputed = np.asarray(stage), np.asarray(layers), np.asarray(recomputed)
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, micro_batches)
     share = recomputed / np.maximum(layers, 1)
     chunk = layer_time.layers_per_chunk(layers, virtual_stages) * (each.kept + share * (each.checkpoint - each.kept))
-    working = np.where(recomputed > 0, each.in_work, 0.0)
-    if zero_stage >= 3:  # one layer's gathered weights are in use while the next layer's arrive
-        working = working + 2 * w.layer * m.precision.working_parameter_bytes
+    working = working_bytes(m, s, w, each, zero_stage=zero_stage, recomputed=recomputed, front=front)
     ends = memory.end_copies(m.model, stage, pipeline)
-    logits = memory.logits_bytes(
-        m.model,
-        m.sequence,
-        s.micro_batch,
-        s.tensor_parallel,
-        context_parallel=s.context_parallel,
-        logit_bytes=m.software.logit_memory_bytes,
-    )
+    size = {"layers": layers, "ends": ends, "zero_stage": zero_stage, "replicas": replicas, "front": front}
+    head = head_bytes(m, s, w) + gradient_copy_bytes(m, s, w, front=front) - working
     return {
-        "state": gpu_state_bytes(m, s, w, layers=layers, ends=ends, zero_stage=zero_stage, replicas=replicas),
-        "activations": in_flight * chunk,
+        "state": gpu_state_bytes(m, s, w, **size),
+        "activations": in_flight * (chunk + np.asarray(front) / virtual_stages * front_kept_bytes(m, s, each)),
         "working": working,
-        "logits": (stage == np.asarray(pipeline) - 1) * logits,
+        "logits": (stage == np.asarray(pipeline) - 1) * np.maximum(0.0, head),
     }
+
+
+def front_kept_bytes(m: Machine, s: Shape, each: LayerBytes) -> float:
+    """Compute the bytes that a front layer keeps beyond those of another layer; negative where it keeps less."""
+    return layer_bytes(m, s, front=True).kept - each.kept if front_layers(m.model) else 0.0
 
 
 def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
@@ -134,6 +192,7 @@ def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndar
         stage=stages,
         layers=np.array(strategy.layers_per_stage),
         recomputed=np.array(strategy.recomputed),
+        front=np.array(front_by_stage(m.model, strategy.layers_per_stage, strategy.virtual_stages)),
         order=strategy.schedule,
     )
     return {k: np.broadcast_to(np.asarray(v, dtype=np.float64), stages.shape) for k, v in parts.items()}

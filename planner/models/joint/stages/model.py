@@ -18,6 +18,7 @@ from planner.models.joint.space import Floats, Ints
 from planner.models.joint.split import Column, Stages
 from planner.physics.training import stage_memory
 from planner.physics.training.blocks import block_step
+from planner.physics.training.process_groups import front_layers
 from planner.solvers import cpsat
 from planner.solvers.cpsat import Values
 from planner.solvers.outcome import Outcome
@@ -48,8 +49,12 @@ class Patterns:
 
     @cached_property
     def fits(self) -> Any:
-        """Say whether a GPU of a stage has the memory of a pattern; shape (stages, patterns)."""
+        """Say whether a GPU of a stage has the memory of a pattern; shape (stages, patterns).
+
+        The first stage has all front layers, in its first chunk.
+        """
         c, s = self.column, self.column.strategy
+        front = front_layers(s.machine.model) * (np.arange(c.p)[:, None] == 0)
         parts = stage_memory.memory_by_part(
             s.machine,
             s.shape,
@@ -61,9 +66,11 @@ class Patterns:
             stage=np.arange(c.p)[:, None],
             layers=self.table[None, :, 0],
             recomputed=self.table[None, :, 1],
+            front=front,
             order=s.order,
         )
-        return sum(parts.values()) <= s.problem.memory_limit * (1 + SLACK)
+        holds_front = -(-self.table[None, :, 0] // c.v) >= front
+        return holds_front & (sum(parts.values()) <= s.problem.memory_limit * (1 + SLACK))
 
     @cached_property
     def seconds(self) -> Floats:
@@ -72,12 +79,21 @@ class Patterns:
         layers, repeats = self.table[:, 0], self.table[:, 1]
         each = block_step.stage_seconds(x, self.stages.sharded, c.v, layers, repeats, self.stages.send) + host
         one = c.v == 1 or c.strategy.order != "1f1b"
-        wait = [
-            0.0 if one else block_step.excess_seconds(x, self.stages.sharded, c.p, c.v, c.m, int(n), int(r))
-            for n, r in self.table
-        ]
-        head = np.where(np.arange(c.p) == c.p - 1, x.head, 0.0)[:, None]
-        return np.asarray(self.stages.effective * (each[None, :] + head) + np.array(wait)[None, :])
+        usual, last = (
+            np.array(
+                [
+                    0.0
+                    if one
+                    else block_step.excess_seconds(x, self.stages.sharded, c.p, c.v, c.m, int(n), int(r), last=last)
+                    for n, r in self.table
+                ]
+            )
+            for last in (False, True)
+        )
+        stage = np.arange(c.p)[:, None]
+        ends = np.where(stage == c.p - 1, x.head, 0.0) + block_step.front_seconds(x, stage)
+        wait = np.where(stage == c.p - 1, last[None, :], usual[None, :])
+        return np.asarray(self.stages.effective * (each[None, :] + ends) + wait)
 
     @cached_property
     def chunks(self) -> Floats:

@@ -6,6 +6,7 @@ as the largest of its stage; what unequal chunks wait for comes besides, from th
 and whole rounds of micro-batches that is what 1F1B takes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from planner.physics.training.context_exchange import context_nic_seconds
 from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.operations import Machine, Shape, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.process_groups import front_by_stage, front_layers
 from planner.physics.training.schedule import Schedule
 from planner.physics.training.step import Conditions, ShardedTimes
 
@@ -28,19 +30,30 @@ from planner.physics.training.step import Conditions, ShardedTimes
 class Pipeline:
     """What the step of a layer strategy depends on beside counts.
 
-    Its padded machine, its times, and how stages follow each other. `times` has the exchange of CP over racks at the
-    transport's own slowdown, which is all that it suffers under one leaf.
+    Its padded machine, its times, and how stages follow each other. `times` are those of a layer, `front` those of a
+    dense one at the front of a model with experts. Both have the exchange of CP over racks at the transport's own
+    slowdown, which is all that it suffers under one leaf.
     """
 
     machine: Machine
     shape: Shape
     times: LayerTimes
+    front: LayerTimes
     head: float
     context_nic: float
     send_at_rate: float
     send_per_slowdown: float
     zero_stage: int
     order: Schedule
+
+    @property
+    def front_excess_seconds(self) -> float:
+        """Seconds that a front layer and micro-batch take beyond those of another layer; negative where it is faster.
+
+        What ZeRO's traffic exposes is taken to be alike.
+        """
+        one, other = self.front, self.times
+        return one.forward_seconds + one.backward_seconds - other.forward_seconds - other.backward_seconds
 
     def send(self, slowdown: Num, pipeline: Num) -> Num:
         """Compute the seconds of one exchange between stages of different racks.
@@ -57,11 +70,14 @@ def pipeline_of(
 ) -> Pipeline:
     """Time a layer strategy; `inside`: all stages share a rack, and exchange within its scale-up domain."""
     m = padded(machine, shape)
+    times = layer_time.layer_times(m, shape, transport_slowdown)
+    front = layer_time.layer_times(m, shape, transport_slowdown, front=True) if front_layers(m.model) else times
     one, two = (layer_time.pipeline_send_seconds(m, shape, x, inside=inside) for x in (1.0, 2.0))
     return Pipeline(
         machine=m,
         shape=shape,
-        times=layer_time.layer_times(m, shape, transport_slowdown),
+        times=times,
+        front=front,
         head=head_seconds(m, shape),
         context_nic=context_nic_seconds(m, shape, transport_slowdown),
         send_at_rate=one,
@@ -130,6 +146,26 @@ def stage_seconds(
     )
 
 
+def front_seconds(x: Pipeline, stage: Num) -> Num:
+    """Return what the front layers add to a micro-batch of a stage where they all stand on the first, in seconds."""
+    return np.where(np.asarray(stage) == 0, front_layers(x.machine.model) * x.front_excess_seconds, 0.0)
+
+
+def least_layers(x: Pipeline) -> int:
+    """Return the layers that bounds may count: no more of a usual layer's time than all of the model's take.
+
+    Where front layers are faster than others, as many whole layers fewer as make up for that.
+    """
+    model, usual = x.machine.model, x.times.forward_seconds + x.times.backward_seconds
+    spared = front_layers(model) * max(0.0, -x.front_excess_seconds)
+    return max(1, model.layers - math.ceil(spared / usual - 1e-9))
+
+
+def least_first_stage(x: Pipeline, virtual_stages: int) -> int:
+    """Return the fewest layers of a first stage whose first chunk, the largest, holds all front layers."""
+    return max(virtual_stages, (front_layers(x.machine.model) - 1) * virtual_stages + 1)
+
+
 def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layers: Num, recomputed: Num) -> Num:
     """Compute the seconds of the largest chunk of a stage: whole layers, and whole ones recomputed."""
     return (
@@ -152,11 +188,17 @@ def excess_seconds(
     layers: int,
     recomputed: int,
     *,
+    last: bool = False,
     tick: interleaving.Tick = interleaving.no_tick,
 ) -> float:
-    """Compute the seconds that the unequal chunks of the slowest stage add, in the order of their events."""
-    each = passes(x, sharded)
-    return interleaving.excess_seconds(pipeline, virtual_stages, micro_batches, layers, recomputed, each, tick=tick)
+    """Compute the seconds that the unequal chunks of the slowest stage add, in the order of their events.
+
+    The `last` stage has the head in its last chunk, a third of it forward: one product of three.
+    """
+    each, head = passes(x, sharded), (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
+    return interleaving.excess_seconds(
+        pipeline, virtual_stages, micro_batches, layers, recomputed, each, head=head, tick=tick
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,13 +324,18 @@ def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group
     n, most = float(schedule.effective_micro_batches(strategy.micro_batches, p, v)), int(layers.max())
     waits = np.array(
         [
-            excess_seconds(x, sharded, p, v, strategy.micro_batches, int(a), int(b))
-            for a, b in zip(layers, recompute, strict=True)
+            excess_seconds(x, sharded, p, v, strategy.micro_batches, int(a), int(b), last=i == p - 1)
+            for i, (a, b) in enumerate(zip(layers, recompute, strict=True))
         ]
     )
-    slowest = int(np.argmax(n * (stage_seconds(x, sharded, v, layers, recompute, send) + heads) + waits))
-    slow_layers, repeated = int(layers[slowest]), int(recompute[slowest])
-    parts: dict[str, Num] = {part: n * slow_layers * seconds for part, seconds in x.times.parts.items()}
+    front = np.array(front_by_stage(machine.model, strategy.layers_per_stage, v))
+    each = stage_seconds(x, sharded, v, layers, recompute, send) + front * x.front_excess_seconds
+    slowest = int(np.argmax(n * (each + heads) + waits))
+    slow_layers, repeated, dense = int(layers[slowest]), int(recompute[slowest]), int(front[slowest])
+    parts: dict[str, Num] = {
+        part: n * ((slow_layers - dense) * seconds + dense * x.front.parts[part])
+        for part, seconds in x.times.parts.items()
+    }
     parts |= {"sharding": n * slow_layers * sharded.sharding_seconds, "head": n * heads[slowest]}
     parts["pipeline_send"] = n * exposed_seconds(x, sharded, v, slow_layers, send)
     parts |= once_parts(

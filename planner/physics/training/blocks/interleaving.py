@@ -200,13 +200,15 @@ def excess_seconds(
     recomputed: int,
     passes: tuple[float, float, float],
     *,
+    head: tuple[float, float] = (0.0, 0.0),
     tick: Tick = no_tick,
 ) -> float:
     """Return the seconds that chunks of unequal work add to what equal ones would take.
 
     m stages and the largest chunk on the others. `passes`: seconds of a layer forward, backward, and recomputed.
     Where every chunk has as much, nothing; with a short last round the closed form counts its waits already, and the
-    larger of the two holds.
+    larger of the two holds. The `head`, forward and backward, belongs to the last chunk of a stage, the smallest, and
+    fills it up to the largest.
     """
     v, (ahead, back, recompute) = virtual_stages, passes
     if v == 1 or pipeline == 1 or (layers % v == 0 and recomputed % v == 0):
@@ -214,6 +216,8 @@ def excess_seconds(
     sizes, repeats = chunk_sizes(layers, v), chunk_sizes(recomputed, v)
     forward = tuple(n * ahead for n in sizes)
     backward = tuple(n * back + r * recompute for n, r in zip(sizes, repeats, strict=True))
+    forward = (*forward[:-1], min(forward[0], forward[-1] + head[0]))
+    backward = (*backward[:-1], max(backward[-1], min(backward[0], backward[-1] + head[1])))
     stage, largest = math.fsum(forward) + math.fsum(backward), forward[0] + backward[0]
     rounds = micro_batches + (v - 1) / v * (-micro_batches % pipeline)
     finish = finish_seconds(pipeline, micro_batches, forward, backward, tick=tick)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from planner.instance.instance import Instance
+from planner.physics import step_errors
 from planner.physics.training import layer_time, step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline, ReplicaGroup
@@ -25,7 +26,10 @@ def stage_bytes(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[
     return memory_by_stage(padded(m, strategy.shape), strategy)
 
 
-def metrics(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> dict[str, float | dict[str, float]]:
+Figure = float | dict[str, float] | tuple[float, float]
+
+
+def metrics(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> dict[str, Figure]:
     """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics.
 
     Work, bytes and time are those of padded sequences; tokens are counted without what pads them.
@@ -35,6 +39,7 @@ def metrics(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> di
     parts, by_part = step_breakdown(m, c, strategy), worst_memory(wide, strategy)
     seconds = sum(parts.values())
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
+    days = layer_time.days_to_train(workload.tokens, tokens, seconds, workload.availability)
     flop, peak = tokens * model_flop_per_token(m.model, m.sequence), m.gpu.peak_flop_per_second[m.precision.compute]
     return {
         "step_seconds": seconds,
@@ -44,7 +49,8 @@ def metrics(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> di
         "memory_breakdown_bytes": by_part,
         "memory_limit_bytes": step.memory_limit_bytes(instance),
         "mfu": layer_time.model_flop_utilisation(flop, strategy.gpus, peak, seconds),
-        "days_to_train": layer_time.days_to_train(workload.tokens, tokens, seconds, workload.availability),
+        "days_to_train": days,
+        "days_to_train_interval": step_errors.interval(m, strategy, days),
         **_network_metrics(wide, c, strategy),
         "gradient_bytes_per_stage": _max_gradient_bytes(m, strategy),
     }

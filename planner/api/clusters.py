@@ -1,0 +1,163 @@
+"""The library's calls on clusters that there are: place a job, simulate an exchange."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.cluster.job import Job
+    from planner.cluster.placement import Placement
+    from planner.cluster.topology import Topology
+    from planner.plan.plan import Plan
+    from planner.scheduling.session import Cluster
+    from planner.simulation.fat_tree import Fabric
+    from planner.simulation.run import Simulation
+
+OBJECTIVES = ("locality", "step-time")
+
+
+def place(
+    topology: "Cluster | Topology | str | Path",
+    job: "Job | Plan | Mapping[str, Any] | str | Path",
+    *,
+    busy: Iterable[str] | str = (),
+    state: str | Path | None = None,
+    time_limit: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    fragmentation: bool = False,
+    objective: str = "locality",
+    order: str = "any",
+    only: Iterable[str] | str | None = None,
+) -> "Placement":
+    """Place one job on a cluster's free nodes: fewest split groups, then fewest pieces, then fewest across pods.
+
+    Parameters
+    ----------
+    topology
+        A topology's file, a Topology, or a warm `planner.cluster.Cluster`, which several threads may share.
+    job
+        A job's or a plan's file, the content of a job's file as a dict, a Job or a Plan.
+    busy
+        Names of nodes that are taken or broken, or a hostlist of them.
+    state
+        A file of node states; nodes that are not free are left out.
+    time_limit
+        Seconds for the proofs, 10 unless given. A placement comes back in any case, with the gap that is left.
+    seed, threads
+        Of the solver, where one is needed; the same call gives the same placement where the proof is done.
+    fragmentation
+        Search the last level of the objective too, the leaves left part-free; otherwise best fit decides it.
+    objective
+        "locality", or "step-time": the predicted step of a plan's job on the plan's fabric.
+    order
+        "any", or "name" where the launcher numbers ranks by node name: nodes are then chosen for that order.
+    only
+        Names of the nodes that the job may use, or a hostlist of them: those of an allocation.
+
+    Returns
+    -------
+    Placement
+        Without nodes, and with the reason in numbers, where the job is larger than what is free.
+
+    Raises
+    ------
+    PlannerError
+        The input cannot be used; the message says where and what to do.
+    """
+    from planner.cluster.job import read_job
+    from planner.errors import InputError
+
+    if objective not in OBJECTIVES:
+        raise InputError(f"objective: must be one of {', '.join(OBJECTIVES)} (is {objective!r})")
+    from planner.scheduling.session import opened
+
+    cluster, taken = opened(topology, busy, state, only)
+    if objective == "step-time":
+        if order != "any":
+            raise InputError("objective, order: step-time ranks any order alone; take locality, or leave order out")
+        from planner.plan.plan import Plan
+        from planner.scheduling.step_time import place_by_time
+
+        given = job if isinstance(job, (str, Path, Plan)) else None
+        return place_by_time(
+            cluster, given, busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation
+        )
+    return cluster.place(
+        read_job(job),
+        busy=taken,
+        time_limit=time_limit,
+        seed=seed,
+        threads=threads,
+        fragmentation=fragmentation,
+        order=order,
+    )
+
+
+def simulate(
+    network: "Plan | Fabric | Mapping[str, Any] | str | Path",
+    *,
+    pattern: str = "permutation",
+    transport: str = "ecmp",
+    seeds: int = 1,
+    site: str | None = None,
+    failed_links: int = 0,
+    hosts: int | None = None,
+    bytes_per_host: float | None = None,
+    group: int | None = None,
+) -> "Simulation":
+    """Run an exchange as max-min fair flows over every cable and return the completion times.
+
+    Parameters
+    ----------
+    network
+        A plan, or a fabric (`{"hosts": 1024, "ports_per_switch": 16, "tiers": 3}`): a path, a dict or the object.
+    pattern
+        permutation (each host sends to another), p2p (each stage to the next), allreduce (one step of each group's
+        ring), alltoall (inside each group), or the path of a CSV file with the header src,dst,bytes. In a plan, p2p
+        and allreduce are those of its placement unless `group` is given.
+    transport
+        ecmp (one hashed path a flow), spray (even over all equal-cost next hops), adaptive (the least loaded path for
+        each of 8 flowlets).
+    seeds
+        Runs, with the seeds 0, 1, …: other hashes, permutations and failed links.
+    site
+        Of a plan; its largest where not given.
+    failed_links
+        Cables between switches that are out, drawn anew for each seed.
+    hosts
+        Hosts to simulate; a fabric's own number, or one block of indices of a plan's site where not given.
+    bytes_per_host
+        What one host sends in all (a ring's whole buffer in an all-reduce); 300 MB, or what a plan's layout sends
+        where not given.
+    group
+        Hosts of a group (of a stage, in p2p): neighbours.
+
+    Raises
+    ------
+    PlannerError
+        The input cannot be used; the message says where and what to do.
+    """
+    from planner.errors import InputError
+    from planner.simulation.request import PATTERNS, Options, simulation_request, transport_named
+    from planner.simulation.run import simulate as run
+
+    minima = {"--seeds": (seeds, 1), "--failed-links": (failed_links, 0), "--hosts": (hosts, 2), "--group": (group, 1)}
+    for option, (value, limit) in minima.items():
+        if value is not None and value < limit:
+            raise InputError(f"{option} {value}: must be at least {limit}; give another number")
+    if bytes_per_host is not None and not 0 < bytes_per_host < float("inf"):
+        raise InputError(f"--bytes {bytes_per_host:g}: must be a finite number greater than 0; give another")
+    if pattern not in PATTERNS and not Path(pattern).suffix:
+        known = f"{', '.join(PATTERNS)}, or a CSV file with the header src,dst,bytes"
+        raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
+    options = Options(
+        pattern=pattern,
+        transport=transport_named(transport),
+        site=site,
+        failed=failed_links,
+        hosts=hosts,
+        size=bytes_per_host,
+        group=group,
+    )
+    return run(simulation_request(network, options), range(seeds))

@@ -1,0 +1,142 @@
+"""Constants of a user's own cluster: what a calibration found, and the instance that uses them."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from planner.calibration.constants import put
+from planner.errors import InputError
+from planner.files import read_json
+from planner.instance.base import Count, Frozen, NonNegative, Positive
+from planner.instance.read import validated
+
+GPU, CODE = "hardware.accelerator.", "workload.software."
+REMEDY = "give the file that `planner calibrate` wrote"
+
+
+class MeasuredConstant(Frozen):
+    """A constant that measured lines determine."""
+
+    value: NonNegative
+    interval: tuple[NonNegative, NonNegative] = Field(description="In which it lies with 90 %.")
+    catalogue: NonNegative = Field(description="The catalogue's value.")
+
+
+class KeptConstant(Frozen):
+    """A constant that the lines do not determine: it stays at the catalogue's value."""
+
+    value: NonNegative
+    reason: str
+
+
+class MeasuredLine(Frozen):
+    """A line of the table, with the step that the constants predict."""
+
+    line: Count
+    measured_seconds: Positive
+    predicted_seconds: Positive
+    catalogue_seconds: Positive = Field(description="Predicted with the catalogue's constants.")
+    error: float = Field(description="Predicted over measured, less 1.")
+
+
+class MeasuredConstants(Frozen):
+    """Constants of one accelerator and one software stack, fitted to measured lines."""
+
+    kind: Literal["measured constants"] = "measured constants"
+    accelerator: str = Field(description="Name of the catalogue's accelerator.")
+    software: str = Field(description="Name of the catalogue's software stack.")
+    measured: str = Field(description="The table that they were fitted to.")
+    number_of_lines: Count
+    noise: Positive = Field(description="Standard deviation of a line's relative error.")
+    values: dict[str, MeasuredConstant] = Field(description="By path in an instance; what the lines determine.")
+    kept: dict[str, KeptConstant] = Field({}, description="By path; what they do not determine.")
+    lines: tuple[MeasuredLine, ...] = ()
+
+    def of(self, part: str) -> dict[str, MeasuredConstant]:
+        """Return the constants of the accelerator or of the software, by path in it."""
+        return {path.removeprefix(part): x for path, x in self.values.items() if path.startswith(part)}
+
+
+Given = MeasuredConstants | Mapping[str, Any] | str | Path
+
+
+def read_constants(given: Given) -> MeasuredConstants:
+    """Read constants; `given` is a path, the content of a file as a dict, or the constants.
+
+    Raises
+    ------
+    InputError
+        They are no such constants, or one of them is no figure of an accelerator or a software stack.
+    """
+    if isinstance(given, MeasuredConstants):
+        return given
+    where = str(given) if isinstance(given, (str, Path)) else "constants"
+    data = read_json(Path(given), REMEDY) if isinstance(given, (str, Path)) else given
+    if not isinstance(data, Mapping):
+        raise InputError(f"{where}: must be a JSON object (is {type(data).__name__}); {REMEDY}")
+    constants = validated(MeasuredConstants, data, where)
+    for path in constants.values:
+        if not path.startswith((GPU, CODE)):
+            raise InputError(f"{where}: values.{path}: must begin with {GPU} or {CODE}; {REMEDY}")
+    return constants
+
+
+def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
+    """Put constants into every accelerator and software stack of an instance that has their name.
+
+    Returns whether there is one; the instance's JSON data are changed, its catalogue names resolved before.
+    """
+    names = {GPU: constants.accelerator, CODE: constants.software}
+    used = False
+    for part, entry in _entries(data):
+        if isinstance(entry, dict) and entry.get("name") == names[part]:
+            used = True
+            for path, x in constants.of(part).items():
+                _put(entry, path, x, constants)
+    return used
+
+
+def names_an_entry(path: str, value: Any) -> bool:
+    """Return whether a value at a path of an instance names an accelerator or a software stack."""
+    return isinstance(value, str) and path.endswith((".accelerator", ".software"))
+
+
+def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the accelerators and the software of an instance's data."""
+    hardware, workload = data.get("hardware"), data.get("workload")
+    if isinstance(hardware, dict):
+        yield GPU, hardware.get("accelerator")
+        pools = hardware.get("pools")
+        for pool in pools if isinstance(pools, list) else ():
+            yield GPU, pool.get("accelerator") if isinstance(pool, dict) else None
+    if isinstance(workload, dict):
+        yield CODE, workload.get("software")
+
+
+def _put(entry: dict[str, Any], path: str, x: MeasuredConstant, constants: MeasuredConstants) -> None:
+    """Put a constant into an entry, and say beside it where it comes from.
+
+    Raises
+    ------
+    InputError
+        The entry has no such figure.
+    """
+    try:
+        put(entry, path, x.value)
+    except (KeyError, TypeError):
+        raise InputError(f"constants: {path}: is no figure of {entry['name']}; {REMEDY}") from None
+    low, high = x.interval
+    text = (
+        f"`planner calibrate` on {constants.measured}, {constants.number_of_lines} lines: "
+        f"{low:.4g} to {high:.4g} at 90 % (catalogue: {x.catalogue:.4g})"
+    )
+    holder, key = entry, path.split(".", 1)[0]
+    if isinstance(entry[key], dict):
+        holder = entry[key]
+        holder["source"] = text
+    elif isinstance(entry.get("source"), dict):
+        entry["source"][key] = text
+    else:
+        entry["note"] = "; ".join(filter(None, [entry.get("note"), f"{path}: {text}"]))

@@ -1,0 +1,145 @@
+"""How far measured steps lay from what was predicted of them: intervals by class of run, and what no run has shown.
+
+The table `step_errors` of the catalogue holds the errors on each class of measured rows of constants that were fitted
+without these rows.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from pydantic import Field
+
+from planner.instance.base import Count, Frozen, Positive
+from planner.instance.catalogue import catalogue
+from planner.physics.training.operations import Machine
+from planner.physics.training.parallel_strategy import ParallelStrategy
+
+COVERAGE = 0.8  # of measured rows that lie in an interval
+TAIL = (1 - COVERAGE) / 2  # of them below it, and as many above
+ENOUGH_ROWS = 9  # the fewest whose smallest and largest error bound such an interval
+MIN_ROWS = 5  # of a class; one of fewer than enough takes in the interval of the next wider class
+NODE_GPUS, MANY_GPUS = 8, 1000
+ANY = "any"
+YEAR = re.compile(r"-\d{4}$")  # of a release of a software stack
+
+
+class ErrorClass(Frozen):
+    """Measured rows of a class against what was predicted of them."""
+
+    rows: Count
+    bias: float = Field(description="Mean of predicted over measured seconds, less 1.")
+    measured_over_predicted: tuple[Positive, Positive] = Field(description="Within it lie 80 % of the rows.")
+    ranges: dict[str, tuple[float, float]] = Field(description="Smallest and largest of each degree among the rows.")
+
+
+class ErrorTable(Frozen):
+    """Classes of measured rows by name, and the types of product that rows of each accelerator and stack had."""
+
+    source: str
+    classes: dict[str, ErrorClass]
+    accelerators: dict[str, tuple[str, ...]]
+    software: dict[str, tuple[str, ...]]
+
+
+class LikeRows(ErrorClass):
+    """The class of measured rows that is nearest to a run."""
+
+    name: str
+
+
+def width(m: Machine) -> str:
+    """Return the class of a machine's precision."""
+    return "16-bit" if m.precision.compute in ("bf16", "fp16") else m.precision.compute
+
+
+def classes_of(m: Machine, strategy: ParallelStrategy) -> Iterator[str]:
+    """Yield the classes of a run: by precision, dense or MoE, scale and stack; then by less and less of these."""
+    gpus = strategy.gpus
+    scale = "one node" if gpus <= NODE_GPUS else "several nodes" if gpus <= MANY_GPUS else "over 1,000 GPUs"
+    kind, stack = "MoE" if m.model.experts else "dense", YEAR.sub("", m.software.name)
+    yield f"{width(m)} {kind}, {scale}, {stack}"
+    yield f"{width(m)} {kind}, {scale}"
+    yield f"{width(m)} {kind}"
+    yield width(m)
+    yield ANY
+
+
+def degrees_of(m: Machine, strategy: ParallelStrategy) -> dict[str, int]:
+    """Return the degrees of a run whose measured range is known, by the words of reports."""
+    return {
+        "TP": strategy.tensor_parallel,
+        "CP": strategy.context_parallel,
+        "EP": strategy.expert_parallel,
+        "PP": strategy.pipeline_parallel,
+        "DP": strategy.data_parallel,
+        "virtual stages": strategy.virtual_stages,
+        "sequences a micro-batch": strategy.micro_batch,
+        "GPUs": strategy.gpus,
+        "tokens a sequence": m.sequence,
+        "hidden width": m.model.hidden,
+    }
+
+
+@cache
+def table() -> ErrorTable:
+    """Return the catalogue's table of errors."""
+    return ErrorTable.model_validate(catalogue("step_errors"))
+
+
+def like_rows(m: Machine, strategy: ParallelStrategy) -> LikeRows:
+    """Return the narrowest class of a run that has measured rows enough."""
+    known = table().classes
+    name = next(name for name in classes_of(m, strategy) if name in known)
+    return LikeRows(name="measured rows of all kinds" if name == ANY else name, **dict(known[name]))
+
+
+def interval(m: Machine, strategy: ParallelStrategy, predicted: float) -> tuple[float, float]:
+    """Return the interval in which 4 of 5 like runs are measured, of a time or what is proportional to it."""
+    low, high = like_rows(m, strategy).measured_over_predicted
+    return predicted * low, predicted * high
+
+
+def widest(predicted: float, of: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
+    """Return the interval round a time that rests on several predictions: with the largest error of any, each way.
+
+    `of` are the predictions with their own intervals.
+    """
+    return (
+        predicted * min(low / middle for middle, (low, _) in of),
+        predicted * max(high / middle for middle, (_, high) in of),
+    )
+
+
+def bounds_of(ratios: Sequence[float]) -> tuple[float, float]:
+    """Return the interval of measured over predicted seconds in which the next row lies with at least the coverage.
+
+    Order statistics of n like rows, the k-th smallest and largest with k = (n + 1) tail (Vovk et al. 2005, conformal
+    prediction); of fewer than `ENOUGH_ROWS` the smallest and the largest, which is less than the coverage.
+    """
+    k = max(1, int((len(ratios) + 1) * TAIL + 1e-9))
+    each = sorted(ratios)
+    return each[k - 1], each[-k]
+
+
+def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:
+    """Return each degree of a run that no like row has, with a sentence that says so."""
+    like, sentences = like_rows(m, strategy), dict[str, str]()
+    for name, value in degrees_of(m, strategy).items():
+        low, high = like.ranges[name]
+        if not low <= value <= high:
+            where, bound = ("below", low) if value < low else ("above", high)
+            sentences[name] = f"no measured row ({like.name}) {where} {name} {bound:,.0f} (is {value:,})"
+    return sentences
+
+
+def unmeasured(m: Machine) -> dict[str, str]:
+    """Return the accelerator and the stack that no measured row of the precision has, each with a sentence."""
+    known, sentences = table(), dict[str, str]()
+    for part, name, measured in (
+        ("accelerator", m.gpu.name, known.accelerators),
+        ("software", m.software.name, known.software),
+    ):
+        if width(m) not in measured.get(name, ()):
+            sentences[part] = f"no measured row of {name} in {width(m)}"
+    return sentences

@@ -1,0 +1,131 @@
+"""The constants that measured runs fit, each with the range that makes sense and what is known of it beforehand.
+
+A constant belongs to an accelerator or to a software stack. Its centre is what measurements of single operations say,
+its spread how far a run may be from it, as a standard deviation of the logarithm: the rows of runs do not tell all
+constants apart, and what they do not determine stays near its centre. Sources of centres: kernels measured by SimuMax
+v1.2 on B200 (configs/system: products at 0.45 to 0.65 of the dense peak, collectives at 0.60 to 0.74 of NVLink, 23 to
+26 us to start); the FlashAttention papers (0.6 to 0.7 of the peak on A100 and H100); nccl-tests (0.75 to 0.85 of NVLink
+and of NICs); a fused loss as its kernel counts (8 to 16 bytes a logit).
+"""
+
+from dataclasses import dataclass
+
+from planner.calibration.constants import Constant, Kind
+
+A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
+B200, GB200, B300 = ("B200",), ("GB200",), ("B300", "GB300")
+BLACKWELL = (*B200, *GB200)
+EVERY = (*A100, *H100, *CAPPED, *BLACKWELL, *B300)
+HOPPER, FIFTH = (*H100, *CAPPED), (*BLACKWELL, *B300)  # generations of NVLink
+CORE, BRIDGE, BRIDGE_2025, CORE_2024 = "megatron-core", "megatron-bridge", "megatron-core-2025", "megatron-core-2024"
+NEMO_2024 = "nemo-2024"
+LM_2022, LM_2021, DEEPSPEED = "megatron-lm-2022", "megatron-lm-2021", "megatron-deepspeed"
+FOUNDRY, TITAN = "llm-foundry-fsdp", "torchtitan"
+MEGATRON = (CORE, BRIDGE, BRIDGE_2025, CORE_2024, NEMO_2024, LM_2022, LM_2021, DEEPSPEED)
+STACKS = (*MEGATRON, FOUNDRY, TITAN)
+OVERLAPPING = (BRIDGE, BRIDGE_2025, CORE_2024, NEMO_2024)  # the others have no overlap to fit
+FORKS = {CORE: (CORE, "megatron-zero-bubble")}
+"""Entries that share the constants of a stack that was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A constant with what is known of it before any run: its centre, and the spread of its logarithm."""
+
+    constant: Constant
+    centre: float
+    spread: float
+
+
+def _known(
+    kind: Kind,
+    path: str,
+    bounds: tuple[float, float],
+    usual: tuple[float, float],
+    entries: tuple[tuple[str, ...], ...],
+    own: dict[str, tuple[float, float]] | None = None,
+) -> list[Known]:
+    """Return a constant of each group of entries; those named in `own` have another centre and spread."""
+    found = []
+    for group in entries:
+        centre, spread = (own or {}).get(group[0], usual)
+        found.append(Known(Constant(kind, group, path, *bounds), centre, spread))
+    return found
+
+
+def _accelerators(
+    path: str,
+    bounds: tuple[float, float],
+    usual: tuple[float, float],
+    *entries: tuple[str, ...],
+    own: dict[str, tuple[float, float]] | None = None,
+) -> list[Known]:
+    return _known("accelerators", path, bounds, usual, entries, own)
+
+
+def _software(
+    path: str,
+    bounds: tuple[float, float],
+    usual: tuple[float, float],
+    stacks: tuple[str, ...] = STACKS,
+    own: dict[str, tuple[float, float]] | None = None,
+) -> list[Known]:
+    return _known("software", path, bounds, usual, tuple(FORKS.get(s, (s,)) for s in stacks), own)
+
+
+SHARE = (0.15, 0.98)
+KNOWN: tuple[Known, ...] = (
+    *_accelerators(
+        "gemm_efficiency.max_share.bf16",
+        SHARE,
+        (0.62, 0.04),
+        *(A100, H100, CAPPED, B200, GB200, B300),
+        own={"A100-40GB": (0.75, 0.3), "H100": (0.7, 0.3), CAPPED[0]: (0.55, 0.15), "B200": (0.52, 0.1)},
+    ),
+    *_accelerators(
+        "gemm_efficiency.max_share.fp8",
+        SHARE,
+        (0.64, 0.12),
+        *(H100, CAPPED, B200, GB200, B300),
+        own={"H100": (0.66, 0.06), CAPPED[0]: (0.5, 0.2)},
+    ),
+    *_accelerators("gemm_efficiency.max_share.fp4", SHARE, (0.5, 0.15), BLACKWELL, B300),
+    *_accelerators(
+        "attention_efficiency",
+        (0.12, 0.95),
+        (0.5, 0.15),
+        *(A100, H100, CAPPED, BLACKWELL, B300),
+        own={"A100-40GB": (0.6, 0.2), "H100": (0.55, 0.2), CAPPED[0]: (0.45, 0.2), "B300": (0.6, 0.1)},
+    ),
+    *_accelerators("scale_up_latency_seconds", (5e-7, 4e-5), (5e-6, 0.5), A100, HOPPER, FIFTH),
+    *_accelerators("gemm_efficiency.operand_traffic", (0.02, 1.0), (0.5, 0.7), EVERY),
+    *_accelerators("gemm_efficiency.tail_elements", (1e5, 2e7), (2e6, 0.5), A100, HOPPER, FIFTH),
+    *_accelerators("gemm_efficiency.unaligned_share", (0.02, 1.0), (0.25, 0.5), A100),
+    *_accelerators("hbm_efficiency", (0.4, 0.98), (0.8, 0.12), EVERY),
+    *_accelerators("kernel_seconds", (3e-7, 3e-5), (4e-6, 0.8), EVERY),
+    *_accelerators(
+        "scale_up_efficiency",
+        (0.3, 0.98),
+        (0.8, 0.07),
+        *(A100, HOPPER, FIFTH),
+        own={"H100": (0.8, 0.1), "B200": (0.72, 0.1)},
+    ),
+    *_accelerators("nic_efficiency", (0.3, 0.98), (0.8, 0.15), EVERY),
+    *_software("attention_share", (0.2, 1.0), (0.9, 0.2), (CORE, CORE_2024, NEMO_2024, FOUNDRY, TITAN)),
+    *_software("score_efficiency", (0.08, 1.0), (0.4, 0.5), (LM_2022, LM_2021, DEEPSPEED)),
+    *_software("elementwise_traffic", (0.3, 8.0), (1.3, 0.6)),
+    *_software("quantise_traffic", (0.1, 8.0), (1.0, 0.7), (*OVERLAPPING, FOUNDRY, TITAN)),
+    *_software("loss_bytes_per_logit", (4.0, 120.0), (18.0, 0.8), own={BRIDGE: (14.0, 0.3), BRIDGE_2025: (14.0, 0.3)}),
+    *_software("launch_seconds", (1e-6, 4e-4), (1.5e-5, 1.5)),
+    *_software("collective_seconds", (1e-6, 2e-3), (3e-5, 1.2), own={DEEPSPEED: (5e-5, 0.8)}),
+    *_software("microbatch_seconds", (1e-5, 3e-2), (1e-3, 1.5), MEGATRON),
+    *_software("pipeline_start_seconds", (1e-6, 1e-2), (3e-5, 1.5), MEGATRON[1:]),
+    *_software("step_seconds", (1e-3, 2.0), (2e-2, 1.5), own={BRIDGE: (5e-2, 0.7), BRIDGE_2025: (5e-2, 0.7)}),
+    *_software("tensor_overlap", (0.02, 0.98), (0.5, 0.5), (*OVERLAPPING, TITAN)),
+    *_software("data_exposed", (0.01, 1.0), (0.2, 0.5), OVERLAPPING),
+    *_software("data_efficiency", (0.15, 1.0), (0.8, 0.3), (DEEPSPEED, CORE)),
+    *_software("sharding_exposed", (0.01, 1.0), (0.3, 0.5), (*OVERLAPPING, FOUNDRY, TITAN)),
+    *_software("expert_overlap", (0.01, 0.98), (0.3, 0.5), (BRIDGE, BRIDGE_2025), own={BRIDGE: (0.6, 0.15)}),
+    *_software("expert_efficiency", (0.15, 1.0), (0.7, 0.5), (CORE, BRIDGE, BRIDGE_2025)),
+)
+CONSTANTS: tuple[Constant, ...] = tuple(k.constant for k in KNOWN)
