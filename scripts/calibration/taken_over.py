@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from calibrate import laid_out
+from planner.calibration.catalogue_files import laid_out
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
 FROM = re.compile(r"taken over from ([\w.-]*\w)")
