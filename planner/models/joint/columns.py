@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.models.joint import bounds
 from planner.models.joint.bounds import Conditions, Rows
-from planner.models.joint.space import Floats, Problem, Strategy
+from planner.models.joint.space import Floats, Ints, Pipelines, Problem, Strategy
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
 
@@ -51,9 +51,9 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
     kinds, at = np.unique(t.rails, return_inverse=True)
     racks = np.array([max_racks(world, int(w)) for w in kinds], dtype=np.int64)[at] if len(t.p) else t.p
     total = problem.max_sequences // s.shape.micro_batch
-    min_count = np.where(t.v > 1, t.p, 1)
-    d = np.minimum(racks // t.racks * t.replicas, total // min_count)
-    i = np.flatnonzero((d >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
+    min_count = _min_counts(problem, t)
+    d = _pinned_replicas(problem, np.minimum(racks // t.racks * t.replicas, total // np.maximum(min_count, 1)))
+    i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
     rows = Rows(
         p=t.p[i],
         v=t.v[i],
@@ -68,6 +68,26 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
     keys = (each / rows.d + once / total) / s.shape.micro_batch
     world.rows[s] = keys, rows
     return keys, rows
+
+
+def _min_counts(problem: Problem, t: Pipelines) -> Ints:
+    """Return the fewest micro-batches of each pipeline, as pinned; 0 where it cannot take so few, or such stripes.
+
+    Interleaved it takes whole rounds of its stages; the racks of a block are cut into as many stripes as stages at most.
+    """
+    stripes, wanted = problem.instance.pins.get("placement.stripes"), problem.pin("microbatches_per_step")
+    found = np.where(t.v > 1, t.p, 1)
+    if wanted is not None:
+        found = np.where(found <= wanted, wanted, 0)
+    if stripes is not None and problem.instance.network is not None:
+        found = np.where(t.racks >= stripes * t.stage_racks, found, 0)
+    return np.asarray(found, dtype=np.int64)
+
+
+def _pinned_replicas(problem: Problem, most: Ints) -> Ints:
+    """Return the most replicas of each pipeline: those pinned, or none where they are more than it can have."""
+    wanted = problem.pin("data_parallel")
+    return most if wanted is None else np.where(most >= wanted, wanted, 0)
 
 
 def _min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from planner.errors import InputError
+from planner.instance.instance import Instance
 
 SHOWN = 24  # values of a choice that an error lists
 REASONS = {
@@ -14,6 +15,10 @@ REASONS = {
 
 class PinnedProblem(Protocol):
     """What is asked of a problem here."""
+
+    @property
+    def instance(self) -> Instance:
+        """What is given."""
 
     @property
     def layers(self) -> int:
@@ -37,6 +42,7 @@ def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
             "racks to a site; pin layout.data_parallel, and racks by sites.racks.<site>"
         )
     _refuse_stages(problem)
+    _refuse_stripes(problem)
 
 
 def _refuse_stages(problem: PinnedProblem) -> None:
@@ -60,3 +66,16 @@ def _refuse_stages(problem: PinnedProblem) -> None:
         raise InputError(f"{path}: must have a number for each of {len(layers)} stages, none above its layers")
     if any(recomputed) and problem.pin("recompute") not in (None, "full"):
         raise InputError(f"{path}: layers are recomputed whole under layout.recompute full alone")
+
+
+def _refuse_stripes(problem: PinnedProblem) -> None:
+    """Refuse more stripes than a block can have stages to cut into them."""
+    path, layers = "placement.stripes", problem.pin("layers_per_stage")
+    wanted, stages = problem.instance.pins.get(path), problem.pin("pipeline_parallel")
+    most = len(layers) if layers is not None else stages or problem.layers
+    if wanted is not None and wanted > most:
+        why = f"pins.layout gives {most} stages" if most < problem.layers else f"the model has {most} layers"
+        raise InputError(
+            f"pins['{path}']: {wanted!r} is outside the declared space; a pipeline is cut into as many stripes as it "
+            f"has stages at most, and {why}; pin 1 to {most}"
+        )
