@@ -73,7 +73,7 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
 def _min_counts(problem: Problem, t: Pipelines) -> Ints:
     """Return the fewest micro-batches of each pipeline, as pinned; 0 where it cannot take so few, or such stripes.
 
-    Interleaved it takes whole rounds of its stages; the racks of a block are cut into as many stripes as stages at most.
+    Interleaved it takes whole rounds of its stages. A block is cut into as many stripes as rack stages at most.
     """
     stripes, wanted = problem.instance.pins.get("placement.stripes"), problem.pin("microbatches_per_step")
     found = np.where(t.v > 1, t.p, 1)
@@ -109,7 +109,27 @@ def _min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
     return world.cache.terms[s]
 
 
-def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
+@dataclass(frozen=True, slots=True)
+class KnownTimes:
+    """Least seconds of the slowest stage in memory, of all pipelines of a strategy; not a number where not worked out.
+
+    `at`: which of them are asked for.
+    """
+
+    seconds: Floats
+    at: Ints
+
+
+def known_times(world: World, s: Strategy, zero: int, at: Ints) -> KnownTimes:
+    """Return what is known of some pipelines of a strategy under a ZeRO stage."""
+    if (s, zero) not in world.in_memory:
+        world.in_memory[s, zero] = np.full(len(pipelines_of(world, s)[0]), np.nan)
+    return KnownTimes(world.in_memory[s, zero], at)
+
+
+def under_zero(
+    s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float, known: KnownTimes | None = None
+) -> "Pipes | None":
     """Return the pipelines that may hold the model under a ZeRO stage, with sharper bounds under the cutoff."""
     if not len(rows):
         return None
@@ -126,13 +146,24 @@ def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) 
     if not len(few):
         return None
     some = rows.part(few)
-    in_memory = (
-        bounds.min_stage_seconds_in_memory(s, zero, some, some.d, t.layer[few]) + s.machine.software.microbatch_seconds
+    in_memory = _seconds_in_memory(
+        s, zero, some, t.layer[few], None if known is None else replace(known, at=known.at[few])
     )
-    each, once = np.maximum(t.each[few], in_memory), once[few]
+    each, once = np.maximum(t.each[few], in_memory + s.machine.software.microbatch_seconds), once[few]
     keys = np.maximum(keys[few], (each / some.d + once / total) / b)
     fine = np.flatnonzero(keys < cutoff)
     return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
+
+
+def _seconds_in_memory(s: Strategy, zero: int, rows: Rows, layer: Floats, known: KnownTimes | None) -> Floats:
+    """Bound the slowest stages in memory, those that are not known yet; `layer`: seconds of a layer of each."""
+    if known is None:
+        return bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
+    new = np.flatnonzero(np.isnan(known.seconds[known.at]))
+    if len(new):
+        some = rows.part(new)
+        known.seconds[known.at[new]] = bounds.min_stage_seconds_in_memory(s, zero, some, some.d, layer[new])
+    return known.seconds[known.at]
 
 
 @dataclass(frozen=True, slots=True)
