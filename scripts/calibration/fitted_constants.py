@@ -75,7 +75,7 @@ def _software(
 
 SHARE = (0.15, 0.98)
 # Megatron's loss in FP32 without fusion reads and writes each logit in some fifteen passes of 4 bytes.
-UNFUSED_LOSS = {s: (60.0, 0.3) for s in (BRIDGE_2025, NEMO_2024, LM_2021)}
+UNFUSED_LOSS = dict.fromkeys((BRIDGE_2025, NEMO_2024, LM_2021), (60.0, 0.3))
 KNOWN: tuple[Known, ...] = (
     *_accelerators(
         "gemm_efficiency.max_share.bf16",
