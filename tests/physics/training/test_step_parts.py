@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from test_layer_time import TOY, gpu, machine
 
 from planner.instance.model_family import DepthLaw
-from planner.instance.workload import Experts
+from planner.instance.workload import Experts, LatentAttention
 from planner.physics.training import context_exchange, layer_time, scaling_laws, schedule, stage_memory, step
 from planner.physics.training.blocks import interleaving, prediction
 from planner.physics.training.blocks.rack_blocks import padded
-from planner.physics.training.operations import Machine, Shape, head_seconds
+from planner.physics.training.operations import Machine, Shape, head_seconds, layer_operations
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import weights_of
 from planner.physics.training.step import Conditions
@@ -285,3 +285,19 @@ def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
         assert layer_parameters(model) == layer
         found = [float(stage_memory.stage_gradient_bytes(m, s, 3, stage=i, pipeline=3)) for i in range(3)]
         assert found == pytest.approx([(3 * layer + 128) * 4, 3 * layer * 4, (3 * layer + 128) * 4])
+
+
+@pytest.mark.parametrize("t", [1, 2])
+def test_products_of_latent_attention(t: int) -> None:
+    """Down to ranks of 6 and 5, with 3 of position, up to two heads of 4 + 3 and of 4 + 7: 2 FLOP a weight.
+
+    A TP rank has its part of the heads and all of what leads down to them. The projection takes heads of 7.
+    """
+    latent = LatentAttention(q_rank=6, kv_rank=5, head_nope=4, head_rope=3, head_value=7)
+    m = machine(model=TOY.model_copy(update={"latent_attention": latent}))
+    s = Shape(tensor_parallel=t, micro_batch=1, recompute="selective", sequence_parallel=False)
+    down = 8 * 6 + 8 * (5 + 3)
+    heads = 6 * 2 * (4 + 3) + 5 * 2 * (4 + 7) + 2 * 7 * 8
+    ffn = 2 * 8 * 32
+    found = sum(o.seconds for o in layer_operations(m, s, routed=False).forward if o.kind == "gemm")
+    assert found == pytest.approx(2 * 4 * (down + (heads + ffn) / t) / 1e3)
