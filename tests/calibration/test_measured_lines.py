@@ -89,7 +89,7 @@ WRONG = {
 EXTRA = (
     ("precision", "fp4", "must be a type that H100 has (is 'fp4'); choose one of bf16, fp16, fp32, fp8"),
     ("recompute", "some", "column recompute: must be one of none, selective, full (is 'some')"),
-    ("layers", "1e6", "column layers: must be a whole number from 1 to 10,000 (is '1e6')"),
+    ("layers", "1e6", "column layers: must be a whole number from 1 to 10,000"),
     ("zero", "4", "column zero: must be 0, 1, 2 or 3"),
     ("ep", "2", "column ep: must divide the 1 experts"),
     ("vp", "20", "column pp: 40 chunks of stages"),
