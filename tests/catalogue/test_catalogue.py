@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,31 @@ def test_capabilities_are_those_of_the_framework(name, alone, under, has, lacks)
     stack = Software.model_validate(read("software")[name])
     assert (stack.zero_stages_under(1), stack.zero_stages_under(2)) == (alone, under)
     assert has <= set(stack.parallelism) and not lacks & set(stack.parallelism)
+
+
+TAKEN = [
+    (kind, name, key, found[1])
+    for kind in ("accelerators", "software")
+    for name, entry in read(kind).items()
+    for key, text in (entry["source"] if isinstance(entry["source"], dict) else {}).items()
+    if (found := re.match(r"taken over from ([\w.-]+\w)", text))
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "key", "donor"), TAKEN, ids=[f"{name}-{key}" for _, name, key, _ in TAKEN])
+def test_what_is_taken_over_is_the_figure_of_the_other(kind, name, key, donor):
+    """A figure that is taken over from an entry with measured rows is that entry's; taken_over.py renews it."""
+    assert read(kind)[name][key] == read(kind)[donor][key]
+
+
+@pytest.mark.parametrize(("name", "donor"), sorted({(name, d) for kind, name, _, d in TAKEN if kind == "accelerators"}))
+def test_shares_of_the_peak_are_taken_over_or_measured(name, donor):
+    """So are the shares of the peak that products reach, unless their source is another."""
+    own, other = (read("accelerators")[x]["gemm_efficiency"] for x in (name, donor))
+    same = {k: other["max_share"][k] for k in own["max_share"]}
+    assert (own["max_share"] == same) == own["source"].startswith("taken over")
+    rest = [{k: v for k, v in x.items() if k not in ("max_share", "source")} for x in (own, other)]
+    assert rest[0] == rest[1]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class Space:
     def runs(self, zero_stage: int, stages: Ints) -> NDArray[np.bool_]:
         """Return whether the framework has a ZeRO stage for pipelines of so many stages."""
         under = self.machine.software.pipelined_zero_stages
-        return (stages == 1) | (under is None or zero_stage in under)
+        return np.asarray(stages == 1, dtype=np.bool_) | (under is None or zero_stage in under)
 
     def days(self, seconds_per_sequence: float) -> float:
         """Return the days to train at so many seconds a sequence."""

@@ -140,7 +140,7 @@ def _degrees(problem: Problem) -> dict[str, list[Any]]:
         "microbatch_sequences": list(MICRO_BATCHES),
         "schedule": list(problem.machine.software.schedules),
         "sequence_parallel": _sequence_choices(problem),
-        "zero_stage": sorted({z for p in stages or _stage_counts(problem) for z in problem.machine.software.zero_stages_under(p)}),
+        "zero_stage": sorted({z for p in stages or [1] for z in problem.machine.software.zero_stages_under(p)}),
         "stages_per_rack": sorted({x.stages_per_rack for x in blocks if x is not None}),
         "replicas_per_rack": sorted({n for x in blocks if x is not None for n in range(1, x.replicas_per_rack + 1)}),
     }

@@ -61,6 +61,29 @@ def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("has", "broken"),
+    [
+        ({"zero_stages": [1]}, set()),
+        ({"zero_stages": [0, 2, 3]}, {"framework"}),
+        ({"pipelined_zero_stages": [0]}, {"framework"}),
+        ({"parallelism": ["tensor", "sequence", "pipeline", "interleaved"]}, set()),
+        ({"parallelism": ["tensor", "sequence", "pipeline"]}, {"framework"}),
+        ({"parallelism": ["tensor", "pipeline", "interleaved"]}, {"framework"}),
+        ({"parallelism": ["pipeline", "interleaved"]}, {"framework"}),
+        ({"schedules": ["zb-h1"]}, {"framework"}),
+    ],
+)
+@pytest.mark.parametrize("pins", [{}, {"layout.zero_stage": 1, "layout.virtual_stages": 2}])
+def test_the_framework_has_what_the_layout_asks(has: dict[str, Any], broken: set[str], pins: dict[str, Any]) -> None:
+    """A layout with ZeRO-1, TP, sequence parallelism and an interleaved pipeline is refused where one is missing.
+
+    Pinned or not.
+    """
+    asked = instance_with(workload__software={"name": "own", **has}, pins=pins)
+    assert rules(worked(asked)) == broken
+
+
+@pytest.mark.parametrize(
     ("path", "change", "rule"),
     [
         ("layout.tensor_parallel", 0, "well_formed"),
