@@ -185,7 +185,14 @@ def test_wrong_constants_are_refused(found: MeasuredConstants, change: dict[str,
         planner.evaluate(question(), LAYOUT, constants=data | change)
 
 
-COMMANDS = (["solve"], ["evaluate"], ["explain"], ["limits"], ["sweep", "-o", "rows.csv"], ["fabric", "pareto"])
+COMMANDS = (
+    ["solve"],
+    ["evaluate"],
+    ["explain"],
+    ["limits"],
+    ["sweep", "--vary", "hardware.racks=1,2", "-o", "rows.csv"],
+    ["fabric", "pareto"],
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
