@@ -56,6 +56,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "none")
 REMEDY = "give a CSV table with a column for each of these: `planner calibrate --help`"
 SHAPE = ("layers", "hidden", "heads")
+MAX_COUNT, MAX_LAYERS = 10**7, 10**4  # of what is counted; a stage has a layer at least, so few stages too
 RECOMPUTE: dict[str, Recompute] = {"none": "none", "selective": "selective", "full": "full"}
 
 
@@ -93,15 +94,15 @@ class Line:
             self.refuse(column, "must be a finite number greater than 0", "correct it")
         return value
 
-    def count(self, column: str, absent: int | None = None, least: int = 1) -> int:
+    def count(self, column: str, absent: int | None = None, least: int = 1, most: int = MAX_COUNT) -> int:
         """Return a column's whole number; what `absent` says where it is empty."""
         text = self.text(column, None if absent is None else str(absent))
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not (value.is_integer() and least <= value <= 10**9):
-            self.refuse(column, f"must be a whole number from {least}", "correct it")
+        if not (value.is_integer() and least <= value <= most):
+            self.refuse(column, f"must be a whole number from {least} to {most:,}", "correct it")
         return int(value)
 
     def yes(self, column: str, absent: bool) -> bool:
@@ -217,11 +218,11 @@ def _model(line: Line) -> Model:
     if line.texts.get("model", "").lower() in {k.lower() for k in catalogue("models")} or not line.texts.get("hidden"):
         data = dict(catalogue("models")[line.entry("model", "models")])
         if line.texts.get("layers"):
-            data["layers"] = line.count("layers")
+            data["layers"] = line.count("layers", most=MAX_LAYERS)
     else:
         data = {
             "name": line.text("model", "own model"),
-            **{key: line.count(key) for key in SHAPE},
+            **{key: line.count(key, most=MAX_LAYERS if key == "layers" else MAX_COUNT) for key in SHAPE},
             "vocabulary": line.count("vocab"),
             "gated_ffn": line.yes("gated", absent=False),
             "tied_embeddings": line.yes("tied", absent=True),

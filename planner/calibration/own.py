@@ -54,6 +54,7 @@ TUNABLES: tuple[Tunable, ...] = (
     Tunable("accelerators", "scale_up_latency_seconds", 1e-7, 2e-4, WORK),
     Tunable("accelerators", "nic_efficiency", 0.1, 1.0, SHARES),
     Tunable("accelerators", "nic_latency_seconds", 1e-7, 2e-4, WORK),
+    Tunable("software", "score_efficiency", 0.03, 1.0, WORK),
     Tunable("software", "elementwise_traffic", 0.2, 8.0, WORK),
     Tunable("software", "quantise_traffic", 0.1, 8.0, WORK),
     Tunable("software", "loss_bytes_per_logit", 2.0, 160.0, WORK),
@@ -71,6 +72,14 @@ TUNABLES: tuple[Tunable, ...] = (
     Tunable("software", "data_exposed", 0.01, 1.0, WORK),
     Tunable("software", "sharding_exposed", 0.01, 1.0, WORK),
 )
+
+
+TUNABLE_PATHS = frozenset((GPU if t.kind == "accelerators" else CODE) + t.path for t in TUNABLES)
+
+
+def is_tunable(path: str) -> bool:
+    """Return whether measured steps fit the figure at a path of an instance; rates of datasheets they do not."""
+    return path in TUNABLE_PATHS or path.startswith(GPU + MAX_SHARE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 
+from planner.calibration.own import is_tunable
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
@@ -15,7 +16,7 @@ from planner.physics.step_errors import LikeRows
 from planner.physics.training import step
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
-from planner.physics.training.operations import Machine
+from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, unsupported, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
@@ -24,7 +25,7 @@ from planner.solvers.outcome import Outcome, Stop
 
 T = TypeVar("T")
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
-FEW = 6  # constants, at most, that a line names
+FEW = 12  # constants, at most, that a line names
 NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
 
@@ -233,7 +234,7 @@ def _code(*names: str) -> tuple[str, ...]:
 
 
 PEAK = _gpu("peak_flop_per_second")
-GEMM = _gpu("gemm_efficiency.max_share", "gemm_efficiency.operand_traffic", "kernel_seconds")
+GEMM = _gpu(*(f"gemm_efficiency.{x}" for x in ("max_share", "operand_traffic", "tail_elements")), "kernel_seconds")
 HBM = _gpu("hbm_bytes_per_second", "hbm_efficiency")
 SCALE_UP = (
     *_gpu("scale_up_bytes_per_second", "scale_up_efficiency", "scale_up_latency_seconds"),
@@ -243,7 +244,10 @@ NIC = _gpu("nic_bytes_per_second", "nic_efficiency", "nic_latency_seconds")
 # The constants of the accelerator and the framework that set each part of a step.
 BEHIND: dict[str, tuple[str, ...]] = {
     "gemm": (*PEAK, *GEMM, *_code("expert_efficiency")),
-    "attention": (*PEAK, *_gpu("attention_efficiency"), *_code("attention_share", "score_efficiency")),
+    "attention": (
+        *(*PEAK, *_gpu("attention_efficiency", "gemm_efficiency.unaligned_share")),
+        *_code("attention_share", "score_efficiency"),
+    ),
     "elementwise": (*HBM, *_code("elementwise_traffic"), *_gpu("kernel_seconds")),
     "quantise": (*HBM, *_code("quantise_traffic")),
     "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share")),
@@ -255,7 +259,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "head": (*GEMM, *_code("loss_bytes_per_logit")),
     "pipeline_bubble": (*GEMM, *_code("elementwise_traffic"), *NIC),
     "pipeline_send": (*NIC, *_code("pipeline_overlap", "pipeline_start_seconds", "pipeline_scatter")),
-    "data_parallel": (*SCALE_UP, *NIC, *_code("data_exposed")),
+    "data_parallel": (*SCALE_UP, *NIC, *_code("data_exposed", "data_efficiency")),
     "between_sites": NIC,
     "optimizer": HBM,
     "cpu_overhead": _code("step_seconds"),
@@ -268,6 +272,8 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
     unused = _code("score_efficiency") if flash else (*_gpu("attention_efficiency"), *_code("attention_share"))
     unused += () if routed else _code("expert_efficiency")
+    if flash or machine.model.head % TENSOR_CORE_ELEMENTS == 0:
+        unused += _gpu("gemm_efficiency.unaligned_share")
     return tuple(_constant(machine, path) for path in BEHIND[part] if path not in unused)
 
 
@@ -288,11 +294,12 @@ def _extrapolations(
     """Yield what no measured run has shown: a degree out of their range, or an accelerator or a stack of none."""
     for degree, reason in step_errors.outside(machine, strategy).items():
         behind = rests_on.get(SETS.get(degree, ""), ())
-        yield Extrapolation(reason=reason, constants=tuple(c.path for c in behind))
+        yield Extrapolation(reason=reason, constants=tuple(c.path for c in behind if is_tunable(c.path)))
     every = {c.path: c for part in rests_on.values() for c in part}
     for part, reason in step_errors.unmeasured(machine).items():
         where = GPU if part == "accelerator" else CODE
-        own = [path for path, c in every.items() if path.startswith(where) and not c.source.startswith(CALIBRATED)]
+        fitted = (path for path in every if path.startswith(where) and is_tunable(path))
+        own = [path for path in fitted if not every[path].source.startswith(CALIBRATED)]
         if own:
             yield Extrapolation(reason=reason, constants=tuple(sorted(own)))
 

@@ -217,7 +217,8 @@ def _layout(x: LayoutPlan, *, experts: bool) -> Iterator[str]:
     shares = ", ".join(f"{words(k)} {percent(v / m.step_seconds)}" for v, k in parts)
     yield f"step {m.step_seconds:.3f} s: {shares}"
     memory = f"{m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB"
-    yield f"MFU {percent(m.mfu)}; memory {memory} on the worst GPU"
+    low, high = m.days_to_train_interval
+    yield f"MFU {percent(m.mfu)}; memory {memory} on the worst GPU; 4 of 5 like runs: {low:,.1f} to {high:,.1f} days"
 
 
 def _pools(x: PoolsPlan, *, experts: bool) -> Iterator[str]:

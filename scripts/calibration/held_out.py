@@ -1,31 +1,34 @@
 """Fit constants to measured runs, and the errors on runs that a fit has not seen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from calibration_rows import SET_ASIDE, Case, groups, hash_of
 from fitted_constants import Known
 
-from planner.calibration.fit import fit, log_errors
+from planner.calibration.fit import TINY, Numbers, fit, log_errors, slopes_of
 
 PRIOR = 0.012  # weight of one spread between a constant and its centre, beside that of a row's log error
 SCALE = 0.03  # a log error above it counts less than its square
 GROUP_POWER = -0.35  # of the rows of a group: between a like say for each row and a like say for each group
 EVALUATIONS, AFRESH = 14, 6  # of a fit, and of one that starts from a fit of nearly the same rows
+CHORDS = 4  # steps of a fit that starts from one of all rows, with the slopes of that one
+
+
+def weights_of(cases: Sequence[Case]) -> Numbers:
+    """Return the weights of rows: they give groups of rows a like say, however many rows they have."""
+    sizes = {name: len(members) for name, members in groups(list(cases))}
+    return np.array([sizes[c.group] ** GROUP_POWER for c in cases])
 
 
 def fitted(
     cases: Sequence[Case], known: Sequence[Known], start: Sequence[float], evaluations: int = EVALUATIONS
 ) -> list[float]:
-    """Return the constants that fit the cases best, searched from a start.
-
-    The weights give groups of rows a like say, however many rows they have.
-    """
-    sizes = {name: len(members) for name, members in groups(list(cases))}
+    """Return the constants that fit the cases best, searched from a start."""
     found = fit(
         cases,
         [k.constant for k in known],
-        weights=np.array([sizes[c.group] ** GROUP_POWER for c in cases]),
+        weights=weights_of(cases),
         prior=np.array([PRIOR / k.spread for k in known]),
         scale=SCALE,
         evaluations=evaluations,
@@ -37,27 +40,51 @@ def fitted(
 
 def errors_by_source(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
     """Return each case's error of constants fitted without its source; a constant of that source alone is not known."""
-    return _errors(cases, known, values, lambda c: c.source)
+    errors: dict[str, float] = {}
+    for source in sorted({c.source for c in cases}):
+        kept, out = [c for c in cases if c.source != source], [c for c in cases if c.source == source]
+        print(f"fit without {source}: {len(kept)} rows", flush=True)
+        start = without_own(known, values, kept)
+        without = fitted(kept, known, start, AFRESH) if kept else start
+        errors.update(_relative_errors(out, known, without))
+    return errors
+
+
+def _relative_errors(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
+    """Return predicted over measured seconds, less 1, of each case by its id."""
+    each = np.expm1(log_errors(cases, [k.constant for k in known], values))
+    return dict(zip((c.id for c in cases), each.tolist(), strict=True))
 
 
 def errors_by_fold(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
-    """Return each case's error of constants fitted without its fifth of all rows, by the hash of their ids."""
-    return _errors(cases, known, values, lambda c: str(hash_of(c.id) % SET_ASIDE))
+    """Return each case's error of constants fitted without its fifth of all rows, by the hash of their ids.
 
-
-def _errors(
-    cases: Sequence[Case], known: Sequence[Known], values: Sequence[float], part: Callable[[Case], str]
-) -> dict[str, float]:
-    """Return each case's relative error of constants fitted without its part."""
+    The fits start from the constants given, and differ from theirs by so little that the slopes are taken but once.
+    """
+    constants, prior = [k.constant for k in known], np.array([PRIOR / k.spread for k in known])
+    low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
+    middle, weights = np.log([k.centre for k in known]), weights_of(cases)
+    first = np.clip(np.log(np.maximum(values, TINY)), low, high)
+    slopes = slopes_of(cases, constants, weights, prior, high)(first)
+    folds = np.array([hash_of(c.id) % SET_ASIDE for c in cases])
     errors: dict[str, float] = {}
-    for name in sorted({part(c) for c in cases}):
-        kept, out = [c for c in cases if part(c) != name], [c for c in cases if part(c) == name]
-        print(f"fit without {name}: {len(kept)} rows", flush=True)
-        start = without_own(known, values, kept)
-        without = fitted(kept, known, start, AFRESH) if kept else start
-        each = np.expm1(log_errors(out, [k.constant for k in known], without))
-        errors.update(zip((c.id for c in out), each.tolist(), strict=True))
+    for fold in range(SET_ASIDE):
+        print(f"fit without fifth {fold}: {np.sum(folds != fold)} rows", flush=True)
+        kept, out = np.flatnonzero(folds != fold).tolist(), np.flatnonzero(folds == fold).tolist()
+        runs, own = [cases[i] for i in kept], np.concatenate([slopes[kept], slopes[len(cases) :]])
+        x: Numbers = first
+        for _ in range(CHORDS):
+            left = np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights[kept], (x - middle) * prior])
+            x = np.asarray(np.clip(x - robust_step(own, left), low, high), dtype=np.float64)
+        errors.update(_relative_errors([cases[i] for i in out], known, list(np.exp(x))))
     return errors
+
+
+def robust_step(slopes: Numbers, residuals: Numbers) -> Numbers:
+    """Return the Gauss-Newton step of least squares in which residuals over the scale count less (soft L1)."""
+    trust = 1 / np.sqrt(1 + (residuals / SCALE) ** 2)
+    weighed = slopes.T * trust
+    return np.asarray(np.linalg.solve(weighed @ slopes, weighed @ residuals), dtype=np.float64)
 
 
 def without_own(known: Sequence[Known], values: Sequence[float], kept: Sequence[Case]) -> list[float]:

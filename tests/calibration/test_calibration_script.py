@@ -18,9 +18,12 @@ from held_out import errors_by_source, without_own
 from planner.calibration.catalogue_files import laid_out, write
 from planner.calibration.constants import Constant, on_a_bound, value_at
 from planner.calibration.fit import log_errors
+from planner.calibration.measured import CODE, GPU
+from planner.calibration.own import is_tunable
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator
 from planner.physics.step_errors import ENOUGH_ROWS, MIN_ROWS, ErrorTable, classes_of
+from planner.planning.evaluate import BEHIND
 
 FINE = {
     "id": "a",
@@ -124,6 +127,16 @@ def test_every_constant_is_a_figure_of_its_entries(constant: Constant) -> None:
     assert 0 < constant.low < constant.high
     assert constant.read() >= 0
     assert all(name in catalogue(constant.kind) for name in constant.entries)
+
+
+@pytest.mark.parametrize("constant", CONSTANTS, ids=lambda c: c.name)
+def test_every_constant_is_one_of_users_too(constant: Constant) -> None:
+    """What the scripts fit, a user's own lines may determine and an evaluation names as a constant behind a part."""
+    path = (GPU if constant.kind == "accelerators" else CODE) + constant.path
+    behind = {p for part in BEHIND.values() for p in part}
+    assert any(path == p or path.startswith(f"{p}.") for p in behind)
+    product = constant.path == "attention_share"  # with attention_efficiency, from which no line tells it
+    assert is_tunable(path) or product
 
 
 def test_constants_are_written_to_every_entry(tmp_path: Path) -> None:

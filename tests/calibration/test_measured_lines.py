@@ -69,9 +69,12 @@ def test_names_of_precisions(text: str, dtype: str | None) -> None:
 
 
 WRONG = {
-    "TP": [("0", "column tp: must be a whole number from 1 (is '0'); correct it")],
+    "TP": [("0", "column tp: must be a whole number from 1 to 10,000,000 (is '0'); correct it")],
     "gpus": [("-8", "column gpus: must be a whole number from 1"), ("12", "must be TP x CP x PP x DP (is '12')")],
-    "PP": [("two", "column pp: must be a whole number from 1 (is 'two')"), ("1.5", "column pp: must be a whole")],
+    "PP": [
+        ("two", "column pp: must be a whole number from 1 to 10,000,000 (is 'two')"),
+        ("1.5", "column pp: must be a whole"),
+    ],
     "seq": [("", "column seq: is missing; add it"), ("1e99", "column seq: must be a whole number")],
     "micro_batches": [("", "column micro_batches: is missing; add it, or global_batch")],
     "model": [("llama-3.1-9b", "no entry of the catalogue's models (is 'llama-3.1-9b'); did you mean 'llama-3.1-8b'")],
@@ -86,6 +89,7 @@ WRONG = {
 EXTRA = (
     ("precision", "fp4", "must be a type that H100 has (is 'fp4'); choose one of bf16, fp16, fp32, fp8"),
     ("recompute", "some", "column recompute: must be one of none, selective, full (is 'some')"),
+    ("layers", "1e6", "column layers: must be a whole number from 1 to 10,000"),
     ("zero", "4", "column zero: must be 0, 1, 2 or 3"),
     ("ep", "2", "column ep: must divide the 1 experts"),
     ("vp", "20", "column pp: 40 chunks of stages"),

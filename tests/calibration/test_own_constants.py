@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from measured_steps import ACCELERATOR, SHAPES, SOFTWARE, write_log
+from typer.testing import CliRunner
 
 import planner
 from planner.calibration.constants import value_at
 from planner.calibration.measured import CODE, GPU, MeasuredConstants
 from planner.calibration.own import TUNABLES
+from planner.cli import main
 from planner.errors import InputError
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator
@@ -181,3 +183,34 @@ def test_wrong_constants_are_refused(found: MeasuredConstants, change: dict[str,
         change = {"values": dict.fromkeys(change["values"], data["values"][STEP])}
     with pytest.raises(InputError, match=message):
         planner.evaluate(question(), LAYOUT, constants=data | change)
+
+
+COMMANDS = (
+    ["solve"],
+    ["evaluate"],
+    ["explain"],
+    ["limits"],
+    ["sweep", "--vary", "hardware.racks=1,2", "-o", "rows.csv"],
+    ["fabric", "pareto"],
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_that_predicts_takes_them(tmp_path: Path, command: list[str]) -> None:
+    """Each command reads the constants before it does anything, and refuses what is none in one message."""
+    asked, wrong = tmp_path / "asked.json", tmp_path / "constants.json"
+    asked.write_text(json.dumps(question()))
+    wrong.write_text("[1]")
+    words = [str(tmp_path / w) if w.endswith(".csv") else w for w in command]
+    result = CliRunner().invoke(main.app, [*words, str(asked), "--constants", str(wrong)])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith(f"{wrong}: must be a JSON object (is list); give the file")
+
+
+def test_a_plan_has_its_own(found: MeasuredConstants, tmp_path: Path) -> None:
+    """A command that is given a plan does not put other constants under it."""
+    plan, file = tmp_path / "plan.json", tmp_path / "constants.json"
+    plan.write_text(json.dumps({"planner_version": "0"}))
+    file.write_text(found.model_dump_json())
+    result = CliRunner().invoke(main.app, ["fabric", "pareto", str(plan), "--constants", str(file)])
+    assert "is a plan, which has its own" in str(result.exception)
