@@ -241,7 +241,8 @@ def _strategy(line: Line, m: Machine) -> ParallelStrategy:
     recompute = line.text("recompute", "none").lower()
     if recompute not in RECOMPUTE:
         line.refuse("recompute", f"must be one of {', '.join(RECOMPUTE)}", "correct it")
-    zero = line.count("zero", absent=1, least=0)
+    stages_of_zero = m.software.zero_stages
+    zero = line.count("zero", absent=1 if 1 in stages_of_zero else min(stages_of_zero), least=0)
     if zero > 3:
         line.refuse("zero", "must be 0, 1, 2 or 3", "correct it")
     return ParallelStrategy(
@@ -252,7 +253,7 @@ def _strategy(line: Line, m: Machine) -> ParallelStrategy:
         micro_batch=b,
         micro_batches=_micro_batches(line, d, b),
         recompute=RECOMPUTE[recompute],
-        sequence_parallel=t > 1 and line.yes("sequence_parallel", absent=m.software.tensor_overlap > 0),
+        sequence_parallel=t > 1 and line.yes("sequence_parallel", absent="sequence" in m.software.parallelism),
         zero_stage=zero,
         layers_per_stage=even_layers(m.model.layers, p),
         context_parallel=c,

@@ -19,6 +19,7 @@ from planner.errors import InputError
 
 SHARES, WORK, SECONDS = 0.25, 0.5, 1.5  # standard deviations of a prior, of a logarithm
 DETERMINED = 0.5  # of the prior's standard deviation, at most, is left of a constant that lines determine
+NARROW = 0.4  # standard deviation of a logarithm, at most, of a constant that lines determine: a factor of 2 at 90 %
 NOISE, MIN_NOISE = 0.02, 0.003  # standard deviation of a line's log error: at first, and the least that is believed
 ROUNDS = 3  # of fitting and estimating the noise
 ROBUST = 2.0  # standard deviations from which a line counts less than its square
@@ -27,6 +28,7 @@ NEAR_ENOUGH = 1e-4  # relative change of the sum of squares, and of the logarith
 EFFECT = 1e-4  # of a step's logarithm a unit of a constant's logarithm: less is no effect
 MOVE = 0.01  # of a constant, to see its effect
 NO_EFFECT = "no line depends on it"
+NONE = "the catalogue's entry has none of it"
 TOGETHER = 0.7  # correlation from which two constants are not told apart
 
 
@@ -46,6 +48,8 @@ TUNABLES: tuple[Tunable, ...] = (
     Tunable("accelerators", "gemm_efficiency.operand_traffic", 0.01, 1.0, WORK),
     Tunable("accelerators", "hbm_efficiency", 0.3, 1.0, SHARES),
     Tunable("accelerators", "kernel_seconds", 1e-7, 1e-4, WORK),
+    Tunable("accelerators", "gemm_efficiency.tail_elements", 1.0, 1e7, WORK),
+    Tunable("accelerators", "gemm_efficiency.unaligned_share", 0.1, 1.0, SHARES),
     Tunable("accelerators", "scale_up_efficiency", 0.2, 1.0, SHARES),
     Tunable("accelerators", "scale_up_latency_seconds", 1e-7, 2e-4, WORK),
     Tunable("accelerators", "nic_efficiency", 0.1, 1.0, SHARES),
@@ -63,6 +67,7 @@ TUNABLES: tuple[Tunable, ...] = (
     Tunable("software", "context_overlap", 0.02, 1.0, WORK),
     Tunable("software", "expert_overlap", 0.02, 1.0, WORK),
     Tunable("software", "expert_efficiency", 0.1, 1.0, SHARES),
+    Tunable("software", "data_efficiency", 0.1, 1.0, SHARES),
     Tunable("software", "data_exposed", 0.01, 1.0, WORK),
     Tunable("software", "sharding_exposed", 0.01, 1.0, WORK),
 )
@@ -90,12 +95,13 @@ def calibrated(runs: Sequence[Run], path: Path) -> MeasuredConstants:
     if len(runs) < 2:
         raise InputError(f"{path}: has {len(runs)} measured line; give at least 2, better 10 with varied micro-batches")
     gpu, software = runs[0].machine.gpu.name, runs[0].machine.software.name
-    every = [(_constant(t, gpu, software), t.spread) for t in _tunables(runs)]
+    named = [(_constant(t, gpu, software), t.spread) for t in _tunables(runs)]
+    every = [(c, spread) for c, spread in named if c.read() > 0]
     effects = _effects(runs, [c for c, _ in every])
     tunables = [t for t, effect in zip(every, effects, strict=True) if effect >= EFFECT]
     constants, spreads = [c for c, _ in tunables], np.array([s for _, s in tunables])
     first = _posterior(runs, constants, spreads)
-    found = [i for i in range(len(tunables)) if first.deviations[i] <= DETERMINED * spreads[i]]
+    found = np.flatnonzero(first.deviations <= np.minimum(NARROW, DETERMINED * spreads)).tolist()
     chosen = [constants[i] for i in found]
     final = _posterior(runs, chosen, spreads[found]) if found else None
     values = final.values if final else np.empty(0)
@@ -112,7 +118,8 @@ def calibrated(runs: Sequence[Run], path: Path) -> MeasuredConstants:
             for i, c in enumerate(constants)
             if i not in found
         }
-        | {_path(c): KeptConstant(value=c.read(), reason=NO_EFFECT) for c, _ in every if c not in constants},
+        | {_path(c): KeptConstant(value=c.read(), reason=NO_EFFECT) for c, _ in every if c not in constants}
+        | {_path(c): KeptConstant(value=0.0, reason=NONE) for c, _ in named if c.read() == 0},
         lines=_lines(runs, predicted),
     )
 

@@ -38,6 +38,7 @@ from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 from planner.planning.joint_proof import columns_of, proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
+from planner.solvers import signals
 from planner.solvers.cpsat import Values
 from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import Outcome, relative_gap
@@ -285,8 +286,9 @@ class Assembly:
         c = self.choice.column
         shape = c.strategy.shape
         given = given_to_sites(shape.tensor_parallel, shape.context_parallel, c.p, c.d, self.choice.wavelengths)
-        section = sites_section(sites, placed, fabric_mw, given=given)
-        return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)
+        with signals.finishing():
+            section = sites_section(sites, placed, fabric_mw, given=given)
+            return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)
 
     @cached_property
     def confirmed_sites(self) -> SitesPlan | None:

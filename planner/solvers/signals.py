@@ -4,14 +4,26 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 _asked = threading.Event()
+_finishing: ContextVar[bool] = ContextVar("finishing", default=False)
 
 
 def interrupted() -> bool:
     """Return whether a signal asked all searches of the process to end."""
-    return _asked.is_set()
+    return _asked.is_set() and not _finishing.get()
+
+
+@contextmanager
+def finishing() -> Iterator[None]:
+    """Answer what the plan in hand cannot be written without, though a signal asked for the end; a second raises."""
+    token = _finishing.set(True)
+    try:
+        yield
+    finally:
+        _finishing.reset(token)
 
 
 @contextmanager

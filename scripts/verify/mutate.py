@@ -107,9 +107,14 @@ def changed(m: Mutant) -> tuple[str, str, str] | None:
 
 
 def meaning(source: str) -> str:
-    """Return the program, apart from which arguments must be named and what annotations say."""
+    """Return the program, apart from what it forbids its own callers.
+
+    That is which arguments must be named, what annotations say, and which fields of a dataclass may be set.
+    """
     tree = ast.parse(source)
     for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            node.decorator_list = [x for x in node.decorator_list if not ast.unparse(x).startswith("dataclass(")]
         if isinstance(node, ast.arguments):
             node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
             node.defaults = [*node.defaults, *(x for x in node.kw_defaults if x is not None)]

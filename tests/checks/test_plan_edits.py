@@ -101,6 +101,11 @@ def shave(path: str, factor: float) -> Callable[[dict[str, Any]], None]:
     return edit
 
 
+def narrow_interval(plan: dict[str, Any]) -> None:
+    """State fewer days for the slowest of 4 of 5 like runs."""
+    plan["layout"]["metrics"]["days_to_train_interval"][1] *= 0.99
+
+
 def drop_core(plan: dict[str, Any]) -> None:
     """Remove one core switch at the first site that has one."""
     for f in plan["fabric"]["sites"].values():
@@ -131,6 +136,7 @@ EDITS = {
     "twice": (assign_twice, ""),
     "step": (shave("layout.metrics.step_seconds", 0.99), "step_seconds"),
     "days": (shave("layout.metrics.days_to_train", 0.99), "days_to_train"),
+    "interval": (narrow_interval, "days_to_train_interval"),
     "memory": (shave("layout.metrics.memory_bytes_per_gpu", 0.99), "memory"),
     "objective": (shave("objective.value", 0.99), "objective"),
     "total": (shave("cost.total_usd", 0.99), "total"),

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from joint_brute_force import toy
@@ -16,7 +17,8 @@ from planner.models.joint.columns import strategy_bound
 from planner.models.joint.tree import tree as nodes
 from planner.models.joint.world import Plan as Choice
 from planner.plan.plan import Plan
-from planner.solvers import signals
+from planner.solvers import highs, signals
+from planner.solvers.outcome import Outcome, Stop
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -30,15 +32,24 @@ def solve(tmp_path: Path) -> tuple[Result, Path]:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule."""
-    keep = nodes.Tree.keep
+    """The signal comes as the first plan is kept: the plan is written with its gap and keeps every rule.
+
+    HiGHS answers nothing in no time here, as on large models: what a plan is written from must be asked for longer.
+    """
+    keep, answer = nodes.Tree.keep, highs._solve
 
     def kept(tree: nodes.Tree, found: Choice) -> None:
         keep(tree, found)
         if not signals.interrupted():
             os.kill(os.getpid(), number)
 
+    def slow(model: Any, time_limit: float | None, how: Any) -> Outcome[highs.Values]:
+        if time_limit is not None and time_limit <= 0:
+            return Outcome(stop=Stop.LIMIT, detail="TimeLimit")
+        return answer(model, time_limit, how)
+
     monkeypatch.setattr(nodes.Tree, "keep", kept)
+    monkeypatch.setattr(highs, "_solve", slow)
     done, path = solve(tmp_path)
     plan = Plan.model_validate_json(path.read_text())
     assert (done.exit_code, plan.status, plan.stopped) == (INTERRUPTED, "feasible", "interrupted")

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -84,6 +85,13 @@ def request(
     return FabricRequest(racks=racks, group_racks=group, groups=groups, **times, **limits)
 
 
+def dearer(i: Instance, seed: int) -> Instance:
+    """Return an instance whose links cost half, once or twice and a half what the network's do, by the seed."""
+    factor = (1.0, 0.5, 2.5)[seed // 4 % 3]  # of every fourth seed, which alone the quick tests take, too
+    switches = tuple(s.model_copy(update={"link_factor": factor}) for s in i.network.switches)
+    return i.model_copy(update={"network": i.network.model_copy(update={"switches": switches})})
+
+
 def solve(i: Instance, r: FabricRequest, **options: float) -> Outcome[fabric.FabricDesign]:
     """Solve one site."""
     return fabric.solve(i, r, Options(**options), site="here")
@@ -156,3 +164,35 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
         and send <= (r.pipeline_send_limit or math.inf) * (1 + 1e-9)
         and allreduce <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
     )
+
+
+def binds(i: Instance, r: FabricRequest, found: fabric.FabricDesign) -> bool:
+    """Say whether the rules named are those that leave no port over, or that one link fewer would break.
+
+    Of links those of a leaf of two tiers, of a spine and of a core: of several, and where no pin asks for them.
+    """
+    d, said = found.design, set(found.binding)
+    if d.single or isinstance(d, Dragonfly):
+        return said <= {"wan_gateway_ports", "leaf_ports", "spine_ports", "pod_uplink_bandwidth"}
+    down = math.ceil((d.leaf_down + d.leaf_spare) / d.split)
+    full = {"leaf_ports": down + d.leaf_up, "spine_ports": d.spine_down + d.spine_up}
+    full |= {"core_ports": d.core_down + d.core_up} if d.tiers > 2 else {}
+    full |= {"super_spine_ports": d.super_spine_down} if d.tiers > 3 else {}
+    fewer = {}
+    if d.tiers == 2 and d.leaf_up > 1 and not i.pins:
+        fewer["leaf_uplink_bandwidth"] = replace(d, leaf_up=d.leaf_up - 1, leaf_bundle=1)
+    if d.tiers > 2 and d.spine_up > 1 and not i.pins:
+        fewer["pod_uplink_bandwidth"] = replace(d, spine_up=d.spine_up - 1, spine_bundle=1)
+    if d.tiers > 3 and d.core_up > 1 and not i.pins:
+        fewer["zone_uplink_bandwidth"] = replace(d, core_up=d.core_up - 1, core_bundle=1)
+    known = {name for name, ports in full.items() if ports == d.ports}
+    known |= {name for name, less in fewer.items() if not (hidden(i, r, less) and enough_uplinks(i, less))}
+    return known == said & {*full, *fewer}
+
+
+def enough_uplinks(i: Instance, d: Design) -> bool:
+    """Say whether a leaf, a pod and a zone beside others have uplinks for the least share of their GPUs' ports."""
+    leaves, share = d.rails_per_pod * d.domains_per_pod, i.network.min_core_share * d.leaf_down
+    zone = d.rails_per_zone * d.domains_per_zone
+    blocks = [(2, d.leaf_up, 1), (d.pods, d.pod_uplinks, leaves), (d.zones, d.zone_uplinks, zone)]
+    return all(n < 2 or up * d.split >= share * ends - 1e-9 for n, up, ends in blocks)

@@ -93,6 +93,9 @@ CHANGES = {
     "batch": lambda p: {"tokens_per_step": p.tokens_per_step + 8192},
     "figures[step_seconds]": lambda p: {"step_seconds": p.step_seconds * 1.001},
     "figures[days_to_train]": lambda p: {"days_to_train": p.days_to_train * 0.999},
+    "figures[days_to_train_interval]": lambda p: {
+        "days_to_train_interval": (p.days_to_train_interval[0], p.days_to_train_interval[1] * 1.001)
+    },
     "figures[exchange_seconds.h100]": lambda p: {
         "exchange_seconds": {**p.exchange_seconds, "h100": p.exchange_seconds["h100"] + 1e-3}
     },

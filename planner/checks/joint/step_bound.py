@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from planner.checks.joint.columns import Cut, Floats, Ints, Pipelines
 from planner.checks.joint.racks import MaxRacks, max_sites
+from planner.instance.instance import Instance
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.process_groups import front_layers, weights_of
@@ -53,11 +54,23 @@ def total_micro_batches(cut: Cut) -> int:
 
 
 def most_replicas(cut: Cut, x: Pipelines, racks: MaxRacks) -> Ints:
-    """Bound the replicas of each pipeline: whole blocks within the most racks, a micro-batch for each of its rounds."""
+    """Bound the replicas of each pipeline: whole blocks within the most racks, a micro-batch for each of its rounds.
+
+    Where they are pinned it has so many, or none at all.
+    """
     kinds, at = np.unique(x.wired, return_inverse=True)
     most = np.array([racks(int(w)) for w in kinds], dtype=np.int64)[at]
     found = np.minimum(most // x.block_racks * x.block_replicas, total_micro_batches(cut) // min_micro_batches(x))
+    wanted = pinned_replicas(cut.space.instance)
+    if wanted is not None:
+        found = np.where(found >= wanted, wanted, 0)
     return np.where(found * cut.shape.gpus >= cut.shape.expert_parallel, found, 0)
+
+
+def pinned_replicas(instance: Instance) -> int | None:
+    """Return the replicas that pins ask for, in all or by site; None where they are free."""
+    by_site = instance.pins.get("layout.data_parallel_by_site")
+    return instance.pins.get("layout.data_parallel") if by_site is None else sum(by_site.values())
 
 
 def min_micro_batches(x: Pipelines) -> Ints:
@@ -284,9 +297,8 @@ class Counts:
 
     @cached_property
     def _pin(self) -> tuple[int | None, int | None]:
-        pins = self.cut.space.instance.pins
-        by_site, d = pins.get("layout.data_parallel_by_site"), pins.get("layout.data_parallel")
-        return (sum(by_site.values()) if by_site is not None else d), pins.get("layout.microbatches_per_step")
+        instance = self.cut.space.instance
+        return pinned_replicas(instance), instance.pins.get("layout.microbatches_per_step")
 
     def cells(self, zero_stage: int) -> Iterator[Cells]:
         """Yield the replicas that may be in time, block after block of rows."""

@@ -110,7 +110,8 @@ class LinkPrices:
         """Return the price of every network's WAN gateway links to groups of so many racks, `across` at a place."""
         p, m = self.problem, self.problem.modes[mode]
         each = self._powered(group_wan_metres(self._floor(), pod))
-        usd = float((group_wan_links(ports, len(each) * across, across) * each).sum())
+        links = group_wan_links(ports, len(each) * across, across)
+        usd = float((links[links > 0] * each[links > 0]).sum())  # a place with no link needs no medium
         return p.units(usd * m.networks * m.switch.link_factor)
 
     def beside(self, mode: int, links: Ints) -> Ints:

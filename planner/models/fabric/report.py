@@ -103,7 +103,7 @@ def _tiers(d: Design) -> Iterator[Tier]:
     figures = [
         (d.leaf_down, d.up_ports, d.leaf_oversubscription, d.leaf_bundle),
         (d.spine_down, d.spine_up, d.spine_oversubscription, d.spine_bundle),
-        (d.core_down, d.core_up, d.core_oversubscription, d.core_bundle) if d.tiers > 2 else (0, 0, 1.0, 0),
+        (d.core_down, d.core_up, d.core_oversubscription, d.core_bundle),
         (d.super_spine_down, 0, 1.0, 0),
     ]
     tiers = zip(d.tier_switches.items(), figures, strict=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
-from planner.physics.training import schedule, stage_memory, step
+from planner.physics.training import memory, schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.blocks.block_step import Fibre
 from planner.physics.training.process_groups import front_layers
@@ -166,40 +166,98 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
     """
     widest = int(rows.p.max(initial=1))
     found, size = np.zeros(len(rows)), max(1, MOST_ENTRIES // widest)
-    state = np.broadcast_to(
-        stage_memory.gpu_state_bytes(s.machine, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=shards),
-        rows.p.shape,
-    )
+    shards = np.broadcast_to(shards, rows.p.shape)
     recompute = s.between.times.recompute_seconds
     each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
     each = each + (recompute if s.recomputes == "all" else 0.0)
     for at in range(0, len(rows), size):
         some = slice(at, at + size)
-        found[some] = _min_stage_seconds(s, rows.part(some), state[some, None], each[some, None], recompute)
+        memory_of = _memory_of(s, zero, rows.part(some), shards[some])
+        found[some] = _min_stage_seconds(s, rows.part(some), memory_of, each[some, None], recompute)
     return found
 
 
-def _min_stage_seconds(s: Strategy, rows: Rows, state: Floats, a: Floats, recompute: float) -> Floats:
-    """Take Newton's steps for a table of rows by stages."""
-    limit, layers = s.problem.memory_limit, s.least_layers * (1 - EPS)
-    p, v, m = (x[:, None] for x in (rows.p, rows.v, rows.m))
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row.
+
+    `again` is what is left where a layer runs again; `front`: layers of a stage that may need no room at all.
+    """
+
+    there: Flags
+    room: Floats
+    again: Floats
+    flying: Floats
+    state: Floats
+    front: Ints
+
+
+def _memory_of(s: Strategy, zero: int, rows: Rows, shards: Any) -> _Memory:
+    """Return what memory leaves for the layers of every stage, beside embeddings, the head and what is in work."""
+    m = s.machine
+    p, v, micro = (x[:, None] for x in (rows.p, rows.v, rows.m))
     stage = np.arange(int(rows.p.max(initial=1)))[None, :]
-    flying = np.maximum(schedule.chunks_in_flight(s.order, stage, p, v, m), 1) / v
+
+    def state(layers: int, ends: int) -> Floats:
+        found = stage_memory.gpu_state_bytes(
+            m, s.shape, s.weights, layers=layers, ends=ends, zero_stage=zero, replicas=shards
+        )
+        return np.broadcast_to(np.asarray(found, dtype=np.float64), rows.p.shape)[:, None]
+
+    head = stage_memory.head_bytes(m, s.shape, s.weights) + stage_memory.gradient_copy_bytes(m, s.shape, s.weights)
+
+    def room(recomputed: int) -> Floats:
+        """Return the bytes left beside embeddings and work, or the head's peak where that is more."""
+        work = float(stage_memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
+        taken = memory.end_copies(m.model, stage, p) * state(0, 1) + np.where(stage == p - 1, max(work, head), work)
+        return np.maximum(s.problem.memory_limit - taken, 0.0)
+
+    flying = np.maximum(schedule.chunks_in_flight(s.order, stage, p, v, micro), 1) / v
+    dense = front_layers(m.model)
+    front = np.where(stage == 0, dense + (v - 1) * min(dense, 1), 0)  # with what fills up their chunks
+    return _Memory(stage < p, room(0), room(1), flying, state(1, 0), front)
+
+
+def _holds_whole_layers(s: Strategy, rows: Rows, x: _Memory) -> Flags:
+    """Return which rows may hold all layers, whole ones, a chunk of a stage as large as its largest.
+
+    A stage holds so many as keep their activations, or so many of which each is recomputed.
+    """
+    v = rows.v[:, None]
+
+    def most(room: Floats, kept: float) -> Floats:
+        """Return the most layers of a stage that each keep so much: all of the chunks begun but the last are full."""
+        layers = np.floor(room / (x.state + x.flying * kept) * (1 + EPS))
+        full = np.ceil(layers / v) - 1
+        last = np.floor((room - x.flying * v * (full + 1) * kept) / x.state * (1 + EPS))
+        return np.maximum(np.minimum(layers, last), np.minimum(full * v, layers))
+
+    found = np.zeros_like(x.room) if s.recomputes == "all" else most(x.room, s.bytes.kept)
+    if s.recomputes != "none":
+        found = np.maximum(found, most(x.again, s.bytes.checkpoint))
+    every = np.where(x.there, found + x.front, v)
+    fits: Flags = (every >= v).all(axis=1) & (np.where(x.there, found + x.front, 0.0).sum(axis=1) >= s.problem.layers)
+    return fits
+
+
+def _min_stage_seconds(s: Strategy, rows: Rows, x: _Memory, a: Floats, recompute: float) -> Floats:
+    """Take Newton's steps for a table of rows by stages."""
+    layers, there, state = s.least_layers * (1 - EPS), x.there, x.state
     least = s.bytes.kept if s.recomputes == "none" else min(s.bytes.kept, s.bytes.checkpoint)
-    front = front_layers(s.machine.model) * (stage == 0)  # may need no room at all
-    most = np.where(stage < p, front + limit / (state + least * flying), 0.0)
+    front = x.front
+    most = np.where(there, front + x.room / (state + least * x.flying), 0.0)
     free, saved = most, s.bytes.kept - s.bytes.checkpoint
     slope = np.zeros_like(most)
     if s.recomputes == "any" and saved > 0 and recompute > 0:
-        free = np.where(stage < p, front + limit / (state + s.bytes.kept * flying), 0.0)
-        slope = 1 / (a + recompute * (state + flying * s.bytes.kept) / (flying * saved))
+        free = np.where(there, front + x.room / (state + s.bytes.kept * x.flying), 0.0)
+        slope = 1 / (a + recompute * (state + x.flying * s.bytes.kept) / (x.flying * saved))
     bent, flat = a * free, a * free + (most - free) / np.where(slope > 0, slope, 1.0)
-    seconds = layers / rows.p * a[:, 0]
+    seconds = np.where(_holds_whole_layers(s, rows, x), layers / rows.p * a[:, 0], MOST_SECONDS)
     for _ in range(NEWTON_STEPS):
         t = seconds[:, None]
         early, late = t < bent, (t >= bent) & (t < flat)
         fitting = np.where(early, t / a, np.where(late, free + (t - bent) * slope, most)).sum(axis=1)
-        rising = np.where(early, np.where(stage < p, 1 / a, 0.0), np.where(late, slope, 0.0)).sum(axis=1)
+        rising = np.where(early, np.where(there, 1 / a, 0.0), np.where(late, slope, 0.0)).sum(axis=1)
         short = np.maximum(layers - fitting, 0.0)
         step = np.where(rising > 0, short / np.maximum(rising, 1e-300), np.where(short > 0, np.inf, 0.0))
         seconds = np.minimum(seconds + step, MOST_SECONDS)

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.models.joint import bounds
 from planner.models.joint.bounds import Conditions, Rows
-from planner.models.joint.space import Floats, Problem, Strategy
+from planner.models.joint.space import Floats, Ints, Pipelines, Problem, Strategy
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
 
@@ -51,9 +51,9 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
     kinds, at = np.unique(t.rails, return_inverse=True)
     racks = np.array([max_racks(world, int(w)) for w in kinds], dtype=np.int64)[at] if len(t.p) else t.p
     total = problem.max_sequences // s.shape.micro_batch
-    min_count = np.where(t.v > 1, t.p, 1)
-    d = np.minimum(racks // t.racks * t.replicas, total // min_count)
-    i = np.flatnonzero((d >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
+    min_count = _min_counts(problem, t)
+    d = _pinned_replicas(problem, np.minimum(racks // t.racks * t.replicas, total // np.maximum(min_count, 1)))
+    i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
     rows = Rows(
         p=t.p[i],
         v=t.v[i],
@@ -68,6 +68,26 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
     keys = (each / rows.d + once / total) / s.shape.micro_batch
     world.rows[s] = keys, rows
     return keys, rows
+
+
+def _min_counts(problem: Problem, t: Pipelines) -> Ints:
+    """Return the fewest micro-batches of each pipeline, as pinned; 0 where it cannot take so few, or such stripes.
+
+    Interleaved it takes whole rounds of its stages. A block is cut into as many stripes as rack stages at most.
+    """
+    stripes, wanted = problem.instance.pins.get("placement.stripes"), problem.pin("microbatches_per_step")
+    found = np.where(t.v > 1, t.p, 1)
+    if wanted is not None:
+        found = np.where(found <= wanted, wanted, 0)
+    if stripes is not None and problem.instance.network is not None:
+        found = np.where(t.racks >= stripes * t.stage_racks, found, 0)
+    return np.asarray(found, dtype=np.int64)
+
+
+def _pinned_replicas(problem: Problem, most: Ints) -> Ints:
+    """Return the most replicas of each pipeline: those pinned, or none where they are more than it can have."""
+    wanted = problem.pin("data_parallel")
+    return most if wanted is None else np.where(most >= wanted, wanted, 0)
 
 
 def _min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
@@ -89,7 +109,27 @@ def _min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
     return world.cache.terms[s]
 
 
-def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
+@dataclass(frozen=True, slots=True)
+class KnownTimes:
+    """Least seconds of the slowest stage in memory, of all pipelines of a strategy; not a number where not worked out.
+
+    `at`: which of them are asked for.
+    """
+
+    seconds: Floats
+    at: Ints
+
+
+def known_times(world: World, s: Strategy, zero: int, at: Ints) -> KnownTimes:
+    """Return what is known of some pipelines of a strategy under a ZeRO stage."""
+    if (s, zero) not in world.in_memory:
+        world.in_memory[s, zero] = np.full(len(pipelines_of(world, s)[0]), np.nan)
+    return KnownTimes(world.in_memory[s, zero], at)
+
+
+def under_zero(
+    s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float, known: KnownTimes | None = None
+) -> "Pipes | None":
     """Return the pipelines that may hold the model under a ZeRO stage, with sharper bounds under the cutoff."""
     if zero not in s.machine.software.zero_stages_under(2):
         alone = np.flatnonzero(rows.p == 1)
@@ -109,13 +149,24 @@ def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) 
     if not len(few):
         return None
     some = rows.part(few)
-    in_memory = (
-        bounds.min_stage_seconds_in_memory(s, zero, some, some.d, t.layer[few]) + s.machine.software.microbatch_seconds
+    in_memory = _seconds_in_memory(
+        s, zero, some, t.layer[few], None if known is None else replace(known, at=known.at[few])
     )
-    each, once = np.maximum(t.each[few], in_memory), once[few]
+    each, once = np.maximum(t.each[few], in_memory + s.machine.software.microbatch_seconds), once[few]
     keys = np.maximum(keys[few], (each / some.d + once / total) / b)
     fine = np.flatnonzero(keys < cutoff)
     return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
+
+
+def _seconds_in_memory(s: Strategy, zero: int, rows: Rows, layer: Floats, known: KnownTimes | None) -> Floats:
+    """Bound the slowest stages in memory, those that are not known yet; `layer`: seconds of a layer of each."""
+    if known is None:
+        return bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
+    new = np.flatnonzero(np.isnan(known.seconds[known.at]))
+    if len(new):
+        some = rows.part(new)
+        known.seconds[known.at[new]] = bounds.min_stage_seconds_in_memory(s, zero, some, some.d, layer[new])
+    return known.seconds[known.at]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from planner.errors import InputError
+from planner.instance.instance import Instance
 from planner.instance.workload import ZERO_STAGES, Parallelism, Software
 from planner.physics.training.operations import Machine
 
@@ -32,6 +33,10 @@ class PinnedProblem(Protocol):
         """GPU, rack, framework and model."""
 
     @property
+    def instance(self) -> Instance:
+        """What is given."""
+
+    @property
     def layers(self) -> int:
         """Layers of the model."""
 
@@ -57,6 +62,7 @@ def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
         why = _missing(problem.machine.software, "pipeline_parallel")
         raise InputError(f"pins['layout.layers_per_stage']: has {len(split)} stages{why}")
     _refuse_stages(problem)
+    _refuse_stripes(problem)
 
 
 def _missing(software: Software, name: str) -> str:
@@ -91,3 +97,16 @@ def _refuse_stages(problem: PinnedProblem) -> None:
         raise InputError(f"{path}: must have a number for each of {len(layers)} stages, none above its layers")
     if any(recomputed) and problem.pin("recompute") not in (None, "full"):
         raise InputError(f"{path}: layers are recomputed whole under layout.recompute full alone")
+
+
+def _refuse_stripes(problem: PinnedProblem) -> None:
+    """Refuse more stripes than a block can have stages to cut into them."""
+    path, layers = "placement.stripes", problem.pin("layers_per_stage")
+    wanted, stages = problem.instance.pins.get(path), problem.pin("pipeline_parallel")
+    most = len(layers) if layers is not None else stages or problem.layers
+    if wanted is not None and wanted > most:
+        why = f"pins.layout gives {most} stages" if most < problem.layers else f"the model has {most} layers"
+        raise InputError(
+            f"pins['{path}']: {wanted!r} is outside the declared space; a pipeline is cut into as many stripes as it "
+            f"has stages at most, and {why}; pin 1 to {most}"
+        )

@@ -99,6 +99,7 @@ class World:
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[Any, Any] = field(default_factory=dict)  # of a strategy, with their bounds
+    in_memory: dict[tuple[Strategy, int], Floats] = field(default_factory=dict)  # of its slowest stages by ZeRO stage
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search
     given_up: float = math.inf  # least seconds a sequence of a candidate that was left without a proof

@@ -81,7 +81,9 @@ def _bills(network: Network, d: Design, runs: Callable[[Places, Design], Iterato
         if isinstance(cables, int):
             yield Bill(cables * float(usd.sum()), cables * float(watts.sum()) / 1e6)
         else:
-            yield Bill(float((cables * usd).sum()), float((cables * watts).sum()) / 1e6)
+            laid = cables > 0  # a place with no cable needs no medium
+            usd, watts = cables[laid] * usd[laid], cables[laid] * watts[laid]
+            yield Bill(float(usd.sum()), float(watts.sum()) / 1e6)
 
 
 def media_table(network: Network) -> MediaTable:

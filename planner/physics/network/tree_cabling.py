@@ -30,15 +30,13 @@ class Stage:
 
 
 def tree_stages(d: Design) -> list[Stage]:
-    """Return the stages above the leaves of a tree."""
-    stages = []
-    if d.tiers > 1:
-        stages.append(Stage("leaf", "spine", d.leaves * d.leaf_up, lambda e: leaf_uplinks(d, e)))
-    if d.tiers > 2:
-        stages.append(Stage("spine", "core", d.spines * d.spine_up, lambda e: _spine_uplinks(d, e)))
-    if d.tiers > 3:
-        stages.append(Stage("core", "super-spine", d.cores * d.core_up, lambda e: _core_uplinks(d, e)))
-    return stages
+    """Return the stages above the leaves of a tree, those that have cables."""
+    stages = [
+        Stage("leaf", "spine", d.leaves * d.leaf_up, lambda e: leaf_uplinks(d, e)),
+        Stage("spine", "core", d.spines * d.spine_up, lambda e: _spine_uplinks(d, e)),
+        Stage("core", "super-spine", d.cores * d.core_up, lambda e: _core_uplinks(d, e)),
+    ]
+    return [s for s in stages if s.count]
 
 
 def endpoints(d: Design, e: Ints) -> Ends:

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from fabric_cases import hidden, instance, request, solve, switch
+from fabric_cases import binds, dearer, hidden, instance, request, solve, switch
 from fabric_zone_cases import FAMILIES, divisors, enough_between, every_design, pinned, splits
 
 from planner.instance.instance import Instance
@@ -77,6 +77,7 @@ def compare(i: Instance, r: FabricRequest) -> int:
     assert found.objective == pytest.approx(best[0], abs=0.02)
     assert found.bound == found.objective
     assert not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between(i, d) and pinned(i, d)
+    assert binds(i, r, found.solution)
     if i.network.floor is None:
         assert (found.solution.unavoidable_splits, d.switches) == best[1:]
     return d.tiers
@@ -85,7 +86,8 @@ def compare(i: Instance, r: FabricRequest) -> int:
 @pytest.mark.parametrize("seed", range(60))
 def test_agrees_with_brute_force(seed: int) -> None:
     """Cost, splits and switches are those of the best design of one to four tiers, or there is none."""
-    compare(*case(seed, {}))
+    i, r = case(seed, {})
+    compare(dearer(i, seed), r)
 
 
 @pytest.mark.parametrize("seed", range(100, 160))
@@ -148,7 +150,8 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
 
     The cost is that of the best design of all.
     """
-    compare(*wide_case(seed))
+    i, r = wide_case(seed)
+    compare(dearer(i, seed), r)
 
 
 # --- the ways to build one spine group ------------------------------------------------------------------------------
@@ -213,6 +216,8 @@ def test_four_tiers_reach_what_three_do_not() -> None:
     assert solve(three, request(17)).infeasible
     d = solve(four, request(32)).solution.design
     assert (d.tiers, d.leaves, d.spines, d.cores, d.super_spines, d.switch_links) == (4, 16, 16, 16, 8, 96)
+    full = solve(four, request(32)).solution  # every port of the full tree is used: nothing bounds it from below but it
+    assert full.space["four_tiers_cost_at_least_usd"] == full.cost_usd
     assert solve(four, request(33)).infeasible
 
 
@@ -227,6 +232,32 @@ def test_bounds_shut_four_tiers_out() -> None:
     assert four.space["zone_shapes_within_bound"] == 0
     assert four.space["four_tiers_cost_at_least_usd"] > four.cost_usd
     assert "four_tiers_cost_at_least_usd" not in three.space
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_what_four_tiers_cost_at_least_is_no_more_than_any_costs(seed: int) -> None:
+    """Where the best is found without four tiers, none of more than one zone costs less than is said of all of them.
+
+    A pin on the leaf domain leaves one size whose shapes the bounds exclude, so that no other size hides its bound.
+    """
+    i, r = case(seed, {"fabric.leaf_domain_racks": 1 + seed % 3})
+    i, r = (
+        i.model_copy(update={"network": i.network.model_copy(update={"max_tiers": 4})}),
+        dataclasses.replace(r, wan_gbps=0.0, exchange_gbps=0.0),
+    )
+    found = solve(i, r).solution
+    of_four = [
+        bill(i.network, s, d).usd
+        for s in i.network.switches
+        for d in every_design(i, r, s)
+        if d.zones > 1
+        and pinned(i, d)
+        and not unwirable(d, cross_rail=True)
+        and enough_between(i, d)
+        and hidden(i, r, d)
+    ]
+    if found is not None and of_four:
+        assert found.space["four_tiers_cost_at_least_usd"] <= min(of_four)
 
 
 def test_a_window_for_the_zone_sets_its_uplinks() -> None:

@@ -112,6 +112,22 @@ def test_lengths_price_the_wan_gateway_as_the_bill_does() -> None:
     )
 
 
+@pytest.mark.parametrize("family", ["dragonfly", "dragonfly+"])
+@pytest.mark.parametrize(("racks", "found"), [(6, True), (12, False)])
+def test_no_medium_for_links_that_are_not_there(family: str, racks: int, found: bool) -> None:
+    """One port of the wide area goes to one group; what would join it to groups out of reach is not asked for.
+
+    Racks stand 1 m apart in one row, and the only cable reaches 6 m, 2 m of them up and down: groups of a third of six
+    racks are 4 m apart at most, but on the eight ports of a switch twelve racks make groups that no cable joins.
+    """
+    media, floor = [{"name": "near", "reach_m": 6, "price_usd": 100}], {"rack_pitch_m": 1, "racks_per_row": 12}
+    i = instance(1, switch(8, 1000), families=[family], floor=floor | {"rise_m": 1, "spread_m": 0}, media=media)
+    out = solve(i, dataclasses.replace(request(racks), wan_gbps=800.0))
+    assert out.infeasible == (not found)
+    if found:
+        assert out.objective == pytest.approx(bill(i.network, i.network.switches[0], out.solution.design).usd)
+
+
 @pytest.mark.parametrize(("wan_gateway", "bundle"), [(0, 4), (1, 2), (8, 2), (9, 1), (16, 1)])
 def test_bundles_leave_the_wan_gateway_its_ports(wan_gateway: int, bundle: int) -> None:
     """Two spines of four uplinks fill a core of eight ports; two cores leave eight free, four leave 24."""

@@ -4,10 +4,12 @@ import math
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from site_grids import case, node
 
 from planner.instance.instance import Instance
+from planner.models.joint import bounds
 from planner.models.joint.places import near_pairs
 from planner.models.joint.places.milp import stated
 from planner.models.joint.places.near_pairs import without_dear_pairs
@@ -76,3 +78,14 @@ def test_an_answer_is_known_at_its_own_point(seed: int) -> None:
     assert len(known.known) == 2
     for point, usd in known.known.items():
         assert SiteBounds(sites=sites).ask(point) == pytest.approx(usd, rel=1e-8)
+
+
+@pytest.mark.parametrize("head", [0.0, 0.3, 1.0, 2.5, 40.0])
+@pytest.mark.parametrize("stages", [1, 2, 3, 5, 7])
+def test_the_slowest_stage_of_the_most_even_layers(stages: int, head: float) -> None:
+    """Of every way to cut layers into stages of at least one, the last with the head, the slowest takes the least."""
+    for layers in range(stages, 20):
+        ways = range(1, layers - stages + 2) if stages > 1 else [layers]
+        slowest = [max(-(-(layers - last) // max(1, stages - 1)) * 1.25, last * 1.25 + head) for last in ways]
+        found = float(bounds.min_slowest_seconds(layers, np.array(stages), np.array(1.25), head))
+        assert found == pytest.approx(min(slowest))

@@ -159,13 +159,40 @@ def test_memory_slows_the_slowest_stage() -> None:
     loose = bounds.min_stage_seconds_in_memory(s, 0, rows, 1, layer)
     assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)
     last, slower = loose, False
-    for share in np.geomspace(1, 1e-4, 60):
+    for share in np.geomspace(1, 1e-4, 600):
         tight = replace(s, problem=replace(problem, memory_limit=problem.memory_limit * share))
         found = bounds.min_stage_seconds_in_memory(tight, 0, rows, 1, layer)
         assert np.all(found >= last * (1 - 1e-9))
         slower |= bool(np.any(np.isfinite(found) & (found > loose * (1 + 1e-3))))
         last = found
     assert slower and np.all(np.isinf(last))
+
+
+@pytest.mark.parametrize("seed", [0, 3, 8, 14])
+def test_pipelines_without_memory_hold_no_split(seed: int) -> None:
+    """A pipeline that the bound on memory excludes has no split of whole layers; most of those without one are."""
+    free, excluded, missed = problem_of(toy(seed)), 0, 0
+    for share in (1.0, 0.5, 0.2, 0.1, 0.05):
+        problem = replace(free, memory_limit=free.memory_limit * share)
+        world = World(problem=problem, sites=None, templates=None)
+        for s in list(strategies(problem))[::3]:
+            _, rows = pipelines_of(world, s)
+            for zero in (0, 3) if len(rows) else ():
+                bound = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, np.full(len(rows), s.layer))
+                for j in range(0, len(rows), 2):
+                    fits = math.isfinite(free_seconds(world, column_at(s, zero, rows, j), math.inf))
+                    assert not fits or math.isfinite(bound[j])
+                    excluded += int(np.isinf(bound[j]))
+                    missed += int(np.isfinite(bound[j]) and not fits)
+    assert excluded and missed <= excluded / 10
+
+
+def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
+    """More replicas than sequences, or more micro-batches than each may have, leave no pipeline to look at."""
+    for path, value in (("layout.data_parallel", 10**6), ("layout.microbatches_per_step", 10**6)):
+        i = toy(6).model_copy(update={"pins": {path: value}})
+        solution = solved(i)
+        assert solution.status is JointStatus.INFEASIBLE and solution.counts.get("window nodes", 0) == 0
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])

@@ -58,7 +58,12 @@ CASES: dict[str, tuple[Instance, Traffic, int]] = {
         4,
     ),
     "breakout and lanes": (
-        instance(4, switch(6, 1e5, port_gbps=1600, breakout=2), switch(12, 6e4, port_gbps=400), max_lanes=2),
+        instance(
+            4,
+            switch(6, 1e5, port_gbps=1600, breakout=2, link_factor=1.5, breakout_link_factor=0.75),
+            switch(12, 6e4, port_gbps=400),
+            max_lanes=2,
+        ),
         Traffic(stages=4, unit_racks=2, wrap=True, rails=3),
         3,
     ),
@@ -68,7 +73,7 @@ CASES: dict[str, tuple[Instance, Traffic, int]] = {
         4,
     ),
     "media by length": (
-        instance(2, switch(6, 1e5), families=[*TREES, "dragonfly", "dragonfly+"], **LENGTHS),
+        instance(2, switch(6, 1e5, link_factor=1.5), families=[*TREES, "dragonfly", "dragonfly+"], **LENGTHS),
         Traffic(stages=3, unit_racks=1, wrap=True, rails=2),
         4,
     ),

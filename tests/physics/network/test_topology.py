@@ -107,6 +107,12 @@ def test_h100_bom_rows_beyond_three_tiers_are_refused(gpus: int) -> None:
     assert bad == [f"core ports: {gpus // 1024} pods x 1 links > 64 ports"]
 
 
+@pytest.mark.parametrize(("ports", "tiers", "endpoints"), [(8, 1, 8), (7, 1, 6), (7, 2, 18), (5, 3, 16)])
+def test_an_odd_port_is_of_no_use_in_a_full_tree(ports: int, tiers: int, endpoints: int) -> None:
+    """As many links up as down leave one port of an odd number free: seven ports reach 2·3² endpoints, five 2·2³."""
+    assert fat_tree_endpoints(ports, tiers) == endpoints
+
+
 def test_agache_full_fat_tree() -> None:
     """Agache et al. 2024, section 5: 2.4M links in four tiers of 64 ports hold.
 

@@ -151,3 +151,105 @@ def test_latency_folds_into_the_published_exchange() -> None:
     need = form_need_gbps(form, WAN, 0.1, lambda *_: 39.0)
     assert need / 1e3 == pytest.approx(29.27, abs=0.01)
     assert need * WAN.headroom_factor / 1e3 == pytest.approx(58.5, abs=0.1)
+
+
+TEN = "abcdefghij"
+
+
+def on_a_line(a: str, b: str) -> float:
+    """Return a round trip between sites that stand in a row, each gap a little wider than the one before."""
+    i, j = sorted((TEN.index(a), TEN.index(b)))
+    return sum(10.0 + k for k in range(i, j))
+
+
+def test_many_sites_go_on_to_the_nearest() -> None:
+    """Of ten sites in a row the ring starts at the first and takes them in turn; its slowest link is the way back.
+
+    Up to eight every order is tried: out over every other site and back over the rest, no link spans three gaps.
+    """
+    form = ring("jihgfedcba", 1e10, on_a_line)
+    assert form.order == tuple(TEN)
+    assert form.phases[0].trips == 9
+    wait = 9 * on_a_line("a", "j") / 1e3
+    assert seconds(form, WAN, 100.0, on_a_line) == pytest.approx(8 * 1e10 * 2 * 9 / 10 / 1e11 + wait)
+    eight = ring(TEN[:8], 1e10, on_a_line)
+    assert max(on_a_line(a, b) for a, b in eight.phases[0].links) == on_a_line("f", "h")
+
+
+def test_orders_as_slow_go_by_the_shortest_sum() -> None:
+    """All links to d take 40 ms, so every ring waits as long: a, b, d, c has the least sum, 10 + 40 + 40 + 20 ms."""
+    ms = {("a", "b"): 10.0, ("a", "c"): 20.0, ("b", "c"): 30.0}
+    form = ring(SITES, 1.0, lambda a, b: ms.get((min(a, b), max(a, b)), 40.0))
+    assert form.order in {("a", "b", "d", "c"), ("a", "c", "d", "b")}
+
+
+def test_two_levels_of_unlike_counts() -> None:
+    """Three groups of two: a ring of two inside, then rings of three with half of it: 1·S and 4/3·S/2, 1 + 2 trips.
+
+    Two groups of three: 4/3·S and 1·S/3, 2 + 1 trips. Both carry the bytes of a ring over six.
+    """
+    for groups, inside, across in (
+        (["ab", "cd", "ef"], (1.0, 1), (2 / 3, 2)),
+        (["abc", "def"], (4 / 3, 2), (1 / 3, 1)),
+    ):
+        form = hierarchical([tuple(g) for g in groups], 3e9, on_a_line)
+        assert form is not None
+        assert [(p.link_bytes / 3e9, p.trips) for p in form.phases] == [
+            (pytest.approx(inside[0]), inside[1]),
+            (pytest.approx(across[0]), across[1]),
+        ]
+        assert set(form.order) == set("abcdef") and len(form.order) == 6
+        assert sum(p.link_bytes for p in form.phases) == pytest.approx(wan.exchange_bytes(3e9, 6))
+
+
+def test_the_root_has_the_shortest_slowest_link() -> None:
+    """Of five sites in a row the middle; a link for every other site, of twice the gradient, waits one round trip."""
+    form = tree("edcba", 1e9, on_a_line)
+    assert form.order == ("c", "a", "b", "d", "e")
+    (phase,) = form.phases
+    assert (phase.links, phase.link_bytes, phase.trips) == (
+        (("a", "c"), ("b", "c"), ("c", "d"), ("c", "e")),
+        2e9,
+        1,
+    )
+
+
+def test_forms_are_named_plainest_first() -> None:
+    """Two sites may take a ring or a tree, two groups of two also two levels."""
+    assert [f.name for f in forms({"x": ["a", "b"]}, 1.0, rtt)] == ["ring", "tree"]
+    assert [f.name for f in forms({"x": ["a", "b"], "y": ["d", "c"]}, 1.0, rtt)] == ["ring", "tree", "hierarchical"]
+
+
+def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
+    """Phases of 10 and 40 ms in a window of 20: no rate fits, and each phase has its part by its wait."""
+    form = hierarchical([["a", "b"], ["c", "d"]], 1e9, rtt)
+    assert form is not None
+    found = {x.link: x for x in link_needs(form, WAN, 0.02, rtt)}
+    assert found["a", "b"].window_seconds == pytest.approx(0.02 * 10 / 50)
+    assert found["a", "c"].window_seconds == pytest.approx(0.02 * 40 / 50)
+    slow = {x.link: wan.need_gbps(x.link_bytes, x.window_seconds, x.trips * rtt(*x.link) / 1e3) for x in found.values()}
+    assert math.isinf(slow["a", "b"]) and math.isinf(slow["a", "c"])
+    at_once = Wan(round_trips=0.0)
+    assert {x.window_seconds for x in link_needs(ring(SITES, 1e9, rtt), at_once, 0.0, rtt)} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("gbps", "ms", "expected"),
+    [(None, 40.0, 7.0), (0.0, 40.0, 7.0), (100.0, None, 8e9 * 1.5 / 1e11), (100.0, 40.0, 8e9 * 1.5 / 1e11 + 3 * 0.04)],
+)
+def test_the_time_that_a_step_counts_on(gbps: float | None, ms: float | None, expected: float) -> None:
+    """1 GB in a ring of four sends 1.5 GB a link; with 3 round trips of 40 ms each; without a rate the window."""
+    thrice = Wan(round_trips=3.0)
+    assert gradient_exchange.assumed_window_seconds(thrice, 1e9, 4, 7.0, gbps, ms) == pytest.approx(expected)
+
+
+def test_round_trips_count_as_often_as_the_exchange_waits() -> None:
+    """Three trips for one: the ring of three waits six times 40 ms, and every link says so."""
+    thrice, three = Wan(round_trips=3.0), ring(SITES[:3], 1e10, rtt)
+    assert seconds(three, thrice, 100.0, rtt) == pytest.approx(0.8 * 4 / 3 + 6 * 0.040)
+    assert {x.trips for x in link_needs(three, thrice, 5.0, rtt)} == {6.0}
+
+
+def test_every_two_sites() -> None:
+    """Pairs by name, whatever the order."""
+    assert gradient_exchange.every_two("cab") == (("a", "b"), ("a", "c"), ("b", "c"))

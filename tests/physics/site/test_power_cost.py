@@ -3,12 +3,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from site_grids import case, line, node
 
 from planner.instance.grid import Grid, SitePrices
 from planner.instance.hardware import Hardware, Rack
 from planner.instance.network import Cables, Network, Optics, Switch
 from planner.instance.wan import Wan
 from planner.physics.site import cost, power
+from planner.plan.fabric import SiteFabric
+from planner.plan.sites import Link, NewCircuits, Site, SitesPlan, Upgrade
+from planner.plan.wan import WanPlan
 
 RACK = Rack(name="rack", gpus=72, it_kw=125.0, price_usd=3e6)
 HARDWARE = Hardware(accelerator="B200", rack=RACK, facility_overhead_factor=1.25, cooling_kw_per_m2=2.0)
@@ -96,3 +100,64 @@ def test_wan_link() -> None:
     assert cost.link_usd_per_year(
         GRID, WAN, (1_000.0 * WAN.fibre_usd_per_route_km, WAN.wavelength_usd), 97
     ) == pytest.approx(2e6 * 0.0943929 + 3.88e6 * 0.2438907, rel=1e-6)
+
+
+def test_the_fabric_has_no_part_of_the_racks_power_twice() -> None:
+    """The overhead factor holds the fabric where it says so; else its megawatts are added before the factor."""
+    assert power.it_mw(HARDWARE, 80, 5.0) == pytest.approx(80 * 0.125 + 5.0)
+    assert power.facility_mw(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25)
+    assert power.cooling_m2(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25 * 1e3 / 2)
+    within = HARDWARE.model_copy(update={"overhead_includes_fabric": True})
+    assert power.it_mw(within, 80, 5.0) == pytest.approx(10.0)
+
+
+def test_the_bill_of_a_plan() -> None:
+    """Every part by hand: racks, two sites, circuits, upgrade steps, fabrics, two links, and energy over three years.
+
+    Sites of 3 and 5 MW of IT at the grid factor 1: 2·fixed + 8·(building + connection); 2 circuits of 7 M$ and 1 of
+    11 M$; 3 steps of 13 M$ and 2 of 17 M$. A link of 100 km and 9 waves takes two pairs of 8.
+    """
+    upgrade = {"step_mw": 5.0, "max_steps": 4}
+    i = case(
+        node("E0", upgrade=upgrade | {"capex_usd": 13e6}),
+        node("W0", upgrade=upgrade | {"capex_usd": 17e6}),
+        usd_per_mwh={"E": 40.0, "W": 70.0},
+        lines=[line("E0", "W0")],
+        new_lines=[
+            {"id": name, "a": "E0", "b": "W0", "max_circuits": 3, "rating_mw": 10, "capex_usd": usd}
+            for name, usd in (("x", 7e6), ("y", 11e6))
+        ],
+        wan={"fibre_usd_per_route_km": 1000, "wavelength_usd": 300, "max_wavelengths_per_pair": 8},
+    )
+    i = i.model_copy(update={"limits": i.limits.model_copy(update={"operation_years": 3.0})})
+    sites = SitesPlan.model_construct(
+        sites=tuple(
+            Site.model_construct(id=s, balancing_authority=s[0], it_mw=mw, facility_mw=2 * mw)
+            for s, mw in (("E0", 3.0), ("W0", 5.0))
+        ),
+        new_lines=(NewCircuits(line="x", circuits=2), NewCircuits(line="y", circuits=1)),
+        upgrades=(Upgrade(node="E0", steps=3), Upgrade(node="W0", steps=2)),
+        links=tuple(Link.model_construct(route_km=km, wavelengths=waves) for km, waves in ((100, 9), (50, 1))),
+    )
+    fabrics = {s: SiteFabric.model_construct(cost_usd=usd) for s, usd in (("E0", 1e6), ("W0", 2e6))}
+    found, p = cost.bill(i, 8, sites, fabrics), i.grid.prices
+    rack = power.rack_of(i.hardware).price_usd
+    energy = 8760 * (6 * 40 + 10 * 70)
+    expected = {
+        "racks": 8 * rack,
+        "fabric": 3e6,
+        "sites": 2 * p.site_usd + 8 * p.building_usd_per_it_mw + 16 * p.interconnection_usd_per_mw,
+        "new_lines": 2 * 7e6 + 11e6,
+        "upgrades": 3 * 13e6 + 2 * 17e6,
+        "wan": 2 * 100 * 1000 + 9 * 300 + 50 * 1000 + 300,
+    }
+    assert found.capex_usd == pytest.approx(expected)
+    assert found.opex_usd_per_year == pytest.approx({"energy": energy})
+    assert found.operation_years == 3
+    assert found.total_usd == pytest.approx(sum(expected.values()) + 3 * energy)
+    designed = cost.bill(i, 8, sites, None, WanPlan.model_construct(capex_usd=42.0)).capex_usd
+    assert designed == pytest.approx({k: v for k, v in expected.items() if k != "fabric"} | {"wan": 42.0})
+    bare = SitesPlan.model_construct(sites=(), new_lines=(), upgrades=(), links=())
+    alone = cost.bill(i.model_copy(update={"wan": None}), 8, bare, None)
+    assert alone.capex_usd == pytest.approx({"racks": 8 * rack, "sites": 0, "new_lines": 0})
+    assert cost.bill(i, 8, None, None).capex_usd == pytest.approx({"racks": 8 * rack})

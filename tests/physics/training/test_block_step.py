@@ -191,3 +191,22 @@ def test_blocks() -> None:
     assert block(1, 1, 64, 2, 1) == (1, 1, 2, 64, 64)
     assert block(10, 8, 1, 1, 1) is None
     assert block(100, 1, 1, 1, 1) is None
+
+
+class StopError(Exception):
+    """What a tick raises to end a computation."""
+
+
+def test_a_long_walk_can_be_ended() -> None:
+    """A tick is called before the first wave and after each 512 more, and what it raises ends the walk."""
+    calls: list[int] = []
+    interleaving.run_passes(2, 2000, (1.0,), (2.0,))  # sorts the passes, which ticks too, and keeps their order
+    interleaving.run_passes(2, 2000, (1.0,), (2.0,), tick=lambda: calls.append(1))
+    waves = len(interleaving._order(2, 2000, 1, interleaving.no_tick).starts) - 1
+    assert waves >= 4000 and len(calls) == -(-waves // 512)
+
+    def stop() -> None:
+        raise StopError
+
+    with pytest.raises(StopError):
+        interleaving.run_passes(2, 2000, (1.0,), (2.0,), tick=stop)

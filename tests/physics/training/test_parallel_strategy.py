@@ -69,3 +69,31 @@ def test_a_strategy_of_a_shape_has_that_shape() -> None:
     shared = {f.name for f in fields(Shape)}
     rest = {f.name: getattr(STRATEGY, f.name) for f in fields(STRATEGY) if f.name not in shared}
     assert ps.ParallelStrategy.of_shape(shape, **rest).shape == shape
+
+
+def test_what_a_layout_leaves_out_divides_nothing() -> None:
+    """Without degrees of its own a shape is of one GPU a TP rank, and a layout of plain 1F1B, a stage to a rack."""
+    shape = Shape(tensor_parallel=4, micro_batch=2, recompute="none", sequence_parallel=True)
+    assert (shape.gpus, shape.context_parallel, shape.expert_parallel, shape.tensor_inner) == (4, 1, 1, 1)
+    names = ("context_parallel", "expert_parallel", "tensor_parallel_inner", "schedule", "stages_per_rack")
+    section = {k: v for k, v in LAYOUT.model_dump(mode="json").items() if k not in names}
+    read = ps.read_strategy({k: v for k, v in section.items() if k != "recomputed_layers_per_stage"})
+    assert (read.context_parallel, read.expert_parallel, read.tensor_inner, read.stages_per_rack) == (1, 1, 1, 1)
+    assert (read.schedule, read.recomputed_layers_per_stage) == ("1f1b", ())
+
+
+def test_replicas_of_a_site_fill_racks() -> None:
+    """TP 2 with CP 6 in racks of 4 GPUs: three racks a replica, of which a rack has two CP ranks.
+
+    Three replicas at the largest site are nine racks, all of the same weights; TP 8 over two racks halves the group.
+    Experts over 8 GPUs: two replicas of one rack each stand side by side, so that three replicas take four racks.
+    """
+    wide = replace(STRATEGY, tensor_parallel=2, context_parallel=6, replicas_per_rack=1, data_parallel_by_site=(3, 2))
+    assert (wide.racks_per_replica(4), wide.unit_racks(4), wide.group_racks(4)) == (3, 3, 9)
+    assert (wide.gpus, wide.min_replicas, wide.data_parallel) == (5 * wide.pipeline_parallel * 12, 2, 5)
+    over = replace(wide, tensor_parallel=8, context_parallel=1)
+    assert (over.site_group_racks(3, 4), over.group_racks(4)) == (6, 3)
+    experts = replace(wide, tensor_parallel=4, context_parallel=1, expert_parallel=8)
+    assert (experts.unit_racks(4), experts.site_group_racks(3, 4)) == (2, 4)
+    assert replace(wide, pipeline_parallel=7, stages_per_rack=2).rack_stages == 4
+    assert replace(wide, data_parallel_by_site=(0, 3)).min_replicas == 3

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.bounds import Rows
-from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, under_zero
+from planner.models.joint.columns import column_at, columns_of, free_seconds, known_times, pipelines_of, under_zero
 from planner.models.joint.search import Candidate, Search
 from planner.models.joint.space import Floats, Strategy
 from planner.models.joint.split import Column
@@ -42,7 +42,7 @@ def expand_window(tree: Tree, key: float, what: Window) -> None:
     keys, rows = pipelines_of(world, s)
     kept = np.flatnonzero(keys < limit)
     for zero in s.problem.zero_stages:
-        pipes = under_zero(s, zero, rows.part(kept), keys[kept], limit)
+        pipes = under_zero(s, zero, rows.part(kept), keys[kept], limit, known_times(world, s, zero, kept))
         found = None if pipes is None else columns_of(world, s, zero, pipes, limit)
         if found is None:
             continue

@@ -1,0 +1,128 @@
+"""Write the table of docs/accuracy.md, and draw predicted against measured steps.
+
+    python scripts/calibration/accuracy_page.py POINTS.csv
+
+POINTS.csv is what `calibrate.py --errors` writes: each measured row, predicted by constants that had not seen it.
+Needs matplotlib (the plot extra) for the picture.
+"""
+
+import argparse
+import csv
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.physics.step_errors import ENOUGH_ROWS, bounds_of
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, PICTURE = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "figures" / "accuracy.png"
+BEGIN, END = "<!-- table of errors: begin -->\n", "<!-- table of errors: end -->\n"
+COLUMNS = ("rows of", "number", "mean error", "bias", "4 of 5 measured over predicted", "worst")
+HEAD = f"| {' | '.join(COLUMNS)} |\n|---{'|---:' * (len(COLUMNS) - 1)}|\n"
+COLOURS = {"16-bit dense": "C0", "16-bit MoE": "C1", "fp8 dense": "C2", "fp8 MoE": "C3", "fp4 dense": "C4"}
+OTHER = "C5"
+BAND = 0.1  # of the lines beside the diagonal
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measured step and what was predicted of it."""
+
+    kind: str
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted / self.measured - 1
+
+
+def read(path: Path) -> list[Point]:
+    """Read the points."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            Point(row["class"], float(row["measured_seconds"]), float(row["predicted_seconds"]))
+            for row in csv.DictReader(file)
+        ]
+
+
+def table(points: Sequence[Point]) -> str:
+    """Return the table of the page, a class a line and all of them last."""
+    kinds = sorted({p.kind for p in points})
+    lines = [_line(kind, [p for p in points if p.kind == kind]) for kind in kinds]
+    return HEAD + "".join([*lines, _line("**all**", points)])
+
+
+def _line(name: str, points: Sequence[Point]) -> str:
+    """Return the line of a class."""
+    errors = np.array([p.error for p in points])
+    low, high = bounds_of([1 / (1 + e) for e in errors])
+    interval = f"{low:.2f} to {high:.2f}" if len(errors) >= ENOUGH_ROWS else "too few"
+    worst = errors[np.argmax(np.abs(errors))]
+    figures = f"{np.mean(np.abs(errors)):.1%} | {np.mean(errors):+.1%} | {interval} | {worst:+.0%}"
+    return f"| {name} | {len(points)} | {figures} |\n"
+
+
+def with_table(page: str, text: str) -> str:
+    """Return the page with another table between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{text}{END}{after}"
+
+
+def draw(axes: Any, points: Sequence[Point]) -> None:
+    """Draw predicted against measured seconds on logarithmic axes, with the diagonal and ten per cent beside it."""
+    for name, some in _coloured(points):
+        xy = np.array([(p.measured, p.predicted) for p in some])
+        axes.loglog(xy[:, 0], xy[:, 1], ".", color=COLOURS.get(name, OTHER), markersize=4, alpha=0.6, label=name)
+    ends = np.array([min(p.measured for p in points), max(p.measured for p in points)])
+    axes.loglog(ends, ends, color="black", linewidth=0.8)
+    for factor in (1 - BAND, 1 + BAND):
+        axes.loglog(ends, factor * ends, color="grey", linewidth=0.6, linestyle=":")
+    axes.set(xlabel="measured step, s", ylabel="predicted step, s, fitted without the row", aspect="equal")
+    axes.legend(fontsize=8)
+
+
+def _coloured(points: Sequence[Point]) -> Iterator[tuple[str, list[Point]]]:
+    """Yield the points of each precision and kind of model."""
+    names = [p.kind.partition(",")[0] for p in points]
+    for name in sorted(set(names)):
+        yield name, [p for p, n in zip(points, names, strict=True) if n == name]
+
+
+def write_picture(path: Path, points: Sequence[Point]) -> None:
+    """Draw the picture and write it, or say why there is none."""
+    if importlib.util.find_spec("matplotlib") is None:
+        print(f"{path}: not written, since matplotlib is not installed (pip install -e '.[plot]')")
+        return
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
+    draw(axes, points)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    print(f"wrote {path}")
+
+
+def main() -> None:
+    """Write the table into the page, and the picture."""
+    parser = argparse.ArgumentParser(description="Write the table and the picture of docs/accuracy.md.")
+    parser.add_argument("points", type=Path, help="what `calibrate.py --errors` wrote")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--picture", type=Path, default=PICTURE)
+    given = parser.parse_args()
+    points = read(given.points)
+    given.page.write_text(with_table(given.page.read_text(encoding="utf-8"), table(points)), encoding="utf-8")
+    print(f"wrote {given.page}")
+    write_picture(given.picture, points)
+
+
+if __name__ == "__main__":
+    main()

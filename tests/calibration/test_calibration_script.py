@@ -1,0 +1,192 @@
+"""The scripts that fit the catalogue: any table is read to its end, held-out errors are of rows a fit has not seen."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import accuracy_page
+import calibrate
+import numpy as np
+import pytest
+from calibration_rows import Case, read
+from error_table import error_classes, write_points
+from fitted_constants import CONSTANTS, Known
+from held_out import errors_by_source, without_own
+
+from planner.calibration.catalogue_files import laid_out, write
+from planner.calibration.constants import Constant, on_a_bound, value_at
+from planner.calibration.fit import log_errors
+from planner.instance.catalogue import catalogue
+from planner.instance.hardware import Accelerator
+from planner.physics.step_errors import ENOUGH_ROWS, MIN_ROWS, ErrorTable, classes_of
+
+FINE = {
+    "id": "a",
+    "source": "NVIDIA Megatron-Bridge performance summary",
+    "table": "26.08",
+    "model": "GPT 1B",
+    **dict.fromkeys(
+        ("moe", "ffn", "kv_heads", "fsdp", "interleave_vp", "zero", "recompute", "seq_parallel", "oom"), ""
+    ),
+    **{"layers": "12", "hidden": "1024", "heads": "16", "seq": "2048", "vocab": "51200", "global_batch": "8"},
+    **{"micro_batch": "1", "gpus": "8", "gpu_type": "H100", "precision": "bf16"},
+    **{"TP": "1", "PP": "1", "DP": "8", "CP": "1", "EP": "1", "step_s": "0.5", "derived_step_s": ""},
+}
+"""A row of the table of published steps."""
+
+
+def rows_read(tmp_path: Path, *changes: dict[str, str]) -> tuple[list[Case], list[str]]:
+    """Return the cases and the reasons of a table of the fine row with changes."""
+    path = tmp_path / "published_steps.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(FINE))
+        writer.writeheader()
+        writer.writerows(FINE | {"id": str(i)} | change for i, change in enumerate(changes))
+    return read(path)
+
+
+WRONG = {
+    "TP of zero": ({"TP": "0"}, "TP is not a whole number from 1"),
+    "PP below zero": ({"PP": "-1"}, "PP is not a whole number from 1"),
+    "DP in words": ({"DP": "eight"}, "DP is not a whole number from 1"),
+    "a share of a GPU": ({"gpus": "7.5"}, "gpus is not a whole number from 1"),
+    "GPUs that are no product": ({"gpus": "16"}, "TP x CP x PP x DP is not the number of GPUs"),
+    "TP of 3": ({"TP": "3", "gpus": "24"}, "TP does not divide the heads"),
+    "32 stages of 12 layers": ({"PP": "32", "gpus": "256"}, "has more stages than layers"),
+    "a batch that does not divide": ({"global_batch": "12"}, "DP x micro-batch does not divide the global batch"),
+    "an accelerator of another world": ({"gpu_type": "H999"}, "names or lacks 'H999'"),
+    "a precision the GPU lacks": ({"gpu_type": "A100-80GB", "precision": "fp8"}, "names or lacks 'fp8'"),
+    "a width of no heads": ({"hidden": "1023"}, "describes no run: "),
+    "a time in words": ({"step_s": "fast"}, "step_s is not a time"),
+    "a time of zero": ({"step_s": "0"}, "step_s is not a time"),
+    "no time at all": ({"step_s": "nan"}, "step_s is not a time"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_an_impossible_row_is_left_out(tmp_path: Path, what: str) -> None:
+    """A row of impossible shape is left out with its reason, and the rows round it are read."""
+    change, reason = WRONG[what]
+    cases, left = rows_read(tmp_path, {}, change, {})
+    assert [c.id for c in cases] == ["0", "2"]
+    assert len(left) == 1
+    assert reason in left[0]
+
+
+@pytest.mark.parametrize("text", ["", "x,y\n1,2\n", "id,gpu_type\n1\n2,H100,3\n"])
+def test_another_table_is_read_to_its_end(tmp_path: Path, text: str) -> None:
+    """A table of other columns has no case, each row with a reason."""
+    path = tmp_path / "other.csv"
+    path.write_text(text)
+    cases, left = read(path)
+    assert cases == []
+    assert len(left) == max(0, text.count("\n") - 1)
+
+
+def test_a_case_has_its_source(tmp_path: Path) -> None:
+    """The source is the row's own, or the first word of the table's name where the row has none."""
+    ((case,), _) = rows_read(tmp_path, {})
+    assert case.source == FINE["source"]
+    assert case.strategy.gpus == 8
+
+
+def test_constants_on_a_bound_are_named() -> None:
+    """A constant within 1 % of a bound of its fit is named; one further inside is not."""
+    c = Constant("software", ("torchtitan",), "step_seconds", 0.01, 1.0)
+    assert on_a_bound([c] * 4, [0.0102, 0.98, 0.0105, 0.5]) == []
+    assert [line.split(" is ")[0] for line in on_a_bound([c, c], [0.01005, 0.995])] == ["torchtitan: step_seconds"] * 2
+
+
+def test_the_script_ends_with_one_where_a_constant_is_on_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The status is 1 and the constant is named where one lies on a bound, else 0."""
+    rows_read(tmp_path, {}, {"TP": "0"})
+    monkeypatch.setattr("sys.argv", ["calibrate.py", str(tmp_path / "published_steps.csv")])
+    for value, status in ((0.3, 0), (0.98, 1)):
+        monkeypatch.setattr(calibrate, "on_a_bound", lambda *_, v=value: on_a_bound([SHARE], [v]))
+        with pytest.raises(SystemExit) as ended:
+            calibrate.main()
+        printed = capsys.readouterr().out
+        assert ended.value.code == status
+        assert ("on the bound 0.98" in printed) == bool(status)
+        assert "1 rows read, 1 left out:\n  1 rows: TP is not a whole number from 1" in printed
+
+
+SHARE = Constant("accelerators", ("H100", "H200"), "gemm_efficiency.max_share.bf16", 0.15, 0.98)
+
+
+@pytest.mark.parametrize("constant", CONSTANTS, ids=lambda c: c.name)
+def test_every_constant_is_a_figure_of_its_entries(constant: Constant) -> None:
+    """Every constant to fit is a number of each of its catalogue's entries, and its bounds are in order."""
+    assert 0 < constant.low < constant.high
+    assert constant.read() >= 0
+    assert all(name in catalogue(constant.kind) for name in constant.entries)
+
+
+def test_constants_are_written_to_every_entry(tmp_path: Path) -> None:
+    """Written constants stand in each entry that shares them, FP16 with BF16, and the files keep their layout."""
+    for kind in ("accelerators", "software"):
+        (tmp_path / f"{kind}.json").write_text(laid_out(catalogue(kind)))
+    before = (tmp_path / "software.json").read_text()
+    write(tmp_path, [SHARE], [0.5])
+    entries = json.loads((tmp_path / "accelerators.json").read_text())
+    for name in SHARE.entries:
+        gpu = Accelerator.model_validate(entries[name])
+        assert gpu.gemm_efficiency.max_share["fp16"] == value_at(gpu, SHARE.path) == 0.5
+    assert (tmp_path / "software.json").read_text() == before
+
+
+def test_a_source_is_predicted_without_itself(tmp_path: Path) -> None:
+    """A constant that only the source left out shows is at its centre, not at the value that the source gave it."""
+    cases, _ = rows_read(tmp_path, *({"TP": t, "DP": str(8 // int(t))} for t in "1248"))
+    torch = [replace(c, source="other", id=f"other{c.id}") for c in cases]
+    other_machine = replace(torch[0].machine, gpu=Accelerator.model_validate(catalogue("accelerators")["A100-80GB"]))
+    torch = [replace(c, machine=other_machine) for c in torch]
+    a100 = Constant("accelerators", ("A100-80GB",), "gemm_efficiency.max_share.bf16", 0.15, 0.98)
+    known = [Known(SHARE, 0.6, 0.3), Known(a100, 0.4, 0.3)]
+    assert without_own(known, [0.7, 0.8], cases) == [0.7, 0.4]
+    errors = errors_by_source([*cases, *torch], known, [0.7, 0.8])
+    wanted = np.expm1(log_errors(torch, [a100], [0.4]))
+    assert [errors[c.id] for c in torch] == pytest.approx(wanted.tolist())
+
+
+def table_of(cases: list[Case], errors: list[float]) -> dict[str, Any]:
+    """Return the table of errors."""
+    return error_classes(cases, dict(zip([c.id for c in cases], errors, strict=True)))
+
+
+def test_table_of_errors(tmp_path: Path) -> None:
+    """Classes have their rows' bias, interval and ranges; one of few rows takes in the interval of the next wider."""
+    cases, _ = rows_read(tmp_path, *({"step_s": str(1 + i)} for i in range(MIN_ROWS + ENOUGH_ROWS)))
+    few, many = cases[:MIN_ROWS], [replace(c, machine=replace(c.machine, sequence=8192)) for c in cases[MIN_ROWS:]]
+    narrow = few[0].machine.precision.model_copy(update={"compute": "fp8"})
+    few = [replace(c, machine=replace(c.machine, precision=narrow)) for c in few]
+    errors = [-0.01] * len(few) + list(np.linspace(-0.2, 0.2, len(many)))
+    found = ErrorTable.model_validate(table_of([*few, *many], errors))
+    own = found.classes[next(iter(classes_of(few[0].machine, few[0].strategy)))]
+    every = found.classes["any"]
+    assert (own.rows, every.rows) == (MIN_ROWS, MIN_ROWS + ENOUGH_ROWS)
+    assert own.bias == -0.01
+    low, high = own.measured_over_predicted
+    assert low == every.measured_over_predicted[0] < 1 / 0.99 < high
+    assert every.ranges["tokens a sequence"] == (2048, 8192)
+    assert own.ranges["tokens a sequence"] == (2048, 2048)
+    assert found.accelerators == {"H100": ("16-bit", "fp8")}
+
+
+def test_page_and_points(tmp_path: Path) -> None:
+    """The page gets a line a class and one of all, from the points that the fits wrote; the rest of it stays."""
+    cases, _ = rows_read(tmp_path, *({"step_s": "2"} for _ in range(10)))
+    errors = {c.id: 0.1 * (i % 2) for i, c in enumerate(cases)}
+    write_points(tmp_path / "points.csv", cases, errors)
+    points = accuracy_page.read(tmp_path / "points.csv")
+    assert [p.error for p in points] == pytest.approx(list(errors.values()))
+    page = f"before\n{accuracy_page.BEGIN}old\n{accuracy_page.END}after\n"
+    text = accuracy_page.with_table(page, accuracy_page.table(points))
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    line = next(x for x in text.splitlines() if x.startswith("| **all**"))
+    assert line == "| **all** | 10 | 5.0% | +5.0% | 0.91 to 1.00 | +10% |"
+    assert accuracy_page.with_table(text, accuracy_page.table(points)) == text

@@ -1,0 +1,54 @@
+"""Logs of steps as a cluster of known constants would write them: the predictor's own times."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from planner.calibration.constants import Constant, entries_with
+from planner.calibration.fit import step_seconds
+from planner.calibration.logs import read_runs
+from planner.calibration.measured import GPU
+
+ACCELERATOR, SOFTWARE = "H100", "megatron-core-2025"
+HEADER = ("model", "layers", "gpus", "TP", "PP", "seq", "micro_batch", "micro_batches", "precision", "step_s")
+SHAPES = (
+    ("llama-3.1-8b", 8, 8, 1, 1, 4096, 1, 4),
+    ("llama-3.1-8b", 8, 8, 1, 1, 4096, 1, 32),
+    ("llama-3.1-8b", 8, 8, 8, 1, 4096, 1, 4),
+    ("llama-3.1-8b", 8, 8, 8, 1, 4096, 1, 32),
+    ("llama-3.1-8b", 8, 8, 1, 1, 32768, 1, 4),
+    ("llama-3.1-8b", 1, 8, 1, 1, 512, 1, 4),
+    ("llama-3.1-8b", 1, 8, 1, 1, 512, 1, 64),
+    ("llama-3.1-8b", 8, 8, 2, 2, 4096, 1, 8),
+    ("llama-3.1-8b", 8, 8, 2, 2, 4096, 1, 64),
+    ("llama-3.1-70b", 4, 8, 4, 1, 8192, 1, 4),
+    ("llama-3.1-70b", 4, 8, 4, 1, 8192, 1, 16),
+    ("llama-3.1-70b", 4, 8, 8, 1, 8192, 2, 8),
+)
+"""Twelve lines of one node: models cut to a few layers, varied micro-batches, degrees and sequences."""
+
+
+def constants_at(paths: Mapping[str, float]) -> tuple[list[Constant], list[float]]:
+    """Return constants of the cluster by their paths in an instance, and their values."""
+    constants = []
+    for path in paths:
+        gpu = path.startswith(GPU)
+        name, kind = (ACCELERATOR, "accelerators") if gpu else (SOFTWARE, "software")
+        constants.append(Constant(kind, (name,), path.split(".", 2)[2], 0.0, 1e9))  # type: ignore[arg-type]
+    return constants, list(paths.values())
+
+
+def write_rows(path: Path, rows: Sequence[Sequence[object]], header: Sequence[str] = HEADER) -> Path:
+    """Write a table."""
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def write_log(path: Path, paths: Mapping[str, float], shapes: Sequence[Sequence[object]] = SHAPES) -> Path:
+    """Write the log of a cluster whose constants are the catalogue's but for those given."""
+    write_rows(path, [(*s, "bf16", 1.0) for s in shapes])
+    entries = entries_with(*constants_at(paths), {ACCELERATOR}, {SOFTWARE})
+    runs = read_runs(path, ACCELERATOR, SOFTWARE)
+    seconds = [step_seconds(entries.machine(r.machine), r.strategy) for r in runs]
+    return write_rows(path, [(*s, "bf16", t) for s, t in zip(shapes, seconds, strict=True)])

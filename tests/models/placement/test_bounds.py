@@ -1,0 +1,119 @@
+"""Closed forms of every level by hand, each at a value that it reaches: a bound that says less proves less."""
+
+import math
+import random
+from itertools import product
+
+import pytest
+
+from planner.models.placement import bounds
+from planner.models.placement.data import Kind, Leaf, Problem
+
+
+def problem(free: list[tuple[int, int]], *kinds: tuple[int, ...], line: int | None = None, size: int = 9) -> Problem:
+    """Return leaves by (pod, free units) and kinds by (units, groups, weight); one line unless said otherwise."""
+    groups = tuple(Kind(*k) for k in kinds)
+    leaves = tuple(Leaf((pod,), n, size) for pod, n in free)
+    return Problem(leaves=leaves, kinds=groups, line=line or sum(k.count for k in groups))
+
+
+def test_groups_that_fit_no_leaf_whole() -> None:
+    """Leaves of 5 and 4: of three groups of 3 two fit whole; of two of 4 and one of 3, those of 4 both, of all one not.
+
+    Groups of 2 and more: floor(5/2) + floor(4/2) = 4 places.
+    """
+    assert bounds.min_split_groups([5, 4], [Kind(3, 3)]) == 1
+    assert bounds.min_split_groups([5, 4], [Kind(4, 2), Kind(3, 1)]) == 1
+    assert bounds.min_split_groups([5, 4], [Kind(5, 2), Kind(2, 3)]) == 1
+    assert bounds.min_split_groups([5, 4], [Kind(2, 4)]) == 0
+    assert bounds.min_split_groups([], []) == 0
+
+
+def test_the_lightest_of_those_that_must_split() -> None:
+    """One of three groups of 3 or more splits: the lighter kind, of weight 2; where two must, 2 and 2, or 2 and 7."""
+    assert bounds.min_split_weight([5, 4], [Kind(3, 2, 7), Kind(4, 1, 2)]) == 2
+    assert bounds.min_split_weight([3, 2], [Kind(3, 2, 7), Kind(4, 1, 2)]) == 2 + 7
+    assert bounds.min_split_weight([3, 2], [Kind(3, 1, 7), Kind(4, 2, 2)]) == 2 + 2
+    assert bounds.min_split_weight([9], [Kind(3, 3, 7)]) == 0
+
+
+def test_extra_pieces() -> None:
+    """A group of 9 on leaves of 4 takes three pieces. Equal groups of 3 that split go into what whole ones leave.
+
+    Four leaves of 4 hold four groups of 3 whole and leave holes of 1: a fifth takes three of them, two pieces more.
+    """
+    assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (9, 1)), 1) == 2
+    assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (9, 1), (3, 2)), 2) == 2 + 1
+    assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (3, 5)), 1) == 2
+    assert bounds.min_extra_pieces(problem([(0, 5)] * 4, (3, 6)), 2) == 2
+    assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (3, 4)), 0) == 0
+    assert bounds.min_extra_pieces(problem([], (3, 1)), 1) == 0
+
+
+def test_boundaries_by_pods_in_use() -> None:
+    """Groups of several kinds that need 6 units of pods with 4 each meet one boundary; of pods with 6, none.
+
+    Where the last pod in use is smaller than a group, that may go across several pods and save some: only groups known
+    to go across are counted.
+    """
+    assert bounds.min_boundaries(problem([(0, 4), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 1
+    assert bounds.min_boundaries(problem([(0, 6), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 0
+    assert bounds.min_boundaries(problem([(0, 4), (1, 4), (2, 4)], (2, 3), (1, 3)), 0, whole=False) == 2
+    assert bounds.min_boundaries(problem([(0, 4), (1, 2)], (3, 1), (1, 2)), 0, whole=False) == 0
+    assert bounds.min_boundaries(problem([(0, 4), (1, 2)], (3, 1), (1, 2)), 2, whole=False) == 1
+
+
+@pytest.mark.parametrize(
+    ("free", "kind", "line", "across", "whole", "least"),
+    [
+        # One line of five single units over pods of 3: two pods, one boundary; over pods of 5 none.
+        ([(0, 3), (1, 3)], (1, 5), 5, 0, False, 1),
+        ([(0, 5), (1, 3)], (1, 5), 5, 0, False, 0),
+        # Three lines of two on pods of 3 and 3: each pod takes one line whole, the third line is on both.
+        ([(0, 3), (1, 3)], (1, 6), 2, 0, False, 1),
+        # Lines of two on pods of 4 and 2 all fit.
+        ([(0, 4), (1, 2)], (1, 6), 2, 0, False, 0),
+        # Groups of 2 on two leaves of 3 in one pod: three by units, two if whole; four of them over two such pods.
+        ([(0, 3), (0, 3), (1, 3), (1, 3), (2, 9)], (2, 4), 4, 0, False, 0),
+        ([(0, 3), (0, 3), (1, 3), (1, 3), (2, 3)], (2, 4), 4, 0, False, 1),
+        ([(0, 3), (0, 3), (1, 3), (1, 3), (2, 3)], (2, 5), 5, 0, True, 2),
+        # They must split where six do not fit whole: every pod that takes one whole is in use.
+        ([(0, 3), (0, 3), (1, 3), (1, 3), (2, 3)], (2, 6), 6, 1, False, 3),
+    ],
+)
+def test_boundaries_of_equal_groups(
+    free: list[tuple[int, int]], kind: tuple[int, int], line: int, across: int, whole: bool, least: int
+) -> None:
+    """Neighbours along lines that are not in one pod, at the least."""
+    assert bounds.min_boundaries(problem(free, kind, line=line), across, whole=whole) == least
+
+
+@pytest.mark.parametrize("seed", range(28))
+def test_leaves_left_part_free(seed: int) -> None:
+    """Of all leaves that are part-free now the job fills as many as sums of its units can, the smallest first."""
+    r = random.Random(seed)
+    leaves = [(0, r.randint(0, 5)) for _ in range(r.randint(1, 5))]
+    q = problem(leaves, (r.randint(1, 3), r.randint(1, 3)), (r.randint(1, 3), 1), size=5)
+    part = sorted(n for _, n in leaves if 0 < n < 5)
+    units = [k.size for k in q.kinds]
+    for whole in (False, True):
+        can = [
+            n
+            for n in part
+            if not whole or any(a * units[0] + b * units[1] == n for a, b in product(range(6), repeat=2))
+        ]
+        filled = max(k for k in range(len(can) + 1) if sum(can[:k]) <= q.need)
+        assert bounds.min_part_free(q, whole=whole) == len(part) - filled
+
+
+@pytest.mark.parametrize("seed", range(28))
+def test_how_many_of_the_largest_reach_a_need(seed: int) -> None:
+    """As many as sum to it, all where they do not."""
+    r = random.Random(seed)
+    some = sorted((r.randint(1, 6) for _ in range(r.randint(0, 6))), reverse=True)
+    for need in range(0, 30):
+        counts = [k for k in range(len(some) + 1) if sum(some[:k]) >= need]
+        assert bounds._count_to_reach(some, need) == min(counts, default=len(some))
+    assert math.isfinite(bounds._pieces_in_holes(some, 3, 2)) and bounds._pieces_in_holes([], 3, 2) == 2
+    assert bounds._pieces_in_holes([2, 1, 1, 1, 1], 3, 2) == 5
+    assert bounds._pieces_in_holes([2, 2, 2, 2], 3, 2) == 4

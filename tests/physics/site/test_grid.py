@@ -1,0 +1,80 @@
+"""What the grid around a site can carry, by hand."""
+
+import pytest
+
+from planner.instance.grid import Grid, GridRules, InterconnectRule, InterconnectUpgrade, Line, NewLine, PowerNode
+from planner.physics.site.grid import largest_circuit_mw, lost_share, normal_share, usable_interconnect_mw
+
+UPGRADE = InterconnectUpgrade(step_mw=30, max_steps=3, capex_usd=0)
+NODE = PowerNode(
+    id="n", balancing_authority="b", latitude=0, longitude=0, generation_mw=100, interconnect_mw=400, upgrade=UPGRADE
+)
+LINES = (
+    Line(id="1", a="n", b="m", circuits=3, rating_mw=100),
+    Line(id="2", a="o", b="n", circuits=1, rating_mw=150),
+    Line(id="3", a="m", b="o", circuits=2, rating_mw=900),
+)
+NEW = (
+    NewLine(id="4", a="n", b="o", max_circuits=2, rating_mw=120, capex_usd=0),
+    NewLine(id="5", a="m", b="n", max_circuits=2, rating_mw=180, capex_usd=0),
+    NewLine(id="6", a="m", b="o", max_circuits=2, rating_mw=999, capex_usd=0),
+)
+
+
+def grid(reading: str = "explicit", **rules: object) -> Grid:
+    """Return the grid under a reading of the interconnect rule."""
+    on = GridRules(interconnect=InterconnectRule(on=True, reading=reading), **rules)
+    return Grid(balancing_authorities=(), nodes=(NODE,), lines=LINES, new_lines=NEW, rules=on)
+
+
+def test_the_largest_circuit_is_of_the_node() -> None:
+    """Of 3 x 100 and 150 MW at the node 150 is the largest, whatever stands elsewhere; nothing without lines."""
+    assert largest_circuit_mw(grid(), "n") == 150
+    assert largest_circuit_mw(grid(), "nowhere") == 0
+
+
+@pytest.mark.parametrize(
+    ("built", "steps", "explicit", "capacity", "less_one"),
+    [
+        ({}, 0, 400, 450, 300),
+        ({}, 2, 400 + 60, 450 + 60, 300 + 60),
+        # Two circuits of 120 MW: the old one of 150 stays the largest.
+        ({"4": 2}, 0, 400 + 240, 450 + 240, 300 + 240),
+        # A new one of 180 is now the one to lose; the old one, which was out of the 400, is back.
+        ({"5": 1}, 0, 400 + 180 - 180 + 150, 450 + 180, 450 + 180 - 180),
+        ({"4": 1, "5": 2}, 1, 400 + 120 + 360 + 30 - 30, 450 + 120 + 360 + 30, 450 + 120 + 360 + 30 - 180),
+        # None built, and built elsewhere, add nothing and are no circuit to lose.
+        ({"5": 0, "6": 2}, 0, 400, 450, 300),
+    ],
+)
+def test_what_a_node_can_draw(
+    built: dict[str, int], steps: int, explicit: float, capacity: float, less_one: float
+) -> None:
+    """The figure given, or 3·100 + 150 MW of circuits, with those built and steps of 30 MW; less the largest."""
+    assert usable_interconnect_mw(grid(), NODE, built, steps) == explicit
+    assert usable_interconnect_mw(grid("capacity"), NODE, built, steps) == capacity
+    assert usable_interconnect_mw(grid("capacity_n1"), NODE, built, steps) == less_one
+    assert usable_interconnect_mw(grid("import_share"), NODE, built, steps) == less_one
+
+
+def test_a_node_without_a_figure_has_none() -> None:
+    """The explicit reading needs the figure, the others do not; steps count only where they can be bought."""
+    bare = NODE.model_copy(update={"interconnect_mw": None, "upgrade": None})
+    assert usable_interconnect_mw(grid(), bare, {"4": 1}) is None
+    assert usable_interconnect_mw(grid("capacity"), bare, {}, 5) == 450
+
+
+@pytest.mark.parametrize(
+    ("generation", "unit", "share"),
+    [(100, None, 1.0), (100, 25, 0.25), (100, 100, 1.0), (100, 130, 1.0), (0, 5, 0.0), (0, None, 1.0), (100, 0, 0.0)],
+)
+def test_share_lost_with_the_largest_unit(generation: float, unit: float | None, share: float) -> None:
+    """A unit of 25 MW of 100 takes a quarter, one as large as all takes all, and no more; unnamed, all is one unit."""
+    node = NODE.model_copy(update={"generation_mw": generation, "largest_unit_mw": unit})
+    assert lost_share(node) == share
+
+
+@pytest.mark.parametrize(("n1", "share"), [("margin", 0.7), ("off", 1.0), ("full", 1.0)])
+def test_ratings_before_a_contingency(n1: str, share: float) -> None:
+    """Only the margin keeps a part of the ratings free."""
+    assert normal_share(grid(n1=n1, n1_margin=0.7)) == share

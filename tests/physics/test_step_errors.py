@@ -1,0 +1,155 @@
+"""Intervals of predictions by the errors of like measured runs, and what no run has shown."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.instance.catalogue import catalogue
+from planner.instance.hardware import Accelerator, Rack
+from planner.instance.workload import Model, Precision, Software
+from planner.physics import step_errors
+from planner.physics.step_errors import COVERAGE, ENOUGH_ROWS, MIN_ROWS, bounds_of, classes_of, degrees_of, widest
+from planner.physics.training.operations import Machine
+from planner.physics.training.parallel_strategy import ParallelStrategy
+
+TABLE, RECENT = step_errors.table(), "megatron-core-2025"
+
+
+def machine(
+    gpu: str = "H100", software: str = "megatron-core-2025", model: str = "llama3-70b", dtype: str = "bf16"
+) -> Any:
+    """Return a machine of the catalogue."""
+    roles = ("parameter", "working_parameter", "gradient", "optimizer", "activation", "collective")
+    return Machine(
+        gpu=Accelerator.model_validate(catalogue("accelerators")[gpu]),
+        rack=Rack(name="node", gpus=8, it_kw=1, price_usd=0),
+        software=Software.model_validate(catalogue("software")[software]),
+        model=Model.model_validate(catalogue("models")[model]),
+        precision=Precision.model_validate({"compute": dtype} | {f"{r}_bytes": 2 for r in roles}),
+        sequence=4096,
+    )
+
+
+def strategy(replicas: int = 1, **changes: Any) -> ParallelStrategy:
+    """Return a layout of eight-way tensor parallelism."""
+    plain = ParallelStrategy(
+        tensor_parallel=8,
+        pipeline_parallel=1,
+        data_parallel_by_site=(replicas,),
+        virtual_stages=1,
+        micro_batch=1,
+        micro_batches=8,
+        recompute="none",
+        sequence_parallel=True,
+        zero_stage=1,
+        layers_per_stage=(80,),
+        replicas_per_rack=1,
+    )
+    return replace(plain, **changes)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "scale"),
+    [(8, "one node"), (16, "several nodes"), (1000, "several nodes"), (1008, "over 1,000 GPUs")],
+)
+def test_classes_widen(gpus: int, scale: str) -> None:
+    """Classes go from precision, kind, scale and stack to all rows; a stack's releases are one stack."""
+    names = list(classes_of(machine(), strategy(gpus // 8)))
+    assert names == [f"16-bit dense, {scale}, megatron-core", f"16-bit dense, {scale}", "16-bit dense", "16-bit", "any"]
+    mixture = machine(model="deepseek-v3", dtype="fp8")
+    assert next(iter(classes_of(mixture, strategy(gpus // 8)))) == f"fp8 MoE, {scale}, megatron-core"
+
+
+@pytest.mark.parametrize("n", [5, 9, 19, 100, 959])
+def test_bounds_cover_the_next_row(n: int) -> None:
+    """Of many draws, the next row lies in the interval of n before it as often as promised."""
+    rng = np.random.default_rng(n)
+    draws = rng.lognormal(0, 0.2, (2000, n + 1))
+    intervals = [bounds_of(list(x[:-1])) for x in draws]
+    inside = np.mean([low <= x[-1] <= high for x, (low, high) in zip(draws, intervals, strict=True)])
+    promised = COVERAGE if n >= ENOUGH_ROWS else (n - 1) / (n + 1)
+    assert promised - 0.03 <= inside <= promised + 0.03 + 2 / (n + 1)
+
+
+def test_widest_takes_the_largest_error_each_way() -> None:
+    """A time that rests on two predictions has the larger of their errors on each side."""
+    assert widest(20.0, [(10.0, (9.0, 12.0)), (30.0, (24.0, 33.0))]) == pytest.approx((16.0, 24.0))
+
+
+@pytest.mark.parametrize("name", TABLE.classes)
+def test_table_is_sound(name: str) -> None:
+    """Each class has rows enough, an interval round what is predicted less its bias, and a range of every degree."""
+    x = TABLE.classes[name]
+    low, high = x.measured_over_predicted
+    assert x.rows >= MIN_ROWS
+    assert 0.2 < low < high < 5
+    assert set(x.ranges) == set(degrees_of(machine(), strategy()))
+    assert all(0 < a <= b for a, b in x.ranges.values())
+
+
+def test_wider_classes_have_more_rows() -> None:
+    """A class has the rows of all narrower ones, and `any` has all."""
+    for name, x in TABLE.classes.items():
+        for wider in TABLE.classes:
+            if name.startswith(f"{wider},") or wider == "any":
+                assert TABLE.classes[wider].rows >= x.rows
+
+
+def test_interval_is_that_of_the_narrowest_class() -> None:
+    """The interval scales with the prediction, and is that of the first class that the table has."""
+    m, s = machine(software="llm-foundry-fsdp"), strategy(4)
+    like = step_errors.like_rows(m, s)
+    assert like.name == "16-bit dense, several nodes, llm-foundry-fsdp"
+    assert step_errors.interval(m, s, 10.0) == pytest.approx([10 * x for x in like.measured_over_predicted])
+
+
+def test_what_was_not_measured_is_named() -> None:
+    """A degree above every like row, and a stack or an accelerator without rows of the type, are said so."""
+    wide = strategy(4096, tensor_parallel=64)
+    sentences = step_errors.outside(machine(), wide)
+    high = step_errors.like_rows(machine(), wide).ranges["TP"][1]
+    assert f"above TP {high:,.0f} (is 64)" in sentences["TP"]
+    assert "above GPUs" in sentences["GPUs"]
+    assert step_errors.outside(machine(), strategy(8)).keys() <= {"virtual stages", "tokens a sequence", "hidden width"}
+    assert step_errors.unmeasured(machine()) == {}
+    named = step_errors.unmeasured(machine(software="megatron-zero-bubble"))
+    assert named == {"software": "no measured row of megatron-zero-bubble in 16-bit"}
+
+
+def instance() -> dict[str, Any]:
+    """Return a layout question of GPT-3 on A100s."""
+    wide = dict.fromkeys(("parameter_bytes", "working_parameter_bytes", "activation_bytes", "collective_bytes"), 2)
+    return {
+        "name": "gpt3",
+        "workload": {
+            "model": "gpt3-175b",
+            "tokens": 3e11,
+            "sequence_length": 2048,
+            "software": "megatron-lm-2022",
+            "precision": {"compute": "fp16", "gradient_bytes": 4, "optimizer_bytes": 12, **wide},
+        },
+        "hardware": {"accelerator": "A100-80GB", "rack": "DGX-A100"},
+    }
+
+
+LAYOUT = {"tensor_parallel": 8, "pipeline_parallel": 8, "virtual_stages": 1, "microbatches_per_step": 64}
+
+
+def test_evaluations_carry_intervals_and_stages() -> None:
+    """An evaluation has the interval of step and days, its like rows, each stage's memory, and what is extrapolated."""
+    from planner.planning.evaluate import summary
+
+    few, many = (planner.evaluate(instance(), LAYOUT | {"data_parallel": d}) for d in (1, 4096))
+    for e in (few, many):
+        ratio = [x / e.step_seconds for x in e.step_seconds_interval]
+        assert ratio == pytest.approx(e.like_rows.measured_over_predicted)
+        assert [x / e.days_to_train for x in e.days_to_train_interval] == pytest.approx(ratio)
+    assert not any("GPUs" in x.reason for x in few.extrapolated)
+    far = next(x for x in many.extrapolated if " above DP " in x.reason)
+    assert "hardware.accelerator.nic_efficiency" in far.constants
+    text = summary(many)
+    assert "measured in 4 of 5 like runs: " in text and far.reason in text
+    assert sum(line.startswith("  stage") for line in text.splitlines()) == 8

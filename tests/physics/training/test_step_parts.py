@@ -1,0 +1,269 @@
+"""The step of a layout, stage by stage and chunk by chunk: a second count of every part, over what a layer takes.
+
+Times of a layer, of a collective and of a schedule are tested elsewhere; here stands how a step is made of them.
+"""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_layer_time import TOY, gpu, machine
+
+from planner.instance.model_family import DepthLaw
+from planner.instance.workload import Experts
+from planner.physics.training import context_exchange, layer_time, scaling_laws, schedule, stage_memory, step
+from planner.physics.training.blocks import interleaving, prediction
+from planner.physics.training.blocks.rack_blocks import padded
+from planner.physics.training.operations import Machine, Shape, head_seconds
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.process_groups import weights_of
+from planner.physics.training.step import Conditions
+
+SLOW = {"sharding_exposed": 0.1, "data_exposed": 0.05, "pipeline_overlap": 0.75, "microbatch_seconds": 0.3}
+SLOW |= {"step_seconds": 7.0, "launch_seconds": 0.01, "loss_bytes_per_logit": 2.0}
+
+
+def toy(*, layers: int = 24, **more: Any) -> Machine:
+    """Return a machine of toy GPUs, 8 to a rack, of which no part of a step is free."""
+    m = machine(
+        gpu(hbm=1e4, kernel=0.01),
+        model=TOY.model_copy(update={"layers": layers, "tied_embeddings": False}),
+        **SLOW | more,
+    )
+    return dataclasses.replace(m, sequence=16)
+
+
+@st.composite
+def strategies(draw: st.DrawFn) -> ParallelStrategy:
+    """Draw a strategy: TP in the rack, CP within or over racks, chunks of unlike stages, and any ZeRO stage."""
+    t, c = draw(st.sampled_from([(1, 1), (2, 1), (2, 2), (4, 4), (8, 2), (1, 16)]))
+    p, zb = draw(st.integers(1, 4)), draw(st.booleans())
+    v = 1 if zb or p == 1 else draw(st.integers(1, 3))
+    layers = tuple(draw(st.integers(v, v + 3)) for _ in range(p))
+    full = draw(st.booleans())
+    in_rack = max(1, 8 // (t * c))
+    return ParallelStrategy(
+        tensor_parallel=t,
+        context_parallel=c,
+        pipeline_parallel=p,
+        data_parallel_by_site=draw(st.sampled_from([(4,), (2, 4), (6, 0), (2, 2, 2)])),
+        virtual_stages=v,
+        micro_batch=draw(st.integers(1, 2)),
+        micro_batches=p * draw(st.integers(1, 3)),
+        recompute="full" if full else "selective",
+        sequence_parallel=t > 1 and draw(st.booleans()),
+        zero_stage=draw(st.integers(0, 3)),
+        layers_per_stage=layers,
+        replicas_per_rack=draw(st.sampled_from(range(1, in_rack + 1))),
+        schedule="zb-h1" if zb else "1f1b",
+        stages_per_rack=1,
+        recomputed_layers_per_stage=tuple(draw(st.integers(0, n)) for n in layers) if full else (),
+    )
+
+
+CONDITIONS = st.builds(
+    Conditions,
+    pipeline_send_slowdown=st.sampled_from([1.0, 1.5, 3.0]),
+    allreduce_slowdown=st.sampled_from([1.0, 2.0]),
+    wan_gbps=st.sampled_from([None, 1e-7, 1e-6]),
+    wan_rtt_ms=st.sampled_from([0.0, 400.0]),
+    wan_round_trips=st.sampled_from([1.0, 2.0]),
+    transport_slowdown=st.sampled_from([1.0, 1.25]),
+)
+
+
+class Layer:
+    """One layer and micro-batch of a strategy: its times, what ZeRO's traffic exposes, and the NIC's time it leaves."""
+
+    def __init__(self, m: Machine, c: Conditions, s: ParallelStrategy) -> None:
+        self.m, self.s = padded(m, s.shape), s
+        self.times = layer_time.layer_times(self.m, s.shape, c.transport_slowdown)
+        group = s.replicas_per_rack, s.group_racks(m.rack.gpus), c.allreduce_slowdown
+        sent = layer_time.sharding_traffic_seconds(self.m, s.shape, weights_of(self.m, s.shape), s.zero_stage, *group)
+        passes = self.times.forward_seconds, self.times.backward_seconds
+        late = [max(0.0, float(x) - own) for x, own in zip(sent, passes, strict=True)]
+        self.sharding = sum(late) + m.software.sharding_exposed * float(sum(sent))
+        nic = context_exchange.context_nic_seconds(self.m, s.shape, c.transport_slowdown)
+        self.free = [
+            max(0.0, max(0.0, own - float(x)) - turns * nic) for x, own, turns in zip(sent, passes, (1, 2), strict=True)
+        ]
+        self.seconds = sum(passes) + self.sharding
+
+    def exposed(self, layers: int, send: float) -> float:
+        """Return the exposed sends of a micro-batch: for each chunk one on and one back, beside the chunk's layers."""
+        total = 0.0
+        for size in interleaving.chunk_sizes(layers, self.s.virtual_stages):
+            hidden = send * self.m.software.pipeline_overlap if self.s.virtual_stages > 1 else 0.0
+            total += sum(send - hidden + max(0.0, hidden - size * free) for free in self.free)
+        return total
+
+
+def send_seconds(m: Machine, c: Conditions, s: ParallelStrategy) -> float:
+    """Return the seconds between stages of two racks; stages that all stand in one never leave it."""
+    if s.pipeline_parallel == 1:
+        return 0.0
+    inside = s.stages_per_rack >= s.pipeline_parallel
+    return layer_time.pipeline_send_seconds(m, s.shape, c.pipeline_send_slowdown, inside=inside)
+
+
+@settings(deadline=None)
+@given(strategies(), CONDITIONS, st.booleans())
+def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, together: bool) -> None:
+    """The slowest stage for every micro-batch, the fill by the largest chunk of any, and what comes once."""
+    if together and s.tensor_parallel * s.context_parallel * s.pipeline_parallel <= 8:
+        s = dataclasses.replace(s, stages_per_rack=s.pipeline_parallel, replicas_per_rack=1)
+    m, p, v = toy(layers=sum(s.layers_per_stage)), s.pipeline_parallel, s.virtual_stages
+    x, found = Layer(m, c, s), prediction.step_breakdown(m, c, s)
+    n, send = float(schedule.effective_micro_batches(s.micro_batches, p, v)), send_seconds(x.m, c, s)
+    head, again = head_seconds(x.m, s.shape), x.times.recompute_seconds
+    stages = list(zip(s.layers_per_stage, s.recomputed, strict=True))
+    each = x.times.forward_seconds, x.seconds - x.times.forward_seconds, again
+    waits = [interleaving.excess_seconds(p, v, s.micro_batches, a, b, each) for a, b in stages]
+    took = [
+        n * (a * x.seconds + b * again + x.exposed(a, send) + head * (i == p - 1)) for i, (a, b) in enumerate(stages)
+    ]
+    worst = max(w + t for w, t in zip(waits, took, strict=True))
+    once = {"data_parallel", "between_sites", "optimizer", "cpu_overhead", "pipeline_bubble"}
+    per_batch = sum(seconds for part, seconds in found.items() if part not in once)
+    assert per_batch == pytest.approx(worst + n * m.software.microbatch_seconds)
+    assert found["head"] in (0.0, pytest.approx(n * head))
+
+    chunks = [-(-a // v) * x.seconds + -(-b // v) * again for a, b in stages]
+    share = x.times.forward_seconds / x.seconds, x.times.weight_gradient_seconds / x.seconds
+    passes = share[0], 1 - sum(share), share[1]
+    fill = schedule.bubble_seconds(
+        s.schedule, p, v, *(max(chunks) * y for y in passes), send, micro_batches=s.micro_batches
+    )
+    assert found["pipeline_bubble"] == pytest.approx(float(fill))
+    assert found["cpu_overhead"] == 7.0
+
+    most, backward = max(s.layers_per_stage), x.times.backward_seconds
+    ends = 2.0 if p == 1 else 1.0
+    state = stage_memory.gpu_state_bytes(
+        x.m, s.shape, weights_of(x.m, s.shape), layers=most, ends=ends, zero_stage=s.zero_stage, replicas=s.min_replicas
+    )
+    assert found["optimizer"] == pytest.approx(2 * float(state) / (1e4 * m.gpu.hbm_efficiency))
+    tail = layer_time.data_parallel_tail_seconds(
+        x.m, s.shape, weights_of(x.m, s.shape), s.replicas_per_rack, s.group_racks(8), c.allreduce_slowdown,
+        zero_stage=s.zero_stage, layers=most, backward_seconds=backward, end=ends,
+    )  # fmt: skip
+    assert found["data_parallel"] == pytest.approx(float(tail))
+
+    sites = sum(d > 0 for d in s.data_parallel_by_site)
+    between = 0.0
+    if sites > 1 and c.wan_gbps is not None:
+        size = float(stage_memory.stage_gradient_bytes(x.m, s.shape, most, stage=0, pipeline=p))
+        one = 8 * 2 * (sites - 1) / sites * size / (c.wan_gbps * 1e9)
+        between = max(one / most, one - (most - 1) * backward) + c.wan_round_trips * c.wan_rtt_ms / 1e3
+        between += (p * v - 1) * max(0.0, one / v - most * backward / v)
+    assert found["between_sites"] == pytest.approx(between)
+
+
+@settings(deadline=None)
+@given(strategies(), CONDITIONS)
+def test_what_a_layout_asks_of_the_network(s: ParallelStrategy, c: Conditions) -> None:
+    """Sends beside the smallest chunk of any stage, all-reduces and sites beside backward passes."""
+    m = toy(layers=sum(s.layers_per_stage))
+    x, found = Layer(m, c, s), prediction._network_metrics(padded(m, s.shape), c, s)
+    chunk = min(min(interleaving.chunk_sizes(n, s.virtual_stages)) for n in s.layers_per_stage)
+    apart = s.pipeline_parallel > 1
+    assert found["pipeline_send_window_seconds"] == pytest.approx(chunk * min(x.free))
+    assert found["pipeline_send_seconds"] == pytest.approx(send_seconds(x.m, c, s))
+    size = layer_time.pipeline_send_bytes(x.m, s.shape)
+    assert found["pipeline_send_nic_seconds"] == pytest.approx(size / 10 if apart else 0.0)
+    assert found["allreduce_window_seconds"] == x.times.backward_seconds
+    assert found["wan_window_seconds"] == pytest.approx(max(s.layers_per_stage) * x.times.backward_seconds)
+    racks = s.group_racks(8)
+    weights = weights_of(x.m, s.shape).layer / layer_time.ranks_in_rack(x.m, s.shape, s.replicas_per_rack)
+    ring = 2 * (racks - 1) * 2.0 + 2 * (racks - 1) / racks * weights * 4 / 10
+    assert found["allreduce_layer_seconds"] == pytest.approx(ring)
+
+
+@settings(deadline=None)
+@given(strategies())
+def test_memory_of_every_stage(s: ParallelStrategy) -> None:
+    """Stage by stage: state of its layers and ends, the chunks in flight, one recomputed layer at work, and logits."""
+    m = padded(toy(layers=sum(s.layers_per_stage)), s.shape)
+    found, each = stage_memory.memory_by_stage(m, s), stage_memory.layer_bytes(m, s.shape)
+    p, v, w = s.pipeline_parallel, s.virtual_stages, weights_of(m, s.shape)
+    for i, (a, b) in enumerate(zip(s.layers_per_stage, s.recomputed, strict=True)):
+        ends = (i == 0) + (i == p - 1)
+        state = stage_memory.gpu_state_bytes(
+            m, s.shape, w, layers=a, ends=ends, zero_stage=s.zero_stage, replicas=s.min_replicas
+        )
+        flying = float(schedule.chunks_in_flight(s.schedule, i, p, v, s.micro_batches))
+        mean = each.kept + b / a * (each.checkpoint - each.kept)
+        gathered = 2 * w.layer * 2 if s.zero_stage == 3 else 0.0
+        # A token's logits over the vocabulary of 16, four bytes each unless the framework keeps others.
+        tokens = s.micro_batch * m.sequence / (s.tensor_parallel * s.context_parallel)
+        logits = tokens * 16 * m.software.logit_memory_bytes * (i == p - 1)
+        expected = {
+            "state": float(state),
+            "activations": flying * -(-a // v) * mean,
+            "working": (each.in_work if b else 0.0) + gathered,
+            "logits": logits,
+        }
+        assert {k: found[k][i] for k in expected} == pytest.approx(expected)
+    fullest = max(sum(found[k][i] for k in found) for i in range(p))
+    assert sum(stage_memory.worst_memory(m, s).values()) == pytest.approx(fullest)
+
+
+@pytest.mark.parametrize(("zero", "replicas", "c"), [(0, 4, 1), (1, 4, 1), (2, 4, 2), (3, 2, 2)])
+def test_state_of_shared_weights_and_experts(zero: int, replicas: int, c: int) -> None:
+    """Weights of 2 bytes, gradients of 4, optimiser of 12, each divided from its stage on, with the framework's copies.
+
+    Three layers of shared weights and two ends are sharded over replicas and CP ranks; their experts, on as many GPUs
+    as the expert group has, over the others: replicas·c GPUs of which 4 hold one set.
+    """
+    model = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
+    m = machine(model=model, buffer_bytes_per_parameter=1.5, sharded_buffer_bytes_per_parameter=0.5)
+    s = Shape(
+        tensor_parallel=1, micro_batch=1, recompute="selective", sequence_parallel=False, context_parallel=c,
+        expert_parallel=4,
+    )  # fmt: skip
+    w = weights_of(m, s)
+
+    def state(parameters: float, shards: float) -> float:
+        parts = (2, 3), (4, 2), (12, 1), (0.5, 1)
+        return parameters * (1.5 + sum(size / (shards if zero >= stage else 1) for size, stage in parts))
+
+    expected = state(3 * w.shared + 2 * w.end, replicas * c) + state(3 * w.experts, max(1.0, replicas * c / 4))
+    found = stage_memory.gpu_state_bytes(m, s, w, layers=3, ends=2, zero_stage=zero, replicas=replicas)
+    assert float(found) == pytest.approx(expected)
+    # All TP ranks' shared weights and all GPUs' experts: eight experts of 2·8·8 weights in each of three layers.
+    assert w.experts * 4 == pytest.approx(8 * 2 * 8 * 8)
+    size = stage_memory.stage_gradient_bytes(m, s, 3, stage=0, pipeline=2)
+    assert float(size) == pytest.approx((3 * (w.shared + 8 * 2 * 8 * 8) + w.end) * 4)
+
+
+def test_keys_and_values_by_hand() -> None:
+    """Two sequences of 4 tokens, 2·2 heads of 4 elements, of 3 bytes, over two TP ranks: 2·4·16/2·3 = 192 bytes.
+
+    Over two racks of 8 GPUs, of which each holds 4 of 8 CP ranks, a NIC of 10 B/s at half its rate carries the 48 B of
+    its share: half of the 96 B that two racks exchange, in 2 s of latency and 24/5 s.
+    """
+    m = machine(precision=machine().precision.model_copy(update={"collective_bytes": 3}))
+    s = Shape(
+        tensor_parallel=2, micro_batch=2, recompute="selective", sequence_parallel=False, context_parallel=8,
+    )  # fmt: skip
+    assert context_exchange.keys_and_values_bytes(m, s) == 192
+    assert context_exchange.context_nic_seconds(m, s, 2.0) == pytest.approx(2 + 192 / 4 / 2 / (10 / 2))
+    near = dataclasses.replace(s, context_parallel=4)
+    assert context_exchange.context_nic_seconds(m, near, 2.0) == 0.0
+    assert context_exchange.context_nic_seconds(m, dataclasses.replace(s, context_parallel=1), 2.0) == 0.0
+
+
+def test_depth_of_a_width() -> None:
+    """A width of 4,096 at an aspect of 128 has 32 layers; by logarithms (ln h - 5) / 0.1, and never fewer than one."""
+    assert scaling_laws.layers_of(DepthLaw(aspect=128), 4096) == 32
+    law = DepthLaw(kind="log", intercept=5.0, slope=0.1)
+    assert scaling_laws.layers_of(law, 4096) == pytest.approx((8.317766 - 5) / 0.1, rel=1e-6)
+    assert scaling_laws.layers_of(law, 100) == 1.0
+
+
+def test_a_name_left_in_the_catalogue_is_refused() -> None:
+    """What was not resolved is an error, not a number."""
+    with pytest.raises(TypeError, match="load it through"):
+        step._resolved("H100", Machine)
