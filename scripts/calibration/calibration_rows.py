@@ -315,9 +315,7 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     )
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
     stages, replicas = packing(machine.rack.gpus, t, c, p, d, gpus)
-    splits = row["seq_parallel"] == "1" or (
-        row["seq_parallel"] == "" and software.startswith(SPLITTING)
-    )
+    splits = row["seq_parallel"] == "1" or (row["seq_parallel"] == "" and software.startswith(SPLITTING))
     base = ParallelStrategy(
         tensor_parallel=t,
         pipeline_parallel=p,
