@@ -65,6 +65,8 @@ def too_late(instance: Instance, solution: JointSolution) -> Conflict | None:
     deadline, days, bound = instance.limits.deadline_days, solution.days, solution.lower_bound
     if instance.objective.minimize == "cost_usd":  # its bound in days is that of any plan, whatever it costs
         days = bound = solution.fabric_free_bound if solution.status is JointStatus.INFEASIBLE else None
+    if days is None and solution.status is JointStatus.INFEASIBLE:  # the search ended as its bound passed the deadline
+        days = bound
     if deadline is None or days is None or days <= deadline * (1 + 1e-9):
         return None
     if bound is None or bound <= deadline:
@@ -174,7 +176,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
     usable = step.memory_limit_bytes(instance) / 1e9
     sentences = {
-        MEMORY: f"{usable:,.1f} GB of a GPU can be used",
+        MEMORY: f"{usable:,.1f} GB of a GPU can be used" if usable > 0 else "what is kept free of a GPU leaves no memory",
         "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
         "limits.budget_usd": f"the budget is {money(limits.budget_usd or 0.0)}",
         "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",
