@@ -129,7 +129,8 @@ def _with_memory(instance: Instance) -> Instance:
     gpu = instance.hardware.accelerator
     if not isinstance(gpu, Accelerator):
         raise TypeError("the instance still has catalogue names; load it through planner.load")
-    return _hardware(instance, accelerator=gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes * MUCH_MORE}))
+    free = _limit(instance, "memory_reserve_fraction", 0.0)
+    return _hardware(free, accelerator=gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes * MUCH_MORE}))
 
 
 def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Options, deadline: Deadline) -> bool:
@@ -176,7 +177,9 @@ def _reason(instance: Instance, rules: list[str]) -> str:
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
     usable = step.memory_limit_bytes(instance) / 1e9
     sentences = {
-        MEMORY: f"{usable:,.1f} GB of a GPU can be used" if usable > 0 else "what is kept free of a GPU leaves no memory",
+        MEMORY: f"{usable:,.1f} GB of a GPU can be used"
+        if usable > 0
+        else "what is kept free of a GPU leaves no memory",
         "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
         "limits.budget_usd": f"the budget is {money(limits.budget_usd or 0.0)}",
         "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",
