@@ -18,7 +18,7 @@ def interrupted() -> bool:
 
 @contextmanager
 def finishing() -> Iterator[None]:
-    """Answer what the plan in hand cannot be written without, though a signal asked for the end; a second one raises."""
+    """Answer what the plan in hand cannot be written without, though a signal asked for the end; a second raises."""
     token = _finishing.set(True)
     try:
         yield

@@ -8,6 +8,7 @@ from joint_brute_force import toy
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.instance.network import Switch
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
@@ -72,6 +73,26 @@ def test_more_stripes_than_stages_are_refused(pins: dict[str, int], reason: str)
     """A pipeline is not cut into more stripes than it has stages: the declared space has no such plan."""
     i = cluster()
     with pytest.raises(InputError, match=reason):
+        solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
+
+
+def test_switches_slower_than_the_nic_are_refused() -> None:
+    """Without a fabric for any column the search had no answer in minutes; more lanes make one possible."""
+    i = cluster()
+    assert i.network is not None and isinstance(i.network.switches[0], Switch)
+    slow = i.network.switches[0].model_copy(update={"port_gbps": 100, "name": "slow"})
+    network = i.network.model_copy(update={"switches": (slow,)})
+    with pytest.raises(InputError, match=r"network.switches.*NIC of 400 Gbps.*max_lanes = 1 \(slow: 100 Gbps\)"):
+        solved(i.model_copy(update={"network": network}))
+    laned = i.model_copy(update={"network": network.model_copy(update={"max_lanes": 4})})
+    assert solve_joint(laned, Options(time_limit=0.01), lambda _: None).status is JointStatus.UNKNOWN
+
+
+@pytest.mark.parametrize("pins", [{"fabric.ports_per_switch": 7}, {"fabric.planes": 9}])
+def test_pins_that_leave_no_switch_are_refused(pins: dict[str, int]) -> None:
+    """A pin that none of the switches has is refused with those that there are."""
+    i = cluster()
+    with pytest.raises(InputError, match=r"leaves none of network.switches; they are 25.6T-64x400G with 64 ports"):
         solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
 
 

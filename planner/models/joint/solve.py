@@ -13,6 +13,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.instance.pins import ONE_SITE
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
@@ -128,6 +129,7 @@ def world_of(
             max_mw=max_mw,
             without_stripes=cache.without.get("placement.stripes"),
         )
+        cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
     world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
     world.end_at(deadline)
     return world
