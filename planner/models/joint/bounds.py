@@ -177,6 +177,15 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
     return found
 
 
+def holds_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
+    """Return which rows may hold all layers, their replicas sharing ZeRO's state."""
+    found, size = np.zeros(len(rows), dtype=bool), max(1, MOST_ENTRIES // int(rows.p.max(initial=1)))
+    for at in range(0, len(rows), size):
+        some = rows.part(slice(at, at + size))
+        found[at : at + size] = _holds_whole_layers(s, some, _memory_of(s, zero, some, some.d))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Memory:
     """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row.
