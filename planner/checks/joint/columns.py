@@ -21,6 +21,7 @@ from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import Block, block_of
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.process_groups import front_layers
 from planner.physics.training.schedule import Schedule
 
 Ints = NDArray[np.int64]
@@ -28,6 +29,7 @@ Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
+ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 Repeats = Literal["no", "any", "all"]  # layers of a stage that may be recomputed whole
 
@@ -199,6 +201,14 @@ class Cut:
     def machine(self) -> Machine:
         """The machine with padded sequences."""
         return self.times.machine
+
+    @cached_property
+    def least_layers(self) -> int:
+        """Layers of usual length that take no longer than all: fewer by what front layers take less, rounded up."""
+        usual, front = self.times.times, self.times.front
+        each = usual.forward_seconds + usual.backward_seconds
+        lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
+        return self.space.layers - math.ceil(front_layers(self.machine.model) * lighter / each - ROUNDING)
 
     def timed(self, zero_stage: int, *, inside: bool) -> Pipeline:
         """Return the times under a ZeRO stage, all stages `inside` one rack or not."""

@@ -4,7 +4,6 @@ Nothing is slower than the transport itself, fibre is free, ZeRO shares its stat
 recomputed unless all are. First by pipeline with its most replicas, then by replicas and micro-batches.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -82,7 +81,7 @@ def first_rows(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Rows:
     """Bound every pipeline of a cut, and return those whose least seconds a sequence are below a limit."""
     b = cut.shape.micro_batch
     d = most_replicas(cut, x, racks) if len(x) else x.p
-    crude = least_layers(cut) * _layer_seconds(cut) / np.maximum(x.p * d * b, 1)
+    crude = cut.least_layers * _layer_seconds(cut) / np.maximum(x.p * d * b, 1)
     few = np.flatnonzero((d > 0) & (crude < limit))
     return rows_of(cut, x.part(few), d[few], limit)
 
@@ -99,14 +98,6 @@ def rows_of(cut: Cut, x: Pipelines, d: Ints, limit: float) -> Rows:
     seconds = (each / d + once / total_micro_batches(cut)) / cut.shape.micro_batch
     found = Rows(x, d, min_micro_batches(x), each, once, seconds)
     return found.part(np.flatnonzero(seconds < limit))
-
-
-def least_layers(cut: Cut) -> float:
-    """Count the layers of usual length that take as long as all: fewer by what the front layers take less, rounded."""
-    usual, front = cut.times.times, cut.times.front
-    each = usual.forward_seconds + usual.backward_seconds
-    lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
-    return cut.space.layers - math.ceil(front_layers(cut.machine.model) * lighter / each - ROUNDING)
 
 
 def _layer_seconds(cut: Cut) -> float:
@@ -126,7 +117,7 @@ class EvenStages:
     @property
     def layers(self) -> Floats:
         """Layers of the largest stage at least."""
-        return np.ceil(least_layers(self.cut) / self.x.p - ROUNDING)
+        return np.ceil(self.cut.least_layers / self.x.p - ROUNDING)
 
     @property
     def send(self) -> Floats:
@@ -154,7 +145,7 @@ class EvenStages:
         """Least seconds of a micro-batch where the largest stage has so many layers, or the last one and its head."""
         cut, x, pipeline, stage = self.cut, self.x, self.cut.timed(self.zero_stage, inside=False), self._stage(layers)
         layer = self.sharded.layer_seconds + (pipeline.times.recompute_seconds if cut.repeats == "all" else 0.0)
-        total = least_layers(cut) * layer + pipeline.head
+        total = cut.least_layers * layer + pipeline.head
         mean = total / (x.p * layer)
         others, last = np.ceil(mean - ROUNDING) * layer, total - np.floor(mean + ROUNDING) * (x.p - 1) * layer
         slowest = np.maximum(np.minimum(others, last), x.v * layer + pipeline.head)

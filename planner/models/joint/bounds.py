@@ -190,12 +190,12 @@ def holds_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
 class _Memory:
     """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row.
 
-    `again` is what is left where a layer runs again; `front`: layers of a stage that may need no room at all.
+    `recomputing` is what is left where a layer runs again; `front`: layers of a stage that may need no room at all.
     """
 
     there: Flags
     room: Floats
-    again: Floats
+    recomputing: Floats
     flying: Floats
     state: Floats
     front: Ints
@@ -243,7 +243,7 @@ def _holds_whole_layers(s: Strategy, rows: Rows, x: _Memory) -> Flags:
 
     found = np.zeros_like(x.room) if s.recomputes == "all" else most(x.room, s.bytes.kept)
     if s.recomputes != "none":
-        found = np.maximum(found, most(x.again, s.bytes.checkpoint))
+        found = np.maximum(found, most(x.recomputing, s.bytes.checkpoint))
     every = np.where(x.there, found + x.front, v)
     fits: Flags = (every >= v).all(axis=1) & (np.where(x.there, found + x.front, 0.0).sum(axis=1) >= s.problem.layers)
     return fits

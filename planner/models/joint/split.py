@@ -151,12 +151,14 @@ class Stages:
         room = s.problem.memory_limit - np.array([self._state(0, n) for n in range(3)])[ends]
         room = (room - front * (self._state(1, 0, front=1) - self._state(1, 0)))[:, None]
         room = room - flying * front[:, None] / c.v * stage_memory.front_kept_bytes(m, s.shape, s.bytes)
-        left, again = (room - self._working(recomputed, front) - self._state(1, 0) * sizes for recomputed in (0, 1))
+        left, recomputing = (
+            room - self._working(recomputed, front) - self._state(1, 0) * sizes for recomputed in (0, 1)
+        )
         chunks, kept, saved = np.ceil(sizes / c.v), s.bytes.kept, s.bytes.kept - s.bytes.checkpoint
         fits = flying * chunks * kept <= left
         if s.recomputes == "none":
             return np.where(fits, 0, NO_FIT)
-        recompute = self._fewest(again, flying * chunks, sizes, kept, saved)
+        recompute = self._fewest(recomputing, flying * chunks, sizes, kept, saved)
         if s.recomputes == "all":
             return np.where(recompute <= sizes, sizes, NO_FIT)
         return np.where(fits, 0, np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT))

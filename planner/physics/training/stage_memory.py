@@ -131,8 +131,8 @@ def working_bytes(
     gathered = 0.0
     if zero_stage >= 3:  # one layer's gathered weights are in use while the next layer's arrive
         gathered = 2 * w.layer * m.precision.working_parameter_bytes
-    again = np.where(np.asarray(recomputed) > 0, each.in_work, 0.0)
-    return gradient_copy_bytes(m, s, w, front=front) + gathered + again + each.gradients
+    repeated = np.where(np.asarray(recomputed) > 0, each.in_work, 0.0)
+    return gradient_copy_bytes(m, s, w, front=front) + gathered + repeated + each.gradients
 
 
 def memory_by_part(
