@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from planner.checks.network.cables import Count, count, in_parts
 from planner.physics.network.cabling import lay, switch_counts
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
+from planner.physics.network.dragonfly_cabling import two_of
 from planner.physics.network.topology import Design, unwirable
 
 
@@ -274,3 +275,13 @@ def _loads(d: Dragonfly, rng: np.random.Generator) -> tuple[dict, dict, dict, di
             if h != b:
                 add(local, (h, b), 1 / len(ways) / d.leaf_bundle)
     return out, leave, local, between
+
+
+def test_pairs_by_number_are_exact() -> None:
+    """Pair j·(j - 1)/2 + i is of i and j: the first and the last of j, also where its root is rounded to another."""
+    js = [2, 3, 1000, *(10**9 - k for k in range(50)), *(94_906_267 + k for k in range(50))]
+    first = np.array([j * (j - 1) // 2 for j in js], dtype=np.int64)
+    last = first + np.array(js) - 1
+    for pair, expected in ((first, [0] * len(js)), (last, [j - 1 for j in js])):
+        i, j = two_of(pair)
+        assert (i.tolist(), j.tolist()) == (expected, js)
