@@ -1,0 +1,195 @@
+"""Bytes of a stage counted tensor by tensor: stand-in gradients, the head's peak, dense layers before experts."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
+from planner.instance.workload import Experts, Model, Precision, Software
+from planner.physics.training import operations, stage_memory
+from planner.physics.training.blocks import interleaving, prediction
+from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.process_groups import front_by_stage, weights_of
+from planner.physics.training.step import Conditions
+
+H, F, V, SEQUENCE = 64, 160, 1000, 32
+DENSE = Model(name="d", layers=6, hidden=H, heads=4, ffn=F, gated_ffn=True, vocabulary=V, tied_embeddings=False)
+MIXED = DENSE.model_copy(
+    update={"experts": Experts(count=8, per_token=2, ffn=48, shared_ffn=32, dense_layers=2), "layers": 7}
+)
+PRECISION = Precision(
+    compute="bf16",
+    parameter_bytes=2,
+    working_parameter_bytes=2,
+    gradient_bytes=4,
+    optimizer_bytes=12,
+    activation_bytes=2,
+    collective_bytes=2,
+)
+
+
+def machine(model: Model = DENSE, **software: Any) -> Machine:
+    """Return a machine of plain figures; gradients have stand-ins of two bytes, logits take two bytes."""
+    gpu = Accelerator(
+        name="g",
+        hbm_bytes=1e12,
+        hbm_bytes_per_second=1e12,
+        peak_flop_per_second={"bf16": 1e12},
+        gemm_efficiency=GemmEfficiency(max_share={"bf16": 1.0}),
+        scale_up_bytes_per_second=1e12,
+        scale_up_latency_seconds=0.0,
+        nic_bytes_per_second=1e12,
+        nic_latency_seconds=0.0,
+    )
+    code = Software.model_validate(
+        {"name": "s", "weight_gradient_copy_bytes": 2, "logit_memory_bytes": 2, "loss_bytes_per_logit": 0} | software
+    )
+    rack = Rack(name="r", gpus=8, it_kw=1, price_usd=0)
+    return Machine(gpu=gpu, rack=rack, software=code, model=model, precision=PRECISION, sequence=SEQUENCE)
+
+
+def strategy(layers: tuple[int, ...], v: int = 1, m: int = 8, e: int = 1, d: int = 1) -> ParallelStrategy:
+    """Return a pipeline of stages with so many layers, its optimizer sharded over the replicas."""
+    return ParallelStrategy(
+        tensor_parallel=1,
+        pipeline_parallel=len(layers),
+        data_parallel_by_site=(d,),
+        virtual_stages=v,
+        micro_batch=1,
+        micro_batches=m,
+        recompute="none",
+        sequence_parallel=False,
+        zero_stage=1,
+        layers_per_stage=layers,
+        replicas_per_rack=1,
+        expert_parallel=e,
+        stages_per_rack=len(layers),
+    )
+
+
+def test_a_dense_pipeline_tensor_by_tensor() -> None:
+    """Two stages of three layers, one replica: 18 bytes a weight, and every tensor that a layer keeps.
+
+    Kept for a token: both norms' inputs and outputs (4·h), Q, K, V and the attention's output (4·h), and of the gated
+    FFN its two inner tensors and their product (3·f). The backward pass begins with the gradients of the layer's
+    output and of both inner tensors. The first stage has two micro-batches in flight. Stand-ins: one of each weight of
+    a layer. The head's peak: logits, four hidden states of the last norm, its own stand-in; it comes with the layer's
+    stand-ins and in place of a layer's gradients.
+    """
+    parts = stage_memory.memory_by_stage(machine(), strategy((3, 3)))
+    layer, kept = 4 * H * H + 3 * H * F, 2 * SEQUENCE * (8 * H + 3 * F)
+    assert parts["state"].tolist() == [18 * (3 * layer + V * H)] * 2
+    assert parts["activations"].tolist() == [2 * 3 * kept, 3 * kept]
+    gradients = 2 * SEQUENCE * (H + 2 * F)
+    assert parts["working"].tolist() == [2 * layer + gradients] * 2
+    head = 2 * SEQUENCE * V + 4 * 2 * SEQUENCE * H + 2 * V * H
+    assert parts["logits"].tolist() == [0, head - gradients]
+
+
+def test_dense_layers_stand_at_the_front() -> None:
+    """Two dense layers and five of experts on stages of 3, 2 and 2: only the first stage has dense ones.
+
+    Experts are divided over four ranks, their optimizer over the two replicas of each that four replicas leave; a
+    token keeps, for each of its two experts, input, output and three inner tensors of 48.
+    """
+    s = strategy((3, 2, 2), e=4, d=4)
+    parts = stage_memory.memory_by_stage(machine(MIXED), s)
+    attention, expert = 4 * H * H, 3 * H * 48
+    dense, shared = attention + 3 * H * F, attention + 3 * H * 32 + 8 * H
+    usual = shared * (6 + 12 / 4) + 8 * expert / 4 * (6 + 12 / 1)
+    ends = V * H * (6 + 12 / 4)
+    assert parts["state"].tolist() == [2 * dense * 9 + usual + ends, 2 * usual, 2 * usual + ends]
+    routed = 2 * SEQUENCE * (8 * H + 3 * 32 + 2 * (2 * H + 3 * 48))
+    front = 2 * SEQUENCE * (8 * H + 3 * F)
+    assert parts["activations"].tolist() == [3 * (routed + 2 * front), 2 * 2 * routed, 2 * routed]
+    gradients = 2 * SEQUENCE * (H + 2 * (2 * H + 2 * 48))
+    copies = 2 * (shared + expert)
+    assert parts["working"][0] == copies + 2 * 3 * H * F + gradients
+    assert parts["working"][1] == copies + gradients
+
+
+@pytest.mark.parametrize(
+    ("layers", "v", "found"),
+    [((4, 3), 1, (2, 0)), ((1, 1, 5), 1, (1, 1, 0)), ((4, 3), 2, (2, 0)), ((2, 5), 2, (1, 1)), ((7,), 1, (2,))],
+)
+def test_front_layers_follow_the_chunks(layers: tuple[int, ...], v: int, found: tuple[int, ...]) -> None:
+    """The first chunk of each stage comes before the second of any."""
+    assert front_by_stage(MIXED, layers, v) == found
+
+
+def test_a_step_counts_each_stage_by_its_own_layers() -> None:
+    """The products of a step are those of its slowest stage: the one with the experts, not the mean of both."""
+    m, s = machine(MIXED), strategy((3, 4), e=1)
+    parts = prediction.step_breakdown(m, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), s)
+    shared = 4 * H * H + 3 * H * 32
+    tokens = 3 * 2 * SEQUENCE  # forward, and twice that backward, a multiply and an add
+    routed = tokens * (shared + 2 * 3 * H * 48)
+    router = operations.gemm_seconds(m, SEQUENCE, H, 8) * 3
+    assert parts["gemm"] == pytest.approx(8 * 4 * (routed / 1e12 + router), rel=1e-9)
+
+
+def test_the_head_fills_the_last_chunk() -> None:
+    """Three layers in two chunks wait for each other; with a head as long as a layer behind the smaller one they do not.
+
+    Half of such a head fills half of what is missing.
+    """
+    passes, p, m = (1.0, 2.0, 1.0), 8, 64
+
+    def wait(share: float) -> float:
+        return interleaving.excess_seconds(p, 2, m, 3, 0, passes, head=(share, 2 * share))
+
+    assert wait(0.0) > wait(0.5) > wait(1.0) == wait(9.0) == 0.0
+    # With the head, the last stage is never done before it would be without.
+    assert wait(0.5) + m * 0.5 * 3 >= wait(0.0)
+
+
+def test_the_last_wave_of_tiles_is_paid_in_full() -> None:
+    """A product of m x k x n takes as long as one whose result has so many more elements, whatever their number."""
+    m = machine()
+    tail = m.gpu.gemm_efficiency.model_copy(update={"tail_elements": 1000.0})
+    slow = replace(m, gpu=m.gpu.model_copy(update={"gemm_efficiency": tail}))
+    for count in (1, 5):
+        more = operations.gemm_seconds(slow, 30, 70, 50, count=count) - operations.gemm_seconds(
+            m, 30, 70, 50, count=count
+        )
+        assert more == pytest.approx(2 * 70 * 1000 / 1e12)
+
+
+def test_heads_that_tensor_cores_cannot_load() -> None:
+    """Scores of heads of 12 run at the share of unaligned ones, of 16 at the whole rate; fused kernels have neither."""
+
+    def scores(heads: int, flash: bool) -> float:
+        m = machine(DENSE.model_copy(update={"heads": heads, "head_size": H // 4 if heads == 4 else 12}))
+        m = replace(m, software=m.software.model_copy(update={"flash_attention": flash, "score_efficiency": 1.0}))
+        share = m.gpu.gemm_efficiency.model_copy(update={"unaligned_share": 0.25})
+        one = Shape(tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False)
+        each = [
+            sum(x.seconds for x in operations.layer_operations(y, one, routed=False).forward if x.kind == "attention")
+            for y in (m, replace(m, gpu=m.gpu.model_copy(update={"gemm_efficiency": share})))
+        ]
+        return each[1] / each[0]
+
+    assert scores(4, flash=False) == pytest.approx(1.0)
+    assert scores(5, flash=False) == pytest.approx(4.0)
+    assert scores(5, flash=True) == pytest.approx(1.0)
+
+
+def test_the_exchange_of_gradients_at_a_share_of_the_rate() -> None:
+    """At half of the rate of collectives the exposed exchange takes twice as long."""
+    m, s = machine(data_exposed=1.0), strategy((6,), m=1, d=8)
+    half = replace(m, software=m.software.model_copy(update={"data_efficiency": 0.5}))
+    free = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
+    one, two = (prediction.step_breakdown(x, free, s)["data_parallel"] for x in (m, half))
+    assert one > 0 and two == pytest.approx(2 * one)
+
+
+def test_weights_of_a_layer_are_not_a_mean() -> None:
+    """A layer with experts and one at the front have their own weights."""
+    w = weights_of(machine(MIXED), Shape(tensor_parallel=2, micro_batch=1, recompute="none", sequence_parallel=False))
+    assert w.front == (4 * H * H + 3 * H * F) / 2
+    assert w.shared == (4 * H * H + 3 * H * 32 + 8 * H) / 2
+    assert w.experts == 8 * 3 * H * 48
+    assert np.isclose(w.layer, w.shared + w.experts)
