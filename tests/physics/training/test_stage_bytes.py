@@ -132,7 +132,7 @@ def test_a_step_counts_each_stage_by_its_own_layers() -> None:
 
 
 def test_the_head_fills_the_last_chunk() -> None:
-    """Three layers in two chunks wait for each other; with a head as long as a layer behind the smaller one they do not.
+    """Three layers in two chunks wait for each other; not with a head as long as a layer behind the smaller one.
 
     Half of such a head fills half of what is missing.
     """
