@@ -9,19 +9,22 @@ import numpy as np
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
+from planner.models.joint.columns import in_memory
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.solve import solve_joint
+from planner.models.joint.solve import solve_joint, world_of
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import conflict as sites_conflict
 from planner.physics.network.price import min_fabric_usd
 from planner.physics.site.power import rack_of
 from planner.physics.training import step
 from planner.plan.certificate import Conflict
-from planner.solvers.deadline import Deadline
+from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.solvers.outcome import UnansweredError
 from planner.units import money
 
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
+MEMORY = "memory"
 MUCH_MORE = 1e6  # times what is there: more memory than any layout takes
 MORE_SEQUENCES = 64  # times the batch
 MORE_RACKS = 1024  # times the racks
@@ -32,7 +35,8 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     """Return a smallest set of rules that leaves no plan of an instance that is proven to have none.
 
     With a grid, rules of the sites alone come first: no layout can mend these. Else each limit and pin is left out in
-    turn, for good where there is no plan without it either. One whose removal could not be judged in time stays.
+    turn, for good where there is no plan without it either. One whose removal could not be judged in time stays. Memory
+    alone is asked of first, which takes no search; and the last rule left is needed if a plan exists without it alone.
     """
     deadline = Deadline(options.time_limit)
     if instance.grid is not None:
@@ -42,15 +46,16 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
         sites = sites_conflict.conflict(instance, request, options)
         if sites is not None:
             return sites
-    kept = dict(_relaxations(instance))
+    rules = _relaxations(instance)
+    kept = [MEMORY] if _never_in_memory(instance, rules, options, deadline) else list(rules)
     for name in list(kept):
         if deadline.passed:
             break
         options = replace(options, time_limit=deadline.limit)
-        without = {rule: relax for rule, relax in kept.items() if rule != name}
-        if _no_plan(
-            instance, [relax for rule, relax in _relaxations(instance).items() if rule not in without], options
-        ):
+        if len(kept) == 1 and _some_plan(instance, rules[name], options):
+            break
+        without = [rule for rule in kept if rule != name]
+        if _no_plan(instance, [relax for rule, relax in rules.items() if rule not in without], options):
             kept = without
     return Conflict(decision=_decision(list(kept)), rules=tuple(kept), reason=_reason(instance, list(kept)))
 
@@ -60,6 +65,8 @@ def too_late(instance: Instance, solution: JointSolution) -> Conflict | None:
     deadline, days, bound = instance.limits.deadline_days, solution.days, solution.lower_bound
     if instance.objective.minimize == "cost_usd":  # its bound in days is that of any plan, whatever it costs
         days = bound = solution.fabric_free_bound if solution.status is JointStatus.INFEASIBLE else None
+    if days is None and solution.status is JointStatus.INFEASIBLE:  # the search ended as its bound passed the deadline
+        days = bound
     if deadline is None or days is None or days <= deadline * (1 + 1e-9):
         return None
     if bound is None or bound <= deadline:
@@ -90,7 +97,7 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
         rules["wan.protection"] = lambda x: _wan(x, protection="none")
     if wan is not None and wan.fibre_edges:
         rules["wan.fibre_edges"] = lambda x: _wan(x, fibre_nodes=(), fibre_edges=())
-    rules["memory"] = _with_memory
+    rules[MEMORY] = _with_memory
     return rules
 
 
@@ -122,7 +129,28 @@ def _with_memory(instance: Instance) -> Instance:
     gpu = instance.hardware.accelerator
     if not isinstance(gpu, Accelerator):
         raise TypeError("the instance still has catalogue names; load it through planner.load")
-    return _hardware(instance, accelerator=gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes * MUCH_MORE}))
+    free = _limit(instance, "memory_reserve_fraction", 0.0)
+    return _hardware(free, accelerator=gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes * MUCH_MORE}))
+
+
+def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Options, deadline: Deadline) -> bool:
+    """Return whether memory holds the model in no way, however many racks and sequences there are, and without pins."""
+    for name, relax in rules.items():
+        instance = instance if name == MEMORY else relax(instance)
+    try:
+        world = world_of(instance, options, deadline)
+        for s in world.strategies():
+            deadline.check()
+            if in_memory(world, s).any():
+                return False
+    except (OutOfTimeError, UnansweredError):
+        return False
+    return True
+
+
+def _some_plan(instance: Instance, relax: Relax, options: Options) -> bool:
+    """Return whether a plan was found with one rule relaxed alone."""
+    return solve_joint(relax(instance), replace(options, gap=ANY_PLAN), lambda _: None).plan is not None
 
 
 def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool:
@@ -149,7 +177,9 @@ def _reason(instance: Instance, rules: list[str]) -> str:
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
     usable = step.memory_limit_bytes(instance) / 1e9
     sentences = {
-        "memory": f"{usable:,.1f} GB of a GPU can be used",
+        MEMORY: f"{usable:,.1f} GB of a GPU can be used"
+        if usable > 0
+        else "what is kept free of a GPU leaves no memory",
         "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
         "limits.budget_usd": f"the budget is {money(limits.budget_usd or 0.0)}",
         "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",

@@ -172,9 +172,10 @@ def _value(v: Variant, found: JointSolution) -> str:
 
 
 def _timed(instance: Instance, options: Options, without: dict[str, Any] | None = None) -> JointSolution:
-    """Return the fewest days of an instance, whatever it minimizes."""
+    """Return the fewest days of an instance, whatever it minimizes and however late that is."""
     objective = instance.objective.model_copy(update={"minimize": "days_to_train"})
-    asked = instance.model_copy(update={"objective": objective})
+    limits = instance.limits.model_copy(update={"deadline_days": None})
+    asked = instance.model_copy(update={"objective": objective, "limits": limits})
     return solve_joint(asked, options, lambda _: None, without=without or {})
 
 

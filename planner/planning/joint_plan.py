@@ -304,9 +304,7 @@ class Assembly:
         if self.status == "optimal" and self.options.solver != "highs" and left > 0:
             answer = confirmed(self._at_sites, placed, left)
         made = section.certificate
-        return section.model_copy(
-            update={"certificate": made.model_copy(update={"solver": f"{made.solver}; {answer}", "checked": answer})}
-        )
+        return section.model_copy(update={"certificate": made.model_copy(update={"checked": answer})})
 
     @cached_property
     def bill(self) -> Cost:

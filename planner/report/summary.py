@@ -278,7 +278,8 @@ def _placement(x: PlacementPlan) -> Iterator[str]:
 
 
 def proof(c: Certificate) -> str:
-    """Write on one line what binds and what is proven."""
+    """Write on one line what binds, what is proven, and what stands behind it."""
     binds = f"binds: {', '.join(c.binding)}; " if c.binding else ""
     gap = "no bound" if c.gap is None else f"gap {100 * c.gap:.2g} %"
-    return f"{binds}{c.status}, {gap}, {c.solver} in {c.seconds:.1f} s"
+    checked = f"; {c.checked}" if c.checked else ""
+    return f"{binds}{c.status}, {gap}, {c.solver} in {c.seconds:.1f} s{checked}"

@@ -88,6 +88,8 @@ ONE_NODE_MODELS: dict[str, dict[str, Any]] = {
 }
 """Models of the steps with memory by rank, as their launch scripts have them (SimuMax v1.2, simu_tools/
 megatron_scripts: 16 KV heads for Llama 3 405B, one dense layer for both DeepSeek models)."""
+SPLITTING = ("megatron-core", "megatron-bridge", "nemo", "torchtitan", "maxtext", "hai-llm")
+"""Frameworks that divide sequences over TP ranks where a row does not say."""
 NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
 """NIC bytes/s of one GPU where the source states another rate: 4 x 100 Gb/s for a node of 8 GPUs; 4 x 200."""
 
@@ -313,9 +315,7 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     )
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
     stages, replicas = packing(machine.rack.gpus, t, c, p, d, gpus)
-    splits = row["seq_parallel"] == "1" or (
-        row["seq_parallel"] == "" and software.startswith(("megatron-core", "megatron-bridge", "nemo", "torchtitan"))
-    )
+    splits = row["seq_parallel"] == "1" or (row["seq_parallel"] == "" and software.startswith(SPLITTING))
     base = ParallelStrategy(
         tensor_parallel=t,
         pipeline_parallel=p,
@@ -390,12 +390,18 @@ def _recomputed(case: Case, row: dict[str, str]) -> Case:
 
 
 def _zero(row: dict[str, str], software: str, p: int) -> int:
-    """Return the ZeRO stage: as stated; FSDP is stage 3 (2 under a pipeline); Megatron-Core shards its optimiser."""
+    """Return the ZeRO stage: as stated; FSDP is stage 3 (2 under a pipeline); Megatron-Core shards its optimiser.
+
+    So does HAI-LLM; MaxText's fsdp axis is stage 3 under a pipeline too.
+    """
     if software == "llm-foundry-fsdp" or _number(row["fsdp"], 0) > 1:
         return 3 if p == 1 else 2
     if software == "torchtitan":
         return 3 if p == 1 else 2
-    return _number(row["zero"], 1 if software.startswith(("megatron-core", "megatron-bridge", "nemo")) else 0)
+    if software == "maxtext":
+        return _number(row["zero"], 3)
+    sharded = ("megatron-core", "megatron-bridge", "nemo", "hai-llm")
+    return _number(row["zero"], 1 if software.startswith(sharded) else 0)
 
 
 def _group(row: dict[str, str], model: Model, nodes: int, dtype: str) -> str:

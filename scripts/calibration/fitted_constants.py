@@ -122,7 +122,7 @@ KNOWN: tuple[Known, ...] = (
     *_software("collective_seconds", (1e-6, 2e-3), (3e-5, 1.2), own={DEEPSPEED: (5e-5, 0.8)}),
     *_software("microbatch_seconds", (1e-5, 3e-2), (1e-3, 1.5), MEGATRON),
     *_software("pipeline_start_seconds", (1e-6, 1e-2), (3e-5, 1.5), MEGATRON[1:]),
-    *_software("step_seconds", (1e-3, 0.5), (2e-2, 0.2)),
+    *_software("step_seconds", (1e-3, 2.0), (2e-2, 0.2), own={BRIDGE: (5e-2, 0.7), BRIDGE_2025: (5e-2, 0.7)}),
     *_software("tensor_overlap", (0.02, 0.98), (0.5, 0.5), (*OVERLAPPING, TITAN)),
     *_software("data_exposed", (0.01, 1.0), (0.2, 0.5), OVERLAPPING),
     *_software("data_efficiency", (0.15, 1.0), (0.8, 0.3), (DEEPSPEED, CORE)),

@@ -109,7 +109,8 @@ def changed(m: Mutant) -> tuple[str, str, str] | None:
 def meaning(source: str) -> str:
     """Return the program, apart from what it forbids its own callers.
 
-    That is which arguments must be named, what annotations say, and which fields of a dataclass may be set.
+    That is which arguments must be named, what annotations say, which fields of a dataclass may be set, and whether
+    `zip` refuses unequal lengths.
     """
     tree = ast.parse(source)
     for node in ast.walk(tree):
@@ -121,6 +122,8 @@ def meaning(source: str) -> str:
             node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
         elif isinstance(node, ast.AnnAssign):
             node.annotation = ast.Name("Any")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
+            node.keywords = [k for k in node.keywords if k.arg != "strict"]
     return ast.dump(tree)
 
 

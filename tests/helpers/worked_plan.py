@@ -215,7 +215,7 @@ def worked(
     value = days if instance.objective.minimize == "days_to_train" else money.total_usd
     joint = _proof(value, what=UNITS[instance.objective.minimize])
     degrees = (strategy.tensor_parallel, 1, strategy.pipeline_parallel, strategy.data_parallel, waves)
-    own = _proof(money.total_usd, how=SITES_FORMULATION, what=SITES_MINIMIZES, by="HiGHS 1.13.1; on trust")
+    own = _proof(money.total_usd, how=SITES_FORMULATION, what=SITES_MINIMIZES, by="HiGHS 1.13.1 through Pyomo 6.10.1")
     own = own.model_copy(update={"given": given_to_sites(*degrees)})
     sites = sites.model_copy(update={"certificate": own})
     fabric = FabricPlan(sites=fabrics, certificate=joint)

@@ -76,6 +76,74 @@ def test_racks_and_batch_are_held_against_the_instance() -> None:
     assert [p.split(":")[0] for p in problems] == ["racks", "batch"]
 
 
+MIXED = {
+    "compute": "bf16",
+    "parameter_bytes": 6,
+    "working_parameter_bytes": 2,
+    "gradient_bytes": 4,
+    "optimizer_bytes": 8,
+    "activation_bytes": 2,
+    "collective_bytes": 2,
+}
+SHARDED = {"pipeline_parallel": 1, "microbatches_per_step": 1, "zero_stage": 3, "recompute": "full"}
+
+
+def tpu(model: Any, chips: str) -> dict[str, Any]:
+    """Return the question of a model on pods of TPUs under MaxText, sequences of 2,048."""
+    return {
+        "schema_version": 2,
+        "name": "tpu",
+        "limits": {"max_batch_tokens": 1e8},
+        "workload": {
+            "model": model,
+            "tokens": 1e12,
+            "sequence_length": 2048,
+            "precision": MIXED,
+            "software": "maxtext",
+        },
+        "hardware": {"accelerator": chips, "rack": f"{chips}-pod", "racks": 2},
+    }
+
+
+def gpt(layers: int, hidden: int, heads: int, **rest: Any) -> dict[str, Any]:
+    """Return a model with MaxText's vocabulary and untied embeddings."""
+    own = {"layers": layers, "hidden": hidden, "heads": heads, "vocabulary": 32000, "tied_embeddings": False}
+    return {"name": "gpt", **own, **rest}
+
+
+@pytest.mark.parametrize(
+    ("model", "chips", "layout", "seconds"),
+    [
+        # PaLM (arXiv 2204.02311), section 4.1: 238.3K tokens/s of 6,144 TPU v4 with 2,048 sequences; one pod's half.
+        (
+            "palm-540b",
+            "TPU-v4",
+            {"tensor_parallel": 12, "data_parallel": 256, "microbatch_sequences": 4, "sequence_parallel": True},
+            2048**2 / 238.3e3,
+        ),
+        # MaxText, configs/v4 and v5p: FLOP of a chip (6 N, and 12 L h s of attention, by token) over its rate.
+        (
+            gpt(48, 6144, 24),
+            "TPU-v4",
+            {"tensor_parallel": 1, "data_parallel": 64, "microbatch_sequences": 13},
+            13 * 2048 * (6 * 22.1e9 + 12 * 48 * 6144 * 2048) / 156e12,
+        ),
+        (
+            gpt(32, 12288, 32),
+            "TPU-v4",
+            {"tensor_parallel": 1, "data_parallel": 192, "microbatch_sequences": 7},
+            7 * 2048 * (6 * 58.8e9 + 12 * 32 * 12288 * 2048) / 154e12,
+        ),
+    ],
+    ids=["PaLM 540B", "MaxText 22B", "MaxText 52B"],
+)
+def test_tpu_steps_near_published_ones(model: Any, chips: str, layout: dict[str, Any], seconds: float) -> None:
+    """Runs on TPUs, none of which was fitted, are within 15 % of what was published, and fit in memory."""
+    found = planner.evaluate(tpu(model, chips), {**SHARDED, **layout})
+    assert found.problems == ()
+    assert found.step_seconds == pytest.approx(seconds, rel=0.15)
+
+
 @pytest.mark.parametrize(
     ("software", "change", "problem"),
     [

@@ -99,7 +99,7 @@ def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
     x, layers, software = s.pipeline(zero, inside=False), s.least_layers, s.machine.software
     p, v, m = rows.p, rows.v, rows.m
     sharded = block_step.sharded_times(x, replicas_per_rack=rows.replicas_per_rack, racks=c.racks, slowdown=c.allreduce)
-    even = np.ceil(layers / p)
+    even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = even if s.recomputes == "all" else np.zeros_like(even)
     send = np.where(rows.inside, s.pipeline(zero, inside=True).send(c.send, p), x.send(c.send, p))
     stage = block_step.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.head, 0.0)
@@ -115,8 +115,8 @@ def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
         pipeline=p,
         virtual_stages=v,
         micro_batches=m,
-        chunk=block_step.chunk_seconds(x, sharded, v, even, recompute),
-        max_layers=even,
+        chunk=block_step.chunk_seconds(x, sharded, v, most, most if s.recomputes == "all" else recompute),
+        max_layers=most,
         replicas_per_rack=rows.replicas_per_rack,
         racks=c.racks,
         shards=c.shards,
@@ -136,13 +136,13 @@ def min_terms(s: Strategy, rows: Rows, total: int) -> tuple[Floats, Floats]:
     x, layers, software, p, v = s.between, s.least_layers, s.machine.software, rows.p, rows.v
     phi = s.problem.transport_slowdown
     sharded = block_step.sharded_times(x, replicas_per_rack=1, racks=1, slowdown=1.0)
-    even = np.ceil(layers / p)
+    even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = even if s.recomputes == "all" else np.zeros_like(even)
     send = np.where(rows.inside, s.within.send(phi, p), x.send(phi, p))
     stage = block_step.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.head, 0.0)
     layer = sharded.layer_seconds + (x.times.recompute_seconds if s.recomputes == "all" else 0.0)
     slowest = np.maximum(stage, min_slowest_seconds(layers, p, layer, x.head))
-    chunk = block_step.chunk_seconds(x, sharded, v, even, recompute)
+    chunk = block_step.chunk_seconds(x, sharded, v, most, most if s.recomputes == "all" else recompute)
     fills = [
         step.pipeline_bubble_seconds(sharded, x.order, p, v, chunk * v, send_seconds=send, micro_batches=m)
         for m in (rows.m, np.maximum(rows.p, total))
@@ -174,6 +174,15 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
         some = slice(at, at + size)
         memory_of = _memory_of(s, zero, rows.part(some), shards[some])
         found[some] = _min_stage_seconds(s, rows.part(some), memory_of, each[some, None], recompute)
+    return found
+
+
+def holds_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
+    """Return which rows may hold all layers, their replicas sharing ZeRO's state."""
+    found, size = np.zeros(len(rows), dtype=bool), max(1, MOST_ENTRIES // int(rows.p.max(initial=1)))
+    for at in range(0, len(rows), size):
+        some = rows.part(slice(at, at + size))
+        found[at : at + size] = _holds_whole_layers(s, some, _memory_of(s, zero, some, some.d))
     return found
 
 

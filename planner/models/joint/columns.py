@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.models.joint import bounds
 from planner.models.joint.bounds import Conditions, Rows
-from planner.models.joint.space import Floats, Ints, Pipelines, Problem, Strategy
+from planner.models.joint.space import Flags, Floats, Ints, Pipelines, Problem, Strategy
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
 
@@ -125,6 +125,18 @@ def known_times(world: World, s: Strategy, zero: int, at: Ints) -> KnownTimes:
     if (s, zero) not in world.in_memory:
         world.in_memory[s, zero] = np.full(len(pipelines_of(world, s)[0]), np.nan)
     return KnownTimes(world.in_memory[s, zero], at)
+
+
+def in_memory(world: World, s: Strategy) -> Flags:
+    """Return which pipelines of a strategy may hold the model under any ZeRO stage.
+
+    The state falls with the stage; at stage 3 the weights of a layer are gathered besides.
+    """
+    if s not in world.holding:
+        zeros, rows = s.problem.options("zero_stage", range(4)), pipelines_of(world, s)[1]
+        least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
+        world.holding[s] = np.any([bounds.holds_layers(s, z, rows) for z in sorted(least)], axis=0)
+    return world.holding[s]
 
 
 def under_zero(

@@ -71,8 +71,9 @@ def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
 
 
 def problem_on(instance: Instance, racks: int) -> Problem:
-    """Read the joint question of one cluster of so many racks, without grid, wide area, money and limits of power."""
-    limits = instance.limits.model_copy(update={"budget_usd": None, "facility_power_mw": None})
+    """Read the joint question of one cluster of so many racks, without grid, wide area, money, power and deadline."""
+    free = dict.fromkeys(("budget_usd", "facility_power_mw", "deadline_days"))
+    limits = instance.limits.model_copy(update=free)
     hardware = instance.hardware.model_copy(update={"racks": racks})
     alone = instance.model_copy(update={"limits": limits, "hardware": hardware, "grid": None, "wan": None})
     return problem_of(alone)

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.workload import ZERO_STAGES, Parallelism, Software
+from planner.instance.workload import Parallelism, Software
 from planner.physics.training.operations import Machine
 
 SHOWN = 24  # values of a choice that an error lists
@@ -50,7 +50,7 @@ def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
         wanted = problem.pin(name)
         if wanted is not None and wanted not in values:
             known = ", ".join(map(str, values[:SHOWN]))
-            why = _missing(problem.machine.software, name) or (f" ({REASONS[name]})" if name in REASONS else "")
+            why = _missing(problem.machine.software, name, wanted) or (f" ({REASONS[name]})" if name in REASONS else "")
             raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}{why}")
     if problem.pin("data_parallel_by_site") is not None:
         raise InputError(
@@ -59,20 +59,21 @@ def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
         )
     split = problem.pin("layers_per_stage")
     if split is not None and len(split) > 1 and not problem.machine.software.has("pipeline"):
-        why = _missing(problem.machine.software, "pipeline_parallel")
+        why = _missing(problem.machine.software, "pipeline_parallel", len(split))
         raise InputError(f"pins['layout.layers_per_stage']: has {len(split)} stages{why}")
     _refuse_stages(problem)
     _refuse_stripes(problem)
 
 
-def _missing(software: Software, name: str) -> str:
+def _missing(software: Software, name: str, wanted: Any) -> str:
     """Say what the framework lacks that a choice of the layout needs, with the remedy; nothing if it lacks nothing."""
     if name in NEEDS and not software.has(NEEDS[name]):
         return f'; {software.name} has no "{NEEDS[name]}" among its parallelism: {OTHER} parallelism'
-    stages = ", ".join(map(str, sorted(software.zero_stages)))
-    if name == "zero_stage" and len(software.zero_stages_under(2)) < len(ZERO_STAGES):
-        under = ", ".join(map(str, software.zero_stages_under(2))) or "none"
-        return f"; {software.name} has ZeRO stages {stages} (under a pipeline {under}): {OTHER} zero_stages"
+    if name == "zero_stage" and wanted in software.zero_stages:
+        alone = "pin layout.pipeline_parallel to 1"
+        return f"; {software.name} has it without pipelines: {alone}, or {OTHER} pipelined_zero_stages"
+    if name == "zero_stage":
+        return f"; {software.name} has no other: {OTHER} zero_stages"
     return f"; {software.name} has no other schedule: {OTHER} schedules" if name == "schedule" else ""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.instance.pins import ONE_SITE
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
@@ -66,10 +67,14 @@ def search(tree: Tree) -> Stopped:
             tree.world.count("strategies")
             tree.push(strategy_bound(tree.world, s), "strategy", s)
         tree.current = math.inf
+        if _too_late(tree):
+            return "proved"
         dive(tree, tree.world.cache.warm_starts(tree.world.budget))
         while (found := tree.pop()) is not None:
             tree.tick()
             key, node = found
+            if tree.incumbent is None and _too_late(tree):
+                return "proved"
             tree.world.count(f"{node.kind} nodes")
             EXPAND[node.kind](tree, key, node.what)
     except OutOfTimeError:
@@ -82,6 +87,12 @@ def search(tree: Tree) -> Stopped:
             raise
         return "interrupted"
     return "proved"
+
+
+def _too_late(tree: Tree) -> bool:
+    """Return whether the bound is beyond the deadline, which then no plan meets."""
+    deadline = tree.world.problem.instance.limits.deadline_days
+    return deadline is not None and days(tree.world.problem, tree.bound) > deadline * (1 + EPS)
 
 
 def _refuse_site_fabrics(instance: Instance) -> None:
@@ -118,6 +129,7 @@ def world_of(
             max_mw=max_mw,
             without_stripes=cache.without.get("placement.stripes"),
         )
+        cache.templates.refuse_switches(problem.gpus, ONE_SITE if instance.grid is None else None)
     world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
     world.end_at(deadline)
     return world

@@ -18,7 +18,7 @@ from planner.instance.pins import pinned_blocks
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.places.site_bounds import Point, SiteBounds, first
 from planner.models.joint.sites import Placed, Sites
-from planner.models.joint.space import Floats, Problem, Strategy
+from planner.models.joint.space import Flags, Floats, Problem, Strategy
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Template, Templates, Traffic
@@ -99,6 +99,7 @@ class World:
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[Any, Any] = field(default_factory=dict)  # of a strategy, with their bounds
+    holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
     in_memory: dict[tuple[Strategy, int], Floats] = field(default_factory=dict)  # of its slowest stages by ZeRO stage
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search

@@ -33,7 +33,8 @@ BACKWARD_LAUNCHES = 1.5  # operations launched in a layer's backward pass over t
 class LayerTimes:
     """Seconds of one mean layer and micro-batch on one GPU, forward and backward in all and by part.
 
-    Full recompute adds `recompute_seconds` to the backward pass. Nothing later in that pass waits for
+    Full recompute adds `recompute_seconds` to the backward pass: the forward pass once more, but for what selective
+    recompute of the other layers has there already. Nothing later in that pass waits for
     `weight_gradient_seconds` of it, which ZB-H1 moves. The parts sum to forward and backward without full recompute.
     """
 
@@ -141,7 +142,7 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
     return LayerTimes(
         forward_seconds=max(forward, launches),
         backward_seconds=max(backward, BACKWARD_LAUNCHES * launches),
-        recompute_seconds=max(forward, launches),
+        recompute_seconds=max(forward, launches) - selective,
         weight_gradient_seconds=math.fsum(o.weight_gradient_seconds for o in ops.backward),
         parts=parts,
     )

@@ -110,8 +110,8 @@ NARROWER: list[tuple[int, str, Any]] = [
     (0, "tensor_parallel", 2),
     (2, "context_parallel", 2),
     (2, "pipeline_parallel", 1),
-    (3, "sequence_parallel", False),
-    (3, "recompute", "none"),
+    (0, "sequence_parallel", False),
+    (17, "recompute", "none"),
     (6, "microbatch_sequences", 2),
 ]
 

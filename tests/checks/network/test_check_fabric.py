@@ -49,6 +49,16 @@ def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(PLAN, path, change))
 
 
+def test_a_fault_at_one_site_hides_none_at_another() -> None:
+    """Two sites with a switch that is not there are named both, and so are both whose cables no medium reaches."""
+    unknown = edited(PLAN, fabric__sites__e1__switch="other", fabric__sites__w1__switch="other")
+    assert {"switch[e1]", "switch[w1]"} <= named(unknown)
+    short = [{"name": "short", "reach_m": 0.1, "price_usd": 1}]
+    instance = instance_with(network__floor={"rise_m": 1.0}, network__media=short)
+    far = PLAN.model_copy(update={"instance": instance})
+    assert {"price_and_power[e1]", "price_and_power[w1]"} <= named(far)
+
+
 def test_every_site_has_a_fabric() -> None:
     """A site without a fabric and a fabric without a site are both found."""
     held = PLAN.model_dump(mode="json")["fabric"]["sites"]

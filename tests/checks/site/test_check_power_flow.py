@@ -28,3 +28,26 @@ def test_a_compensated_line_carries_what_its_reactance_says() -> None:
     """Of 90 MW from a to b, x = 0.3 beside a detour of 0.2 - 0.05 carries a third: 30 MW, and the detour 60."""
     flows = cast(Any, Solved.of(ring(0.3, 0.2, -0.05), np.ones(3)).flows(np.array([90.0, -90.0, 0.0])))
     assert flows == pytest.approx([30.0, -60.0, -60.0])
+
+
+@pytest.mark.parametrize("seed", range(28))
+def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> None:
+    """On meshes of nine nodes, some lines compensated, every loss gives what a solve anew gives."""
+    r = np.random.default_rng(seed)
+    pairs = [(i, (i + 1) % 9) for i in range(9)] + [tuple(r.choice(9, 2, replace=False)) for _ in range(8)]
+    reactance = r.uniform(0.05, 0.5, len(pairs)) * np.where(r.random(len(pairs)) < 0.2 * (seed % 3), -1.0, 1.0)
+    generated, load = r.uniform(0, 50, 9), r.uniform(0, 50, 9)
+    load *= generated.sum() / load.sum()
+    none = np.zeros(9)
+    g = Grid(
+        names=list("abcdefghi"), lines=[str(k) for k in range(len(pairs))], a=np.array([p[0] for p in pairs]),
+        b=np.array([p[1] for p in pairs]), circuits=1 + (np.arange(len(pairs)) % 2), rating_mw=none,
+        one_circuit=100 / reactance, site_mw=none, available_mw=none, unit_share=none, generated_mw=generated,
+        load_mw=load,
+    )  # fmt: skip
+    base = Solved.of(g, g.circuits)
+    for line in range(len(pairs)):
+        circuits = g.circuits.copy()
+        circuits[line] -= 1
+        fresh = Solved.of(g, circuits).flows(generated - load)
+        assert base.flows_without(line) == pytest.approx(fresh, rel=1e-5, abs=1e-4)

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.instance.network import Network
-from planner.models.fabric import data, dragonfly
+from planner.models.fabric import data, dragonfly, table
 from planner.models.requests import FabricRequest
 from planner.physics.network.dragonfly import unevenness
 
@@ -138,3 +139,22 @@ def test_gradients_on_links_between_groups(
     sent = 3 * min(1.0, width * domain / group_racks) * rails_per_pod
     expected = (sent * (ports > 0) + 3 * rails * dealt) if valiant else 2 * sent * dealt
     assert float(one(dragonfly._exchange_flows(problem, mode, row))) == pytest.approx(expected, rel=1e-6)
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 40), st.integers(1, 24))
+def test_sizes_of_pods(rails: int, domains: int, most: int, down: int) -> None:
+    """For each number of pods that there may be the fewest rails, and domains; under a pin every divisor of its ports.
+
+    More rails to as many pods take more ports of a spine and are no better.
+    """
+
+    def fewest_of(items: int) -> list[int]:
+        sizes = sorted({-(-items // parts) for parts in range(1, items + 1)})
+        return [n for n in sizes if -(-items // n) <= most]
+
+    found = table.pod_sizes(SimpleNamespace(pins={}), rails, domains, most)
+    assert [x.tolist() for x in found] == [fewest_of(rails), fewest_of(domains)]
+    pinned = SimpleNamespace(pins={"spine_down_ports": down})
+    found = table.pod_sizes(pinned, rails, domains, most)
+    divisors = [n for n in range(1, down + 1) if down % n == 0]
+    assert [x.tolist() for x in found] == [[n for n in divisors if n <= items] for items in (rails, domains)]

@@ -8,6 +8,7 @@ import pytest
 from wan_graphs import random_case
 
 from planner.instance.instance import Instance
+from planner.models.joint.places.milp import Joined
 from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.sites import Circuit, Part, Sites
 from planner.models.requests import GradientExchange, Options, WanRequest
@@ -82,3 +83,43 @@ def test_three_sites_take_a_form_between_them() -> None:
     forms = {p.wan.exchange for p in plans if p is not None and p.wan is not None}
     assert {"ring", "tree"} & forms
     assert all(p.wan.capex_usd + RACKS_USD + 1e6 == pytest.approx(p.capital_usd) for p in plans if p and p.wan)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_some_sites_ask_of_their_fibre(count: int) -> None:
+    """One site exchanges nothing in the time given; several what a ring of them moves at the rate, behind a round trip.
+
+    The trip is that of the two farthest apart; sites that hold no part are joined, and exchange nothing.
+    """
+    sites, circuit = Sites(instance=three_sites(0)), Circuit(2, 1e9, 2e9)
+    names, data, w = sorted(sites.data.candidates), sites.data, sites.data.wan
+    holding = frozenset(names[:count])
+    asked = sites.fibre.request(Joined(open=frozenset(names), holding=holding), circuit, 7.0)
+    assert (asked.sites, asked.exchanging, asked.capital) == (tuple(names), tuple(sorted(holding)), True)
+    if count == 1:
+        assert asked.exchange == GradientExchange(stage_bytes=0.0, window_seconds=7.0)
+        return
+    rate = 2 * w.wavelength_gbps * 1e9 / w.headroom_factor
+    far = max(wan.rtt_ms(w, km) for pair, km in data.pairs.items() if set(pair) <= holding)
+    moved = 8 * 2 * (count - 1) / count * circuit.stage_bytes / rate
+    assert asked.exchange.stage_bytes == circuit.stage_bytes
+    assert asked.exchange.window_seconds == pytest.approx(moved + w.round_trips * far / 1e3)
+    alone = sites.fibre.request(Joined(open=frozenset(names), holding=holding), None, 7.0)
+    assert alone.exchange == GradientExchange(stage_bytes=0.0, window_seconds=7.0)
+
+
+@pytest.mark.parametrize("form", ["ring", "tree"])
+def test_wavelengths_of_a_longer_route(form: str) -> None:
+    """On a route that waits longer the same bytes have less time: n wavelengths become n over the share that is left.
+
+    A GB at n waves of 100 Gbps takes 8/(100·n) s; 10 ms late leaves 1 - 0.01·100·n/8 of it. A tree sends twice as much.
+    """
+    i = three_sites(0)
+    i = i.model_copy(update={"wan": i.wan.model_copy(update={"exchange": form, "headroom_factor": 1.0})})
+    fibre, times = Sites(instance=i).fibre, 2 if form == "tree" else 1
+    found = fibre._waves(0.01, 1e9)
+    assert found[0] == 0
+    for n in range(1, len(found)):
+        share = 1 - 0.01 * 100 * n / 8
+        assert found[n] == (math.ceil(times * n / share - 1e-9) if share > 0 else math.inf)
+    assert fibre._waves(0.0, 1e9).tolist() == fibre._waves(0.01, 0.0).tolist() == [times * n for n in range(len(found))]

@@ -232,7 +232,9 @@ def test_layer_times(recompute: memory.Recompute, selective: float) -> None:
     times = layer_time.layer_times(machine(flash_attention=False), shape(2, recompute=recompute))
     assert times.forward_seconds == pytest.approx(GEMM / 2 + 0.512 + 2 * 1.64)
     assert times.backward_seconds == pytest.approx(GEMM + 2 * 0.512 + 2 * 1.64 + selective)
-    assert times.recompute_seconds == pytest.approx(times.forward_seconds)
+    assert times.recompute_seconds == pytest.approx(times.forward_seconds - selective)
+    whole = times.backward_seconds + times.recompute_seconds  # of a layer that runs again whole, which it does once
+    assert whole == pytest.approx(GEMM + 2 * 0.512 + 2 * 1.64 + times.forward_seconds)
     assert times.weight_gradient_seconds == pytest.approx(GEMM / 2)
 
 

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from test_layer_time import TOY, gpu, machine
 
 from planner.instance.model_family import DepthLaw
-from planner.instance.workload import Experts
+from planner.instance.workload import Experts, LatentAttention
 from planner.physics.training import context_exchange, layer_time, scaling_laws, schedule, stage_memory, step
 from planner.physics.training.blocks import interleaving, prediction
 from planner.physics.training.blocks.rack_blocks import padded
-from planner.physics.training.operations import Machine, Shape, head_seconds
+from planner.physics.training.operations import Machine, Shape, head_seconds, layer_operations
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import weights_of
 from planner.physics.training.step import Conditions
+from planner.physics.training.transformer import layer_parameters
 
 SLOW = {"sharding_exposed": 0.1, "data_exposed": 0.05, "pipeline_overlap": 0.75, "microbatch_seconds": 0.3}
 SLOW |= {"step_seconds": 7.0, "launch_seconds": 0.01, "loss_bytes_per_logit": 2.0}
@@ -267,3 +268,36 @@ def test_a_name_left_in_the_catalogue_is_refused() -> None:
     """What was not resolved is an error, not a number."""
     with pytest.raises(TypeError, match="load it through"):
         step._resolved("H100", Machine)
+
+
+@pytest.mark.parametrize(("t", "e"), [(1, 1), (2, 1), (4, 4), (2, 8)])
+def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
+    """However its GPUs divide them: 3 layers of 12·8² weights, 4·8² of attention and 8 experts of 2·8·8, or an end.
+
+    Beside them a router of 8·8 weights in each routed layer; an embedding has 16·8, a gradient 4 bytes.
+    """
+    s = Shape(
+        tensor_parallel=t, micro_batch=1, recompute="selective", sequence_parallel=False, expert_parallel=e,
+    )  # fmt: skip
+    experts = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
+    for model, layer in ((TOY, 12 * 64), (experts, 4 * 64 + 8 * 2 * 64 + 64)):
+        m = machine(model=model)
+        assert layer_parameters(model) == layer
+        found = [float(stage_memory.stage_gradient_bytes(m, s, 3, stage=i, pipeline=3)) for i in range(3)]
+        assert found == pytest.approx([(3 * layer + 128) * 4, 3 * layer * 4, (3 * layer + 128) * 4])
+
+
+@pytest.mark.parametrize("t", [1, 2])
+def test_products_of_latent_attention(t: int) -> None:
+    """Down to ranks of 6 and 5, with 3 of position, up to two heads of 4 + 3 and of 4 + 7: 2 FLOP a weight.
+
+    A TP rank has its part of the heads and all of what leads down to them. The projection takes heads of 7.
+    """
+    latent = LatentAttention(q_rank=6, kv_rank=5, head_nope=4, head_rope=3, head_value=7)
+    m = machine(model=TOY.model_copy(update={"latent_attention": latent}))
+    s = Shape(tensor_parallel=t, micro_batch=1, recompute="selective", sequence_parallel=False)
+    down = 8 * 6 + 8 * (5 + 3)
+    heads = 6 * 2 * (4 + 3) + 5 * 2 * (4 + 7) + 2 * 7 * 8
+    ffn = 2 * 8 * 32
+    found = sum(o.seconds for o in layer_operations(m, s, routed=False).forward if o.kind == "gemm")
+    assert found == pytest.approx(2 * 4 * (down + (heads + ffn) / t) / 1e3)

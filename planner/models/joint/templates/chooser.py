@@ -34,6 +34,7 @@ from planner.solvers.deadline import Deadline
 Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
 MOST_LOADS = 24  # orders of racks whose counts are kept
+SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes")
 MOST_TOPS = 4096  # tables of spines and cores kept
 
 
@@ -95,6 +96,24 @@ class Templates:
         if self.without_stripes is not None:
             found["not_stripes"] = self.without_stripes
         return found
+
+    def refuse_switches(self, gpus: int, site: str | None) -> None:
+        """Refuse a network none of whose switches carries the NIC of a GPU, or is left by the pins."""
+        nic = self.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
+        n, modes = self.network, self.modes(gpus)
+        if not modes:
+            ports = ", ".join(f"{x.name}: {x.port_gbps:g} Gbps" for x in resolved_switches(n.switches))
+            raise InputError(
+                f"network.switches: no ports carry a NIC of {nic:g} Gbps within network.max_lanes = {n.max_lanes} "
+                f"({ports}); give a switch with faster ports, or raise network.max_lanes"
+            )
+        pins = self.pins(site)
+        if not any(_allowed(mode, pins) for mode in modes):
+            named = ", ".join(f"{name} = {pins[name]!r}" for name in SWITCH_PINS if name in pins)
+            known = "; ".join(
+                f"{x.switch.name} with {x.switch.ports} ports in {x.planes} planes as {x.family}" for x in modes
+            )
+            raise InputError(f"pins.fabric: {named} leaves none of network.switches; they are {known}")
 
     def modes(self, rails: int) -> list[Mode]:
         """List the switches in their families for racks of so many GPUs at work."""

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.bounds import Rows
-from planner.models.joint.columns import column_at, columns_of, free_seconds, known_times, pipelines_of, under_zero
+from planner.models.joint.columns import (
+    column_at,
+    columns_of,
+    free_seconds,
+    in_memory,
+    known_times,
+    pipelines_of,
+    under_zero,
+)
 from planner.models.joint.search import Candidate, Search
 from planner.models.joint.space import Floats, Strategy
 from planner.models.joint.split import Column
@@ -40,7 +48,8 @@ def expand_window(tree: Tree, key: float, what: Window) -> None:
     """Open the columns of a strategy from where it was left to a little above its bound, and the rest behind them."""
     s, world, limit = what.strategy, tree.world, tree.horizon(key, what.times)
     keys, rows = pipelines_of(world, s)
-    kept = np.flatnonzero(keys < limit)
+    holding = in_memory(world, s) if what.times else np.ones(len(keys), dtype=bool)
+    kept = np.flatnonzero((keys < limit) & holding)
     for zero in s.problem.zero_stages:
         pipes = under_zero(s, zero, rows.part(kept), keys[kept], limit, known_times(world, s, zero, kept))
         found = None if pipes is None else columns_of(world, s, zero, pipes, limit)
@@ -52,7 +61,7 @@ def expand_window(tree: Tree, key: float, what: Window) -> None:
         world.count("columns", len(order))
         if len(order):
             tree.push(float(times[order[0]]), "columns", (s, zero, table.part(order), times[order], 0))
-    if limit < tree.cutoff:
+    if limit < tree.cutoff and holding.any():
         tree.push(limit, "window", Window(s, limit, what.times + 1))
 
 

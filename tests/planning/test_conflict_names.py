@@ -1,0 +1,111 @@
+"""What is named where no plan exists: memory without a search, deadlines by first bounds, pins that ask too much."""
+
+import time
+from typing import Any
+
+import pytest
+from joint_brute_force import toy
+
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.models.joint.solution import JointStatus
+from planner.models.joint.solve import solve_joint
+from planner.models.requests import Options
+from planner.plan.plan import Plan
+from planner.planning.load import load_instance
+from planner.planning.solve import solve_instance
+
+
+def limited(i: Instance, **limits: Any) -> Instance:
+    """Return an instance with other limits."""
+    return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
+
+
+def cluster(**limits: Any) -> Instance:
+    """Return the shipped cluster with other limits."""
+    return limited(load_instance("instances/cluster-1k.json"), **limits)
+
+
+def solved(i: Instance) -> Plan:
+    """Solve without a limit; the plan is checked on its way out."""
+    return solve_instance(i, Options(), lambda _: None)
+
+
+def rules(plan: Plan) -> tuple[str, ...]:
+    """Return the rules in conflict."""
+    return () if plan.conflict is None else plan.conflict.rules
+
+
+@pytest.mark.parametrize("how", [{}, {"sites": 2, "forced": True}])
+def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
+    """Where the reserve leaves a GPU nothing, memory alone is in conflict, whatever the other limits and pins are."""
+    plan = solved(limited(toy(5, **how), memory_reserve_fraction=0.9999999))
+    assert (plan.status, rules(plan)) == ("infeasible", ("memory",))
+
+
+def test_memory_of_a_large_cluster_is_named_in_seconds() -> None:
+    """Memory is judged by the bytes of columns: a search over relaxed limits took minutes. CPU seconds count."""
+    began = time.process_time()
+    plan = solved(cluster(memory_reserve_fraction=0.999))
+    assert rules(plan) == ("memory",) and "leaves no memory" in (plan.conflict.reason if plan.conflict else "")
+    assert time.process_time() - began < 15
+
+
+def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
+    """The pin is in conflict with the racks or the batch, and the reason has both in numbers. CPU seconds count."""
+    i, began = cluster(), time.process_time()
+    plan = solved(i.model_copy(update={"pins": {**i.pins, "layout.data_parallel": 100_000}}))
+    assert plan.status == "infeasible" and rules(plan)[0] == "pins.layout.data_parallel"
+    assert rules(plan)[1:] in (("hardware.racks",), ("limits.max_batch_tokens",))
+    assert plan.conflict is not None and "100000" in plan.conflict.reason and "128 racks" in plan.conflict.reason
+    assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("pins", "reason"),
+    [
+        ({"placement.stripes": 999}, "the model has 80 layers; pin 1 to 80"),
+        ({"placement.stripes": 9, "layout.pipeline_parallel": 8}, "pins.layout gives 8 stages; pin 1 to 8"),
+    ],
+)
+def test_more_stripes_than_stages_are_refused(pins: dict[str, int], reason: str) -> None:
+    """A pipeline is not cut into more stripes than it has stages: the declared space has no such plan."""
+    i = cluster()
+    with pytest.raises(InputError, match=reason):
+        solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
+
+
+def test_switches_slower_than_the_nic_are_refused() -> None:
+    """Without a fabric for any column the search had no answer in minutes; more lanes make one possible."""
+    i = cluster()
+    assert i.network is not None and isinstance(i.network.switches[0], Switch)
+    slow = i.network.switches[0].model_copy(update={"port_gbps": 100, "name": "slow"})
+    network = i.network.model_copy(update={"switches": (slow,)})
+    with pytest.raises(InputError, match=r"network.switches.*NIC of 400 Gbps.*max_lanes = 1 \(slow: 100 Gbps\)"):
+        solved(i.model_copy(update={"network": network}))
+    laned = i.model_copy(update={"network": network.model_copy(update={"max_lanes": 4})})
+    assert solve_joint(laned, Options(time_limit=0.01), lambda _: None).status is JointStatus.UNKNOWN
+
+
+@pytest.mark.parametrize("pins", [{"fabric.ports_per_switch": 7}, {"fabric.planes": 9}])
+def test_pins_that_leave_no_switch_are_refused(pins: dict[str, int]) -> None:
+    """A pin that none of the switches has is refused with those that there are."""
+    i = cluster()
+    with pytest.raises(InputError, match=r"leaves none of network.switches; they are 25.6T-64x400G with 64 ports"):
+        solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
+
+
+def test_a_deadline_below_every_bound_takes_no_search() -> None:
+    """The first bounds are beyond the deadline: nothing is priced, and the bound that is stated is a true one."""
+    i = toy(6)
+    free = solve_joint(i, Options(), lambda _: None)
+    assert free.days is not None
+    late = limited(i, deadline_days=free.days / 1e6)
+    found = solve_joint(late, Options(), lambda _: None)
+    assert found.status is JointStatus.INFEASIBLE and "window nodes" not in found.counts
+    assert found.lower_bound is not None and free.days / 1e6 < found.lower_bound <= free.days
+    plan = solved(late)
+    assert plan.status == "infeasible" and rules(plan)[0] == "limits.deadline_days"
+    met = solved(limited(i, deadline_days=free.days * 1.001))
+    assert met.objective.value == pytest.approx(free.days)
