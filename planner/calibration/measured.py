@@ -13,6 +13,7 @@ from planner.instance.base import Count, Frozen, NonNegative, Positive
 from planner.instance.read import validated
 
 GPU, CODE = "hardware.accelerator.", "workload.software."
+KIND = "measured constants"
 REMEDY = "give the file that `planner calibrate` wrote"
 
 
@@ -76,6 +77,8 @@ def read_constants(given: Given) -> MeasuredConstants:
     data = read_json(Path(given), REMEDY) if isinstance(given, (str, Path)) else given
     if not isinstance(data, Mapping):
         raise InputError(f"{where}: must be a JSON object (is {type(data).__name__}); {REMEDY}")
+    if data.get("kind") != KIND:
+        raise InputError(f"{where}: kind: must be {KIND!r} (is {data.get('kind')!r}); {REMEDY}")
     constants = validated(MeasuredConstants, data, where)
     for path in constants.values:
         if not path.startswith((GPU, CODE)):

@@ -174,6 +174,7 @@ def test_constants_of_another_machine_are_refused(found: MeasuredConstants) -> N
         ({"values": {CODE + "nothing": None}}, "nothing"),
         ({"accelerator": None}, "accelerator"),
         ({"extra": 1}, "extra: unknown key"),
+        ({"kind": "plan"}, "kind: must be 'measured constants' .is 'plan'.; give the file that"),
     ],
 )
 def test_wrong_constants_are_refused(found: MeasuredConstants, change: dict[str, Any], message: str) -> None:
