@@ -231,12 +231,12 @@ def _holds_whole_layers(s: Strategy, rows: Rows, x: _Memory) -> Flags:
         layers = np.floor(room / (x.state + x.flying * kept) * (1 + EPS))
         full = np.ceil(layers / v) - 1
         last = np.floor((room - x.flying * v * (full + 1) * kept) / x.state * (1 + EPS))
-        return np.maximum(np.minimum(layers, last), np.minimum(full * v, layers))
+        return np.asarray(np.maximum(np.minimum(layers, last), np.minimum(full * v, layers)), dtype=np.float64)
 
     found = np.zeros_like(x.room) if s.recomputes == "all" else most(x.room, s.bytes.kept)
     if s.recomputes != "none":
-        again = most(np.maximum(x.room - s.bytes.in_work, 0.0), s.bytes.checkpoint)
-        found = np.maximum(found, again)
+        recomputed = most(np.maximum(x.room - s.bytes.in_work, 0.0), s.bytes.checkpoint)
+        found = np.maximum(found, recomputed)
     every = np.where(x.there, found, v)
     fits: Flags = (every >= v).all(axis=1) & (np.where(x.there, found, 0.0).sum(axis=1) >= s.problem.layers)
     return fits
