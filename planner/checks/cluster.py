@@ -6,26 +6,30 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from math import prod
 
-from planner.checks.rule import broken, must_equal
+from planner.checks.rule import broken, must_be, must_equal
 from planner.cluster.job import Job
 from planner.cluster.placement import Placement
 from planner.cluster.topology import Topology
 from planner.plan.certificate import Violation
 
 Above = dict[str, tuple[str, ...]]
+STOPPED = ("proved", "limit", "interrupted", "failed")
+SLACK = 1e-9  # of a ratio: rounding
 
 
 def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Collection[str] = ()) -> list[Violation]:
     """Return the rules that a placement breaks; nothing where it breaks none."""
     leaf, above = _leaves(topology)
     free = Counter(leaf[n] for n in leaf if n not in busy)
+    stated = list(statements(job, placed))
     if not placed.nodes:
-        return list(refusal(topology, job, leaf, set(busy)))
+        return [*stated, *refusal(topology, job, leaf, set(busy)), *nothing_placed(placed)]
     found = [*known_free_nodes(placed, leaf, set(busy)), *must_equal("job_size", "nodes", len(placed.nodes), job.nodes)]
+    found = found or list(ranks_of_groups(job, placed))  # the other rules read where ranks and groups stand
     if found:
         return found
     found += [
-        *ranks_of_groups(job, placed),
+        *stated,
         *figures(placed, leaf, above),
         *one_tree(topology, placed, leaf),
         *groups_of_axes(job, placed, leaf, above),
@@ -34,6 +38,36 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
         *segments(topology, job, placed, leaf),
     ]
     return [*found, *proofs(job, placed, free)]
+
+
+def statements(job: Job, placed: Placement) -> Iterator[Violation]:
+    """Check what a placement repeats of its job, that no figure stands twice, and the distance of bound and value."""
+    x = placed.certificate
+    for name in ("gpus_per_node", "segment_nodes"):
+        yield from must_be("job", name, getattr(placed, name), getattr(job, name))
+    yield from must_be("job", "job", placed.job, job.name)
+    if placed.stopped not in STOPPED:
+        yield broken("stopped", f"{placed.stopped!r} is none of {', '.join(STOPPED)}")
+    for name, times in Counter(f.name for f in placed.figures).items():
+        if times > 1 or not name.strip():
+            yield broken("figures", f"{name!r} stands {times} times, each is named once")
+    if (placed.step_seconds is None) != (placed.step_seconds_bound is None):
+        yield broken("step_seconds", f"{placed.step_seconds} s stated with a bound of {placed.step_seconds_bound} s")
+    gap = None
+    if x.objective is not None and x.bound is not None:
+        gap = abs(x.objective - x.bound) / max(abs(x.objective), 1e-12)
+    if (x.gap is None) != (gap is None) or (gap is not None and x.gap is not None and abs(x.gap - gap) > SLACK):
+        yield broken("certificate", f"gap {x.gap} stated, {gap} by bound and value")
+
+
+def nothing_placed(placed: Placement) -> Iterator[Violation]:
+    """Check that a job that is refused has the reason and no figures."""
+    for name in ("groups_split", "lower_bound_split", "extra_pieces", "groups_cross_pod"):
+        yield from must_be("refusal", f"{name} of no nodes", getattr(placed, name), 0)
+    for name in ("objective", "bound"):
+        yield from must_be("refusal", f"{name} of no nodes", getattr(placed.certificate, name), None)
+    if not placed.reason.strip():
+        yield broken("refusal", "0 words of a reason")
 
 
 def known_free_nodes(placed: Placement, leaf: dict[str, str], busy: set[str]) -> Iterator[Violation]:

@@ -1,9 +1,10 @@
 """Change every figure of a plan, one at a time, and count the changes that `planner check` does not notice.
 
-Run `.venv/bin/python scripts/verify/changed_figures.py PLAN.json … [--each N] [--show]`. Figures of a list or of a
-table by name are alike: of each kind of figure N are changed. What the instance inside a plan says is not changed: its
-hash notices all of it. Changes that pass because nothing in the plan recomputes the figure are listed in `on_trust.py`
-with the reason; exits with 1 where another one passes.
+Run `.venv/bin/python scripts/verify/changed_figures.py PLAN.json … [--each N] [--show]`; with `--topology FILE --job
+FILE` the files are placements of `planner place --format json` on free nodes of that cluster. Figures of a list or of
+a table by name are alike: of each kind of figure N are changed. What the instance inside a plan says is not changed:
+its hash notices all of it. Changes that pass because nothing in the plan recomputes the figure are listed in
+`on_trust.py` with the reason; exits with 1 where another one passes.
 """
 
 import argparse
@@ -11,23 +12,29 @@ import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from on_trust import ON_TRUST
+from on_trust import ON_TRUST, PLACED_ON_TRUST
 from pydantic import BaseModel, ValidationError
 
 from planner.checks import conflicts
+from planner.checks.cluster import check_placement
 from planner.checks.joint import rules as joint_rules
 from planner.checks.registry import violations
+from planner.cluster.job import Job, read_job
+from planner.cluster.placement import Placement
+from planner.cluster.topology import Topology
+from planner.formats.read import read_topology
 from planner.instance.identity import instance_sha256
 from planner.instance.instance import Instance
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
 from planner.plan.proof import JointProof
+from planner.scheduling.repair import SCHEDULER_KEYS
 from planner.units import aligned
 
 EACH = 2  # figures of a kind that are changed
@@ -35,6 +42,22 @@ SLIGHTLY = 1e-3  # relative: far above rounding, far below what a reader would n
 ROUNDING = 1e-9  # below it a figure is 0 but for rounding
 ABSENT = object()
 Path_ = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is changed: its type, and the rules that one of it breaks."""
+
+    model: type[BaseModel]
+    broken: Callable[[Any], Iterable[Violation]]
+
+
+PLANS = Checked(Plan, violations)
+
+
+def placements(topology: Topology, job: Job) -> Checked:
+    """Return placements of a job on the free nodes of a cluster."""
+    return Checked(Placement, lambda placed: check_placement(topology, job, placed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +141,10 @@ def new_values(value: Any) -> Iterator[tuple[str, Any]]:
         yield "a number", {"x": 1}
 
 
-def changes(data: dict[str, Any], each: int = EACH) -> Iterator[Change]:
+def changes(data: dict[str, Any], each: int = EACH, of: Checked = PLANS) -> Iterator[Change]:
     """Yield the changes of a plan, of so many figures of each kind."""
     by_kind: dict[str, list[tuple[Path_, Any]]] = defaultdict(list)
-    for kind, path, value in figures(data):
+    for kind, path, value in figures(data, of.model):
         by_kind[kind.removeprefix(".")].append((path, value))
     for kind, alike in by_kind.items():
         for place in sorted({round(i * (len(alike) - 1) / max(each - 1, 1)) for i in range(each)}):
@@ -148,27 +171,27 @@ def changed(data: dict[str, Any], change: Change) -> dict[str, Any]:
     return at(data, change.path)  # type: ignore[no-any-return]
 
 
-def noticed(data: dict[str, Any], original: Plan, change: Change) -> str | None:
+def noticed(data: dict[str, Any], original: BaseModel, change: Change, of: Checked = PLANS) -> str | None:
     """Return what notices a change: reading, a rule by name, or None where nothing does.
 
     A figure that is left out and has the changed figure as its default says the same: "unchanged".
     """
     try:
-        plan = Plan.model_validate(changed(data, change))
+        plan = of.model.model_validate(changed(data, change))
     except ValidationError:
         return "unreadable"
     if plan == original:
         return "unchanged"
-    first = next(violations(plan), None)
+    first = next(iter(of.broken(plan)), None)
     return None if first is None else first.rule
 
 
-def results(data: dict[str, Any], each: int = EACH) -> Iterator[Result]:
+def results(data: dict[str, Any], each: int = EACH, of: Checked = PLANS) -> Iterator[Result]:
     """Change the figures of a plan one at a time."""
-    original = Plan.model_validate(data)
+    original = of.model.model_validate(data)
     with columns_once():
-        for change in changes(data, each):
-            yield Result(change, noticed(data, original, change))
+        for change in changes(data, each, of):
+            yield Result(change, noticed(data, original, change, of))
 
 
 @contextmanager
@@ -191,9 +214,10 @@ def columns_once() -> Iterator[None]:
             vars(module)["missing_columns"] = recomputed
 
 
-def unlisted(found: list[Result]) -> list[Result]:
+def unlisted(found: list[Result], of: Checked = PLANS) -> list[Result]:
     """Return the unnoticed changes of figures that are not on trust."""
-    return [x for x in found if x.noticed is None and not any(_matches(x.change.kind, k) for k in ON_TRUST)]
+    known = ON_TRUST if of.model is Plan else PLACED_ON_TRUST
+    return [x for x in found if x.noticed is None and not any(_matches(x.change.kind, k) for k in known)]
 
 
 def _matches(kind: str, pattern: str) -> bool:
@@ -201,7 +225,7 @@ def _matches(kind: str, pattern: str) -> bool:
     return kind == pattern or kind.endswith(f".{pattern}")
 
 
-def _row(name: str, found: list[Result], seconds: float) -> list[str]:
+def _row(name: str, found: list[Result], seconds: float, of: Checked) -> list[str]:
     tried = [x for x in found if x.noticed != "unchanged"]
     missed = [x for x in tried if x.noticed is None]
     kinds = {x.change.kind for x in missed}
@@ -211,7 +235,7 @@ def _row(name: str, found: list[Result], seconds: float) -> list[str]:
         f"{len(tried):,}",
         f"{len(missed):,}",
         f"{len(kinds):,}",
-        f"{len(unlisted(found)):,}",
+        f"{len(unlisted(found, of)):,}",
         f"{seconds:.0f}",
     ]
 
@@ -222,20 +246,25 @@ def main() -> int:
     parser.add_argument("plans", nargs="+", type=Path)
     parser.add_argument("--each", type=int, default=EACH, help="figures of a kind that are changed")
     parser.add_argument("--show", action="store_true", help="print every unnoticed change")
+    parser.add_argument("--topology", type=Path, help="of the cluster that the files are placements on")
+    parser.add_argument("--job", type=Path, help="that the files are placements of")
     given = parser.parse_args()
+    of = PLANS if given.topology is None else placements(read_topology(given.topology), read_job(given.job))
     rows, missed = [["plan", "kinds", "changes", "unnoticed", "of kinds", "not on trust", "s"]], []
     for path in given.plans:
         started = time.monotonic()
-        found = list(results(json.loads(path.read_text(encoding="utf-8")), given.each))
-        rows.append(_row(path.stem, found, time.monotonic() - started))
-        missed += [(path.stem, x) for x in (found if given.show else unlisted(found)) if x.noticed is None]
+        data = json.loads(path.read_text(encoding="utf-8"))
+        known = data if of is PLANS else {k: v for k, v in data.items() if k not in SCHEDULER_KEYS}
+        found = list(results(known, given.each, of))
+        rows.append(_row(path.stem, found, time.monotonic() - started, of))
+        missed += [(path.stem, x) for x in (found if given.show else unlisted(found, of)) if x.noticed is None]
     print(aligned(rows))
     by_kind: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, x in missed:
         by_kind[x.change.kind][name].append(x.change.what)
     for kind, names in sorted(by_kind.items()):
         print(kind, "; ".join(f"{n}: {', '.join(sorted(set(w)))}" for n, w in names.items()))
-    return 1 if any(unlisted([x]) for _, x in missed) else 0
+    return 1 if any(unlisted([x], of) for _, x in missed) else 0
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ OPTIONS = "an option of the run, or what made the plan: nothing follows from it"
 COUNTED = "how large the solver's model was, or how long it took: nothing follows from it"
 SITES_MILP = "found by the MILP over sites and grid, which the check has no solver to repeat"
 LEFT_OUT = "left out, the plan says less, and nothing that is false"
+WORDS = "words: how it was proven"
 OTHER_PLAN = "of a plan that is not in the file"
 
 # By the end of a figure's path, `*` for names and `[]` for places in lists.
@@ -41,4 +42,17 @@ ON_TRUST: dict[str, str] = {
     "conflict.reason": "words; the rules that they are about are checked",
     "conflict.rules": "no columns keep the rules; which of them could be left out takes a search",
     "conflict.rules[]": "no columns keep the rules; which of them could be left out takes a search",
+}
+
+# The same of the placement of a job on a cluster.
+PLACED_ON_TRUST: dict[str, str] = {
+    "figures": LEFT_OUT,
+    "figures[].name": "a level that no closed form and no count is known for by its name",
+    "figures[].analytic_bound": "a lower bound that is lower says less; the bound and the value are checked",
+    "reason": "words",
+    "certificate.solver": WORDS,
+    "certificate.formulation": WORDS,
+    "certificate.minimizes": WORDS + "; levels that it does not name are not held to their bounds",
+    "certificate.given": WORDS,
+    **{name: why for name, why in ON_TRUST.items() if name.startswith("certificate.") or name == "seed"},
 }

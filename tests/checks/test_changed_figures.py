@@ -5,12 +5,15 @@ from typing import Any
 
 import changed_figures
 import pytest
-from changed_figures import changed, changes, figures, noticed, results, unlisted
+from changed_figures import changed, changes, figures, noticed, placements, results, unlisted
+from cluster_worlds import tree
 from on_trust import ON_TRUST
 from worked_plan import LAYOUT, instance_with
 
 import planner
+from planner.cluster.job import GroupKind, Job
 from planner.plan.plan import Plan
+from planner.scheduling.session import Cluster
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "days": {},
@@ -47,6 +50,25 @@ def test_a_slice_of_the_changes_is_noticed() -> None:
     assert len(found) > 200
     assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
     assert sum(x.noticed is None for x in found) < len(found) / 4
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job(name="mesh", mesh={"pipeline": 2, "data": 4}),
+        Job(name="groups", groups=(GroupKind(name="a", size=6, count=2),)),
+        Job(name="too large", mesh={"pipeline": 20, "data": 4}),
+    ],
+    ids=lambda job: job.name,
+)
+def test_figures_of_a_placement_are_noticed(job: Job) -> None:
+    """Every change of a placement is noticed or on the list; none is a traceback, as unknown nodes of a group were."""
+    topology = tree([5, 6, 7, 4], 2)
+    data, kind = json.loads(Cluster(topology).place(job).model_dump_json()), placements(topology, job)
+    assert list(kind.broken(kind.model.model_validate(data))) == []
+    found = list(results(data, each=1, of=kind))
+    assert len(found) > 60
+    assert [(x.change.kind, x.change.what) for x in unlisted(found, kind)] == []
 
 
 def test_every_figure_is_found_and_changed_alone() -> None:

@@ -17,8 +17,11 @@ import planner
 from planner.instance.model_family import DepthLaw, Family
 from planner.models import transformer_shape
 from planner.models.cluster_changes.defragmentation import LeafLoad, minimize_moves
+from planner.models.cluster_changes.preemption import LeafBlock, PreemptionProblem, minimize_stop_cost
+from planner.models.cluster_changes.repair import IncompleteGroup, cost, repair
 from planner.models.fabric import solve as fabric
 from planner.models.placement import solve as placement
+from planner.models.placement.data import Kind, Leaf
 from planner.models.requests import Options
 from planner.models.sites import solve as sites
 from planner.models.wan import solve as wan
@@ -92,6 +95,31 @@ def fewest_moves() -> Answer:
     return _of_outcome(minimize_moves(leaves, 1, Options()))
 
 
+def stopped_jobs() -> Answer:
+    """Return the cost of the jobs to stop on four leaves of two blocks each."""
+    r = random.Random(1)
+    blocks = tuple(LeafBlock(b // 2, r.randint(0, 3), {j: r.randint(0, 3) for j in range(5)}) for b in range(8))
+    q = PreemptionProblem(blocks=blocks, kinds=(Kind(5, 2), Kind(3, 2)), segment=2, costs=(7, 5, 9, 4, 6), max_split=1)
+    return _of_outcome(minimize_stop_cost(q, Options()))
+
+
+def too_few_jobs_to_stop() -> Answer:
+    blocks = tuple(LeafBlock(b, 1, {b: 1}) for b in range(3))
+    q = PreemptionProblem(blocks=blocks, kinds=(Kind(4, 2),), segment=1, costs=(1, 1, 1), max_split=2)
+    return _of_outcome(minimize_stop_cost(q, Options()))
+
+
+def repaired() -> Answer:
+    """Return all levels of the units that three groups miss, which the nearest free ones serve across pods."""
+    r = random.Random(1)
+    leaves = tuple(Leaf((r.randint(0, 1),), r.randint(0, 4), 6) for _ in range(5))
+    groups = tuple(IncompleteGroup(frozenset(r.sample(range(5), r.randint(0, 1))), r.randint(2, 4)) for _ in range(3))
+    outcome = repair(leaves, groups, Options())
+    assert outcome.solution is not None and outcome.variables
+    assert cost(leaves, groups, outcome.solution.taken) == outcome.solution.values
+    return outcome.status, float(sum(n * 100**-k for k, n in enumerate(outcome.solution.values)))
+
+
 def shape_of_a_model() -> Answer:
     """Return the parameters of the shape; a shape that is not proven raises, and none is an answer too."""
     try:
@@ -115,10 +143,13 @@ DECISIONS: dict[str, Callable[[], Answer]] = {
         placed,
         placed_by_highs,
         fewest_moves,
+        stopped_jobs,
+        too_few_jobs_to_stop,
+        repaired,
         shape_of_a_model,
     )
 }
-WITHOUT = ("joint_without_plan", "fibre_that_carries_too_little")
+WITHOUT = ("joint_without_plan", "fibre_that_carries_too_little", "too_few_jobs_to_stop")
 TRUE: dict[str, Answer] = {}
 
 

@@ -239,7 +239,7 @@ def _holds_whole_layers(s: Strategy, rows: Rows, x: _Memory) -> Flags:
         layers = np.floor(room / (x.state + x.flying * kept) * (1 + EPS))
         full = np.ceil(layers / v) - 1
         last = np.floor((room - x.flying * v * (full + 1) * kept) / x.state * (1 + EPS))
-        return np.maximum(np.minimum(layers, last), np.minimum(full * v, layers))
+        return np.asarray(np.maximum(np.minimum(layers, last), np.minimum(full * v, layers)), dtype=np.float64)
 
     found = np.zeros_like(x.room) if s.recomputes == "all" else most(x.room, s.bytes.kept)
     if s.recomputes != "none":
