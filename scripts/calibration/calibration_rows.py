@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from row_problems import case_of
 
 from planner.calibration.runs import precision
@@ -130,7 +131,7 @@ class Case:
     def stages_memory(self) -> list[float]:
         """Predict the bytes on a GPU of every stage."""
         parts = stage_memory.memory_by_stage(self.machine, self.strategy)
-        return [float(x) for x in sum(parts.values())]
+        return np.sum(list(parts.values()), axis=0).tolist()  # type: ignore[no-any-return]
 
     @property
     def room(self) -> float:

@@ -219,7 +219,7 @@ def _memory_of(s: Strategy, zero: int, rows: Rows, shards: Any) -> _Memory:
         """Return the bytes left beside embeddings and work, or the head's peak where that is more."""
         work = float(stage_memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
         taken = memory.end_copies(m.model, stage, p) * state(0, 1) + np.where(stage == p - 1, max(work, head), work)
-        return np.maximum(s.problem.memory_limit - taken, 0.0)
+        return np.asarray(np.maximum(s.problem.memory_limit - taken, 0.0), dtype=np.float64)
 
     flying = np.maximum(schedule.chunks_in_flight(s.order, stage, p, v, micro), 1) / v
     dense = front_layers(m.model)
