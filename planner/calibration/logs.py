@@ -115,10 +115,10 @@ class Line:
     def entry(self, column: str, kind: str, absent: str | None = None) -> str:
         """Return a name of a catalogue."""
         name = self.text(column, absent)
-        known = {k.lower(): k for k in catalogue(kind)}
-        if name.lower() not in known:
+        known = entry_named(kind, name)
+        if known is None:
             self.refuse(column, f"is no entry of the catalogue's {kind}", hint(name, sorted(catalogue(kind))))
-        return known[name.lower()]
+        return known
 
 
 def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -> list[Run]:
@@ -146,12 +146,21 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
 
 
 def _named(option: str, kind: str, name: str) -> str:
-    """Return the name of a catalogue's entry that an option gives, letter case aside."""
-    known = {k.lower(): k for k in catalogue(kind)}
-    if name.lower() not in known:
+    """Return the name of a catalogue's entry that an option gives."""
+    known = entry_named(kind, name)
+    if known is None:
         remedy = hint(name, sorted(catalogue(kind)))
         raise InputError(f"{option}: {name!r} is no entry of the catalogue's {kind}; {remedy}")
-    return known[name.lower()]
+    return known
+
+
+def entry_named(kind: str, name: str) -> str | None:
+    """Return the catalogue's entry of a name, letter case and punctuation aside; None where there is none."""
+    return {_plain(k): k for k in catalogue(kind)}.get(_plain(name))
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
 
 
 def _lines(path: Path) -> Iterator[Line]:
