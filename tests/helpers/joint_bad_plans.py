@@ -21,4 +21,6 @@ def bad_plan(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lzma.decompress((FOLDER / f"{name}.json.xz").read_bytes()))
     for gone in ("pipeline_send_step_share", "allreduce_step_share"):  # keys of the instance that no longer exist
         found["instance"]["network"].pop(gone, None)
+    metrics = found["layout"]["metrics"]
+    metrics.setdefault("days_to_train_interval", [metrics["days_to_train"]] * 2)  # which they were written without
     return found

@@ -121,7 +121,11 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     head, again = head_seconds(x.m, s.shape), x.times.recompute_seconds
     stages = list(zip(s.layers_per_stage, s.recomputed, strict=True))
     each = x.times.forward_seconds, x.seconds - x.times.forward_seconds, again
-    waits = [interleaving.excess_seconds(p, v, s.micro_batches, a, b, each) for a, b in stages]
+    ends = [(0.0, 0.0)] * (p - 1) + [(head / 3, 2 * head / 3)]  # one product of three forward, on the last stage
+    waits = [
+        interleaving.excess_seconds(p, v, s.micro_batches, a, b, each, head=end)
+        for (a, b), end in zip(stages, ends, strict=True)
+    ]
     took = [
         n * (a * x.seconds + b * again + x.exposed(a, send) + head * (i == p - 1)) for i, (a, b) in enumerate(stages)
     ]
@@ -141,14 +145,14 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     assert found["cpu_overhead"] == 7.0
 
     most, backward = max(s.layers_per_stage), x.times.backward_seconds
-    ends = 2.0 if p == 1 else 1.0
+    both = 2.0 if p == 1 else 1.0
     state = stage_memory.gpu_state_bytes(
-        x.m, s.shape, weights_of(x.m, s.shape), layers=most, ends=ends, zero_stage=s.zero_stage, replicas=s.min_replicas
+        x.m, s.shape, weights_of(x.m, s.shape), layers=most, ends=both, zero_stage=s.zero_stage, replicas=s.min_replicas
     )
     assert found["optimizer"] == pytest.approx(2 * float(state) / (1e4 * m.gpu.hbm_efficiency))
     tail = layer_time.data_parallel_tail_seconds(
         x.m, s.shape, weights_of(x.m, s.shape), s.replicas_per_rack, s.group_racks(8), c.allreduce_slowdown,
-        zero_stage=s.zero_stage, layers=most, backward_seconds=backward, end=ends,
+        zero_stage=s.zero_stage, layers=most, backward_seconds=backward, end=both,
     )  # fmt: skip
     assert found["data_parallel"] == pytest.approx(float(tail))
 
@@ -197,14 +201,18 @@ def test_memory_of_every_stage(s: ParallelStrategy) -> None:
         flying = float(schedule.chunks_in_flight(s.schedule, i, p, v, s.micro_batches))
         mean = each.kept + b / a * (each.checkpoint - each.kept)
         gathered = 2 * w.layer * 2 if s.zero_stage == 3 else 0.0
-        # A token's logits over the vocabulary of 16, four bytes each unless the framework keeps others.
-        tokens = s.micro_batch * m.sequence / (s.tensor_parallel * s.context_parallel)
-        logits = tokens * 16 * m.software.logit_memory_bytes * (i == p - 1)
+        # Gradients of a layer's output and of the FFN's inner tensor as its backward pass begins, two bytes each.
+        t, h, tokens = s.tensor_parallel, m.model.hidden, s.micro_batch * m.sequence / s.context_parallel
+        split = t if s.sequence_parallel else 1
+        working = (each.in_work if b else 0.0) + gathered + 2 * tokens * (h / split + m.model.ffn_width / t)
+        # The head's peak where it is more: a token's logits over the vocabulary of 16, four bytes each unless the
+        # framework keeps others; the last norm's input and output, the gradients of both, and what is gathered.
+        head = tokens / t * 16 * m.software.logit_memory_bytes + 2 * tokens * h * (2 / split + 2 + (split > 1))
         expected = {
             "state": float(state),
             "activations": flying * -(-a // v) * mean,
-            "working": (each.in_work if b else 0.0) + gathered,
-            "logits": logits,
+            "working": working,
+            "logits": max(0.0, head - working) * (i == p - 1),
         }
         assert {k: found[k][i] for k in expected} == pytest.approx(expected)
     fullest = max(sum(found[k][i] for k in found) for i in range(p))
