@@ -41,9 +41,10 @@ class Patterns:
 
     @cached_property
     def table(self) -> Ints:
-        """List layers and recomputed layers; shape (patterns, 2)."""
+        """List layers and recomputed layers; shape (patterns, 2): a stage has what the others cannot hold."""
         s, most = self.column.strategy, int(self.stages.sizes[-1])
-        sizes = range(self.column.v, most + 1)
+        fewest = s.problem.layers - (self.column.p - 1) * most
+        sizes = range(max(self.column.v, fewest), most + 1)
         least, largest = int(s.recomputes == "all"), int(s.recomputes != "none")
         return np.array([(n, r) for n in sizes for r in range(least * n, largest * n + 1)], dtype=np.int64)
 
