@@ -181,7 +181,7 @@ def binds(i: Instance, r: FabricRequest, found: fabric.FabricDesign) -> bool:
     fewer = {}
     if d.tiers == 2 and d.leaf_up > 1 and not i.pins:
         fewer["leaf_uplink_bandwidth"] = replace(d, leaf_up=d.leaf_up - 1, leaf_bundle=1)
-    if d.tiers > 2 and d.spine_up > 1 and not i.pins:
+    if d.tiers == 3 and d.spine_up > 1 and not i.pins:  # of four, fewer of them leave the zones fewer uplinks too
         fewer["pod_uplink_bandwidth"] = replace(d, spine_up=d.spine_up - 1, spine_bundle=1)
     if d.tiers > 3 and d.core_up > 1 and not i.pins:
         fewer["zone_uplink_bandwidth"] = replace(d, core_up=d.core_up - 1, core_bundle=1)

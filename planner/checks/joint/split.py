@@ -170,9 +170,10 @@ class Split:
         wait = interleaving.min_excess_seconds(
             self.p, self.v, 3 * self.p, sizes, repeats, sharded.layer_seconds, x.times.recompute_seconds
         )
-        waits = self.waits * wait
+        waits, each = self.waits * wait, stage + head + x.machine.software.microbatch_seconds
         waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * x.head)  # the head may fill the smallest chunk
-        found = self.rounds * (stage + head + x.machine.software.microbatch_seconds) + waits
+        # What a short last round loses and what unequal chunks wait may be the same seconds.
+        found = np.maximum(self.rounds * each, each + waits)
         return np.asarray(np.where(self.fits, found, np.inf), dtype=np.float64)
 
     @cached_property

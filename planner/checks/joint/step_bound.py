@@ -272,7 +272,7 @@ class Cells:
         """Return the least seconds of a step with so many micro-batches."""
         p, v = self.x.p, self.x.v
         rounds, waits = schedule.effective_micro_batches(m, p, v), np.maximum(0, m // p - 2)
-        unequal = np.maximum(rounds * self.each, rounds * self.largest + waits * self.wait)
+        unequal = np.maximum(rounds * self.each, m * self.largest + waits * self.wait)
         slowest = np.minimum(unequal, rounds * self.whole)
         part = np.where(p > 1, (np.minimum(m, p) - 1) / np.maximum(p - 1, 1), 0.0)
         return np.asarray(slowest + self.once + part * self.fill, dtype=np.float64)

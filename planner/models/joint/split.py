@@ -232,7 +232,7 @@ class Stages:
         patterns = {
             (int(self.sizes[j]), int(recompute[i, j]), bool(i == c.p - 1))
             for i, j in zip(*np.nonzero(fits), strict=True)
-            if self.sizes[j] >= mean
+            if self.sizes[j] >= mean or i == c.p - 1  # the head makes small last stages slow too
         }
         is_last = np.arange(c.p) == c.p - 1
         for n, r, last in sorted(patterns):

@@ -236,10 +236,13 @@ def min_excess_seconds(
     """Bound the excess of unequal chunks from below.
 
     Once the pipeline runs, devices are in chunks of different size at a time: each round of p micro-batches but the
-    first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. A test compares
-    it with the order of events.
+    first two waits for (p-1)·(T - t) - T, T and t the seconds of the largest and the smallest chunk. What a short last
+    round loses is counted as micro-batches already (`schedule.effective_micro_batches`). A test compares it with the
+    order of events.
     """
     p, v, m, n, r = (np.asarray(x) for x in (pipeline, virtual_stages, micro_batches, layers, recomputed))
     largest = np.ceil(n / v) * layer_seconds + np.ceil(r / v) * recompute_seconds
     apart = (n % v > 0) * layer_seconds + (r % v > 0) * recompute_seconds
-    return np.where(v > 1, np.maximum(0, m // p - 2) * np.maximum(0.0, (p - 1) * apart - largest), 0.0)
+    waits = np.maximum(0, m // p - 2) * np.maximum(0.0, (p - 1) * apart - largest)
+    counted = (v - 1) / v * (-m % p) * (n * layer_seconds + r * recompute_seconds)
+    return np.where(v > 1, np.maximum(0.0, waits - counted), 0.0)
