@@ -28,6 +28,7 @@ MEMORY = "memory"
 MUCH_MORE = 1e6  # times what is there: more memory than any layout takes
 MORE_SEQUENCES = 64  # times the batch
 MORE_RACKS = 1024  # times the racks
+JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
 Relax = Callable[[Instance], Instance]
 
 
@@ -60,8 +61,11 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     return Conflict(decision=_decision(list(kept)), rules=tuple(kept), reason=_reason(instance, list(kept)))
 
 
-def too_late(instance: Instance, solution: JointSolution) -> Conflict | None:
-    """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist."""
+def too_late(instance: Instance, solution: JointSolution, options: Options) -> Conflict | None:
+    """Return the conflict of a deadline that the fastest plan misses; without rules where a faster one may exist.
+
+    The budget is named unless it is proven that every plan without one is late too.
+    """
     deadline, days, bound = instance.limits.deadline_days, solution.days, solution.lower_bound
     if instance.objective.minimize == "cost_usd":  # its bound in days is that of any plan, whatever it costs
         days = bound = solution.fabric_free_bound if solution.status is JointStatus.INFEASIBLE else None
@@ -72,9 +76,25 @@ def too_late(instance: Instance, solution: JointSolution) -> Conflict | None:
     if bound is None or bound <= deadline:
         reason = f"the fastest plan so far trains in {days:,.6g} days > {deadline:,.6g}, and a faster one may exist"
         return Conflict(decision="layout", rules=(), reason=reason)
-    rules = ("limits.deadline_days", *(("limits.budget_usd",) if instance.limits.budget_usd is not None else ()))
+    budgeted = instance.limits.budget_usd is not None and not _late_for_any_money(instance, deadline, options)
+    rules = ("limits.deadline_days", *(("limits.budget_usd",) if budgeted else ()))
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     return Conflict(decision="layout", rules=rules, reason=reason)
+
+
+def _late_for_any_money(instance: Instance, deadline: float, options: Options) -> bool:
+    """Return whether it is proven in a few seconds that no plan is in time without a budget either."""
+    free, clock = _limit(instance, "budget_usd", None), Deadline(min(options.time_limit or JUDGED, JUDGED))
+    for gap in (ANY_PLAN, None):  # a first plan in time settles it; else bounds must show that none is
+        try:
+            found = solve_joint(free, replace(options, gap=gap, time_limit=clock.limit), lambda _: None)
+        except KeyboardInterrupt:
+            return False
+        if found.days is not None and found.days <= deadline:
+            return False
+        if found.lower_bound is not None and found.lower_bound > deadline * (1 + 1e-9):
+            return True
+    return False
 
 
 def _relaxations(instance: Instance) -> dict[str, Relax]:

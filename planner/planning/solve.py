@@ -79,7 +79,7 @@ def _decided(
         solution, cheaper = solve_joint_cost(instance, left, progress).as_joint(), None
     else:
         solution, cheaper = _in_days(instance, left, progress, deadline, JointCache() if cache is None else cache)
-    late = too_late(instance, solution)
+    late = too_late(instance, solution, replace(options, time_limit=deadline.limit))
     if late is not None:
         status = JointStatus.INFEASIBLE if late.rules else JointStatus.UNKNOWN
         in_time = tuple(x for x in solution.excluded if x[0] < (instance.limits.deadline_days or 0.0))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from joint_brute_force import toy
 
+import planner
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -109,3 +110,21 @@ def test_a_deadline_below_every_bound_takes_no_search() -> None:
     assert plan.status == "infeasible" and rules(plan)[0] == "limits.deadline_days"
     met = solved(limited(i, deadline_days=free.days * 1.001))
     assert met.objective.value == pytest.approx(free.days)
+
+
+def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_time() -> None:
+    """Days that no money buys are the deadline's alone; days that the budget forbids name both."""
+    i = next(x for x in map(toy, range(40)) if x.grid is not None and x.limits.budget_usd is not None and richer(x))
+    poor, rich = solve_joint(i, Options(), lambda _: None).days, richer(i)
+    assert poor is not None and rich is not None and rich < poor
+    both, alone = limited(i, deadline_days=(rich + poor) / 2), limited(i, deadline_days=rich * 0.999)
+    for late, named in ((both, ("limits.deadline_days", "limits.budget_usd")), (alone, ("limits.deadline_days",))):
+        plan = solved(late)
+        assert plan.status == "infeasible" and rules(plan) == named
+        assert not planner.check(late, plan)
+
+
+def richer(i: Instance) -> float | None:
+    """Return the fewest days without a budget, where they are fewer than with it."""
+    poor, rich = (solve_joint(x, Options(), lambda _: None).days for x in (i, limited(i, budget_usd=None)))
+    return rich if poor is not None and rich is not None and rich < poor * 0.99 else None

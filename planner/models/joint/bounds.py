@@ -179,11 +179,33 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
 
 def holds_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
     """Return which rows may hold all layers, their replicas sharing ZeRO's state."""
-    found, size = np.zeros(len(rows), dtype=bool), max(1, MOST_ENTRIES // int(rows.p.max(initial=1)))
-    for at in range(0, len(rows), size):
-        some = rows.part(slice(at, at + size))
-        found[at : at + size] = _holds_whole_layers(s, some, _memory_of(s, zero, some, some.d))
+    found = _may_hold_layers(s, zero, rows)
+    left, size = np.flatnonzero(found), max(1, MOST_ENTRIES // int(rows.p.max(initial=1)))
+    for at in range(0, len(left), size):
+        some = rows.part(left[at : at + size])
+        found[left[at : at + size]] = _holds_whole_layers(s, some, _memory_of(s, zero, some, some.d))
     return found
+
+
+def _may_hold_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
+    """Return which rows may hold all layers if each stage had the room of one without ends, and flew as few chunks.
+
+    The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
+    """
+    m, p, v = s.machine, rows.p, rows.v
+    state = stage_memory.gpu_state_bytes(m, s.shape, s.weights, layers=1, ends=0, zero_stage=zero, replicas=rows.d)
+    flying = np.maximum(schedule.chunks_in_flight(s.order, p - 1, p, v, rows.m), 1) / v
+    each = np.zeros(len(rows))
+    for recomputed, kept in ((0, s.bytes.kept), (1, s.bytes.checkpoint)):
+        if s.recomputes == ("none" if recomputed else "all"):
+            continue
+        work = float(stage_memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
+        room = max(s.problem.memory_limit - work, 0.0)
+        each = np.maximum(each, np.floor(room / (np.asarray(state) + flying * kept) * (1 + EPS)))
+    dense = front_layers(m.model)
+    front = dense + (v - 1) * min(dense, 1)
+    may: Flags = p * each + front >= s.problem.layers
+    return may
 
 
 @dataclass(frozen=True, slots=True)
