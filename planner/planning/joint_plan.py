@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from planner.errors import InternalError
-from planner.instance.identity import instance_sha256
+from planner.instance.instance import instance_sha256
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric

@@ -12,7 +12,7 @@ from planner.checks.joint.racks import MaxRacks
 from planner.checks.joint.split import Split, witness
 from planner.checks.joint.step_bound import Cells, Counts, Rows, first_rows, min_micro_batches, most_replicas
 from planner.checks.rule import broken, show
-from planner.instance.identity import instance_sha256
+from planner.instance.instance import instance_sha256
 from planner.instance.instance import Instance
 from planner.plan.certificate import Violation
 from planner.plan.proof import ExcludedColumn, JointProof
