@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from planner.errors import InternalError
-from planner.instance.instance import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.places.confirm import confirmed
 from planner.models.joint.places.section import sites_section, wan_section
+from planner.models.joint.places.upkeep_section import reliability_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.stages.model import ROUNDING, fastest_split
@@ -65,6 +65,11 @@ class Assembly:
         if found is None:
             raise ValueError("joint: a column without a block")
         return found
+
+    @property
+    def rails(self) -> int:
+        """GPUs of a rack that are cabled."""
+        return self.block.rails if self.choice.upkeep is None else self.choice.upkeep.rails
 
     @cached_property
     def strategy(self) -> ParallelStrategy:
@@ -141,7 +146,9 @@ class Assembly:
             wan_round_trips=1.0 if fibre is None else fibre.round_trips,
             transport_slowdown=transport_slowdown_of(self.instance.network),
         )
-        return LayoutMetrics.model_validate(prediction.metrics(self.instance, conditions, self.strategy))
+        useful = None if self.choice.upkeep is None else 1 / self.choice.upkeep.stretch
+        figures = prediction.metrics(self.instance, conditions, self.strategy, useful_share=useful)
+        return LayoutMetrics.model_validate(figures)
 
     @cached_property
     def stages(self) -> Outcome[Values] | None:
@@ -150,7 +157,7 @@ class Assembly:
             return None
         c, x = self.choice.column, self.choice
         limit = None if self.options.time_limit is None else max(0.0, self.options.time_limit - self.seconds)
-        found = fastest_split(c, x.conditions, x.seconds * c.sequences, time_limit=limit, seed=self.options.seed)
+        found = fastest_split(c, x.conditions, x.split.seconds * c.sequences, time_limit=limit, seed=self.options.seed)
         if found.bound is not None and found.proved and found.bound < 1 - ROUNDING:
             raise InternalError(f"layout: CP-SAT has a split of layers in {found.bound:.9f} of the step's time")
         return found if found.proved else None
@@ -219,7 +226,7 @@ class Assembly:
                 self.crossings(s),
                 transport_slowdown=transport_slowdown_of(network),
                 nic_seconds=self.metrics.pipeline_send_nic_seconds,
-                wired_gpus_per_rack=self.block.rails,
+                wired_gpus_per_rack=self.rails,
                 rates=self._gateway_rates(s),
             )
             for s, t in sorted(templates.items())
@@ -268,7 +275,7 @@ class Assembly:
     def _min_split(self, site: str) -> int:
         d = self.choice.templates[site].design
         free = locality.domain_racks(d.racks, d.domain_racks)
-        return locality.lower_bound_split(free, self.block.rack_stages, d.racks // self.block.rack_stages)
+        return locality.lower_bound_split(free, self.block.rack_stages, len(self.orders[site][0]))
 
     @cached_property
     def _at_sites(self) -> Sites:
@@ -340,6 +347,7 @@ def plan_of(
         fabric=a.fabric,
         transport=factor(instance.network),
         placement=a.placement,
+        reliability=reliability_section(choice, a.metrics.step_days_to_train),
         cost=a.bill,
         proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
         stopped=solution.stopped,

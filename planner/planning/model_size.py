@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from planner.errors import InputError, InternalError
-from planner.instance.instance import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.instance.model_family import Choose, Ideal, ModelChoice
 from planner.models.model_size import Candidate, instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import scaling_laws, step

@@ -35,6 +35,8 @@ class Job:
         The shortest interval between checkpoints; 0 where the step is not known.
     shares_state
         Replicas share the optimiser's state, so that a lost one is replaced from copies in its neighbours' memory.
+    replicas
+        A job of one alone cannot lose it.
     writers
         GPUs that share the writing, where bounds count on more than are at work; 0: those at work.
     """
@@ -43,6 +45,7 @@ class Job:
     gpus: Num
     replica_gpus: Num
     state_bytes: float
+    replicas: Num = 2
     step_seconds: Num = 0.0
     shares_state: bool = False
     writers: Num = 0.0
@@ -162,8 +165,8 @@ def _restarted(job: Job, recovery: Recovery, target: CheckpointTarget) -> Way:
             "checkpoints": np.where(interval > 0, write / np.where(interval > 0, interval, 1.0), 0.0) + older,
             "restarts": restart / mean,
         }
-    parts["work done again"] = (stretch - 1) - write / np.where(interval > 0, interval, np.inf) - parts["restarts"]
-    parts["work done again"] = parts["work done again"] + (stretch - 1) * older
+    parts["lost work"] = (stretch - 1) - write / np.where(interval > 0, interval, np.inf) - parts["restarts"]
+    parts["lost work"] = parts["lost work"] + (stretch - 1) * older
     return Way(
         recovery=recovery,
         target=target,
@@ -193,21 +196,20 @@ def _elastic(job: Job) -> Way:
     with np.errstate(divide="ignore", invalid="ignore"):
         interval = np.maximum(np.where(rare > 0, np.sqrt(2 * write / rare), np.inf), job.step_seconds)
         written = np.where(np.isfinite(interval) & (interval > 0), write / interval, 0.0)
-        again = np.where(rare > 0, rare * interval / 2, 0.0)
+        lost = np.where(rare > 0, rare * interval / 2, 0.0)
     stalls = (r.elastic_stall_seconds + r.correlated_share * job.restart_seconds) / mean
     copies = np.zeros_like(written)
     if job.shares_state:
         step = np.asarray(job.step_seconds, dtype=np.float64)
         copies = np.where(step > 0, job.write_seconds("memory") / np.where(step > 0, step, 1.0), 0.0)
     away = job.replica_gpus * rate * r.rejoin_seconds
-    alone = np.asarray(job.replica_gpus) >= np.asarray(job.gpus)
-    stretch = (1 + written + copies) * (1 + stalls + again) * (1 + away)
-    first = {"checkpoints": written + copies, "restarts": stalls, "work done again": again, "replicas away": away}
+    stretch = (1 + written + copies) * (1 + stalls + lost) * (1 + away)
+    first = {"checkpoints": written + copies, "restarts": stalls, "lost work": lost, "replicas away": away}
     scale = (stretch - 1) / np.maximum(sum(first.values()), 1e-300)
     return Way(
         recovery="elastic",
         target="storage",
-        stretch=np.where(alone, np.inf, stretch),
+        stretch=np.where(np.asarray(job.replicas) > 1, stretch, np.inf),
         interval_seconds=interval,
         write_seconds=write,
         restart_seconds=r.elastic_stall_seconds + 0.0 * stretch,

@@ -37,11 +37,11 @@ def enough_share(needed: int, spares: int, availability: float) -> float:
 
 @lru_cache(maxsize=65536)
 def min_spares(needed: int, availability: float, target: float) -> int:
-    """Return the fewest spare racks that leave enough racks for a share of time; 0 for a target of 0.
+    """Return the fewest spare racks, one at least, that leave enough racks for a share of time; none for a share of 0.
 
     The share grows with them: doubled until it is reached, then halved to the fewest.
     """
-    if target <= 0 or needed <= 0 or enough_share(needed, 0, availability) >= target:
+    if target <= 0 or needed <= 0:
         return 0
     if availability <= 0:
         raise ValueError("racks that are never fit for work")

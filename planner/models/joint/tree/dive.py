@@ -12,7 +12,7 @@ from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.tree.shapes import first_shape
 from planner.models.joint.tree.tree import Tree
-from planner.models.joint.world import EPS, Plan, World
+from planner.models.joint.world import EPS, Plan, World, spared
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
 DIVES = 40  # columns that are tried for a first incumbent
@@ -100,11 +100,12 @@ def descend(tree: Tree, column: Column) -> bool:
             if priced:
                 break
             continue
-        shape_problem = first_shape(tree, fewer)
-        plan = None if shape_problem is None else fastest(shape_problem, tree.cutoff * (1 - 2 * EPS), likely=True)
-        if plan is not None:
-            tree.keep(plan)
-            priced = True
+        for choice in spared(tree.world, fewer):
+            shape_problem = first_shape(tree, choice)
+            plan = None if shape_problem is None else fastest(shape_problem, tree.cutoff * (1 - 2 * EPS), likely=True)
+            if plan is not None:
+                tree.keep(plan)
+                priced = True
     return priced
 
 
