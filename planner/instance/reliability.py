@@ -58,7 +58,7 @@ class Reliability(Sourced):
         ("storage", "memory"), min_length=1, description="Where checkpoints may be written."
     )
     spare_targets: tuple[SpareTarget, ...] = Field(
-        (0.0, 0.9, 0.99, 0.999),
+        (0.0, 0.99),
         min_length=1,
         description="Spare racks of a site: the fewest that leave enough racks for such a share of time; 0: none.",
     )

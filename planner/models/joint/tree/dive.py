@@ -100,13 +100,20 @@ def descend(tree: Tree, column: Column) -> bool:
             if priced:
                 break
             continue
-        for choice in spared(tree.world, fewer):
-            shape_problem = first_shape(tree, choice)
-            plan = None if shape_problem is None else fastest(shape_problem, tree.cutoff * (1 - 2 * EPS), likely=True)
-            if plan is not None:
-                tree.keep(plan)
-                priced = True
+        plan = _likely_plan(tree, fewer)
+        if plan is not None:
+            tree.keep(plan)
+            priced = True
     return priced
+
+
+def _likely_plan(tree: Tree, column: Column) -> Plan | None:
+    """Return a fast plan of a column's most even shape with the most spare racks that the money may pay."""
+    for choice in sorted(spared(tree.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+        shape_problem = first_shape(tree, choice)
+        if shape_problem is not None:
+            return fastest(shape_problem, tree.cutoff * (1 - 2 * EPS), likely=True)
+    return None
 
 
 def _with_replicas(tree: Tree, column: Column, replicas: int, *, pinned: bool) -> Column | None:

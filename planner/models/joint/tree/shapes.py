@@ -33,6 +33,8 @@ def next_shape(tree: Tree, cursor: Cursor) -> tuple[float, float, ShapeProblem] 
         tree.tick()
         shape_problem = ShapeProblem(world=world, column=column, shape=shape)
         most = replace(shape, min_replicas=max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1))
+        if math.isinf(shape_problem.min_stretch):  # never enough racks at all sites; less even shapes may differ
+            continue
         stretch = shape_problem.free_stretch
         free = replace(shape_problem, shape=most)
         least = free.bound(phi, phi, tree.cutoff, shape_problem.best_fibre, stretch=stretch)
