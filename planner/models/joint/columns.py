@@ -348,7 +348,7 @@ def free_seconds(world: World, column: Column, cutoff: float) -> float:
     calendar = world.problem.calendar
     if calendar is None:
         return _free_step_seconds(world, column, cutoff)
-    stretch = float(calendar.column_floor(column.d, column.replica_gpus))
+    stretch = calendar.least_stretch(column.d, column.replica_gpus)
     return stretch * _free_step_seconds(world, column, cutoff / stretch)
 
 
