@@ -2,9 +2,12 @@
 
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced
+from planner.instance.catalogue import catalogue
 from planner.instance.model_family import Choose
 
 
@@ -28,7 +31,9 @@ class Experts(Sourced):
 class LatentAttention(Sourced):
     """Multi-head latent attention with low-rank queries, keys and values (DeepSeek-V3, arXiv 2412.19437, 2.1.1)."""
 
-    q_rank: Count = Field(description="Width of a token's compressed queries.")
+    q_rank: Count | None = Field(
+        None, description="Width of a token's compressed queries; absent: not compressed (DeepSeek-V2-Lite)."
+    )
     kv_rank: Count = Field(description="Width of a token's compressed keys and values.")
     head_nope: Count = Field(description="Width of a head's query and key without position.")
     head_rope: Count = Field(description="Width of a head's query and shared key with rotary position.")
@@ -111,6 +116,21 @@ class Precision(Sourced):
     optimizer_bytes: NonNegative = Field(description="Per parameter, all moments.")
     activation_bytes: Positive = Field(description="Per stored activation element.")
     collective_bytes: Positive = Field(description="Per activation element that tensor and pipeline parallelism send.")
+
+
+DEFAULT_PRECISION = "bf16"  # of the catalogue
+
+
+def _default_precision() -> Precision:
+    """Return the catalogue's precision that holds where none is given."""
+    return Precision.model_validate(catalogue("precisions")[DEFAULT_PRECISION])
+
+
+class _OrName:
+    """Lets the JSON Schema take the name of a catalogue's entry, which is put in its place before the types are."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"type": "string"}]}
 
 
 Zero = Literal[0, 1, 2, 3]
@@ -198,7 +218,9 @@ class Workload(Sourced):
     model: Model | str = Field(description="The architecture, inline or by catalogue name.")
     tokens: Positive = Field(description="Training tokens.")
     sequence_length: Count = Field(description="Tokens per sequence.")
-    precision: Precision
+    precision: Annotated[Precision, _OrName()] = Field(
+        default_factory=_default_precision, description="Inline or by catalogue name (bf16, fp8, ...); absent: bf16."
+    )
     software: Software | str = Field("megatron-core", description="The framework, inline or by catalogue name.")
     availability: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of wall time that trains.")
     choose: Choose | None = Field(None, description="Choose model and tokens, which may then be left out.")
