@@ -23,7 +23,7 @@ from planner.cli.commands import (
     sweep,
     topology,
 )
-from planner.cli.commands.files import catalogue, importing, init
+from planner.cli.commands.files import catalogue, exporting, importing, init
 from planner.cli.console import BAD_INPUT, BROKEN, DONE, INTERRUPTED
 from planner.errors import InputError, PlannerError
 from planner.version import __version__
@@ -50,6 +50,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(importing.app, name="import")
+app.add_typer(exporting.app, name="export")
 app.add_typer(grid.app, name="grid")
 app.add_typer(fabric.app, name="fabric")
 
@@ -63,7 +64,7 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def planner(
-    version: Annotated[  # noqa: ARG001 - its callback acts on it
+    version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:

@@ -25,7 +25,7 @@ def shipped_names() -> list[str]:
 
 
 def instance_path(given: Path) -> Path:
-    """Return a file that exists under its path, or else the instance that ships under its bare name.
+    """Return a file that exists under its path, else the instance that ships under that name.
 
     Raises
     ------
@@ -66,7 +66,8 @@ def instance_data(data: Any, where: str) -> dict[str, Any]:
     """
     if not isinstance(data, dict):
         raise InputError(
-            f"{where}: must be a JSON object or a YAML mapping (is {type(data).__name__}); see `planner schema instance`"
+            f"{where}: must be a JSON object or a YAML mapping (is {type(data).__name__}); "
+            "see `planner schema instance`"
         )
     if kind_of(data) == "plan":
         return instance_data(data["instance"], f"{where}: instance")

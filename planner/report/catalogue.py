@@ -58,7 +58,7 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
     "models": (("weights", "for a token", "layers", "hidden", "experts x used"), _model),
     "accelerators": (("HBM", "TFLOP/s", "scale-up", "NIC", "types"), _accelerator),
     "racks": (("GPUs", "IT kW", "price"), _rack),
-    "switches": (("ports", "port Gb/s", "price_usd", "watts"), _by_keys("ports", "port_gbps", "price_usd", "power_watts")),
+    "switches": (("ports", "Gb/s", "price_usd", "watts"), _by_keys("ports", "port_gbps", "price_usd", "power_watts")),
     "media": (("reach m", "price_usd", "watts"), _by_keys("reach_m", "price_usd", "power_watts")),
     "precisions": (("products", "weights", "gradients", "moments"), _by_keys(
         "compute", "parameter_bytes", "gradient_bytes", "optimizer_bytes"

@@ -50,7 +50,7 @@ def test_active_parameters_are_the_published(name: str) -> None:
 
 
 def test_windows() -> None:
-    """Windowed layers by the list, by the pattern of the family, in every layer, or in none where it is switched off."""
+    """Windowed layers by the list, by the family's pattern, in every layer, or in none where switched off."""
     seen = {n: model_of(known(n)["config"], n, n) for n in NAMES}
     windows = {n: (m.window, m.window_layers) for n, m in seen.items() if m.window_layers}
     assert windows == {

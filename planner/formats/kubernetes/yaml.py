@@ -93,7 +93,7 @@ def _node(event: yaml.NodeEvent, source: str, line: int) -> Node:
         what = f"tag {tag}" if tag else f"anchor {event.anchor}"
         raise InputError(f"{source}: line {line}: {what} is YAML that is not read here; write the value itself")
     if isinstance(event, yaml.ScalarEvent):
-        return Node(line, event.value, plain=event.style is None)
+        return Node(line, event.value, plain=not event.style)
     return Node(line, [] if isinstance(event, yaml.SequenceStartEvent) else {})
 
 

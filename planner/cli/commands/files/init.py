@@ -1,6 +1,5 @@
 """`planner init`: a first instance to start from."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
