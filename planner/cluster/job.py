@@ -26,7 +26,7 @@ AXIS_ALIASES = {"dp": "data", "pp": "pipeline", "tp": "tensor", "cp": "context",
 class GroupKind(Frozen):
     """All-reduce groups of one size."""
 
-    name: Name
+    name: Name = Field(description="Of the kind.")
     size: Count = Field(description="Nodes of one group.")
     count: Count = Field(description="Groups of this kind.")
 
@@ -34,7 +34,7 @@ class GroupKind(Frozen):
 class Job(Frozen):
     """What to place: a mesh of equal groups, or groups of several sizes."""
 
-    name: Name
+    name: Name = Field(description="By which placements and launchers name it.")
     mesh: dict[Name, Count] | None = Field(
         None,
         description='Axis sizes in rank order, slowest first: {"pipeline": 8, "data": 16}; lines along data, tensor, '

@@ -43,10 +43,10 @@ class LatentAttention(Sourced):
 class Model(Sourced):
     """A decoder-only Transformer: dense, or with routed experts; attention is full, or in some layers windowed."""
 
-    name: str
-    layers: Count
-    hidden: Count
-    heads: Count
+    name: str = Field(description="By which plans name it.")
+    layers: Count = Field(description="Transformer layers.")
+    hidden: Count = Field(description="Width of the hidden state.")
+    heads: Count = Field(description="Attention heads.")
     kv_heads: Count | None = Field(None, description="KV heads of grouped-query attention; absent: heads.")
     head_size: Count | None = Field(None, description="Width of a head; absent: hidden / heads.")
     latent_attention: LatentAttention | None = Field(None, description="In place of kv_heads and head_size.")
@@ -55,7 +55,7 @@ class Model(Sourced):
     ffn: Count | None = Field(None, description="FFN width of a dense layer; absent: 4 hidden.")
     gated_ffn: bool = Field(False, description="Three FFN matrices (SwiGLU) and not two, in experts too.")
     experts: Experts | None = Field(None, description="Routed experts; absent: every layer is dense.")
-    vocabulary: Count
+    vocabulary: Count = Field(description="Entries of the embedding, padding included.")
     tied_embeddings: bool = Field(True, description="The LM head shares the embedding's weights.")
 
     @model_validator(mode="after")
@@ -146,7 +146,7 @@ class Software(Sourced):
     One that does not say what it can run is the user's own, which can run all.
     """
 
-    name: str
+    name: str = Field(description="By which files name it.")
     flash_attention: bool = Field(True, description="One kernel keeps no scores and skips the causal half.")
     attention_share: Share = Field(1.0, description="Share of the accelerator's attention efficiency.")
     score_efficiency: Share = Field(0.5, description="Share of the GEMM efficiency that unfused scores reach.")
