@@ -24,6 +24,7 @@ from planner.cli.commands import (
     topology,
 )
 from planner.cli.commands.files import catalogue, exporting, importing, init
+from planner.cli.commands.jobs import changes
 from planner.cli.console import BAD_INPUT, BROKEN, DONE, INTERRUPTED
 from planner.errors import InputError, PlannerError
 from planner.version import __version__
@@ -45,6 +46,7 @@ app = typer.Typer(
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(solve.solve, evaluate.evaluate, explain.explain, inspect.check, inspect.show, inspect.schema, place.place),
     *(simulate.simulate, limits.limits, plot.plot, report.report, inspect.compare, sweep.sweep, topology.topology),
+    *(changes.defragment, changes.preempt, changes.resize, changes.queue),
     *(calibrate.calibrate, init.init, catalogue.catalogue),
 )
 for command in COMMANDS:

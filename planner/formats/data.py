@@ -13,7 +13,7 @@ YAML = (".yaml", ".yml")
 _WORDS = {"": None, "~": None, **dict.fromkeys(("null", "Null", "NULL"), None)} | {
     word: value for value, words in ((True, "true True TRUE"), (False, "false False FALSE")) for word in words.split()
 }
-_NUMBER = re.compile(r"[-+]?(\d[\d_]*)?(\.\d*)?([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 
 def read_yaml_data(text: str, where: str) -> Any:
@@ -40,7 +40,7 @@ def _data(node: Node, where: str) -> Any:
         return text
     if text in _WORDS:
         return _WORDS[text]
-    if any(c.isdigit() for c in text) and _NUMBER.fullmatch(text):
+    if _NUMBER.fullmatch(text):
         return json_or_text(_as_json(text), f"{where}: line {node.line}")
     return text
 
