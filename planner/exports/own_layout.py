@@ -1,15 +1,14 @@
 """A layout given in full as a plan's file: what `compare`, `report` and `check` take beside plans that were solved."""
 
 from planner.checks.cost import recomputed
-from planner.instance.identity import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.version import __version__
 
-OTHER_DECISIONS = ("grid", "wan", "network")
+OTHER_DECISIONS = ("grid", "wan", "network", "reliability")
 
 
 def layout_question(instance: Instance, gpus: int) -> Instance:

@@ -1,5 +1,7 @@
 """What the user gives: one frozen, self-describing instance of the planning question."""
 
+import hashlib
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -8,6 +10,7 @@ from planner.instance.base import Frozen, NonNegative, Positive, Sourced
 from planner.instance.grid import Grid
 from planner.instance.hardware import Hardware
 from planner.instance.network import Network
+from planner.instance.reliability import Reliability
 from planner.instance.wan import Wan
 from planner.instance.workload import Workload
 
@@ -46,4 +49,13 @@ class Instance(Sourced):
     network: Network | None = Field(
         None, description="What the fabric is built from; absent: no fabric and no placement."
     )
+    reliability: Reliability | str | None = Field(
+        None, description="Failures and what they cost, inline or by catalogue name; absent: none is counted."
+    )
     pins: dict[str, Any] = Field(default_factory=dict, description="Decisions fixed by hand, by dotted path.")
+
+
+def instance_sha256(instance: Instance) -> str:
+    """Return the SHA-256 of an instance's JSON with sorted keys and no spaces."""
+    text = json.dumps(instance.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -29,7 +29,9 @@ class LayoutMetrics(Frozen):
     memory_breakdown_bytes: dict[str, float] = Field(description="Parts on the worst GPU.")
     memory_limit_bytes: float = Field(description="HBM of a GPU less its reserves.")
     mfu: float = Field(description="Model FLOP over dense peak of the GPUs used.")
-    days_to_train: float = Field(description="Of all tokens, availability included.")
+    days_to_train: float = Field(description="On a calendar, what stops cost with them where failures count.")
+    step_days_to_train: float = Field(description="Of steps alone, as if nothing ever failed.")
+    useful_share: float = Field(description="Share of the days to train that steps take.")
     days_to_train_interval: tuple[float, float] = Field(
         description="Within it lie 4 of 5 measured runs of the same precision, scale and stack."
     )

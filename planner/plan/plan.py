@@ -12,6 +12,7 @@ from planner.plan.fabric import FabricPlan, TransportFactor
 from planner.plan.layout import LayoutPlan, PoolsPlan
 from planner.plan.placement import PlacementPlan
 from planner.plan.proof import JointProof
+from planner.plan.reliability import ReliabilityPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 
@@ -46,6 +47,7 @@ class Plan(Frozen):
     fabric: FabricPlan | None = Field(None, description="Switches and links of every site; null without a network.")
     transport: TransportFactor | None = Field(None, description="Where the slowdown is simulated.")
     placement: PlacementPlan | None = Field(None, description="Which racks carry which stage; null without a network.")
+    reliability: ReliabilityPlan | None = Field(None, description="Where the instance counts failures.")
     cost: Cost | None = Field(None, description="The bill.")
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     proof: JointProof | None = Field(None, description="What the bound rests on beside physics, for days to train.")

@@ -99,6 +99,8 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
             holder[key] = _entry(kind, holder[key], f"{where}: {part}.{key}")
     if isinstance(data.get("hardware"), dict):
         _resolve_pools(data["hardware"], where)
+    if isinstance(data.get("reliability"), str):
+        data["reliability"] = _entry("reliability", data["reliability"], f"{where}: reliability")
     network = data.get("network")
     for kind in ("switches", "media"):
         if isinstance(network, dict) and isinstance(network.get(kind), list):
