@@ -158,6 +158,10 @@ class Software(Sourced):
     sharding_exposed: Fraction = Field(0.0, description="Share of hidden ZeRO traffic that slows a micro-batch.")
     expert_overlap: Fraction = Field(0.0, description="Share of the experts' all-to-all hidden behind products.")
     expert_once_per_domain: bool = Field(False, description="A token crosses once for all experts of a domain.")
+    dispatch_seconds: NonNegative = Field(
+        0.0, description="Routing, and the start of a dispatch or a combination of tokens, beside its traffic."
+    )
+    expert_seconds: NonNegative = Field(0.0, description="Start of one expert's product or cast among the grouped.")
     expert_efficiency: Share = Field(1.0, description="Share of the GEMM efficiency that experts' products reach.")
     context_overlap: Fraction = Field(
         1.0,

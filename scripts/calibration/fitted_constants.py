@@ -128,6 +128,8 @@ KNOWN: tuple[Known, ...] = (
     *_software("data_efficiency", (0.15, 1.0), (0.8, 0.3), (DEEPSPEED, CORE)),
     *_software("sharding_exposed", (0.01, 1.0), (0.3, 0.5), (*OVERLAPPING, FOUNDRY, TITAN)),
     *_software("expert_overlap", (0.01, 0.98), (0.3, 0.5), (BRIDGE, BRIDGE_2025), own={BRIDGE: (0.6, 0.15)}),
+    *_software("dispatch_seconds", (1e-6, 5e-3), (2e-4, 1.0), (CORE, BRIDGE, BRIDGE_2025)),
+    *_software("expert_seconds", (1e-7, 2e-4), (5e-6, 0.7), (CORE, BRIDGE, BRIDGE_2025)),
     *_software("expert_efficiency", (0.15, 1.0), (0.7, 0.5), (CORE, BRIDGE, BRIDGE_2025)),
 )
 CONSTANTS: tuple[Constant, ...] = tuple(k.constant for k in KNOWN)

@@ -102,8 +102,8 @@ def expert_exchange_seconds(m: Machine, s: Shape) -> float:
     if m.software.expert_once_per_domain and far.ranks > 1:
         copies = far.ranks * (1 - (1 - 1 / far.ranks) ** experts.per_token)
         far = replace(far, bytes_per_second=far.bytes_per_second * experts.per_token / copies)
-    each = float(all_to_all(size, (near, far))) + m.software.collective_seconds
-    return 2 * each * (1 - m.software.expert_overlap)
+    exposed = float(all_to_all(size, (near, far))) * (1 - m.software.expert_overlap)
+    return 2 * (exposed + m.software.dispatch_seconds)
 
 
 def _selective_seconds(m: Machine, s: Shape, forward: list[Operation]) -> float:

@@ -132,6 +132,7 @@ class Passes:
         count: Num = 1,
         dtype: Dtype | None = None,
         share: float = 1.0,
+        each_seconds: float = 0.0,
     ) -> None:
         """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient.
 
@@ -141,14 +142,16 @@ class Passes:
         forward = gemm_seconds(m, rows, inner, columns, count=count, dtype=dtype)
         back = gemm_seconds(m, rows, columns, inner, count=count, dtype=dtype)
         weights = gemm_seconds(m, inner, rows, columns, count=count, dtype=dtype, out_bytes=gradient)
-        self.forward.append(Operation(name, "gemm", float(forward / share)))
-        self.backward.append(Operation(name, "gemm", float((back + weights) / share), float(weights / share)))
+        starts = float(count * each_seconds)
+        self.forward.append(Operation(name, "gemm", float(forward / share) + starts))
+        delayed = float(weights / share) + starts
+        self.backward.append(Operation(name, "gemm", float(back / share) + starts + delayed, delayed))
         if (dtype or m.precision.compute) in NARROW:
             cast, traffic = f"cast for {name}", m.software.quantise_traffic
             each = m.precision.activation_bytes + 2 * COMPUTE_BYTES[m.precision.compute]
             rate = hbm_rate(m) / traffic if traffic else float("inf")
-            self.forward.append(Operation(cast, "quantise", float(count * rows * inner * each / rate)))
-            self.backward.append(Operation(cast, "quantise", float(count * rows * columns * each / rate)))
+            self.forward.append(Operation(cast, "quantise", float(count * rows * inner * each / rate) + starts))
+            self.backward.append(Operation(cast, "quantise", float(count * rows * columns * each / rate) + starts))
 
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
         """Add element-wise work that moves so many elements forward and backward."""
@@ -254,11 +257,11 @@ def _routed(p: Passes, own: Num, s: Shape) -> None:
     gated = m.model.gated_ffn
     count = max(1.0, experts.count / s.expert_parallel)
     rows = own * experts.per_token / count
-    share = m.software.expert_efficiency
-    p.gemm("experts in", rows, m.model.hidden, experts.ffn * (2 if gated else 1), count=count, share=share)
-    each = own * experts.per_token * experts.ffn
-    p.elementwise("experts activation", each * (3 if gated else 2), each * (5 if gated else 3))
-    p.gemm("experts out", rows, experts.ffn, m.model.hidden, count=count, share=share)
+    each = {"count": count, "share": m.software.expert_efficiency, "each_seconds": m.software.expert_seconds}
+    p.gemm("experts in", rows, m.model.hidden, experts.ffn * (2 if gated else 1), **each)
+    inner = own * experts.per_token * experts.ffn
+    p.elementwise("experts activation", inner * (3 if gated else 2), inner * (5 if gated else 3))
+    p.gemm("experts out", rows, experts.ffn, m.model.hidden, **each)
 
 
 def head_seconds(m: Machine, s: Shape) -> float:
