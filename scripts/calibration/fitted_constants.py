@@ -123,7 +123,7 @@ KNOWN: tuple[Known, ...] = (
     *_software("elementwise_traffic", (0.3, 8.0), (1.3, 0.6)),
     *_software("quantise_traffic", (0.1, 8.0), (1.0, 0.7), (*OVERLAPPING, FOUNDRY, TITAN)),
     *_software("loss_bytes_per_logit", (4.0, 250.0), (18.0, 0.8), own=UNFUSED_LOSS | {BRIDGE: (14.0, 0.3)}),
-    *_software("launch_seconds", (1e-6, 4e-4), (1.5e-5, 1.5), apart=(OVERLAP,)),
+    *_software("launch_seconds", (1e-6, 4e-4), (1.5e-5, 1.5), own={OVERLAP: (2e-4, 0.3)}, apart=(OVERLAP,)),
     *_software("collective_seconds", (1e-6, 2e-3), (3e-5, 1.2), own={DEEPSPEED: (5e-5, 0.8)}),
     *_software("microbatch_seconds", (1e-5, 3e-2), (1e-3, 1.5), MEGATRON),
     *_software("pipeline_start_seconds", (1e-6, 1e-2), (3e-5, 1.5), MEGATRON[1:]),
@@ -133,7 +133,7 @@ KNOWN: tuple[Known, ...] = (
     *_software("data_efficiency", (0.15, 1.0), (0.8, 0.3), (DEEPSPEED, CORE)),
     *_software("sharding_exposed", (0.01, 1.0), (0.3, 0.5), (*OVERLAPPING, FOUNDRY, TITAN)),
     *_software("expert_overlap", (0.01, 0.98), (0.3, 0.5), (BRIDGE, BRIDGE_2025), own={BRIDGE: (0.6, 0.15)}, apart=(FLEX, OVERLAP)),
-    *_software("dispatch_seconds", (1e-6, 5e-3), (2e-4, 1.0), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX, OVERLAP)),
+    *_software("dispatch_seconds", (1e-6, 5e-3), (2e-4, 1.0), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
     *_software("expert_seconds", (1e-7, 2e-4), (5e-6, 0.7), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
     *_software("expert_efficiency", (0.15, 1.0), (0.7, 0.5), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
 )
