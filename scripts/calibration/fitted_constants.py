@@ -104,6 +104,7 @@ KNOWN: tuple[Known, ...] = (
         *(A100, H100, CAPPED, BLACKWELL, B300),
         own={"A100-40GB": (0.6, 0.2), "H100": (0.55, 0.2), CAPPED[0]: (0.45, 0.2), "B300": (0.6, 0.1)},
     ),
+    *_accelerators("softmax_width", (1.0, 400.0), (60.0, 0.4), A100, HOPPER, FIFTH, own={A100[0]: (8.0, 0.5), FIFTH[0]: (128.0, 0.4)}),
     *_accelerators("scale_up_latency_seconds", (5e-7, 4e-5), (5e-6, 0.5), A100, HOPPER, FIFTH),
     *_accelerators("gemm_efficiency.operand_traffic", (0.02, 1.0), (0.5, 0.7), EVERY),
     *_accelerators("gemm_efficiency.tail_elements", (1e5, 2e7), (2e6, 0.5), A100, HOPPER, FIFTH),
@@ -127,7 +128,7 @@ KNOWN: tuple[Known, ...] = (
     *_software("collective_seconds", (1e-6, 2e-3), (3e-5, 1.2), own={DEEPSPEED: (5e-5, 0.8)}),
     *_software("microbatch_seconds", (1e-5, 3e-2), (1e-3, 1.5), MEGATRON),
     *_software("pipeline_start_seconds", (1e-6, 1e-2), (3e-5, 1.5), MEGATRON[1:]),
-    *_software("step_seconds", (1e-3, 2.0), (2e-2, 0.2), own={BRIDGE: (5e-2, 0.7), BRIDGE_2025: (5e-2, 0.7)}),
+    *_software("step_seconds", (1e-3, 2.0), (2e-2, 0.2), own={BRIDGE: (5e-2, 0.7), BRIDGE_2025: (5e-2, 0.2)}),
     *_software("tensor_overlap", (0.02, 0.98), (0.5, 0.5), (*OVERLAPPING, TITAN)),
     *_software("data_exposed", (0.01, 1.0), (0.2, 0.5), OVERLAPPING),
     *_software("data_efficiency", (0.15, 1.0), (0.8, 0.3), (DEEPSPEED, CORE)),
@@ -135,6 +136,6 @@ KNOWN: tuple[Known, ...] = (
     *_software("expert_overlap", (0.01, 0.98), (0.3, 0.5), (BRIDGE, BRIDGE_2025), own={BRIDGE: (0.6, 0.15)}, apart=(FLEX, OVERLAP)),
     *_software("dispatch_seconds", (1e-6, 5e-3), (2e-4, 1.0), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
     *_software("expert_seconds", (1e-7, 2e-4), (5e-6, 0.7), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
-    *_software("expert_efficiency", (0.15, 1.0), (0.7, 0.5), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
+    *_software("expert_efficiency", (0.15, 1.0), (0.7, 0.5), (CORE, BRIDGE, BRIDGE_2025), own={FLEX: (0.85, 0.06)}, apart=(FLEX,)),
 )
 CONSTANTS: tuple[Constant, ...] = tuple(k.constant for k in KNOWN)

@@ -16,6 +16,7 @@ from planner.physics.training.transformer import attention_score_flop
 
 COMPUTE_BYTES: dict[Dtype, float] = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp16": 2.0, "fp32": 4.0}
 TENSOR_CORE_ELEMENTS = 8  # of 16 bits, which a row must be a multiple of (NVIDIA, same guide, Tensor Core Requirements)
+USUAL_HEAD = 128  # the width at which attention_efficiency counts
 NARROW: tuple[Dtype, ...] = ("fp4", "fp8")  # types that inputs of a product are cast to
 
 
@@ -213,13 +214,24 @@ def _attention(p: Passes, tokens: Num, s: Shape, window: int | None) -> None:
     if m.software.flash_attention:
         flop = attention_score_flop(model, m.sequence, s.micro_batch, window=window) / (t * s.context_parallel)
         peak = m.gpu.peak_flop_per_second[attention_dtype(m)]
-        seconds = flop / (peak * m.gpu.attention_efficiency * m.software.attention_share)
+        seconds = narrow_heads(m) * flop / (peak * m.gpu.attention_efficiency * m.software.attention_share)
         # The backward kernel computes the scores again: five products where the forward has two (Dao 2023).
         p.forward.append(Operation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
         p.backward.append(Operation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
     else:
         _unfused_scores(p, s)
     p.gemm("projection", tokens, inner / t, model.hidden)
+
+
+def narrow_heads(m: Machine) -> float:
+    """Return how much longer a flash kernel takes for a FLOP than with heads of 128.
+
+    The exponential of a score takes as long whatever the head's width, so that narrow heads reach less of the peak
+    (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials).
+    """
+    latent, least = m.model.latent_attention, m.gpu.softmax_width
+    width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
+    return (width + least) / width * USUAL_HEAD / (USUAL_HEAD + least)
 
 
 def _unfused_scores(p: Passes, s: Shape) -> None:
