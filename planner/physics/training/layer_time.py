@@ -15,7 +15,7 @@ from planner.physics.training.collectives import (
     reduce_scatter,
 )
 from planner.physics.training.context_exchange import context_exchange_seconds
-from planner.physics.training.operations import KINDS, Kind, Machine, Operation, Shape, layer_operations
+from planner.physics.training.operations import KINDS, Kind, Machine, Operation, Shape, head_seconds, layer_operations
 from planner.physics.training.process_groups import (
     LayerKind,
     Weights,
@@ -311,6 +311,25 @@ def sharding_traffic_seconds(
         return 0.0, reduce
     gather = hierarchical_seconds(m, s, weights, m.precision.working_parameter_bytes, *group)
     return gather, gather + reduce
+
+
+def end_sharding_seconds(
+    m: Machine, s: Shape, weights: Weights, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: Num, end: Num
+) -> Num:
+    """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch.
+
+    Stage 3 gathers them once and keeps them until their backward pass, stages 2 and 3 reduce their gradients: neither
+    belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide of it what they can,
+    but for the share that the framework exposes in any case.
+    """
+    if zero_stage < 2:
+        return 0.0
+    group = (replicas_per_rack, racks, slowdown)
+    traffic = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *group, layers=0.0, end=end)
+    if zero_stage > 2:
+        size = m.precision.working_parameter_bytes
+        traffic = traffic + hierarchical_seconds(m, s, weights, size, *group, layers=0.0, end=end)
+    return np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
 
 def wan_tail_seconds(
