@@ -116,7 +116,7 @@ KNOWN: tuple[Known, ...] = (
     *_accelerators("gemm_efficiency.tail_elements", (1e5, 2e7), (2e6, 0.5), A100, HOPPER, FIFTH),
     *_accelerators("gemm_efficiency.unaligned_share", (0.02, 1.0), (0.25, 0.5), A100),
     *_accelerators("hbm_efficiency", (0.4, 0.98), (0.8, 0.12), EVERY),
-    *_accelerators("kernel_seconds", (3e-7, 3e-5), (4e-6, 0.8), EVERY),
+    *_accelerators("kernel_seconds", (3e-7, 3e-5), (4e-6, 0.8), A100, HOPPER, FIFTH),
     *_accelerators(
         "scale_up_efficiency",
         (0.3, 0.98),
