@@ -11,6 +11,8 @@ from planner.instance.catalogue import catalogue
     [
         ("26.06 NeMo", "GB300", "GPT OSS 120B", "", "megatron-bridge"),
         ("26.08 NeMo", "B300", "Qwen3_30B_a3B", "", "megatron-bridge"),
+        ("26.08 NeMo", "B300", "DeepSeekV3", "", FLEX),
+        ("26.04 NeMo", "B200", "DeepSeekV3", "2", "megatron-bridge"),  # overlaps under graphs
         ("26.06 NeMo", "H100-SXM", "Qwen3_30B_a3B", "", FLEX),  # the recipes for Hopper have no graphs of whole steps
         ("26.04 NeMo", "H100-SXM", "Qwen3_235B_a22B", "4", OVERLAP),
         ("25.09 NeMo", "H100-SXM", "DeepSeekV3", "4", OVERLAP),
@@ -25,8 +27,14 @@ from planner.instance.catalogue import catalogue
 )
 def test_stack_of_a_mixture_of_experts(release: str, gpu: str, model: str, chunks: str, stack: str) -> None:
     """Releases, machines and models as the published recipes have them."""
-    row = {"table": release, "gpu_type": gpu, "model": model, "interleave_vp": chunks, "moe": "1"}
+    row = {"table": release, "gpu_type": gpu, "model": model, "interleave_vp": chunks, "moe": "1"} | {"precision": "MXFP8"}
     assert bridge_stack(row) == stack
+
+
+def test_only_steps_in_8_bits_are_graphs_as_a_whole() -> None:
+    """In 16 bits the recipes of 26.06 are those of the releases before."""
+    row = {"table": "26.06 NeMo", "gpu_type": "GB200", "model": "DeepSeekV3", "interleave_vp": "4", "moe": "1"}
+    assert bridge_stack(row | {"precision": "BF16"}) == FLEX
 
 
 @pytest.mark.parametrize(("release", "stack"), [("25.11 NeMo", ALL_TO_ALL), ("26.06 NeMo", "megatron-bridge")])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.instance.hardware import Accelerator
+from planner.instance.workload import Experts
 from planner.physics.num import Num
 from planner.physics.training.collectives import (
     all_gather,
@@ -86,12 +87,29 @@ def _linear_layers(m: Machine, kind: LayerKind) -> list[tuple[int, int]]:
     return [(h, inner + 2 * model.kv * model.head), (inner, h), *ffn]
 
 
+def domains_of_token(experts: Experts, domains: float) -> float:
+    """Return how many of n domains have experts of a token on average, its k experts at random in g of G groups.
+
+    Without groups n·(1 - (1 - 1/n)^k). A domain of whole groups, q = G/n of them, has j of the token's with the odds
+    of drawing g from G, and none of its experts with (1 - j/g)^k; one that is a part of a group has it with g/G
+    (node-limited routing: DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+    """
+    k, total, own = experts.per_token, experts.groups, experts.groups_per_token
+    if domains >= total:
+        return domains * own / total * (1 - (1 - total / (domains * own)) ** k)
+    q = round(total / domains)
+    ways = math.comb(total, own)
+    missed = math.fsum(
+        math.comb(q, j) * math.comb(total - q, own - j) / ways * (1 - j / own) ** k for j in range(min(q, own) + 1)
+    )
+    return domains * (1 - missed)
+
+
 def expert_exchange_seconds(m: Machine, s: Shape) -> float:
     """Compute the exposed seconds of dispatching tokens to experts and combining the results, in one pass.
 
     Two all-to-alls of k·h elements a token. Where the framework sends a token once to each domain that has experts of
-    it and spreads it there, the NICs carry the domains' expected number for k experts at random,
-    n·(1 - (1 - 1/n)^k) of n, not k copies.
+    it and spreads it there, the NICs carry as many copies as there are such domains, not k.
     """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
@@ -100,7 +118,7 @@ def expert_exchange_seconds(m: Machine, s: Shape) -> float:
     size = own * experts.per_token * m.model.hidden * m.precision.collective_bytes
     near, far = group_levels(m, stride=1, ranks=s.expert_parallel)
     if m.software.expert_once_per_domain and far.ranks > 1:
-        copies = far.ranks * (1 - (1 - 1 / far.ranks) ** experts.per_token)
+        copies = domains_of_token(experts, float(far.ranks))
         far = replace(far, bytes_per_second=far.bytes_per_second * experts.per_token / copies)
     exposed = float(all_to_all(size, (near, far))) * (1 - m.software.expert_overlap)
     return 2 * (exposed + m.software.dispatch_seconds)

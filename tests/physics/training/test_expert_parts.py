@@ -98,3 +98,27 @@ def test_latent_heads_count_by_their_mean_width() -> None:
             sequence=4,
         )
     ) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("groups", "of_token", "domains", "copies"),
+    [
+        (1, 1, 4, 4 * (1 - 0.75**8)),
+        (8, 8, 8, 8 * (1 - 0.875**8)),  # every group: as without
+        (8, 4, 8, 4 * (1 - 0.75**8)),  # half of the domains, each with a quarter of the experts at hand
+        (8, 4, 4, 4 * (1 - (15 + 40 * 0.75**8 + 15 * 0.5**8) / 70)),  # none, one or both groups of a domain
+        (8, 4, 16, 8 * (1 - 0.875**8)),  # half a group each
+        (8, 1, 4, 1.0),
+    ],
+)
+def test_tokens_reach_the_domains_of_their_groups(groups: int, of_token: int, domains: int, copies: float) -> None:
+    """A token's 8 experts are in few groups, so that it crosses to fewer domains."""
+    experts = Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
+    assert layer_time.domains_of_token(experts, domains) == pytest.approx(copies)
+
+
+def test_groups_divide_the_experts() -> None:
+    """More groups for a token than there are, or groups of no whole number of experts, are refused."""
+    for groups, of_token in ((8, 9), (7, 1)):
+        with pytest.raises(ValueError, match=f"groups must divide count .* \\({groups} of 256 experts, {of_token} for"):
+            Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
