@@ -45,7 +45,7 @@ def storage(size: float) -> str:
 
 def duration(seconds: float) -> str:
     """Write a time in the unit that suits its length: 2.8 s, 3.0 min, 29.3 days."""
-    for unit, scale, most in (("s", 1.0, 100.0), ("min", 60.0, 100.0), ("h", 3600.0, 48.0), ("days", 86_400.0, 1e3)):
+    for unit, scale, most in (("s", 1.0, 60.0), ("min", 60.0, 60.0), ("h", 3600.0, 48.0), ("days", 86_400.0, 1e3)):
         if seconds < most * scale:
             return f"{seconds / scale:,.1f} {unit}" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
     return f"{seconds / (365.25 * 86_400):,.1f} years"

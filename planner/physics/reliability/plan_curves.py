@@ -21,12 +21,14 @@ TARGET = 0.99  # share of time whose spares end half the curve of a plan that ha
 
 @dataclass(frozen=True, slots=True)
 class IntervalCurve:
-    """The useful share of a way to go on by the seconds between checkpoints."""
+    """The useful share of a way to go on by the seconds between checkpoints; infinite seconds: none is written."""
 
     recovery: Recovery
     target: CheckpointTarget
     seconds: tuple[float, ...]
     share: tuple[float, ...]
+    best_seconds: float
+    best_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +88,19 @@ def upkeep_of(plan: Plan) -> Upkeep | None:
 
 def interval_curves(u: Upkeep) -> list[IntervalCurve]:
     """Trace the useful share of each way to go on over the time between checkpoints, no shorter than a step."""
-    allowed = list(choices(u.r, spares=all(u.spare_racks.get(s, 0) for s in u.needed)))
-    best = [float(best_interval(u.job, *way)) for way in allowed]
-    best = [x for x in best if math.isfinite(x) and x > 0]
-    if not best:
+    allowed = choices(u.r, spares=all(u.spare_racks.get(s, 0) for s in u.needed))
+    best = [way_at(u.job, *way, best_interval(u.job, *way)) for way in allowed]
+    known = [float(w.interval_seconds) for w in best if 0 < w.interval_seconds < math.inf]
+    if not known:
         return []
-    low = max(min(best) / FACTOR, float(u.job.step_seconds))
-    seconds = np.geomspace(low, max(best) * FACTOR, POINTS)
+    low = max(min(known) / FACTOR, float(u.job.step_seconds))
+    seconds = np.geomspace(low, max(known) * FACTOR, POINTS)
     found = []
-    for recovery, target in allowed:
-        share = u.there(recovery, u.spare_racks) / np.asarray(way_at(u.job, recovery, target, seconds).stretch)
-        found.append(IntervalCurve(recovery, target, tuple(map(float, seconds)), tuple(map(float, share))))
+    for w in best:
+        there = u.there(w.recovery, u.spare_racks)
+        share = there / np.asarray(way_at(u.job, w.recovery, w.target, seconds).stretch)
+        own = (float(w.interval_seconds), there / float(w.stretch))
+        found.append(IntervalCurve(w.recovery, w.target, tuple(map(float, seconds)), tuple(map(float, share)), *own))
     return found
 
 
