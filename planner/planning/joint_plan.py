@@ -1,6 +1,5 @@
 """The plan that a joint solution stands for: every section from its choices, and what is proven of them together."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +11,6 @@ from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.places.confirm import confirmed
 from planner.models.joint.places.section import sites_section, wan_section
-from planner.models.joint.places.upkeep_section import reliability_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.stages.model import ROUNDING, fastest_split
@@ -20,6 +18,7 @@ from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network import locality, wan_gateway
 from planner.physics.network.locality import Locality
+from planner.physics.reliability import standing
 from planner.physics.site import cost, wan
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
@@ -27,16 +26,17 @@ from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
-from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
+from planner.plan.certificate import Certificate, CheaperPlan, Conflict, Status
 from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, ON_TRUST, UNITS, given_to_sites, joint_mark
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
 from planner.plan.plan import Cost, Plan
 from planner.plan.proof import JointProof
+from planner.plan.reliability import ReliabilityPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
-from planner.planning.joint_proof import columns_of, proof_of
+from planner.planning.joint_proof import columns_of, objective_of, proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.cpsat import Values
@@ -149,6 +149,16 @@ class Assembly:
         useful = None if self.choice.upkeep is None else 1 / self.choice.upkeep.stretch
         figures = prediction.metrics(self.instance, conditions, self.strategy, useful_share=useful)
         return LayoutMetrics.model_validate(figures)
+
+    @cached_property
+    def reliability(self) -> ReliabilityPlan | None:
+        """The reliability section; None where failures do not count."""
+        u, c, m = self.choice.upkeep, self.choice.column, self.metrics
+        calendar = c.strategy.problem.calendar
+        if u is None or calendar is None:
+            return None
+        job = calendar.job(c.d, c.replica_gpus, m.step_seconds, shares_state=c.zero > 0)
+        return standing.section(job, u, m.step_days_to_train)
 
     @cached_property
     def stages(self) -> Outcome[Values] | None:
@@ -340,14 +350,14 @@ def plan_of(
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status=a.status,
-        objective=_objective(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
+        objective=objective_of(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
         sites=a.confirmed_sites,
         wan=joined,
         layout=a.layout,
         fabric=a.fabric,
         transport=factor(instance.network),
         placement=a.placement,
-        reliability=reliability_section(choice, a.metrics.step_days_to_train),
+        reliability=a.reliability,
         cost=a.bill,
         proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
         stopped=solution.stopped,
@@ -369,22 +379,6 @@ def unanswered(instance: Instance, options: Options, seconds: float, reason: str
     return plan_of(instance, nothing, options, seconds)
 
 
-def _objective(instance: Instance, solution: JointSolution, value: float | None, bound: float | None) -> ObjectiveValue:
-    gap, days = relative_gap(value, bound), instance.objective.minimize == "days_to_train"
-    free = solution.fabric_free_bound if days and value is not None else None
-    return ObjectiveValue(
-        name=instance.objective.minimize,
-        value=value,
-        bound=bound,
-        gap=gap,
-        joint_bound=bound,
-        joint_gap=gap,
-        fabric_free_bound=None if free is None or value is None or not math.isfinite(free) else min(free, value),
-        space=solution.space,
-        outside=solution.outside,
-    )
-
-
 def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Return a plan without decisions: proven that there is none, or none found in time."""
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
@@ -394,7 +388,7 @@ def _without(instance: Instance, solution: JointSolution, options: Options) -> P
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
-        objective=_objective(instance, solution, None, None),
+        objective=objective_of(instance, solution, None, None),
         proof=JointProof(columns=columns_of(solution)) if proven else None,
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,

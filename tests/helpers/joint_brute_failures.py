@@ -123,3 +123,14 @@ def best_of(i: Instance) -> Plan | None:
         plan = FailingToy(i, target, wired=wired, times=times).best()
         found += [plan] if plan is not None else []
     return min(found, key=lambda x: (round(x.seconds, 12), x.usd), default=None)
+
+
+def every_plan(i: Instance) -> list[Plan]:
+    """Return the cheapest plan of every column, shape, spares, fibre and slowdowns, whatever its time."""
+    assert isinstance(i.reliability, Reliability)
+    times, found = Times(i), list[Plan]()
+    wires = (False, True) if i.reliability.spare_gpus and i.network is not None else (False,)
+    for target, wired in itertools.product(i.reliability.spare_targets, wires):
+        toy = FailingToy(i, target, wired=wired, times=times)
+        found += [plan for _, c, sizes, shards in toy.work() for plan in toy.plans(c, sizes, shards)]
+    return found

@@ -229,7 +229,7 @@ class Cut:
     def step_limits(self, x: Pipelines, each: Floats, once: Any, most: Ints, limit: float) -> tuple[Floats, Ints]:
         """Return what each/d + once may take at most under a limit on a clock, and the fewest replicas d that keep it.
 
-        Fewer replicas fail less often, and too few are not in time: with each round the fewest leave less time to steps.
+        Fewer replicas fail less often, and too few are not in time: in each round the fewest leave less for steps.
         """
         fewest = np.ones_like(most)
         for _ in range(MOST_ROUNDS):

@@ -185,14 +185,9 @@ class EvenStages:
     def fill(self, micro_batches: Any) -> Floats:
         """Seconds of filling and draining the pipeline at least."""
         x, chunk = self.x, self.chunk
+        order, send, m = self.cut.schedule, self.send, micro_batches
         found = step.pipeline_bubble_seconds(
-            self.sharded,
-            self.cut.schedule,
-            x.p,
-            x.v,
-            chunk * x.v,
-            send_seconds=self.send,
-            micro_batches=micro_batches,
+            self.sharded, order, x.p, x.v, chunk * x.v, send_seconds=send, micro_batches=m
         )
         return np.asarray(found, dtype=np.float64)
 
@@ -287,8 +282,8 @@ class Counts:
 
     @cached_property
     def _pin(self) -> tuple[int | None, int | None]:
-        instance = self.cut.space.instance
-        return pinned_replicas(instance), instance.pins.get("layout.microbatches_per_step")
+        i = self.cut.space.instance
+        return pinned_replicas(i), i.pins.get("layout.microbatches_per_step")
 
     def cells(self, zero_stage: int) -> Iterator[Cells]:
         """Yield the replicas that may be in time, block after block of rows."""
@@ -392,8 +387,8 @@ class Counts:
 
 def _row_limits(cut: Cut, rows: Rows, limit: float) -> tuple[Floats, Ints]:
     """Return the limit on the steps of a micro-batch of rows, and the fewest replicas with which they keep it."""
-    once = rows.once / total_micro_batches(cut)
-    return cut.step_limits(rows.pipelines, rows.each, once, rows.replicas, limit * cut.shape.micro_batch)
+    once, most = rows.once / total_micro_batches(cut), limit * cut.shape.micro_batch
+    return cut.step_limits(rows.pipelines, rows.each, once, rows.replicas, most)
 
 
 def limited(cut: Cut, rows: Rows, limit: float) -> Rows:

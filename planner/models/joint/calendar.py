@@ -8,9 +8,8 @@ least of stretch/GPUs over all numbers up to the most.
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
 from planner.instance.reliability import Reliability
-from planner.physics.reliability import spares, stops
-from planner.physics.reliability.recovery import Job, Way, min_stretch, ways
-from planner.physics.training.transformer import total_parameters
+from planner.instance.workload import Model
+from planner.physics.reliability import stops
+from planner.physics.reliability.recovery import Job, min_stretch, ways
+from planner.physics.reliability.standing import checkpoint_bytes, counted
 
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
@@ -37,19 +37,6 @@ class Sparing:
 
 
 NO_SPARES = Sparing()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What stands by at the sites of a plan.
-
-    The share of time in which all have enough racks, the mean replicas that racks out of service take down, and
-    whether every site has a spare rack.
-    """
-
-    enough_share: float = 1.0
-    replicas_down: float = 0.0
-    spares: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,6 +105,11 @@ class Calendar:
         _, whole, elastic = self._table
         return np.minimum(whole[at], elastic[at] * self._away(replica_gpus)) / np.maximum(max_gpus, 1.0)
 
+    @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
+    def least_stretch(self, replicas: int, replica_gpus: int) -> float:
+        """Return the same of one column."""
+        return float(self.column_floor(replicas, replica_gpus))
+
     def column_floor(self, replicas: Any, replica_gpus: Any) -> Any:
         """Return the least stretch of jobs of so many replicas, spares for nothing, steps however short."""
         job = replace(self.base, gpus=replicas * replica_gpus * 1.0, replica_gpus=replica_gpus, replicas=replicas)
@@ -152,17 +144,6 @@ class Calendar:
             shares_state=shares_state,
         )
 
-    def ways(self, job: Job, standing: Standing) -> Iterator[tuple[Any, Way]]:
-        """Yield the stretch of each way to go on with what stands by at the sites, and the way.
-
-        A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
-        """
-        for way in ways(job, spares=standing.spares):
-            there = standing.enough_share
-            if way.recovery == "elastic":
-                there = 1 - standing.replicas_down / float(np.max(job.replicas))
-            yield (way.stretch / there if there > 0 else np.full_like(way.stretch, np.inf)), way
-
 
 def sparings(r: Reliability, *, idle: bool) -> list[Sparing]:
     """List the choices of spares; `idle`: racks have GPUs that the layout leaves idle, and a fabric to join them."""
@@ -176,17 +157,7 @@ def sparings(r: Reliability, *, idle: bool) -> list[Sparing]:
     return [Sparing(t, w) for t, w in itertools.product(targets, wires)]
 
 
-def site_spares(r: Reliability, needed: int, gpus: int, spare_gpus: int, target: float) -> tuple[int, float, float]:
-    """Return the spare racks of a site, the share of time in which it has enough, and the mean number short."""
-    fit = spares.rack_availability(r, gpus, spare_gpus)
-    count = spares.min_spares(needed, fit, target)
-    return count, spares.enough_share(needed, count, fit), spares.mean_short(needed, count, fit)
-
-
-def calendar_of(instance: Instance, model: Any) -> Calendar | None:
-    """Return the failures that the search counts; None where there are none, or the share that trains is given."""
-    r = instance.reliability
-    if r is None or isinstance(r, str) or instance.workload.availability < 1 or not stops.stops_per_gpu_second(r):
-        return None
-    p = instance.workload.precision
-    return Calendar(r=r, state_bytes=float(total_parameters(model)) * (p.parameter_bytes + p.optimizer_bytes))
+def calendar_of(instance: Instance, model: Model) -> Calendar | None:
+    """Return the failures that the search counts; None where none do."""
+    r = counted(instance)
+    return None if r is None else Calendar(r=r, state_bytes=checkpoint_bytes(instance, model))

@@ -147,9 +147,10 @@ def in_memory(world: World, s: Strategy) -> Flags:
     The state falls with the stage; at stage 3 the weights of a layer are gathered besides.
     """
     if s not in world.holding:
-        zeros, rows = s.problem.options("zero_stage", range(4)), pipelines_of(world, s)[1]
+        zeros, rows = s.problem.zero_stages, pipelines_of(world, s)[1]
         least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
-        world.holding[s] = np.any([bounds.holds_layers(s, z, rows) for z in sorted(least)], axis=0)
+        found = [bounds.holds_layers(s, z, rows) for z in sorted(least)]
+        world.holding[s] = np.any(found, axis=0) if found else np.zeros(len(rows), dtype=bool)
     return world.holding[s]
 
 
@@ -348,7 +349,7 @@ def free_seconds(world: World, column: Column, cutoff: float) -> float:
     calendar = world.problem.calendar
     if calendar is None:
         return _free_step_seconds(world, column, cutoff)
-    stretch = float(calendar.column_floor(column.d, column.replica_gpus))
+    stretch = calendar.least_stretch(column.d, column.replica_gpus)
     return stretch * _free_step_seconds(world, column, cutoff / stretch)
 
 

@@ -14,14 +14,14 @@ from typing import Any
 
 from planner.instance.pins import pinned_blocks
 from planner.models.joint.bounds import Conditions
-from planner.models.joint.calendar import Standing, sparings
+from planner.models.joint.calendar import sparings
 from planner.models.joint.places.site_bounds import SiteBounds
 from planner.models.joint.sites import Placed, Sites
 from planner.models.joint.space import Flags, Floats, Problem, Strategy
 from planner.models.joint.split import Column, Split
 from planner.models.joint.templates import Template, Templates
 from planner.models.joint.tree.cache import JointCache
-from planner.physics.reliability.recovery import Way
+from planner.physics.reliability.standing import Upkeep
 from planner.physics.site import power
 from planner.solvers.deadline import Deadline
 
@@ -39,18 +39,6 @@ class Shape:
 
     blocks: tuple[int, ...]
     min_replicas: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upkeep:
-    """How a plan meets failures: the way to go on, what it stretches steps by, and what stands by at the sites."""
-
-    way: Way
-    stretch: float
-    standing: Standing
-    spare_racks: dict[str, int]
-    rack_availability: float
-    rails: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

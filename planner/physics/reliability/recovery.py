@@ -15,8 +15,8 @@ from planner.instance.reliability import CheckpointTarget, Recovery, Reliability
 from planner.physics.num import Num
 from planner.physics.reliability import stops
 
-NEWTON_STEPS = 40  # towards the best interval; each halves the error at least, and near the root squares it
-ENOUGH = 1e-15  # relative change at which it is found
+NEWTON_STEPS = 20  # towards the best interval; from above, each squares the error
+ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,18 @@ from functools import cache
 
 import numpy as np
 import pytest
-from joint_brute_failures import best_of
+from joint_brute_failures import best_of, every_plan
 from joint_brute_force import Plan
 from joint_solved import solved
 from joint_toys import case
 
 from planner.instance.instance import Instance
 from planner.instance.reliability import FailingPart, Reliability
+from planner.models.joint.least_cost.solve import cheapest_by
 from planner.models.joint.solution import JointStatus
+from planner.models.joint.solve import world_of
+from planner.models.requests import Options
+from planner.solvers.deadline import Deadline
 
 SEEDS = (0, 10, 15, 75, 16, 26, 41, 12, 27, 57, 13, 43, 4, 24)
 
@@ -67,3 +71,16 @@ def test_the_toys_choose_differently() -> None:
     plans = [p for seed in SEEDS if (p := solved(failing(seed)).plan) is not None and p.upkeep is not None]
     assert len({p.upkeep.way.recovery for p in plans if p.upkeep}) > 1
     assert len({p.column.sparing.target > 0 for p in plans}) == 2
+
+
+@pytest.mark.parametrize("seed", [0, 16, 27, 24])
+def test_least_cost_equals_full_enumeration(seed: int) -> None:
+    """By each of several deadlines on a clock the cheapest plan is the cheapest of all plans in time."""
+    i = failing(seed)
+    plans, world = every_plan(i), world_of(i, Options(), Deadline(None))
+    times = sorted({p.seconds for p in plans})
+    for limit in (times[0], times[len(times) // 3], times[-1]):
+        best = min((p for p in plans if p.seconds <= limit * (1 + 1e-9)), key=lambda p: (round(p.usd, 2), p.seconds))
+        found = cheapest_by(world, limit * (1 + 1e-9))
+        assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
+        assert found.status is JointStatus.OPTIMAL

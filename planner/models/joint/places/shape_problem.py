@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.bounds import Conditions
-from planner.models.joint.calendar import Standing
 from planner.models.joint.places.site_bounds import Point, first
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Traffic
-from planner.models.joint.world import Shape, Upkeep, World
+from planner.models.joint.world import Shape, World
 from planner.physics.reliability.recovery import Job
-from planner.physics.reliability.spares import enough_share, mean_short, rack_availability
+from planner.physics.reliability.spares import rack_availability
+from planner.physics.reliability.standing import Standing, Upkeep, standing_of, stretches
 from planner.physics.training.blocks.block_step import Fibre
 from planner.physics.training.blocks.rack_blocks import Block
 
@@ -97,18 +97,14 @@ class ShapeProblem:
     def free_stretch(self) -> float:
         """The least that failures stretch steps by in any shape of the column."""
         calendar = self.world.problem.calendar
-        return 1.0 if calendar is None else float(calendar.column_floor(self.column.d, self.column.replica_gpus))
+        return 1.0 if calendar is None else calendar.least_stretch(self.column.d, self.column.replica_gpus)
 
     @cached_property
     def standing(self) -> Standing:
         """What stands by at the sites of the shape."""
-        t, replicas = self.traffic, self.block.replicas
-        sites = [(t.work_racks(g), t.spare_racks(g)) for g in self.shape.blocks]
-        return Standing(
-            enough_share=math.prod(enough_share(n, s, t.rack_availability) for n, s in sites),
-            replicas_down=replicas * sum(mean_short(n, s, t.rack_availability) for n, s in sites),
-            spares=all(s for _, s in sites),
-        )
+        t = self.traffic
+        sites = ((t.work_racks(g), t.spare_racks(g)) for g in self.shape.blocks)
+        return standing_of(sites, t.rack_availability, self.block.replicas)
 
     def job(self, step_seconds: Any) -> Job | None:
         """Return what failures meet at so many seconds a step; None where they do not count."""
@@ -120,20 +116,22 @@ class ShapeProblem:
         calendar, job = self.world.problem.calendar, self.job(np.asarray(seconds) * self.column.sequences)
         if calendar is None or job is None:
             return seconds
-        return seconds * np.minimum.reduce([np.asarray(x) for x, _ in calendar.ways(job, self.standing)])
+        return seconds * np.minimum.reduce([np.asarray(x) for x, _ in stretches(job, self.standing)])
 
     def upkeep(self, seconds: float, blocks: Mapping[str, int]) -> Upkeep | None:
         """Return how failures are met at so many seconds of steps a sequence, blocks standing at these sites."""
         calendar, job, t = self.world.problem.calendar, self.job(seconds * self.column.sequences), self.traffic
         if calendar is None or job is None:
             return None
-        stretch, way = min(calendar.ways(job, self.standing), key=lambda x: float(x[0]))
+        stretch, way = min(stretches(job, self.standing), key=lambda x: float(x[0]))
         return Upkeep(
             way=way,
             stretch=float(stretch),
             standing=self.standing,
+            spare_target=t.spare_target,
             spare_racks={s: t.spare_racks(g) for s, g in sorted(blocks.items())},
             rack_availability=t.rack_availability,
+            work_gpus=self.block.work_gpus,
             rails=t.rails,
         )
 
@@ -143,7 +141,7 @@ class ShapeProblem:
         calendar, job = self.world.problem.calendar, self.job(0.0)
         if calendar is None or job is None:
             return 1.0
-        return max(self.free_stretch, min(float(x) for x, _ in calendar.ways(job, self.standing)))
+        return max(self.free_stretch, min(float(x) for x, _ in stretches(job, self.standing)))
 
     def bound(
         self, send: float, allreduce: float, cutoff: float, fibre: Fibre | None = None, *, stretch: float | None = None

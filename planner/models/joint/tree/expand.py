@@ -25,6 +25,7 @@ from planner.models.joint.tree.tree import Tree
 from planner.models.joint.world import EPS, open_sites, shapes, spared
 
 DESCENTS = 6  # columns of least bound that are tried with fewer blocks
+CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def expand_column(tree: Tree, key: float, column: Column) -> None:
     tree.free = min(tree.free, key)
     tree.opened.append((key, column))
     kind = id(column.strategy), column.p, column.v
-    if kind not in tree.descended and len(tree.descended) < DESCENTS:
+    if kind not in tree.descended and len(tree.descended) < DESCENTS and tree.distance > CLOSE:
         tree.descended.add(kind)
         dive.descend(tree, column)
     for choice in spared(tree.world, column):
