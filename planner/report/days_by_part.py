@@ -19,7 +19,6 @@ STEP_PARTS = {
 }
 OTHER = "other parts of a step"
 STEPS, CALENDAR = "days of steps", "days on a calendar"
-GIVEN = "not training, as given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,11 @@ class DaysPart:
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:
-    """Return the parts of a run in days, none that is 0: those of steps with their sum, what is lost, and the total."""
-    if plan.layout is None:
+    """Return the parts of a run in days, none that is 0: those of steps with their sum, what is lost, and the total.
+
+    None where failures do not count.
+    """
+    if plan.layout is None or plan.reliability is None:
         return []
     m, at = plan.layout.metrics, "layout.metrics"
     days_per_second = m.step_days_to_train / m.step_seconds
@@ -43,11 +45,8 @@ def days_by_part(plan: Plan) -> list[DaysPart]:
     rows[OTHER] = sum(v for key, v in m.breakdown_seconds.items() if key not in known)
     found = [DaysPart(name, seconds * days_per_second) for name, seconds in rows.items() if seconds]
     found.append(DaysPart(STEPS, m.step_days_to_train, True, f"{at}.step_days_to_train"))
-    if plan.reliability is not None:
-        lost = plan.reliability.lost_days
-        found += [DaysPart(name, days, path=f"reliability.lost_days.{name}") for name, days in lost.items() if days]
-    elif m.days_to_train > m.step_days_to_train:
-        found.append(DaysPart(GIVEN, m.days_to_train - m.step_days_to_train))
+    lost = plan.reliability.lost_days.items()
+    found += [DaysPart(name, days, path=f"reliability.lost_days.{name}") for name, days in lost if days]
     found.append(DaysPart(CALENDAR, m.days_to_train, True, f"{at}.days_to_train"))
     return found
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from planner.instance.reliability import Reliability
+from planner.physics.reliability.standing import counted as counted_stops
 from planner.plan.plan import Plan
 from planner.plan.reliability import ReliabilityPlan
 from planner.report.days_by_part import days_by_part, shown_days
@@ -26,12 +27,11 @@ def calendar(plan: Plan) -> Iterator[str]:
             yield line
         return
     m = plan.layout.metrics
-    days = f"{m.step_days_to_train:,.1f} days of steps -> {m.days_to_train:,.1f} on a calendar"
-    yield f"{days}, {percent(m.useful_share)} of the time trains"
+    yield _days(m.step_days_to_train, m.days_to_train)
     yield stops(plan, x)
     yield f"behind a stop {GOES_ON[x.recovery]} ({words(x.recovery)}): {duration(x.restart_seconds)} beside lost work"
     yield checkpoints(plan, x)
-    yield spares(x)
+    yield spares(x, plan.layout.data_parallel)
     if (warning := extrapolated(plan)) is not None:
         yield f"warning: {warning}"
     yield from waterfall(plan)
@@ -45,11 +45,15 @@ def without_stops(plan: Plan) -> str | None:
     if share < 1:
         days = plan.layout.metrics.days_to_train if plan.layout else plan.pools.days_to_train if plan.pools else 0.0
         own = " and not reliability" if r is not None else ""
-        line = f"{days * share:,.1f} days of steps -> {days:,.1f} on a calendar, {percent(share)} of the time trains"
-        return f"{line}, as workload.availability{own} says"
-    if isinstance(r, Reliability) and r.parts:
-        return "stops are not counted for pools of different GPUs: every day is one of steps"
+        return f"{_days(days * share, days)}, as workload.availability{own} says"
+    if counted_stops(plan.instance) is not None:
+        return "the plan does not say what stops cost, though its instance counts them"
     return NOTHING_FAILS
+
+
+def _days(steps: float, days: float) -> str:
+    both = f"{shown_days(days, steps)} days of steps -> {shown_days(days, days)} on a calendar"
+    return f"{both}, {percent(steps / days)} of the time trains"
 
 
 def stops(plan: Plan, x: ReliabilityPlan) -> str:
@@ -76,14 +80,17 @@ def checkpoints(plan: Plan, x: ReliabilityPlan) -> str:
     return f"a checkpoint of {storage(x.checkpoint_bytes)} to {target} {often}{copies}"
 
 
-def spares(x: ReliabilityPlan) -> str:
-    """Say what stands by at the sites and in their racks, and for how much of the time that is enough."""
+def spares(x: ReliabilityPlan, replicas: int) -> str:
+    """Say what stands by at the sites and in their racks, and for how much of the time, or replicas, that is enough."""
     sites = [f"{n:,} at {site}" for site, n in sorted(x.spare_racks_by_site.items()) if n]
     racks = f"spare racks {', '.join(sites)}" if sites else "no spare racks"
     gpus = (
         f"{counted(x.spare_gpus_per_rack, 'spare GPU')} a rack" if x.spare_gpus_per_rack else "no spare GPUs in racks"
     )
-    return f"{racks}, {gpus}: enough racks are fit {percent(x.enough_racks_share)} of the time"
+    enough = f"enough racks are fit {percent(x.enough_racks_share)} of the time"
+    if x.recovery == "elastic":
+        enough = f"of {counted(replicas, 'replica')} {x.replicas_short:,.3g} are short of racks on average"
+    return f"{racks}, {gpus}: {enough}"
 
 
 def extrapolated(plan: Plan) -> str | None:

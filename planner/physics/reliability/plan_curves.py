@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance.reliability import CheckpointTarget, Recovery, Reliability
+from planner.instance.reliability import CheckpointTarget, Recovery
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.reliability.recovery import Job, best_interval, choices, way_at, ways
-from planner.physics.reliability.spares import enough_share, mean_short, min_spares
+from planner.physics.reliability.recovery import Job, way_at, ways
+from planner.physics.reliability.spares import min_spares
+from planner.physics.reliability.standing import Standing, at_work_share, counted, standing_of, stretches
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan
 
@@ -21,14 +22,14 @@ TARGET = 0.99  # share of time whose spares end half the curve of a plan that ha
 
 @dataclass(frozen=True, slots=True)
 class IntervalCurve:
-    """The useful share of a way to go on by the seconds between checkpoints; infinite seconds: none is written."""
+    """The useful share of a way to go on by the seconds between checkpoints; and at the interval that it takes."""
 
     recovery: Recovery
     target: CheckpointTarget
     seconds: tuple[float, ...]
     share: tuple[float, ...]
-    best_seconds: float
-    best_share: float
+    own_seconds: float
+    own_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +43,25 @@ class SparePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
-    """What a plan's useful share depends on: figures, job, racks at work by site, their fitness, replicas of one."""
+class Exposure:
+    """What a plan's useful share depends on: job, racks at work and spare by site, their fitness, replicas of one."""
 
-    r: Reliability
     job: Job
     needed: dict[str, int]
-    rack_availability: float
-    replicas_per_rack: float
     spare_racks: dict[str, int]
+    rack_availability: float
+    block_replicas: int
 
-    def there(self, recovery: Recovery, spare_racks: Mapping[str, int]) -> float:
-        """Return the share of time, or of replicas, that racks out of service leave a job at work."""
-        fit = self.rack_availability
-        if recovery != "elastic":
-            return math.prod(enough_share(n, spare_racks.get(s, 0), fit) for s, n in self.needed.items())
-        short = sum(mean_short(n, spare_racks.get(s, 0), fit) for s, n in self.needed.items())
-        return max(0.0, 1 - short * self.replicas_per_rack / float(self.job.replicas))
+    def standing(self, spare_racks: Mapping[str, int]) -> Standing:
+        """Return what stands by with so many spare racks."""
+        sites = [(n, spare_racks.get(s, 0)) for s, n in self.needed.items()]
+        return standing_of(sites, self.rack_availability, self.block_replicas)
 
 
-def upkeep_of(plan: Plan) -> Upkeep | None:
+def exposure_of(plan: Plan) -> Exposure | None:
     """Return what a plan's useful share depends on; None where it does not count failures."""
-    x, layout, r, physics = plan.reliability, plan.layout, plan.instance.reliability, PlanPhysics(plan=plan)
-    if x is None or layout is None or r is None or isinstance(r, str) or physics.faults:
+    x, layout, r, physics = plan.reliability, plan.layout, counted(plan.instance), PlanPhysics(plan=plan)
+    if x is None or layout is None or r is None or physics.faults:
         return None
     unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
     job = Job(
@@ -76,51 +73,48 @@ def upkeep_of(plan: Plan) -> Upkeep | None:
         step_seconds=layout.metrics.step_seconds,
         shares_state=layout.zero_stage > 0,
     )
-    return Upkeep(
-        r=r,
+    return Exposure(
         job=job,
         needed=physics.racks_in_use,
-        rack_availability=x.rack_availability,
-        replicas_per_rack=layout.replicas_per_rack * (unit // layout.racks_per_replica),
         spare_racks=dict(x.spare_racks_by_site),
+        rack_availability=x.rack_availability,
+        block_replicas=layout.replicas_per_rack * (unit // layout.racks_per_replica),
     )
 
 
-def interval_curves(u: Upkeep) -> list[IntervalCurve]:
+def interval_curves(x: Exposure) -> list[IntervalCurve]:
     """Trace the useful share of each way to go on over the time between checkpoints, no shorter than a step."""
-    allowed = choices(u.r, spares=all(u.spare_racks.get(s, 0) for s in u.needed))
-    best = [way_at(u.job, *way, best_interval(u.job, *way)) for way in allowed]
-    known = [float(w.interval_seconds) for w in best if 0 < w.interval_seconds < math.inf]
+    standing = x.standing(x.spare_racks)
+    own = list(ways(x.job, spares=standing.spares))
+    known = [float(w.interval_seconds) for w in own if 0 < w.interval_seconds < math.inf]
     if not known:
         return []
-    low = max(min(known) / FACTOR, float(u.job.step_seconds))
+    low = max(min(known) / FACTOR, float(x.job.step_seconds))
     seconds = np.geomspace(low, max(known) * FACTOR, POINTS)
     found = []
-    for w in best:
-        there = u.there(w.recovery, u.spare_racks)
-        share = there / np.asarray(way_at(u.job, w.recovery, w.target, seconds).stretch)
-        own = (float(w.interval_seconds), there / float(w.stretch))
-        found.append(IntervalCurve(w.recovery, w.target, tuple(map(float, seconds)), tuple(map(float, share)), *own))
+    for w in own:
+        there = at_work_share(x.job, standing, w.recovery)
+        share = there / np.asarray(way_at(x.job, w.recovery, w.target, seconds).stretch)
+        at = (float(w.interval_seconds), there / float(w.stretch))
+        found.append(IntervalCurve(w.recovery, w.target, tuple(map(float, seconds)), tuple(map(float, share)), *at))
     return found
 
 
-def spare_points(u: Upkeep) -> list[SparePoint]:
+def spare_points(x: Exposure) -> list[SparePoint]:
     """Trace the useful share over spare racks, from none to twice the plan's, each site's in proportion to its own.
 
     Of a plan that has none each site's are in proportion to the fewest that leave it enough for 99 % of the time.
     """
-    own = {s: u.spare_racks.get(s, 0) for s in u.needed}
-    whole = own if any(own.values()) else {s: min_spares(n, u.rack_availability, TARGET) for s, n in u.needed.items()}
-    points = {p.racks: p for p in _points(u, whole)}
+    own = {s: x.spare_racks.get(s, 0) for s in x.needed}
+    whole = own if any(own.values()) else {s: min_spares(n, x.rack_availability, TARGET) for s, n in x.needed.items()}
+    points = {p.racks: p for p in _points(x, whole)}
     return [points[n] for n in sorted(points)]
 
 
-def _points(u: Upkeep, whole: Mapping[str, int]) -> Iterator[SparePoint]:
+def _points(x: Exposure, whole: Mapping[str, int]) -> Iterator[SparePoint]:
     for n in range(2 * STEPS + 1):
         racks = {s: round(count * n / STEPS) for s, count in whole.items()}
-        found = []
-        for way in ways(u.job, spares=all(racks.values())):
-            found.append((u.there(way.recovery, racks) / float(way.stretch), way.recovery, way.target))
+        found = [(float(stretch), way) for stretch, way in stretches(x.job, x.standing(racks))]
         if found:
-            share, recovery, target = max(found, key=lambda x: x[0])
-            yield SparePoint(sum(racks.values()), recovery, target, share)
+            stretch, way = min(found, key=lambda f: f[0])
+            yield SparePoint(sum(racks.values()), way.recovery, way.target, 1 / stretch)

@@ -155,9 +155,10 @@ def choices(r: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, Checkpo
 
 
 def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any:
-    """Return the seconds between checkpoints that stretch a way's time least, no fewer than a step takes.
+    """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
 
-    Going on without a replica only correlated stops lose work: 1 + w/τ + c·τ/(2M) is least at sqrt(2·M·w/c).
+    Going on without a replica only correlated stops lose work: w/τ + c·τ/(2M) is least at sqrt(2·M·w/c), which is best
+    to first order.
     """
     mean, write = 1 / job.stops_per_second, job.write_seconds(target)
     if recovery != "elastic":
@@ -168,7 +169,7 @@ def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any
 
 
 def way_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
-    """Return a way to go on with checkpoints at any interval, in seconds; its stretch is least at the best one."""
+    """Return a way to go on with checkpoints at any interval, in seconds."""
     if recovery == "elastic":
         return _elastic_at(job, target, interval)
     return _restarted_at(job, recovery, target, interval)
@@ -190,8 +191,8 @@ def _restarted_at(job: Job, recovery: Recovery, target: CheckpointTarget, interv
             "checkpoints": np.where(interval > 0, write / np.where(interval > 0, interval, 1.0), 0.0) + older,
             "restarts": restart / mean,
         }
-    parts["lost work"] = (stretch - 1) - write / np.where(interval > 0, interval, np.inf) - parts["restarts"]
-    parts["lost work"] = parts["lost work"] + (stretch - 1) * older
+        parts["lost work"] = (stretch - 1) - write / np.where(interval > 0, interval, np.inf) - parts["restarts"]
+        parts["lost work"] = parts["lost work"] + (stretch - 1) * older
     return Way(
         recovery=recovery,
         target=target,

@@ -4,7 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 from planner.instance.reliability import CheckpointTarget, Recovery
-from planner.physics.reliability.plan_curves import IntervalCurve, SparePoint, interval_curves, spare_points, upkeep_of
+from planner.physics.reliability.plan_curves import (
+    IntervalCurve,
+    SparePoint,
+    exposure_of,
+    interval_curves,
+    spare_points,
+)
 from planner.plan.plan import Plan
 from planner.plan.reliability import ReliabilityPlan
 from planner.report.days_by_part import STEP_PARTS, days_by_part, shown_days
@@ -30,9 +36,7 @@ SPARES = (
     "Time that trains by spare racks of all sites, each site's in proportion, by the way to go on that is best with "
     "so many; the dot is the plan."
 )
-HELD = (
-    "Beside a chart's axis all is as planned; spare racks cost money, power and room, of which the chart says nothing."
-)
+AS_PLANNED = "Beside a chart's axis all is as planned; the money, power and room of spare racks are not in the chart."
 
 
 def calendar(plan: Plan) -> Iterator[Block]:
@@ -42,7 +46,7 @@ def calendar(plan: Plan) -> Iterator[Block]:
         if (line := without_stops(plan)) is not None:
             yield Block("Calendar", (), (), (f"{line[0].upper()}{line[1:]}.",))
         return
-    u = upkeep_of(plan)
+    u = exposure_of(plan)
     lines = [] if u is None or x.checkpoint_interval_seconds is None else interval_curves(u)
     points = [] if u is None else spare_points(u)
     pictures, tables = [_waterfall(plan)], [_days(plan), _behind_a_stop(x), _stops(x), _standing_by(plan, x)]
@@ -53,7 +57,7 @@ def calendar(plan: Plan) -> Iterator[Block]:
         pictures.append(_spares(points, sum(x.spare_racks_by_site.values()), x.useful_share))
         tables.append(_by_spares(points))
     warning = extrapolated(plan)
-    yield Block("Calendar", pictures, tables, [*([f"{warning}."] if warning else []), HELD])
+    yield Block("Calendar", pictures, tables, [*([f"{warning}."] if warning else []), AS_PLANNED])
 
 
 def _way(recovery: Recovery, target: CheckpointTarget) -> str:
@@ -112,7 +116,7 @@ def _stops(x: ReliabilityPlan) -> Table:
 
 
 def _standing_by(plan: Plan, x: ReliabilityPlan) -> Table:
-    cell, u = figures_of("reliability.spare_racks_by_site", x.spare_racks_by_site), upkeep_of(plan)
+    cell, u = figures_of("reliability.spare_racks_by_site", x.spare_racks_by_site), exposure_of(plan)
     needed = {} if u is None else u.needed
     rows: list[Row] = [(s, f"{needed.get(s, 0):,}", cell(s)) for s in x.spare_racks_by_site]
     return Table("Racks that stand by", ("site", "at work", "standing by"), rows)
@@ -140,9 +144,9 @@ def _percent(value: float) -> str:
 def _ways(lines: Sequence[IntervalCurve]) -> Table:
     rows: list[Row] = []
     for c in lines:
-        often = duration(c.best_seconds) if math.isfinite(c.best_seconds) else "never"
-        rows.append((_way(c.recovery, c.target), often, percent(c.best_share)))
-    return Table("Ways to go on, each at its best interval", ("way", "interval", "trains"), rows)
+        often = duration(c.own_seconds) if math.isfinite(c.own_seconds) else "never"
+        rows.append((_way(c.recovery, c.target), often, percent(c.own_share)))
+    return Table("Ways to go on, each at the interval that it takes", ("way", "interval", "trains"), rows)
 
 
 def _spares(points: Sequence[SparePoint], racks: int, useful: float) -> Picture:
