@@ -62,12 +62,14 @@ class Failures:
         each = r.warm_restart_seconds_per_gpu if warm else r.restart_seconds_per_gpu
         return r.detection_seconds + r.power_ramp_seconds + fixed + each * gpus
 
-    def interval_seconds(self, gpus: Any, way: Way, step_seconds: Any) -> Floats:
+    def interval_seconds(self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False) -> Floats:
         """Return the best interval between checkpoints, no shorter than a step."""
         rate, write = self.rate(gpus), self.write_seconds(gpus, way[1])
         if way[0] == "elastic":
+            whole = rate * self.r.correlated_share
+            worked = (1 + self._stalled(gpus)) / (1 + self._copied(gpus, step_seconds, shared=shared))
             with np.errstate(divide="ignore"):
-                best = np.sqrt(2 * write / (rate * self.r.correlated_share))
+                best = np.sqrt(2 * worked * write / whole)
         else:
             c = write * rate
             root = 1 + np.real(lambertw(-np.exp(-1 - np.minimum(c, 700.0))))
@@ -78,7 +80,8 @@ class Failures:
         self, gpus: Any, replica_gpus: Any, replicas: Any, way: Way, step_seconds: Any = 0.0, *, shared: bool = False
     ) -> Floats:
         """Return the seconds that pass for one of steps, racks at hand; no job of one replica goes on without it."""
-        r, rate, tau = self.r, self.rate(gpus), self.interval_seconds(gpus, way, step_seconds)
+        r, rate = self.r, self.rate(gpus)
+        tau = self.interval_seconds(gpus, way, step_seconds, shared=shared)
         write, storage = self.write_seconds(gpus, way[1]), self.write_seconds(gpus, "storage")
         if way[0] != "elastic":
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -92,16 +95,23 @@ class Failures:
         with np.errstate(invalid="ignore", divide="ignore"):
             writing = np.where(np.isfinite(tau) & (tau > 0), storage / tau, 0.0)
             lost = np.where(whole > 0, whole * tau / 2, 0.0)
-        if shared:
-            writing = writing + self.write_seconds(gpus, "memory") / np.maximum(step_seconds, 1e-300) * (
-                np.asarray(step_seconds) > 0
-            )
-        stalls = rate * r.elastic_stall_seconds + whole * self.restart_seconds(gpus, "restart")
+        writing = writing + self._copied(gpus, step_seconds, shared=shared)
+        stalls = self._stalled(gpus)
         away = rate / gpus * replica_gpus * r.rejoin_seconds
         return np.asarray(
             np.where(np.asarray(replicas) >= 2, (1 + writing) * (1 + stalls + lost) * (1 + away), np.inf),
             dtype=np.float64,
         )
+
+    def _stalled(self, gpus: Any) -> Any:
+        """Return the seconds of stalls for one of work; correlated stops restart the whole job."""
+        whole = self.r.correlated_share * self.restart_seconds(gpus, "restart")
+        return self.rate(gpus) * (self.r.elastic_stall_seconds + whole)
+
+    def _copied(self, gpus: Any, step_seconds: Any, *, shared: bool) -> Any:
+        """Return the seconds of copies to neighbours for one of steps, where replicas share their state."""
+        known = np.asarray(step_seconds, dtype=np.float64)
+        return np.where(known > 0, self.write_seconds(gpus, "memory") / np.maximum(known, 1e-300), 0.0) * shared
 
     def ways(self, *, spares: bool) -> list[Way]:
         """List the ways to go on that the figures allow."""

@@ -157,15 +157,16 @@ def choices(r: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, Checkpo
 def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any:
     """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
 
-    Going on without a replica only correlated stops lose work: w/τ + c·τ/(2M) is least at sqrt(2·M·w/c), which is best
-    to first order.
+    Going on without a replica only correlated stops lose work: with s of stalls and k of copies a second of work
+    (1 + k + w/τ)·(1 + s + c·τ/(2M)) is least at τ² = 2·M·w/c · (1 + s)/(1 + k).
     """
     mean, write = 1 / job.stops_per_second, job.write_seconds(target)
     if recovery != "elastic":
         return np.maximum(best_interval_seconds(mean, write), job.step_seconds)
     rare = job.r.correlated_share / mean
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.maximum(np.where(rare > 0, np.sqrt(2 * write / rare), np.inf), job.step_seconds)
+        best = np.sqrt(2 * write / rare * (1 + _stalls(job)) / (1 + _copies(job)))
+        return np.maximum(np.where(rare > 0, best, np.inf), job.step_seconds)
 
 
 def way_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
@@ -209,6 +210,19 @@ def _older_copies(job: Job, mean: Any) -> Any:
     return np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean)
 
 
+def _stalls(job: Job) -> Any:
+    """Return the seconds that elastic stops stall the job for a second of work, correlated ones by a whole restart."""
+    return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds) * job.stops_per_second
+
+
+def _copies(job: Job) -> Any:
+    """Return the seconds of copies to neighbours for one of steps, where replicas share the optimiser's state."""
+    step = np.asarray(job.step_seconds, dtype=np.float64)
+    if not job.shares_state:
+        return np.zeros_like(step)
+    return np.where(step > 0, job.write_seconds("memory") / np.where(step > 0, step, 1.0), 0.0)
+
+
 def _elastic_at(job: Job, target: CheckpointTarget, interval: Any) -> Way:
     """Return the way that goes on without the lost replica: a stall, and its share of the work until it is back.
 
@@ -222,11 +236,7 @@ def _elastic_at(job: Job, target: CheckpointTarget, interval: Any) -> Way:
     with np.errstate(divide="ignore", invalid="ignore"):
         written = np.where(np.isfinite(interval) & (interval > 0), write / interval, 0.0)
         lost = np.where(rare > 0, rare * interval / 2, 0.0)
-    stalls = (r.elastic_stall_seconds + r.correlated_share * job.restart_seconds) / mean
-    copies = np.zeros_like(written)
-    if job.shares_state:
-        step = np.asarray(job.step_seconds, dtype=np.float64)
-        copies = np.where(step > 0, job.write_seconds("memory") / np.where(step > 0, step, 1.0), 0.0)
+    stalls, copies = _stalls(job), _copies(job)
     away = job.replica_gpus * rate * r.rejoin_seconds
     stretch = (1 + written + copies) * (1 + stalls + lost) * (1 + away)
     first = {"checkpoints": written + copies, "restarts": stalls, "lost work": lost, "replicas away": away}
