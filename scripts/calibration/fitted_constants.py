@@ -80,7 +80,7 @@ def _software(
 
 SHARE = (0.15, 0.98)
 # Megatron's loss in FP32 without fusion reads and writes each logit in some fifteen passes of 4 bytes.
-UNFUSED_LOSS = dict.fromkeys((BRIDGE_2025, NEMO_2024, LM_2021), (60.0, 0.3))
+UNFUSED_LOSS = dict.fromkeys((NEMO_2024, LM_2021), (60.0, 0.3))
 KNOWN: tuple[Known, ...] = (
     *_accelerators(
         "gemm_efficiency.max_share.bf16",
@@ -129,7 +129,7 @@ KNOWN: tuple[Known, ...] = (
     *_software("score_efficiency", (0.08, 1.0), (0.4, 0.5), (LM_2022, LM_2021, DEEPSPEED)),
     *_software("elementwise_traffic", (0.3, 8.0), (1.3, 0.6)),
     *_software("quantise_traffic", (0.1, 8.0), (1.0, 0.7), (*OVERLAPPING, FOUNDRY, TITAN)),
-    *_software("loss_bytes_per_logit", (4.0, 250.0), (18.0, 0.8), own=UNFUSED_LOSS | {BRIDGE: (14.0, 0.3)}),
+    *_software("loss_bytes_per_logit", (4.0, 250.0), (18.0, 0.8), own=UNFUSED_LOSS | {BRIDGE: (14.0, 0.3), BRIDGE_2025: (14.0, 0.3)}),
     *_software("launch_seconds", (1e-6, 4e-4), (1.5e-5, 1.5), own={OVERLAP: (2e-4, 0.3)}, apart=(OVERLAP,)),
     *_software("collective_seconds", (1e-6, 2e-3), (3e-5, 1.2), own={DEEPSPEED: (5e-5, 0.8)}),
     *_software("microbatch_seconds", (1e-5, 3e-2), (1e-3, 1.5), MEGATRON),
