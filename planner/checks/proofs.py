@@ -7,7 +7,7 @@ from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_
 from planner.checks.site import wan
 from planner.checks.training import heterogeneous
 from planner.checks.training.model_choice import stated_loss
-from planner.instance.identity import instance_sha256
+from planner.instance.instance import instance_sha256
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import ALMOST_AS_FAST, Certificate, Violation
 

@@ -104,6 +104,8 @@ def refuse_pools(instance: Instance) -> Instance:
 def _ignored_beside_pools(instance: Instance) -> Iterator[str]:
     """Return what stands beside the pools and would be ignored."""
     h = instance.hardware
+    if instance.reliability is not None:
+        yield "reliability: failures are not counted over pools; give workload.availability, and remove it"
     for part in ("grid", "wan", "network"):
         if getattr(instance, part) is not None:
             yield f"{part}: does not go with hardware.pools, which have no sites and no fabric; remove it, or the pools"

@@ -12,6 +12,7 @@ from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.physics import step_errors
+from planner.physics.reliability.given_layout import upkeep_of
 from planner.physics.step_errors import LikeRows
 from planner.physics.training import step
 from planner.physics.training.blocks import prediction
@@ -65,7 +66,7 @@ def evaluated(instance: Instance) -> Evaluation:
     strategy = pinned_strategy(instance)
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
-    measured = _finite(lambda: prediction.metrics(instance, conditions, strategy))
+    measured = _finite(lambda: _measured(instance, conditions, strategy))
     metrics = _finite(lambda: LayoutMetrics.model_validate(measured))
     problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
     machine = step.machine_of(instance)
@@ -87,6 +88,13 @@ def evaluated(instance: Instance) -> Evaluation:
             "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
         }
     )
+
+
+def _measured(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> dict[str, Any]:
+    """Predict the figures of a layout, on a calendar where failures count."""
+    steps = prediction.metrics(instance, c, strategy)
+    found = upkeep_of(instance, strategy, float(steps["step_seconds"]))  # type: ignore[arg-type]
+    return steps if found is None else prediction.metrics(instance, c, strategy, useful_share=1 / found[1].stretch)
 
 
 def _finite(compute: Callable[[], T]) -> T:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.instance.identity import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.models import batch_shares
 from planner.models.batch_shares import Point, Shares
 from planner.models.joint.free_network import conditions_of, problem_on

@@ -207,8 +207,10 @@ def _attention(p: Passes, tokens: Num, s: Shape, window: int | None) -> None:
         p.gemm("QKV", tokens, model.hidden, (model.heads + 2 * model.kv) * model.head / t)
         inner = model.heads * model.head
     else:
-        p.gemm("Q down", tokens, model.hidden, latent.q_rank)
-        p.gemm("Q up", tokens, latent.q_rank, model.heads * (latent.head_nope + latent.head_rope) / t)
+        if latent.q_rank is not None:
+            p.gemm("Q down", tokens, model.hidden, latent.q_rank)
+        width = latent.q_rank or model.hidden
+        p.gemm("Q up", tokens, width, model.heads * (latent.head_nope + latent.head_rope) / t)
         p.gemm("KV down", tokens, model.hidden, latent.kv_rank + latent.head_rope)
         p.gemm("KV up", tokens, latent.kv_rank, model.heads * (latent.head_nope + latent.head_value) / t)
         inner = model.heads * latent.head_value
