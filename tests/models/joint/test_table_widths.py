@@ -5,7 +5,7 @@ import pytest
 
 from planner.models.joint import bounds
 from planner.models.joint.columns import in_memory, pipelines_of
-from planner.models.joint.space import Problem, problem_of, strategies
+from planner.models.joint.space import Floats, Problem, problem_of, strategies
 from planner.models.joint.world import World
 from planner.planning.load import load_instance
 
@@ -40,7 +40,8 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
     world = World(problem=problem, sites=None, templates=None)
     for s in [x for x in strategies(problem) if x.shape.tensor_parallel == 8 and x.shape.micro_batch <= 2][::5]:
         _, rows = pipelines_of(world, s)
-        found, at_once = [], []
+        found: list[Floats] = []
+        at_once: list[Floats] = []
         for values, few in ((found, 1), (at_once, 1 << 40)):
             monkeypatch.setattr(bounds, "FEW_ENTRIES", few)
             narrowed += len(list(bounds._by_width(rows.p))) > 1
@@ -65,7 +66,8 @@ def test_every_row_stands_in_one_table() -> None:
 
 def test_states_of_stages_that_the_stack_lacks_make_no_room() -> None:
     """What fits with the optimiser's state sharded is no pipeline of a stack without ZeRO."""
-    few, many = [], []
+    few: list[int] = []
+    many: list[int] = []
     for problem, found in ((deep(zero_stages=[0]), few), (deep(zero_stages=[0, 1, 2]), many)):
         world = World(problem=problem, sites=None, templates=None)
         for s in [x for x in strategies(problem) if x.shape.tensor_parallel == 8 and x.shape.micro_batch == 1][::4]:
