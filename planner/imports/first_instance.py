@@ -22,11 +22,12 @@ PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
     ("goodyear", "APS", "western", 33.44, -112.36, 42),
     ("ashburn", "DOM", "eastern", 39.04, -77.49, 45),
 )
-# By the NIC's Gb/s: the switch, the transceiver, its price and power (as in the instances that ship; 200G: unsourced).
-FABRICS: dict[float, tuple[str, str, float, float]] = {
-    200.0: ("51.2T-256x200G", "200G", 400, 6),
-    400.0: ("25.6T-64x400G", "400G-DR4", 700, 9),
-    800.0: ("51.2T-64x800G", "800G-DR8", 1250, 16),
+# By the NIC's Gb/s: switches, the transceiver, its price and power (as in the instances that ship; 200G: unsourced).
+BIG = ("51.2T-64x800G", "51.2T-128x800G-2plane")
+FABRICS: dict[float, tuple[tuple[str, ...], str, float, float]] = {
+    200.0: (("51.2T-256x200G",), "200G", 400, 6),
+    400.0: (BIG, "800G-DR8", 1250, 16),
+    800.0: (BIG, "800G-DR8", 1250, 16),
 }
 
 
@@ -127,6 +128,7 @@ workload:
   tokens: {tokens:.12g}  # {why}
   sequence_length: 8192
   precision: bf16  # `planner catalogue precisions`
+  software: megatron-bridge  # the framework: `planner catalogue software`
 """
 
 
@@ -169,9 +171,10 @@ wan: {{}}  # fibre between the sites, at the usual prices
 def _network(nic_gbps: float) -> str:
     if nic_gbps not in FABRICS:
         return ""  # tori and the like: a layout without a fabric of switches
-    switch, optics, price, watts = FABRICS[nic_gbps]
+    switches, optics, price, watts = FABRICS[nic_gbps]
     return f"""\
 network:
-  switches: [{switch}]  # `planner catalogue switches`
+  switches: [{", ".join(switches)}]  # `planner catalogue switches`
+  max_tiers: 3
   optics: {{name: {optics}, price_usd: {price:g}, power_watts: {watts:g}}}
 """
