@@ -1,5 +1,6 @@
 """Write a first instance: short, commented YAML that solves as it is and says what to change."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ class Wish:
     accelerator: str = "B200"
     racks: int | None = None
     tokens: float | None = None
+    folder: Path = Path()  # that the instance is written to; a model's file is named from there
 
 
 def first_instance(wish: Wish) -> str:
@@ -63,7 +65,7 @@ def first_instance(wish: Wish) -> str:
     name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
     parts = [
         _head(wish),
-        _workload(name, wish.tokens),
+        _workload(name, wish),
         _hardware(wish, rack_of(wish.accelerator)),
         *([_grid(wish.sites)] if wish.sites else []),
         _network(gpu["nic_bytes_per_second"] * 8 / 1e9),
@@ -115,16 +117,18 @@ limits:{money}
 """
 
 
-def _workload(name: str, tokens: float | None) -> str:
+def _workload(name: str, wish: Wish) -> str:
+    tokens = wish.tokens
     if tokens is None:
         tokens = float(f"{TOKENS_PER_WEIGHT * active_parameters(_model(name)):.2g}")
         why = f"{TOKENS_PER_WEIGHT} for each weight that a token meets (Hoffmann et al. 2022)"
     else:
         _model(name)
         why = "as asked for"
+    shown = os.path.relpath(name, wish.folder) if name.endswith(".json") else name
     return f"""\
 workload:
-  model: {name}  # of `planner catalogue models`, or the path of a Hugging Face config.json
+  model: {shown}  # of `planner catalogue models`, or the path of a Hugging Face config.json
   tokens: {tokens:.12g}  # {why}
   sequence_length: 8192
   precision: bf16  # `planner catalogue precisions`

@@ -99,6 +99,18 @@ def test_a_first_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "own.yaml: is there already; name another file, or give --force" in str(result.exception)
 
 
+def test_a_first_instance_of_ones_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's file is named from the folder of the instance that is written."""
+    monkeypatch.chdir(tmp_path)
+    config = json.loads((ROOT / "tests" / "imports" / "hf_configs" / "qwen2.5-7b.json").read_text())["config"]
+    (tmp_path / "qwen.json").write_text(json.dumps(config))
+    (tmp_path / "below").mkdir()
+    assert run("init", "--model", "qwen.json", "-o", "below/own.yaml").exit_code == 0
+    instance = load_instance("below/own.yaml")
+    assert getattr(instance.workload.model, "name", "") == "qwen"
+    assert instance.workload.tokens == pytest.approx(20 * 7.07e9, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -226,6 +238,12 @@ def test_files_know_their_kind(
     assert isinstance(result.exception, InputError)
     first, second = str(result.exception).splitlines()
     assert first == lines[0] and second.startswith(lines[1])
+
+
+def test_yaml_is_no_plan(tmp_path: Path) -> None:
+    """A YAML file where a plan is due is an instance, most likely."""
+    result = run("check", str(tmp_path / "own.yaml"))
+    assert "is YAML, where a plan (JSON) is due\nmake a plan of an instance" in str(result.exception)
 
 
 def test_an_alias_and_its_name() -> None:
