@@ -19,12 +19,19 @@ class Experts(Sourced):
     ffn: Count = Field(description="FFN width of one routed expert.")
     shared_ffn: Annotated[int, Field(ge=0)] = Field(0, description="FFN width of the shared experts together; 0: none.")
     dense_layers: Annotated[int, Field(ge=0)] = Field(0, description="First layers that keep the dense FFN.")
+    groups: Count = Field(1, description="Groups of experts next to each other, of which a token goes to few.")
+    groups_per_token: Count = Field(1, description="Groups that the experts of one token belong to at most.")
 
     @model_validator(mode="after")
     def _enough_experts(self) -> Self:
         """Refuse a token that goes through more experts than there are."""
         if self.per_token > self.count:
             raise ValueError(f"per_token must be at most count ({self.per_token} > {self.count}); change either")
+        if self.count % self.groups or self.groups_per_token > self.groups:
+            raise ValueError(
+                f"groups must divide count and be at least groups_per_token ({self.groups} of {self.count} experts, "
+                f"{self.groups_per_token} for a token); change either"
+            )
         return self
 
 
@@ -178,6 +185,10 @@ class Software(Sourced):
     sharding_exposed: Fraction = Field(0.0, description="Share of hidden ZeRO traffic that slows a micro-batch.")
     expert_overlap: Fraction = Field(0.0, description="Share of the experts' all-to-all hidden behind products.")
     expert_once_per_domain: bool = Field(False, description="A token crosses once for all experts of a domain.")
+    dispatch_seconds: NonNegative = Field(
+        0.0, description="Routing, and the start of a dispatch or a combination of tokens, beside its traffic."
+    )
+    expert_seconds: NonNegative = Field(0.0, description="Start of one expert's product or cast among the grouped.")
     expert_efficiency: Share = Field(1.0, description="Share of the GEMM efficiency that experts' products reach.")
     context_overlap: Fraction = Field(
         1.0,
