@@ -24,7 +24,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 INTRODUCTIONS = {
     "instance": "What the user gives. Unknown keys are errors. A part that is missing is a decision not asked for: "
     "an instance without `grid` plans one cluster of `hardware.racks` racks, one without `network` has no fabric "
-    "and no placement.",
+    "and no placement. A file is JSON, or YAML with comments; `planner init` writes a first one, `planner catalogue` "
+    "lists what can be named ([formats.md](formats.md)). A plan's file is an instance too.",
     "plan": "What comes back: the instance as it was solved, a section for each decision with its certificate, the "
     "cost, and, where there is no plan, the rules in conflict. `planner check` verifies a plan from this file alone."
     "\n\nOn trust are, as nothing in the file recomputes them: sizes and seconds of the solvers; the bounds of "
