@@ -19,6 +19,7 @@ from planner.imports.instance_file import shipped_names
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.planning.load import load_instance
+from planner.sweeps.paths import canonical
 
 ROOT = Path(__file__).parents[2]
 JOB = {"name": "j", "mesh": {"data": 4}}
@@ -250,6 +251,7 @@ def test_an_alias_and_its_name() -> None:
     """A decision pinned under both of its names must have one value."""
     with pytest.raises(InputError, match=r"layout\.tensor_parallel is pinned twice"):
         load_instance(INSTANCE | {"pins": {"tp": 8, "layout.tensor_parallel": 4}})
+    assert canonical("tp") == canonical("layout.tp") == "pins.layout.tensor_parallel"
     layout = {"tp": 8, "pp": 9, "dp": 1}
     assert planner.evaluate(INSTANCE, layout).layout.pipeline_parallel == 9
 

@@ -142,4 +142,4 @@ def test_the_folder_names_the_model(tmp_path: Path) -> None:
     folder = tmp_path / "Llama-2-7b-hf"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(known("llama-2-7b")["config"]))
-    assert read_model(folder / "config.json").name == "Llama-2-7b-hf"
+    assert read_model(folder / "config.json").name == read_model(folder).name == "Llama-2-7b-hf"

@@ -108,7 +108,7 @@ def _parallel(run: Run) -> Iterator[Flag]:
     yield "context-parallel-size", x.context_parallel
     if run.model.experts is not None:
         yield "expert-model-parallel-size", x.expert_parallel
-        yield "expert-tensor-parallel-size", x.tensor_parallel
+        yield "expert-tensor-parallel-size", 1  # an expert is whole on its GPU
     if x.sequence_parallel:
         yield "sequence-parallel", True
     if x.pipeline_parallel > 1 and not run.is_even:

@@ -30,6 +30,8 @@ def torchtitan_toml(run: Run) -> str:
         zero_stage=True,
     )
     x, replicas = run.layout, run.data_parallel
+    if run.model.experts is not None and x.tensor_parallel > 1:
+        raise InputError("layout.tensor_parallel: torchtitan divides experts by it too, the plan does not; pin 1")
     if x.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     if x.tensor_parallel > 1 and not x.sequence_parallel:
@@ -95,6 +97,7 @@ def nemo_yaml(run: Run) -> str:
         "virtual_pipeline_model_parallel_size": x.virtual_stages if x.virtual_stages > 1 else None,
         "context_parallel_size": x.context_parallel,
         "expert_model_parallel_size": x.expert_parallel,
+        "expert_tensor_parallel_size": 1,  # an expert is whole on its GPU
         "sequence_parallel": x.sequence_parallel,
     }
     if x.pipeline_parallel > 1 and not run.is_even:

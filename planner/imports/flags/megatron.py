@@ -53,6 +53,12 @@ def megatron_run(text: str, where: str) -> OwnRun:
         "sequence_parallel": "sequence-parallel" in flags,
         "zero_stage": _zero(f),
     }
+    require_whole_experts(
+        f.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1,
+        layout["tensor_parallel"],
+        f.count("expert-tensor-parallel-size", layout["tensor_parallel"]),
+        f"{where}: --expert-tensor-parallel-size",
+    )
     layout |= stage_layers(f, stages)
     layout |= _recompute(f, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
     nodes = next((n for n in (_whole(flags.get(k) or variables.get(k)) for k in NODES) if n), None)
@@ -66,6 +72,21 @@ def megatron_run(text: str, where: str) -> OwnRun:
         model={key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)},
         sequence_length=f.count("seq-length", 0) or None,
     )
+
+
+def require_whole_experts(routed: bool, tensor: int, expert_tensor: int, where: str) -> None:
+    """Refuse experts that are divided over tensor parallelism, as they are where nothing else is said.
+
+    Raises
+    ------
+    InputError
+        The step time is known only of experts that are whole on their GPU.
+    """
+    if routed and tensor > 1 and expert_tensor > 1:
+        raise InputError(
+            f"{where}: must be 1 (is {expert_tensor}, by default the tensor parallelism): "
+            "experts are whole on their GPU here; add it with 1"
+        )
 
 
 def _whole(text: str | None) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats.data import YAML, read_yaml_data
-from planner.imports.flags.megatron import OwnRun, layout_choices, megatron_run
+from planner.imports.flags.megatron import OwnRun, layout_choices, megatron_run, require_whole_experts
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
@@ -97,6 +97,11 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
         "recompute": t.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
     }
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
+    if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1:
+        raise InputError(
+            f"{where}: parallelism.tensor_parallel_degree: must be 1 beside expert parallelism "
+            f"(is {layout['tensor_parallel']}): experts are whole on their GPU here; change one"
+        )
     local = t.count("training.local_batch_size", 8)
     layout["microbatch_sequences"] = t.count("parallelism.pipeline_parallel_microbatch_size") if stages > 1 else local
     parts = t.get("parallelism.module_fqns_per_model_part")
@@ -129,6 +134,12 @@ def nemo_run(data: Any, where: str) -> OwnRun:
         "zero_stage": {"": int(bool(sharded)), "optim": 1, "optim_grads": 2, "optim_grads_params": 3}[sharding],
         "microbatch_sequences": t.count("train.micro_batch_size", t.count("model.micro_batch_size")),
     }
+    require_whole_experts(
+        layout["expert_parallel"] > 1 or bool(t.get("model.num_moe_experts")),
+        layout["tensor_parallel"],
+        t.count("model.expert_tensor_parallel_size", layout["tensor_parallel"]),
+        f"{where}: model.expert_tensor_parallel_size",
+    )
     text = t.get("model.pipeline_model_parallel_layout")
     if text:
         layout |= layout_choices(str(text), stages, f"{where}: model.pipeline_model_parallel_layout")

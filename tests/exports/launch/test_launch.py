@@ -239,6 +239,29 @@ def test_refused_layouts(framework: str, layout: dict[str, Any], complaint: str)
     assert complaint in str(caught.value)
 
 
+def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
+    """Experts are not divided by tensor parallelism: exports say so, and runs that divide them are refused."""
+    layout = {"tensor_parallel": 2, "pipeline_parallel": 4, "data_parallel": 128, "expert_parallel": 8}
+    run, _, instance = run_for("mixtral-8x7b", layout)
+    text = WRITERS["megatron"](run)
+    assert "--expert-tensor-parallel-size 1\n" in text
+    (tmp_path / "own.sh").write_text(text.replace("--expert-tensor-parallel-size 1\n", ""))
+    with pytest.raises(InputError, match=r"--expert-tensor-parallel-size: must be 1 \(is 2, by default"):
+        read_run(tmp_path / "own.sh")
+    (tmp_path / "own.yaml").write_text(WRITERS["nemo"](run).replace("expert_tensor_parallel_size: 1", "x: 1"))
+    with pytest.raises(InputError, match=r"model\.expert_tensor_parallel_size: must be 1 \(is 2, by default"):
+        read_run(tmp_path / "own.yaml")
+    with pytest.raises(InputError, match=r"layout\.tensor_parallel: torchtitan divides experts by it too"):
+        WRITERS["torchtitan"](run)
+    assert layout_of_run(read_run(_written(tmp_path, text)), instance, "x")["layout.expert_parallel"] == 8
+
+
+def _written(folder: Path, text: str) -> Path:
+    """Write a script and return its file."""
+    (folder / "whole.sh").write_text(text)
+    return folder / "whole.sh"
+
+
 def test_most_recomputed() -> None:
     """Where one flag holds for all stages, the one with most recomputed layers sets it."""
     run, _, _ = run_for("llama3-70b", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]})
