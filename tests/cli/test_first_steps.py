@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from planner.imports.instance_file import shipped_names
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.planning.load import load_instance
+from planner.report.catalogue import KINDS
 from planner.sweeps.paths import canonical
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +55,12 @@ def test_catalogue_lists_every_name(kind: str) -> None:
     names = [line.split()[0] for line in run("catalogue", kind).output.splitlines()]
     assert names[1:] == list(catalogue(kind))
     assert json.loads(run("catalogue", kind, "--json").output).keys() == catalogue(kind).keys()
+
+
+def test_catalogue_has_every_kind() -> None:
+    """Every file of the catalogue that an instance names entries of is listed."""
+    files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
+    assert files - set(KINDS) == {"step_errors"}  # errors of predictions, which nothing names
 
 
 def test_catalogue_of_all_and_of_one() -> None:
@@ -293,3 +301,42 @@ def test_no_word_of_the_validation_in_a_path(change: dict[str, Any]) -> None:
         parts = path.replace("]", "").replace("[", ".").split(".")
         assert all(part.isdigit() or part in known | {"a", "the whole"} for part in parts), line
         assert not any(part.startswith(WORDS) for part in parts), line
+
+
+# Keys that the schema lets be missing and that some questions need; each says so by itself.
+CONDITIONAL = {
+    "limits.max_batch_tokens": "give the critical batch in tokens",
+    "limits": "give the critical batch in tokens",
+    "hardware.racks": "without a grid the one cluster needs its number of racks",
+    "grid": "without a grid the one cluster needs its number of racks",
+    "wan.fibre_nodes": "does not exist",
+    "wan.fibre_edges": "give edges, or remove them",
+    "wan.traffic.0.period_seconds": "give exactly one of period_seconds and deadline_seconds",
+}
+
+
+def keys_of(data: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the place of every key; of a list its first item's."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data[:1]) if isinstance(data, list) else ():
+        if key not in ("source", "note"):
+            if isinstance(data, dict):
+                yield (*at, key)
+            yield from keys_of(value, (*at, key))
+
+
+@pytest.mark.parametrize("name", ["two-sites-405b", "cluster-1k", "5gw-fibre"])
+def test_optional_keys_are_optional(name: str) -> None:
+    """Without any one key an instance is read, or the key is required, or the message says what needs it."""
+    text = (ROOT / "instances" / f"{name}.json").read_text()
+    for at in keys_of(json.loads(text)):
+        data = json.loads(text)
+        holder: Any = data
+        for key in at[:-1]:
+            holder = holder[key]
+        del holder[at[-1]]
+        where = ".".join(map(str, at))
+        try:
+            load_instance(data)
+        except InputError as error:
+            required = f"{at[-1]}: is missing; add it" in str(error)
+            assert required or CONDITIONAL.get(where, "?") in str(error), f"{where}: {error}"

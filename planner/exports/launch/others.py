@@ -116,9 +116,10 @@ def nemo_yaml(run: Run) -> str:
         "model": model,
         "train": {"micro_batch_size": x.microbatch_sequences, "global_batch_size": run.global_batch},
         "ddp": ddp,
-        "trainer": {"num_nodes": run.nodes, "devices": run.node_gpus},
+        "dataset": {"seq_length": run.sequence_length},
     }
-    return f"# {run.name}; environment: CUDA_DEVICE_MAX_CONNECTIONS=1\n{dump(data)}"
+    start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
+    return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS=1\n{dump(data)}"
 
 
 def deepspeed_json(run: Run) -> str:

@@ -1,5 +1,6 @@
 """Read a user's own training run from any framework's file, as pins for an instance that it must agree with."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def read_run(path: Path) -> OwnRun:
     if suffix == ".json":
         return deepspeed_run(parse_json(text, where), where)
     if suffix in YAML:
-        return nemo_run(read_yaml_data(text, where), where)
+        return nemo_run(read_yaml_data(text, where), where, started_gpus(text))
     return megatron_run(text, where)
 
 
@@ -117,8 +118,14 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
     )
 
 
-def nemo_run(data: Any, where: str) -> OwnRun:
-    """Return the run of overrides of NeMo (Megatron Bridge, or the older model and trainer)."""
+def started_gpus(text: str) -> int | None:
+    """Return the GPUs that a comment starts by torchrun; None where there is none."""
+    found = re.search(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b", text)
+    return int(found[1]) * int(found[2]) if found else None
+
+
+def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
+    """Return the run of overrides of NeMo (Megatron Bridge, or the older model and trainer) on some GPUs."""
     t = _Table(data, where)
     t.require("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "train.global_batch_size")
     stages = t.count("model.pipeline_model_parallel_size")
@@ -155,7 +162,7 @@ def nemo_run(data: Any, where: str) -> OwnRun:
         framework="nemo",
         layout=layout,
         batch_sequences=t.count("train.global_batch_size", t.count("model.global_batch_size", 0, 0), 0) or None,
-        gpus=nodes * each or None,
+        gpus=nodes * each or gpus,
         sequence_length=t.count("model.seq_length", t.count("model.encoder_seq_length", 0, 0), 0) or None,
     )
 

@@ -93,6 +93,12 @@ TRIPS: list[tuple[str, str, dict[str, Any]]] = [
         {"tensor_parallel": 4, "pipeline_parallel": 2, "data_parallel": 128, "expert_parallel": 32},
     ),
     ("nemo", "llama3-70b", {"tensor_parallel": 8, "pipeline_parallel": 1, "data_parallel": 128, "zero_stage": 2}),
+    (
+        "nemo",
+        "llama3-70b",
+        {"tensor_parallel": 8, "pipeline_parallel": 3, "data_parallel": 17, "layers_per_stage": [26, 27, 27]},
+    ),
+    ("megatron", "llama3-70b", {"tensor_parallel": 8, "pipeline_parallel": 5, "data_parallel": 17, "zero_stage": 2}),
     ("deepspeed", "llama3-70b", {"tensor_parallel": 8, "pipeline_parallel": 1, "data_parallel": 128, "zero_stage": 3}),
     (
         "deepspeed",
