@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.errors import InputError
-from planner.exports.launch.megatron import SHARDING, megatron_script
+from planner.exports.launch.megatron import SHARDING, connections, megatron_script, require_startable
 from planner.exports.launch.run import Run, equal_recomputed, module_names, pipeline_layout, require
 from planner.formats.kubernetes.yaml import dump
 
@@ -89,6 +89,7 @@ def nemo_yaml(run: Run) -> str:
         recomputed_layers_per_stage=True,
         zero_stage=True,
     )
+    require_startable(run)
     x = run.layout
     model: dict[str, Any] = {
         "seq_length": run.sequence_length,
@@ -119,7 +120,7 @@ def nemo_yaml(run: Run) -> str:
         "dataset": {"seq_length": run.sequence_length},
     }
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
-    return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS=1\n{dump(data)}"
+    return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
 
 
 def deepspeed_json(run: Run) -> str:
