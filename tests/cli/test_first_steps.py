@@ -94,6 +94,7 @@ def test_racks_of_accelerators() -> None:
     assert all(set(switches) <= set(catalogue("switches")) for switches, *_ in FABRICS.values())
 
 
+@pytest.mark.slow
 def test_a_first_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Init, solve and check: three commands to a plan of one's own."""
     monkeypatch.chdir(tmp_path)
