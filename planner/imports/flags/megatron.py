@@ -17,6 +17,8 @@ MODEL_FLAGS = {
     "num-experts": "experts.count",
     "moe-router-topk": "experts.per_token",
 }
+# A file without any of these is no training run.
+KNOWN_BY = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size")
 NODES = ("nnodes", "NNODES", "NUM_NODES", "SLURM_NNODES")
 PER_NODE = ("nproc-per-node", "GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE")
 
@@ -42,6 +44,11 @@ def megatron_run(text: str, where: str) -> OwnRun:
         Names the flag, its value and what was expected.
     """
     flags, variables = read_flags(text, where)
+    if not any(flag in flags for flag in KNOWN_BY):
+        known = ", ".join(f"--{flag}" for flag in KNOWN_BY)
+        raise InputError(
+            f"{where}: has none of {known}; give a Megatron script, or .toml, .yaml or .json of another run"
+        )
     f = _Flags(flags, where)
     stages = f.count("pipeline-model-parallel-size", 1)
     layout: dict[str, Any] = {

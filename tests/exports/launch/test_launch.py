@@ -380,6 +380,7 @@ def test_a_script_of_ones_own(tmp_path: Path) -> None:
             "--pipeline-model-parallel-layout 'Et|t|tL'",
             "3 chunks, which 4 stages do not",
         ),
+        ("own.sh", OWN, "SwitchName=leaf0 Nodes=m[0-3]", "own.sh: has none of --tensor-model-parallel-size"),
         ("own.toml", OWN, "[a", "own.toml: is no TOML"),
         ("own.toml", OWN, "a = 1", "own.toml: has none of parallelism, training.local_batch_size"),
         ("own.json", OWN, "{}", "own.json: has none of train_batch_size"),
