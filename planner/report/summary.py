@@ -11,6 +11,7 @@ from planner.plan.placement import PlacementPlan
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanDemand, WanPlan
+from planner.report.summary_calendar import calendar
 from planner.units import money, percent, words
 
 INDENT = 11  # columns of a section's name
@@ -95,6 +96,7 @@ def _decisions(plan: Plan) -> Iterator[str]:
         yield from _section("TRANSPORT", _transport(plan.transport))
     if plan.placement:
         yield from _section("PLACEMENT", _placement(plan.placement))
+    yield from _section("CALENDAR", calendar(plan))
     if plan.cost:
         yield from _section("COST", _cost(plan))
 

@@ -5,8 +5,8 @@ done twice; racks in repair make it wait, or take replicas down. Written from th
 """
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ from planner.physics.training.transformer import total_parameters
 
 Floats = NDArray[np.float64]
 HOUR = 3600.0
+GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
+MOST_GPUS = 1e10  # of the table
+ROUNDING = 1e-12  # relative, of sums in another order
 SERIES = 1e-8  # write over mean time below which the interval's first term is exact to a double
 Way = tuple[Recovery, CheckpointTarget]
 
@@ -31,7 +34,7 @@ class Failures:
     r: Reliability
     state_bytes: float
 
-    @property
+    @cached_property
     def gpu_rate(self) -> float:
         """Stops a second of one GPU, at the measured size."""
         return math.fsum(1 / p.gpu_hours_per_event for p in self.r.parts.values()) / HOUR
@@ -117,6 +120,35 @@ class Failures:
         gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
         found = [self.stretch(gpus, replica_gpus, replicas, way) for way in self.ways(spares=True)]
         return np.asarray(np.minimum.reduce(found), dtype=np.float64)
+
+    @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one check, with which it ends
+    def column_stretch(self, replicas: int, replica_gpus: int) -> float:
+        """Return the same of one job."""
+        return float(self.min_stretch(replicas, replica_gpus))
+
+    @cached_property
+    def _least_above(self) -> tuple[Floats, Floats]:
+        """Tabulate the least stretch of larger jobs than each of a grid: of whole restarts, and of elastic ones.
+
+        Between two sizes stops are those of the smaller, and checkpoints are written by the larger; elastic ones lose
+        replicas of no GPUs.
+        """
+        gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
+        writes = replace(self, state_bytes=self.state_bytes * math.exp(-GRID))
+        found = {True: np.full(len(gpus), np.inf), False: np.full(len(gpus), np.inf)}
+        for way in self.ways(spares=True):
+            kind = way[0] == "elastic"
+            found[kind] = np.minimum(found[kind], writes.stretch(gpus, 0.0, 2, way))
+        least = [np.minimum.accumulate(found[kind][::-1])[::-1] * (1 - ROUNDING) for kind in (False, True)]
+        return least[0], least[1]
+
+    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
+        """Bound the stretch of every job of so many replicas or more."""
+        whole, elastic = self._least_above
+        at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
+        at = np.clip(at, 0, len(whole) - 1)
+        away = self.gpu_rate * np.asarray(replica_gpus, dtype=np.float64) * self.r.rejoin_seconds
+        return np.asarray(np.minimum(whole[at], elastic[at] * (1 + away)), dtype=np.float64)
 
     def repairs(self, out: str) -> float:
         """Return the mean number in repair for each one at work, of what is out: GPUs, or racks by their GPUs."""
