@@ -98,6 +98,8 @@ def read_model(path: Path) -> Model:
         Names the file, the key and its value: an unknown family, a missing figure, or layers that differ in a way that
         the planner has no data for.
     """
+    if path.is_dir():
+        path = path / "config.json"
     name = path.resolve().parent.name if path.stem == "config" else path.stem
     return model_of(read_json(path), str(path), name)
 
