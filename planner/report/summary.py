@@ -11,6 +11,7 @@ from planner.plan.placement import PlacementPlan
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanDemand, WanPlan
+from planner.report.run_lines import run_lines
 from planner.units import money, percent, words
 
 INDENT = 11  # columns of a section's name
@@ -97,6 +98,8 @@ def _decisions(plan: Plan) -> Iterator[str]:
         yield from _section("PLACEMENT", _placement(plan.placement))
     if plan.cost:
         yield from _section("COST", _cost(plan))
+    if plan.run:
+        yield from _section("RUN", run_lines(plan.instance, plan.run))
 
 
 def _cost(plan: Plan) -> Iterator[str]:
