@@ -65,15 +65,17 @@ class Operation(Sourced):
 class Instance(Sourced):
     """One planning question; a part that is missing is a decision not asked for."""
 
-    schema_version: Literal[2] = 2
-    name: str
-    objective: Objective = Objective()
-    limits: Limits = Limits()
-    workload: Workload
-    hardware: Hardware
-    grid: Grid | None = None
-    wan: Wan | None = None
-    network: Network | None = None
+    schema_version: Literal[2] = Field(2, description="Of this format; 2.")
+    name: str = Field(description="Of the plan, files and reports.")
+    objective: Objective = Field(Objective(), description="What is minimized, and within what.")
+    limits: Limits = Field(Limits(), description="What the plan must stay within.")
+    workload: Workload = Field(description="The model, its tokens and precision.")
+    hardware: Hardware = Field(description="Accelerators and racks, or pools of them.")
+    grid: Grid | None = Field(None, description="Places, power and lines; absent: one cluster of hardware.racks.")
+    wan: Wan | None = Field(None, description="Fibre between the sites; absent: the usual prices.")
+    network: Network | None = Field(
+        None, description="What the fabric is built from; absent: no fabric and no placement."
+    )
     reliability: Reliability | str | None = Field(
         None, description="Failures and what they cost, inline or by catalogue name; absent: none is counted."
     )

@@ -255,9 +255,9 @@ SCALE_UP = (
 NIC = _gpu("nic_bytes_per_second", "nic_efficiency", "nic_latency_seconds")
 # The constants of the accelerator and the framework that set each part of a step.
 BEHIND: dict[str, tuple[str, ...]] = {
-    "gemm": (*PEAK, *GEMM, *_code("expert_efficiency")),
+    "gemm": (*PEAK, *GEMM, *_code("expert_efficiency", "expert_seconds")),
     "attention": (
-        *(*PEAK, *_gpu("attention_efficiency", "gemm_efficiency.unaligned_share")),
+        *(*PEAK, *_gpu("attention_efficiency", "softmax_width", "gemm_efficiency.unaligned_share")),
         *_code("attention_share", "score_efficiency"),
     ),
     "elementwise": (*HBM, *_code("elementwise_traffic"), *_gpu("kernel_seconds")),
@@ -265,7 +265,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share")),
     "tensor_parallel": (*SCALE_UP, *_code("tensor_overlap")),
     "context_parallel": (*SCALE_UP, *NIC, *_code("context_overlap")),
-    "expert_parallel": (*SCALE_UP, *NIC, *_code("expert_overlap", "expert_once_per_domain")),
+    "expert_parallel": (*SCALE_UP, *NIC, *_code("expert_overlap", "expert_once_per_domain", "dispatch_seconds")),
     "launch": _code("launch_seconds", "microbatch_seconds"),
     "sharding": (*SCALE_UP, *NIC, *_code("sharding_exposed")),
     "head": (*GEMM, *_code("loss_bytes_per_logit")),
@@ -282,8 +282,8 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     """Return the constants behind a part of the step, with the values that this instance gives them."""
     machine = step.machine_of(instance)
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
-    unused = _code("score_efficiency") if flash else (*_gpu("attention_efficiency"), *_code("attention_share"))
-    unused += () if routed else _code("expert_efficiency")
+    unused = _code("score_efficiency") if flash else (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
+    unused += () if routed else _code("expert_efficiency", "expert_seconds")
     if flash or machine.model.head % TENSOR_CORE_ELEMENTS == 0:
         unused += _gpu("gemm_efficiency.unaligned_share")
     return tuple(_constant(machine, path) for path in BEHIND[part] if path not in unused)

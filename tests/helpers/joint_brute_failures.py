@@ -4,11 +4,13 @@ import itertools
 import math
 from functools import cache
 
+import numpy as np
 from joint_brute_force import Column, Plan, Times, Toy
+from joint_toys import case
 from scipy.optimize import minimize_scalar
 
 from planner.instance.instance import Instance
-from planner.instance.reliability import Reliability
+from planner.instance.reliability import FailingPart, Reliability
 from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.transformer import total_parameters
 
@@ -134,3 +136,31 @@ def every_plan(i: Instance) -> list[Plan]:
         toy = FailingToy(i, target, wired=wired, times=times)
         found += [plan for _, c, sizes, shards in toy.work() for plan in toy.plans(c, sizes, shards)]
     return found
+
+
+@cache
+def failing(seed: int) -> Instance:
+    """Return a toy whose parts fail so often that spares, ways to go on and replicas matter."""
+    draw = np.random.default_rng(seed)
+    hours = float(draw.uniform(20.0, 200.0))
+    r = Reliability(
+        parts={
+            "gpu": FailingPart(gpu_hours_per_event=hours, repair_hours=float(draw.uniform(0.2, 4.0))),
+            "host": FailingPart(gpu_hours_per_event=10 * hours, repair_hours=1.0, out="rack"),
+            "software": FailingPart(gpu_hours_per_event=2 * hours),
+        },
+        measured_gpus=4,
+        scale_exponent=float(draw.choice([0.0, 0.3])),
+        correlated_share=0.05,
+        detection_seconds=20,
+        restart_seconds=float(draw.uniform(50, 500)),
+        restart_seconds_per_gpu=1.0,
+        warm_restart_seconds=30,
+        warm_restart_seconds_per_gpu=0.5,
+        elastic_stall_seconds=float(draw.uniform(30, 300)),
+        rejoin_seconds=600,
+        storage_bytes_per_second_per_gpu=2e7,
+        memory_bytes_per_second_per_gpu=1e9,
+        spare_targets=(0.0, 0.9, 0.99),
+    )
+    return case(seed).model_copy(update={"reliability": r})

@@ -1,9 +1,9 @@
 """Days on a calendar in the search: what stops stretch a column's time by at least, and the choice of spares.
 
 Every bound of the search in seconds a sequence is one on a clock: seconds of steps times the stretch of failures. Of
-a number of GPUs it is the least over all ways to go on, spares costing nothing; it grows with the GPUs at work and
-with those of a replica. So ranges of replicas take the stretch of the fewest, and seconds that fall as 1/GPUs take the
-least of stretch/GPUs over all numbers up to the most.
+a number of GPUs it is the least over all ways to go on, spares costing nothing. Ranges of replicas take the least
+stretch over the steps of a table from the fewest on, and seconds that fall as 1/GPUs the least of stretch/GPUs over
+the steps up to the most.
 """
 
 import itertools
@@ -25,6 +25,7 @@ from planner.physics.reliability.standing import checkpoint_bytes, counted
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
 MOST_GPUS = 2**31  # of the table; more than any plan has
+PIECES = (1.0, 0.95, 0.9, 0.8, 0.6, 0.3)  # ends of the parts of a range of replicas that are bounded one by one
 ROUNDING = 1 - 1e-12  # of floors that sums in another order may differ from
 
 
@@ -52,11 +53,14 @@ class Calendar:
         return Job(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes)
 
     @cached_property
-    def _table(self) -> tuple[Floats, Floats, Floats]:
-        """Tabulate by GPUs the least stretch of whole restarts, and of going on without a replica of no GPUs."""
+    def _steps(self) -> tuple[Floats, Floats, Floats]:
+        """Tabulate by steps of GPUs the least stretch of whole restarts, and without a replica of no GPUs.
+
+        A step counts the stops of its fewest GPUs, and the writers of its most.
+        """
         count = math.ceil(math.log(MOST_GPUS) / math.log(STEP)) + 1
         gpus: Floats = np.asarray(STEP ** np.arange(count), dtype=np.float64)
-        job = replace(self.base, gpus=gpus, writers=float(MOST_GPUS))
+        job = replace(self.base, gpus=gpus, writers=gpus * STEP)
         least = {True: np.full(count, np.inf), False: np.full(count, np.inf)}
         for way in ways(job, spares=True):
             kind = way.recovery == "elastic"
@@ -64,13 +68,18 @@ class Calendar:
         return gpus, least[False] * ROUNDING, least[True] * ROUNDING
 
     @cached_property
+    def _above(self) -> tuple[Floats, Floats]:
+        """Tabulate the least stretch over all steps from each on."""
+        _, whole, elastic = self._steps
+        least = [np.minimum.accumulate(x[::-1])[::-1] for x in (whole, elastic)]
+        return least[0], least[1]
+
+    @cached_property
     def _per_gpu(self) -> tuple[Floats, Floats]:
-        """Tabulate the least of stretch/GPUs over all numbers up to each of the table, both kinds."""
-        gpus, whole, elastic = self._table
-        following = np.append(gpus[1:], np.inf)
-        with np.errstate(invalid="ignore"):
-            found = [np.minimum.accumulate(np.where(np.isfinite(x), x / following, np.inf)) for x in (whole, elastic)]
-        return found[0], found[1]
+        """Tabulate the least of stretch/GPUs over all steps up to each."""
+        gpus, whole, elastic = self._steps
+        least = [np.minimum.accumulate(x / (gpus * STEP)) for x in (whole, elastic)]
+        return least[0], least[1]
 
     def _away(self, replica_gpus: Any) -> Any:
         """Return 1 and the replicas away for one there: G·λ·T at the measured rate, the least."""
@@ -79,31 +88,22 @@ class Calendar:
     def _at(self, gpus: Any) -> Any:
         """Return the place in the table of the largest number that is no more."""
         found = np.floor(np.log(np.maximum(gpus, 1.0)) / math.log(STEP) * ROUNDING).astype(np.int64)
-        return np.clip(found, 0, len(self._table[0]) - 1)
+        return np.clip(found, 0, len(self._steps[0]) - 1)
 
     def floor(self, min_gpus: Any, replica_gpus: Any) -> Any:
         """Bound the stretch of every job of at least so many GPUs, in replicas of at least so many."""
-        _, whole, elastic = self._table
+        whole, elastic = self._above
         at = self._at(min_gpus)
         return np.minimum(whole[at], elastic[at] * self._away(replica_gpus))
 
     def per_gpu(self, max_gpus: Any, replica_gpus: Any) -> Any:
-        """Bound stretch/GPUs of every job of at most so many GPUs."""
-        whole, elastic = self._per_gpu
-        at = self._at(max_gpus)
-        found = np.minimum(whole[at], elastic[at] * self._away(replica_gpus))
-        # The last step of the table ends at the most GPUs, and not behind them.
-        return np.where(
-            at > 0, np.minimum(self._before(at, replica_gpus), self._last(at, max_gpus, replica_gpus)), found
+        """Bound stretch/GPUs of every job of at most so many GPUs; the last step of the table ends at them."""
+        at, away, most = self._at(max_gpus), self._away(replica_gpus), np.maximum(max_gpus, 1.0)
+        (_, *last), before = self._steps, self._per_gpu
+        whole, elastic = (
+            np.minimum(x[at] / most, np.where(at > 0, y[at - 1], np.inf)) for x, y in zip(last, before, strict=True)
         )
-
-    def _before(self, at: Any, replica_gpus: Any) -> Any:
-        whole, elastic = self._per_gpu
-        return np.minimum(whole[at - 1], elastic[at - 1] * self._away(replica_gpus))
-
-    def _last(self, at: Any, max_gpus: Any, replica_gpus: Any) -> Any:
-        _, whole, elastic = self._table
-        return np.minimum(whole[at], elastic[at] * self._away(replica_gpus)) / np.maximum(max_gpus, 1.0)
+        return np.minimum(whole, elastic * away)
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
     def least_stretch(self, replicas: int, replica_gpus: int) -> float:
@@ -116,9 +116,23 @@ class Calendar:
         return min_stretch(job)
 
     def min_seconds(self, each: Any, once: Any, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound each/d + once on a clock over every number of replicas d up to one."""
-        spread = each * replica_gpus * self.per_gpu(replicas * replica_gpus, replica_gpus)
-        return spread + once * self.floor(replica_gpus, replica_gpus)
+        """Bound each/d + once on a clock over every number of replicas d up to one.
+
+        Piece by piece of the range, from its upper end down: in a piece of a to b GPUs stretch/GPUs is at least that
+        up to b, and at least the stretch from a on over b.
+        """
+        most = np.maximum(replicas * replica_gpus, 1.0)
+        at, away, spread = self._at(most), self._away(replica_gpus), each * replica_gpus
+        (whole, elastic), ends = self._above, (*PIECES, 0.0)
+        found = np.full(np.broadcast_shapes(np.shape(each), np.shape(once), np.shape(most)), np.inf)
+        for above, below in itertools.pairwise(ends):
+            first = np.zeros_like(at)
+            if below:
+                first = np.maximum(at - math.ceil(-math.log(below) / math.log(STEP)) - 1, 0)
+            stretch = np.minimum(whole[first], elastic[first] * away)
+            least = np.maximum(self.per_gpu(above * most, replica_gpus), stretch / (above * most))
+            found = np.minimum(found, spread * least + once * stretch)
+        return found
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
         """Return a limit on each/d + once that no d under a limit on a clock exceeds, and the fewest such replicas.

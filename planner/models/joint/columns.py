@@ -147,9 +147,10 @@ def in_memory(world: World, s: Strategy) -> Flags:
     The state falls with the stage; at stage 3 the weights of a layer are gathered besides.
     """
     if s not in world.holding:
-        zeros, rows = s.problem.options("zero_stage", range(4)), pipelines_of(world, s)[1]
+        zeros, rows = s.problem.zero_stages, pipelines_of(world, s)[1]
         least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
-        world.holding[s] = np.any([bounds.holds_layers(s, z, rows) for z in sorted(least)], axis=0)
+        found = [bounds.holds_layers(s, z, rows) for z in sorted(least)]
+        world.holding[s] = np.any(found, axis=0) if found else np.zeros(len(rows), dtype=bool)
     return world.holding[s]
 
 

@@ -16,7 +16,8 @@ from planner.plan.plan import Plan
 
 OPERATION = {"maintenance_share_per_year": 0.03, "staff_usd_per_year": 1e5, "fabric_life_years": 3.0}
 AREAS = {f"grid__balancing_authorities__{i}__carbon_kg_per_mwh": 300.0 + i for i in range(2)}
-ALL = {"operation": OPERATION, "hardware__rack__life_years": 2.0, "limits__operation_years": 5.5, "limits__budget_usd": 1e9, **AREAS}
+LIMITS = {"limits__operation_years": 5.5, "limits__budget_usd": 1e9}
+ALL = {"operation": OPERATION, "hardware__rack__life_years": 2.0, **LIMITS, **AREAS}
 
 
 def with_run(**changes: Any) -> Plan:

@@ -2,15 +2,11 @@
 
 from functools import cache
 
-import numpy as np
 import pytest
-from joint_brute_failures import best_of, every_plan
+from joint_brute_failures import best_of, every_plan, failing
 from joint_brute_force import Plan
 from joint_solved import solved
-from joint_toys import case
 
-from planner.instance.instance import Instance
-from planner.instance.reliability import FailingPart, Reliability
 from planner.models.joint.least_cost.solve import cheapest_by
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
@@ -18,34 +14,6 @@ from planner.models.requests import Options
 from planner.solvers.deadline import Deadline
 
 SEEDS = (0, 10, 15, 75, 16, 26, 41, 12, 27, 57, 13, 43, 4, 24)
-
-
-@cache
-def failing(seed: int) -> Instance:
-    """Return a toy whose parts fail so often that spares, ways to go on and replicas matter."""
-    draw = np.random.default_rng(seed)
-    hours = float(draw.uniform(20.0, 200.0))
-    r = Reliability(
-        parts={
-            "gpu": FailingPart(gpu_hours_per_event=hours, repair_hours=float(draw.uniform(0.2, 4.0))),
-            "host": FailingPart(gpu_hours_per_event=10 * hours, repair_hours=1.0, out="rack"),
-            "software": FailingPart(gpu_hours_per_event=2 * hours),
-        },
-        measured_gpus=4,
-        scale_exponent=float(draw.choice([0.0, 0.3])),
-        correlated_share=0.05,
-        detection_seconds=20,
-        restart_seconds=float(draw.uniform(50, 500)),
-        restart_seconds_per_gpu=1.0,
-        warm_restart_seconds=30,
-        warm_restart_seconds_per_gpu=0.5,
-        elastic_stall_seconds=float(draw.uniform(30, 300)),
-        rejoin_seconds=600,
-        storage_bytes_per_second_per_gpu=2e7,
-        memory_bytes_per_second_per_gpu=1e9,
-        spare_targets=(0.0, 0.9, 0.99),
-    )
-    return case(seed).model_copy(update={"reliability": r})
 
 
 @cache
