@@ -28,7 +28,8 @@ class Accelerator(Sourced):
     gemm_efficiency: GemmEfficiency = Field(description="Share of the peak that matrix products reach.")
     attention_efficiency: Share = Field(0.5, description="Share of the 16-bit peak that the best flash kernel reaches.")
     softmax_width: NonNegative = Field(
-        0.0, description="Width of a head whose products take as long as the softmax of a score, none of which they hide."
+        0.0,
+        description="Width of a head whose products take as long as the softmax of a score, none of which they hide.",
     )
     hbm_efficiency: Share = Field(1.0, description="Share of the HBM rate that element-wise kernels reach.")
     kernel_seconds: NonNegative = Field(0.0, description="Shortest time of a kernel.")
