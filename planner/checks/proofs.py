@@ -25,7 +25,7 @@ def reason(c: PlanPhysics) -> Iterator[Violation]:
     if p.status == "infeasible" and p.conflict is None:
         yield broken("reason", "infeasible with 0 conflicts, 1 expected")
     if p.status in ("infeasible", "unknown"):
-        present = [s for s in (*DECISIONS, "cost") if getattr(p, s) is not None]
+        present = [s for s in (*DECISIONS, "cost", "run") if getattr(p, s) is not None]
         if present or p.objective.value is not None:
             sections = f"{len(present)} sections ({', '.join(present)})"
             yield broken("reason", f"{p.status}, yet {sections} and objective {show(p.objective.value)} are there")

@@ -10,7 +10,7 @@ from planner.checks.joint import rules as joint
 from planner.checks.network import cables, fabric, placement, wan_gateway
 from planner.checks.reliability import rules as reliability
 from planner.checks.rule import Rule, broken
-from planner.checks.site import power_flow, sites, wan
+from planner.checks.site import power_flow, run, sites, wan
 from planner.checks.training import heterogeneous, layout, model_choice
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
@@ -25,6 +25,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "placement": placement.RULES,
     "reliability": reliability.RULES,
     "cost": cost.RULES,
+    "run": run.RULES,
     "choice": model_choice.RULES,
     "proofs": (*proofs.RULES, *claims.RULES, *joint.RULES),
 }

@@ -3,6 +3,7 @@
 from planner.checks.cost import recomputed
 from planner.instance.instance import Instance, instance_sha256
 from planner.physics.plan_physics import PlanPhysics
+from planner.physics.site import run_cost
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
@@ -36,4 +37,6 @@ def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
         layout=layout,
         stopped="limit",
     )
-    return plan.model_copy(update={"cost": recomputed(plan, PlanPhysics(plan=plan))})
+    money = recomputed(plan, PlanPhysics(plan=plan))
+    run = None if money is None else run_cost.section(asked, value, money, asked.hardware.racks or 0)
+    return plan.model_copy(update={"cost": money, "run": run})

@@ -14,6 +14,9 @@ class BalancingAuthority(Sourced):
     interconnection: str = Field(description="Synchronous area: eastern, western, ercot.")
     headroom_mw: NonNegative = Field(description="Most that can be drawn beyond today's peak demand.")
     energy_usd_per_mwh: NonNegative = Field(description="Price of energy, in dollars per MWh.")
+    carbon_kg_per_mwh: NonNegative | None = Field(
+        None, description="CO2 that a MWh drawn here stands for; absent: not known."
+    )
 
 
 class InterconnectUpgrade(Sourced):

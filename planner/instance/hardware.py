@@ -58,6 +58,9 @@ class Rack(Sourced):
     gpus: Count = Field(description="GPUs, all in one scale-up domain.")
     it_kw: Positive = Field(description="IT power at full load.")
     price_usd: NonNegative = Field(description="Price with NICs, without the fabric.")
+    life_years: Positive | None = Field(
+        None, description="After which a rack is replaced at its price; absent: never within the run."
+    )
 
 
 class Pool(Sourced):

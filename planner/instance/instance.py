@@ -28,11 +28,38 @@ class Limits(Sourced):
     """What the whole plan must stay within; a limit that is absent does not bind."""
 
     budget_usd: Positive | None = Field(None, description="Limit on capital and the counted years of operation.")
-    operation_years: NonNegative = Field(0.0, description="Years of operation counted into the total.")
+    operation_years: NonNegative | None = Field(
+        None,
+        description="Years of operation counted into the total and the budget (absent: none), and into the section "
+        "`run` (absent: the run itself).",
+    )
     facility_power_mw: Positive | None = Field(None, description="Most power all sites may draw, overhead included.")
     deadline_days: Positive | None = Field(None, description="Longest time to train.")
     max_batch_tokens: Positive | None = Field(None, description="Critical batch: most tokens of an optimiser step.")
     memory_reserve_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="Share of HBM kept free.")
+
+    @property
+    def budgeted_years(self) -> float:
+        """Return the years of operation that count against the budget: none where they are left out."""
+        return self.operation_years or 0.0
+
+
+class Operation(Sourced):
+    """What it costs to run what was bought, beside the energy that a grid prices; what is absent is not counted."""
+
+    maintenance_share_per_year: NonNegative | None = Field(
+        None, description="Upkeep of racks and fabric in a year, as a share of their price; absent: not counted."
+    )
+    staff_usd_per_year: NonNegative | None = Field(None, description="Staff of all sites; absent: not counted.")
+    fabric_life_years: Positive | None = Field(
+        None, description="After which the fabric is replaced at its price; absent: never within the run."
+    )
+    energy_usd_per_mwh: NonNegative | None = Field(
+        None, description="Price of energy where no grid gives one; absent: not known."
+    )
+    carbon_kg_per_mwh: NonNegative | None = Field(
+        None, description="CO2 of a MWh where no grid gives one; absent: not known."
+    )
 
 
 class Instance(Sourced):
@@ -53,6 +80,9 @@ class Instance(Sourced):
     )
     reliability: Reliability | str | None = Field(
         None, description="Failures and what they cost, inline or by catalogue name; absent: none is counted."
+    )
+    operation: Operation | None = Field(
+        None, description="What running it costs; absent: the energy of the grid alone."
     )
     pins: dict[str, Any] = Field(default_factory=dict, description="Decisions fixed by hand, by dotted path.")
 

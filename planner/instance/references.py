@@ -31,11 +31,21 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     if instance.grid is not None:
         if racks is not None:
             yield f"hardware.racks: the grid decides the racks (is {racks}); remove it, or pin sites.racks"
+        yield from _operation_beside_grid(instance)
         yield from grid_problems(instance.grid)
         yield from wan_problems(instance.grid, instance.wan or Wan())
     elif network is not None and racks is None:
         yield "hardware.racks: is missing; without a grid the one cluster needs its number of racks"
     yield from _objective_problems(instance)
+
+
+def _operation_beside_grid(instance: Instance) -> Iterator[str]:
+    """Return what of the operation the grid states itself, by authority."""
+    for key in ("energy_usd_per_mwh", "carbon_kg_per_mwh"):
+        value = getattr(instance.operation, key, None)
+        if value is not None:
+            where = f"grid.balancing_authorities[*].{key}"
+            yield f"operation.{key}: holds where there is no grid (is {value:g}); give {where}, and remove it"
 
 
 def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:

@@ -8,6 +8,7 @@ from planner.plan.fabric import FabricPlan
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.plan.reliability import ReliabilityPlan
+from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
             yield f"cost.capex_usd.{part}", usd
         for part, usd in sorted(plan.cost.opex_usd_per_year.items()):
             yield f"cost.opex_usd_per_year.{part}", usd
+    if plan.run is not None:
+        yield from _run(plan.run)
     yield from _slack(plan)
 
 
@@ -130,6 +133,15 @@ def _fabric(x: FabricPlan) -> Iterator[tuple[str, Figure]]:
         if f.wan_gateway is not None:
             yield f"fabric.sites.{site}.wan_gateway", f"{f.wan_gateway.switches} with {f.wan_gateway.wan_ports} ports"
     yield from _proof("fabric", x.certificate)
+
+
+def _run(x: RunPlan) -> Iterator[tuple[str, Figure]]:
+    yield from _scalars("run", x)
+    for part, usd in sorted(x.usd.items()):
+        yield f"run.usd.{part}", usd
+    for name, times in sorted(x.replacements.items()):
+        yield f"run.replacements.{name}", times
+    yield "run.not_counted", "; ".join(x.not_counted) or None
 
 
 def _slack(plan: Plan) -> Iterator[tuple[str, Figure]]:

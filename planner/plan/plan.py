@@ -13,6 +13,7 @@ from planner.plan.layout import LayoutPlan, PoolsPlan
 from planner.plan.placement import PlacementPlan
 from planner.plan.proof import JointProof
 from planner.plan.reliability import ReliabilityPlan
+from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 
@@ -49,6 +50,7 @@ class Plan(Frozen):
     placement: PlacementPlan | None = Field(None, description="Which racks carry which stage; null without a network.")
     reliability: ReliabilityPlan | None = Field(None, description="Where the instance counts failures.")
     cost: Cost | None = Field(None, description="The bill.")
+    run: RunPlan | None = Field(None, description="The whole run: energy, money and carbon until it ends.")
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     proof: JointProof | None = Field(None, description="What the bound rests on beside physics, for days to train.")
     conflict: Conflict | None = Field(None, description="Why there is no plan.")

@@ -13,6 +13,7 @@ from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.physics import step_errors
 from planner.physics.reliability.given_layout import upkeep_of
+from planner.physics.site import run_cost
 from planner.physics.step_errors import LikeRows
 from planner.physics.training import step
 from planner.physics.training.blocks import prediction
@@ -21,6 +22,7 @@ from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, unsupported, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
+from planner.plan.run import RunPlan
 from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 
@@ -59,6 +61,7 @@ class Evaluation(LayoutMetrics):
     step_seconds_interval: tuple[float, float] = Field(description="Within it lie 4 of 5 like measured runs.")
     like_rows: LikeRows = Field(description="The measured runs that the intervals are from.")
     extrapolated: tuple[Extrapolation, ...] = ()
+    run: RunPlan = Field(description="The run on the racks of the layout, without what is not decided.")
 
 
 def evaluated(instance: Instance) -> Evaluation:
@@ -78,13 +81,14 @@ def evaluated(instance: Instance) -> Evaluation:
             "name": instance.name,
             "fits": not problems,
             "problems": problems,
-            "layout": _section(instance, strategy, conditions, metrics),
+            "layout": (layout := _section(instance, strategy, conditions, metrics)),
             "memory_by_stage_bytes": [
                 {part: float(of[i]) for part, of in memory.items()} for i in range(strategy.pipeline_parallel)
             ],
             "rests_on": rests_on,
             "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
             "like_rows": step_errors.like_rows(machine, strategy),
+            "run": _finite(lambda: run_cost.of_layout(instance, layout)),
             "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
         }
     )

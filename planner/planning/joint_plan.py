@@ -19,7 +19,7 @@ from planner.models.requests import Options, resolved_switches
 from planner.physics.network import locality, wan_gateway
 from planner.physics.network.locality import Locality
 from planner.physics.reliability import standing
-from planner.physics.site import cost, wan
+from planner.physics.site import cost, run_cost, wan
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
 from planner.physics.training.blocks import prediction
@@ -359,6 +359,7 @@ def plan_of(
         placement=a.placement,
         reliability=a.reliability,
         cost=a.bill,
+        run=run_cost.section(instance, a.metrics.days_to_train, a.bill, sum(a.racks.values()), a.sites[0], a.fabrics),
         proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
         stopped=solution.stopped,
         threads=options.threads or 1,

@@ -254,6 +254,6 @@ def _as_asked(instance: Instance, plan: Plan | None) -> Plan:
             "instance_sha256": instance_sha256(instance),
             "objective": ObjectiveValue(name="loss", value=None, bound=None, gap=None),
             "sites": None, "layout": None, "fabric": None, "placement": None, "wan": None, "cost": None,
-            "proof": None, "transport": None,
+            "proof": None, "transport": None, "reliability": None, "run": None,
         }
     )  # fmt: skip
