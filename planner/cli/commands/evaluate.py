@@ -58,6 +58,6 @@ def evaluate(
             print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)
         plan = plan_of_layout(alone, planner.evaluate(alone).layout)
         write_atomically(output, plan.model_dump_json(indent=1) + "\n")
-    run = "\n".join(section("RUN", run_lines(request, evaluation.run)))
-    print(evaluation.model_dump_json(indent=1) if as_json else f"{summary(evaluation)}\n{run}")
+    money = "\n".join(section("RUN", run_lines(request, evaluation.run)))
+    print(evaluation.model_dump_json(indent=1) if as_json else f"{summary(evaluation)}\n{money}")
     raise typer.Exit(DONE if evaluation.fits else INFEASIBLE)
