@@ -257,5 +257,8 @@ class _Reader:
             "shared_ffn": shared,
             "dense_layers": dense,
         }
+        groups = self.count(("n_group",), 1)
+        if groups > 1:
+            entry["experts"] |= {"groups": groups, "groups_per_token": self.count(("topk_group",), groups)}
         if not dense:
             entry.pop("ffn", None)  # no layer has the dense FFN

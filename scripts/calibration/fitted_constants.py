@@ -2,11 +2,11 @@
 
 A constant belongs to an accelerator or to a software stack. Its centre is what measurements of single operations say,
 its spread how far a run may be from it, as a standard deviation of the logarithm: the rows of runs do not tell all
-constants apart, and what they do not determine stays near its centre. Sources of centres: kernels that SimuMax measured on
-B200 (v1.2, configs/system: products at 0.45 to 0.65 of the dense peak, collectives at 0.60 to 0.74 of NVLink, 23 to 26 us to
-start); the FlashAttention papers (0.6 to 0.7 of the peak on A100 and H100, heads of 64 at 0.95 and 0.76 of the rate of
-those of 128: a softmax_width of 8 and 60); nccl-tests (0.75 to 0.85 of NVLink and of NICs); a fused loss as its kernel
-counts (8 to 16 bytes a logit), which the recipes of Megatron-Bridge have.
+constants apart, and what they do not determine stays near its centre. Sources of centres: kernels that SimuMax
+measured on B200 (v1.2, configs/system: products at 0.45 to 0.65 of the dense peak, collectives at 0.60 to 0.74 of
+NVLink, 23 to 26 us to start); the FlashAttention papers (0.6 to 0.7 of the peak on A100 and H100, heads of 64 at 0.95
+and 0.76 of the rate of those of 128: a softmax_width of 8 and 60); nccl-tests (0.75 to 0.85 of NVLink and of NICs); a
+fused loss as its kernel counts (8 to 16 bytes a logit), which the recipes of Megatron-Bridge have.
 """
 
 from dataclasses import dataclass
